@@ -1,0 +1,7 @@
+"""FederatedAveraging and FederatedSGD (McMahan et al. 2017) as a vantage6 algorithm."""
+
+from v6_fedavg.central import central
+from v6_fedavg.partial import client_update
+from v6_federated.functions import describe, evaluate
+
+__all__ = ["central", "client_update", "describe", "evaluate"]

@@ -1,0 +1,35 @@
+"""The client of FederatedAveraging."""
+
+from typing import Any
+
+from v6_federated import functions, training
+from v6_federated.node import Node
+
+
+@functions.partial
+def client_update(
+    node: Node,
+    weights: Any,
+    *,
+    epochs: int,
+    batch_size: int | None,
+    lr: float,
+    lr_decay_round: float,
+    lr_decay_step: float,
+    optimizer: str,
+    proximal_mu: float,
+) -> dict[str, Any]:
+    """ClientUpdate(k, w) of McMahan et al. 2017, Algorithm 1: E epochs of minibatch SGD from w_t (d,)."""
+    steps = epochs * training.steps_per_epoch(len(node.rows), batch_size)
+    step = training.optimizer(
+        optimizer, training.schedule(lr, lr_decay_round, lr_decay_step, node.round, steps)
+    )
+    w_t, w = weights, weights + 0
+    loss, n = 0.0, 0
+    for X, y in node.batches(epochs, batch_size):
+        batch_loss, g = node.model.loss_and_gradient(w, X, y)
+        if proximal_mu:
+            g += proximal_mu * (w - w_t)  # FedProx (Li et al. 2020), not in the paper; off by default
+        step(w, g)  # w <- w - eta g
+        loss, n = loss + len(y) * batch_loss, n + len(y)
+    return {"weights": w, "train_loss": loss / n}

@@ -1,0 +1,68 @@
+"""Arrays as they cross the network: one base64 string of a little-endian buffer, with names and shapes. Never pickle.
+
+float32 costs 4 bytes a number, base64 makes that 5.33; a JSON list of the same numbers costs about 22.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pybase64
+
+from v6_federated.errors import SafeError
+
+DTYPES = {"float32": np.dtype("<f4"), "float16": np.dtype("<f2")}
+
+DIVERGED = "training has diverged, a smaller lr may help"
+
+
+def encode(arrays: Mapping[str, np.ndarray], precision: str = "float32") -> dict[str, Any]:
+    """The payload of named arrays; ``precision`` float32 or float16. Raises SafeError for numbers not finite."""
+    dtype = DTYPES[precision]
+    flat = [np.ascontiguousarray(a, dtype=dtype).reshape(-1) for a in arrays.values()]
+    buffer = flat[0] if len(flat) == 1 else np.concatenate(flat) if flat else np.empty(0, dtype)
+    if not np.isfinite(buffer).all():
+        raise SafeError(f"{', '.join(arrays)}: numbers that are not finite in {precision}; {DIVERGED}")
+    return {
+        "dtype": precision,
+        "shapes": {name: list(np.shape(a)) for name, a in arrays.items()},
+        "data": pybase64.b64encode_as_string(buffer),
+    }
+
+
+def decode(payload: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """The named float32 arrays of a payload; each owns its memory. Raises SafeError if it is not one."""
+    try:
+        dtype = DTYPES[payload["dtype"]]
+        shapes = {str(name): tuple(int(n) for n in shape) for name, shape in payload["shapes"].items()}
+        buffer = np.frombuffer(pybase64.b64decode_as_bytearray(payload["data"], validate=True), dtype=dtype)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise SafeError(f"not a payload of arrays: {type(error).__name__}") from None
+    sizes = [math.prod(shape) for shape in shapes.values()]
+    if sum(sizes) != buffer.size or any(n < 0 for shape in shapes.values() for n in shape):
+        raise SafeError(f"a payload of {buffer.size} numbers for shapes {shapes}")
+    if not np.isfinite(buffer).all():
+        raise SafeError(f"{', '.join(shapes)}: numbers that are not finite")
+    numbers = buffer.astype(np.float32, copy=False)
+    parts = np.split(numbers, np.cumsum(sizes)[:-1]) if sizes else []
+    return {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}
+
+
+def size(message: Any) -> int:
+    """Bytes of ``message`` as vantage6 sends it (``json.dumps``), without copying the payloads inside it."""
+    extra = 0
+
+    def hollow(value: Any) -> Any:
+        nonlocal extra
+        if isinstance(value, dict):
+            if set(value) == {"dtype", "shapes", "data"}:
+                extra += len(value["data"])  # base64 needs no escapes
+                return {**value, "data": ""}
+            return {k: hollow(v) for k, v in value.items()}
+        if isinstance(value, list) and any(isinstance(v, dict | list) for v in value):
+            return [hollow(v) for v in value]
+        return value
+
+    return len(json.dumps(hollow(message))) + extra

@@ -1,0 +1,212 @@
+"""The rows of a node: read from a table, a ``.npz`` file or a folder of images, checked, and split for evaluation."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from v6_federated import codec
+from v6_federated.randomness import generator
+from v6_federated.vantage import DataError
+
+IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp"}
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Features X (n, d) float32 and labels y (n,): class indices int64 once the classes are agreed."""
+
+    X: np.ndarray
+    y: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Which columns a job uses and how; what central tells every node.
+
+    Attributes:
+        label, features: column names; None is the last column, all other columns. Arrays have no names.
+        classes: the label's values in the order of their indices; None until agreed.
+        holdout: share of the rows kept for evaluation.
+        preprocess: fitted steps, in order, as ``{"step": "standardize", "fitted": payload of mean and scale (d,)}``.
+    """
+
+    label: str | None = None
+    features: Sequence[str] | None = None
+    classes: Sequence[Any] | None = None
+    holdout: float = 0.2
+    preprocess: Sequence[dict[str, Any]] = ()
+
+
+@dataclass
+class Source:
+    """The database of one node: a table, or arrays X (n, d) or (n, height, width) and y (n,)."""
+
+    table: pd.DataFrame | None = None
+    X: np.ndarray | None = None
+    y: np.ndarray | None = None
+    _read: dict[Any, Rows] = field(default_factory=dict, repr=False)
+    _prepared: tuple[Any, tuple[Rows, Rows]] | None = field(default=None, repr=False)
+
+    def columns(self, spec: Spec) -> tuple[list[str], str]:
+        """The feature columns and the label column. Raises DataError for a column that is not there."""
+        if self.table is None:
+            if spec.label is not None or spec.features is not None:
+                raise DataError("the database holds arrays without column names; leave label and features unset")
+            return [], "y"
+        present = [str(c) for c in self.table.columns]
+        label = present[-1] if spec.label is None else spec.label
+        features = [c for c in present if c != label] if spec.features is None else list(spec.features)
+        missing = [c for c in [*features, label] if c not in present]
+        if missing:
+            raise DataError(f"no column {', '.join(missing)} in the table; expected columns that are there")
+        if label in features:
+            raise DataError(f"the label {label} is among the features; expected it apart from them")
+        if not features:
+            raise DataError("no feature column; expected at least one beside the label")
+        return features, label
+
+    def rows(self, spec: Spec) -> Rows:
+        """All rows, X as float32 and y as it is. Raises DataError that names columns, never rows or values."""
+        key = (spec.label, None if spec.features is None else tuple(spec.features))
+        if key not in self._read:
+            self._read[key] = self._rows(spec)
+        return self._read[key]
+
+    def prepared(self, spec: Spec, seed: int, organization: int) -> tuple[Rows, Rows]:
+        """The rows to train on and those held out, labels as class indices, preprocessed; kept for the next call."""
+        key = (repr(spec), seed, organization)
+        if self._prepared is None or self._prepared[0] != key:
+            rows = self.rows(spec)
+            if spec.classes is not None:
+                rows = Rows(rows.X, encode_labels(rows.y, spec.classes))
+            train, held_out = split(rows, spec.holdout, seed, organization)
+            self._prepared = key, (transform(train, spec.preprocess), transform(held_out, spec.preprocess))
+        return self._prepared[1]
+
+    def _rows(self, spec: Spec) -> Rows:
+        features, label = self.columns(spec)
+        if self.table is None:
+            assert self.X is not None and self.y is not None
+            return Rows(as_features(self.X), np.asarray(self.y))
+        frame = self.table[features]
+        text = [c for c in features if not pd.api.types.is_numeric_dtype(frame[c].dtype)]
+        if text:
+            raise DataError(f"the column(s) {', '.join(text)} hold values that are not numbers; expected numbers")
+        X = frame.to_numpy(dtype=np.float32, na_value=np.nan)
+        bad = [c for c, good in zip(features, np.isfinite(X).all(axis=0), strict=True) if not good]
+        if bad:
+            raise DataError(f"missing or infinite values in the column(s) {', '.join(bad)}; expected none")
+        y = self.table[label]
+        if y.isna().any():
+            raise DataError(f"missing values in the label column {label}; expected none")
+        return Rows(X, y.to_numpy())
+
+
+def as_features(X: np.ndarray) -> np.ndarray:
+    """Arrays as features (n, d) float32: 8-bit pixels to [0, 1], everything else as it is."""
+    flat = X.reshape(len(X), -1)
+    if flat.dtype == np.uint8:
+        return flat.astype(np.float32) / np.float32(255)
+    if not np.issubdtype(flat.dtype, np.number):
+        raise DataError("the array x holds values that are not numbers; expected numbers")
+    flat = np.asarray(flat, dtype=np.float32)
+    if not np.isfinite(flat).all():
+        raise DataError("missing or infinite values in the array x; expected none")
+    return flat
+
+
+def open_source(database: pd.DataFrame | Path | Source) -> Source:
+    """The node's database, whatever it is: a table, the path of a ``.npz`` file, or of a folder of images."""
+    if isinstance(database, Source):
+        return database
+    if isinstance(database, pd.DataFrame):
+        return Source(table=database)
+    if database.is_dir():
+        archives = sorted(database.glob("*.npz"))
+        return read_npz(archives[0]) if len(archives) == 1 else read_images(database)
+    if database.suffix == ".npz":
+        return read_npz(database)
+    raise DataError(f"a database {database.suffix or 'without ending'}; expected a table, .npz or a folder of images")
+
+
+def load_npz(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of a ``.npz`` file. Raises DataError if it is none; never unpickles."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, EOFError, AttributeError, KeyError) as error:
+        raise DataError(f"{path.name} cannot be read as .npz ({type(error).__name__})") from None
+    except Exception as error:  # zipfile and zlib have errors of their own
+        if type(error).__module__ in ("zipfile", "zlib"):
+            raise DataError(f"{path.name} cannot be read as .npz (broken archive)") from None
+        raise
+
+
+def read_npz(path: Path) -> Source:
+    """A node's rows from ``x`` and ``y``, or ``x_train`` and ``y_train``."""
+    arrays = load_npz(path)
+    for x, y in (("x", "y"), ("x_train", "y_train")):
+        if x in arrays and y in arrays:
+            if len(arrays[x]) != len(arrays[y]) or arrays[y].ndim != 1 or arrays[x].ndim < 2:
+                raise DataError(f"{path.name}: {x} and {y} do not fit; expected (n, ...) features and (n,) labels")
+            return Source(X=arrays[x], y=arrays[y])
+    raise DataError(f"{path.name} holds {', '.join(arrays) or 'nothing'}; expected x and y, or x_train and y_train")
+
+
+def read_images(folder: Path) -> Source:
+    """A node's rows from ``folder/CLASS/*.png`` (or jpg, bmp): grey, all of one size; the folder's name is the label."""
+    from PIL import Image  # only images need Pillow
+
+    images, labels = [], []
+    for file in sorted(f for f in folder.glob("*/*") if f.suffix.lower() in IMAGE_SUFFIXES):
+        with Image.open(file) as image:
+            images.append(np.asarray(image.convert("L")))
+        labels.append(file.parent.name)
+    if not images:
+        raise DataError("no images in the folder; expected CLASS/NAME.png, a folder for each class")
+    if len({image.shape for image in images}) > 1:
+        raise DataError("images of different sizes; expected one size")
+    return Source(X=np.stack(images), y=np.asarray(labels))
+
+
+def encode_labels(y: np.ndarray, classes: Sequence[Any]) -> np.ndarray:
+    """Labels as indices into ``classes``, int64 (n,). Raises DataError without naming the value."""
+    index = {plain(value): i for i, value in enumerate(classes)}
+    values, inverse = np.unique(y, return_inverse=True)
+    codes = [index.get(plain(value), -1) for value in values]
+    if -1 in codes:
+        raise DataError(f"labels that are not among the {len(classes)} agreed classes; name all in `classes`")
+    return np.asarray(codes, dtype=np.int64)[inverse]
+
+
+def plain(value: Any) -> Any:
+    """A label as JSON has it; a whole number is the same label whether stored as 1 or 1.0."""
+    value = value.item() if hasattr(value, "item") else value
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def split(rows: Rows, holdout: float, seed: int, organization: int) -> tuple[Rows, Rows]:
+    """The rows to train on and the rows held out, the same in every round of a job."""
+    n = len(rows)
+    held = round(holdout * n)
+    if held == 0:
+        return rows, Rows(rows.X[:0], rows.y[:0])
+    order = generator(seed, "holdout", organization).permutation(n)
+    kept, out = np.sort(order[held:]), np.sort(order[:held])
+    return Rows(rows.X[kept], rows.y[kept]), Rows(rows.X[out], rows.y[out])
+
+
+def transform(rows: Rows, steps: Sequence[dict[str, Any]]) -> Rows:
+    """Apply the fitted preprocessing steps."""
+    X = rows.X
+    for step in steps:
+        fitted = codec.decode(step["fitted"])
+        X = (X - fitted["mean"]) / fitted["scale"]
+    return Rows(X, rows.y)

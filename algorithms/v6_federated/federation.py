@@ -1,0 +1,339 @@
+"""The federation as a central function sees it: whom to ask, asking, waiting, counting bytes, keeping the history."""
+
+import math
+import platform
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+import v6_federated
+from v6_federated import codec, metrics, models, vantage
+from v6_federated.data import Spec
+from v6_federated.errors import SafeError
+from v6_federated.guards import Policy
+from v6_federated.node import Job
+from v6_federated.randomness import generator
+from v6_federated.settings import Common
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One node's answer in one round.
+
+    Attributes:
+        organization_id: whose node answered.
+        n: rows it used.
+        arrays: what it sent, by name.
+        values: everything else it said.
+        bytes_up, bytes_down: of the answer and of the request, as sent.
+    """
+
+    organization_id: int
+    n: int
+    arrays: Mapping[str, np.ndarray]
+    values: dict[str, Any]
+    bytes_up: int
+    bytes_down: int
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.arrays[name]
+
+
+def weighted_mean(answers: Sequence[Answer], name: str = "weights") -> np.ndarray:
+    """sum over S_t of n_k / m_t times the array ``name``, m_t the rows of S_t (McMahan's erratum); float32.
+
+    Summed in float64 in the order of organization ids, so that the order of arrival changes nothing.
+    """
+    answers = sorted(answers, key=lambda a: a.organization_id)
+    m_t = sum(a.n for a in answers)
+    total = np.zeros(answers[0][name].shape)
+    for a in answers:
+        total += np.multiply(a[name], a.n / m_t, dtype=np.float64)
+    return total.astype(np.float32)
+
+
+class Federation:
+    """The organizations of a job, and what happened in its rounds.
+
+    Attributes:
+        organizations: ids of those that train, ascending.
+        model: the model; known once prepared.
+        history: a row a round, as the result has it.
+    """
+
+    def __init__(self, client: Any, method: str, settings: Any) -> None:
+        common: Common = settings
+        present = vantage.organizations(client)
+        self.evaluators = sorted(common.evaluators or [])
+        self.organizations = sorted(common.organizations or [o for o in present if o not in self.evaluators])
+        for name, asked in (("organizations", self.organizations), ("evaluators", self.evaluators)):
+            unknown = sorted(set(asked) - set(present))
+            if unknown:
+                raise SafeError(f"{name}={unknown}: not in the collaboration; expected some of {present}")
+            if len(set(asked)) < len(asked):
+                raise SafeError(f"{name}={asked} names an organization twice")
+        if set(self.organizations) & set(self.evaluators):
+            raise SafeError(f"evaluators={self.evaluators} train as well; expected other organizations")
+        if not self.organizations:
+            raise SafeError("no organization is left to train; expected at least one that is not an evaluator")
+        Policy.of_node().check_participants(len(self.organizations))
+        self._client, self._method, self._settings, self._common = client, method, settings, common
+        self._job = Job(
+            seed=common.seed,
+            participants=self.organizations,
+            rounds=getattr(settings, "rounds", None),
+            model=None,
+            data=Spec(common.label, common.features, common.classes, common.holdout, []),
+            minimum_rows=common.minimum_rows,
+            precision=common.precision,
+        )
+        models.parse(common.model)  # a wrong name is refused before any node is asked
+        self.model: models.Model
+        self.history: list[dict[str, Any]] = []
+        self._per_node: list[dict[str, Any]] = []
+        self._preparation = {"bytes_up": 0, "bytes_down": 0}
+        self._round, self._last_evaluated, self._shown = 0, 0, 0
+        self._started = time.monotonic()
+
+    # ---- what a method calls, in the order in which it does
+
+    def prepare(self) -> None:
+        """Ask all nodes to describe their data; agree on classes and scaling; build the model. Round 0."""
+        statistics = "standardize" in self._common.preprocess
+        answers = self._collect([("describe", self.organizations, self._job, {"statistics": statistics}, {})])
+        self._preparation = {key: sum(getattr(a, key) for a in answers) for key in self._preparation}
+        features, spec = _same_features(answers), self._job.data
+        if spec.classes is None:
+            spec = replace(spec, classes=_agreed_classes(answers))
+        if spec.features is None and isinstance(features, list):
+            spec = replace(spec, features=features, label=answers[0].values["label"])  # one order at all nodes
+        if statistics:
+            spec = replace(spec, preprocess=[{"step": "standardize", "fitted": _fit_standardize(answers)}])
+        d = len(features) if isinstance(features, list) else features
+        assert spec.classes is not None
+        full = {**models.parse(self._common.model), "features": d, "classes": len(spec.classes)}
+        self.model = models.build(full)
+        self._job = replace(self._job, data=spec, model=full)
+
+    def initial_weights(self) -> np.ndarray:
+        """w_0 (d,), from the job's seed."""
+        return self.model.init(generator(self._job.seed, "init"))
+
+    def rounds(self, rounds: int) -> Iterator[int]:
+        """t = 1, 2, ... until ``rounds``, or until an evaluation has reached the target."""
+        for self._round in range(1, rounds + 1):
+            self._started = time.monotonic()
+            yield self._round
+            accuracies = [row["accuracy"] for row in self.history]
+            if self._common.target and any(a is not None and a >= self._common.target for a in accuracies):
+                return
+
+    def sample(self, fraction: float) -> list[int]:
+        """S_t: a random set of m = max(floor(C K), 1) organizations, ascending."""
+        K = len(self.organizations)
+        m = max(math.floor(fraction * K + 1e-9), 1)  # 0.29 * 100 is a little less than 29
+        if m == K:
+            return list(self.organizations)
+        return sorted(generator(self._job.seed, "sample", 0, self._round).choice(self.organizations, m, replace=False).tolist())
+
+    def ask(self, function: str, organizations: Sequence[int], **arguments: Any) -> list[Answer]:
+        """Call a partial function at ``organizations``; return their answers by ascending id.
+
+        Arrays among the arguments travel as payload. An array named ``weights`` is the global model: as the nodes have
+        it in hand, they evaluate it in passing, which makes up the history's row of the round before.
+        Raises CollectResultsError that names every organization that gave no good answer, and why.
+        """
+        arrays = {k: v for k, v in arguments.items() if isinstance(v, np.ndarray)}
+        settings = {k: v for k, v in arguments.items() if k not in arrays}
+        tasks = [(function, list(organizations), self._job, settings, arrays)]
+        evaluate = "weights" in arrays and self._due()
+        if evaluate and self.evaluators:
+            # first, since a benchmark's test set takes longest
+            tasks.insert(0, ("evaluate", self.evaluators, self._evaluators_job(), {}, {"weights": arrays["weights"]}))
+        answers = self._collect(tasks, evaluate=evaluate)
+        if evaluate:
+            self._record_evaluation(self._round - 1, answers)
+        return [a for a in answers if a.organization_id not in self.evaluators]
+
+    def record(self, answers: Sequence[Answer]) -> None:
+        """Keep the round: one row of history, one row a node. ``answers`` are all those of the round."""
+        nodes = sorted({a.organization_id for a in answers})
+        trained = [a for a in answers if a.values.get("train_loss") is not None]
+        rows = sum(a.n for a in trained)
+        self.history.append(
+            {
+                "round": self._round,
+                "participants": nodes,
+                "n": sum({a.organization_id: a.n for a in answers}.values()),
+                "train_loss": sum(a.n * a.values["train_loss"] for a in trained) / rows if rows else None,
+                "loss": None,
+                "accuracy": None,
+                "auc": None,
+                "evaluated": 0,
+                "bytes_up": sum(a.bytes_up for a in answers),
+                "bytes_down": sum(a.bytes_down for a in answers),
+                "seconds": round(time.monotonic() - self._started, 6),
+            }
+        )
+        for a in sorted(answers, key=lambda a: a.organization_id):
+            row = {"round": self._round, "organization_id": a.organization_id, "n": a.n}
+            self._per_node.append(row | dict(a.values) | {"bytes_up": a.bytes_up, "bytes_down": a.bytes_down})
+
+    def result(self, weights: np.ndarray) -> dict[str, Any]:
+        """Evaluate the last model at all nodes and return the job's result."""
+        self._round = len(self.history) + 1
+        last = self.history[-1]["round"] if self.history else 0
+        if self.evaluators:
+            task = ("evaluate", self.evaluators, self._evaluators_job(), {}, {"weights": weights})
+        else:
+            task = ("evaluate", self.organizations, self._job, {}, {"weights": weights})
+        final = self._record_evaluation(last, self._collect([task], evaluate=True))
+        return {
+            "method": self._method,
+            "settings": self._settings.model_dump(mode="json"),
+            "organizations": self.organizations,
+            "weights": codec.encode({"weights": weights}),
+            "model": self._job.model,
+            "data": self._job.to_json()["data"],
+            "history": self.history,
+            "per_node": self._per_node,
+            "final": final,
+            "preparation": self._preparation,
+            "versions": {
+                "v6-federated": v6_federated.__version__,
+                "numpy": np.__version__,
+                "python": platform.python_version(),
+            },
+        }
+
+    # ---- tasks and answers
+
+    def _due(self) -> bool:
+        """Whether the model before this round is still to be evaluated (the initial model is not)."""
+        t = self._round - 1
+        return t > self._last_evaluated and t % self._common.evaluate_every == 0
+
+    def _evaluators_job(self) -> Job:
+        return replace(self._job, data=replace(self._job.data, holdout=0.0))
+
+    def _collect(self, tasks: Sequence[tuple[str, list[int], Job, dict, dict]], evaluate: bool = False) -> list[Answer]:
+        """Send the tasks, wait for all, and check and decode every answer; ascending ids within a task."""
+        sent = []
+        for function, organizations, job, settings, arrays in tasks:
+            arguments: dict[str, Any] = {"job": job.to_json(), "round": self._round, **settings}
+            if evaluate and self.evaluators:
+                arguments["evaluate"] = "all" if organizations is self.evaluators else None
+            elif evaluate:
+                arguments["evaluate"] = "held_out"
+            if arrays:
+                arguments["arrays"] = codec.encode(arrays, job.precision)
+            size = codec.size({"method": function, "kwargs": arguments})
+            name = f"{self._method} {function}, round {self._round}"
+            sent.append((vantage.create_task(self._client, function, arguments, organizations, name), size))
+        answers = []
+        for (task_id, size), (function, organizations, _, _, arrays) in zip(sent, tasks, strict=True):
+            vantage.wait(self._client, task_id)
+            found = [self._decode(result, size, arrays) for result in vantage.results(self._client, task_id)]
+            ids = [a.organization_id for a in found]
+            missing = sorted(set(organizations) - set(ids))
+            if missing:
+                self._explain_missing(task_id, function, missing)
+            if sorted(ids) != sorted(organizations):
+                raise vantage.CollectResultsError(
+                    f"round {self._round}, {function}: answers from organizations {sorted(ids)}, "
+                    f"expected one each from {sorted(organizations)}"
+                )
+            answers += sorted(found, key=lambda a: a.organization_id)
+        return answers
+
+    def _decode(self, result: Any, size: int, asked: Mapping[str, np.ndarray]) -> Answer:
+        if not isinstance(result, dict) or not isinstance(result.get("organization_id"), int):
+            raise vantage.CollectResultsError(f"round {self._round}: an answer without organization_id")
+        organization, n = result["organization_id"], result.get("n")
+        who = f"round {self._round}: organization {organization}"
+        if not isinstance(n, int) or n <= 0:
+            raise vantage.CollectResultsError(f"{who} answers n={n!r}; expected the rows it used, at least 1")
+        try:
+            arrays = codec.decode(result["arrays"]) if "arrays" in result else {}
+        except SafeError as error:
+            raise vantage.CollectResultsError(f"{who} sends what cannot be used: {error}") from None
+        for name, array in arrays.items():
+            if name in asked and array.shape != asked[name].shape:
+                raise vantage.CollectResultsError(
+                    f"{who} sends {name} of shape {array.shape}; expected {asked[name].shape}"
+                )
+        values = {k: v for k, v in result.items() if k not in ("organization_id", "n", "arrays")}
+        return Answer(organization, n, arrays, values, codec.size(result), size)
+
+    def _explain_missing(self, task_id: int, function: str, missing: list[int]) -> None:
+        failures = vantage.failures(self._client, task_id)
+        reasons = []
+        for organization in missing:
+            status, line = failures.get(organization, ("no result", ""))
+            named = f"organization {organization}: "
+            reasons.append(named + (line.split(named)[-1] if line else f"run {status}"))
+        raise vantage.CollectResultsError(f"round {self._round}, {function}: {'; '.join(reasons)}")
+
+    def _record_evaluation(self, round_: int, answers: Sequence[Answer]) -> dict[str, Any]:
+        """Put the evaluation that came with ``answers`` into the row of ``round_``."""
+        counted = [a for a in answers if a.organization_id in self.evaluators] if self.evaluators else answers
+        found = metrics.combine([a.values.get("evaluation", {}) for a in counted])
+        for a in answers:
+            a.values.pop("evaluation", None)
+        self._last_evaluated = round_
+        for row in self.history:
+            if row["round"] == round_:
+                row.update({key: found[key] for key in ("loss", "accuracy", "auc", "evaluated")})
+        self._show(round_)
+        return found
+
+    def _show(self, until: int) -> None:
+        for row in self.history[self._shown : until]:
+            vantage.progress(self._client, row)
+        self._shown = max(self._shown, until)
+
+
+def _same_features(answers: Sequence[Answer]) -> Any:
+    """The features, if all nodes have the same ones. Columns in another order are the same."""
+    first = answers[0]
+    for a in answers[1:]:
+        mine, other = first.values["features"], a.values["features"]
+        if (sorted(mine) != sorted(other)) if isinstance(mine, list) and isinstance(other, list) else mine != other:
+            raise vantage.CollectResultsError(
+                f"organizations {first.organization_id} and {a.organization_id} hold different features; "
+                "expected the same columns at all nodes: name them in `features`"
+            )
+        if first.values["label"] != a.values["label"]:
+            raise vantage.CollectResultsError(
+                f"organizations {first.organization_id} and {a.organization_id} have another last column; "
+                "name the label's column in `label`"
+            )
+    return first.values["features"]
+
+
+def _agreed_classes(answers: Sequence[Answer]) -> list[Any]:
+    """The union of the label values that nodes name, sorted."""
+    union = {value for a in answers for value in a.values["classes"]}
+    if len({isinstance(value, str) for value in union}) > 1:
+        raise vantage.CollectResultsError("labels are words at some nodes and numbers at others; expected one kind")
+    if len(union) < 2:
+        raise vantage.CollectResultsError(
+            f"the nodes name {len(union)} class(es) of the label, expected at least 2 that some node has in 3 rows or "
+            "more; name them all in `classes`"
+        )
+    if len(union) > 1000:
+        raise vantage.CollectResultsError(f"the label has {len(union)} values; expected classes, not a measurement")
+    return sorted(union)
+
+
+def _fit_standardize(answers: Sequence[Answer]) -> dict[str, Any]:
+    """Mean and standard deviation (d,) over the rows of all nodes; the scale of a constant column is 1."""
+    n = sum(a.n for a in answers)
+    mean = sum(a.n / n * a["mean"].astype(np.float64) for a in answers)
+    squares = sum(a["squares"].astype(np.float64) + a.n * np.square(a["mean"] - mean) for a in answers)
+    scale = np.sqrt(squares / n)
+    scale[scale <= 1e-6 * np.maximum(1, np.abs(mean))] = 1
+    return codec.encode({"mean": np.asarray(mean), "scale": scale})

@@ -1,0 +1,138 @@
+"""What makes a method's functions callable as vantage6 tasks: the decorators ``central`` and ``partial``, and the two
+partial functions that every method offers, ``describe`` and ``evaluate``."""
+
+import functools
+import inspect
+import math
+import os
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from v6_federated import codec, settings
+from v6_federated.data import plain
+from v6_federated.federation import Federation
+from v6_federated.node import Job, Node
+from v6_federated.errors import SafeError
+from v6_federated.vantage import (
+    AlgorithmExecutionError,
+    DataError,
+    NodePermissionException,
+    PrivacyThresholdViolation,
+    UserInputError,
+    algorithm_client,
+    read_database,
+)
+
+SAFE_ERRORS = (SafeError, DataError, NodePermissionException, PrivacyThresholdViolation, UserInputError)
+MINIMUM_ROWS_A_CLASS = 3  # a label's value is named to the server only where at least so many rows have it
+
+
+def central(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """Make ``function(federation, *, settings...)`` a central function: ``central(client, **settings)``.
+
+    The settings are checked against the function's annotations; the federation is prepared (every node describes its
+    data, the model is built) before the function starts. Raises UserInputError for settings that are wrong.
+    """
+    accepted = settings.settings_of(function)
+    method = function.__module__.split(".")[0].removeprefix("v6_")
+
+    @algorithm_client
+    def call(client: Any, **values: Any) -> dict[str, Any]:
+        try:
+            checked = settings.validate(accepted, values)
+            federation = Federation(client, method, checked)
+        except ValueError as error:
+            raise UserInputError(str(error)) from None
+        federation.prepare()
+        common = set(settings.Common.model_fields)
+        return function(federation, **{k: v for k, v in checked if k not in common})
+
+    functools.update_wrapper(call, function)
+    call.settings = accepted
+    return call
+
+
+def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """Make ``function(node, arrays..., *, settings...)`` a partial function of vantage6.
+
+    It gets a ``Node`` whose policy has been checked, and the arrays that central sent, by name. What it returns is sent
+    back: arrays as payload, everything else as JSON, with ``organization_id`` and ``n``. Where central asks, the incoming
+    ``weights`` are evaluated first.
+    """
+    parameters = inspect.signature(function).parameters.values()
+    wanted = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD][1:]
+
+    @algorithm_client
+    def call(
+        client: Any,
+        *,
+        job: dict[str, Any],
+        round: int,
+        evaluate: str | None = None,
+        arrays: dict[str, Any] | None = None,
+        mock_data: list[Any] | None = None,
+        **values: Any,
+    ) -> dict[str, Any]:
+        try:
+            database = read_database() if mock_data is None else mock_data[0]
+            node = Node(client.organization_id, database, Job.from_json(job), round)
+            received = {k: node.model.asarray(v) for k, v in codec.decode(arrays).items()} if arrays else {}
+            answer: dict[str, Any] = {"organization_id": node.organization_id}
+            if evaluate:
+                answer["evaluation"] = node.evaluate(received["weights"], evaluate)
+            returned = function(node, *(received[name] for name in wanted), **values)
+            sent = {k: _to_numpy(v) for k, v in returned.items() if isinstance(v, np.ndarray) or hasattr(v, "cpu")}
+            answer |= {"n": len(node.rows)} | {k: v for k, v in returned.items() if k not in sent}
+            for name, value in answer.items():
+                if isinstance(value, float) and not math.isfinite(value):
+                    raise SafeError(f"{name} is not finite; {codec.DIVERGED}")
+            if sent:
+                answer["arrays"] = codec.encode(sent, node.job.precision)
+            return answer
+        except SAFE_ERRORS as error:
+            raise type(error)(f"organization {client.organization_id}: {error}") from None
+        except Exception as error:
+            # the text of any other error, numpy's or pandas', may quote a row
+            if os.environ.get("V6_FEDERATED_DEBUG") == "1":
+                raise
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            raise AlgorithmExecutionError(
+                f"organization {client.organization_id}: {type(error).__name__} in {Path(place.filename).name}, line "
+                f"{place.lineno}; its text is withheld, it could hold a value of a row (V6_FEDERATED_DEBUG=1 shows it)"
+            ) from None
+
+    functools.update_wrapper(call, function)
+    call.wrapped_in_data_decorator = True  # vantage6's mock client then passes mock_data
+    return call
+
+
+def _to_numpy(array: Any) -> np.ndarray:
+    return array if isinstance(array, np.ndarray) else array.detach().cpu().numpy()
+
+
+@partial
+def describe(node: Node, *, statistics: bool) -> dict[str, Any]:
+    """What central must know before training: feature names, label values that enough rows have, moments for scaling."""
+    features, label = node.source.columns(node.job.data)
+    rows = node.rows
+    answer: dict[str, Any] = {"features": features or rows.X.shape[1], "label": label}
+    if node.job.data.classes is None:
+        values, counts = np.unique(node.source.rows(node.job.data).y, return_counts=True)
+        named = [plain(v) for v, count in zip(values, counts, strict=True) if count >= MINIMUM_ROWS_A_CLASS]
+        answer["classes"] = named
+        answer["unnamed"] = bool(len(named) < len(values))
+    if statistics:
+        X = rows.X.astype(np.float64)
+        mean = X.mean(axis=0)
+        answer |= {"mean": mean, "squares": np.square(X - mean).sum(axis=0)}
+    return answer
+
+
+@partial
+def evaluate(node: Node, weights: Any) -> dict[str, Any]:
+    """How well the weights do at this node; the decorator has put the answer together."""
+    return {}

@@ -1,0 +1,102 @@
+"""What a node's operator allows: read from the node's environment, checked before anything is computed or returned.
+
+A request can make a limit stricter, never looser. No message holds a value of a row.
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from v6_federated.vantage import NodePermissionException, PrivacyThresholdViolation
+
+PREFIX = "V6_FEDERATED_"
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The operator's limits.
+
+    Attributes:
+        minimum_rows: rows a node must train or compute statistics on.
+        minimum_evaluation_rows: held-out rows below which a node gives no evaluation.
+        minimum_organizations: participants a job must have.
+        maximum_rounds: rounds a job may have; None is any number.
+        allowed_columns, disallowed_columns: columns a request may, may not name; allowed None is all.
+        score_bands: bands in which the scores of held-out rows are counted for the AUC; 0 is none.
+    """
+
+    minimum_rows: int = 10
+    minimum_evaluation_rows: int = 5
+    minimum_organizations: int = 3
+    maximum_rounds: int | None = None
+    allowed_columns: frozenset[str] | None = None
+    disallowed_columns: frozenset[str] = frozenset()
+    score_bands: int = 64
+
+    @classmethod
+    def of_node(cls, environment: Mapping[str, str] | None = None) -> "Policy":
+        """The limits in the environment. Raises NodePermissionException if one cannot be read."""
+        env = os.environ if environment is None else environment
+
+        def number(name: str, default: int | None) -> int | None:
+            text = env.get(PREFIX + name, "").strip()
+            if not text:
+                return default
+            if not text.isdigit():
+                raise NodePermissionException(f"{PREFIX}{name} of this node is not a whole number; nothing is computed")
+            return int(text)
+
+        def columns(name: str) -> frozenset[str] | None:
+            text = env.get(PREFIX + name, "")
+            return frozenset(c.strip() for c in text.split(",") if c.strip()) if text.strip() else None
+
+        return cls(
+            minimum_rows=number("MINIMUM_ROWS", cls.minimum_rows) or 1,
+            minimum_evaluation_rows=number("MINIMUM_EVALUATION_ROWS", cls.minimum_evaluation_rows) or 1,
+            minimum_organizations=number("MINIMUM_ORGANIZATIONS", cls.minimum_organizations) or 1,
+            maximum_rounds=number("MAXIMUM_ROUNDS", None),
+            allowed_columns=columns("ALLOWED_COLUMNS"),
+            disallowed_columns=columns("DISALLOWED_COLUMNS") or frozenset(),
+            score_bands=number("SCORE_BANDS", cls.score_bands) or 0,
+        )
+
+    def check_request(self, minimum_rows: int | None, participants: int, rounds: int | None) -> None:
+        """Refuse a request that asks to loosen a limit, has too few participants or too many rounds."""
+        if minimum_rows is not None and minimum_rows < self.minimum_rows:
+            raise PrivacyThresholdViolation(
+                f"the request asks for a minimum of {minimum_rows} rows, this node's is {self.minimum_rows} "
+                f"({PREFIX}MINIMUM_ROWS) and a request can only raise it"
+            )
+        self.check_participants(participants)
+        if self.maximum_rounds is not None and rounds is not None and rounds > self.maximum_rounds:
+            raise PrivacyThresholdViolation(
+                f"{rounds} rounds are more than the {self.maximum_rounds} this node allows ({PREFIX}MAXIMUM_ROUNDS)"
+            )
+
+    def check_participants(self, participants: int) -> None:
+        """Refuse a job with fewer organizations than the minimum."""
+        if participants < self.minimum_organizations:
+            raise PrivacyThresholdViolation(
+                f"{participants} organization(s) take part, at least {self.minimum_organizations} must "
+                f"({PREFIX}MINIMUM_ORGANIZATIONS)"
+            )
+
+    def check_columns(self, columns: Iterable[str]) -> None:
+        """Refuse columns that the operator does not allow."""
+        refused = [
+            c for c in columns
+            if c in self.disallowed_columns or (self.allowed_columns is not None and c not in self.allowed_columns)
+        ]
+        if refused:
+            raise PrivacyThresholdViolation(
+                f"the column(s) {', '.join(refused)} may not be used at this node "
+                f"({PREFIX}ALLOWED_COLUMNS, {PREFIX}DISALLOWED_COLUMNS)"
+            )
+
+    def check_rows(self, rows: int, minimum_rows: int | None) -> None:
+        """Refuse fewer rows than the minimum, without saying how many there are."""
+        required = max(self.minimum_rows, minimum_rows or 0)
+        if rows < required:
+            raise PrivacyThresholdViolation(
+                f"fewer than {required} rows to compute on ({PREFIX}MINIMUM_ROWS or the request's minimum_rows)"
+            )

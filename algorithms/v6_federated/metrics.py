@@ -1,0 +1,89 @@
+"""Loss, accuracy, confusion matrix and AUC, from counts only: no score of a patient leaves a node.
+
+For the AUC a node counts its rows by class and band of the score. Bands are equal steps of a fixed monotone function
+of the score, so that counts of several nodes can be added; within a band, rows are taken as tied.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from v6_federated.data import Rows
+from v6_federated.models import Model
+from v6_federated.models.linear import predicted
+
+
+def evaluate(model: Model, w: Any, rows: Rows, classes: int, bands: int) -> dict[str, Any]:
+    """What a node answers about its rows.
+
+    Returns:
+        n: rows; loss: their mean; confusion: counts (classes, classes), true class by predicted class;
+        bands: counts (problems, 2, bands) of rows outside and inside the class by band, one problem when binary,
+        one a class otherwise; empty when ``bands`` is 0.
+    """
+    scores = model.scores(w, rows.X)
+    guess = predicted(scores)
+    confusion = np.bincount(rows.y * classes + guess, minlength=classes * classes).reshape(classes, classes)
+    answer = {"n": len(rows), "loss": model.loss(scores, rows.y), "confusion": confusion.tolist(), "bands": []}
+    if bands:
+        odds = _log_odds(scores)
+        band = np.minimum((bands / (1 + np.exp(-odds / 2))).astype(np.int64), bands - 1)
+        for column, positive in enumerate([1] if classes == 2 else range(classes)):
+            inside = rows.y == positive
+            counts = np.bincount(band[:, column] + bands * inside, minlength=2 * bands)
+            answer["bands"].append(counts.reshape(2, bands).tolist())
+    return answer
+
+
+def _log_odds(scores: np.ndarray) -> np.ndarray:
+    """Of each class against the rest, float64, in +-60: of one column the score itself, else of the softmax."""
+    z = np.asarray(scores, dtype=np.float64)
+    if z.shape[1] > 1:
+        shifted = np.exp(z - z.max(axis=1, keepdims=True))
+        p = shifted / shifted.sum(axis=1, keepdims=True)
+        tiny = np.finfo(np.float64).tiny
+        odds = np.log(np.maximum(p, tiny)) - np.log(np.maximum(1 - p, tiny))
+        # of two columns one is enough: the second, as of one column
+        z = odds[:, 1:] if z.shape[1] == 2 else odds
+    return np.clip(z, -60, 60)
+
+
+def combine(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One evaluation of several nodes' counts: n, loss (weighted by n), accuracy, auc, confusion."""
+    answers = [a for a in answers if a and a["n"]]
+    if not answers:
+        return {"evaluated": 0, "loss": None, "accuracy": None, "auc": None, "confusion": None}
+    n = sum(a["n"] for a in answers)
+    confusion = np.sum([a["confusion"] for a in answers], axis=0)
+    return {
+        "evaluated": n,
+        "loss": sum(a["n"] * a["loss"] for a in answers) / n,
+        "accuracy": float(np.trace(confusion) / n),
+        "auc": _auc([a["bands"] for a in answers]),
+        "confusion": confusion.tolist(),
+    }
+
+
+def _auc(bands: list[Any]) -> float | None:
+    """Area under the ROC curve, the mean over one-against-the-rest problems in which both sides have rows."""
+    if not all(bands) or len({np.shape(b) for b in bands}) > 1:  # a node gives none, or in fewer bands
+        return None
+    areas = []
+    for outside, inside in np.sum(bands, axis=0, dtype=np.float64):
+        if outside.sum() and inside.sum():
+            below = np.cumsum(outside) - outside
+            areas.append(float(inside @ (below + outside / 2) / (inside.sum() * outside.sum())))
+    return float(np.mean(areas)) if areas else None
+
+
+def rounds_to_target(accuracies: Sequence[float | None], rounds: Sequence[int], target: float) -> float | None:
+    """McMahan's count: the best accuracy so far, linear between rounds, read where it crosses; None if it does not."""
+    best, previous = 0.0, 0
+    for t, accuracy in zip(rounds, accuracies, strict=True):
+        if accuracy is None:
+            continue
+        if accuracy >= target:
+            return t if previous == 0 else previous + (t - previous) * (target - best) / (accuracy - best)
+        best, previous = max(best, accuracy), t
+    return None

@@ -1,0 +1,97 @@
+"""The models, by name. A model is named with its options in the task's input, so an operator can read what will run.
+
+All have four names: ``size``, ``init(rng) -> (d,)``, ``loss_and_gradient(w, X, y)`` and ``predict(w, X)``; their
+parameters are one flat float32 vector ``w``. Only models with convolutions import torch.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from v6_federated.errors import SafeError
+from v6_federated.models.linear import LinearModel
+from v6_federated.models.perceptron import Perceptron
+
+
+class Model(Protocol):
+    """What the methods know of a model. Vectors and rows are arrays of the model's own library (``asarray``)."""
+
+    size: int
+    shapes: dict[str, tuple[int, ...]]
+
+    def init(self, rng: np.random.Generator) -> np.ndarray:
+        """Initial parameters (size,), float32."""
+
+    def asarray(self, array: np.ndarray) -> Any:
+        """The array where the model computes."""
+
+    def seed(self, rng: np.random.Generator) -> None:
+        """Fix the randomness inside the model (dropout), where it has any."""
+
+    def loss_and_gradient(self, w: Any, X: Any, y: Any) -> tuple[float, Any]:
+        """Mean loss over the rows and its gradient (size,). The gradient is overwritten by the next call."""
+
+    def scores(self, w: Any, X: Any) -> np.ndarray:
+        """Decision values (n, c), (n, 1) when a binary model has one row; larger is more likely."""
+
+    def loss(self, scores: np.ndarray, y: np.ndarray) -> float:
+        """Mean loss of decision values."""
+
+    def predict(self, w: Any, X: Any) -> np.ndarray:
+        """Class indices (n,)."""
+
+
+def _convolution(name: str) -> Callable[..., Model]:
+    def build(features: int, classes: int, **options: Any) -> Model:
+        try:
+            from v6_federated.models.convolution import ARCHITECTURES  # the only module that needs torch
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            raise SafeError(f"the model {name} needs torch, which is not installed; install v6-federated[torch]") from None
+        return ARCHITECTURES[name](features, classes, **options)
+
+    return build
+
+
+MODELS: dict[str, Callable[..., Model]] = {
+    "logreg": lambda features, classes, **options: LinearModel("logistic", features, classes, **options),
+    "svm": lambda features, classes, **options: LinearModel("hinge", features, classes, **options),
+    "fnn": lambda features, classes, hidden=100: Perceptron([features, hidden, classes], "relu"),
+    "nn_reddy": lambda features, classes, hidden=128: Perceptron([features, hidden, classes], "sigmoid"),
+    "2nn": lambda features, classes, hidden=200: Perceptron([features, hidden, hidden, classes], "relu"),
+    "cnn_garst": _convolution("cnn_garst"),
+    "cnn_reddy": _convolution("cnn_reddy"),
+    "cnn_mcmahan": _convolution("cnn_mcmahan"),
+}
+
+
+def parse(model: str | dict[str, Any]) -> dict[str, Any]:
+    """A model's name and options from ``"fnn"``, ``"fnn:hidden=50"`` or ``{"name": "fnn", "hidden": 50}``."""
+    if isinstance(model, str):
+        name, _, options = model.partition(":")
+        spec: dict[str, Any] = {"name": name}
+        for option in filter(None, options.split(",")):
+            key, equals, value = option.partition("=")
+            try:
+                spec[key] = float(value) if "." in value or "e" in value else int(value)
+            except ValueError:
+                equals = ""
+            if not equals:
+                raise SafeError(f"model option {option!r}; expected NAME=NUMBER, for example fnn:hidden=50")
+    else:
+        spec = dict(model)
+    if spec.get("name") not in MODELS:
+        raise SafeError(f"unknown model {spec.get('name')!r}; expected one of {', '.join(MODELS)}")
+    return spec
+
+
+def build(spec: dict[str, Any]) -> Model:
+    """The model of a full spec: ``{"name", "features": d, "classes": c, options...}``. Raises SafeError."""
+    options = {key: value for key, value in parse(spec).items() if key != "name"}
+    try:
+        return MODELS[spec["name"]](**options)
+    except TypeError:
+        names = ", ".join(sorted(set(options) - {"features", "classes"}))
+        raise SafeError(f"the model {spec['name']} does not take the option(s) {names}") from None

@@ -1,0 +1,92 @@
+"""Linear models in numpy: logistic regression and support vector machine, shaped as in scikit-learn."""
+
+from typing import Any, Literal
+
+import numpy as np
+
+from v6_federated.errors import SafeError
+
+
+class LinearModel:
+    """Decision values X W^T + b, with W (rows, features) and b (rows,); one row when there are two classes.
+
+    The loss is the mean over rows of
+      logistic: log(1 + exp(-s f)) when binary, s = +-1 (Garst eq. B.2), cross-entropy of the softmax otherwise;
+      hinge: max(0, 1 - s f) (Garst eq. B.3), summed over one-against-the-rest problems when there are more classes;
+    plus ``l2``/2 |W|^2 when asked.
+    """
+
+    def __init__(self, loss: Literal["logistic", "hinge"], features: int, classes: int, l2: float = 0.0) -> None:
+        if l2 < 0:
+            raise SafeError(f"l2={l2} is refused: expected 0 or more")
+        self.kind, self.l2 = loss, np.float32(l2)
+        self.features, self.classes = features, classes
+        self.rows = 1 if classes == 2 else classes
+        self.shapes = {"coef": (self.rows, features), "intercept": (self.rows,)}
+        self.size = self.rows * (features + 1)
+        self._gradient = np.empty(self.size, np.float32)
+
+    def split(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """W and b as views into w."""
+        cut = self.rows * self.features
+        return w[:cut].reshape(self.rows, self.features), w[cut:]
+
+    def init(self, rng: np.random.Generator) -> np.ndarray:
+        return np.zeros(self.size, np.float32)
+
+    def asarray(self, array: np.ndarray) -> np.ndarray:
+        return array
+
+    def seed(self, rng: np.random.Generator) -> None:
+        """Nothing inside is random."""
+
+    def scores(self, w: np.ndarray, X: np.ndarray) -> np.ndarray:
+        W, b = self.split(w)
+        return X @ W.T + b
+
+    def loss(self, scores: np.ndarray, y: np.ndarray) -> float:
+        if self.kind == "logistic" and self.rows > 1:
+            top = scores.max(axis=1)
+            return float(np.mean(np.log(np.exp(scores - top[:, None]).sum(axis=1)) + top - scores[np.arange(len(y)), y]))
+        margin = self._signs(y) * scores
+        per_row = np.logaddexp(0, -margin) if self.kind == "logistic" else np.maximum(0, 1 - margin)
+        return float(np.mean(per_row.sum(axis=1)))
+
+    def loss_and_gradient(self, w: np.ndarray, X: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
+        scores, n = self.scores(w, X), len(y)
+        loss = self.loss(scores, y)
+        if self.kind == "logistic" and self.rows > 1:
+            slope = np.exp(scores - scores.max(axis=1, keepdims=True))
+            slope /= slope.sum(axis=1, keepdims=True)
+            slope[np.arange(n), y] -= 1
+        elif self.kind == "logistic":
+            signs = self._signs(y)
+            slope = -signs * np.exp(-np.logaddexp(0, signs * scores))  # -s sigmoid(-s f), without overflow
+        else:
+            signs = self._signs(y)
+            slope = -signs * (signs * scores < 1)
+        slope = (slope / np.float32(n)).astype(np.float32, copy=False)
+        dW, db = self.split(self._gradient)
+        np.matmul(slope.T, X, out=dW)
+        slope.sum(axis=0, out=db)
+        if self.l2:
+            W, _ = self.split(w)
+            dW += self.l2 * W
+            loss += 0.5 * float(self.l2) * float(np.vdot(W, W))
+        return loss, self._gradient
+
+    def predict(self, w: np.ndarray, X: np.ndarray) -> np.ndarray:
+        return predicted(self.scores(w, X))
+
+    def _signs(self, y: np.ndarray) -> np.ndarray:
+        """+1 for the row's class, -1 for the others: (n, rows)."""
+        if self.rows == 1:
+            return (2 * y[:, None] - 1).astype(np.float32)
+        signs = np.full((len(y), self.rows), -1, np.float32)
+        signs[np.arange(len(y)), y] = 1
+        return signs
+
+
+def predicted(scores: Any) -> np.ndarray:
+    """Class indices (n,) of decision values (n, c); of one column, class 1 where positive."""
+    return (scores[:, 0] > 0).astype(np.int64) if scores.shape[1] == 1 else scores.argmax(axis=1)

@@ -1,0 +1,113 @@
+"""A node as a partial function sees it: its own rows, its model, its random numbers, and its operator's limits."""
+
+import functools
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from v6_federated import data, metrics, models, training
+from v6_federated.guards import Policy
+from v6_federated.randomness import generator
+
+
+@dataclass(frozen=True)
+class Job:
+    """What central tells every node in every task.
+
+    Attributes:
+        seed: of every random choice of the job.
+        participants: ids of the organizations that take part in the job.
+        rounds: rounds that the job will have; None before it is known.
+        model: the model's full spec; None before the data are described.
+        data: which columns are used and how.
+        minimum_rows: rows that the researcher requires of a node, above the node's own minimum.
+        precision: number format of arrays sent.
+    """
+
+    seed: int
+    participants: list[int]
+    rounds: int | None
+    model: dict[str, Any] | None
+    data: data.Spec
+    minimum_rows: int | None
+    precision: str
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, message: dict[str, Any]) -> "Job":
+        return cls(**{**message, "data": data.Spec(**message["data"])})
+
+
+class Node:
+    """One node in one round of a job.
+
+    Raises, when made or when its rows are first used, what the operator's policy or the data refuse.
+
+    Attributes:
+        organization_id: whose node it is.
+        round: the round, from 1; 0 is the preparation.
+        job: what central said.
+        policy: what the operator allows.
+    """
+
+    def __init__(self, organization_id: int, database: Any, job: Job, round_: int) -> None:
+        self.organization_id, self.job, self.round = organization_id, job, round_
+        self.policy = Policy.of_node()
+        rounds = None if job.rounds is None else max(job.rounds, round_)
+        self.policy.check_request(job.minimum_rows, len(job.participants), rounds)
+        limit_threads()
+        self.source = data.open_source(database)
+        features, label = self.source.columns(job.data)
+        self.policy.check_columns([*features, label] if self.source.table is not None else [])
+
+    @functools.cached_property
+    def model(self) -> models.Model:
+        """The model, as the job names it."""
+        assert self.job.model is not None
+        model = models.build(self.job.model)
+        model.seed(self.generator("model"))
+        return model
+
+    @functools.cached_property
+    def rows(self) -> data.Rows:
+        """The rows to train on. Refused if they are fewer than the minimum."""
+        train, _ = self.source.prepared(self.job.data, self.job.seed, self.organization_id)
+        self.policy.check_rows(len(train), self.job.minimum_rows)
+        return train
+
+    def generator(self, purpose: str) -> np.random.Generator:
+        """Random numbers for one purpose of this node in this round."""
+        return generator(self.job.seed, purpose, self.organization_id, self.round)
+
+    def batches(self, epochs: int, batch_size: int | None) -> Iterator[tuple[Any, Any]]:
+        """(X, y) of each minibatch of the node's rows, over ``epochs`` passes."""
+        X, y = self.model.asarray(self.rows.X), self.model.asarray(self.rows.y)
+        for batch in training.batches(self.generator("shuffle"), len(self.rows), epochs, batch_size):
+            yield X[batch], y[batch]
+
+    def evaluate(self, weights: Any, which: str) -> dict[str, Any]:
+        """Counts of how well ``weights`` do on the rows held out, or on its rows (``which`` is "held_out" or "all").
+
+        A node with fewer held-out rows than its minimum gives none: n is 0.
+        """
+        if which == "all":
+            rows = self.rows
+        else:
+            _, rows = self.source.prepared(self.job.data, self.job.seed, self.organization_id)
+            if len(rows) < self.policy.minimum_evaluation_rows:
+                return {"n": 0}
+        assert self.job.data.classes is not None
+        return metrics.evaluate(self.model, weights, rows, len(self.job.data.classes), self.policy.score_bands)
+
+
+@functools.cache
+def limit_threads() -> None:
+    """One thread unless the operator gives more, so that bits do not depend on the machine's load."""
+    threads = int(os.environ.get("V6_FEDERATED_THREADS", "") or 1)
+    threadpool_limits(limits=threads)

@@ -1,0 +1,80 @@
+"""The settings of the methods: one name, one type and one range each, wherever a setting appears.
+
+A method's ``central`` declares what it uses by annotating its keyword arguments with these types. The same
+annotations check a researcher's task, the command line's ``--set`` and the entry for the algorithm store.
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+
+from v6_federated.errors import SafeError
+
+Fraction = Annotated[float, Field(ge=0, le=1, description="C, the share of nodes asked in a round (0: one node)")]
+Rounds = Annotated[int, Field(ge=1, description="number of communication rounds")]
+Epochs = Annotated[int, Field(ge=1, description="E, passes over a node's rows in a round")]
+BatchSize = Annotated[int | None, Field(ge=1, description="B, rows of a minibatch (unset: all rows of the node)")]
+LearningRate = Annotated[
+    float, Field(ge=0, allow_inf_nan=False, description="eta, the step of the local optimiser")
+]
+LrDecayRound = Annotated[float, Field(gt=0, le=1, description="factor on lr from each round to the next")]
+LrDecayStep = Annotated[
+    float, Field(ge=0, allow_inf_nan=False, description="lambda of lr / (1 + lambda * local steps so far)")
+]
+OptimizerName = Annotated[Literal["sgd", "adam"], Field(description="local optimiser; Adam's moments start anew each round")]
+ProximalMu = Annotated[float, Field(ge=0, allow_inf_nan=False, description="mu of FedProx's term mu/2 |w - w_t|^2")]
+
+
+class Common(BaseModel):
+    """Settings that every method takes: what to train, on which data, where, and how it is evaluated."""
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+    model: Annotated[str | dict[str, Any], Field(description="name of a model, or its name and options")] = "logreg"
+    seed: Annotated[int, Field(ge=0, description="seed of every random choice")] = 0
+    organizations: Annotated[list[int] | None, Field(description="who trains (unset: all organizations)")] = None
+    evaluators: Annotated[
+        list[int] | None, Field(description="organizations that evaluate on all their rows and do not train")
+    ] = None
+    label: Annotated[str | None, Field(description="the label's column (unset: the last)")] = None
+    features: Annotated[list[str] | None, Field(description="the features' columns (unset: all others)")] = None
+    classes: Annotated[list[Any] | None, Field(min_length=2, description="the label's values (unset: asked)")] = None
+    preprocess: Annotated[list[Literal["standardize"]], Field(description="steps fitted before training")] = []
+    holdout: Annotated[float, Field(ge=0, lt=1, description="share of a node's rows kept for evaluation")] = 0.2
+    evaluate_every: Annotated[int, Field(ge=1, description="rounds from one evaluation to the next")] = 1
+    target: Annotated[float | None, Field(gt=0, le=1, description="accuracy at which training stops")] = None
+    precision: Annotated[Literal["float32", "float16"], Field(description="number format of what is sent")] = "float32"
+    minimum_rows: Annotated[int | None, Field(ge=1, description="rows a node must have, above its own minimum")] = None
+
+
+def settings_of(central: Callable) -> type[BaseModel]:
+    """The settings of a method: ``Common`` and the annotated keyword arguments of its ``central``."""
+    fields: dict[str, Any] = {
+        name: (p.annotation, ... if p.default is p.empty else p.default)
+        for name, p in inspect.signature(central).parameters.items()
+        if p.kind is p.KEYWORD_ONLY
+    }
+    return create_model("Settings", __base__=Common, **fields)
+
+
+def validate(model: type[BaseModel], values: dict[str, Any]) -> BaseModel:
+    """Check ``values``. Raises SafeError with one line that names the setting, its value and what is right."""
+    try:
+        return model(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0]) if first["loc"] else "settings"
+        raise SafeError(_explain(model, name, first)) from None
+
+
+def _explain(model: type[BaseModel], name: str, error: Any) -> str:
+    if error["type"] == "extra_forbidden":
+        return f"unknown setting {name!r}; expected one of {', '.join(sorted(model.model_fields))}"
+    if error["type"] == "missing":
+        return f"the setting {name!r} is missing"
+    field = model.model_fields[name]
+    problem = error["msg"][0].lower() + error["msg"][1:].replace("Input", "input")
+    default = "" if field.is_required() or field.default is None else f", for example {name}={field.default}"
+    return f"{name}={error['input']!r} is refused: {problem}; {name} is {field.description}{default}"

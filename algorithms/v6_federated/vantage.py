@@ -1,0 +1,103 @@
+"""Everything this project takes from vantage6 4.15, in one place: decorators, the client's calls, the environment.
+
+Any client with the interface of vantage6's ``AlgorithmClient`` will do: the one inside a container, vantage6's own
+``MockAlgorithmClient``, and the client of this project's mock network.
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from vantage6.algorithm.tools.decorators import algorithm_client, data
+from vantage6.algorithm.tools.exceptions import (
+    AlgorithmExecutionError,
+    CollectResultsError,
+    DataError,
+    NodePermissionException,
+    PrivacyThresholdViolation,
+    UserInputError,
+)
+from vantage6.common.task_status import TaskStatus, has_task_finished
+
+__all__ = [
+    "AlgorithmExecutionError",
+    "CollectResultsError",
+    "DataError",
+    "NodePermissionException",
+    "PrivacyThresholdViolation",
+    "UserInputError",
+    "algorithm_client",
+]
+
+POLL_SECONDS = 1.0
+TABLE_TYPES = {"csv", "excel", "parquet", "sparql", "sql"}
+
+
+def organizations(client: Any) -> list[int]:
+    """The ids of the collaboration's organizations, ascending."""
+    return sorted(organization["id"] for organization in client.organization.list())
+
+
+def create_task(client: Any, function: str, arguments: dict[str, Any], organizations: list[int], name: str) -> int:
+    """Send a task to ``organizations`` and return its id."""
+    task = client.task.create(
+        input_={"method": function, "kwargs": arguments}, organizations=organizations, name=name, description=name
+    )
+    if "id" not in task:
+        raise CollectResultsError(f"the server refused the task {name!r}: {task.get('msg', 'no reason given')}")
+    return task["id"]
+
+
+def wait(client: Any, task_id: int) -> None:
+    """Return when no run of the task is still to come.
+
+    The client's own ``wait_for_results`` waits half as long again after each look, so a finished round is seen late.
+    """
+    if not hasattr(client, "request"):  # MockAlgorithmClient has run a task by the time it is created
+        return
+    while not has_task_finished(client.request(f"task/{task_id}/status")["status"]):
+        time.sleep(POLL_SECONDS)
+
+
+def results(client: Any, task_id: int) -> list[Any]:
+    """The results of a task's runs that have one, in no order."""
+    return [result for result in client.result.from_task(task_id) if result is not None]
+
+
+def failures(client: Any, task_id: int) -> dict[int, tuple[str, str]]:
+    """For each organization whose run did not complete: its status and the last line of its log."""
+    failed = {}
+    for run in client.run.from_task(task_id):
+        if run["status"] != TaskStatus.COMPLETED.value:
+            lines = [line for line in (run.get("log") or "").splitlines() if line.strip()]
+            failed[run["organization"]["id"]] = (run["status"], lines[-1].strip() if lines else "")
+    return failed
+
+
+def progress(client: Any, row: dict[str, Any]) -> None:
+    """Show a finished round: to whoever listens on a mock network, else as a line of the task's log."""
+    listener: Callable[[dict[str, Any]], None] | None = getattr(client, "on_round", None)
+    if listener is not None:
+        listener(row)
+    else:
+        print(f"v6-federated round {json.dumps(row)}", flush=True)
+
+
+def read_database() -> "pd.DataFrame | Path":
+    """The database that the researcher asked for: a table for vantage6's table types, else the path of its file."""
+    labels = [label for label in os.environ.get("USER_REQUESTED_DATABASE_LABELS", "").split(",") if label]
+    if not labels:
+        raise UserInputError("the task names no database; expected one, for example databases=[{'label': 'default'}]")
+    label = labels[0].upper()
+    if os.environ.get(f"{label}_DATABASE_TYPE", "").lower() in TABLE_TYPES:
+        return data(1)(lambda frame: frame)()
+    return Path(os.environ[f"{label}_DATABASE_URI"])
+
+
+def job_folder() -> Path:
+    """The folder that all runs of one job share on a node."""
+    return Path(os.environ["TEMPORARY_FOLDER"])
