@@ -86,7 +86,10 @@ class Source:
             rows = self.rows(spec)
             if spec.classes is not None:
                 rows = Rows(rows.X, encode_labels(rows.y, spec.classes))
-            train, held_out = split(rows, spec.holdout, seed, organization)
+            train, held_out = rows, Rows(rows.X[:0], rows.y[:0])
+            if spec.holdout:
+                kept, held = split(len(rows), spec.holdout, seed, organization)
+                train, held_out = Rows(rows.X[kept], rows.y[kept]), Rows(rows.X[held], rows.y[held])
             self._prepared = key, (transform(train, spec.preprocess), transform(held_out, spec.preprocess))
         return self._prepared[1]
 
@@ -192,15 +195,11 @@ def plain(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def split(rows: Rows, holdout: float, seed: int, organization: int) -> tuple[Rows, Rows]:
-    """The rows to train on and the rows held out, the same in every round of a job."""
-    n = len(rows)
+def split(n: int, holdout: float, seed: int, organization: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which of n rows to train on and which are held out, ascending; the same in every round of a job."""
     held = round(holdout * n)
-    if held == 0:
-        return rows, Rows(rows.X[:0], rows.y[:0])
     order = generator(seed, "holdout", organization).permutation(n)
-    kept, out = np.sort(order[held:]), np.sort(order[:held])
-    return Rows(rows.X[kept], rows.y[kept]), Rows(rows.X[out], rows.y[out])
+    return np.sort(order[held:]), np.sort(order[:held])
 
 
 def transform(rows: Rows, steps: Sequence[dict[str, Any]]) -> Rows:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import docker
+from docker.client import DockerClient
 from docker.errors import BuildError, DockerException, ImageNotFound
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,19 +26,18 @@ SOURCE = "v6-federated"  # the label of images built where pyproject.toml names 
 Log = Callable[[str], None]
 
 
-class ImageError(RuntimeError):
-    """An image could not be built; the text is one line that says why."""
+class EngineError(RuntimeError):
+    """The Docker engine could not do what was asked; the text is one line that says why."""
 
 
 @dataclass(frozen=True)
 class Image:
     """One line of ``docker/images.toml``.
 
-    Attributes
-    ----------
-    name : the image's name, without a tag
-    package : the method's import package; vantage6 calls the functions that its ``__init__`` exports
-    kind : base layers, ``numpy`` or ``torch``
+    Attributes:
+        name: the image's name, without a tag.
+        package: the method's import package; vantage6 calls the functions that its ``__init__`` exports.
+        kind: base layers, ``numpy`` or ``torch``.
     """
 
     name: str
@@ -46,13 +45,13 @@ class Image:
     kind: str
 
 
-def engine() -> docker.DockerClient:
-    """The Docker engine of this machine; ImageError in one line where none answers."""
+def engine() -> DockerClient:
+    """The Docker engine of this machine; EngineError in one line where none answers."""
     try:
-        client = docker.from_env(timeout=600)
+        client = DockerClient.from_env(timeout=600)
         client.ping()
     except DockerException as error:
-        raise ImageError(
+        raise EngineError(
             "no Docker engine answers; a running engine that this user may use is needed: start Docker and check "
             "with `docker info`"
         ) from error
@@ -123,10 +122,10 @@ def _build(
         )
     except BuildError as error:
         output = "".join(line.get("stream", "") for line in error.build_log).strip().splitlines()
-        cause = next((line for line in reversed(output) if "rror" in line), str(error))
-        raise ImageError(f"image {tag} was not built: {cause.strip()}") from error
+        cause = next((line for line in reversed(output) if "rror" in line), one_line(error))
+        raise EngineError(f"image {tag} was not built: {cause.strip()}") from error
     except DockerException as error:
-        raise ImageError(f"image {tag} was not built: {error}") from error
+        raise EngineError(f"image {tag} was not built: {one_line(error)}") from error
     log(f"built {tag}, {image.attrs['Size'] / 1e6:.0f} MB")
 
 
@@ -143,17 +142,22 @@ def _context(files: Iterable[tuple[Path, str]]) -> io.BytesIO:
     with tarfile.open(fileobj=stream, mode="w") as archive:
         for path, name in files:
             if not path.exists():
-                raise ImageError(f"{path} is missing; images are built from a checkout of the project")
+                raise EngineError(f"{path} is missing; images are built from a checkout of the project")
             archive.add(path, name, filter=plain)
     stream.seek(0)
     return stream
 
 
+def one_line(error: Exception) -> str:
+    """The text of an error of the engine, which may have several lines, as one."""
+    return " ".join(str(error).split())
+
+
 def _toml(path: Path) -> dict:
     if sys.version_info < (3, 11):
-        raise ImageError("building images needs Python 3.11 or later on this machine, to read TOML files")
+        raise EngineError("building images needs Python 3.11 or later on this machine, to read TOML files")
     import tomllib
 
     if not path.exists():
-        raise ImageError(f"{path} is missing; images are built from a checkout of the project")
+        raise EngineError(f"{path} is missing; images are built from a checkout of the project")
     return tomllib.loads(path.read_text())

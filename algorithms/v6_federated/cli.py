@@ -1,0 +1,369 @@
+"""The command line ``v6-federated``. Progress goes to standard error; standard output ends with one line of JSON.
+
+Exit status: 0, 1 (the work failed or a node refused) or 2 (the request was wrong); never a traceback.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+import v6_federated
+from v6_federated.errors import SafeError
+
+DEMO = {"rounds": 30, "model": "logreg", "lr": 0.1, "batch_size": 10, "preprocess": ["standardize"]}
+
+
+class Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; `{self.prog} --help` shows what is right\n")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
+    parser = build_parser()
+    options = parser.parse_args(arguments)
+    try:
+        return options.command(options)
+    except SafeError as error:
+        return _complain(2, error)
+    except KeyboardInterrupt:
+        return _complain(130, "interrupted; nothing was written")
+    except OSError as error:
+        return _complain(1, f"{error.strerror}: {error.filename}")
+    except Exception as error:
+        if os.environ.get("V6_FEDERATED_DEBUG") == "1":
+            raise
+        if type(error).__module__.startswith("vantage6."):
+            return _complain(2 if type(error).__name__ == "UserInputError" else 1, error)
+        return _complain(1, f"{type(error).__name__}: {error} (V6_FEDERATED_DEBUG=1 shows where)")
+
+
+def _complain(status: int, problem: object) -> int:
+    print(f"v6-federated: {' '.join(str(problem).split())}", file=sys.stderr)
+    return status
+
+
+def build_parser() -> Parser:
+    """All commands with their options; each help ends with an example."""
+    parser = Parser(
+        prog="v6-federated",
+        description="Federated learning methods for hospitals: run, compare and export.",
+        epilog="example: v6-federated demo",
+    )
+    parser.add_argument("--version", action="version", version=v6_federated.__version__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
+
+    def command(name: str, function: Callable[[Any], int], text: str, example: str) -> Parser:
+        sub = commands.add_parser(
+            name, help=text, description=text, epilog=f"example: v6-federated {example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )  # fmt: skip
+        sub.set_defaults(command=function)
+        return sub
+
+    demo = command("demo", _demo, "Train across five mock hospitals, against pooled rows and each hospital alone.", "demo")
+    demo.add_argument("--out", type=Path, default=Path("runs/demo"), metavar="DIR", help="where files go (%(default)s)")
+    demo.add_argument("--seed", type=int, default=0, help="seed of every random choice (%(default)s)")
+
+    run = command(
+        "run", _run, "Run a method on mock nodes.",
+        "run fedavg --data digits --nodes 5 --partition dirichlet:0.5 --model 2nn --rounds 20 --set batch_size=10 --out DIR",
+    )  # fmt: skip
+    run.add_argument("method", metavar="METHOD", help="a folder's name without v6_, for example fedavg")
+    _add_job_options(run)
+    _add_data_options(run)
+    run.add_argument("--out", type=Path, metavar="DIR", help="folder for result.json and curves.png")
+
+    compare = command(
+        "compare", _compare, "Run several methods or settings on the same partition and seeds: one table, one picture.",
+        "compare fedavg fedavg:epochs=5,batch_size=10 centralized:fedavg --data digits --model 2nn --rounds 20 --out DIR",
+    )  # fmt: skip
+    compare.add_argument(
+        "methods", nargs="+", metavar="METHOD[:key=value,...]",
+        help="a method with settings of its own; centralized:METHOD[:...] trains it on the pooled rows",
+    )  # fmt: skip
+    _add_job_options(compare)
+    _add_data_options(compare)
+    compare.add_argument("--out", type=Path, metavar="DIR", help="folder for comparison.png and a result.json each")
+
+    report = command(
+        "report", _report, "Show results that have been written: a table and a picture.", "report DIR/result.json --out DIR"
+    )
+    report.add_argument("results", nargs="+", type=Path, metavar="RESULT", help="a result.json, or the folder it is in")
+    report.add_argument("--target", type=float, metavar="A", help="accuracy to count the rounds to")
+    report.add_argument("--out", type=Path, metavar="DIR", help="folder for curves.png and comparison.png")
+
+    export = command("export", _export, "Write a result's model to a file.", "export DIR/result.json --to model.npz")
+    export.add_argument("result", type=Path, metavar="RESULT", help="a result.json, or the folder it is in")
+    export.add_argument("--to", type=Path, required=True, metavar="FILE", help="model.npz, model.safetensors or model.pt")
+    return parser
+
+
+def _add_job_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", default="logreg", metavar="M", help="logreg, svm, fnn, 2nn, ... or M:option=number")
+    parser.add_argument("--rounds", type=int, default=10, metavar="N", help="communication rounds (%(default)s)")
+    parser.add_argument("--target", type=float, metavar="A", help="accuracy to count the rounds to")
+    parser.add_argument("--stop-at-target", action="store_true", help="end the training once the target is reached")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of the method")
+    parser.add_argument("--preprocess", action="append", metavar="STEP", help="standardize: scaled by all nodes' mean and deviation")
+    parser.add_argument("--label", metavar="COLUMN", help="the label's column (the last)")
+    parser.add_argument("--features", metavar="A,B,C", help="the features' columns (all others)")
+    parser.add_argument("--holdout", type=float, default=0.2, metavar="SHARE", help="share of rows kept for evaluation (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of every random choice (%(default)s)")
+
+
+def _add_data_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data", required=True, metavar="D", help="breast-cancer, digits, wine, or a .csv, .parquet or .npz")
+    parser.add_argument("--nodes", type=int, metavar="K", help="number of nodes (5; as many as column:NAME names)")
+    parser.add_argument("--partition", default="iid", metavar="P", help="iid, shards, dirichlet:0.5, column:hospital, ... (%(default)s)")
+    parser.add_argument("--processes", type=int, metavar="P", help="worker processes (one a processor; 1 for small data)")
+    parser.add_argument("--node-env", action="append", default=[], metavar="NAME=VALUE", help="environment of every node: its policy")
+
+
+# ---- commands
+
+
+def _demo(options: Any) -> int:
+    from v6_federated import datasets, experiments, report
+
+    values = {**DEMO}
+    experiment = experiments.Experiment(datasets.load("breast-cancer"), 5, "dirichlet:0.3", options.seed)
+    organizations = list(experiment.deal())
+    results = {}
+    with _Bar(DEMO["rounds"] * (2 + len(organizations)), "five mock hospitals") as bar:  # type: ignore[operator]
+        results["federated"] = experiment.federated("fedavg", values, bar.on_round)
+        results["centralized"] = experiment.centralized("fedavg", values, bar.on_round)
+        for organization in organizations:
+            results[f"hospital {organization} alone"] = experiment.alone("fedavg", values, organization, bar.on_round)
+    _write(options.out, results["federated"])
+    report.comparison(results, options.out / "comparison.png")
+    Console().print(report.table(results))
+    gap = results["federated"]["final"]["accuracy"] - results["centralized"]["final"]["accuracy"]
+    print(f"\nFederated minus centralized accuracy: {100 * gap:+.1f} points. Pictures: {options.out}/comparison.png")
+    _last_line(experiments.summary(results["federated"]))
+    return 0
+
+
+def _run(options: Any) -> int:
+    from v6_federated import experiments, report
+
+    experiment, values = _experiment(options)
+    _check(options.method, values, experiment)
+    _check_folder(options.out)
+    with _Bar(options.rounds, options.method) as bar:
+        result = experiment.federated(options.method, values, bar.on_round)
+    if options.out:
+        _write(options.out, result, options.target)
+    Console().print(report.rounds_table(result))
+    if options.target is not None:
+        reached = experiments.rounds_to_target(result, options.target)
+        print(f"accuracy {options.target:g}: " + (f"reached after {reached:.1f} rounds" if reached else "not reached"))
+    _last_line(experiments.summary(result, options.target))
+    return 0
+
+
+def _compare(options: Any) -> int:
+    from v6_federated import experiments, report
+
+    experiment, values = _experiment(options)
+    _check_folder(options.out)
+    jobs: dict[str, tuple[Callable, str, dict[str, Any]]] = {}
+    for name in options.methods:
+        central, method, own = _method_with_settings(name)
+        _check(method, {**values, **own}, experiment)
+        jobs[name] = (experiment.centralized if central else experiment.federated, method, {**values, **own})
+    results = {}
+    with _Bar(sum(v["rounds"] for _, _, v in jobs.values()), "compare") as bar:
+        for name, (train, method, own) in jobs.items():
+            results[name] = train(method, own, bar.on_round)
+    if options.out:
+        for i, (name, result) in enumerate(results.items(), start=1):
+            _write(options.out / f"{i}-{name.replace(':', '-').replace('/', '-')}", result, options.target)
+        report.comparison(results, options.out / "comparison.png", options.target)
+    Console().print(report.table(results, options.target))
+    _last_line({name: experiments.summary(result, options.target) for name, result in results.items()})
+    return 0
+
+
+def _report(options: Any) -> int:
+    from v6_federated import experiments, report
+
+    _check_target(options.target)
+    results = {str(path): _read(path) for path in options.results}
+    if options.out:
+        options.out.mkdir(parents=True, exist_ok=True)
+        report.curves(results, options.out / "curves.png", options.target)
+        report.comparison(results, options.out / "comparison.png", options.target)
+    for name, result in results.items():
+        if len(results) == 1:
+            Console().print(report.rounds_table(result))
+        Console().print(f"{name}: {result['method']}, {json.dumps(result.get('experiment', {}))}", highlight=False)
+    Console().print(report.table(results, options.target))
+    _last_line({name: experiments.summary(result, options.target) for name, result in results.items()})
+    return 0
+
+
+def _export(options: Any) -> int:
+    from v6_federated import export
+
+    export.save(_read(options.result), options.to)
+    _last_line({"model": str(options.to)})
+    return 0
+
+
+# ---- requests
+
+
+def _experiment(options: Any) -> tuple[Any, dict[str, Any]]:
+    """The experiment and the method's settings that the options ask for."""
+    from v6_federated import datasets, experiments, partitions
+
+    values = job_values(options)
+    partitions.check(options.partition)
+    for name, least in (("nodes", 1), ("processes", 1)):
+        if getattr(options, name) is not None and getattr(options, name) < least:
+            raise SafeError(f"--{name} {getattr(options, name)} is refused; expected at least {least}")
+    nodes = options.nodes if options.nodes or options.partition.startswith("column:") else 5
+    environment = dict(_pair(text, "--node-env") for text in options.node_env)
+    dataset = datasets.load(options.data)
+    features = options.features.split(",") if options.features else None
+    experiment = experiments.Experiment(
+        dataset, nodes, options.partition, options.seed, options.label, features, options.holdout,
+        options.processes, environment,
+    )  # fmt: skip
+    return experiment, values
+
+
+def job_values(options: Any) -> dict[str, Any]:
+    """The settings of a job that the options name. Raises SafeError."""
+    _check_target(options.target)
+    if options.stop_at_target and options.target is None:
+        raise SafeError("--stop-at-target needs a target; expected for example --target 0.97")
+    values: dict[str, Any] = {"rounds": options.rounds, "model": options.model}
+    if options.stop_at_target:
+        values["target"] = options.target
+    if options.preprocess:
+        values["preprocess"] = options.preprocess
+    for text in options.set:
+        key, value = _pair(text, "--set")
+        values[key] = _value(value)
+    return values
+
+
+def _check(method: str, values: Mapping[str, Any], experiment: Any) -> None:
+    """Refuse what can be seen to be wrong before anything starts."""
+    from v6_federated import experiments, models, settings
+
+    accepted = experiments.settings_of(method)
+    checked = settings.validate(accepted, {**experiment.common(), "holdout": experiment.holdout, **values})
+    models.parse(checked.model)  # type: ignore[attr-defined]
+    experiment.check()
+    experiment.deal()
+
+
+def _method_with_settings(text: str) -> tuple[bool, str, dict[str, Any]]:
+    central = text.startswith("centralized:")
+    method, _, own = text.removeprefix("centralized:").partition(":")
+    return central, method, {k: _value(v) for k, v in (_pair(pair, text) for pair in own.split(",") if own)}
+
+
+def _pair(text: str, where: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise SafeError(f"{where} {text!r} is refused; expected KEY=VALUE, for example lr=0.1")
+    return key.strip(), value.strip()
+
+
+def _value(text: str) -> Any:
+    if text.lower() in ("none", "null"):
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _check_target(target: float | None) -> None:
+    if target is not None and not 0 < target <= 1:
+        raise SafeError(f"--target {target:g} is refused; expected an accuracy above 0 and at most 1, for example 0.97")
+
+
+def _check_folder(folder: Path | None) -> None:
+    if folder is not None:
+        if folder.exists() and not folder.is_dir():
+            raise SafeError(f"--out {folder} is a file; expected a folder")
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+# ---- files and screen
+
+
+def _read(path: Path) -> dict[str, Any]:
+    file = path / "result.json" if path.is_dir() else path
+    try:
+        result = json.loads(file.read_text())
+        result["history"][-1]["round"], result["settings"]["seed"], result["method"]
+    except FileNotFoundError:
+        raise SafeError(f"no result {file}; expected a result.json that `v6-federated run --out DIR` wrote") from None
+    except (ValueError, KeyError, IndexError, TypeError):
+        raise SafeError(f"{file} is not a result; expected a result.json that `v6-federated run --out DIR` wrote") from None
+    return result
+
+
+def _write(folder: Path, result: dict[str, Any], target: float | None = None) -> None:
+    """``result.json`` and ``curves.png``; a file appears whole or not at all."""
+    from v6_federated import report
+
+    folder.mkdir(parents=True, exist_ok=True)
+    part = folder / "result.json.part"
+    part.write_text(json.dumps(result, indent=1))
+    part.replace(folder / "result.json")
+    report.curves({result["method"]: result}, folder / "curves.png", target)
+
+
+def _last_line(values: Mapping[str, Any]) -> None:
+    print(json.dumps(values), flush=True)
+
+
+class _Bar:
+    """A progress bar on standard error; where that is no terminal, a line now and then."""
+
+    def __init__(self, rounds: int, text: str) -> None:
+        self.rounds, self.text, self.done, self.said = rounds, text, 0, time.monotonic()
+        console = Console(stderr=True)
+        self.screen = console.is_terminal
+        self.progress = Progress(
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[last]}"),
+            TimeElapsedColumn(), TimeRemainingColumn(), console=console, disable=not self.screen,
+        )  # fmt: skip
+
+    def __enter__(self) -> "_Bar":
+        self.progress.start()
+        self.bar = self.progress.add_task(self.text, total=self.rounds, last="")
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.progress.stop()
+
+    def on_round(self, row: Mapping[str, Any]) -> None:
+        """Show a finished round."""
+        self.done += 1
+        accuracy = "" if row["accuracy"] is None else f"accuracy {row['accuracy']:.4f}"
+        self.progress.update(self.bar, advance=1, last=accuracy)
+        if not self.screen and (time.monotonic() - self.said > 10 or self.done == self.rounds):
+            self.said = time.monotonic()
+            print(f"{self.text}: round {self.done} of {self.rounds} {accuracy}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,155 @@
+"""Data for experiments: tables that ship with scikit-learn, ``.csv``, ``.parquet`` and ``.npz`` files, dealt to nodes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from v6_federated import partitions
+from v6_federated.data import Source, Spec, as_features, load_npz
+from v6_federated.errors import SafeError
+from v6_federated.vantage import DataError
+
+EMBEDDED = ("breast-cancer", "digits", "wine")
+Database = pd.DataFrame | tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Rows of all hospitals together: a table, or arrays; with a test set where the file has one."""
+
+    name: str
+    rows: Database
+    test: tuple[np.ndarray, np.ndarray] | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows) if isinstance(self.rows, pd.DataFrame) else len(self.rows[0])
+
+    def take(self, index: np.ndarray) -> Database:
+        """Some of the rows."""
+        if isinstance(self.rows, pd.DataFrame):
+            return self.rows.iloc[index].reset_index(drop=True)
+        return self.rows[0][index], self.rows[1][index]
+
+
+def load(data: str) -> Dataset:
+    """An embedded table by name, or a file by its path. Raises SafeError."""
+    if data in EMBEDDED:
+        return Dataset(data, _embedded(data))
+    path = Path(data)
+    if not path.exists():
+        raise SafeError(f"no data {data!r}; expected {', '.join(EMBEDDED)}, or a path to .csv, .parquet or .npz")
+    if path.is_dir():
+        raise SafeError(f"{path.name} is a folder; expected a file .csv, .parquet or .npz")
+    if path.stat().st_size == 0:
+        raise SafeError(f"{path.name} is empty; expected rows")
+    readers = {".csv": _read_csv, ".parquet": _read_parquet, ".npz": _read_npz}
+    if path.suffix not in readers:
+        raise SafeError(f"{path.name} ends in {path.suffix or 'nothing'!r}; expected .csv, .parquet or .npz")
+    return readers[path.suffix](path)
+
+
+def deal(dataset: Dataset, partition: str, nodes: int | None, seed: int, label: str | None) -> dict[str, Database]:
+    """The rows of each node, by the node's name: 1, 2, ... or the column's values. Raises SafeError."""
+    partitions.check(partition)
+    kind, _, column = partition.partition(":")
+    if kind == "column":
+        if not isinstance(dataset.rows, pd.DataFrame) or column not in dataset.rows.columns:
+            raise SafeError(f"no column {column!r} to tell the nodes by; expected a column of the table")
+        if dataset.rows[column].isna().any():
+            raise SafeError(f"missing values in the column {column}; expected a node's name in every row")
+        named = partitions.by_column(dataset.rows[column].to_numpy())
+        if nodes is not None and nodes != len(named):
+            raise SafeError(f"nodes={nodes}, but the column {column} names {len(named)}; leave the number out")
+        table = Dataset(dataset.name, dataset.rows.drop(columns=column))
+        return {name: table.take(index) for name, index in named.items()}
+    if nodes is None:
+        nodes = 5
+    if nodes > len(dataset):
+        raise SafeError(f"nodes={nodes} are more than the {len(dataset)} rows; expected at most one node a row")
+    parts = partitions.partition(partition, labels(dataset, label), nodes, seed)
+    return {str(k + 1): dataset.take(index) for k, index in enumerate(parts)}
+
+
+def labels(dataset: Dataset, label: str | None) -> np.ndarray:
+    """The label of every row. Raises SafeError."""
+    if not isinstance(dataset.rows, pd.DataFrame):
+        return dataset.rows[1]
+    column = dataset.rows.columns[-1] if label is None else label
+    if column not in dataset.rows.columns:
+        raise SafeError(f"no label column {label!r}; expected one of {', '.join(map(str, dataset.rows.columns))}")
+    return dataset.rows[column].to_numpy()
+
+
+def check(dataset: Dataset, label: str | None, features: Sequence[str] | None, ignored: str | None = None) -> None:
+    """Raise SafeError for columns that are not there, and for missing values, naming columns only."""
+    if not isinstance(dataset.rows, pd.DataFrame):
+        if label is not None or features is not None:
+            raise SafeError("--label and --features name columns, and a .npz has none; leave them out")
+        return
+    table = dataset.rows.drop(columns=ignored) if ignored else dataset.rows
+    labels(Dataset(dataset.name, table), label)
+    try:
+        Source(table=table).rows(Spec(label=label, features=features))
+    except DataError as error:
+        raise SafeError(str(error)) from None
+
+
+def _embedded(name: str) -> pd.DataFrame:
+    from sklearn import datasets  # slow to import, and needed here only
+
+    loaders: dict[str, Any] = {
+        "breast-cancer": datasets.load_breast_cancer,
+        "digits": datasets.load_digits,
+        "wine": datasets.load_wine,
+    }
+    return loaders[name](as_frame=True).frame
+
+
+def _read_csv(path: Path) -> Dataset:
+    try:
+        table = pd.read_csv(path, float_precision="round_trip")
+    except (ValueError, UnicodeDecodeError) as error:  # pandas' parser errors are ValueErrors; their text may quote a row
+        raise SafeError(f"{path.name} cannot be read as .csv ({type(error).__name__})") from None
+    return _table(path, table)
+
+
+def _read_parquet(path: Path) -> Dataset:
+    try:
+        table = pd.read_parquet(path)
+    except ImportError:
+        raise SafeError("reading .parquet needs pyarrow, which is not installed; install pyarrow or use .csv") from None
+    except Exception as error:  # pyarrow's errors have no common base but this; their text may quote a row
+        raise SafeError(f"{path.name} cannot be read as .parquet ({type(error).__name__})") from None
+    return _table(path, table)
+
+
+def _table(path: Path, table: pd.DataFrame) -> Dataset:
+    table.columns = table.columns.astype(str)
+    if table.empty or len(table.columns) < 2:
+        raise SafeError(f"{path.name} holds {table.shape[0]} rows of {table.shape[1]} column(s); expected rows of two or more")
+    return Dataset(path.stem, table)
+
+
+def _read_npz(path: Path) -> Dataset:
+    try:
+        arrays = load_npz(path)
+        found = next((names for names in (("x_train", "y_train"), ("x", "y")) if set(names) <= set(arrays)), None)
+        if found is None:
+            raise SafeError(f"{path.name} holds {', '.join(arrays) or 'nothing'}; expected x_train, y_train, x_test, y_test")
+        pairs = [found] + [("x_test", "y_test")] * ({"x_test", "y_test"} <= set(arrays))
+        for x, y in pairs:
+            if arrays[x].ndim < 2 or arrays[y].ndim != 1 or len(arrays[x]) != len(arrays[y]) or not len(arrays[y]):
+                raise SafeError(f"{path.name}: {x} and {y} do not fit; expected (n, ...) features and (n,) labels")
+            as_features(arrays[x][:1])
+        if not all(np.isfinite(arrays[x]).all() for x, _ in pairs):
+            raise SafeError(f"missing or infinite values in the features of {path.name}; expected none")
+        (x, y), test = pairs[0], pairs[1:]
+        return Dataset(
+            path.stem, (arrays[x], arrays[y]), (arrays[test[0][0]], arrays[test[0][1]]) if test else None
+        )
+    except DataError as error:
+        raise SafeError(str(error)) from None

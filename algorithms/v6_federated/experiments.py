@@ -1,0 +1,174 @@
+"""Experiments on mock nodes: a method, data dealt to nodes, settings; and the baselines to compare with."""
+
+import importlib
+import os
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pydantic import BaseModel
+
+import v6_federated
+from v6_federated import data, datasets, metrics, models, settings
+from v6_federated.datasets import Database, Dataset
+from v6_federated.errors import SafeError
+from v6_federated.mock import MockNetwork
+
+OnRound = Callable[[dict[str, Any]], None]
+SMALL = 5_000_000  # numbers in a table below which starting worker processes costs more than it saves
+
+
+def methods() -> list[str]:
+    """The methods that are installed: packages named ``v6_METHOD``."""
+    found = (m.name for m in pkgutil.iter_modules() if m.ispkg and m.name.startswith("v6_"))
+    return sorted(name.removeprefix("v6_") for name in found if name != v6_federated.__name__)
+
+
+def settings_of(method: str) -> type[BaseModel]:
+    """The settings of a method. Raises SafeError for a method that is not there."""
+    if method not in methods():
+        raise SafeError(f"unknown method {method!r}; expected one of {', '.join(methods())}")
+    return importlib.import_module(f"v6_{method}").central.settings
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What to train on which data, dealt how.
+
+    Attributes:
+        dataset: all rows.
+        nodes: number of nodes; None is 5, or as many as the column of the partition names.
+        partition: how rows are dealt, see ``partitions``.
+        seed: of the partition and of everything in the job.
+        label, features, holdout: as in ``settings.Common``; a dataset with a test set holds out nothing.
+        processes: worker processes; None is one for small data, else one a processor.
+        environment: of every node, its operator's policy. Mock nodes hold the developer's own rows, so by default one
+            organization is enough for a job; all other limits are those of a real node.
+    """
+
+    dataset: Dataset
+    nodes: int | None = 5
+    partition: str = "iid"
+    seed: int = 0
+    label: str | None = None
+    features: Sequence[str] | None = None
+    holdout: float = 0.2
+    processes: int | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def deal(self) -> dict[int, Database]:
+        """The rows of organizations 1, 2, ..."""
+        named = datasets.deal(self.dataset, self.partition, self.nodes, self.seed, self.label)
+        return dict(enumerate(named.values(), start=1))
+
+    def check(self) -> None:
+        """Raise SafeError if the data cannot be used as asked."""
+        kind, _, column = self.partition.partition(":")
+        ignored = column if kind == "column" else None
+        if ignored and isinstance(self.dataset.rows, pd.DataFrame) and ignored not in self.dataset.rows.columns:
+            raise SafeError(f"no column {ignored!r} to tell the nodes by; expected a column of the table")
+        datasets.check(self.dataset, self.label, self.features, ignored)
+
+    def common(self) -> dict[str, Any]:
+        """The settings that the data decide."""
+        return {
+            "seed": self.seed,
+            "label": self.label,
+            "features": None if self.features is None else list(self.features),
+            "holdout": 0.0 if self.dataset.test is not None else self.holdout,
+        }
+
+    def federated(self, method: str, values: Mapping[str, Any], on_round: OnRound | None = None) -> dict[str, Any]:
+        """Train on all nodes. Raises SafeError, or vantage6's errors when nodes refuse."""
+        databases, common = self.deal(), self.common()
+        if self.dataset.test is not None:
+            common |= {"organizations": list(databases), "evaluators": [len(databases) + 1]}
+            databases[len(databases) + 1] = self.dataset.test
+        return self._run(method, databases, {**common, **values}, on_round)
+
+    def centralized(self, method: str, values: Mapping[str, Any], on_round: OnRound | None = None) -> dict[str, Any]:
+        """Train on the rows of all nodes pooled into one, evaluated on the same held-out rows."""
+        training, test = self._train_and_test()
+        return self._alone(method, _pool(list(training.values())), test, values, on_round)
+
+    def alone(
+        self, method: str, values: Mapping[str, Any], organization: int, on_round: OnRound | None = None
+    ) -> dict[str, Any]:
+        """Train on the rows of one node only, evaluated on the held-out rows of all."""
+        training, test = self._train_and_test()
+        return self._alone(method, training[organization], test, values, on_round)
+
+    def _alone(
+        self, method: str, rows: Database, test: Database, values: Mapping[str, Any], on_round: OnRound | None
+    ) -> dict[str, Any]:
+        known = {"organizations": [1], "evaluators": [2], "holdout": 0.0, "classes": self._classes()}
+        own = {k: v for k, v in values.items() if k != "fraction"}
+        return self._run(method, {1: rows, 2: test}, {**self.common(), **own, **known}, on_round)
+
+    def _train_and_test(self) -> tuple[dict[int, Database], Database]:
+        dealt = self.deal()
+        if self.dataset.test is not None:
+            return dealt, self.dataset.test
+        training, held_out = {}, []
+        for organization, rows in dealt.items():
+            n = len(rows) if isinstance(rows, pd.DataFrame) else len(rows[1])
+            kept, held = data.split(n, self.holdout, self.seed, organization)
+            node = Dataset("", rows)
+            training[organization] = node.take(kept)
+            held_out.append(node.take(held))
+        return training, _pool(held_out)
+
+    def _classes(self) -> list[Any]:
+        return [data.plain(v) for v in np.unique(datasets.labels(self.dataset, self.label))]
+
+    def _run(
+        self, method: str, databases: dict[int, Database], values: dict[str, Any], on_round: OnRound | None
+    ) -> dict[str, Any]:
+        checked = settings.validate(settings_of(method), values)
+        models.parse(checked.model)  # type: ignore[attr-defined]
+        environment = {"V6_FEDERATED_MINIMUM_ORGANIZATIONS": "1", **_policies(os.environ), **self.environment}
+        size = sum(rows.size if isinstance(rows, pd.DataFrame) else rows[0].size for rows in databases.values())
+        processes = self.processes or (1 if size < SMALL else os.cpu_count() or 1)
+        with MockNetwork(
+            f"v6_{method}", databases, environment=environment, processes=processes, on_round=on_round or (lambda row: None)
+        ) as network:
+            result = network.run(**values)
+        return {**result, "experiment": {"data": self.dataset.name, "nodes": len(self.deal()), "partition": self.partition}}
+
+
+def summary(result: Mapping[str, Any], target: float | None = None) -> dict[str, Any]:
+    """The line of numbers that sums up a result."""
+    history = result["history"]
+    last = history[-1]
+    return {
+        "method": result["method"],
+        "rounds": last["round"],
+        "accuracy": last["accuracy"],
+        "auc": last["auc"],
+        "loss": last["loss"],
+        "rounds_to_target": None if target is None else rounds_to_target(result, target),
+        "bytes_up": sum(row["bytes_up"] for row in history),
+        "bytes_down": sum(row["bytes_down"] for row in history),
+        "seconds": round(sum(row["seconds"] for row in history), 3),
+        "seed": result["settings"]["seed"],
+    }
+
+
+def rounds_to_target(result: Mapping[str, Any], target: float) -> float | None:
+    """Rounds until the accuracy reaches ``target``, interpolated as McMahan does; None if it does not."""
+    history = result["history"]
+    return metrics.rounds_to_target([row["accuracy"] for row in history], [row["round"] for row in history], target)
+
+
+def _policies(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name.startswith("V6_FEDERATED_")}
+
+
+def _pool(parts: list[Database]) -> Database:
+    tables = [part for part in parts if isinstance(part, pd.DataFrame)]
+    if tables:
+        return pd.concat(tables, ignore_index=True)
+    return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])

@@ -1,0 +1,114 @@
+"""Pictures and tables of results."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from rich.table import Table
+
+from v6_federated.experiments import rounds_to_target, summary
+
+# Okabe and Ito's colours, told apart by colour-blind readers; with line styles, also in grey
+COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
+STYLES = ["-", "--", "-.", ":"]
+UNITS = {"round": "round", "uploads": "uploads (answers of nodes)", "bytes": "megabytes sent, both ways"}
+
+Result = Mapping[str, Any]
+
+
+def curves(results: Mapping[str, Result], path: Path, target: float | None = None) -> None:
+    """Accuracy and loss by round of one or more results, as a PNG."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), constrained_layout=True)
+    for i, (name, result) in enumerate(results.items()):
+        _line(left, result, "round", "accuracy", name, i)
+        _line(right, result, "round", "loss", name, i)
+    _finish(left, "round", "accuracy on held-out rows", target)
+    _finish(right, "round", "loss on held-out rows")
+    _save(figure, left, path, len(results))
+
+
+def comparison(results: Mapping[str, Result], path: Path, target: float | None = None) -> None:
+    """Accuracy by round, by uploads and by bytes of several results side by side, as a PNG."""
+    figure, axes = plt.subplots(1, 3, figsize=(13, 4), sharey=True, constrained_layout=True)
+    for axis, x in zip(axes, UNITS, strict=True):
+        for i, (name, result) in enumerate(results.items()):
+            _line(axis, result, x, "accuracy", name, i)
+        _finish(axis, x, "accuracy on held-out rows" if x == "round" else "", target)
+    _save(figure, axes[0], path, len(results))
+
+
+def table(results: Mapping[str, Result], target: float | None = None) -> Table:
+    """One line a result."""
+    out = Table(box=None, pad_edge=False)
+    reached = [] if target is None else [f"rounds to {target:.0%}"]
+    for heading in ("", "rounds", "accuracy", "AUC", "loss", *reached, "MB up", "MB down", "seconds"):
+        out.add_column(heading, justify="left" if heading == "" else "right", no_wrap=heading == "")
+    for name, result in results.items():
+        s = summary(result)
+        rounds = [] if target is None else [_number(rounds_to_target(result, target), ".1f", "not reached")]
+        out.add_row(
+            name, str(s["rounds"]), _number(s["accuracy"], ".4f"), _number(s["auc"], ".4f"), _number(s["loss"], ".4f"),
+            *rounds, f"{s['bytes_up'] / 1e6:.3f}", f"{s['bytes_down'] / 1e6:.3f}", f"{s['seconds']:.2f}",
+        )  # fmt: skip
+    return out
+
+
+def rounds_table(result: Result, lines: int = 12) -> Table:
+    """A few rounds of one result, evenly spaced, the last among them."""
+    history = result["history"]
+    step = max(1, -(-len(history) // lines))
+    out = Table(box=None, pad_edge=False)
+    for heading in ("round", "nodes", "rows", "train loss", "loss", "accuracy", "AUC", "kB up", "kB down"):
+        out.add_column(heading, justify="right")
+    for row in [r for r in history if r["round"] % step == 0 or r is history[-1] or r is history[0]]:
+        out.add_row(
+            str(row["round"]), str(len(row["participants"])), str(row["n"]), _number(row["train_loss"], ".4f"),
+            _number(row["loss"], ".4f"), _number(row["accuracy"], ".4f"), _number(row["auc"], ".4f"),
+            f"{row['bytes_up'] / 1e3:.1f}", f"{row['bytes_down'] / 1e3:.1f}",
+        )  # fmt: skip
+    return out
+
+
+def _number(value: float | None, form: str, absent: str = "-") -> str:
+    return absent if value is None else format(value, form)
+
+
+def _line(axis: Axes, result: Result, x: str, y: str, name: str, i: int) -> None:
+    rows = [row for row in result["history"] if row[y] is not None]
+    if x == "round":
+        along: list[float] = [row["round"] for row in rows]
+    else:
+        spent, along = 0.0, []
+        for row in result["history"]:
+            spent += len(row["participants"]) if x == "uploads" else (row["bytes_up"] + row["bytes_down"]) / 1e6
+            if row[y] is not None:
+                along.append(spent)
+    axis.plot(
+        along, [row[y] for row in rows], STYLES[i // len(COLOURS) % len(STYLES)], color=COLOURS[i % len(COLOURS)],
+        label=name, marker="o" if len(rows) < 30 else None, markersize=3, linewidth=1.5,
+    )  # fmt: skip
+
+
+def _finish(axis: Axes, x: str, y: str, target: float | None = None) -> None:
+    axis.set_xlabel(UNITS[x])
+    axis.set_ylabel(y)
+    axis.grid(alpha=0.3)
+    axis.spines[["top", "right"]].set_visible(False)
+    if target is not None:
+        axis.axhline(target, color="0.4", linewidth=0.8, linestyle=(0, (6, 4)))
+        axis.annotate(f"target {target:g}", (1, target), xycoords=("axes fraction", "data"), ha="right", va="bottom",
+                      fontsize=8, color="0.3")  # fmt: skip
+
+
+def _save(figure: Any, axis: Axes, path: Path, results: int) -> None:
+    handles, names = axis.get_legend_handles_labels()
+    if results > 1:
+        figure.legend(handles, names, loc="outside lower center", ncols=min(results, 4), frameon=False, fontsize=9)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
