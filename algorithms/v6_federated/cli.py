@@ -71,13 +71,15 @@ def build_parser() -> Parser:
         sub.set_defaults(command=function)
         return sub
 
-    demo = command("demo", _demo, "Train across five mock hospitals, against pooled rows and each hospital alone.", "demo")
+    demo = command(
+        "demo", _demo, "Train across five mock hospitals, against pooled rows and each hospital alone.", "demo"
+    )
     demo.add_argument("--out", type=Path, default=Path("runs/demo"), metavar="DIR", help="where files go (%(default)s)")
     demo.add_argument("--seed", type=int, default=0, help="seed of every random choice (%(default)s)")
 
     run = command(
         "run", _run, "Run a method on mock nodes.",
-        "run fedavg --data digits --nodes 5 --partition dirichlet:0.5 --model 2nn --rounds 20 --set batch_size=10 --out DIR",
+        "run fedavg --data digits --nodes 5 --partition dirichlet:0.5 --model 2nn --rounds 20 --out DIR",
     )  # fmt: skip
     run.add_argument("method", metavar="METHOD", help="a folder's name without v6_, for example fedavg")
     _add_job_options(run)
@@ -86,7 +88,7 @@ def build_parser() -> Parser:
 
     compare = command(
         "compare", _compare, "Run several methods or settings on the same partition and seeds: one table, one picture.",
-        "compare fedavg fedavg:epochs=5,batch_size=10 centralized:fedavg --data digits --model 2nn --rounds 20 --out DIR",
+        "compare fedavg fedavg:epochs=5,batch_size=10 centralized:fedavg --data digits --rounds 20 --out DIR",
     )  # fmt: skip
     compare.add_argument(
         "methods", nargs="+", metavar="METHOD[:key=value,...]",
@@ -97,7 +99,10 @@ def build_parser() -> Parser:
     compare.add_argument("--out", type=Path, metavar="DIR", help="folder for comparison.png and a result.json each")
 
     report = command(
-        "report", _report, "Show results that have been written: a table and a picture.", "report DIR/result.json --out DIR"
+        "report",
+        _report,
+        "Show results that have been written: a table and a picture.",
+        "report DIR/result.json --out DIR",
     )
     report.add_argument("results", nargs="+", type=Path, metavar="RESULT", help="a result.json, or the folder it is in")
     report.add_argument("--target", type=float, metavar="A", help="accuracy to count the rounds to")
@@ -105,7 +110,9 @@ def build_parser() -> Parser:
 
     export = command("export", _export, "Write a result's model to a file.", "export DIR/result.json --to model.npz")
     export.add_argument("result", type=Path, metavar="RESULT", help="a result.json, or the folder it is in")
-    export.add_argument("--to", type=Path, required=True, metavar="FILE", help="model.npz, model.safetensors or model.pt")
+    export.add_argument(
+        "--to", type=Path, required=True, metavar="FILE", help="model.npz, model.safetensors or model.pt"
+    )
     return parser
 
 
@@ -115,19 +122,31 @@ def _add_job_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", type=float, metavar="A", help="accuracy to count the rounds to")
     parser.add_argument("--stop-at-target", action="store_true", help="end the training once the target is reached")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of the method")
-    parser.add_argument("--preprocess", action="append", metavar="STEP", help="standardize: scaled by all nodes' mean and deviation")
+    parser.add_argument(
+        "--preprocess", action="append", metavar="STEP", help="standardize: scaled by all nodes' mean and deviation"
+    )
     parser.add_argument("--label", metavar="COLUMN", help="the label's column (the last)")
     parser.add_argument("--features", metavar="A,B,C", help="the features' columns (all others)")
-    parser.add_argument("--holdout", type=float, default=0.2, metavar="SHARE", help="share of rows kept for evaluation (%(default)s)")
+    parser.add_argument(
+        "--holdout", type=float, default=0.2, metavar="SHARE", help="share of rows kept for evaluation (%(default)s)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of every random choice (%(default)s)")
 
 
 def _add_data_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data", required=True, metavar="D", help="breast-cancer, digits, wine, or a .csv, .parquet or .npz")
+    parser.add_argument(
+        "--data", required=True, metavar="D", help="breast-cancer, digits, wine, or a .csv, .parquet or .npz"
+    )
     parser.add_argument("--nodes", type=int, metavar="K", help="number of nodes (5; as many as column:NAME names)")
-    parser.add_argument("--partition", default="iid", metavar="P", help="iid, shards, dirichlet:0.5, column:hospital, ... (%(default)s)")
-    parser.add_argument("--processes", type=int, metavar="P", help="worker processes (one a processor; 1 for small data)")
-    parser.add_argument("--node-env", action="append", default=[], metavar="NAME=VALUE", help="environment of every node: its policy")
+    parser.add_argument(
+        "--partition", default="iid", metavar="P", help="iid, shards, dirichlet:0.5, column:hospital, ... (%(default)s)"
+    )
+    parser.add_argument(
+        "--processes", type=int, metavar="P", help="worker processes (one a processor; 1 for small data)"
+    )
+    parser.add_argument(
+        "--node-env", action="append", default=[], metavar="NAME=VALUE", help="environment of every node: its policy"
+    )
 
 
 # ---- commands
@@ -165,6 +184,8 @@ def _run(options: Any) -> int:
     if options.out:
         _write(options.out, result, options.target)
     Console().print(report.rounds_table(result))
+    if result["final"]["evaluated"] == 0:
+        print("no accuracy: no rows were held out, or too few for the nodes' policy to count them", file=sys.stderr)
     if options.target is not None:
         reached = experiments.rounds_to_target(result, options.target)
         print(f"accuracy {options.target:g}: " + (f"reached after {reached:.1f} rounds" if reached else "not reached"))
@@ -316,7 +337,9 @@ def _read(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise SafeError(f"no result {file}; expected a result.json that `v6-federated run --out DIR` wrote") from None
     except (ValueError, KeyError, IndexError, TypeError):
-        raise SafeError(f"{file} is not a result; expected a result.json that `v6-federated run --out DIR` wrote") from None
+        raise SafeError(
+            f"{file} is not a result; expected a result.json that `v6-federated run --out DIR` wrote"
+        ) from None
     return result
 
 

@@ -13,7 +13,7 @@ import pybase64
 
 from v6_federated.errors import SafeError
 
-DTYPES = {"float32": np.dtype("<f4"), "float16": np.dtype("<f2")}
+DTYPES: dict[str, np.dtype] = {"float32": np.dtype("<f4"), "float16": np.dtype("<f2")}
 
 DIVERGED = "training has diverged, a smaller lr may help"
 
@@ -22,13 +22,13 @@ def encode(arrays: Mapping[str, np.ndarray], precision: str = "float32") -> dict
     """The payload of named arrays; ``precision`` float32 or float16. Raises SafeError for numbers not finite."""
     dtype = DTYPES[precision]
     flat = [np.ascontiguousarray(a, dtype=dtype).reshape(-1) for a in arrays.values()]
-    buffer = flat[0] if len(flat) == 1 else np.concatenate(flat) if flat else np.empty(0, dtype)
+    buffer: np.ndarray = flat[0] if len(flat) == 1 else np.concatenate(flat) if flat else np.empty(0, dtype)
     if not np.isfinite(buffer).all():
         raise SafeError(f"{', '.join(arrays)}: numbers that are not finite in {precision}; {DIVERGED}")
     return {
         "dtype": precision,
         "shapes": {name: list(np.shape(a)) for name, a in arrays.items()},
-        "data": pybase64.b64encode_as_string(buffer),
+        "data": pybase64.b64encode_as_string(buffer.data),
     }
 
 

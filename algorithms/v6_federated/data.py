@@ -119,10 +119,10 @@ def as_features(X: np.ndarray) -> np.ndarray:
         return flat.astype(np.float32) / np.float32(255)
     if not np.issubdtype(flat.dtype, np.number):
         raise DataError("the array x holds values that are not numbers; expected numbers")
-    flat = np.asarray(flat, dtype=np.float32)
-    if not np.isfinite(flat).all():
+    numbers = np.asarray(flat, dtype=np.float32)
+    if not np.isfinite(numbers).all():
         raise DataError("missing or infinite values in the array x; expected none")
-    return flat
+    return numbers
 
 
 def open_source(database: pd.DataFrame | Path | Source) -> Source:
@@ -164,7 +164,7 @@ def read_npz(path: Path) -> Source:
 
 
 def read_images(folder: Path) -> Source:
-    """A node's rows from ``folder/CLASS/*.png`` (or jpg, bmp): grey, all of one size; the folder's name is the label."""
+    """A node's rows from ``folder/CLASS/*.png`` (or jpg, bmp): grey, of one size; the folder's name is the label."""
     from PIL import Image  # only images need Pillow
 
     images, labels = [], []

@@ -1,4 +1,4 @@
-"""Data for experiments: tables that ship with scikit-learn, ``.csv``, ``.parquet`` and ``.npz`` files, dealt to nodes."""
+"""Data for experiments: scikit-learn's tables, ``.csv``, ``.parquet`` and ``.npz`` files, dealt to nodes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -112,7 +112,10 @@ def _embedded(name: str) -> pd.DataFrame:
 def _read_csv(path: Path) -> Dataset:
     try:
         table = pd.read_csv(path, float_precision="round_trip")
-    except (ValueError, UnicodeDecodeError) as error:  # pandas' parser errors are ValueErrors; their text may quote a row
+    except (
+        ValueError,
+        UnicodeDecodeError,
+    ) as error:  # pandas' parser errors are ValueErrors; their text may quote a row
         raise SafeError(f"{path.name} cannot be read as .csv ({type(error).__name__})") from None
     return _table(path, table)
 
@@ -130,7 +133,9 @@ def _read_parquet(path: Path) -> Dataset:
 def _table(path: Path, table: pd.DataFrame) -> Dataset:
     table.columns = table.columns.astype(str)
     if table.empty or len(table.columns) < 2:
-        raise SafeError(f"{path.name} holds {table.shape[0]} rows of {table.shape[1]} column(s); expected rows of two or more")
+        raise SafeError(
+            f"{path.name} holds {table.shape[0]} rows of {table.shape[1]} column(s); expected rows of two or more"
+        )
     return Dataset(path.stem, table)
 
 
@@ -139,7 +144,9 @@ def _read_npz(path: Path) -> Dataset:
         arrays = load_npz(path)
         found = next((names for names in (("x_train", "y_train"), ("x", "y")) if set(names) <= set(arrays)), None)
         if found is None:
-            raise SafeError(f"{path.name} holds {', '.join(arrays) or 'nothing'}; expected x_train, y_train, x_test, y_test")
+            raise SafeError(
+                f"{path.name} holds {', '.join(arrays) or 'nothing'}; expected x_train, y_train, x_test, y_test"
+            )
         pairs = [found] + [("x_test", "y_test")] * ({"x_test", "y_test"} <= set(arrays))
         for x, y in pairs:
             if arrays[x].ndim < 2 or arrays[y].ndim != 1 or len(arrays[x]) != len(arrays[y]) or not len(arrays[y]):
@@ -148,8 +155,6 @@ def _read_npz(path: Path) -> Dataset:
         if not all(np.isfinite(arrays[x]).all() for x, _ in pairs):
             raise SafeError(f"missing or infinite values in the features of {path.name}; expected none")
         (x, y), test = pairs[0], pairs[1:]
-        return Dataset(
-            path.stem, (arrays[x], arrays[y]), (arrays[test[0][0]], arrays[test[0][1]]) if test else None
-        )
+        return Dataset(path.stem, (arrays[x], arrays[y]), (arrays[test[0][0]], arrays[test[0][1]]) if test else None)
     except DataError as error:
         raise SafeError(str(error)) from None

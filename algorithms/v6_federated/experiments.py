@@ -133,10 +133,17 @@ class Experiment:
         size = sum(rows.size if isinstance(rows, pd.DataFrame) else rows[0].size for rows in databases.values())
         processes = self.processes or (1 if size < SMALL else os.cpu_count() or 1)
         with MockNetwork(
-            f"v6_{method}", databases, environment=environment, processes=processes, on_round=on_round or (lambda row: None)
+            f"v6_{method}",
+            databases,
+            environment=environment,
+            processes=processes,
+            on_round=on_round or (lambda row: None),
         ) as network:
             result = network.run(**values)
-        return {**result, "experiment": {"data": self.dataset.name, "nodes": len(self.deal()), "partition": self.partition}}
+        return {
+            **result,
+            "experiment": {"data": self.dataset.name, "nodes": len(self.deal()), "partition": self.partition},
+        }
 
 
 def summary(result: Mapping[str, Any], target: float | None = None) -> dict[str, Any]:

@@ -137,7 +137,8 @@ class Federation:
         m = max(math.floor(fraction * K + 1e-9), 1)  # 0.29 * 100 is a little less than 29
         if m == K:
             return list(self.organizations)
-        return sorted(generator(self._job.seed, "sample", 0, self._round).choice(self.organizations, m, replace=False).tolist())
+        rng = generator(self._job.seed, "sample", 0, self._round)
+        return sorted(rng.choice(self.organizations, m, replace=False).tolist())
 
     def ask(self, function: str, organizations: Sequence[int], **arguments: Any) -> list[Answer]:
         """Call a partial function at ``organizations``; return their answers by ascending id.
@@ -186,11 +187,9 @@ class Federation:
         """Evaluate the last model at all nodes and return the job's result."""
         self._round = len(self.history) + 1
         last = self.history[-1]["round"] if self.history else 0
-        if self.evaluators:
-            task = ("evaluate", self.evaluators, self._evaluators_job(), {}, {"weights": weights})
-        else:
-            task = ("evaluate", self.organizations, self._job, {}, {"weights": weights})
-        final = self._record_evaluation(last, self._collect([task], evaluate=True))
+        who, job = (self.evaluators, self._evaluators_job()) if self.evaluators else (self.organizations, self._job)
+        answers = self._collect([("evaluate", who, job, {}, {"weights": weights})], evaluate=True)
+        final = self._record_evaluation(last, answers)
         return {
             "method": self._method,
             "settings": self._settings.model_dump(mode="json"),

@@ -14,9 +14,9 @@ import numpy as np
 
 from v6_federated import codec, settings
 from v6_federated.data import plain
+from v6_federated.errors import SafeError
 from v6_federated.federation import Federation
 from v6_federated.node import Job, Node
-from v6_federated.errors import SafeError
 from v6_federated.vantage import (
     AlgorithmExecutionError,
     DataError,
@@ -59,9 +59,9 @@ def central(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
 def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
     """Make ``function(node, arrays..., *, settings...)`` a partial function of vantage6.
 
-    It gets a ``Node`` whose policy has been checked, and the arrays that central sent, by name. What it returns is sent
-    back: arrays as payload, everything else as JSON, with ``organization_id`` and ``n``. Where central asks, the incoming
-    ``weights`` are evaluated first.
+    It gets a ``Node`` whose policy has been checked, and the arrays that central sent, by name. What it returns is
+    sent back: arrays as payload, everything else as JSON, with ``organization_id`` and ``n``. Where central asks, the
+    incoming ``weights`` are evaluated first.
     """
     parameters = inspect.signature(function).parameters.values()
     wanted = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD][1:]
@@ -82,9 +82,10 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
             node = Node(client.organization_id, database, Job.from_json(job), round)
             received = {k: node.model.asarray(v) for k, v in codec.decode(arrays).items()} if arrays else {}
             answer: dict[str, Any] = {"organization_id": node.organization_id}
-            if evaluate:
-                answer["evaluation"] = node.evaluate(received["weights"], evaluate)
-            returned = function(node, *(received[name] for name in wanted), **values)
+            with np.errstate(over="ignore", invalid="ignore"):  # numbers that are not finite are refused
+                if evaluate:
+                    answer["evaluation"] = node.evaluate(received["weights"], evaluate)
+                returned = function(node, *(received[name] for name in wanted), **values)
             sent = {k: _to_numpy(v) for k, v in returned.items() if isinstance(v, np.ndarray) or hasattr(v, "cpu")}
             answer |= {"n": len(node.rows)} | {k: v for k, v in returned.items() if k not in sent}
             for name, value in answer.items():
@@ -116,7 +117,7 @@ def _to_numpy(array: Any) -> np.ndarray:
 
 @partial
 def describe(node: Node, *, statistics: bool) -> dict[str, Any]:
-    """What central must know before training: feature names, label values that enough rows have, moments for scaling."""
+    """What central must know first: feature names, label values that enough rows have, moments for scaling."""
     features, label = node.source.columns(node.job.data)
     rows = node.rows
     answer: dict[str, Any] = {"features": features or rows.X.shape[1], "label": label}

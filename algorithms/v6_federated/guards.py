@@ -84,7 +84,8 @@ class Policy:
     def check_columns(self, columns: Iterable[str]) -> None:
         """Refuse columns that the operator does not allow."""
         refused = [
-            c for c in columns
+            c
+            for c in columns
             if c in self.disallowed_columns or (self.allowed_columns is not None and c not in self.allowed_columns)
         ]
         if refused:

@@ -9,9 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from v6_federated.codec import DIVERGED
 from v6_federated.data import Rows
+from v6_federated.errors import SafeError
 from v6_federated.models import Model
 from v6_federated.models.linear import predicted
+
+SOFT = 4.0  # log-odds at which a score is halfway between even and certain
 
 
 def evaluate(model: Model, w: Any, rows: Rows, classes: int, bands: int) -> dict[str, Any]:
@@ -23,12 +27,20 @@ def evaluate(model: Model, w: Any, rows: Rows, classes: int, bands: int) -> dict
         one a class otherwise; empty when ``bands`` is 0.
     """
     scores = model.scores(w, rows.X)
+    if not np.isfinite(scores).all():
+        raise SafeError(f"the model's scores are not finite; {DIVERGED}")
     guess = predicted(scores)
     confusion = np.bincount(rows.y * classes + guess, minlength=classes * classes).reshape(classes, classes)
-    answer = {"n": len(rows), "loss": model.loss(scores, rows.y), "confusion": confusion.tolist(), "bands": []}
+    answer: dict[str, Any] = {
+        "n": len(rows),
+        "loss": model.loss(scores, rows.y),
+        "confusion": confusion.tolist(),
+        "bands": [],
+    }
     if bands:
         odds = _log_odds(scores)
-        band = np.minimum((bands / (1 + np.exp(-odds / 2))).astype(np.int64), bands - 1)
+        share = 0.5 + 0.5 * odds / (np.abs(odds) + SOFT)  # in (0, 1), finest about even odds
+        band = np.minimum((bands * share).astype(np.int64), bands - 1)
         for column, positive in enumerate([1] if classes == 2 else range(classes)):
             inside = rows.y == positive
             counts = np.bincount(band[:, column] + bands * inside, minlength=2 * bands)
@@ -37,7 +49,7 @@ def evaluate(model: Model, w: Any, rows: Rows, classes: int, bands: int) -> dict
 
 
 def _log_odds(scores: np.ndarray) -> np.ndarray:
-    """Of each class against the rest, float64, in +-60: of one column the score itself, else of the softmax."""
+    """Of each class against the rest, float64: of one column the score itself, else of the softmax."""
     z = np.asarray(scores, dtype=np.float64)
     if z.shape[1] > 1:
         shifted = np.exp(z - z.max(axis=1, keepdims=True))
@@ -46,7 +58,7 @@ def _log_odds(scores: np.ndarray) -> np.ndarray:
         odds = np.log(np.maximum(p, tiny)) - np.log(np.maximum(1 - p, tiny))
         # of two columns one is enough: the second, as of one column
         z = odds[:, 1:] if z.shape[1] == 2 else odds
-    return np.clip(z, -60, 60)
+    return z
 
 
 def combine(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -70,7 +82,7 @@ def _auc(bands: list[Any]) -> float | None:
     if not all(bands) or len({np.shape(b) for b in bands}) > 1:  # a node gives none, or in fewer bands
         return None
     areas = []
-    for outside, inside in np.sum(bands, axis=0, dtype=np.float64):
+    for outside, inside in np.asarray(bands, dtype=np.float64).sum(axis=0):
         if outside.sum() and inside.sum():
             below = np.cumsum(outside) - outside
             areas.append(float(inside @ (below + outside / 2) / (inside.sum() * outside.sum())))

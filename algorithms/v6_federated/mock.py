@@ -124,7 +124,9 @@ def _run(package: str, node: MockNode, message: Path, number: int) -> tuple[int,
     function = getattr(importlib.import_module(package), request["method"])
     try:
         with _environment(node.environment):
-            answer = function(mock_client=_Identity(node.organization_id), mock_data=[_open(node.folder)], **request["kwargs"])
+            answer = function(
+                mock_client=_Identity(node.organization_id), mock_data=[_open(node.folder)], **request["kwargs"]
+            )
         (message.parent / f"answer-{number}.json").write_bytes(orjson.dumps(answer))
     except Exception as error:
         if os.environ.get("V6_FEDERATED_DEBUG") == "1":

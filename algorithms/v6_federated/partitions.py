@@ -50,14 +50,13 @@ def class_(y: np.ndarray, nodes: int, rng: np.random.Generator, strength: float 
 
 
 def classes(y: np.ndarray, nodes: int, rng: np.random.Generator, each: float = 2) -> Parts:
-    """Node k holds the ``each`` classes k, k+1, ... only (``classes:1`` is one label a node)."""
+    """Each node holds ``each`` neighbouring classes only, starting further along node by node (1: one label a node)."""
     values = np.unique(y)
-    each = int(each)
-    if not 1 <= each <= len(values) or nodes + each - 1 < len(values):
-        raise SafeError(f"classes:{each} on {nodes} nodes leaves some of the {len(values)} classes without a node")
-    shares = [
-        np.array([(c - k) % len(values) < each for k in range(nodes)], dtype=float) for c in range(len(values))
-    ]
+    C, each = len(values), int(each)
+    starts = [k % C if nodes >= C else k * C // nodes for k in range(nodes)]
+    shares = [np.array([(c - start) % C < each for start in starts], dtype=float) for c in range(C)]
+    if not 1 <= each <= C or not all(share.any() for share in shares):
+        raise SafeError(f"classes:{each} on {nodes} nodes leaves some of the {C} classes without a node")
     return _by_shares(y, values, shares, rng)
 
 

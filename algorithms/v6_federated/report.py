@@ -111,4 +111,3 @@ def _save(figure: Any, axis: Axes, path: Path, results: int) -> None:
         figure.legend(handles, names, loc="outside lower center", ncols=min(results, 4), frameon=False, fontsize=9)
     figure.savefig(path, dpi=120)
     plt.close(figure)
-

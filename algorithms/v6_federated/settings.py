@@ -16,14 +16,14 @@ Fraction = Annotated[float, Field(ge=0, le=1, description="C, the share of nodes
 Rounds = Annotated[int, Field(ge=1, description="number of communication rounds")]
 Epochs = Annotated[int, Field(ge=1, description="E, passes over a node's rows in a round")]
 BatchSize = Annotated[int | None, Field(ge=1, description="B, rows of a minibatch (unset: all rows of the node)")]
-LearningRate = Annotated[
-    float, Field(ge=0, allow_inf_nan=False, description="eta, the step of the local optimiser")
-]
+LearningRate = Annotated[float, Field(ge=0, allow_inf_nan=False, description="eta, the step of the local optimiser")]
 LrDecayRound = Annotated[float, Field(gt=0, le=1, description="factor on lr from each round to the next")]
 LrDecayStep = Annotated[
     float, Field(ge=0, allow_inf_nan=False, description="lambda of lr / (1 + lambda * local steps so far)")
 ]
-OptimizerName = Annotated[Literal["sgd", "adam"], Field(description="local optimiser; Adam's moments start anew each round")]
+OptimizerName = Annotated[
+    Literal["sgd", "adam"], Field(description="local optimiser; Adam's moments start anew each round")
+]
 ProximalMu = Annotated[float, Field(ge=0, allow_inf_nan=False, description="mu of FedProx's term mu/2 |w - w_t|^2")]
 
 

@@ -24,7 +24,9 @@ def steps_per_epoch(n: int, batch_size: int | None) -> int:
     return 1 if batch_size is None else math.ceil(n / batch_size)
 
 
-def schedule(lr: float, decay_round: float, decay_step: float, round_: int, steps_a_round: int) -> Callable[[int], float]:
+def schedule(
+    lr: float, decay_round: float, decay_step: float, round_: int, steps_a_round: int
+) -> Callable[[int], float]:
     """The learning rate of local step i = 0, 1, ... of round t = 1, 2, ...
 
     ``decay_round`` multiplies it each round; ``decay_step`` is Keras's lr / (1 + decay * steps). Nodes keep no state,
@@ -56,4 +58,5 @@ def optimizer(name: str, lr: Callable[[int], float]) -> Step:
         moments = [m, v]
         w -= rate * (m / (1 - beta1**taken)) / ((v / (1 - beta2**taken)) ** 0.5 + eps)
 
-    return {"sgd": sgd, "adam": adam}[name]
+    step: Step = sgd if name == "sgd" else adam
+    return step

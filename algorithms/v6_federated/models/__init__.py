@@ -49,7 +49,9 @@ def _convolution(name: str) -> Callable[..., Model]:
         except ModuleNotFoundError as error:
             if error.name != "torch":
                 raise
-            raise SafeError(f"the model {name} needs torch, which is not installed; install v6-federated[torch]") from None
+            raise SafeError(
+                f"the model {name} needs torch, which is not installed; install v6-federated[torch]"
+            ) from None
         return ARCHITECTURES[name](features, classes, **options)
 
     return build

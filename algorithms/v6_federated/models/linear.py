@@ -47,7 +47,9 @@ class LinearModel:
     def loss(self, scores: np.ndarray, y: np.ndarray) -> float:
         if self.kind == "logistic" and self.rows > 1:
             top = scores.max(axis=1)
-            return float(np.mean(np.log(np.exp(scores - top[:, None]).sum(axis=1)) + top - scores[np.arange(len(y)), y]))
+            return float(
+                np.mean(np.log(np.exp(scores - top[:, None]).sum(axis=1)) + top - scores[np.arange(len(y)), y])
+            )
         margin = self._signs(y) * scores
         per_row = np.logaddexp(0, -margin) if self.kind == "logistic" else np.maximum(0, 1 - margin)
         return float(np.mean(per_row.sum(axis=1)))

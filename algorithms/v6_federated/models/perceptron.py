@@ -5,6 +5,7 @@ or a task that needs no torch starts seconds sooner.
 """
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -25,15 +26,15 @@ class Perceptron:
     def __init__(self, widths: list[int], activation: Literal["relu", "sigmoid"]) -> None:
         self.widths, self.activation = widths, activation
         self.shapes: dict[str, tuple[int, ...]] = {}
-        for i, (a, b) in enumerate(zip(widths, widths[1:], strict=False), start=1):
+        for i, (a, b) in enumerate(pairwise(widths), start=1):
             self.shapes[f"layer{i}.weight"], self.shapes[f"layer{i}.bias"] = (a, b), (b,)
-        self.size = sum(a * b + b for a, b in zip(widths, widths[1:], strict=False))
+        self.size = sum(a * b + b for a, b in pairwise(widths))
         self._gradient = np.empty(self.size, np.float32)
 
     def layers(self, w: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """(W, b) of each layer as views into w."""
         start = 0
-        for a, b in zip(self.widths, self.widths[1:], strict=False):
+        for a, b in pairwise(self.widths):
             middle, end = start + a * b, start + a * b + b
             yield w[start:middle].reshape(a, b), w[middle:end]
             start = end

@@ -1,0 +1,1 @@
+"""The documents' tables, reproduced: one module a document, one command a table."""

@@ -1,0 +1,34 @@
+"""``python -m benchmarks NAME --data PATH [--full]``: one document's tables beside ours."""
+
+import argparse
+import importlib
+import pkgutil
+import sys
+from pathlib import Path
+
+import benchmarks
+from v6_federated import datasets
+from v6_federated.errors import SafeError
+
+
+def main() -> int:
+    names = sorted(m.name for m in pkgutil.iter_modules(benchmarks.__path__) if m.name not in ("__main__", "runs"))
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", 
+        description="Reproduce a document's tables. A stopped benchmark goes on where it was.",
+        epilog="example: python -m benchmarks mcmahan2017 --data mnist.npz",
+    )  # fmt: skip
+    parser.add_argument("name", choices=names, help="which document, or cost")
+    parser.add_argument("--data", type=Path, required=True, help="mnist.npz: x_train, y_train, x_test, y_test")
+    parser.add_argument("--full", action="store_true", help="all rows and seeds, not only what runs in minutes")
+    options = parser.parse_args()
+    try:
+        dataset = datasets.load(str(options.data))
+    except SafeError as error:
+        parser.error(str(error))
+    importlib.import_module(f"benchmarks.{options.name}").main(dataset, options.full)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

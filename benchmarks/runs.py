@@ -1,0 +1,100 @@
+"""Runs that are kept: each finished run is one small file, so a benchmark that was stopped goes on where it was."""
+
+import hashlib
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from v6_federated.experiments import Experiment, rounds_to_target, summary
+
+RESULTS = Path(__file__).parent / "results"
+KEPT = ("round", "loss", "accuracy", "auc", "train_loss", "bytes_up", "bytes_down", "seconds")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: its settings, its history (the columns of ``KEPT``), and where and when it ran."""
+
+    settings: Mapping[str, Any]
+    history: Sequence[Mapping[str, Any]]
+    machine: str
+    date: str
+
+    def reached(self, target: float) -> float | None:
+        """Rounds to ``target``, as McMahan counts them."""
+        return rounds_to_target({"history": self.history}, target)
+
+
+def machine() -> str:
+    """The processor and what computes on it."""
+    cpu = next((line.split(":")[1].strip() for line in _cpuinfo() if line.startswith("model name")), platform.machine())
+    return f"{cpu}, {os.cpu_count()} cores, Python {platform.python_version()}, numpy {np.__version__}"
+
+
+def _cpuinfo() -> list[str]:
+    file = Path("/proc/cpuinfo")
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def kept(document: str, method: str, experiment: Experiment, values: Mapping[str, Any]) -> Run:
+    """Run ``method``, or read what an earlier run with the same settings has left."""
+    settings = {
+        "method": method, "data": experiment.dataset.name, "nodes": experiment.nodes,
+        "partition": experiment.partition, "seed": experiment.seed, **values,
+    }  # fmt: skip
+    key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
+    file = RESULTS / document / f"{key}.json"
+    if not file.exists():
+        started = time.monotonic()
+        result = experiment.federated(method, values)
+        history = [{name: row[name] for name in KEPT} for row in result["history"]]
+        file.parent.mkdir(parents=True, exist_ok=True)
+        part = file.with_suffix(".part")
+        part.write_text(
+            json.dumps(
+                {
+                    "settings": settings, "machine": machine(), "date": date.today().isoformat(),
+                    "wall_seconds": round(time.monotonic() - started, 1), "summary": summary(result),
+                    "history": [[_short(row[name]) for name in KEPT] for row in history], "columns": KEPT,
+                }
+            )
+        )  # fmt: skip
+        part.replace(file)
+    stored = json.loads(file.read_text())
+    rows = [dict(zip(stored["columns"], row, strict=True)) for row in stored["history"]]
+    return Run(stored["settings"], rows, stored["machine"], stored["date"])
+
+
+def _short(value: Any) -> Any:
+    return round(value, 5) if isinstance(value, float) else value
+
+
+def best_rate(
+    rates: Sequence[float], train: Callable[[float, int], Run], target: float, rounds: int
+) -> tuple[float, Run] | None:
+    """The learning rate of a grid that reaches ``target`` in the fewest rounds.
+
+    A rate that has not reached it by the rounds of the best so far is not trained further.
+    """
+    best: tuple[float, Run] | None = None
+    for lr in rates:
+        run = train(lr, rounds)
+        reached = run.reached(target)
+        if reached is not None and (best is None or reached < (best[1].reached(target) or rounds)):
+            best, rounds = (lr, run), int(reached) + 1
+    return best
+
+
+def write_table(document: str, name: str, lines: Sequence[str]) -> Path:
+    """A Markdown file under ``results``; the caller prints it too."""
+    file = RESULTS / f"{document}-{name}.md" if name else RESULTS / f"{document}.md"
+    file.write_text("\n".join(lines) + "\n")
+    return file

@@ -1,0 +1,243 @@
+"""The command line as its users call it."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from helpers import table
+from safetensors.numpy import load_file
+from sklearn.datasets import load_breast_cancer
+from sklearn.linear_model import LogisticRegression
+
+from v6_federated import codec
+from v6_federated.cli import main
+from v6_federated.mock import MockNetwork
+
+RUN = ["run", "fedavg", "--data", "breast-cancer", "--rounds", "2"]
+
+
+def call(capsys, *arguments):
+    """Exit status, last line of standard output, and standard error."""
+    try:
+        status = main([str(a) for a in arguments])
+    except SystemExit as error:
+        status = error.code
+    out, err = capsys.readouterr()
+    return status, json.loads(out.strip().splitlines()[-1]) if status == 0 and out.strip().endswith("}") else out, err
+
+
+def test_run_writes_result_and_curves(capsys, tmp_path):
+    status, line, _ = call(
+        capsys, *RUN, "--preprocess", "standardize", "--out", tmp_path, "--target", "0.5", "--seed", "3"
+    )
+    assert status == 0
+    assert list(line) == [
+        "method", "rounds", "accuracy", "auc", "loss", "rounds_to_target", "bytes_up", "bytes_down", "seconds", "seed"
+    ]  # fmt: skip
+    assert (line["method"], line["rounds"], line["seed"], line["rounds_to_target"]) == ("fedavg", 2, 3, 1)
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert {"method", "settings", "weights", "model", "history", "per_node", "versions"} <= set(result)
+    assert {"round", "participants", "loss", "accuracy", "auc", "bytes_up", "bytes_down", "seconds"} <= set(
+        result["history"][0]
+    )
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_same_seed_same_result(capsys, tmp_path):
+    results = []
+    for name, processes in (("a", 1), ("b", 1), ("c", 2)):
+        assert call(capsys, *RUN, "--out", tmp_path / name, "--processes", processes)[0] == 0
+        result = json.loads((tmp_path / name / "result.json").read_text())
+        for row in result["history"]:
+            del row["seconds"]
+        results.append(result)
+    assert results[0] == results[1] == results[2]
+
+
+def test_csv_by_column(capsys, tmp_path):
+    parts = [table(30, seed=i).assign(hospital=name) for i, name in enumerate(["north", "south", "west"])]
+    pd.concat(parts).sample(frac=1, random_state=0).to_csv(tmp_path / "rows.csv", index=False)
+    status, line, _ = call(
+        capsys, "run", "fedavg", "--data", tmp_path / "rows.csv", "--partition", "column:hospital", "--label", "label",
+        "--features", "x0,x1,x3", "--set", "lr=0.5", "--set", "batch_size=none", "--rounds", 20, "--out", tmp_path / "out",
+    )  # fmt: skip
+    assert status == 0 and line["accuracy"] > 0.7
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert result["data"]["features"] == ["x0", "x1", "x3"] and len(result["organizations"]) == 3
+
+
+def test_npz_with_a_test_set(capsys, tmp_path):
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(0, 255, (300, 5, 5), dtype=np.uint8), np.arange(300) % 3
+    x[y == 1, 0], x[y == 2, 4] = 255, 255
+    np.savez(tmp_path / "d.npz", x_train=x, y_train=y, x_test=x[:90], y_test=y[:90])
+    status, line, _ = call(
+        capsys, "run", "fedavg", "--data", tmp_path / "d.npz", "--nodes", 10, "--partition", "shards", "--model", "fnn",
+        "--rounds", 15, "--set", "epochs=3", "--set", "batch_size=10", "--target", "0.8", "--stop-at-target",
+    )  # fmt: skip
+    assert status == 0 and line["accuracy"] > 0.8 and line["rounds"] < 15
+
+
+def test_one_node_equals_scikit_learn(capsys, tmp_path):
+    """The exported model is the one that the command says it is, for features as they are in the table."""
+    status, *_ = call(
+        capsys, "run", "fedavg", "--data", "breast-cancer", "--nodes", 1, "--model", "logreg:l2=0.1", "--rounds", 400,
+        "--holdout", 0, "--set", "lr=0.5", "--preprocess", "standardize", "--out", tmp_path,
+    )  # fmt: skip
+    assert status == 0
+    assert call(capsys, "export", tmp_path, "--to", tmp_path / "m.npz")[0] == 0
+    X, y = load_breast_cancer(return_X_y=True)
+    mean, scale = X.mean(axis=0), X.std(axis=0)
+    theirs = LogisticRegression(C=1 / (0.1 * len(y)), tol=1e-8, max_iter=1000).fit((X - mean) / scale, y)
+    with np.load(tmp_path / "m.npz") as model:
+        assert model["coef"].shape == (1, 30) and model["intercept"].shape == (1,)
+        np.testing.assert_allclose(model["coef"] * scale, theirs.coef_, atol=2e-3)
+        agree = ((X @ model["coef"][0] + model["intercept"] > 0) == theirs.predict((X - mean) / scale)).mean()
+    assert agree > 0.995
+
+
+def test_export_formats_agree(capsys, tmp_path):
+    call(capsys, "run", "fedavg", "--data", "digits", "--model", "fnn:hidden=7", "--rounds", 1, "--out", tmp_path)
+    for name in ("m.npz", "m.safetensors", "m.pt"):
+        assert call(capsys, "export", tmp_path / "result.json", "--to", tmp_path / name)[0] == 0
+    state = torch.load(tmp_path / "m.pt", weights_only=True)
+    safe, arrays = load_file(tmp_path / "m.safetensors"), np.load(tmp_path / "m.npz")
+    assert state["layer1.weight"].shape == (7, 64)  # as torch.nn.Linear has it
+    for name, tensor in state.items():
+        np.testing.assert_array_equal(tensor.numpy(), safe[name])
+        np.testing.assert_array_equal(safe[name], arrays[name])
+    result = json.loads((tmp_path / "result.json").read_text())
+    w = codec.decode(result["weights"])["weights"]
+    np.testing.assert_array_equal(safe["layer1.weight"].T.ravel(), w[: 64 * 7])
+
+
+def test_compare_and_report(capsys, tmp_path):
+    status, line, _ = call(
+        capsys, "compare", "fedavg", "fedavg:epochs=3,batch_size=10", "centralized:fedavg", "--data", "wine", "--nodes", 3,
+        "--preprocess", "standardize", "--rounds", 3, "--out", tmp_path, "--target", "0.9",
+    )  # fmt: skip
+    assert status == 0 and set(line) == {"fedavg", "fedavg:epochs=3,batch_size=10", "centralized:fedavg"}
+    assert (tmp_path / "comparison.png").exists()
+    folders = sorted(p for p in tmp_path.iterdir() if p.is_dir())
+    assert len(folders) == 3
+    status, line, _ = call(capsys, "report", *folders, "--out", tmp_path / "again")
+    assert status == 0 and len(line) == 3 and (tmp_path / "again" / "curves.png").exists()
+
+
+def test_demo_ends_near_centralized(capsys, tmp_path):
+    status, line, _ = call(capsys, "demo", "--out", tmp_path)
+    assert status == 0
+    gap = json.loads((tmp_path / "result.json").read_text())["final"]["accuracy"] - line["accuracy"]
+    assert gap == 0 and (tmp_path / "comparison.png").exists()
+
+
+def test_nothing_is_left_in_the_temporary_folder(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert call(capsys, *RUN)[0] == 0
+    assert call(capsys, *RUN, "--nodes", 200)[0] == 1
+    assert not list(tmp_path.glob("v6-federated-*"))
+
+
+def test_every_command_has_help_with_an_example(capsys):
+    for name in ("demo", "run", "compare", "report", "export"):
+        status, out, _ = call(capsys, name, "--help")
+        assert status == 0 and f"example: v6-federated {name}" in out
+
+
+NONSENSE = [
+    (["run", "fedprox", "--data", "wine"], "unknown method 'fedprox'; expected one of fedavg"),
+    ([*RUN, "--model", "resnet"], "unknown model 'resnet'; expected one of logreg"),
+    ([*RUN, "--partition", "random"], "unknown partition 'random'; expected one of iid"),
+    ([*RUN, "--set", "momentum=0.9"], "unknown setting 'momentum'"),
+    ([*RUN, "--set", "lr"], "expected KEY=VALUE"),
+    (["run", "fedavg", "--data", "nowhere.csv"], "no data 'nowhere.csv'"),
+    (["run", "fedavg", "--data", "{tmp}/empty.csv"], "empty.csv is empty"),
+    (["run", "fedavg", "--data", "{tmp}/noise.npz"], "cannot be read as .npz"),
+    (["run", "fedavg", "--data", "{tmp}/noise.parquet"], ".parquet"),
+    (["run", "fedavg", "--data", "{tmp}/table.xlsx"], "expected .csv, .parquet or .npz"),
+    (["run", "fedavg", "--data", "{tmp}/hole.csv"], "missing or infinite values in the column(s) x1"),
+    (["run", "fedavg", "--data", "{tmp}/words.csv"], "the column(s) x0 hold values that are not numbers"),
+    ([*RUN, "--label", "diagnosis"], "diagnosis"),
+    ([*RUN, "--features", "mean radius,height"], "height"),
+    ([*RUN, "--partition", "column:hospital"], "no column 'hospital'"),
+    ([*RUN, "--nodes", "1000"], "more than the 569 rows"),
+    ([*RUN, "--nodes", "0"], "--nodes 0 is refused"),
+    ([*RUN, "--set", "fraction=1.5"], "fraction=1.5 is refused"),
+    ([*RUN, "--set", "fraction=-0.1"], "fraction=-0.1 is refused"),
+    ([*RUN, "--set", "fraction=half"], "fraction='half' is refused"),
+    ([*RUN, "--set", "fraction=nan"], "fraction='nan' is refused"),
+    ([*RUN, "--set", "epochs=0"], "epochs=0 is refused"),
+    ([*RUN, "--set", "epochs=1.5"], "epochs=1.5 is refused"),
+    ([*RUN, "--set", "lr=-1"], "lr=-1 is refused"),
+    ([*RUN, "--rounds", "0"], "rounds=0 is refused"),
+    ([*RUN, "--rounds", "many"], "invalid int value: 'many'"),
+    ([*RUN, "--target", "1.2"], "--target 1.2 is refused"),
+    ([*RUN, "--holdout", "1"], "holdout=1.0 is refused"),
+    ([*RUN, "--preprocess", "whiten"], "preprocess="),
+    ([*RUN, "--seed", "-1"], "seed=-1 is refused"),
+    ([*RUN, "--model", "cnn_garst"], "not a square image"),
+    ([*RUN, "--out", "{tmp}/noise.npz"], "is a file; expected a folder"),
+    (["report", "{tmp}"], "no result"),
+    (["report", "{tmp}/noise.npz"], "is not a result"),
+    (["export", "{tmp}", "--to", "m.npz"], "no result"),
+    (["fly"], "invalid choice: 'fly'"),
+    ([], "COMMAND"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "says"), NONSENSE, ids=lambda value: str(value)[-40:])
+def test_nonsense_is_refused_in_one_line(capsys, tmp_path, arguments, says):
+    (tmp_path / "empty.csv").touch()
+    for name in ("noise.npz", "noise.parquet", "table.xlsx"):
+        (tmp_path / name).write_bytes(b"noise")
+    hole = table(30)
+    hole.loc[3, "x1"] = np.nan
+    hole.to_csv(tmp_path / "hole.csv", index=False)
+    table(30).assign(x0="Mr Smith").to_csv(tmp_path / "words.csv", index=False)
+    status, _, err = call(capsys, *[a.replace("{tmp}", str(tmp_path)) for a in arguments])
+    lines = err.strip().splitlines()
+    assert status == 2, err
+    assert len(lines) == 1 and says in lines[0] and "Smith" not in err
+
+
+def test_a_refusal_of_a_node_is_status_1(capsys):
+    status, _, err = call(capsys, "run", "fedavg", "--data", "wine", "--nodes", 30)
+    assert status == 1 and "organization 1: fewer than 10 rows" in err and len(err.strip().splitlines()) == 1
+    status, _, err = call(capsys, *RUN, "--node-env", "V6_FEDERATED_MAXIMUM_ROUNDS=1")
+    assert status == 1 and "2 rounds are more than the 1 this node allows" in err
+
+
+def test_export_of_an_unknown_ending(capsys, tmp_path):
+    call(capsys, *RUN, "--out", tmp_path)
+    status, _, err = call(capsys, "export", tmp_path, "--to", tmp_path / "m.onnx")
+    assert status == 2 and "expected an ending .npz" in err
+
+
+# ---- the mock network itself
+
+
+def test_mock_network_of_a_thousand_nodes():
+    rows = table(60)
+    nodes = {k: (rows.iloc[:, :-1].to_numpy(np.float32), rows["label"].to_numpy()) for k in range(1, 1001)}
+    with MockNetwork("v6_fedavg", nodes, environment={"V6_FEDERATED_MINIMUM_ORGANIZATIONS": "1000"}) as network:
+        result = network.run(rounds=1, fraction=0.01)
+    assert len(result["history"][0]["participants"]) == 10
+
+
+def test_mock_client_refuses_tasks_as_the_server_does(hospitals):
+    with MockNetwork("v6_fedavg", hospitals) as network:
+        client = network.client()
+        assert "msg" in client.task.create({"method": "describe"}, [4])
+        assert "msg" in client.task.create({"method": "describe"}, [])
+        assert [o["id"] for o in client.organization.list()] == [3, 5, 8]
+
+
+def test_node_environments_do_not_leak(hospitals, monkeypatch):
+    import os
+
+    monkeypatch.delenv("V6_FEDERATED_MINIMUM_ROWS", raising=False)
+    with MockNetwork("v6_fedavg", hospitals, environments={3: {"V6_FEDERATED_MINIMUM_ROWS": "11"}}) as network:
+        network.run(rounds=1)
+    assert "V6_FEDERATED_MINIMUM_ROWS" not in os.environ and "TEMPORARY_FOLDER" not in os.environ

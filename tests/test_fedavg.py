@@ -1,0 +1,148 @@
+"""FederatedAveraging: two rounds by hand, and what its settings do."""
+
+import numpy as np
+import pytest
+from helpers import table, train
+
+from v6_federated import codec
+from v6_federated.randomness import generator
+
+
+def test_two_rounds_by_hand(hospitals):
+    """McMahan et al. 2017, Algorithm 1, for logistic regression, C = 2/3, E = 2, B = 10, in plain numpy float64.
+
+    For binary logistic regression with labels y in {0, 1}, f = x w + b and p = 1 / (1 + exp(-f)), the gradient of the
+    mean loss over a batch is mean((p - y) x) for w and mean(p - y) for b.
+    """
+    eta, E, B, seed = 0.2, 2, 10, 11
+    result = train(
+        "v6_fedavg",
+        hospitals,
+        rounds=2,
+        fraction=0.7,
+        epochs=E,
+        batch_size=B,
+        lr=eta,
+        lr_decay_round=0.5,
+        holdout=0,
+        seed=seed,
+    )
+    w_t = np.zeros(5)  # four weights and the intercept
+    for t in (1, 2):
+        # m <- max(floor(C K), 1) = floor(2.1) = 2; S_t <- random set of m clients
+        S_t = sorted(generator(seed, "sample", 0, t).choice([3, 5, 8], 2, replace=False).tolist())
+        assert result["history"][t - 1]["participants"] == S_t
+        w_k = {}
+        for k in S_t:
+            X = (
+                np.column_stack([hospitals[k].iloc[:, :-1], np.ones(len(hospitals[k]))])
+                .astype(np.float32)
+                .astype(float)
+            )
+            y = hospitals[k]["label"].to_numpy(float)
+            shuffle = generator(seed, "shuffle", k, t)
+            w = w_t.copy()
+            for _epoch in range(E):
+                order = shuffle.permutation(len(y))
+                for start in range(0, len(y), B):
+                    b = order[start : start + B]
+                    p = 1 / (1 + np.exp(-X[b] @ w))
+                    w = w - eta * 0.5 ** (t - 1) * ((p - y[b]) @ X[b]) / len(b)
+            w_k[k] = w
+        m_t = sum(len(hospitals[k]) for k in S_t)
+        w_t = sum(len(hospitals[k]) / m_t * w_k[k] for k in S_t)
+    np.testing.assert_allclose(codec.decode(result["weights"])["weights"], w_t, atol=1e-6)
+
+
+def test_fedsgd_is_one_step_on_the_pooled_rows(hospitals):
+    """FedSGD (E = 1, B unset) averages gradients: one step of gradient descent on all rows."""
+    federated = train("v6_fedavg", hospitals, rounds=1, lr=0.3, holdout=0)
+    import pandas as pd
+
+    pooled = train("v6_fedavg", {1: pd.concat(hospitals.values(), ignore_index=True)}, rounds=1, lr=0.3, holdout=0)
+    np.testing.assert_allclose(
+        codec.decode(federated["weights"])["weights"], codec.decode(pooled["weights"])["weights"], atol=1e-6
+    )
+
+
+def test_fraction_zero_asks_one_node(hospitals):
+    result = train("v6_fedavg", hospitals, rounds=4, fraction=0)
+    assert [len(row["participants"]) for row in result["history"]] == [1, 1, 1, 1]
+
+
+def test_fraction_of_a_hundred_nodes():
+    nodes = {k: table(12, seed=k) for k in range(1, 101)}
+    result = train("v6_fedavg", nodes, rounds=1, fraction=0.29)
+    assert len(result["history"][0]["participants"]) == 29
+
+
+def test_learns(hospitals):
+    result = train("v6_fedavg", hospitals, rounds=30, lr=0.3, epochs=2)
+    assert result["final"]["accuracy"] > 0.85
+    losses = [row["loss"] for row in result["history"]]
+    assert losses[-1] < losses[0]
+
+
+def test_adam_and_decay_change_the_model(hospitals):
+    plain = train("v6_fedavg", hospitals, rounds=3, lr=0.05)
+    for other in (
+        {"optimizer": "adam"},
+        {"lr_decay_round": 0.5},
+        {"lr_decay_step": 0.5},
+        {"proximal_mu": 1.0, "epochs": 2},
+    ):
+        assert train("v6_fedavg", hospitals, rounds=3, lr=0.05, **other)["weights"] != plain["weights"]
+
+
+def test_adam_by_hand():
+    """One node, one batch: Adam's first step is lr * g / (|g| + eps), its sign times lr."""
+    result = train("v6_fedavg", {1: table(40)}, rounds=1, lr=0.05, optimizer="adam", holdout=0)
+    w = codec.decode(result["weights"])["weights"]
+    np.testing.assert_allclose(np.abs(w[np.abs(w) > 1e-3]), 0.05, atol=1e-4)
+
+
+def test_keras_decay_by_hand():
+    """lr / (1 + decay * steps): with one step a round, step t - 1 in round t."""
+    from v6_federated.models.linear import LinearModel
+
+    rows = table(40)
+    result = train("v6_fedavg", {1: rows}, rounds=3, lr=0.4, lr_decay_step=0.5, holdout=0)
+    model, X, y = LinearModel("logistic", 4, 2), rows.iloc[:, :-1].to_numpy(np.float32), rows["label"].to_numpy()
+    w = np.zeros(5, np.float32)
+    for rate in (0.4, 0.4 / 1.5, 0.4 / 2.0):
+        w = w - np.float32(rate) * model.loss_and_gradient(w, X, y)[1]
+    np.testing.assert_allclose(codec.decode(result["weights"])["weights"], w, atol=1e-6)
+
+
+def test_training_stops_at_the_target(hospitals):
+    result = train("v6_fedavg", hospitals, rounds=50, lr=0.3, target=0.6)
+    assert len(result["history"]) < 10
+    assert result["history"][-1]["accuracy"] is not None
+
+
+def test_evaluation_less_often(hospitals):
+    result = train("v6_fedavg", hospitals, rounds=7, evaluate_every=3)
+    evaluated = [row["round"] for row in result["history"] if row["accuracy"] is not None]
+    assert evaluated == [3, 6, 7]
+
+
+def test_a_node_that_holds_a_test_set(hospitals):
+    result = train("v6_fedavg", {**hospitals, 9: table(200, seed=42)}, rounds=3, evaluators=[9], lr=0.3)
+    assert result["organizations"] == [3, 5, 8]
+    assert [row["evaluated"] for row in result["history"]] == [200, 200, 200]
+    assert all(9 not in row["participants"] for row in result["history"])
+
+
+@pytest.mark.parametrize("model", ["cnn_garst", "cnn_reddy", "cnn_mcmahan"])
+def test_convolutions_train(model):
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 2
+    X = np.zeros((60, 12, 12), np.uint8)
+    X[y == 0, :6], X[y == 1, 6:] = 200, 200
+    X += rng.integers(0, 50, X.shape, dtype=np.uint8)
+    parts = {k: (X[k::3], y[k::3]) for k in (0, 1, 2)}
+    first, again = (
+        train("v6_fedavg", parts, rounds=3, model=model, lr=0.1, batch_size=5, epochs=2, holdout=0.3) for _ in range(2)
+    )
+    assert first["weights"] == again["weights"]
+    assert first["final"]["accuracy"] > 0.9

@@ -1,0 +1,132 @@
+"""Laws that hold for every method. A new method adds a line to METHODS."""
+
+import importlib
+
+import numpy as np
+import pytest
+from helpers import OPEN, table, train
+from vantage6.algorithm.tools.mock_client import MockAlgorithmClient
+
+from v6_federated import codec, data, models
+from v6_federated.randomness import generator
+
+# package, settings under which a round of one node with all its rows in one batch is one step of gradient descent
+METHODS = [
+    ("v6_fedavg", {"lr": 0.3}),
+]
+METHODS_AND_MODELS = [(p, {**s, "model": m}) for p, s in METHODS for m in ("logreg", "svm", "fnn:hidden=5")]
+PARAMETERS = ("package", "settings")
+
+
+def weights(result):
+    return codec.decode(result["weights"])["weights"]
+
+
+@pytest.mark.parametrize(PARAMETERS, METHODS_AND_MODELS)
+@pytest.mark.parametrize("classes", [2, 3])
+def test_one_node_equals_centralized_training(package, settings, classes):
+    rows = table(40, classes=classes)
+    result = train(package, {1: rows}, rounds=6, holdout=0, seed=4, **settings)
+    model = models.build(result["model"])
+    X, y = rows.iloc[:, :-1].to_numpy(np.float32), rows["label"].to_numpy()
+    w = model.init(generator(4, "init"))
+    for _ in range(6):
+        w = w - np.float32(settings["lr"]) * model.loss_and_gradient(w, X, y)[1]
+    np.testing.assert_allclose(weights(result), w, atol=2e-6)
+
+
+@pytest.mark.parametrize(PARAMETERS, METHODS_AND_MODELS)
+def test_order_of_nodes_changes_nothing(package, settings, hospitals):
+    results = [
+        train(package, {i: hospitals[i] for i in order}, rounds=3, seed=1, **settings)
+        for order in ([3, 5, 8], [8, 3, 5])
+    ]
+    assert results[0]["weights"] == results[1]["weights"]
+
+
+@pytest.mark.parametrize(PARAMETERS, METHODS_AND_MODELS)
+def test_equal_nodes_equal_one(package, settings):
+    one = train(package, {1: table()}, rounds=4, holdout=0, **settings)
+    three = train(package, {i: table() for i in (1, 2, 3)}, rounds=4, holdout=0, **settings)
+    np.testing.assert_allclose(weights(one), weights(three), atol=1e-6)
+
+
+@pytest.mark.parametrize(PARAMETERS, METHODS_AND_MODELS)
+def test_rate_zero_changes_nothing(package, settings, hospitals):
+    result = train(package, hospitals, rounds=2, seed=7, **{**settings, "lr": 0.0})
+    np.testing.assert_array_equal(weights(result), models.build(result["model"]).init(generator(7, "init")))
+
+
+@pytest.mark.parametrize(PARAMETERS, METHODS_AND_MODELS)
+def test_same_bits_everywhere(package, settings, hospitals, monkeypatch):
+    """The mock network with one and two processes, and vantage6's own mock client."""
+    for name, value in OPEN.items():
+        monkeypatch.setenv(name, value)
+    settings = {**settings, "rounds": 3, "seed": 5, "preprocess": ["standardize"]}
+    if "batch_size" in importlib.import_module(package).central.settings.model_fields:
+        settings["batch_size"] = 7
+    one, two = (train(package, hospitals, processes=p, **settings) for p in (1, 2))
+    client = MockAlgorithmClient(
+        [[{"database": rows, "db_type": "csv"}] for rows in hospitals.values()],
+        package,
+        organization_ids=list(hospitals),
+    )
+    theirs = importlib.import_module(package).central(mock_client=client, **settings)
+    assert one["weights"] == two["weights"] == theirs["weights"]
+    assert without_times(one) == without_times(two) == without_times(theirs)
+
+
+def without_times(result):
+    history = [{k: v for k, v in row.items() if k != "seconds"} for row in result["history"]]
+    return {**result, "history": history}
+
+
+@pytest.mark.parametrize(("package", "settings"), METHODS)
+def test_bytes_equal_the_formula(package, settings, hospitals):
+    """Each way and node: 16/3 bytes a parameter, and JSON that does not grow with the model."""
+    overhead = []
+    for hidden in (5, 50):
+        result = train(package, hospitals, rounds=1, model=f"fnn:hidden={hidden}", precision="float32", **settings)
+        d = models.build(result["model"]).size
+        for row in result["per_node"]:
+            overhead.append((row["bytes_up"] - 4 * -(-4 * d // 3), row["bytes_down"] - 4 * -(-4 * d // 3)))
+    spread = np.ptp(overhead, axis=0)
+    assert np.max(overhead) < 1500
+    assert spread.max() < 24, "numbers of other lengths only"
+
+
+@pytest.mark.parametrize(("package", "settings"), METHODS)
+def test_half_precision_halves_the_bytes(package, settings, hospitals):
+    full, half = (
+        train(package, hospitals, rounds=1, model="fnn:hidden=200", precision=p, **settings)["history"][0]["bytes_up"]
+        for p in ("float32", "float16")
+    )
+    assert 0.45 < half / full < 0.6
+
+
+@pytest.mark.parametrize(("package", "settings"), METHODS)
+def test_nodes_are_named_not_numbered(package, settings, hospitals):
+    result = train(package, hospitals, rounds=1, **settings)
+    assert {row["organization_id"] for row in result["per_node"]} == {3, 5, 8}
+    assert result["history"][0]["participants"] == [3, 5, 8]
+
+
+@pytest.mark.parametrize(("package", "settings"), METHODS)
+def test_exports_only_callables(package, settings):
+    module = importlib.import_module(package)
+    public = [n for n in dir(module) if callable(getattr(module, n)) and not n.startswith("__")]
+    assert sorted(public) == sorted(module.__all__)
+    assert {"central", "describe", "evaluate"} <= set(public)
+
+
+def test_holdout_is_never_trained_on(hospitals):
+    """Changing the held-out rows' features changes the evaluation, not the model."""
+    spoiled = {}
+    for organization, rows in hospitals.items():
+        _, held = data.split(len(rows), 0.25, 2, organization)
+        spoiled[organization] = rows.copy()
+        spoiled[organization].iloc[held, :-1] = 100.0
+    settings = {"rounds": 2, "holdout": 0.25, "seed": 2, "lr": 0.3}
+    good, bad = train("v6_fedavg", hospitals, **settings), train("v6_fedavg", spoiled, **settings)
+    assert good["weights"] == bad["weights"]
+    assert good["final"]["loss"] != bad["final"]["loss"]

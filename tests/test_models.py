@@ -1,0 +1,114 @@
+"""Models: parameter counts of the documents, and gradients against finite differences and torch."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+
+from v6_federated import models
+from v6_federated.errors import SafeError
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("logreg", 7_850),  # Reddy Table 4.2
+        ("svm", 7_850),
+        ("fnn", 784 * 100 + 100 + 100 * 10 + 10),  # Garst Table B.1
+        ("nn_reddy", 101_770),  # Reddy Table 4.3
+        ("2nn", 199_210),  # McMahan section 3
+        ("cnn_garst", 9 + 1 + 196 * 10 + 10),  # Garst Table B.2
+        ("cnn_reddy", 693_962),  # Reddy Table 4.4
+        ("cnn_mcmahan", 1_663_370),  # McMahan section 3
+    ],
+)
+def test_parameter_counts(name, size):
+    model = models.build({"name": name, "features": 784, "classes": 10})
+    assert model.size == size == sum(int(np.prod(shape)) for shape in model.shapes.values())
+    w = model.init(np.random.default_rng(0))
+    assert w.shape == (size,) and w.dtype == np.float32
+
+
+def test_linear_models_start_at_zero_and_have_one_row_when_binary():
+    for name in ("logreg", "svm"):
+        model = models.build({"name": name, "features": 3, "classes": 2})
+        assert model.shapes == {"coef": (1, 3), "intercept": (1,)}
+        assert not model.init(np.random.default_rng(0)).any()
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("name", ["logreg", "logreg:l2=0.1", "svm", "nn_reddy:hidden=4"])
+def test_gradient_is_that_of_the_loss(name, classes):
+    rng = np.random.default_rng(1)
+    model = models.build({**models.parse(name), "features": 3, "classes": classes})
+    X, y = rng.normal(size=(9, 3)).astype(np.float32), np.arange(9) % classes
+    w = rng.normal(size=model.size).astype(np.float32) * 0.5
+    _, gradient = model.loss_and_gradient(w, X, y)
+    gradient = gradient.copy()
+    for i in range(model.size):
+        step = np.zeros_like(w)
+        step[i] = 1e-2
+        up, down = (model.loss_and_gradient(w + s, X, y)[0] for s in (step, -step))
+        assert gradient[i] == pytest.approx((up - down) / 2e-2, abs=2e-2 if name == "svm" else 4e-3)
+
+
+@pytest.mark.parametrize(("name", "activation"), [("2nn", torch.nn.ReLU), ("nn_reddy", torch.nn.Sigmoid)])
+def test_gradients_by_hand_equal_autograd(name, activation):
+    rng = np.random.default_rng(2)
+    model = models.build({"name": name, "hidden": 6, "features": 5, "classes": 3})
+    w = model.init(rng)
+    X, y = rng.normal(size=(7, 5)).astype(np.float32), np.arange(7) % 3
+    parameters = [torch.tensor(np.array(p), requires_grad=True) for layer in model.layers(w) for p in layer]
+    h = torch.tensor(X)
+    for i in range(0, len(parameters), 2):
+        h = h @ parameters[i] + parameters[i + 1]
+        h = activation()(h) if i < len(parameters) - 2 else h
+    loss = torch.nn.functional.cross_entropy(h, torch.tensor(y))
+    loss.backward()
+    ours, gradient = model.loss_and_gradient(w, X, y)
+    assert ours == pytest.approx(loss.item(), abs=1e-6)
+    np.testing.assert_allclose(gradient, np.concatenate([p.grad.ravel() for p in parameters]), atol=1e-6)
+
+
+def test_logistic_regression_finds_what_scikit_learn_finds():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(200, 3)).astype(np.float32)
+    y = (X @ [1, -2, 0.5] + rng.logistic(size=200) > 0).astype(int)
+    theirs = LogisticRegression(C=1 / (200 * 0.05), tol=1e-8).fit(X, y)  # l2 = 1 / (C n)
+    model = models.build({"name": "logreg", "l2": 0.05, "features": 3, "classes": 2})
+    w = model.init(rng)
+    for _ in range(2000):
+        w = w - np.float32(0.5) * model.loss_and_gradient(w, X, y)[1]
+    np.testing.assert_allclose(model.split(w)[0], theirs.coef_, atol=1e-4)
+    np.testing.assert_allclose(model.split(w)[1], theirs.intercept_, atol=1e-4)
+
+
+def test_losses_do_not_overflow():
+    for name in ("logreg", "svm", "fnn", "nn_reddy"):
+        for classes in (2, 3):
+            model = models.build({"name": name, "features": 2, "classes": classes})
+            w = np.full(model.size, 100, np.float32)
+            loss, gradient = model.loss_and_gradient(w, np.full((4, 2), 50, np.float32), np.arange(4) % classes)
+            assert np.isfinite(loss) and np.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        ("resnet", "unknown model 'resnet'"),
+        ("fnn:hidden", "expected NAME=NUMBER"),
+        ({"name": "fnn", "depth": 3, "features": 2, "classes": 2}, "does not take the option(s) depth"),
+        ({"name": "cnn_garst", "features": 30, "classes": 2}, "not a square image"),
+    ],
+)
+def test_wrong_models_are_refused(model, says):
+    with pytest.raises(SafeError) as error:
+        models.build(models.parse(model))
+    assert says in str(error.value)
+
+
+def test_a_module_with_buffers_is_refused():
+    from v6_federated.models.convolution import Convolution
+
+    with pytest.raises(SafeError, match="buffers"):
+        Convolution(torch.nn.Sequential(torch.nn.BatchNorm2d(1)), 4)

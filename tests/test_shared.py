@@ -1,0 +1,369 @@
+"""Codec, randomness, metrics, partitions, data and guards."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from helpers import table, train
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import log_loss, roc_auc_score
+from vantage6.algorithm.tools.exceptions import (
+    CollectResultsError,
+    DataError,
+    NodePermissionException,
+    PrivacyThresholdViolation,
+    UserInputError,
+)
+
+from v6_federated import codec, data, metrics, models, partitions
+from v6_federated.errors import SafeError
+from v6_federated.guards import Policy
+from v6_federated.randomness import generator
+
+# ---- codec
+
+
+@given(st.lists(st.integers(0, 5), max_size=3), st.sampled_from(["float32", "float16"]))
+def test_payload_round_trip(shape, precision):
+    array = np.random.default_rng(0).normal(size=shape).astype(codec.DTYPES[precision])
+    payload = json.loads(json.dumps(codec.encode({"a": array, "b": array[..., None]}, precision)))
+    decoded = codec.decode(payload)
+    np.testing.assert_array_equal(decoded["a"], array.astype(np.float32))
+    assert decoded["b"].shape == (*shape, 1)
+
+
+def test_payload_is_little_endian_base64():
+    payload = codec.encode({"w": np.array([1.0, -2.0])})
+    assert payload == {"dtype": "float32", "shapes": {"w": [2]}, "data": "AACAPwAAAMA="}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"data": "!"},
+        {"data": "AACA"},
+        {"dtype": "float64"},
+        {"shapes": {"w": [3]}},
+        {"shapes": {"w": [-2]}},
+        {"shapes": 1},
+    ],
+)
+def test_what_is_no_payload_is_refused(change):
+    with pytest.raises(SafeError):
+        codec.decode({**codec.encode({"w": np.ones(2)}), **change})
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_numbers_not_finite_are_refused_both_ways(bad):
+    with pytest.raises(SafeError, match="not finite"):
+        codec.encode({"w": np.array([1, bad])})
+    import base64
+
+    data = base64.b64encode(np.array([1, bad], "<f4")).decode()
+    with pytest.raises(SafeError, match="not finite"):
+        codec.decode({"dtype": "float32", "shapes": {"w": [2]}, "data": data})
+
+
+def test_size_is_that_of_the_message_as_vantage6_sends_it():
+    message = {"method": "x", "kwargs": {"arrays": codec.encode({"w": np.ones(100)}), "list": [1, {"a": None}, "é"]}}
+    assert codec.size(message) == len(json.dumps(message).encode())
+
+
+# ---- randomness
+
+
+def test_random_numbers_depend_on_what_they_are_for():
+    draws = [
+        generator(*a).random() for a in [(0, "a", 1, 1), (1, "a", 1, 1), (0, "b", 1, 1), (0, "a", 2, 1), (0, "a", 1, 2)]
+    ]
+    assert len(set(draws)) == 5
+    assert generator(0, "a", 1, 1).random() == draws[0]
+
+
+# ---- metrics
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("name", ["logreg", "svm", "fnn"])
+def test_metrics_from_counts_equal_those_from_scores(name, classes):
+    rng = np.random.default_rng(0)
+    model = models.build({"name": name, "features": 4, "classes": classes})
+    w = rng.normal(size=model.size).astype(np.float32)
+    rows = table(3000, classes=classes)
+    X, y = rows.iloc[:, :-1].to_numpy(np.float32), rows["label"].to_numpy()
+    parts = [slice(0, 1000), slice(1000, 3000)]
+    found = metrics.combine([metrics.evaluate(model, w, data.Rows(X[p], y[p]), classes, 64) for p in parts])
+    scores = model.scores(w, X).astype(float)
+    assert found["accuracy"] == np.mean(model.predict(w, X) == y)
+    assert found["loss"] == pytest.approx(model.loss(model.scores(w, X), y), rel=1e-5)
+    if classes == 2:
+        exact = roc_auc_score(y, scores[:, -1] - (scores[:, 0] if scores.shape[1] == 2 else 0))
+    else:
+        p = np.exp(scores - scores.max(axis=1, keepdims=True))
+        exact = roc_auc_score(y, p / p.sum(axis=1, keepdims=True), multi_class="ovr")
+    assert found["auc"] == pytest.approx(exact, abs=0.005)
+    assert np.sum(found["confusion"]) == 3000
+    if name == "logreg" and classes == 3:
+        assert found["loss"] == pytest.approx(log_loss(y, p / p.sum(axis=1, keepdims=True)), rel=1e-4)
+
+
+def test_no_rows_or_one_class_give_no_auc():
+    assert metrics.combine([{"n": 0}])["accuracy"] is None
+    model = models.build({"name": "logreg", "features": 1, "classes": 2})
+    rows = data.Rows(np.ones((5, 1), np.float32), np.ones(5, np.int64))
+    assert metrics.combine([metrics.evaluate(model, np.ones(2, np.float32), rows, 2, 64)])["auc"] is None
+
+
+def test_rounds_to_target_is_mcmahans():
+    # best so far .5 .8 .8 .9: crosses .85 halfway from round 3 to round 4
+    assert metrics.rounds_to_target([0.5, 0.8, 0.7, 0.9], [1, 2, 3, 4], 0.85) == pytest.approx(3.5)
+    assert metrics.rounds_to_target([0.9], [1], 0.85) == 1
+    assert metrics.rounds_to_target([0.5, None, 0.9], [1, 2, 3], 0.7) == pytest.approx(2)
+    assert metrics.rounds_to_target([0.5], [1], 0.85) is None
+
+
+# ---- partitions
+
+
+@pytest.mark.parametrize("name", [*partitions.PARTITIONS, "shards:4", "class:0.5", "classes:3", "dirichlet:5"])
+@pytest.mark.parametrize("nodes", [5, 10])
+def test_every_row_goes_to_one_node(name, nodes):
+    y = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 60))
+    parts = partitions.partition(name, y, nodes, 3)
+    assert len(parts) == nodes
+    np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(600))
+    again = partitions.partition(name, y, nodes, 3)
+    assert all((a == b).all() for a, b in zip(parts, again, strict=True))
+
+
+def test_shards_are_mcmahans():
+    """Sorted by digit, 200 shards of 300, two a node: most nodes have two digits."""
+    y = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 6000))
+    parts = partitions.partition("shards", y, 100, 1)
+    assert {len(p) for p in parts} == {600}
+    assert all(len(np.unique(y[p])) <= 2 for p in parts)
+
+
+def test_shapes_of_the_other_partitions():
+    y = np.random.default_rng(0).permutation(np.repeat(np.arange(2), 3000))
+    sizes = [len(p) for p in partitions.partition("size", y, 10, 0)]
+    assert sizes[0] * 10 == pytest.approx(sizes[-1], rel=0.02) and sizes == sorted(sizes)
+    shares = [y[p].mean() for p in partitions.partition("class", y, 10, 0)]
+    assert min(shares) == pytest.approx(0.05, abs=0.01) and max(shares) == pytest.approx(0.95, abs=0.01)
+    assert np.ptp([len(p) for p in partitions.partition("class", y, 10, 0)]) <= 2
+    assert [set(y[p]) for p in partitions.partition("classes:1", y, 2, 0)] == [{0}, {1}]
+    for name in ("unbalanced", "sorted-balanced", "sorted-unbalanced"):
+        assert all(len(np.unique(y[p])) == 2 for p in partitions.partition(name, y, 7, 0))
+
+
+@pytest.mark.parametrize("name", ["shard", "iid:3", "dirichlet:0", "dirichlet:x", "column:", "class:2", "classes:9"])
+def test_wrong_partitions_are_refused(name):
+    with pytest.raises(SafeError):
+        partitions.partition(name, np.arange(20) % 2, 4, 0)
+
+
+# ---- data
+
+
+def test_a_missing_value_names_the_column_only():
+    rows = table(20)
+    rows.loc[7, "x2"] = np.nan
+    rows.loc[3, "x1"] = np.inf
+    with pytest.raises(DataError) as error:
+        data.Source(table=rows).rows(data.Spec())
+    assert "x1, x2" in str(error.value) and "7" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        (data.Spec(label="age"), "no column age"),
+        (data.Spec(features=["x0", "x9"]), "no column x9"),
+        (data.Spec(features=["x0", "label"]), "among the features"),
+    ],
+)
+def test_columns_that_are_not_there(spec, says):
+    with pytest.raises(DataError, match=says):
+        data.Source(table=table(20)).rows(spec)
+
+
+def test_text_in_a_feature_is_refused_without_quoting_it():
+    rows = table(20).astype({"x0": object})
+    rows.loc[2, "x0"] = "Mr Smith"
+    with pytest.raises(DataError) as error:
+        data.Source(table=rows).rows(data.Spec())
+    assert "x0" in str(error.value) and "Smith" not in str(error.value)
+
+
+def test_a_label_that_is_no_class_is_refused_without_quoting_it():
+    with pytest.raises(DataError) as error:
+        data.encode_labels(np.array([1, 2, 77]), [1, 2])
+    assert "77" not in str(error.value)
+
+
+def test_labels_may_be_words_or_whole_floats():
+    assert data.encode_labels(np.array(["b", "a"]), ["a", "b"]).tolist() == [1, 0]
+    assert data.encode_labels(np.array([1.0, 0.0]), [0, 1]).tolist() == [1, 0]
+
+
+def test_npz_and_folders_of_images(tmp_path):
+    from PIL import Image
+
+    X, y = np.random.default_rng(0).integers(0, 255, (12, 4, 4), dtype=np.uint8), np.arange(12) % 2
+    np.savez(tmp_path / "rows.npz", x=X, y=y)
+    for name in ("benign", "malign"):
+        (tmp_path / "images" / name).mkdir(parents=True)
+    for i, (image, label) in enumerate(zip(X, y, strict=True)):
+        Image.fromarray(image).save(tmp_path / "images" / ("benign", "malign")[label] / f"{i:02}.png")
+    archive = data.open_source(tmp_path / "rows.npz").rows(data.Spec())
+    folder = data.open_source(tmp_path / "images").rows(data.Spec())
+    assert archive.X.shape == (12, 16) and archive.X.dtype == np.float32 and archive.X.max() <= 1
+    order = np.argsort(y, kind="stable")
+    np.testing.assert_array_equal(folder.X, archive.X[order])
+    assert folder.y.tolist() == ["benign"] * 6 + ["malign"] * 6
+
+
+@pytest.mark.parametrize("content", [b"", b"not an archive", b"PK\x03\x04 broken"])
+def test_a_broken_npz(tmp_path: Path, content):
+    (tmp_path / "rows.npz").write_bytes(content)
+    with pytest.raises(DataError, match="cannot be read"):
+        data.open_source(tmp_path / "rows.npz")
+
+
+def test_an_npz_that_needs_unpickling_is_refused(tmp_path):
+    np.savez(tmp_path / "rows.npz", x=np.array([{}, {}], dtype=object), y=np.arange(2))
+    with pytest.raises(DataError, match="cannot be read"):
+        data.open_source(tmp_path / "rows.npz")
+
+
+# ---- guards
+
+
+def refused(says, hospitals, environment=None, environments=None, **settings):
+    with pytest.raises((CollectResultsError, PrivacyThresholdViolation, UserInputError)) as error:
+        train("v6_fedavg", hospitals, environment=environment, environments=environments, **{"rounds": 2, **settings})
+    assert says in str(error.value)
+    return str(error.value)
+
+
+def test_too_few_rows_at_one_node(hospitals):
+    text = refused("organization 9: fewer than 10 rows", {**hospitals, 9: table(9)}, holdout=0)
+    assert "organization 3" not in text
+
+
+def test_rows_are_counted_after_the_holdout(hospitals):
+    refused("organization 9: fewer than 10 rows", {**hospitals, 9: table(11)}, holdout=0.2)
+
+
+def test_an_operator_can_ask_for_more_rows(hospitals):
+    refused("organization 5: fewer than 50", hospitals, environments={5: {"V6_FEDERATED_MINIMUM_ROWS": "50"}})
+
+
+def test_a_request_can_ask_for_more_rows_but_not_for_fewer(hospitals):
+    refused("fewer than 40 rows", hospitals, minimum_rows=40)
+    refused("a request can only raise it", hospitals, minimum_rows=5)
+
+
+def test_too_few_organizations(hospitals):
+    two = {k: hospitals[k] for k in (3, 5)}
+    refused("at least 3 must", two, environment={"V6_FEDERATED_MINIMUM_ORGANIZATIONS": "3"})
+    # central asks little, one node asks more: the partial refuses
+    refused("organization 5: 3 organization(s) take part, at least 4 must", hospitals,
+            environments={5: {"V6_FEDERATED_MINIMUM_ORGANIZATIONS": "4"}})  # fmt: skip
+
+
+def test_columns(hospitals):
+    refused(
+        "organization 3: the column(s) x1 may not be used",
+        hospitals,
+        environment={"V6_FEDERATED_DISALLOWED_COLUMNS": "x1"},
+    )
+    allowed = {"V6_FEDERATED_ALLOWED_COLUMNS": "x0, x1, label"}
+    refused("x2, x3 may not be used", hospitals, environment=allowed)
+    train("v6_fedavg", hospitals, environment=allowed, rounds=1, features=["x0", "x1"])
+
+
+def test_rounds(hospitals):
+    refused("5 rounds are more than the 4", hospitals, environment={"V6_FEDERATED_MAXIMUM_ROUNDS": "4"}, rounds=5)
+
+
+def test_a_limit_that_cannot_be_read_stops_everything():
+    with pytest.raises(NodePermissionException, match="MINIMUM_ROWS"):
+        Policy.of_node({"V6_FEDERATED_MINIMUM_ROWS": "ten"})
+
+
+def test_a_node_with_few_held_out_rows_gives_no_evaluation(hospitals):
+    result = train("v6_fedavg", hospitals, rounds=1, environments={8: {"V6_FEDERATED_MINIMUM_EVALUATION_ROWS": "6"}})
+    assert result["final"]["evaluated"] == 6 + 9  # 26 rows hold out 5
+
+
+def test_score_bands_can_be_switched_off(hospitals):
+    result = train("v6_fedavg", hospitals, rounds=1, environment={"V6_FEDERATED_SCORE_BANDS": "0"})
+    assert result["final"]["auc"] is None and result["final"]["accuracy"] is not None
+
+
+def test_no_value_of_a_row_in_any_message(hospitals):
+    """Whatever goes wrong at a node, the text that leaves it holds nothing of its rows."""
+    secret = 987654.25
+    spoiled = {**hospitals, 9: table(30)}
+    spoiled[9].loc[4, "x1"] = secret
+    spoiled[9]["label"] = spoiled[9]["label"].astype(object)
+    spoiled[9].loc[5, "label"] = f"{secret}"
+    text = refused("organization 9", spoiled)
+    assert str(secret) not in text
+
+
+def test_divergence_is_named(hospitals):
+    text = refused(
+        "training has diverged",
+        {k: v * 1e6 for k, v in hospitals.items()},
+        lr=1e30,
+        rounds=5,
+        model="svm:l2=1.0",
+        classes=[0, 1000000],
+    )
+    assert "organization" in text
+
+
+def test_a_model_that_a_node_cannot_build(hospitals):
+    with pytest.raises(ValueError, match="not a square image"):
+        train("v6_fedavg", hospitals, rounds=1, model="cnn_garst", features=["x0", "x1", "x2"])
+
+
+def test_settings_are_checked_in_the_task_too(hospitals):
+    for bad, says in [
+        ({"fraction": 1.5}, "fraction=1.5 is refused"),
+        ({"rounds": 0}, "rounds=0 is refused"),
+        ({"epoch": 3}, "unknown setting 'epoch'"),
+        ({"organizations": [3, 4]}, "[4]: not in the collaboration"),
+        ({"evaluators": [3, 5, 8], "organizations": [3]}, "train as well"),
+    ]:
+        refused(says, hospitals, **bad)
+
+
+def test_unlike_nodes_are_named(hospitals):
+    refused("organizations 3 and 9 hold different features", {**hospitals, 9: table(30, d=5)})
+
+
+def test_columns_in_another_order_are_the_same(hospitals):
+    turned = {k: v[["x2", "x0", "x3", "x1", "label"]] if k == 5 else v for k, v in hospitals.items()}
+    assert train("v6_fedavg", turned, rounds=2)["weights"] == train("v6_fedavg", hospitals, rounds=2)["weights"]
+
+
+def test_rare_labels_are_not_named(hospitals):
+    """A label value that fewer than 3 rows of a node have does not leave it."""
+    hospitals[5].loc[0, "label"] = 2
+    refused("labels that are not among the 2 agreed classes", hospitals)
+    result = train("v6_fedavg", hospitals, rounds=1, classes=[0, 1, 2])
+    assert result["model"]["classes"] == 3
+
+
+def test_standardize_is_that_of_the_pooled_training_rows(hospitals):
+    result = train("v6_fedavg", hospitals, rounds=1, preprocess=["standardize"], holdout=0)
+    fitted = codec.decode(result["data"]["preprocess"][0]["fitted"])
+    pooled = pd.concat(hospitals.values()).iloc[:, :-1]
+    np.testing.assert_allclose(fitted["mean"], pooled.mean(), rtol=1e-5)
+    np.testing.assert_allclose(fitted["scale"], pooled.std(ddof=0), rtol=1e-5)
