@@ -11,8 +11,11 @@ from v6_federated import datasets
 from v6_federated.errors import SafeError
 
 
+NO_BENCHMARKS = ("__main__", "echo", "plain_loop", "runs")
+
+
 def main() -> int:
-    names = sorted(m.name for m in pkgutil.iter_modules(benchmarks.__path__) if m.name not in ("__main__", "runs"))
+    names = [m.name for m in pkgutil.iter_modules(benchmarks.__path__) if m.name not in NO_BENCHMARKS]
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", 
         description="Reproduce a document's tables. A stopped benchmark goes on where it was.",

@@ -54,13 +54,21 @@ class Source:
     _read: dict[Any, Rows] = field(default_factory=dict, repr=False)
     _prepared: tuple[Any, tuple[Rows, Rows]] | None = field(default=None, repr=False)
 
+    def __post_init__(self) -> None:
+        if self.table is not None:
+            names = [str(c) for c in self.table.columns]
+            if len(set(names)) < len(names):
+                twice = sorted({c for c in names if names.count(c) > 1})
+                raise DataError(f"two columns of the table are called {', '.join(twice)}; expected names of their own")
+            self.table = self.table.set_axis(names, axis=1)
+
     def columns(self, spec: Spec) -> tuple[list[str], str]:
         """The feature columns and the label column. Raises DataError for a column that is not there."""
         if self.table is None:
             if spec.label is not None or spec.features is not None:
                 raise DataError("the database holds arrays without column names; leave label and features unset")
             return [], "y"
-        present = [str(c) for c in self.table.columns]
+        present = list(self.table.columns)
         label = present[-1] if spec.label is None else spec.label
         features = [c for c in present if c != label] if spec.features is None else list(spec.features)
         missing = [c for c in [*features, label] if c not in present]

@@ -193,7 +193,7 @@ class MockClient:
     def wait_for_results(self, task_id: int, interval: float = 1) -> list[Any]:
         """The task's results, once its runs are over."""
         self.work()
-        return self.result.from_task(task_id)
+        return list(self.result.from_task(task_id))
 
     def work(self) -> None:
         """Run all that waits."""
@@ -240,16 +240,17 @@ class _Runs:
 class _Results:
     client: MockClient
 
-    def from_task(self, task_id: int) -> list[Any]:
-        """The results of the runs that completed; each can be taken once, its file is removed."""
-        folder = self.client.network.folder
-        found = []
+    def from_task(self, task_id: int) -> Iterator[Any]:
+        """The results of the runs that completed, one by one, so that a thousand need not lie in memory as text.
+
+        Each can be taken once: its file is removed.
+        """
         for run in self.client.runs[task_id]:
-            file = folder / f"answer-{run['id']}.json"
+            file = self.client.network.folder / f"answer-{run['id']}.json"
             if run["status"] == "completed" and file.exists():
-                found.append(orjson.loads(file.read_bytes()))
+                answer = orjson.loads(file.read_bytes())
                 file.unlink()
-        return found
+                yield answer
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ Any client with the interface of vantage6's ``AlgorithmClient`` will do: the one
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +63,9 @@ def wait(client: Any, task_id: int) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def results(client: Any, task_id: int) -> list[Any]:
+def results(client: Any, task_id: int) -> Iterator[Any]:
     """The results of a task's runs that have one, in no order."""
-    return [result for result in client.result.from_task(task_id) if result is not None]
+    return (result for result in client.result.from_task(task_id) if result is not None)
 
 
 def failures(client: Any, task_id: int) -> dict[int, tuple[str, str]]:

@@ -1,0 +1,134 @@
+"""What the mock network costs, beside a plain loop and beside vantage6's own mock client, as ratios within one run."""
+
+import os
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from vantage6.algorithm.tools.mock_client import MockAlgorithmClient
+
+from benchmarks import runs
+from v6_federated import codec, data, models, vantage
+from v6_federated.data import as_features
+from v6_federated.datasets import Dataset
+from v6_federated.experiments import Experiment
+from v6_federated.mock import MockNetwork
+from v6_federated.node import Job
+
+SETTINGS = {"fraction": 0.1, "epochs": 1, "batch_size": 10, "lr": 0.1, "model": "2nn", "holdout": 0.0, "seed": 1}
+TWO_NN = {"name": "2nn", "features": 784, "classes": 10}
+
+
+def round_ratio(dataset: Dataset, rounds: int) -> list[str]:
+    """A round of the 2NN through the whole mock network against the plain loop, block by block in turn."""
+    experiment = Experiment(dataset, 100, "iid", 1)
+    databases: Any = experiment.deal()
+    X_test, y_test = dataset.test  # type: ignore[misc]
+    rows = {k: (as_features(X), np.asarray(y, np.int64)) for k, (X, y) in databases.items()}
+    from benchmarks.plain_loop import plain_rounds  # torch, which the memory of empty calls must not count
+
+    plain = plain_rounds(rows, (as_features(X_test), np.asarray(y_test, np.int64)))
+    ours: list[float] = []
+    theirs: list[float] = []
+    stamps: list[float] = []
+
+    def on_round(row: dict[str, Any]) -> None:
+        stamps.append(time.perf_counter())
+
+    common: dict[str, Any] = {**SETTINGS, "organizations": list(databases), "evaluators": [101]}
+    with MockNetwork("v6_fedavg", {**databases, 101: (X_test, y_test)}, processes=2, on_round=on_round) as network:
+        network.run(rounds=3, **common)  # workers start and read their rows
+        for _ in range(3):
+            next(plain)
+        for _block in range(5):
+            stamps.clear()
+            network.run(rounds=rounds + 1, **common)
+            ours += np.diff(stamps[:-1]).tolist()
+            theirs += [next(plain) for _ in range(rounds)]
+    plain.close()  # type: ignore[attr-defined]
+    a, b = statistics.median(ours), statistics.median(theirs)
+    return [
+        "| round of the 2NN, K = 100, C = 0.1, E = 1, B = 10, 10,000 test rows | median seconds | fastest | ratio of medians |",
+        "| --- | --- | --- | --- |",
+        f"| the whole mock network, two processes | {a:.3f} | {min(ours):.3f} | {a / b:.2f} |",
+        f"| plain loop, torch autograd, two processes | {b:.3f} | {min(theirs):.3f} | 1 |",
+    ]
+
+
+# ---- an empty call
+
+
+def _request(nodes: list[int]) -> dict[str, Any]:
+    w = models.build(TWO_NN).init(np.random.default_rng(0))
+    job = Job(0, nodes, None, TWO_NN, data.Spec(classes=list(range(10)), holdout=0.0), None, "float32")
+    return {"method": "echo", "kwargs": {"job": job.to_json(), "round": 1, "arrays": codec.encode({"weights": w})}}
+
+
+def _seconds_a_call(client: Any, nodes: list[int], repeats: int) -> float:
+    found = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        task = client.task.create(input_=_request(nodes), organizations=nodes)
+        vantage.wait(client, task["id"])
+        assert len([codec.decode(a["arrays"]) for a in vantage.results(client, task["id"])]) == len(nodes)
+        found.append((time.perf_counter() - started) / len(nodes))
+    return min(found)
+
+
+def call_overhead(dataset: Dataset) -> list[str]:
+    """Milliseconds of a call that does nothing, with the weights of the 2NN both ways, on nodes of 60 rows."""
+    assert isinstance(dataset.rows, tuple)
+    X, y = dataset.rows[0].reshape(len(dataset.rows[0]), -1), dataset.rows[1]
+    lines = [
+        "| nodes | mock network, ms a call | MockAlgorithmClient, ms a call | ratio |",
+        "| --- | --- | --- | --- |",
+    ]
+    for nodes in (10, 100, 1000):
+        ids = list(range(1, nodes + 1))
+        parts = {k: (X[(k - 1) * 60 : k * 60], y[(k - 1) * 60 : k * 60]) for k in ids}
+        with MockNetwork("benchmarks.echo", parts, processes=2) as network:
+            client = network.client()
+            _seconds_a_call(client, ids, 1)
+            ours = _seconds_a_call(client, ids, 3) * 1e3
+            memory = _memory()
+        if nodes > 100:
+            lines.append(f"| {nodes} | {ours:.2f} | - | - |")
+            lines += ["", f"Peak memory at {nodes} nodes of 60 rows, all processes: {memory / 1e9:.2f} GB."]
+            continue
+        frames = [[{"database": pd.DataFrame(a / 255).assign(label=b), "db_type": "csv"}] for a, b in parts.values()]
+        theirs = _seconds_a_call(MockAlgorithmClient(frames, "benchmarks.echo", organization_ids=ids), ids, 1) * 1e3
+        lines.append(f"| {nodes} | {ours:.2f} | {theirs:.1f} | {theirs / ours:.0f} |")
+    return lines
+
+
+def _memory() -> int:
+    """Sum of the peak resident memory of this process and its children, bytes (shared pages count more than once)."""
+    peak, pids = 0, [os.getpid()]
+    while pids:
+        pid = pids.pop()
+        try:
+            status = Path(f"/proc/{pid}/status").read_text()
+            pids += [int(c) for t in Path(f"/proc/{pid}/task").iterdir() for c in (t / "children").read_text().split()]
+        except OSError:  # it has just ended
+            continue
+        peak += sum(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM"))
+    return peak
+
+
+def main(dataset: Dataset, full: bool) -> None:
+    """Print and keep the ratios."""
+    os.environ["V6_FEDERATED_MINIMUM_ORGANIZATIONS"] = "1"
+    lines = [
+        "# What the mock network costs",
+        "",
+        f"`python -m benchmarks cost --data mnist.npz`, {runs.machine()}.",
+        "",
+    ]
+    lines += call_overhead(dataset)
+    lines += ["", *round_ratio(dataset, 20 if full else 8)]
+    lines += ["", (Path(__file__).parent / "notes" / "cost.md").read_text()]
+    print("\n".join(lines))
+    runs.write_table("cost", "" if full else "reduced", lines)
