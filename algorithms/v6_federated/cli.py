@@ -155,20 +155,19 @@ def _add_data_options(parser: argparse.ArgumentParser) -> None:
 def _demo(options: Any) -> int:
     from v6_federated import datasets, experiments, report
 
-    values = {**DEMO}
-    experiment = experiments.Experiment(datasets.load("breast-cancer"), 5, "dirichlet:0.3", options.seed)
+    experiment = experiments.Experiment(datasets.load("breast-cancer"), 5, "dirichlet:0.5", options.seed)
     organizations = list(experiment.deal())
     results = {}
     with _Bar(DEMO["rounds"] * (2 + len(organizations)), "five mock hospitals") as bar:  # type: ignore[operator]
-        results["federated"] = experiment.federated("fedavg", values, bar.on_round)
-        results["centralized"] = experiment.centralized("fedavg", values, bar.on_round)
+        results["federated"] = experiment.federated("fedavg", DEMO, bar.on_round)
+        results["centralized"] = experiment.centralized("fedavg", DEMO, bar.on_round)
         for organization in organizations:
-            results[f"hospital {organization} alone"] = experiment.alone("fedavg", values, organization, bar.on_round)
+            results[f"hospital {organization} alone"] = experiment.alone("fedavg", DEMO, organization, bar.on_round)
     _write(options.out, results["federated"])
-    report.comparison(results, options.out / "comparison.png")
+    report.curves(results, options.out / "comparison.png")
     Console().print(report.table(results))
     gap = results["federated"]["final"]["accuracy"] - results["centralized"]["final"]["accuracy"]
-    print(f"\nFederated minus centralized accuracy: {100 * gap:+.1f} points. Pictures: {options.out}/comparison.png")
+    print(f"\nFederated minus centralized accuracy: {100 * gap:+.1f} points. Pictures: {options.out / 'comparison.png'}")
     _last_line(experiments.summary(results["federated"]))
     return 0
 
