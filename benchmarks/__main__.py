@@ -10,7 +10,6 @@ import benchmarks
 from v6_federated import datasets
 from v6_federated.errors import SafeError
 
-
 NO_BENCHMARKS = ("__main__", "echo", "plain_loop", "runs")
 
 

@@ -24,7 +24,7 @@ TWO_NN = {"name": "2nn", "features": 784, "classes": 10}
 
 def round_ratio(dataset: Dataset, rounds: int) -> list[str]:
     """A round of the 2NN through the whole mock network against the plain loop, block by block in turn."""
-    experiment = Experiment(dataset, 100, "iid", 1)
+    experiment = Experiment(dataset, 100, "iid", 1, 1)
     databases: Any = experiment.deal()
     X_test, y_test = dataset.test  # type: ignore[misc]
     rows = {k: (as_features(X), np.asarray(y, np.int64)) for k, (X, y) in databases.items()}

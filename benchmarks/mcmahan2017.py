@@ -63,7 +63,7 @@ def train(dataset: Dataset, row: Row, lr: float, rounds: int, seed: int) -> runs
         "model": row.model, "rounds": rounds, "fraction": row.C, "epochs": row.E, "batch_size": row.B, "lr": lr,
         "target": TARGET[row.model],
     }  # fmt: skip
-    return runs.kept(DOCUMENT, "fedavg", Experiment(dataset, 100, row.partition, seed), values)
+    return runs.kept(DOCUMENT, "fedavg", Experiment(dataset, 100, row.partition, seed, seed), values)
 
 
 def table(dataset: Dataset, full: bool) -> Iterator[str]:

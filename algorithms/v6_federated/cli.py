@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 import v6_federated
+from v6_federated import network_commands
 from v6_federated.errors import SafeError
 
 DEMO = {"rounds": 30, "model": "logreg", "lr": 0.1, "batch_size": 10, "preprocess": ["standardize"]}
@@ -43,6 +44,8 @@ def main(arguments: list[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("V6_FEDERATED_DEBUG") == "1":
             raise
+        if type(error).__name__ in ("EngineError", "NetworkError"):
+            return _complain(1, error)
         if type(error).__module__.startswith("vantage6."):
             return _complain(2 if type(error).__name__ == "UserInputError" else 1, error)
         return _complain(1, f"{type(error).__name__}: {error} (V6_FEDERATED_DEBUG=1 shows where)")
@@ -113,6 +116,47 @@ def build_parser() -> Parser:
     export.add_argument(
         "--to", type=Path, required=True, metavar="FILE", help="model.npz, model.safetensors or model.pt"
     )
+
+    submit = command(
+        "submit", _submit, "Send a method as a task to a vantage6 server, the local network by default.",
+        "submit fedavg --model logreg --rounds 5 --seed 1 --out DIR",
+    )  # fmt: skip
+    submit.add_argument("method", metavar="METHOD", help="a folder's name without v6_, for example fedavg")
+    _add_job_options(submit)
+    submit.add_argument("--out", type=Path, metavar="DIR", help="folder for result.json and curves.png")
+    submit.add_argument("--image", help="the method's image (v6-METHOD)")
+    submit.add_argument("--network", default="default", metavar="NAME", help="a local network (%(default)s)")
+    submit.add_argument("--server", metavar="URL", help="another server, for example https://server.org:443/api")
+    submit.add_argument("--username", help="at that server; the password is read from V6_FEDERATED_PASSWORD or asked")
+    submit.add_argument("--collaboration", type=int, metavar="ID", help="at that server")
+    submit.add_argument("--organization", type=int, metavar="ID", help="where central runs (the first)")
+    submit.add_argument("--database", metavar="LABEL", help="label of the nodes' database (default)")
+    submit.add_argument("--key", type=Path, metavar="FILE", help="private key, where the collaboration is encrypted")
+
+    net = commands.add_parser(
+        "network", help="A real vantage6 server and nodes in Docker on this machine.",
+        description="A real vantage6 server and nodes in Docker on this machine.",
+        epilog="example: v6-federated network up --nodes 3 --data digits --split iid",
+    )  # fmt: skip
+    actions = net.add_subparsers(required=True, metavar="ACTION", parser_class=Parser)
+    for name, function, text in (
+        ("up", network_commands.up, "Start a network; each node holds its part of the data."),
+        ("status", network_commands.status, "Show the server and the nodes of a network."),
+        ("down", network_commands.down, "Remove a network; nothing is left behind."),
+    ):
+        example = "network up --nodes 3 --data digits --split iid" if name == "up" else f"network {name}"
+        action = actions.add_parser(name, help=text, description=text, epilog=f"example: v6-federated {example}")
+        action.set_defaults(command=function)
+        action.add_argument("--name", default="default", help="of the network (%(default)s)")
+        if name == "up":
+            _add_dealing_options(action, "--split")
+            action.add_argument("--label", metavar="COLUMN", help="the label's column (the last)")
+            action.add_argument("--port", type=int, help="the server's port (a free one)")
+            action.add_argument("--encrypted", action="store_true", help="an encrypted collaboration")
+            action.add_argument(
+                "--node-env", action="append", default=[], metavar="[K:]NAME=VALUE",
+                help="environment of the algorithms at every node, or at node K",
+            )  # fmt: skip
     return parser
 
 
@@ -134,18 +178,26 @@ def _add_job_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_data_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--data", required=True, metavar="D", help="breast-cancer, digits, wine, or a .csv, .parquet or .npz"
-    )
-    parser.add_argument("--nodes", type=int, metavar="K", help="number of nodes (5; as many as column:NAME names)")
-    parser.add_argument(
-        "--partition", default="iid", metavar="P", help="iid, shards, dirichlet:0.5, column:hospital, ... (%(default)s)"
-    )
+    _add_dealing_options(parser, "--partition")
     parser.add_argument(
         "--processes", type=int, metavar="P", help="worker processes (one a processor; 1 for small data)"
     )
     parser.add_argument(
         "--node-env", action="append", default=[], metavar="NAME=VALUE", help="environment of every node: its policy"
+    )
+
+
+def _add_dealing_options(parser: argparse.ArgumentParser, partition: str) -> None:
+    parser.add_argument(
+        "--data", required=True, metavar="D", help="breast-cancer, digits, wine, or a .csv, .parquet or .npz"
+    )
+    parser.add_argument("--nodes", type=int, metavar="K", help="number of nodes (5; as many as column:NAME names)")
+    parser.add_argument(
+        partition, dest="partition", default="iid", metavar="P",
+        help="iid, shards, dirichlet:0.5, column:hospital, ... (%(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--partition-seed", type=int, default=0, metavar="S", help="seed of the partition (%(default)s)"
     )
 
 
@@ -155,7 +207,7 @@ def _add_data_options(parser: argparse.ArgumentParser) -> None:
 def _demo(options: Any) -> int:
     from v6_federated import datasets, experiments, report
 
-    experiment = experiments.Experiment(datasets.load("breast-cancer"), 5, "dirichlet:0.5", options.seed)
+    experiment = experiments.Experiment(datasets.load("breast-cancer"), 5, "dirichlet:0.5", options.seed, options.seed)
     organizations = list(experiment.deal())
     results = {}
     with _Bar(DEMO["rounds"] * (2 + len(organizations)), "five mock hospitals") as bar:  # type: ignore[operator]
@@ -167,19 +219,26 @@ def _demo(options: Any) -> int:
     report.curves(results, options.out / "comparison.png")
     Console().print(report.table(results))
     gap = results["federated"]["final"]["accuracy"] - results["centralized"]["final"]["accuracy"]
-    print(f"\nFederated minus centralized accuracy: {100 * gap:+.1f} points. Pictures: {options.out / 'comparison.png'}")
+    print(
+        f"\nFederated minus centralized accuracy: {100 * gap:+.1f} points. Pictures: {options.out / 'comparison.png'}"
+    )
     _last_line(experiments.summary(results["federated"]))
     return 0
 
 
 def _run(options: Any) -> int:
-    from v6_federated import experiments, report
-
     experiment, values = _experiment(options)
     _check(options.method, values, experiment)
     _check_folder(options.out)
     with _Bar(options.rounds, options.method) as bar:
         result = experiment.federated(options.method, values, bar.on_round)
+    return _finish(result, options)
+
+
+def _finish(result: dict[str, Any], options: Any) -> int:
+    """Write the files, show the rounds, end with the line of JSON."""
+    from v6_federated import experiments, report
+
     if options.out:
         _write(options.out, result, options.target)
     Console().print(report.rounds_table(result))
@@ -190,6 +249,20 @@ def _run(options: Any) -> int:
         print(f"accuracy {options.target:g}: " + (f"reached after {reached:.1f} rounds" if reached else "not reached"))
     _last_line(experiments.summary(result, options.target))
     return 0
+
+
+def _submit(options: Any) -> int:
+    from v6_federated import experiments, models, settings
+
+    features = options.features.split(",") if options.features else None
+    common = {"seed": options.seed, "label": options.label, "features": features, "holdout": options.holdout}
+    values = {**common, **job_values(options)}
+    checked = settings.validate(experiments.settings_of(options.method), values)
+    models.parse(checked.model)  # type: ignore[attr-defined]
+    _check_folder(options.out)
+    with _Bar(options.rounds, options.method) as bar:
+        result = network_commands.submit(options, values, bar.on_round)
+    return _finish(result, options)
 
 
 def _compare(options: Any) -> int:
@@ -258,7 +331,7 @@ def _experiment(options: Any) -> tuple[Any, dict[str, Any]]:
     dataset = datasets.load(options.data)
     features = options.features.split(",") if options.features else None
     experiment = experiments.Experiment(
-        dataset, nodes, options.partition, options.seed, options.label, features, options.holdout,
+        dataset, nodes, options.partition, options.seed, options.partition_seed, options.label, features, options.holdout,
         options.processes, environment,
     )  # fmt: skip
     return experiment, values

@@ -42,7 +42,8 @@ class Experiment:
         dataset: all rows.
         nodes: number of nodes; None is 5, or as many as the column of the partition names.
         partition: how rows are dealt, see ``partitions``.
-        seed: of the partition and of everything in the job.
+        seed: of everything in the job.
+        partition_seed: of the way in which rows are dealt.
         label, features, holdout: as in ``settings.Common``; a dataset with a test set holds out nothing.
         processes: worker processes; None is one for small data, else one a processor.
         environment: of every node, its operator's policy. Mock nodes hold the developer's own rows, so by default one
@@ -53,6 +54,7 @@ class Experiment:
     nodes: int | None = 5
     partition: str = "iid"
     seed: int = 0
+    partition_seed: int = 0
     label: str | None = None
     features: Sequence[str] | None = None
     holdout: float = 0.2
@@ -61,7 +63,7 @@ class Experiment:
 
     def deal(self) -> dict[int, Database]:
         """The rows of organizations 1, 2, ..."""
-        named = datasets.deal(self.dataset, self.partition, self.nodes, self.seed, self.label)
+        named = datasets.deal(self.dataset, self.partition, self.nodes, self.partition_seed, self.label)
         return dict(enumerate(named.values(), start=1))
 
     def check(self) -> None:

@@ -273,7 +273,7 @@ class Federation:
         for organization in missing:
             status, line = failures.get(organization, ("no result", ""))
             named = f"organization {organization}: "
-            reasons.append(named + (line.split(named)[-1] if line else f"run {status}"))
+            reasons.append(named + (line.removeprefix(named) or f"run {status}"))
         raise vantage.CollectResultsError(f"round {self._round}, {function}: {'; '.join(reasons)}")
 
     def _record_evaluation(self, round_: int, answers: Sequence[Answer]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ Any client with the interface of vantage6's ``AlgorithmClient`` will do: the one
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,6 +35,7 @@ __all__ = [
 ]
 
 POLL_SECONDS = 1.0
+ROUND = "v6-federated round "  # begins the line of a log that holds a row of history
 TABLE_TYPES = {"csv", "excel", "parquet", "sparql", "sql"}
 
 
@@ -69,12 +71,11 @@ def results(client: Any, task_id: int) -> Iterator[Any]:
 
 
 def failures(client: Any, task_id: int) -> dict[int, tuple[str, str]]:
-    """For each organization whose run did not complete: its status and the last line of its log."""
+    """For each organization whose run did not complete: its status and its last words."""
     failed = {}
     for run in client.run.from_task(task_id):
         if run["status"] != TaskStatus.COMPLETED.value:
-            lines = [line for line in (run.get("log") or "").splitlines() if line.strip()]
-            failed[run["organization"]["id"]] = (run["status"], lines[-1].strip() if lines else "")
+            failed[run["organization"]["id"]] = (run["status"], last_words(run.get("log")))
     return failed
 
 
@@ -84,7 +85,15 @@ def progress(client: Any, row: dict[str, Any]) -> None:
     if listener is not None:
         listener(row)
     else:
-        print(f"v6-federated round {json.dumps(row)}", flush=True)
+        print(ROUND + json.dumps(row), flush=True)
+
+
+def last_words(log: str | None) -> str:
+    """What an algorithm said when it failed: the last line of a log, without vantage6's own beginning of it."""
+    lines = [line.strip() for line in (log or "").splitlines() if line.strip()]
+    last = lines[-1] if lines else ""
+    found = re.search(r"Error encountered while calling \w+: (.*)", last)
+    return found[1] if found else last
 
 
 def read_database() -> "pd.DataFrame | Path":
@@ -93,6 +102,9 @@ def read_database() -> "pd.DataFrame | Path":
     if not labels:
         raise UserInputError("the task names no database; expected one, for example databases=[{'label': 'default'}]")
     label = labels[0].upper()
+    if os.environ.get(f"{label}_PREPROCESSING"):
+        # vantage6 would filter rows by any column before the node's policy is asked
+        raise UserInputError("the task brings preprocessing of its own for the database; expected none")
     if os.environ.get(f"{label}_DATABASE_TYPE", "").lower() in TABLE_TYPES:
         return data(1)(lambda frame: frame)()
     return Path(os.environ[f"{label}_DATABASE_URI"])

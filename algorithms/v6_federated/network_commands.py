@@ -1,0 +1,157 @@
+"""The commands that need a Docker engine or a vantage6 server: ``network up|status|down`` and ``submit``."""
+
+import getpass
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+
+from v6_federated.errors import SafeError
+
+
+def up(options: Any) -> int:
+    """Deal the data to files, one a node, and start a network whose nodes hold them."""
+    from v6_federated import datasets, network
+
+    if options.nodes is not None and options.nodes < 1:
+        raise SafeError(f"--nodes {options.nodes} is refused; expected at least 1")
+    nodes = options.nodes if options.nodes or options.partition.startswith("column:") else 3
+    dataset = datasets.load(options.data)
+    parts = datasets.deal(dataset, options.partition, nodes, options.partition_seed, options.label)
+    if dataset.test is not None:
+        _say(f"{dataset.name}: the test set stays here; nodes evaluate on rows that they hold out")
+    environments: list[dict[str, str]] = [{} for _ in parts]
+    for text in options.node_env:
+        _set_environment(environments, text)
+    with tempfile.TemporaryDirectory() as folder:
+        files = [_write(part, Path(folder) / f"node-{k}") for k, part in enumerate(parts.values(), start=1)]
+        try:
+            found = network.up(
+                files, name=options.name, port=options.port, encrypted=options.encrypted,
+                algorithm_env=environments, log=_say,
+            )  # fmt: skip
+        except ValueError as error:
+            raise SafeError(str(error)) from None
+    print(json.dumps({"network": found.name, "url": f"{found.url}:{found.port}", "organizations": found.organizations}))
+    return 0
+
+
+def status(options: Any) -> int:
+    """A line for the server and for each node."""
+    from v6_federated import network
+
+    rows = network.status(options.name)
+    table = Table(box=None, pad_edge=False)
+    for heading in ("role", "organization", "container", "online"):
+        table.add_column(heading)
+    for row in rows:
+        table.add_row(row["role"], row["organization"] or "", row["container"], "yes" if row["online"] else "no")
+    Console().print(table)
+    print(json.dumps({"network": options.name, "online": all(row["online"] for row in rows)}))
+    return 0
+
+
+def down(options: Any) -> int:
+    """Remove a network."""
+    from v6_federated import network
+
+    try:
+        network.down(options.name)
+    except ValueError as error:
+        raise SafeError(str(error)) from None
+    print(json.dumps({"network": options.name, "down": True}))
+    return 0
+
+
+def submit(options: Any, values: dict[str, Any], on_round: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Send the task, show its rounds, return its result. Ctrl-C asks whether the nodes shall stop too."""
+    from v6_federated import submit as sending
+
+    client, collaboration, organization, label, where = _connect(options)
+    task_id = sending.send(
+        client, options.method, values,
+        collaboration=collaboration, organization=organization, image=options.image or f"v6-{options.method}",
+        label=options.database or label,
+    )  # fmt: skip
+    _say(f"task {task_id} is on its way to {where}")
+    try:
+        result = sending.follow(client, task_id, on_round)
+    except KeyboardInterrupt:
+        _ask_to_stop(client, task_id)
+        raise
+    return {**result, "experiment": {"network": where, "task": task_id}}
+
+
+def _connect(options: Any) -> tuple[Any, int, int, str, str]:
+    """Client, collaboration, organization where central runs, database label, and the server's name."""
+    from v6_federated import network
+
+    if options.server is None:
+        local = network.load(options.network)
+        ids = sorted(local.organizations.values())
+        organization = ids[0] if options.organization is None else options.organization
+        return network.client(local), local.collaboration, organization, local.label, f"network {local.name}"
+    from vantage6.client import UserClient
+
+    needed = {name: getattr(options, name) for name in ("username", "collaboration", "organization")}
+    missing = [f"--{name}" for name, value in needed.items() if value is None]
+    if missing:
+        raise SafeError(f"--server needs {', '.join(missing)} too")
+    address = urlsplit(options.server)
+    if address.scheme not in ("http", "https") or not address.hostname:
+        raise SafeError(f"--server {options.server} is refused; expected for example https://server.org:443/api")
+    password = os.environ.get("V6_FEDERATED_PASSWORD") or getpass.getpass("password: ")
+    port = address.port or (443 if address.scheme == "https" else 80)
+    client = UserClient(f"{address.scheme}://{address.hostname}", port, address.path or "/api", log_level="critical")
+    client.authenticate(options.username, password)
+    client.setup_collaboration(options.collaboration)
+    client.setup_encryption(None if options.key is None else str(options.key))
+    return client, options.collaboration, options.organization, "default", options.server
+
+
+def _ask_to_stop(client: Any, task_id: int) -> None:
+    """The task goes on at the nodes unless the researcher says otherwise."""
+    print(f"\nStop task {task_id} at the nodes as well? [y/N] ", end="", file=sys.stderr, flush=True)
+    try:
+        answer = sys.stdin.readline()
+    except KeyboardInterrupt:
+        answer = ""
+    if answer.strip().lower().startswith("y"):
+        client.task.kill(task_id)
+        _say(f"task {task_id} is being stopped")
+    else:
+        _say(f"task {task_id} goes on")
+
+
+def _set_environment(environments: list[dict[str, str]], text: str) -> None:
+    who, colon, rest = text.partition(":")
+    pair = rest if colon and who.isdigit() else text
+    name, equals, value = pair.partition("=")
+    if not equals or not name or (pair is rest and not 1 <= int(who) <= len(environments)):
+        raise SafeError(f"--node-env {text!r} is refused; expected NAME=VALUE or K:NAME=VALUE with a node K")
+    for environment in environments if pair is text else [environments[int(who) - 1]]:
+        environment[name] = value
+
+
+def _write(database: Any, stem: Path) -> Path:
+    import numpy as np
+
+    if isinstance(database, pd.DataFrame):
+        path = stem.with_suffix(".csv")
+        database.to_csv(path, index=False)
+    else:
+        path = stem.with_suffix(".npz")
+        np.savez(path, x=database[0], y=database[1])
+    return path
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,22 @@
+# The vantage6 server and node of the local network, from PyPI, for machines that cannot pull the official images.
+# Python 3.10: the 4.15 server fails on later versions, and psutil 5.9.0, which the node pins, has no wheel for them.
+ARG PYTHON=python:3.10-slim-bookworm
+
+FROM ${PYTHON} AS packages
+ARG VANTAGE6=4.15.2
+ARG PIP_INDEX_URL
+ARG PIP_EXTRA_INDEX_URL
+COPY infrastructure.constraints.txt constraints.txt
+# The server imports vantage6-backend-common without depending on it.
+RUN pip install --no-cache-dir --use-pep517 --prefix /install -c constraints.txt \
+    vantage6-server==${VANTAGE6} vantage6-backend-common==${VANTAGE6} vantage6-node==${VANTAGE6}
+
+FROM ${PYTHON}
+ARG VANTAGE6=4.15.2
+LABEL org.opencontainers.image.title="vantage6 server and node of the local network" \
+      org.opencontainers.image.version="${VANTAGE6}" \
+      org.opencontainers.image.source="https://github.com/vantage6/vantage6" \
+      org.opencontainers.image.licenses="Apache-2.0"
+COPY --from=packages /install /usr/local
+# The port on which the node's proxy serves algorithm containers, as in the official image.
+ENV PROXY_SERVER_PORT=80

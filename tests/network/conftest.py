@@ -1,0 +1,64 @@
+"""A Docker engine, an image of an algorithm that does nothing, and a real network of three nodes for all tests here."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from v6_federated import images, network
+
+
+@pytest.fixture(scope="session")
+def engine():
+    try:
+        return images.engine()
+    except images.EngineError as error:
+        if os.environ.get("REQUIRE_DOCKER") == "1":
+            pytest.fail(f"REQUIRE_DOCKER=1, but {error}")
+        pytest.skip(f"tests of the real network: {error}")
+
+
+@pytest.fixture(scope="session")
+def toy(engine) -> str:
+    source = Path(__file__).parent / "v6_toy"
+    build_network = os.environ.get("DOCKER_BUILD_NETWORK")
+    images.build_method(images.Image("v6-toy", "v6_toy", "numpy"), source=source, network=build_network)
+    return "v6-toy"
+
+
+@pytest.fixture(scope="session")
+def databases(tmp_path_factory) -> list[Path]:
+    """Three tables of 20 rows; in table k the column x is k everywhere."""
+    folder = tmp_path_factory.mktemp("databases")
+    paths = [folder / f"{k}.csv" for k in (1, 2, 3)]
+    for k, path in enumerate(paths, start=1):
+        path.write_text("x,y\n" + "".join(f"{k},{row}\n" for row in range(20)))
+    return paths
+
+
+@pytest.fixture(scope="session", autouse=True)
+def state(tmp_path_factory) -> Iterator[Path]:
+    """Networks of the tests are not among the user's."""
+    before, folder = os.environ.get("XDG_STATE_HOME"), tmp_path_factory.mktemp("state")
+    os.environ["XDG_STATE_HOME"] = str(folder)
+    yield folder
+    if before is None:
+        del os.environ["XDG_STATE_HOME"]
+    else:
+        os.environ["XDG_STATE_HOME"] = before
+
+
+@pytest.fixture(scope="session")
+def named() -> Callable[[str], str]:
+    """Names that no other run of the tests on this machine uses."""
+    return lambda name: f"test-{os.getpid()}-{name}"
+
+
+@pytest.fixture(scope="session")
+def three(engine, toy, databases, state, named) -> Iterator[network.Network]:
+    limits = [{"V6_TOY_LIMIT": limit} for limit in ("a, b", "ABCDEFGH", "")]
+    try:
+        yield network.up(databases, name=named("three"), algorithm_env=limits)
+    finally:
+        network.down(named("three"))

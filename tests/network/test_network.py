@@ -1,0 +1,186 @@
+"""The real network: it comes up, runs tasks, reports failures, stands beside others, and leaves nothing behind."""
+
+import base64
+import json
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from v6_federated import network
+from v6_federated.images import EngineError
+
+FINISHED = ("completed", "failed", "crashed", "not allowed", "non-existing Docker image", "killed by user")
+
+
+def send(user, task_of: network.Network, function: str, /, image: str = "v6-toy", **arguments) -> int:
+    task = user.task.create(
+        collaboration=task_of.collaboration,
+        organizations=[1],
+        name=function,
+        image=image,
+        description="",
+        input_={"method": function, "kwargs": arguments},
+        databases=[{"label": task_of.label}],
+    )
+    return task["id"]
+
+
+def ask(task_of: network.Network, function: str, /, **arguments) -> tuple[str, dict | None, list[dict]]:
+    """Status, result and rows of ``network.runs`` of a task for the first organization."""
+    user = network.client(task_of)
+    task = send(user, task_of, function, **arguments)
+    deadline = time.monotonic() + 120
+    while (status := user.request(f"task/{task}/status")["status"]) not in FINISHED:
+        assert time.monotonic() < deadline, f"task {task} is still {status}"
+        time.sleep(0.2)
+    results = [row["result"] for row in user.result.from_task(task)["data"] if row["result"]]
+    return status, json.loads(results[0]) if results else None, network.runs(user, task)
+
+
+def names_in_engine(engine, name: str) -> list[str]:
+    things = [*engine.containers.list(all=True), *engine.networks.list(), *engine.volumes.list()]
+    return [thing.name for thing in things if f"-{name}-" in f"{thing.name}-"]
+
+
+def test_all_nodes_are_online(three):
+    rows = network.status(three.name)
+    assert [row["role"] for row in rows] == ["server", "node", "node", "node"]
+    assert all(row["online"] and row["container"] == "running" for row in rows)
+    assert [row["organization"] for row in rows[1:]] == list(three.organizations)
+    assert network.load(three.name) == three
+    assert network.names() == [three.name]
+
+
+def test_each_node_has_its_own_database_and_policy(three):
+    status, result, runs = ask(three, "central", method="column_sum", column="x")
+    assert status == "completed"
+    assert {k: v["sum"] for k, v in result["answers"].items()} == {"1": 20.0, "2": 40.0, "3": 60.0}
+    assert {k: v["limit"] for k, v in result["answers"].items()} == {"1": "a, b", "2": "ABCDEFGH", "3": ""}
+    assert sorted(row["organization_id"] for row in runs) == [1, 1, 2, 3]
+
+
+def test_a_round_takes_seconds(three):
+    _, result, _ = ask(three, "central", rounds=3)
+    print("seconds a round:", [round(seconds, 1) for seconds in result["seconds"]])
+    assert sorted(result["answers"]) == ["1", "2", "3"]
+    assert min(result["seconds"]) < 20
+
+
+def test_a_crash_shows_its_last_line(three):
+    _, result, runs = ask(three, "central", method="crash")
+    assert result["answers"] == {}
+    crashed = [row for row in runs if row["status"] == "crashed"]
+    assert sorted(row["organization_id"] for row in crashed) == [1, 2, 3]
+    assert all("this partial always fails" in row["log"] for row in crashed)
+
+
+def test_an_image_that_is_not_there(three):
+    _, result, runs = ask(three, "central", image="v6-no-such-image")
+    assert result is None
+    assert [row["status"] for row in runs] == ["non-existing Docker image"]
+
+
+def test_files_are_for_this_user_alone(three):
+    folder = network.folder(three.name)
+    assert folder.stat().st_mode & 0o077 == 0
+    secret = [folder / "network.json", folder / "server.yaml", folder / "entities.yaml", *folder.glob("*/node.yaml")]
+    assert len(secret) == 6
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in secret)
+
+
+def test_an_encrypted_network_beside_the_other(three, engine, databases, named):
+    name = named("encrypted")
+    second = network.up(databases, name=name, encrypted=True)
+    try:
+        assert second.port != three.port
+        assert network.names() == sorted([second.name, three.name])
+        status, result, _ = ask(second, "central", method="column_sum", column="x")
+        assert status == "completed"
+        assert {k: v["sum"] for k, v in result["answers"].items()} == {"1": 20.0, "2": 40.0, "3": 60.0}
+
+        user = network.client(second)
+        stored = user.request("run", params={"task_id": 2})["data"]
+        assert len(stored) == 3
+        for run in stored:
+            sent = [base64.b64decode(part) for part in run["input"].split("$")]
+            assert not any(b"column_sum" in part for part in sent)
+
+        send(user, second, "central", rounds=100)  # taken down in the middle of a task
+        time.sleep(6)
+        assert len(names_in_engine(engine, name)) > 10
+    finally:
+        network.down(name)
+    assert names_in_engine(engine, name) == []
+    assert not network.folder(name).exists()
+    network.down(name)  # again: nothing to do, no error
+    assert all(row["online"] for row in network.status(three.name))
+    assert ask(three, "central")[0] == "completed"
+
+
+def test_the_operator_decides_which_image_and_what_is_told(engine, toy, databases, tmp_path, named):
+    folder = tmp_path / "scans"
+    folder.mkdir()
+    policies = {"allowed_algorithms": ["^v6-fedavg"], "require_algorithm_pull": False}
+    config = {"policies": policies, "share_algorithm_logs": False}
+    name = named("strict")
+    strict = network.up([folder], name=name, node_config=config, label="scans")
+    try:
+        status, result, runs = ask(strict, "central")
+        assert result is None
+        assert [row["status"] for row in runs] == ["not allowed"]
+    finally:
+        network.down(name)
+    assert names_in_engine(engine, name) == []
+
+
+@pytest.mark.parametrize(
+    ("request_", "error", "says"),
+    [
+        ({"databases": []}, ValueError, "one file or folder per node"),
+        ({"databases": [Path("/no/such/file.csv")]}, ValueError, "/no/such/file.csv does not exist"),
+        ({"name": "Not A Name"}, ValueError, "small letters"),
+        ({"label": "my-data"}, ValueError, "letters, digits and _"),
+        ({"algorithm_env": [{}]}, ValueError, "1 entries for 3 nodes"),
+    ],
+)
+def test_a_wrong_request_says_what_would_be_right(databases, request_, error, says):
+    arguments = {"databases": databases, "name": "wrong"} | request_
+    with pytest.raises(error, match=says) as caught:
+        network.up(arguments.pop("databases"), **arguments)
+    assert "\n" not in str(caught.value)
+    assert not network.folder("wrong").exists()
+
+
+def test_a_network_that_is_up_is_not_started_again(three, databases):
+    with pytest.raises(network.NetworkError, match="is there already"):
+        network.up(databases, name=three.name)
+    assert all(row["online"] for row in network.status(three.name))
+
+
+def test_a_start_that_fails_leaves_nothing(engine, databases, named):
+    name = named("failing")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(EngineError, match="did not start") as caught:
+            network.up(databases, name=name, port=taken.getsockname()[1])
+    assert "\n" not in str(caught.value)
+    assert names_in_engine(engine, name) == []
+    assert not network.folder(name).exists()
+
+
+def test_a_node_that_stops_is_named_with_its_last_line(engine, databases, named):
+    name = named("stopping")
+    with pytest.raises(network.NetworkError, match=r"node-1-user stopped while the nodes started: .+") as caught:
+        network.up(databases[:1], name=name, node_config={"encryption": {"enabled": True, "private_key": ""}})
+    assert "\n" not in str(caught.value)
+    assert names_in_engine(engine, name) == []
+    assert not network.folder(name).exists()
+
+
+def test_an_unknown_network(engine):
+    with pytest.raises(network.NetworkError, match="no network 'nobody' is up"):
+        network.load("nobody")
+    network.down("nobody")
