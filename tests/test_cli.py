@@ -61,7 +61,8 @@ def test_csv_by_column(capsys, tmp_path):
     pd.concat(parts).sample(frac=1, random_state=0).to_csv(tmp_path / "rows.csv", index=False)
     status, line, _ = call(
         capsys, "run", "fedavg", "--data", tmp_path / "rows.csv", "--partition", "column:hospital", "--label", "label",
-        "--features", "x0,x1,x3", "--set", "lr=0.5", "--set", "batch_size=none", "--rounds", 20, "--out", tmp_path / "out",
+        "--features", "x0,x1,x3", "--set", "lr=0.5", "--set", "batch_size=none", "--rounds", 20,
+        "--out", tmp_path / "out",
     )  # fmt: skip
     assert status == 0 and line["accuracy"] > 0.7
     result = json.loads((tmp_path / "out" / "result.json").read_text())
@@ -115,7 +116,8 @@ def test_export_formats_agree(capsys, tmp_path):
 
 def test_compare_and_report(capsys, tmp_path):
     status, line, _ = call(
-        capsys, "compare", "fedavg", "fedavg:epochs=3,batch_size=10", "centralized:fedavg", "--data", "wine", "--nodes", 3,
+        capsys, "compare", "fedavg", "fedavg:epochs=3,batch_size=10", "centralized:fedavg", "--data", "wine",
+        "--nodes", 3,
         "--preprocess", "standardize", "--rounds", 3, "--out", tmp_path, "--target", "0.9",
     )  # fmt: skip
     assert status == 0 and set(line) == {"fedavg", "fedavg:epochs=3,batch_size=10", "centralized:fedavg"}

@@ -244,6 +244,9 @@ def _finish(result: dict[str, Any], options: Any) -> int:
     Console().print(report.rounds_table(result))
     if result["final"]["evaluated"] == 0:
         print("no accuracy: no rows were held out, or too few for the nodes' policy to count them", file=sys.stderr)
+    losses = [row["loss"] for row in result["history"] if row["loss"] is not None]
+    if len(losses) > 1 and losses[-1] > losses[0]:
+        print("the loss has grown: a smaller lr, or --preprocess standardize, may help", file=sys.stderr)
     if options.target is not None:
         reached = experiments.rounds_to_target(result, options.target)
         print(f"accuracy {options.target:g}: " + (f"reached after {reached:.1f} rounds" if reached else "not reached"))
@@ -331,8 +334,8 @@ def _experiment(options: Any) -> tuple[Any, dict[str, Any]]:
     dataset = datasets.load(options.data)
     features = options.features.split(",") if options.features else None
     experiment = experiments.Experiment(
-        dataset, nodes, options.partition, options.seed, options.partition_seed, options.label, features, options.holdout,
-        options.processes, environment,
+        dataset, nodes, options.partition, options.seed, options.partition_seed, options.label, features,
+        options.holdout, options.processes, environment,
     )  # fmt: skip
     return experiment, values
 

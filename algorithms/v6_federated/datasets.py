@@ -106,7 +106,10 @@ def _embedded(name: str) -> pd.DataFrame:
         "digits": datasets.load_digits,
         "wine": datasets.load_wine,
     }
-    return loaders[name](as_frame=True).frame
+    table = loaders[name](as_frame=True).frame
+    if name == "digits":
+        table[table.columns[:-1]] /= 16  # pixels from 0..16 to 0..1, as 8-bit pixels are
+    return table
 
 
 def _read_csv(path: Path) -> Dataset:

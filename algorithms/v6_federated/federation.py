@@ -3,7 +3,8 @@
 import math
 import platform
 import time
-from collections.abc import Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +18,9 @@ from v6_federated.guards import Policy
 from v6_federated.node import Job
 from v6_federated.randomness import generator
 from v6_federated.settings import Common
+
+# function, organizations, job, settings, arrays
+Task = tuple[str, list[int], Job, dict[str, Any], dict[str, np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -47,11 +51,23 @@ def weighted_mean(answers: Sequence[Answer], name: str = "weights") -> np.ndarra
 
     Summed in float64 in the order of organization ids, so that the order of arrival changes nothing.
     """
-    answers = sorted(answers, key=lambda a: a.organization_id)
     m_t = sum(a.n for a in answers)
+    return _combine(answers, name, lambda a: a.n / m_t)
+
+
+def mean(answers: Sequence[Answer], name: str = "weights") -> np.ndarray:
+    """1/|S| times the sum over S of the array ``name``, every node alike; float32."""
+    return _combine(answers, name, lambda a: 1 / len(answers))
+
+
+def _organization(answer: Answer) -> int:
+    return answer.organization_id
+
+
+def _combine(answers: Sequence[Answer], name: str, weight: Callable[[Answer], float]) -> np.ndarray:
     total = np.zeros(answers[0][name].shape)
-    for a in answers:
-        total += np.multiply(a[name], a.n / m_t, dtype=np.float64)
+    for a in sorted(answers, key=_organization):
+        total += np.multiply(a[name], weight(a), dtype=np.float64)
     return total.astype(np.float32)
 
 
@@ -82,6 +98,8 @@ class Federation:
         Policy.of_node().check_participants(len(self.organizations))
         self._client, self._method, self._settings, self._common = client, method, settings, common
         self._job = Job(
+            method=method,
+            key=uuid.uuid4().hex,
             seed=common.seed,
             participants=self.organizations,
             rounds=getattr(settings, "rounds", None),
@@ -96,6 +114,8 @@ class Federation:
         self._per_node: list[dict[str, Any]] = []
         self._preparation = {"bytes_up": 0, "bytes_down": 0}
         self._round, self._last_evaluated, self._shown = 0, 0, 0
+        self._stateful = False
+        self._generators: dict[tuple[str, int], np.random.Generator] = {}
         self._started = time.monotonic()
 
     # ---- what a method calls, in the order in which it does
@@ -104,7 +124,7 @@ class Federation:
         """Ask all nodes to describe their data; agree on classes and scaling; build the model. Round 0."""
         statistics = "standardize" in self._common.preprocess
         answers = self._collect([("describe", self.organizations, self._job, {"statistics": statistics}, {})])
-        self._preparation = {key: sum(getattr(a, key) for a in answers) for key in self._preparation}
+        self.count_preparation(answers)
         features, spec = _same_features(answers), self._job.data
         if spec.classes is None:
             spec = replace(spec, classes=_agreed_classes(answers))
@@ -141,26 +161,45 @@ class Federation:
         return sorted(rng.choice(self.organizations, m, replace=False).tolist())
 
     def ask(self, function: str, organizations: Sequence[int], **arguments: Any) -> list[Answer]:
-        """Call a partial function at ``organizations``; return their answers by ascending id.
+        """Call a partial function at ``organizations``; return their answers by ascending id. See ``ask_groups``."""
+        return self.ask_groups(function, [(organizations, arguments)])
+
+    def ask_groups(self, function: str, groups: Sequence[tuple[Sequence[int], dict[str, Any]]]) -> list[Answer]:
+        """Call a partial function at groups of organizations, each with arguments of its own, all at once.
 
         Arrays among the arguments travel as payload. An array named ``weights`` is the global model: as the nodes have
         it in hand, they evaluate it in passing, which makes up the history's row of the round before.
         Raises CollectResultsError that names every organization that gave no good answer, and why.
         """
-        arrays = {k: v for k, v in arguments.items() if isinstance(v, np.ndarray)}
-        settings = {k: v for k, v in arguments.items() if k not in arrays}
-        tasks = [(function, list(organizations), self._job, settings, arrays)]
-        evaluate = "weights" in arrays and self._due()
+        tasks: list[Task] = []
+        for organizations, arguments in groups:
+            arrays = {k: v for k, v in arguments.items() if isinstance(v, np.ndarray)}
+            settings = {k: v for k, v in arguments.items() if k not in arrays}
+            tasks.append((function, list(organizations), self._job, settings, arrays))
+        evaluate = len(tasks) == 1 and "weights" in tasks[0][4] and self._due()
         if evaluate and self.evaluators:
             # first, since a benchmark's test set takes longest
-            tasks.insert(0, ("evaluate", self.evaluators, self._evaluators_job(), {}, {"weights": arrays["weights"]}))
+            weights = {"weights": tasks[0][4]["weights"]}
+            tasks.insert(0, ("evaluate", self.evaluators, self._evaluators_job(), {}, weights))
         answers = self._collect(tasks, evaluate=evaluate)
         if evaluate:
             self._record_evaluation(self._round - 1, answers)
-        return [a for a in answers if a.organization_id not in self.evaluators]
+        return sorted((a for a in answers if a.organization_id not in self.evaluators), key=_organization)
 
-    def record(self, answers: Sequence[Answer]) -> None:
-        """Keep the round: one row of history, one row a node. ``answers`` are all those of the round."""
+    def evaluate(self, weights: np.ndarray) -> None:
+        """Evaluate the model of the round before at all nodes, where no ``ask`` has done so in passing."""
+        if self._due():
+            self._record_evaluation(self._round - 1, self._collect([self._evaluation(weights)], evaluate=True))
+
+    def generator(self, purpose: str) -> np.random.Generator:
+        """Random numbers for one purpose of central; one stream a round, kept as it goes on within the round."""
+        key = (purpose, self._round)
+        if key not in self._generators:
+            self._generators = {key: generator(self._job.seed, purpose, 0, self._round)}
+        return self._generators[key]
+
+    def record(self, answers: Sequence[Answer], **columns: Any) -> None:
+        """Keep the round, of which ``answers`` are all: one row of history with ``columns``, one row a node."""
         nodes = sorted({a.organization_id for a in answers})
         trained = [a for a in answers if a.values.get("train_loss") is not None]
         rows = sum(a.n for a in trained)
@@ -177,9 +216,10 @@ class Federation:
                 "bytes_up": sum(a.bytes_up for a in answers),
                 "bytes_down": sum(a.bytes_down for a in answers),
                 "seconds": round(time.monotonic() - self._started, 6),
+                **columns,
             }
         )
-        for a in sorted(answers, key=lambda a: a.organization_id):
+        for a in sorted(answers, key=_organization):
             row = {"round": self._round, "organization_id": a.organization_id, "n": a.n}
             self._per_node.append(row | dict(a.values) | {"bytes_up": a.bytes_up, "bytes_down": a.bytes_down})
 
@@ -187,9 +227,9 @@ class Federation:
         """Evaluate the last model at all nodes and return the job's result."""
         self._round = len(self.history) + 1
         last = self.history[-1]["round"] if self.history else 0
-        who, job = (self.evaluators, self._evaluators_job()) if self.evaluators else (self.organizations, self._job)
-        answers = self._collect([("evaluate", who, job, {}, {"weights": weights})], evaluate=True)
+        answers = self._collect([self._evaluation(weights)], evaluate=True)
         final = self._record_evaluation(last, answers)
+        self.forget()
         return {
             "method": self._method,
             "settings": self._settings.model_dump(mode="json"),
@@ -208,6 +248,21 @@ class Federation:
             },
         }
 
+    def count_preparation(self, answers: Sequence[Answer]) -> None:
+        """Add what a method asked before its first round to the bytes of the preparation."""
+        for key in self._preparation:
+            self._preparation[key] += sum(getattr(a, key) for a in answers)
+
+    def keep_state(self) -> None:
+        """From now on nodes keep state between rounds; it is removed when the job ends, well or not."""
+        self._stateful = True
+
+    def forget(self) -> None:
+        """Have the nodes remove what they keep for this job."""
+        if self._stateful:
+            self._stateful = False
+            self._collect([("forget", self.organizations, self._job, {}, {})])
+
     # ---- tasks and answers
 
     def _due(self) -> bool:
@@ -215,10 +270,14 @@ class Federation:
         t = self._round - 1
         return t > self._last_evaluated and t % self._common.evaluate_every == 0
 
+    def _evaluation(self, weights: np.ndarray) -> "Task":
+        who, job = (self.evaluators, self._evaluators_job()) if self.evaluators else (self.organizations, self._job)
+        return "evaluate", who, job, {}, {"weights": weights}
+
     def _evaluators_job(self) -> Job:
         return replace(self._job, data=replace(self._job.data, holdout=0.0))
 
-    def _collect(self, tasks: Sequence[tuple[str, list[int], Job, dict, dict]], evaluate: bool = False) -> list[Answer]:
+    def _collect(self, tasks: Sequence[Task], evaluate: bool = False) -> list[Answer]:
         """Send the tasks, wait for all, and check and decode every answer; ascending ids within a task."""
         sent = []
         for function, organizations, job, settings, arrays in tasks:
@@ -245,7 +304,7 @@ class Federation:
                     f"round {self._round}, {function}: answers from organizations {sorted(ids)}, "
                     f"expected one each from {sorted(organizations)}"
                 )
-            answers += sorted(found, key=lambda a: a.organization_id)
+            answers += sorted(found, key=_organization)
         return answers
 
     def _decode(self, result: Any, size: int, asked: Mapping[str, np.ndarray]) -> Answer:

@@ -1,6 +1,7 @@
 """What makes a method's functions callable as vantage6 tasks: the decorators ``central`` and ``partial``, and the two
 partial functions that every method offers, ``describe`` and ``evaluate``."""
 
+import contextlib
 import functools
 import inspect
 import math
@@ -49,7 +50,12 @@ def central(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
             raise UserInputError(str(error)) from None
         federation.prepare()
         common = set(settings.Common.model_fields)
-        return function(federation, **{k: v for k, v in checked if k not in common})
+        try:
+            return function(federation, **{k: v for k, v in checked if k not in common})
+        except BaseException:
+            with contextlib.suppress(Exception):  # the first error is the one to tell
+                federation.forget()
+            raise
 
     functools.update_wrapper(call, function)
     call.settings = accepted
@@ -85,7 +91,7 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
             with np.errstate(over="ignore", invalid="ignore"):  # numbers that are not finite are refused
                 if evaluate:
                     answer["evaluation"] = node.evaluate(received["weights"], evaluate)
-                returned = function(node, *(received[name] for name in wanted), **values)
+                returned = function(node, *(received.get(name) for name in wanted), **values)
             sent = {k: _to_numpy(v) for k, v in returned.items() if isinstance(v, np.ndarray) or hasattr(v, "cpu")}
             answer |= {"n": len(node.rows)} | {k: v for k, v in returned.items() if k not in sent}
             for name, value in answer.items():
@@ -131,6 +137,13 @@ def describe(node: Node, *, statistics: bool) -> dict[str, Any]:
         mean = X.mean(axis=0)
         answer |= {"mean": mean, "squares": np.square(X - mean).sum(axis=0)}
     return answer
+
+
+@partial
+def forget(node: Node) -> dict[str, Any]:
+    """Remove what this node keeps for the job; methods with state offer it."""
+    node.state.remove()
+    return {}
 
 
 @partial

@@ -29,6 +29,7 @@ from docker.models.containers import Container
 from vantage6.client import UserClient
 from vantage6.common import bytes_to_base64s
 from vantage6.common.encryption import RSACryptor
+from vantage6.common.exceptions import AuthenticationException
 
 from v6_federated import images, network_engine
 from v6_federated.network_engine import SERVER_ALIAS, SERVER_PORT, Hospital
@@ -36,6 +37,7 @@ from v6_federated.network_engine import SERVER_ALIAS, SERVER_PORT, Hospital
 HOST, API = "http://127.0.0.1", "/api"
 START_SECONDS, START_SECONDS_PER_NODE = 60, 15
 TYPES = {".csv": "csv", ".parquet": "parquet", ".xlsx": "excel"}
+SILENT = logging.Logger("v6_federated.client", logging.CRITICAL + 1)
 LOGGING = {
     "level": "INFO",
     "use_console": True,
@@ -171,16 +173,42 @@ def status(name: str = "default") -> list[dict[str, Any]]:
 
 
 def client(network: Network) -> UserClient:
-    """A client of the network's researcher: authenticated, encryption set up, collaboration chosen, silent."""
+    """A client of the network's researcher, as ``sign_in`` gives it."""
+    try:
+        return sign_in(
+            network.url, network.port, network.api_path, network.username, network.password, network.collaboration,
+            network.private_key,
+        )  # fmt: skip
+    except NetworkError as error:
+        raise NetworkError(f"network '{network.name}': {error}") from error
+
+
+def sign_in(
+    url: str, port: int, api_path: str, username: str, password: str, collaboration: int, private_key: str | None
+) -> UserClient:
+    """A client of a server: authenticated, encryption set up, collaboration chosen, silent."""
+    address = f"{url}:{port}{api_path}"
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     try:
-        user = UserClient(network.url, network.port, network.api_path, log_level="critical")
-        user.authenticate(network.username, network.password)
-        user.setup_collaboration(network.collaboration)
-        user.setup_encryption(network.private_key)
-    except requests.exceptions.ConnectionError as error:
-        raise NetworkError(f"network '{network.name}' does not answer at {network.url}:{network.port}") from error
+        version = requests.get(f"{address}/version", timeout=30).json()["version"]
+        if version.split(".")[0] != images.VANTAGE6.split(".")[0]:
+            raise NetworkError(f"the server at {address} is vantage6 {version}; expected {images.VANTAGE6} or near it")
+        user = UserClient(url, port, api_path, log_level="critical")
+        user.log = SILENT  # it would print what the errors below say
+        user.authenticate(username, password)
+        user.setup_collaboration(collaboration)
+        found = user.request(f"collaboration/{collaboration}")
+        if "id" not in found:
+            raise NetworkError(f"{username} sees no collaboration {collaboration} at {address}: {found.get('msg')}")
+        if found["encrypted"] and private_key is None:
+            raise NetworkError(f"collaboration {collaboration} is encrypted; expected the private key of {username}'s "
+                               "organization")  # fmt: skip
+        user.setup_encryption(private_key)
+    except AuthenticationException:
+        raise NetworkError(f"the server at {address} refuses the user {username} with this password") from None
+    except (requests.exceptions.RequestException, KeyError, TypeError) as error:
+        raise NetworkError(f"no vantage6 server answers at {address}") from error
     finally:  # UserClient makes the root logger print to standard output
         root.handlers[:] = handlers
         root.setLevel(level)
@@ -203,6 +231,11 @@ def runs(client: UserClient, task: int) -> list[dict[str, Any]]:
         for number in tasks
         for run in _all(client, "run", task_id=number)
     ]
+
+
+def nodes(client: UserClient, collaboration: int) -> list[dict[str, Any]]:
+    """The nodes of a collaboration as the server tells them: organization, status, and the config that they share."""
+    return _all(client, "node", collaboration_id=collaboration)
 
 
 def folder(name: str) -> Path:
@@ -331,17 +364,17 @@ def _start(
     _wait("the server", [server], lambda: _answers(network.port))
 
     log(f"starting {len(hospitals)} node{'s' * (len(hospitals) > 1)}")
-    nodes = [network_engine.run_node(engine, name, hospital, node_image) for hospital in hospitals]
+    started_nodes = [network_engine.run_node(engine, name, hospital, node_image) for hospital in hospitals]
     user = client(network)
     online: set[int] = set()
 
     def all_online() -> bool:
         for identity in sorted(_online(user) - online):
             online.add(identity)
-            log(f"node {len(online)} of {len(nodes)} is online after {time.monotonic() - started:.0f} s")
-        return len(online) == len(nodes)
+            log(f"node {len(online)} of {len(started_nodes)} is online after {time.monotonic() - started:.0f} s")
+        return len(online) == len(started_nodes)
 
-    _wait("the nodes", [server, *nodes], all_online)
+    _wait("the nodes", [server, *started_nodes], all_online)
     return network
 
 
@@ -370,7 +403,7 @@ def _answers(port: int) -> bool:
 
 def _online(user: UserClient) -> set[int]:
     """Ids of the organizations whose node is online."""
-    return {node["organization"]["id"] for node in _all(user, "node") if node["status"] == "online"}
+    return {node["organization"]["id"] for node in nodes(user, user.collaboration_id) if node["status"] == "online"}
 
 
 def _all(user: UserClient, endpoint: str, **filters: int) -> list[dict[str, Any]]:

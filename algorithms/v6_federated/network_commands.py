@@ -14,6 +14,7 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
+import v6_federated
 from v6_federated.errors import SafeError
 
 
@@ -76,17 +77,24 @@ def submit(options: Any, values: dict[str, Any], on_round: Callable[[dict[str, A
     from v6_federated import submit as sending
 
     client, collaboration, organization, label, where = _connect(options)
+    label = options.database or label
+    asked = values.get("organizations")
+    asked = asked and sorted({organization, *asked, *(values.get("evaluators") or [])})
+    for offline in sending.check_nodes(client, collaboration, label, asked):
+        _say(f"organization {offline}: its node is offline; the task waits for it")
     task_id = sending.send(
         client, options.method, values,
         collaboration=collaboration, organization=organization, image=options.image or f"v6-{options.method}",
-        label=options.database or label,
+        label=label,
     )  # fmt: skip
     _say(f"task {task_id} is on its way to {where}")
     try:
-        result = sending.follow(client, task_id, on_round)
+        result = sending.follow(client, task_id, options.method, on_round)
     except KeyboardInterrupt:
         _ask_to_stop(client, task_id)
         raise
+    if (version := result["versions"]["v6-federated"]) != v6_federated.__version__:
+        _say(f"the image holds v6-federated {version}, here is {v6_federated.__version__}")
     return {**result, "experiment": {"network": where, "task": task_id}}
 
 
@@ -99,8 +107,6 @@ def _connect(options: Any) -> tuple[Any, int, int, str, str]:
         ids = sorted(local.organizations.values())
         organization = ids[0] if options.organization is None else options.organization
         return network.client(local), local.collaboration, organization, local.label, f"network {local.name}"
-    from vantage6.client import UserClient
-
     needed = {name: getattr(options, name) for name in ("username", "collaboration", "organization")}
     missing = [f"--{name}" for name, value in needed.items() if value is None]
     if missing:
@@ -110,10 +116,10 @@ def _connect(options: Any) -> tuple[Any, int, int, str, str]:
         raise SafeError(f"--server {options.server} is refused; expected for example https://server.org:443/api")
     password = os.environ.get("V6_FEDERATED_PASSWORD") or getpass.getpass("password: ")
     port = address.port or (443 if address.scheme == "https" else 80)
-    client = UserClient(f"{address.scheme}://{address.hostname}", port, address.path or "/api", log_level="critical")
-    client.authenticate(options.username, password)
-    client.setup_collaboration(options.collaboration)
-    client.setup_encryption(None if options.key is None else str(options.key))
+    client = network.sign_in(
+        f"{address.scheme}://{address.hostname}", port, address.path.rstrip("/") or "/api", options.username, password,
+        options.collaboration, None if options.key is None else str(options.key),
+    )  # fmt: skip
     return client, options.collaboration, options.organization, "default", options.server
 
 

@@ -12,6 +12,8 @@ from threadpoolctl import threadpool_limits
 from v6_federated import data, metrics, models, training
 from v6_federated.guards import Policy
 from v6_federated.randomness import generator
+from v6_federated.state import State
+from v6_federated.vantage import job_folder
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,7 @@ class Job:
     """What central tells every node in every task.
 
     Attributes:
+        method: the method's name; key: tells this job's state at a node from any other's.
         seed: of every random choice of the job.
         participants: ids of the organizations that take part in the job.
         rounds: rounds that the job will have; None before it is known.
@@ -28,6 +31,8 @@ class Job:
         precision: number format of arrays sent.
     """
 
+    method: str
+    key: str
     seed: int
     participants: list[int]
     rounds: int | None
@@ -54,10 +59,12 @@ class Node:
         round: the round, from 1; 0 is the preparation.
         job: what central said.
         policy: what the operator allows.
+        state: what this node keeps from round to round; nothing of it travels.
     """
 
     def __init__(self, organization_id: int, database: Any, job: Job, round_: int) -> None:
         self.organization_id, self.job, self.round = organization_id, job, round_
+        self.state = State(job_folder(), f"{job.method}-{job.key}-{organization_id}", round_)
         self.policy = Policy.of_node()
         rounds = None if job.rounds is None else max(job.rounds, round_)
         self.policy.check_request(job.minimum_rows, len(job.participants), rounds)
@@ -85,11 +92,28 @@ class Node:
         """Random numbers for one purpose of this node in this round."""
         return generator(self.job.seed, purpose, self.organization_id, self.round)
 
+    @functools.cached_property
+    def _shuffle(self) -> np.random.Generator:
+        return self.generator("shuffle")
+
     def batches(self, epochs: int, batch_size: int | None) -> Iterator[tuple[Any, Any]]:
         """(X, y) of each minibatch of the node's rows, over ``epochs`` passes."""
         X, y = self.model.asarray(self.rows.X), self.model.asarray(self.rows.y)
-        for batch in training.batches(self.generator("shuffle"), len(self.rows), epochs, batch_size):
+        for batch in training.batches(self._shuffle, len(self.rows), epochs, batch_size):
             yield X[batch], y[batch]
+
+    def train(self, w: Any, step: training.Step, epochs: int, batch_size: int | None) -> float:
+        """Epochs of minibatch training of ``w`` in place; returns the mean loss on the way."""
+        loss, n = 0.0, 0
+        for X, y in self.batches(epochs, batch_size):
+            batch_loss, g = self.model.loss_and_gradient(w, X, y)
+            step(w, g)
+            loss, n = loss + len(y) * batch_loss, n + len(y)
+        return loss / n
+
+    def loss(self, w: Any) -> float:
+        """Mean loss of ``w`` on the node's rows."""
+        return self.model.loss(self.model.scores(w, self.model.asarray(self.rows.X)), self.rows.y)
 
     def evaluate(self, weights: Any, which: str) -> dict[str, Any]:
         """Counts of how well ``weights`` do on the rows held out, or on its rows (``which`` is "held_out" or "all").

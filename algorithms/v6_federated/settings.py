@@ -26,6 +26,21 @@ OptimizerName = Annotated[
 ]
 ProximalMu = Annotated[float, Field(ge=0, allow_inf_nan=False, description="mu of FedProx's term mu/2 |w - w_t|^2")]
 
+GlobalLr = Annotated[float, Field(ge=0, allow_inf_nan=False, description="eta_g, the server's step")]
+Stepsize = Annotated[float, Field(ge=0, allow_inf_nan=False, description="h of FSVRG; a node's step is h / n_k a row")]
+Retrain = Annotated[
+    Literal["above", "below"], Field(description="retrain while the loss is above (Huang) or below (poster) the median")
+]
+Epsilon = Annotated[float, Field(ge=0, allow_inf_nan=False, description="relative change up to which epochs double")]
+LrCycle = Annotated[float, Field(gt=0, le=1, description="lambda: lr falls to this share of itself within a round")]
+MaximumEpochs = Annotated[int | None, Field(ge=1, description="epochs that are not exceeded (unset: no limit)")]
+Protocol = Annotated[Literal["divergence", "svd", "loss"], Field(description="who communicates, and when")]
+Delta = Annotated[float, Field(ge=0, allow_inf_nan=False, description="squared distance from the reference allowed")]
+LocalPasses = Annotated[int, Field(ge=1, description="rho, passes over a node's rows in a round")]
+Augmentation = Annotated[
+    Literal["random", "doubling"], Field(description="nodes added to the violators: one at a time, or as many again")
+]
+
 
 class Common(BaseModel):
     """Settings that every method takes: what to train, on which data, where, and how it is evaluated."""

@@ -6,12 +6,20 @@ from collections.abc import Callable
 from typing import Any
 
 from vantage6.client import UserClient
-from vantage6.common.task_status import has_task_finished
+from vantage6.common.task_status import TaskStatus, has_task_finished
 
 from v6_federated import network, vantage
 from v6_federated.errors import SafeError
 
 POLL_SECONDS = 1.0
+# What a run's status means where its log says nothing that helps.
+WHY = {
+    TaskStatus.NO_DOCKER_IMAGE: "its node finds no image {image}; expected one that it can pull, or has where it need "
+    "not pull",
+    TaskStatus.NOT_ALLOWED: "its node's policies allow not this image, {image}, or not this researcher",
+    TaskStatus.KILLED: "the task was stopped",
+    TaskStatus.COMPLETED: "image {image} ended without a result; expected the image of a vantage6 algorithm",
+}
 
 
 def send(
@@ -39,7 +47,27 @@ def send(
     return task["id"]
 
 
-def follow(client: UserClient, task_id: int, on_round: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+def check_nodes(client: UserClient, collaboration: int, label: str, organizations: list[int] | None) -> list[int]:
+    """The organizations (None: all) whose node is offline, for which a task would wait.
+
+    Raises SafeError where an organization is not in the collaboration, or where a node tells its labels and has no
+    such database.
+    """
+    nodes = {node["organization"]["id"]: node for node in network.nodes(client, collaboration)}
+    asked = sorted(nodes) if organizations is None else organizations
+    if unknown := sorted(set(asked) - set(nodes)):
+        raise SafeError(f"no node of organizations {unknown} in the collaboration; expected some of {sorted(nodes)}")
+    for organization in asked:
+        told = nodes[organization]["config"]
+        labels = sorted(entry["value"] for entry in told if entry["key"] == "database_labels")
+        if labels and label not in labels:
+            raise SafeError(
+                f"organization {organization}: its node has no database {label!r}; expected {' or '.join(labels)}"
+            )
+    return [organization for organization in asked if nodes[organization]["status"] != "online"]
+
+
+def follow(client: UserClient, task_id: int, method: str, on_round: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """Wait for a task, calling ``on_round`` with each row of history as the log of its run tells it.
 
     Where the node keeps its logs to itself, the rounds are seen only in the result.
@@ -55,7 +83,10 @@ def follow(client: UserClient, task_id: int, on_round: Callable[[dict[str, Any]]
             on_round(row)
         seen = len(rows)
         if finished:
-            return _result(client, task_id, on_round, seen)
+            result = _result(client, task_id, method)
+            for row in result["history"][seen:]:
+                on_round(row)
+            return result
         time.sleep(POLL_SECONDS)
 
 
@@ -63,24 +94,22 @@ def _is_round(line: str) -> bool:
     return vantage.ROUND in line and line.rstrip().endswith("}")
 
 
-def _result(client: UserClient, task_id: int, on_round: Callable[[dict[str, Any]], None], seen: int) -> dict[str, Any]:
+def _result(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
     found = [row["result"] for row in client.result.from_task(task_id)["data"] if row.get("result")]
     if not found:
-        raise vantage.CollectResultsError(f"task {task_id}: {'; '.join(_failures(client, task_id))}")
+        raise vantage.CollectResultsError(f"task {task_id}: {_failure(client, task_id)}")
     result = json.loads(found[0]) if isinstance(found[0], str) else found[0]
-    for row in result["history"][seen:]:
-        on_round(row)
+    if not isinstance(result, dict) or result.get("method") != method:
+        image = client.task.get(task_id)["image"]
+        raise vantage.CollectResultsError(f"task {task_id}: image {image} holds another method; expected {method}")
     return result
 
 
-def _failures(client: UserClient, task_id: int) -> list[str]:
-    """What became of the task: central's own words, or the status of every run that failed."""
-    runs = network.runs(client, task_id)
-    central = next(run for run in runs if run["task"] == task_id)
-    words = vantage.last_words(central["log"])
-    if words:
-        return [words]
-    failed = [run for run in runs if run["status"] != "completed"]
-    return [
-        f"organization {r['organization_id']}: {vantage.last_words(r['log']) or 'run ' + r['status']}" for r in failed
-    ]
+def _failure(client: UserClient, task_id: int) -> str:
+    """What became of a task without a result: its status where that says it, else the run's last words."""
+    run = next(run for run in network.runs(client, task_id) if run["task"] == task_id)
+    who = f"organization {run['organization_id']}: "
+    if run["status"] in WHY:
+        return who + WHY[TaskStatus(run["status"])].format(image=client.task.get(task_id)["image"])
+    words = vantage.last_words(run["log"])
+    return words or f"{who}run {run['status']}; its node keeps the log to itself"

@@ -7,6 +7,7 @@ Any client with the interface of vantage6's ``AlgorithmClient`` will do: the one
 import json
 import os
 import re
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -111,5 +112,5 @@ def read_database() -> "pd.DataFrame | Path":
 
 
 def job_folder() -> Path:
-    """The folder that all runs of one job share on a node."""
-    return Path(os.environ["TEMPORARY_FOLDER"])
+    """The folder that all runs of one job share on a node; vantage6's mock client has none: this machine's."""
+    return Path(os.environ.get("TEMPORARY_FOLDER") or tempfile.gettempdir())

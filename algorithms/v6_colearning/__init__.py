@@ -1,0 +1,7 @@
+"""Co-Learning (Xu et al. 2018) as a vantage6 algorithm."""
+
+from v6_colearning.central import central
+from v6_colearning.partial import client_update
+from v6_federated.functions import describe, evaluate
+
+__all__ = ["central", "client_update", "describe", "evaluate"]

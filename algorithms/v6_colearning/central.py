@@ -1,0 +1,67 @@
+"""The server of Co-Learning."""
+
+from typing import Any
+
+import numpy as np
+
+from v6_federated import functions
+from v6_federated.federation import Federation, weighted_mean
+from v6_federated.settings import (
+    BatchSize,
+    Epochs,
+    Epsilon,
+    Fraction,
+    LearningRate,
+    LrCycle,
+    LrDecayRound,
+    LrDecayStep,
+    MaximumEpochs,
+    OptimizerName,
+    Rounds,
+)
+
+
+@functions.central
+def central(
+    federation: Federation,
+    *,
+    rounds: Rounds,
+    fraction: Fraction = 1.0,
+    epochs: Epochs = 1,
+    batch_size: BatchSize = None,
+    lr: LearningRate = 0.1,
+    lr_decay_round: LrDecayRound = 1.0,
+    lr_decay_step: LrDecayStep = 0.0,
+    optimizer: OptimizerName = "sgd",
+    epsilon: Epsilon = 0.01,
+    lr_cycle: LrCycle = 0.25,
+    maximum_epochs: MaximumEpochs = None,
+) -> dict[str, Any]:
+    """Co-Learning: Xu et al. 2018; Pfitzner and Arnrich's poster.
+
+    Symbols: S_t the nodes of round t, w_t (d,) the model, E_t the local epochs of round t, E_0 = epochs, lambda =
+    lr_cycle. What leaves a node: w after local training, n_k, its mean training loss, and counts of how w_t does on
+    its held-out rows. Bytes a round: 16/3 d down and up for each node of S_t.
+    """
+    w, E_t = federation.initial_weights(), epochs
+    for _t in federation.rounds(rounds):
+        S_t = federation.sample(fraction)
+        answers = federation.ask(
+            "client_update",
+            S_t,
+            weights=w,
+            epochs=E_t,
+            batch_size=batch_size,
+            lr=lr,
+            lr_decay_round=lr_decay_round,
+            lr_decay_step=lr_decay_step,
+            optimizer=optimizer,
+            lr_cycle=lr_cycle,
+        )
+        before, w = w, weighted_mean(answers)
+        size = float(np.linalg.norm(before))
+        change = float(np.linalg.norm(w - before)) / size if size else None  # linear models start at zero
+        federation.record(answers, epochs=E_t, relative_change=change)
+        if change is not None and change <= epsilon:
+            E_t = 2 * E_t if maximum_epochs is None else max(E_t, min(2 * E_t, maximum_epochs))
+    return federation.result(w)

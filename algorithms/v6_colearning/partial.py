@@ -1,0 +1,28 @@
+"""The client of Co-Learning."""
+
+from typing import Any
+
+from v6_federated import functions, training
+from v6_federated.node import Node
+
+
+@functions.partial
+def client_update(
+    node: Node,
+    weights: Any,
+    *,
+    epochs: int,
+    batch_size: int | None,
+    lr: float,
+    lr_decay_round: float,
+    lr_decay_step: float,
+    optimizer: str,
+    lr_cycle: float,
+) -> dict[str, Any]:
+    """E_t epochs from w_t (d,); in epoch e = 0, 1, ... the rate is eta_0 * lambda^(e / E_t)."""
+    w = weights + 0
+    steps = training.steps_per_epoch(len(node.rows), batch_size)
+    eta_0 = training.schedule(lr, lr_decay_round, lr_decay_step, node.round, epochs * steps)
+    step = training.optimizer(optimizer, lambda i: eta_0(i) * lr_cycle ** (i // steps / epochs))
+    loss = node.train(w, step, epochs, batch_size)
+    return {"weights": w, "train_loss": loss}

@@ -1,0 +1,7 @@
+"""Dynamic averaging (Kamp et al. 2018; Reddy 2020, Algorithms 1, 3 and 4) as a vantage6 algorithm."""
+
+from v6_dynavg.central import central
+from v6_dynavg.partial import local_update, send_model, singular_index, train
+from v6_federated.functions import describe, evaluate, forget
+
+__all__ = ["central", "describe", "evaluate", "forget", "local_update", "send_model", "singular_index", "train"]

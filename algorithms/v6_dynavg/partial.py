@@ -1,0 +1,74 @@
+"""The nodes of dynamic averaging."""
+
+from typing import Any
+
+import numpy as np
+
+from v6_federated import functions, training
+from v6_federated.node import Node
+
+LOST = {"state_lost": True, "violation": False, "train_loss": None}
+
+
+@functions.partial
+def local_update(
+    node: Node, weights: Any = None, *, is_reference: bool = False, delta: float, passes: int, **settings: Any
+) -> dict[str, Any]:
+    """Round t at node k: local passes from its own model f_k (d,), then the check |f_k - r|^2 > Delta against the
+    reference r (d,). Only a node that violates it sends f_k. Reddy 2020, Algorithm 1 (Kamp et al. 2018).
+
+    ``weights`` is the mean that this node was sent, ``is_reference`` whether it is the new reference too.
+    A node that has lost its model trains nothing and says so; central sends it the reference.
+    """
+    kept = node.state.load()
+    if is_reference:
+        f, r = weights + 0, weights
+    elif kept is None:
+        return dict(LOST)
+    else:
+        f, r = node.model.asarray(kept["f"]) if weights is None else weights + 0, node.model.asarray(kept["r"])
+    loss = node.train(f, _step(node, passes, **settings), passes, settings["batch_size"])
+    distance = float(((f - r) ** 2).sum())
+    node.state.save({"f": f, "r": r})
+    answer = {"train_loss": loss, "distance": distance, "violation": bool(distance > delta)}
+    return {**answer, "weights": f} if answer["violation"] else answer
+
+
+@functions.partial
+def send_model(node: Node) -> dict[str, Any]:
+    """The node's own model f_k (d,), which central asks for to augment the violators."""
+    kept = node.state.load(this_round=True)
+    return {"weights": node.model.asarray(kept["f"])} if kept else dict(LOST)
+
+
+@functions.partial
+def singular_index(node: Node) -> dict[str, Any]:
+    """q_k, the first index at which the singular values of the node's X add up to 95% of their sum.
+
+    Reddy 2020, equations 3.3 to 3.6, sums of sigma as printed, not of sigma^2. Only q_k leaves the node.
+    """
+    sigma = np.linalg.svd(node.rows.X.astype(np.float64), compute_uv=False)
+    r = np.cumsum(sigma) / sigma.sum() if sigma.sum() else np.ones_like(sigma)
+    return {"q": int(np.argmax(r >= 0.95))}
+
+
+@functions.partial
+def train(node: Node, weights: Any, *, passes: dict[str, int], **settings: Any) -> dict[str, Any]:
+    """All passes since this node's last communication, from the model that it was then sent; answers w and its loss."""
+    w, own = weights + 0, passes[str(node.organization_id)]
+    loss = node.train(w, _step(node, own, **settings), own, settings["batch_size"])
+    return {"weights": w, "train_loss": loss, "local_loss": node.loss(w), "passes": own}
+
+
+def _step(
+    node: Node,
+    passes: int,
+    *,
+    batch_size: int | None,
+    lr: float,
+    lr_decay_round: float,
+    lr_decay_step: float,
+    optimizer: str,
+) -> training.Step:
+    steps = passes * training.steps_per_epoch(len(node.rows), batch_size)
+    return training.optimizer(optimizer, training.schedule(lr, lr_decay_round, lr_decay_step, node.round, steps))

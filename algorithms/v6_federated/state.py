@@ -1,0 +1,60 @@
+"""What a node keeps from one round of a job to the next: arrays in the job's folder, which never travel.
+
+A file a round, so that a round that is run again (vantage6 starts runs again after a node's restart) finds what its
+first run found. Files appear whole or not at all; only the last two rounds are kept.
+"""
+
+import contextlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+class State:
+    """The state of one method, job and organization (central may run on the same node, in the same folder).
+
+    Args:
+        folder: of the job.
+        name: of method, job and organization.
+        round_: the round that is running; its own state, of an earlier try, is not read.
+    """
+
+    def __init__(self, folder: Path, name: str, round_: int) -> None:
+        self.folder, self.name, self.round = folder, name.replace("/", "-"), round_
+
+    def load(self, this_round: bool = False) -> dict[str, np.ndarray] | None:
+        """The arrays of the newest earlier round (or of this one); None where there are none, or a broken file."""
+        for round_ in sorted(self._files(), reverse=True):
+            if round_ < self.round + this_round:
+                with contextlib.suppress(OSError, ValueError, KeyError, EOFError), np.load(self._file(round_)) as found:
+                    return {key: found[key] for key in found.files}
+                return None  # an older one would be silently stale
+        return None
+
+    def save(self, arrays: Mapping[str, Any]) -> None:
+        """Keep arrays (numpy or torch) for later rounds."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        file = self._file(self.round)
+        part = file.with_suffix(".part")
+        with part.open("wb") as stream:
+            plain: dict[str, Any] = {k: v.cpu().numpy() if hasattr(v, "cpu") else v for k, v in arrays.items()}
+            np.savez(stream, **plain)
+            stream.flush()
+            os.fsync(stream.fileno())
+        part.replace(file)
+        for old in sorted(self._files())[:-2]:
+            self._file(old).unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """Remove everything of this method, job and organization."""
+        for file in self.folder.glob(f"{self.name}-round-*"):
+            file.unlink(missing_ok=True)
+
+    def _file(self, round_: int) -> Path:
+        return self.folder / f"{self.name}-round-{round_}.npz"
+
+    def _files(self) -> list[int]:
+        return [int(file.stem.rpartition("-")[2]) for file in self.folder.glob(f"{self.name}-round-*.npz")]

@@ -1,0 +1,33 @@
+"""The client of federated SVRG."""
+
+from typing import Any
+
+from v6_federated import functions
+from v6_federated.node import Node
+
+
+@functions.partial
+def gradient(node: Node, weights: Any) -> dict[str, Any]:
+    """grad F_k(w_t) (d,), the mean gradient over the node's rows."""
+    X, y = node.model.asarray(node.rows.X), node.model.asarray(node.rows.y)
+    loss, g = node.model.loss_and_gradient(weights, X, y)
+    return {"gradient": g, "train_loss": loss}
+
+
+@functions.partial
+def client_update(
+    node: Node, weights: Any, full_gradient: Any, *, stepsize: float, batch_size: int | None
+) -> dict[str, Any]:
+    """One pass over a permutation of the node's rows. Nilsson et al. 2018, Algorithm 2, lines 7 to 11.
+
+    ``batch_size`` B = 1 is the paper; a step on B rows is as long as B steps on one.
+    """
+    w_t, w = weights, weights + 0
+    h_k = stepsize / len(node.rows)
+    for X, y in node.batches(1, batch_size):
+        # the model overwrites a gradient with the next one
+        theta = full_gradient - node.model.loss_and_gradient(w_t, X, y)[1]
+        theta += node.model.loss_and_gradient(w, X, y)[1]
+        theta *= h_k * len(y)
+        w -= theta
+    return {"weights": w}

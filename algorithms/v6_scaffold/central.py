@@ -1,0 +1,55 @@
+"""The server of SCAFFOLD."""
+
+from typing import Any
+
+import numpy as np
+
+from v6_federated import functions
+from v6_federated.federation import Federation, mean
+from v6_federated.settings import BatchSize, Epochs, Fraction, GlobalLr, LearningRate, LrDecayRound, LrDecayStep, Rounds
+
+
+@functions.central
+def central(
+    federation: Federation,
+    *,
+    rounds: Rounds,
+    fraction: Fraction = 1.0,
+    epochs: Epochs = 1,
+    batch_size: BatchSize = None,
+    lr: LearningRate = 0.1,
+    global_lr: GlobalLr = 1.0,
+    lr_decay_round: LrDecayRound = 1.0,
+    lr_decay_step: LrDecayStep = 0.0,
+) -> dict[str, Any]:
+    """SCAFFOLD: Karimireddy et al. 2020, Algorithm 1, with option II for c_k.
+
+    Symbols: N nodes, S the nodes of a round, x (d,) the model, c (d,) the server's control variate, y_k (d,) and c_k
+    (d,) node k's model and control variate, eta_l = lr, eta_g = global_lr. All c start at zero. What leaves a node:
+    y_k - x, the change of c_k, n_k, its mean training loss and drift, and counts of how x does on its held-out rows.
+    c_k itself, the node's mean gradient, stays there. Bytes a round: 32/3 d down and up for each node of S.
+    """
+    x = federation.initial_weights()
+    c = np.zeros_like(x)
+    N = len(federation.organizations)
+    federation.keep_state()  # c_k
+    known: list[int] = []  # nodes that have a c_k
+    for _t in federation.rounds(rounds):
+        S = federation.sample(fraction)
+        answers = federation.ask(
+            "client_update",
+            S,
+            weights=x,
+            c=c,
+            known=known,
+            epochs=epochs,
+            batch_size=batch_size,
+            lr=lr,
+            lr_decay_round=lr_decay_round,
+            lr_decay_step=lr_decay_step,
+        )
+        x = x + np.float32(global_lr) * mean(answers, "dy")  # every node alike, as the paper has it
+        c = c + np.float32(len(S) / N) * mean(answers, "dc")
+        known = sorted({*known, *S})
+        federation.record(answers)
+    return federation.result(x)

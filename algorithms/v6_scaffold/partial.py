@@ -1,0 +1,48 @@
+"""The client of SCAFFOLD."""
+
+from typing import Any
+
+import numpy as np
+
+from v6_federated import functions, training
+from v6_federated.node import Node
+
+
+@functions.partial
+def client_update(
+    node: Node,
+    weights: Any,
+    c: Any,
+    *,
+    known: list[int],
+    epochs: int,
+    batch_size: int | None,
+    lr: float,
+    lr_decay_round: float,
+    lr_decay_step: float,
+) -> dict[str, Any]:
+    """Local steps from x (d,), each corrected by c - c_k (d,). Karimireddy et al. 2020, Algorithm 1, lines 6 to 14.
+
+    A node that has lost its c_k starts again from zero and says so. Garst's equations 2.8 and 2.9 lose eta and a
+    bracket and turn signs round; this is the original.
+    """
+    x, y = weights, weights + 0
+    kept = node.state.load()
+    c_k = 0 * x if kept is None else node.model.asarray(kept["c_k"])
+    eta = training.schedule(
+        lr, lr_decay_round, lr_decay_step, node.round, epochs * training.steps_per_epoch(len(node.rows), batch_size)
+    )
+    loss, n, travelled = 0.0, 0, 0.0
+    for step, (X, Y) in enumerate(node.batches(epochs, batch_size)):
+        batch_loss, g = node.model.loss_and_gradient(y, X, Y)
+        y -= eta(step) * (g - c_k + c)
+        travelled += eta(step)  # steps times eta_l, where eta_l is constant
+        loss, n = loss + len(Y) * batch_loss, n + len(Y)
+    # option II; with a rate of zero the mean gradient cannot be read off the steps, and c_k stays
+    c_k_new = c_k - c + (x - y) / travelled if travelled else c_k
+    node.state.save({"c_k": c_k_new})
+    dy = y - x
+    answer = {"dy": dy, "dc": c_k_new - c_k, "train_loss": loss / n, "drift": float(np.sqrt(float((dy * dy).sum())))}
+    if kept is None and node.organization_id in known:
+        answer["state_lost"] = True
+    return answer

@@ -1,0 +1,378 @@
+"""Two rounds of each method by hand, in plain numpy, for binary logistic regression.
+
+For labels y in {0, 1}, rows x with a 1 appended, f = x w and p = 1 / (1 + exp(-f)), the mean loss over rows is
+mean(log(1 + exp(f)) - y f) and its gradient mean((p - y) x). Shuffles and samples come from the same generators as the
+methods', everything else is written out here.
+"""
+
+import math
+
+import numpy as np
+import pytest
+
+from helpers import OPEN, table, train
+from v6_federated import codec, mock
+from v6_federated.randomness import generator
+
+SEED = 11
+
+
+def arrays(rows):
+    X = np.column_stack([rows.iloc[:, :-1], np.ones(len(rows))]).astype(np.float32).astype(float)
+    return X, rows["label"].to_numpy(float)
+
+
+def gradient(w, X, y):
+    return (1 / (1 + np.exp(-X @ w)) - y) @ X / len(y)
+
+
+def loss(w, X, y):
+    return np.mean(np.logaddexp(0, X @ w) - y * (X @ w))
+
+
+def order(k, t):
+    """The node's shuffles in round t: one permutation an epoch, in turn."""
+    return generator(SEED, "shuffle", k, t)
+
+
+def epoch(w, X, y, B, shuffle, eta):
+    """One epoch of minibatch SGD; ``eta(i)`` is the rate of the epoch's i-th step."""
+    rows = shuffle.permutation(len(y))
+    for i, start in enumerate(range(0, len(y), B)):
+        b = rows[start : start + B]
+        w = w - eta(i) * gradient(w, X[b], y[b])
+    return w
+
+
+def check(result, w, atol=1e-6):
+    np.testing.assert_allclose(codec.decode(result["weights"])["weights"], w, atol=atol)
+
+
+def test_scaffold(hospitals):
+    """Karimireddy et al. 2020, Algorithm 1, option II: eta_l = 0.2, eta_g = 0.8, |S| = 2 of N = 3, E = 2, B = 10."""
+    eta_l, eta_g, B = 0.2, 0.8, 10
+    result = train(
+        "v6_scaffold",
+        hospitals,
+        rounds=3,
+        fraction=0.7,
+        epochs=2,
+        batch_size=B,
+        lr=eta_l,
+        global_lr=eta_g,
+        holdout=0,
+        seed=SEED,
+    )
+    x, c = np.zeros(5), np.zeros(5)
+    c_k = {k: np.zeros(5) for k in hospitals}
+    for t in (1, 2, 3):
+        S = sorted(generator(SEED, "sample", 0, t).choice([3, 5, 8], 2, replace=False).tolist())
+        assert result["history"][t - 1]["participants"] == S
+        dy, dc = [], []
+        for k in S:
+            X, y = arrays(hospitals[k])
+            v, steps, shuffle = x.copy(), 0, order(k, t)
+            for _ in range(2):
+                rows = shuffle.permutation(len(y))
+                for start in range(0, len(y), B):
+                    b = rows[start : start + B]
+                    v = v - eta_l * (gradient(v, X[b], y[b]) - c_k[k] + c)
+                    steps += 1
+            new = c_k[k] - c + (x - v) / (steps * eta_l)
+            dy.append(v - x)
+            dc.append(new - c_k[k])
+            c_k[k] = new
+        x = x + eta_g * np.mean(dy, axis=0)
+        c = c + 2 / 3 * np.mean(dc, axis=0)
+    check(result, x)
+
+
+def test_fsvrg(hospitals):
+    """Nilsson et al. 2018, Algorithm 2: h = 3, one row a step (B = 1)."""
+    h = 3.0
+    result = train("v6_fsvrg", hospitals, rounds=2, stepsize=h, holdout=0, seed=SEED)
+    n = sum(len(rows) for rows in hospitals.values())
+    w = np.zeros(5)
+    for t in (1, 2):
+        full = sum(len(rows) / n * gradient(w, *arrays(rows)) for rows in hospitals.values())
+        models = {}
+        for k, rows in hospitals.items():
+            X, y = arrays(rows)
+            v = w.copy()
+            for i in order(k, t).permutation(len(y)):
+                x_i, y_i = X[i : i + 1], y[i : i + 1]
+                v = v - h / len(y) * (gradient(v, x_i, y_i) - gradient(w, x_i, y_i) + full)
+            models[k] = v
+        w = sum(len(hospitals[k]) / n * models[k] for k in hospitals)
+    check(result, w)
+
+
+@pytest.mark.parametrize("retrain", ["above", "below"])
+def test_loadaboost(hospitals, retrain):
+    """Huang et al. 2020; the poster: E = 6, so 3 epochs, then 2, 1, 1, ... more up to 9 in all; eta = 0.1, B = 10."""
+    result = train(
+        "v6_loadaboost", hospitals, rounds=3, epochs=6, batch_size=10, lr=0.1, holdout=0, seed=SEED, retrain=retrain
+    )
+    n = sum(len(rows) for rows in hospitals.values())
+    w, median = np.zeros(5), None
+    for t in (1, 2, 3):
+        models, losses, used = {}, {}, {}
+        for k, rows in hospitals.items():
+            X, y = arrays(rows)
+            v, shuffle = w.copy(), order(k, t)
+
+            def run(v, epochs, X=X, y=y, shuffle=shuffle):
+                for _ in range(epochs):
+                    v = epoch(v, X, y, 10, shuffle, lambda i: 0.1)
+                return v
+
+            v, used[k], trial = run(v, 3), 3, 1
+            while median is not None and used[k] < 9:
+                if not (loss(v, X, y) > median if retrain == "above" else loss(v, X, y) < median):
+                    break
+                more = min(max(3 - trial, 1), 9 - used[k])
+                v, used[k], trial = run(v, more), used[k] + more, trial + 1
+            models[k], losses[k] = v, loss(v, X, y)
+        w = sum(len(hospitals[k]) / n * models[k] for k in hospitals)
+        median = np.median(list(losses.values()))
+        rows = [row for row in result["per_node"] if row["round"] == t]
+        assert {row["organization_id"]: row["epochs"] for row in rows} == used
+        assert result["history"][t - 1]["median_loss"] == pytest.approx(median, abs=1e-6)
+    check(result, w)
+
+
+def test_colearning(hospitals):
+    """Xu et al. 2018; the poster: eta_0 = 0.3, lambda = 0.25, E_0 = 2, epsilon = 0.25, B = 10."""
+    result = train(
+        "v6_colearning",
+        hospitals,
+        rounds=6,
+        epochs=2,
+        batch_size=10,
+        lr=0.3,
+        lr_cycle=0.25,
+        epsilon=0.25,
+        holdout=0,
+        seed=SEED,
+    )
+    n = sum(len(rows) for rows in hospitals.values())
+    w, E = np.zeros(5), 2
+    for t in range(1, 7):
+        assert result["history"][t - 1]["epochs"] == E
+        models = {}
+        for k, rows in hospitals.items():
+            X, y = arrays(rows)
+            v, shuffle = w.copy(), order(k, t)
+            for e in range(E):
+                v = epoch(v, X, y, 10, shuffle, lambda i, e=e, E=E: 0.3 * 0.25 ** (e / E))
+            models[k] = v
+        before, w = w, sum(len(hospitals[k]) / n * models[k] for k in hospitals)
+        if np.any(before) and np.linalg.norm(w - before) / np.linalg.norm(before) <= 0.25:
+            E = 2 * E
+    assert E > 2, "the schedule was put to the test"
+    check(result, w)
+
+
+def test_colearning_has_a_cap(hospitals):
+    result = train("v6_colearning", hospitals, rounds=12, epochs=1, epsilon=10.0, maximum_epochs=3, lr=0.1)
+    assert [row["epochs"] for row in result["history"]][-1] == 3
+
+
+def test_dynamic_averaging_by_divergence(hospitals):
+    """Reddy 2020, Algorithm 1: Delta = 0.1, one pass a round, B = 10, eta = 0.3; augmentation one node at random."""
+    delta = 0.1
+    result = train(
+        "v6_dynavg",
+        hospitals,
+        rounds=8,
+        protocol="divergence",
+        delta=delta,
+        batch_size=10,
+        lr=0.3,
+        holdout=0,
+        seed=SEED,
+    )
+    n = {k: len(rows) for k, rows in hospitals.items()}
+    f = {k: np.zeros(5) for k in hospitals}
+    r, w, v = np.zeros(5), np.zeros(5), 0
+    sizes = []
+    for t in range(1, 9):
+        B = []
+        for k, rows in hospitals.items():
+            f[k] = epoch(f[k], *arrays(rows), 10, order(k, t), lambda i: 0.3)
+            if np.sum((f[k] - r) ** 2) > delta:
+                B.append(k)
+        sizes.append(len(B))
+        v += len(B)
+        if v >= 3:
+            B, v = [3, 5, 8], 0
+        draw = generator(SEED, "augment", 0, t)
+
+        def mean(nodes):
+            return sum(n[k] * f[k] for k in nodes) / sum(n[k] for k in nodes)  # noqa: B023
+
+        while B and len(B) < 3 and np.sum((mean(B) - r) ** 2) > delta:
+            B.append(int(draw.permutation([k for k in (3, 5, 8) if k not in B])[0]))
+        if B:
+            w = mean(B)
+            for k in B:
+                f[k] = w
+        if len(B) == 3:
+            r = w
+        assert result["history"][t - 1]["participants"] == sorted(B)
+    assert len(set(sizes)) > 1, "rounds with other numbers of violators"
+    check(result, w)
+
+
+def plan(q, E, start):
+    """Equations 3.7 to 3.11 for one node, q in [0, 1]."""
+    E_k = max(math.ceil(q * E), 1)
+    rho = math.ceil(E / E_k)
+    return rho, start + E - (E_k - E // rho)
+
+
+def normalised(values):
+    low, high = min(values.values()), max(values.values())
+    return {k: (v - low) / (high - low) if high > low else 1.0 for k, v in values.items()}
+
+
+@pytest.mark.parametrize("protocol", ["svd", "loss"])
+def test_dynamic_averaging_by_schedule(hospitals, protocol):
+    """Reddy 2020, Algorithms 3 and 4: E = 7 rounds, B = 10, eta = 0.3. Every node trains one epoch each round from
+    its own model; those that are due send it, and take the mean."""
+    E = 7
+    hospitals[5]["x1"] *= 0.01  # fewer singular values make up 95%
+    result = train("v6_dynavg", hospitals, rounds=E, protocol=protocol, batch_size=10, lr=0.3, holdout=0, seed=SEED)
+    n = {k: len(rows) for k, rows in hospitals.items()}
+    f = {k: np.zeros(5) for k in hospitals}
+    w, last, losses = np.zeros(5), dict.fromkeys(hospitals, 0), {}
+    pending = {k: [] for k in hospitals}
+    if protocol == "svd":
+        q = {}
+        for k, rows in hospitals.items():
+            sigma = np.linalg.svd(arrays(rows)[0][:, :-1], compute_uv=False)
+            q[k] = int(np.flatnonzero(np.cumsum(sigma) / sigma.sum() >= 0.95)[0])
+        plans = {k: plan(v, E, 0) for k, v in normalised(q).items()}
+    else:
+        plans = dict.fromkeys(hospitals, (1, 1))
+    for t in range(1, E + 1):
+        due = []
+        for k in hospitals:
+            rho, switch = plans[k]
+            if t >= switch or (t % rho == 0 if protocol == "svd" else t - last[k] >= rho):
+                due.append(k)
+        for k in due:
+            # all passes since the last communication, shuffled by the generator of the round in which they are done
+            shuffle = order(k, t)
+            for _ in range(t - last[k]):
+                f[k] = epoch(f[k], *arrays(hospitals[k]), 10, shuffle, lambda i: 0.3)
+            losses[k] = loss(f[k], *arrays(hospitals[k]))
+        if due:
+            w = sum(n[k] * f[k] for k in due) / sum(n[k] for k in due)
+            for k in due:
+                f[k], last[k] = w, t
+            if protocol == "loss" and t < E:
+                plans = {k: plan(v, E - t, t) for k, v in normalised(losses).items()}
+        assert result["history"][t - 1]["participants"] == due
+    assert len({row["uploads"] for row in result["history"]}) > 1
+    assert pending
+    check(result, w)
+
+
+# ---- state at the nodes
+
+
+def test_c_k_never_travels(hospitals, monkeypatch):
+    """No message of SCAFFOLD holds a node's control variate, which is its mean gradient."""
+    messages, kept = [], []
+    run = mock._run
+
+    def spy(package, node, message, number):
+        from v6_federated.state import State
+
+        save = State.save
+        monkeypatch.setattr(State, "save", lambda self, a: (kept.append(np.array(a["c_k"])), save(self, a))[1])
+        outcome = run(package, node, message, number)
+        monkeypatch.setattr(State, "save", save)
+        for file in (message, message.parent / f"answer-{number}.json"):
+            messages.append(codec_arrays(file))
+        return outcome
+
+    monkeypatch.setattr(mock, "_run", spy)
+    train("v6_scaffold", hospitals, rounds=3, epochs=2, batch_size=10, lr=0.2)
+    assert len(kept) == 9 and len(messages) > 18
+    everything = [a for message in messages for a in message]
+    first = kept[:3]  # in round 1, from c_k = 0, the change is c_k itself: the paper's algorithm sends it
+    for c_k in kept[3:]:
+        assert not any(a.shape == c_k.shape and np.allclose(a, c_k, atol=1e-7) for a in everything)
+    assert all(any(np.allclose(a, c_k, atol=1e-6) for a in everything if a.shape == c_k.shape) for c_k in first)
+
+
+def codec_arrays(file):
+    import orjson
+
+    message = orjson.loads(file.read_bytes())
+    payload = message.get("kwargs", message).get("arrays")
+    return list(codec.decode(payload).values()) if payload else []
+
+
+@pytest.mark.parametrize(("package", "settings"), [("v6_scaffold", {}), ("v6_dynavg", {"delta": 0.01})])
+def test_state_is_removed_in_the_end_and_on_failure(hospitals, package, settings, monkeypatch):
+    with mock.MockNetwork(package, hospitals, environment=OPEN, on_round=lambda row: None) as network:
+        network.run(rounds=2, **settings)
+        assert not list(network.folder.glob("node-*/tmp/*"))
+        monkeypatch.setattr("v6_federated.federation.Federation.record", lambda *a, **k: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            network.run(rounds=2, **settings)
+        assert not list(network.folder.glob("node-*/tmp/*"))
+
+
+def test_lost_state_is_said_and_treated(hospitals, monkeypatch):
+    """A node whose c_k is gone starts again from zero; one whose model is gone starts again from the reference."""
+    from v6_federated.state import State
+
+    load = State.load
+
+    def forgetful(self, *args, **kwargs):
+        return None if self.round == 3 and self.name.endswith("-5") else load(self, *args, **kwargs)
+
+    monkeypatch.setattr(State, "load", forgetful)
+    for package, settings in (("v6_scaffold", {}), ("v6_dynavg", {"delta": 0.5})):
+        result = train(package, hospitals, rounds=5, lr=0.2, **settings)
+        lost = [(row["round"], row["organization_id"]) for row in result["per_node"] if row.get("state_lost")]
+        assert lost == [(3, 5)]
+        assert result["final"]["accuracy"] > 0.7
+
+
+def test_state_of_a_round_that_is_run_again(tmp_path):
+    """A second try of a round finds what the first try found."""
+    from v6_federated.state import State
+
+    State(tmp_path, "m-job-1", 1).save({"c": np.ones(3)})
+    second = State(tmp_path, "m-job-1", 2)
+    second.save({"c": np.full(3, 2.0)})
+    np.testing.assert_array_equal(State(tmp_path, "m-job-1", 2).load()["c"], np.ones(3))
+    np.testing.assert_array_equal(State(tmp_path, "m-job-1", 3).load()["c"], np.full(3, 2.0))
+    assert State(tmp_path, "m-job-2", 3).load() is None and State(tmp_path, "m-other-1", 3).load() is None
+    (tmp_path / "m-job-1-round-2.npz").write_bytes(b"broken")
+    assert State(tmp_path, "m-job-1", 3).load() is None
+    State(tmp_path, "m-job-1", 9).remove()
+    assert not list(tmp_path.iterdir())
+
+
+def test_scaffold_beats_fedavg_on_unlike_nodes():
+    """Many local epochs on nodes with unlike classes: SCAFFOLD reaches a loss in fewer rounds than FedAvg."""
+    rows = table(300, d=6, classes=2, seed=1)
+    y = rows["label"]
+    nodes = {
+        1: rows[y == 0].iloc[:120],
+        2: rows[y == 1].iloc[:120],
+        3: rows.iloc[240:],
+    }
+    nodes = {k: v.reset_index(drop=True) for k, v in nodes.items()}
+    settings = {"rounds": 40, "epochs": 20, "lr": 0.2, "holdout": 0, "evaluators": [4], "classes": [0, 1]}
+    final = {
+        package: train(package, {**nodes, 4: rows}, **settings)["history"][-1]["loss"]
+        for package in ("v6_fedavg", "v6_scaffold")
+    }
+    assert final["v6_scaffold"] < final["v6_fedavg"]
