@@ -95,7 +95,7 @@ def without_times(result):
 
 
 # vectors of d numbers that a node sends and gets in its first round
-VECTORS = {"v6_scaffold": (2, 2), "v6_fsvrg": (2, 3)}
+VECTORS = {"v6_scaffold": (1, 2), "v6_fsvrg": (2, 3)}
 
 
 @pytest.mark.parametrize(("package", "settings"), METHODS)

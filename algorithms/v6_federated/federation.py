@@ -52,19 +52,20 @@ def weighted_mean(answers: Sequence[Answer], name: str = "weights") -> np.ndarra
     Summed in float64 in the order of organization ids, so that the order of arrival changes nothing.
     """
     m_t = sum(a.n for a in answers)
-    return _combine(answers, name, lambda a: a.n / m_t)
+    return combine(answers, name, lambda a: a.n / m_t)
 
 
 def mean(answers: Sequence[Answer], name: str = "weights") -> np.ndarray:
     """1/|S| times the sum over S of the array ``name``, every node alike; float32."""
-    return _combine(answers, name, lambda a: 1 / len(answers))
+    return combine(answers, name, lambda a: 1 / len(answers))
 
 
 def _organization(answer: Answer) -> int:
     return answer.organization_id
 
 
-def _combine(answers: Sequence[Answer], name: str, weight: Callable[[Answer], float]) -> np.ndarray:
+def combine(answers: Sequence[Answer], name: str, weight: Callable[[Answer], float]) -> np.ndarray:
+    """The sum of the array ``name`` of each answer times its weight, in float64 by ascending id; float32."""
     total = np.zeros(answers[0][name].shape)
     for a in sorted(answers, key=_organization):
         total += np.multiply(a[name], weight(a), dtype=np.float64)

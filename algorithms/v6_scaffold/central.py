@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from v6_federated import functions
-from v6_federated.federation import Federation, mean
+from v6_federated.federation import Federation, combine, mean
 from v6_federated.settings import BatchSize, Epochs, Fraction, GlobalLr, LearningRate, LrDecayRound, LrDecayStep, Rounds
 
 
@@ -26,8 +26,8 @@ def central(
 
     Symbols: N nodes, S the nodes of a round, x (d,) the model, c (d,) the server's control variate, y_k (d,) and c_k
     (d,) node k's model and control variate, eta_l = lr, eta_g = global_lr. All c start at zero. What leaves a node:
-    y_k - x, the change of c_k, n_k, its mean training loss and drift, and counts of how x does on its held-out rows.
-    c_k itself, the node's mean gradient, stays there. Bytes a round: 32/3 d down and up for each node of S.
+    y_k - x, steps eta_l, n_k, its mean training loss and drift, and counts of how x does on its held-out rows. Neither
+    c_k, the node's mean gradient, nor its change is sent. Bytes a round: 32/3 d down and 16/3 d up for each node of S.
     """
     x = federation.initial_weights()
     c = np.zeros_like(x)
@@ -49,7 +49,10 @@ def central(
             lr_decay_step=lr_decay_step,
         )
         x = x + np.float32(global_lr) * mean(answers, "dy")  # every node alike, as the paper has it
-        c = c + np.float32(len(S) / N) * mean(answers, "dc")
+        # c_k+ - c_k = -c + (x - y_k) / (steps eta_l): known from y_k - x, so nodes need not send it as the paper's do
+        if lr:  # with a rate of zero no c_k changes
+            dc = -c - combine(answers, "dy", lambda a: 1 / a.values["travelled"]) / np.float32(len(S))
+            c = c + np.float32(len(S) / N) * dc
         known = sorted({*known, *S})
         federation.record(answers)
     return federation.result(x)

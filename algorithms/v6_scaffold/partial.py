@@ -42,7 +42,7 @@ def client_update(
     c_k_new = c_k - c + (x - y) / travelled if travelled else c_k
     node.state.save({"c_k": c_k_new})
     dy = y - x
-    answer = {"dy": dy, "dc": c_k_new - c_k, "train_loss": loss / n, "drift": float(np.sqrt(float((dy * dy).sum())))}
+    answer = {"dy": dy, "travelled": travelled, "train_loss": loss / n, "drift": float(np.sqrt(float((dy * dy).sum())))}
     if kept is None and node.organization_id in known:
         answer["state_lost"] = True
     return answer
