@@ -10,7 +10,7 @@ import benchmarks
 from v6_federated import datasets
 from v6_federated.errors import SafeError
 
-NO_BENCHMARKS = ("__main__", "echo", "plain_loop", "runs")
+NO_BENCHMARKS = ("__main__", "echo", "plain_loop", "runs", "tables")
 
 
 def main() -> int:

@@ -16,7 +16,7 @@ import numpy as np
 from v6_federated.experiments import Experiment, rounds_to_target, summary
 
 RESULTS = Path(__file__).parent / "results"
-KEPT = ("round", "loss", "accuracy", "auc", "train_loss", "bytes_up", "bytes_down", "seconds")
+KEPT = ("round", "loss", "accuracy", "auc", "train_loss", "bytes_up", "bytes_down", "seconds", "uploads")
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def kept(document: str, method: str, experiment: Experiment, values: Mapping[str
     if not file.exists():
         started = time.monotonic()
         result = experiment.federated(method, values)
-        history = [{name: row[name] for name in KEPT} for row in result["history"]]
+        history = [{name: row.get(name) for name in KEPT} for row in result["history"]]
         file.parent.mkdir(parents=True, exist_ok=True)
         part = file.with_suffix(".part")
         part.write_text(

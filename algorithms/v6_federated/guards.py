@@ -12,6 +12,14 @@ from v6_federated.vantage import NodePermissionException, PrivacyThresholdViolat
 PREFIX = "V6_FEDERATED_"
 
 
+def number_of_threads() -> int:
+    """``V6_FEDERATED_THREADS``, 1 where the operator sets none. Raises NodePermissionException if it cannot be read."""
+    text = os.environ.get(PREFIX + "THREADS", "").strip() or "1"
+    if not text.isdigit() or int(text) < 1:
+        raise NodePermissionException(f"{PREFIX}THREADS of this node is not a whole number from 1; nothing is computed")
+    return int(text)
+
+
 @dataclass(frozen=True)
 class Policy:
     """The operator's limits.

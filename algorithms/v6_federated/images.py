@@ -9,9 +9,10 @@ import io
 import os
 import sys
 import tarfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from docker.client import DockerClient
 from docker.errors import BuildError, DockerException, ImageNotFound
@@ -84,7 +85,7 @@ def build_method(
         "VERSION": project["version"],
         "SOURCE": project.get("urls", {}).get("Source", SOURCE),
     }
-    _build(tag, RECIPES / "Dockerfile", files, arguments, network, log)
+    build(tag, RECIPES / "Dockerfile", files, arguments, network, log)
     engine().images.get(tag).tag(image.name, "latest")
     return tag
 
@@ -96,18 +97,19 @@ def infrastructure(*, network: str | None = None, log: Log = print) -> str:
     except ImageNotFound:
         constraints = RECIPES / "infrastructure.constraints.txt"
         files = [(constraints, constraints.name)]
-        _build(INFRASTRUCTURE, RECIPES / "infrastructure.Dockerfile", files, {"VANTAGE6": VANTAGE6}, network, log)
+        build(INFRASTRUCTURE, RECIPES / "infrastructure.Dockerfile", files, {"VANTAGE6": VANTAGE6}, network, log)
     return INFRASTRUCTURE
 
 
-def _build(
+def build(
     tag: str,
     recipe: Path,
-    files: Iterable[tuple[Path, str]],
-    arguments: dict[str, str],
-    network: str | None,
-    log: Log,
+    files: Iterable[tuple[Path, str]] = (),
+    arguments: Mapping[str, str] = MappingProxyType({}),
+    network: str | None = None,
+    log: Log = print,
 ) -> None:
+    """Build an image of a recipe (a Dockerfile) and the files that it copies. Raises EngineError in one line."""
     index = {key: os.environ[key] for key in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL") if os.environ.get(key)}
     log(f"building {tag}")
     try:
@@ -115,7 +117,7 @@ def _build(
             fileobj=_context([(recipe, "Dockerfile"), *files]),
             custom_context=True,
             tag=tag,
-            buildargs=arguments | index,
+            buildargs={**arguments, **index},
             network_mode=network,
             rm=True,
             forcerm=True,

@@ -125,7 +125,7 @@ def _connect(options: Any) -> tuple[Any, int, int, str, str]:
 
 def _ask_to_stop(client: Any, task_id: int) -> None:
     """The task goes on at the nodes unless the researcher says otherwise."""
-    print(f"\nStop task {task_id} at the nodes as well? [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"\nStop task {task_id} at the nodes as well? [y/N]", file=sys.stderr, flush=True)
     try:
         answer = sys.stdin.readline()
     except KeyboardInterrupt:

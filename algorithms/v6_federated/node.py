@@ -1,7 +1,6 @@
 """A node as a partial function sees it: its own rows, its model, its random numbers, and its operator's limits."""
 
 import functools
-import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -10,7 +9,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from v6_federated import data, metrics, models, training
-from v6_federated.guards import Policy
+from v6_federated.guards import Policy, number_of_threads
 from v6_federated.randomness import generator
 from v6_federated.state import State
 from v6_federated.vantage import job_folder
@@ -133,5 +132,4 @@ class Node:
 @functools.cache
 def limit_threads() -> None:
     """One thread unless the operator gives more, so that bits do not depend on the machine's load."""
-    threads = int(os.environ.get("V6_FEDERATED_THREADS", "") or 1)
-    threadpool_limits(limits=threads)
+    threadpool_limits(limits=number_of_threads())

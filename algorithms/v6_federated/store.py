@@ -1,7 +1,7 @@
 """The entry of a method for a vantage6 algorithm store: ``python -m v6_federated.store [METHOD ...]``.
 
-An entry is made from the method's code, so that names, defaults and explanations are those of ``central``. It is the body
-of the store's ``POST /api/algorithm``; before publishing, put the registry's name before ``image``.
+An entry is made from the method's code, so that names, defaults and explanations are those of ``central``. It is the
+body of the store's ``POST /api/algorithm``; before publishing, put the registry's name before ``image``.
 """
 
 import argparse

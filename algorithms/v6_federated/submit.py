@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from vantage6.client import UserClient
-from vantage6.common.task_status import TaskStatus, has_task_finished
+from vantage6.common.task_status import has_task_finished
 
 from v6_federated import network, vantage
 from v6_federated.errors import SafeError
@@ -14,11 +14,11 @@ from v6_federated.errors import SafeError
 POLL_SECONDS = 1.0
 # What a run's status means where its log says nothing that helps.
 WHY = {
-    TaskStatus.NO_DOCKER_IMAGE: "its node finds no image {image}; expected one that it can pull, or has where it need "
-    "not pull",
-    TaskStatus.NOT_ALLOWED: "its node's policies allow not this image, {image}, or not this researcher",
-    TaskStatus.KILLED: "the task was stopped",
-    TaskStatus.COMPLETED: "image {image} ended without a result; expected the image of a vantage6 algorithm",
+    "non-existing Docker image": "its node finds no image {image}; expected one that it can pull, or, where its policies "
+    "allow that, has",
+    "not allowed": "its node's policies do not allow image {image}, or not from this researcher",
+    "killed by user": "the task was stopped",
+    "completed": "image {image} ended without a result; expected the image of a vantage6 algorithm",
 }
 
 
@@ -110,6 +110,6 @@ def _failure(client: UserClient, task_id: int) -> str:
     run = next(run for run in network.runs(client, task_id) if run["task"] == task_id)
     who = f"organization {run['organization_id']}: "
     if run["status"] in WHY:
-        return who + WHY[TaskStatus(run["status"])].format(image=client.task.get(task_id)["image"])
+        return who + WHY[run["status"]].format(image=client.task.get(task_id)["image"])
     words = vantage.last_words(run["log"])
     return words or f"{who}run {run['status']}; its node keeps the log to itself"

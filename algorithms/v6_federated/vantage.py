@@ -103,6 +103,8 @@ def read_database() -> "pd.DataFrame | Path":
     if not labels:
         raise UserInputError("the task names no database; expected one, for example databases=[{'label': 'default'}]")
     label = labels[0].upper()
+    if f"{label}_DATABASE_URI" not in os.environ:
+        raise UserInputError(f"this node has no database {labels[0]!r}; expected a label of its configuration")
     if os.environ.get(f"{label}_PREPROCESSING"):
         # vantage6 would filter rows by any column before the node's policy is asked
         raise UserInputError("the task brings preprocessing of its own for the database; expected none")

@@ -11,9 +11,11 @@ from torch import nn
 from torch.nn import functional
 
 from v6_federated.errors import SafeError
+from v6_federated.guards import number_of_threads
 from v6_federated.models.linear import predicted
 
 CHUNK = 500
+torch.set_num_threads(number_of_threads())  # torch comes after the node has limited the other libraries
 
 
 def device() -> torch.device:

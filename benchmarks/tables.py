@@ -1,0 +1,40 @@
+"""What the tables of several documents share."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from benchmarks import runs
+
+
+def page(document: str, title: str, full: bool, lines: Iterable[str], about: str) -> None:
+    """Print the lines as they come, and keep them with how they were made and with the document's notes."""
+    kept = [
+        f"# {title}",
+        "",
+        f"`python -m benchmarks {document} --data mnist.npz{' --full' if full else ''}`; each run is a file in "
+        f"[{document}/]({document}) with its settings, seed, machine and date.",
+        "",
+        about,
+        "",
+    ]
+    for line in lines:
+        print(line, flush=True)
+        kept.append(line)
+    notes = Path(__file__).parent / "notes" / f"{document}.md"
+    kept += ["", notes.read_text()] if notes.exists() else []
+    runs.write_table(document, "" if full else "reduced", kept)
+
+
+def row(*cells: object) -> str:
+    """One line of a Markdown table; None is a dash."""
+    return "| " + " | ".join("-" if cell is None else str(cell) for cell in cells) + " |"
+
+
+def head(*cells: str) -> list[str]:
+    """The first two lines of a Markdown table."""
+    return [row(*cells), row(*["---"] * len(cells))]
+
+
+def accuracies(run: runs.Run) -> Sequence[float]:
+    """The accuracies of a run's rounds."""
+    return [r["accuracy"] for r in run.history if r["accuracy"] is not None]
