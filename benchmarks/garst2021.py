@@ -63,7 +63,7 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
 def one_label_a_node(dataset: Dataset, full: bool) -> Iterator[str]:
     """Where SCAFFOLD wins, and where it collapses."""
     yield ""
-    yield "Logistic regression on MNIST, 10 nodes, lr 0.1, 10 epochs of minibatches of 50; loss and accuracy on test rows."
+    yield "Logistic regression on MNIST, 10 nodes, lr 0.1, 10 epochs of minibatches of 50; on the test rows."
     yield ""
     yield from tables.head("rows", "round", "FedAvg loss", "accuracy", "SCAFFOLD loss", "accuracy")
     for partition in ("shards", "classes:1"):

@@ -1,5 +1,6 @@
 """Runs that are kept: each finished run is one small file, so a benchmark that was stopped goes on where it was."""
 
+import functools
 import hashlib
 import json
 import os
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from v6_federated.datasets import Dataset
 from v6_federated.experiments import Experiment, rounds_to_target, summary
 
 RESULTS = Path(__file__).parent / "results"
@@ -44,11 +46,19 @@ def _cpuinfo() -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
 
 
+@functools.cache
+def _digest(dataset: Dataset) -> str:
+    """Tells one table from another of the same name."""
+    arrays = dataset.rows if isinstance(dataset.rows, tuple) else (dataset.rows.to_numpy(),)
+    return hashlib.sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays)).hexdigest()[:8]
+
+
 def kept(document: str, method: str, experiment: Experiment, values: Mapping[str, Any]) -> Run:
     """Run ``method``, or read what an earlier run with the same settings has left."""
     settings = {
-        "method": method, "data": experiment.dataset.name, "nodes": experiment.nodes,
-        "partition": experiment.partition, "seed": experiment.seed, **values,
+        "method": method, "data": f"{experiment.dataset.name} {_digest(experiment.dataset)}", "nodes": experiment.nodes,
+        "partition": experiment.partition, "seed": experiment.seed, "partition_seed": experiment.partition_seed,
+        **values,
     }  # fmt: skip
     key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
     file = RESULTS / document / f"{key}.json"

@@ -98,7 +98,7 @@ def test_adam_by_hand():
     """One node, one batch: Adam's first step is lr * g / (|g| + eps), its sign times lr."""
     result = train("v6_fedavg", {1: table(40)}, rounds=1, lr=0.05, optimizer="adam", holdout=0)
     w = codec.decode(result["weights"])["weights"]
-    np.testing.assert_allclose(np.abs(w[np.abs(w) > 1e-3]), 0.05, atol=1e-4)
+    np.testing.assert_allclose(np.abs(w[:4]), 0.05, atol=1e-4)
 
 
 def test_keras_decay_by_hand():

@@ -89,6 +89,15 @@ def test_same_bits_everywhere(package, settings, hospitals, monkeypatch):
     assert without_times(one) == without_times(two) == without_times(theirs)
 
 
+def test_same_bits_of_a_convolution_in_one_process_and_two():
+    """torch keeps to the node's one thread wherever it runs."""
+    rng = np.random.default_rng(0)
+    nodes = {k: (rng.random((64, 28, 28)), np.arange(64) % 3) for k in (1, 2)}
+    for model in ("cnn_garst", "cnn_mcmahan"):
+        one, two = (train("v6_fedavg", nodes, p, rounds=1, model=model, batch_size=32) for p in (1, 2))
+        assert one["weights"] == two["weights"]
+
+
 def without_times(result):
     history = [{k: v for k, v in row.items() if k != "seconds"} for row in result["history"]]
     return {**result, "history": history}
@@ -142,7 +151,7 @@ def test_holdout_is_never_trained_on(hospitals):
     """Changing the held-out rows' features changes the evaluation, not the model."""
     spoiled = {}
     for organization, rows in hospitals.items():
-        _, held = data.split(len(rows), 0.25, 2, organization)
+        _, held = data.split(len(rows), 0.25, organization)
         spoiled[organization] = rows.copy()
         spoiled[organization].iloc[held, :-1] = 100.0
     settings = {"rounds": 2, "holdout": 0.25, "seed": 2, "lr": 0.3}

@@ -97,7 +97,14 @@ def test_losses_do_not_overflow():
     [
         ("resnet", "unknown model 'resnet'"),
         ("fnn:hidden", "expected NAME=NUMBER"),
-        ({"name": "fnn", "depth": 3, "features": 2, "classes": 2}, "does not take the option(s) depth"),
+        ("fnn:hidden=0", "expected a whole number from 1"),
+        ("fnn:hidden=2.5", "expected a whole number from 1"),
+        ("fnn:hidden=5,hidden=6", "given twice"),
+        ("cnn_reddy:dropout=2", "expected a number from 0 to 0.99"),
+        ("logreg:l2=-1", "expected a number from 0"),
+        ("logreg:features=2", "comes from the data"),
+        ({"name": ["fnn"]}, "unknown model ['fnn']"),
+        ({"name": "fnn", "depth": 3, "features": 2, "classes": 2}, "does not take the option depth"),
         ({"name": "cnn_garst", "features": 30, "classes": 2}, "not a square image"),
     ],
 )

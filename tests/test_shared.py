@@ -21,6 +21,7 @@ from vantage6.algorithm.tools.exceptions import (
 from v6_federated import codec, data, metrics, models, partitions
 from v6_federated.errors import SafeError
 from v6_federated.guards import Policy
+from v6_federated.mock import MockNetwork
 from v6_federated.randomness import generator
 
 # ---- codec
@@ -254,8 +255,17 @@ def test_too_few_rows_at_one_node(hospitals):
     assert "organization 3" not in text
 
 
+def test_held_out_rows_come_in_multiples_of_the_minimum():
+    """Two jobs that differ in holdout or seed tell nothing of fewer rows than the minimum."""
+    sizes = {len(data.split(40, holdout, 7)[1]) for holdout in np.linspace(0.01, 0.99, 50)}
+    assert sizes == {10, 20, 30, 40}
+    ten, twenty = (set(data.split(40, holdout, 7)[1]) for holdout in (0.25, 0.5))
+    assert ten < twenty
+    assert len(data.split(19, 0.5, 7)[1]) == 0 and len(data.split(100, 0.1, 7, step=50)[1]) == 50
+
+
 def test_rows_are_counted_after_the_holdout(hospitals):
-    refused("organization 9: fewer than 10 rows", {**hospitals, 9: table(11)}, holdout=0.2)
+    refused("organization 3: fewer than 10 rows", hospitals, holdout=0.9)
 
 
 def test_an_operator_can_ask_for_more_rows(hospitals):
@@ -295,9 +305,10 @@ def test_a_limit_that_cannot_be_read_stops_everything():
         Policy.of_node({"V6_FEDERATED_MINIMUM_ROWS": "ten"})
 
 
-def test_a_node_with_few_held_out_rows_gives_no_evaluation(hospitals):
-    result = train("v6_fedavg", hospitals, rounds=1, environments={8: {"V6_FEDERATED_MINIMUM_EVALUATION_ROWS": "6"}})
-    assert result["final"]["evaluated"] == 6 + 9  # 26 rows hold out 5
+def test_a_node_with_few_rows_gives_no_evaluation(hospitals):
+    result = train("v6_fedavg", {**hospitals, 9: table(15)}, rounds=1)
+    assert result["final"]["evaluated"] == 10 + 10 + 10  # of 30, 44 and 26 rows
+    assert result["history"][0]["n"] == 20 + 34 + 16 + 15
 
 
 def test_score_bands_can_be_switched_off(hospitals):
@@ -308,12 +319,19 @@ def test_score_bands_can_be_switched_off(hospitals):
 def test_no_value_of_a_row_in_any_message(hospitals):
     """Whatever goes wrong at a node, the text that leaves it holds nothing of its rows."""
     secret = 987654.25
-    spoiled = {**hospitals, 9: table(30)}
-    spoiled[9].loc[4, "x1"] = secret
-    spoiled[9]["label"] = spoiled[9]["label"].astype(object)
-    spoiled[9].loc[5, "label"] = f"{secret}"
-    text = refused("organization 9", spoiled)
-    assert str(secret) not in text
+    for column, value in (("label", secret), ("label", str(secret)), ("x1", str(secret))):
+        spoiled = {**hospitals, 9: table(30).astype({column: object})}
+        spoiled[9].loc[5, column] = value
+        assert str(secret) not in refused("organization 9", spoiled, classes=[0, 1])
+
+
+def test_an_error_of_a_library_is_withheld(hospitals, monkeypatch):
+    def quotes_a_row(self, w, X, y):
+        raise RuntimeError(f"bad value {X[0, 0]}")
+
+    monkeypatch.setattr("v6_federated.models.linear.LinearModel.loss_and_gradient", quotes_a_row)
+    text = refused("RuntimeError in test_shared.py", hospitals)
+    assert "its text is withheld" in text and "bad value" not in text
 
 
 def test_divergence_is_named(hospitals):
@@ -344,6 +362,87 @@ def test_settings_are_checked_in_the_task_too(hospitals):
         refused(says, hospitals, **bad)
 
 
+def crafted(hospitals, function="client_update", job=None, **request):
+    """Send a partial function's task as a malicious researcher could; returns status and last words of the first node."""
+    whole = {
+        "method": "fedavg", "key": "k", "seed": 0, "participants": [3, 5, 8], "evaluators": [], "rounds": 1,
+        "model": {"name": "logreg", "features": 4, "classes": 2}, "minimum_rows": None, "precision": "float32",
+        "data": {"label": None, "features": None, "classes": [0, 1], "holdout": 0.0, "preprocess": []}, **(job or {}),
+    }  # fmt: skip
+    settings = {
+        "epochs": 1, "batch_size": None, "lr": 0.1, "lr_decay_round": 1.0, "lr_decay_step": 0.0, "optimizer": "sgd",
+        "proximal_mu": 0.0, "arrays": codec.encode({"weights": np.zeros(5)}),
+    }  # fmt: skip
+    settings = settings if function == "client_update" else {}
+    with MockNetwork("v6_fedavg", hospitals, environment={"V6_FEDERATED_MAXIMUM_ROUNDS": "5"}) as network:
+        client = network.client()
+        kwargs = {"job": whole, "round": 1, **settings, **request}
+        task = client.task.create({"method": function, "kwargs": kwargs}, [3])
+        client.wait_for_results(task["id"])
+        run = client.run.from_task(task["id"])[0]
+        return run["status"], run["log"]
+
+
+def test_a_crafted_task_cannot_loosen_a_limit(hospitals):
+    assert crafted(hospitals) == ("completed", "")
+    for request, says in [
+        ({"round": 6}, "6 rounds are more than the 5"),
+        ({"round": 6, "job": {"rounds": None}}, "6 rounds are more than the 5"),
+        ({"round": -1}, "not a whole number from 0"),
+        ({"round": True}, "not a whole number from 0"),
+        ({"job": {"participants": [3]}}, "at least 3 must"),
+        ({"job": {"participants": [3, 3, 3]}}, "does not list who takes part"),
+        ({"job": {"participants": [5, 8, 9]}}, "does not list who takes part"),
+        ({"job": {"participants": "358"}}, "does not list who takes part"),
+        ({"job": {"minimum_rows": 1}}, "a request can only raise it"),
+        ({"lr_decay_step": 1e30, "batch_size": 1}, "lr_decay_step=1e+30 is refused"),
+        ({"batch_size": 0}, "batch_size=0 is refused"),
+        ({"epochs": "many"}, "epochs='many' is refused"),
+        ({"rows": "all"}, "unknown setting 'rows'"),
+    ]:
+        status, log = crafted(hospitals, **request)
+        assert status == "crashed" and says in log, (request, log)
+
+
+def test_a_measurement_is_no_label(hospitals):
+    """Its values are not named to the server."""
+    many = {
+        k: v.assign(label=np.arange(len(v)) * 1.5) for k, v in {1: table(330), 2: table(330), 3: table(330)}.items()
+    }
+    text = refused("the label has more than 100 values", many)
+    assert "1.5" not in text
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e6])
+def test_standardize_at_any_scale(hospitals, scale):
+    scaled = {k: v.assign(**{c: v[c] * scale + 7 * scale for c in v.columns[:-1]}) for k, v in hospitals.items()}
+    result = train("v6_fedavg", scaled, rounds=20, lr=0.5, preprocess=["standardize"], precision="float16")
+    assert result["final"]["accuracy"] > 0.7
+
+
+def test_standardize_with_a_large_offset(hospitals):
+    """A time stamp keeps its digits: it is centred before it becomes float32."""
+    shifted = {
+        k: v.assign(x0=v["x0"] + 1e9, constant=5.0)[["x0", "x1", "constant", "label"]] for k, v in hospitals.items()
+    }
+    plain = {k: v.assign(constant=5.0)[["x0", "x1", "constant", "label"]] for k, v in hospitals.items()}
+    one, two = (train("v6_fedavg", d, rounds=5, preprocess=["standardize"])["final"]["loss"] for d in (plain, shifted))
+    assert one == pytest.approx(two, rel=0.05)
+
+
+def test_evaluation_is_of_all_nodes_in_every_round(hospitals):
+    result = train("v6_fedavg", hospitals, rounds=4, fraction=0.4)
+    assert {row["evaluated"] for row in result["history"]} == {30}
+    assert {len(row["participants"]) for row in result["history"]} == {1}
+    assert result["traffic"]["evaluation"]["bytes_down"] > 0
+
+
+def test_rows_cannot_be_changed_by_a_call(hospitals):
+    rows, _ = data.Source(table=hospitals[3]).prepared(data.Spec(classes=[0, 1]), 3, 10)
+    with pytest.raises(ValueError, match="read-only"):
+        rows.X[0] = 0
+
+
 def test_unlike_nodes_are_named(hospitals):
     refused("organizations 3 and 9 hold different features", {**hospitals, 9: table(30, d=5)})
 
@@ -364,6 +463,7 @@ def test_rare_labels_are_not_named(hospitals):
 def test_standardize_is_that_of_the_pooled_training_rows(hospitals):
     result = train("v6_fedavg", hospitals, rounds=1, preprocess=["standardize"], holdout=0)
     fitted = codec.decode(result["data"]["preprocess"][0]["fitted"])
+    assert fitted["mean_rest"].any()
     pooled = pd.concat(hospitals.values()).iloc[:, :-1]
     np.testing.assert_allclose(fitted["mean"], pooled.mean(), rtol=1e-5)
     np.testing.assert_allclose(fitted["scale"], pooled.std(ddof=0), rtol=1e-5)

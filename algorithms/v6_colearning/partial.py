@@ -4,6 +4,7 @@ from typing import Any
 
 from v6_federated import functions, training
 from v6_federated.node import Node
+from v6_federated.settings import BatchSize, Epochs, LearningRate, LrCycle, LrDecayRound, LrDecayStep, OptimizerName
 
 
 @functions.partial
@@ -11,13 +12,13 @@ def client_update(
     node: Node,
     weights: Any,
     *,
-    epochs: int,
-    batch_size: int | None,
-    lr: float,
-    lr_decay_round: float,
-    lr_decay_step: float,
-    optimizer: str,
-    lr_cycle: float,
+    epochs: Epochs,
+    batch_size: BatchSize,
+    lr: LearningRate,
+    lr_decay_round: LrDecayRound,
+    lr_decay_step: LrDecayStep,
+    optimizer: OptimizerName,
+    lr_cycle: LrCycle,
 ) -> dict[str, Any]:
     """E_t epochs from w_t (d,); in epoch e = 0, 1, ... the rate is eta_0 * lambda^(e / E_t)."""
     w = weights + 0

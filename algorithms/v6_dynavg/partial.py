@@ -6,13 +6,24 @@ import numpy as np
 
 from v6_federated import functions, training
 from v6_federated.node import Node
+from v6_federated.settings import BatchSize, Delta, LearningRate, LocalPasses, LrDecayRound, LrDecayStep, OptimizerName
 
 LOST = {"state_lost": True, "violation": False, "train_loss": None}
 
 
 @functions.partial
 def local_update(
-    node: Node, weights: Any = None, *, is_reference: bool = False, delta: float, passes: int, **settings: Any
+    node: Node,
+    weights: Any = None,
+    *,
+    is_reference: bool = False,
+    delta: Delta,
+    passes: LocalPasses,
+    batch_size: BatchSize,
+    lr: LearningRate,
+    lr_decay_round: LrDecayRound,
+    lr_decay_step: LrDecayStep,
+    optimizer: OptimizerName,
 ) -> dict[str, Any]:
     """Round t at node k: local passes from its own model f_k (d,), then the check |f_k - r|^2 > Delta against the
     reference r (d,). Only a node that violates it sends f_k. Reddy 2020, Algorithm 1 (Kamp et al. 2018).
@@ -27,7 +38,9 @@ def local_update(
         return dict(LOST)
     else:
         f, r = node.model.asarray(kept["f"]) if weights is None else weights + 0, node.model.asarray(kept["r"])
-    loss = node.train(f, _step(node, passes, **settings), passes, settings["batch_size"])
+    loss = node.train(
+        f, _step(node, passes, batch_size, lr, lr_decay_round, lr_decay_step, optimizer), passes, batch_size
+    )
     distance = float(((f - r) ** 2).sum())
     node.state.save({"f": f, "r": r})
     answer = {"train_loss": loss, "distance": distance, "violation": bool(distance > delta)}
@@ -53,22 +66,25 @@ def singular_index(node: Node) -> dict[str, Any]:
 
 
 @functions.partial
-def train(node: Node, weights: Any, *, passes: dict[str, int], **settings: Any) -> dict[str, Any]:
+def train(
+    node: Node,
+    weights: Any,
+    *,
+    passes: dict[str, LocalPasses],
+    batch_size: BatchSize,
+    lr: LearningRate,
+    lr_decay_round: LrDecayRound,
+    lr_decay_step: LrDecayStep,
+    optimizer: OptimizerName,
+) -> dict[str, Any]:
     """All passes since this node's last communication, from the model that it was then sent; answers w and its loss."""
     w, own = weights + 0, passes[str(node.organization_id)]
-    loss = node.train(w, _step(node, own, **settings), own, settings["batch_size"])
+    loss = node.train(w, _step(node, own, batch_size, lr, lr_decay_round, lr_decay_step, optimizer), own, batch_size)
     return {"weights": w, "train_loss": loss, "local_loss": node.loss(w), "passes": own}
 
 
 def _step(
-    node: Node,
-    passes: int,
-    *,
-    batch_size: int | None,
-    lr: float,
-    lr_decay_round: float,
-    lr_decay_step: float,
-    optimizer: str,
+    node: Node, passes: int, batch_size: int | None, lr: float, decay_round: float, decay_step: float, optimizer: str
 ) -> training.Step:
     steps = passes * training.steps_per_epoch(len(node.rows), batch_size)
-    return training.optimizer(optimizer, training.schedule(lr, lr_decay_round, lr_decay_step, node.round, steps))
+    return training.optimizer(optimizer, training.schedule(lr, decay_round, decay_step, node.round, steps))

@@ -4,6 +4,7 @@ from typing import Any
 
 from v6_federated import functions, training
 from v6_federated.node import Node
+from v6_federated.settings import BatchSize, Epochs, LearningRate, LrDecayRound, LrDecayStep, OptimizerName, ProximalMu
 
 
 @functions.partial
@@ -11,13 +12,13 @@ def client_update(
     node: Node,
     weights: Any,
     *,
-    epochs: int,
-    batch_size: int | None,
-    lr: float,
-    lr_decay_round: float,
-    lr_decay_step: float,
-    optimizer: str,
-    proximal_mu: float,
+    epochs: Epochs,
+    batch_size: BatchSize,
+    lr: LearningRate,
+    lr_decay_round: LrDecayRound,
+    lr_decay_step: LrDecayStep,
+    optimizer: OptimizerName,
+    proximal_mu: ProximalMu,
 ) -> dict[str, Any]:
     """ClientUpdate(k, w) of McMahan et al. 2017, Algorithm 1: E epochs of minibatch SGD from w_t (d,)."""
     steps = epochs * training.steps_per_epoch(len(node.rows), batch_size)

@@ -6,6 +6,7 @@ Exit status: 0, 1 (the work failed or a node refused) or 2 (the request was wron
 import argparse
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -22,11 +23,16 @@ from v6_federated.errors import SafeError
 DEMO = {"rounds": 30, "model": "logreg", "lr": 0.1, "batch_size": 10, "preprocess": ["standardize"]}
 
 
+# settings that have an option of their own
+OWN_OPTION = {name: name for name in ("rounds", "model", "seed", "label", "features", "holdout", "preprocess")}
+OWN_OPTION |= {"target": "target A --stop-at-target"}
+
+
 class Parser(argparse.ArgumentParser):
     """Says in one line what is wrong."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; `{self.prog} --help` shows what is right\n")
+        self.exit(2, f"{self.prog}: {' '.join(message.split())}; `{self.prog} --help` shows what is right\n")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -222,7 +228,7 @@ def _demo(options: Any) -> int:
     print(
         f"\nFederated minus centralized accuracy: {100 * gap:+.1f} points. Pictures: {options.out / 'comparison.png'}"
     )
-    _last_line(experiments.summary(results["federated"]))
+    _last_line({name: experiments.summary(result) for name, result in results.items()})
     return 0
 
 
@@ -257,7 +263,7 @@ def _finish(result: dict[str, Any], options: Any) -> int:
 def _submit(options: Any) -> int:
     from v6_federated import experiments, models, settings
 
-    features = options.features.split(",") if options.features else None
+    features = _features(options)
     common = {"seed": options.seed, "label": options.label, "features": features, "holdout": options.holdout}
     values = {**common, **job_values(options)}
     checked = settings.validate(experiments.settings_of(options.method), values)
@@ -274,8 +280,11 @@ def _compare(options: Any) -> int:
     experiment, values = _experiment(options)
     _check_folder(options.out)
     jobs: dict[str, tuple[Callable, str, dict[str, Any]]] = {}
-    for name in options.methods:
-        central, method, own = _method_with_settings(name)
+    for text in options.methods:
+        central, method, own = _method_with_settings(text)
+        name = text
+        while name in jobs:
+            name += " again"
         _check(method, {**values, **own}, experiment)
         jobs[name] = (experiment.centralized if central else experiment.federated, method, {**values, **own})
     results = {}
@@ -295,7 +304,7 @@ def _report(options: Any) -> int:
     from v6_federated import experiments, report
 
     _check_target(options.target)
-    results = {str(path): _read(path) for path in options.results}
+    results = {str(path): _read(path) for path in dict.fromkeys(options.results)}
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
         report.curves(results, options.out / "curves.png", options.target)
@@ -303,7 +312,7 @@ def _report(options: Any) -> int:
     for name, result in results.items():
         if len(results) == 1:
             Console().print(report.rounds_table(result))
-        Console().print(f"{name}: {result['method']}, {json.dumps(result.get('experiment', {}))}", highlight=False)
+        print(f"{name}: {result['method']}, {json.dumps(result.get('experiment', {}))}")
     Console().print(report.table(results, options.target))
     _last_line({name: experiments.summary(result, options.target) for name, result in results.items()})
     return 0
@@ -332,7 +341,7 @@ def _experiment(options: Any) -> tuple[Any, dict[str, Any]]:
     nodes = options.nodes if options.nodes or options.partition.startswith("column:") else 5
     environment = dict(_pair(text, "--node-env") for text in options.node_env)
     dataset = datasets.load(options.data)
-    features = options.features.split(",") if options.features else None
+    features = _features(options)
     experiment = experiments.Experiment(
         dataset, nodes, options.partition, options.seed, options.partition_seed, options.label, features,
         options.holdout, options.processes, environment,
@@ -352,6 +361,10 @@ def job_values(options: Any) -> dict[str, Any]:
         values["preprocess"] = options.preprocess
     for text in options.set:
         key, value = _pair(text, "--set")
+        if key in OWN_OPTION:
+            raise SafeError(f"--set {key} is refused; expected --{OWN_OPTION[key]}, which says the same")
+        if key in values:
+            raise SafeError(f"--set {key} is given twice; expected once")
         values[key] = _value(value)
     return values
 
@@ -367,10 +380,18 @@ def _check(method: str, values: Mapping[str, Any], experiment: Any) -> None:
     experiment.deal()
 
 
+def _features(options: Any) -> list[str] | None:
+    return [name.strip() for name in options.features.split(",")] if options.features else None
+
+
 def _method_with_settings(text: str) -> tuple[bool, str, dict[str, Any]]:
     central = text.startswith("centralized:")
     method, _, own = text.removeprefix("centralized:").partition(":")
-    return central, method, {k: _value(v) for k, v in (_pair(pair, text) for pair in own.split(",") if own)}
+    return (
+        central,
+        method,
+        {k: _value(v) for k, v in (_pair(pair, text) for pair in re.split(r",(?=\w+=)", own) if own)},
+    )
 
 
 def _pair(text: str, where: str) -> tuple[str, str]:
@@ -398,7 +419,12 @@ def _check_folder(folder: Path | None) -> None:
     if folder is not None:
         if folder.exists() and not folder.is_dir():
             raise SafeError(f"--out {folder} is a file; expected a folder")
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SafeError(
+                f"--out {folder} cannot be made ({error.strerror}); expected a folder to write to"
+            ) from None
 
 
 # ---- files and screen

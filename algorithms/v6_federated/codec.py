@@ -21,7 +21,8 @@ DIVERGED = "training has diverged, a smaller lr may help"
 def encode(arrays: Mapping[str, np.ndarray], precision: str = "float32") -> dict[str, Any]:
     """The payload of named arrays; ``precision`` float32 or float16. Raises SafeError for numbers not finite."""
     dtype = DTYPES[precision]
-    flat = [np.ascontiguousarray(a, dtype=dtype).reshape(-1) for a in arrays.values()]
+    with np.errstate(over="ignore"):
+        flat = [np.ascontiguousarray(a, dtype=dtype).reshape(-1) for a in arrays.values()]
     buffer: np.ndarray = flat[0] if len(flat) == 1 else np.concatenate(flat) if flat else np.empty(0, dtype)
     if not np.isfinite(buffer).all():
         raise SafeError(f"{', '.join(arrays)}: numbers that are not finite in {precision}; {DIVERGED}")
@@ -33,7 +34,7 @@ def encode(arrays: Mapping[str, np.ndarray], precision: str = "float32") -> dict
 
 
 def decode(payload: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """The named float32 arrays of a payload; each owns its memory. Raises SafeError if it is not one."""
+    """The named float32 arrays of a payload, parts of one new buffer. Raises SafeError if it is not one."""
     try:
         dtype = DTYPES[payload["dtype"]]
         shapes = {str(name): tuple(int(n) for n in shape) for name, shape in payload["shapes"].items()}
@@ -48,6 +49,17 @@ def decode(payload: Mapping[str, Any]) -> dict[str, np.ndarray]:
     numbers = buffer.astype(np.float32, copy=False)
     parts = np.split(numbers, np.cumsum(sizes)[:-1]) if sizes else []
     return {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}
+
+
+def two_parts(name: str, numbers: np.ndarray) -> dict[str, np.ndarray]:
+    """float64 numbers as two float32 arrays, NAME and NAME_rest, whose sum has 48 bits: enough for a time stamp."""
+    first = np.asarray(numbers, dtype=np.float32)
+    return {name: first, f"{name}_rest": np.asarray(numbers - first.astype(np.float64), dtype=np.float32)}
+
+
+def whole(arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+    """The float64 numbers of ``two_parts``."""
+    return arrays[name].astype(np.float64) + arrays[f"{name}_rest"]
 
 
 def size(message: Any) -> int:

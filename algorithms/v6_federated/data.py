@@ -17,7 +17,7 @@ IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp"}
 
 @dataclass(frozen=True)
 class Rows:
-    """Features X (n, d) float32 and labels y (n,): class indices int64 once the classes are agreed."""
+    """Features X (n, d), float32 once prepared, and labels y (n,): class indices int64 once the classes are agreed."""
 
     X: np.ndarray
     y: np.ndarray
@@ -81,43 +81,49 @@ class Source:
         return features, label
 
     def rows(self, spec: Spec) -> Rows:
-        """All rows, X as float32 and y as it is. Raises DataError that names columns, never rows or values."""
+        """All rows, X as numbers and y as it is. Raises DataError that names columns, never rows or values."""
         key = (spec.label, None if spec.features is None else tuple(spec.features))
         if key not in self._read:
             self._read[key] = self._rows(spec)
         return self._read[key]
 
-    def prepared(self, spec: Spec, seed: int, organization: int) -> tuple[Rows, Rows]:
+    def prepared(self, spec: Spec, organization: int, step: int, dtype: Any = np.float32) -> tuple[Rows, Rows]:
         """The rows to train on and those held out, labels as class indices, preprocessed; kept for the next call."""
-        key = (repr(spec), seed, organization)
+        key = (repr(spec), organization, step, dtype)
         if self._prepared is None or self._prepared[0] != key:
             rows = self.rows(spec)
             if spec.classes is not None:
                 rows = Rows(rows.X, encode_labels(rows.y, spec.classes))
             train, held_out = rows, Rows(rows.X[:0], rows.y[:0])
             if spec.holdout:
-                kept, held = split(len(rows), spec.holdout, seed, organization)
+                kept, held = split(len(rows), spec.holdout, organization, step)
                 train, held_out = Rows(rows.X[kept], rows.y[kept]), Rows(rows.X[held], rows.y[held])
-            self._prepared = key, (transform(train, spec.preprocess), transform(held_out, spec.preprocess))
+            self._prepared = (
+                key,
+                (transform(train, spec.preprocess, dtype), transform(held_out, spec.preprocess, dtype)),
+            )
         return self._prepared[1]
 
     def _rows(self, spec: Spec) -> Rows:
         features, label = self.columns(spec)
         if self.table is None:
             assert self.X is not None and self.y is not None
-            return Rows(as_features(self.X), np.asarray(self.y))
+            return Rows(as_features(self.X), checked_labels(np.asarray(self.y)))
         frame = self.table[features]
         text = [c for c in features if not pd.api.types.is_numeric_dtype(frame[c].dtype)]
         if text:
             raise DataError(f"the column(s) {', '.join(text)} hold values that are not numbers; expected numbers")
-        X = frame.to_numpy(dtype=np.float32, na_value=np.nan)
-        bad = [c for c, good in zip(features, np.isfinite(X).all(axis=0), strict=True) if not good]
+        X = frame.to_numpy(dtype=np.float64, na_value=np.nan)
+        with np.errstate(over="ignore"):
+            bad = [
+                c for c, good in zip(features, np.isfinite(X.astype(np.float32)).all(axis=0), strict=True) if not good
+            ]
         if bad:
             raise DataError(f"missing or infinite values in the column(s) {', '.join(bad)}; expected none")
         y = self.table[label]
         if y.isna().any():
             raise DataError(f"missing values in the label column {label}; expected none")
-        return Rows(X, y.to_numpy())
+        return Rows(X, checked_labels(y.to_numpy()))
 
 
 def as_features(X: np.ndarray) -> np.ndarray:
@@ -125,9 +131,12 @@ def as_features(X: np.ndarray) -> np.ndarray:
     flat = X.reshape(len(X), -1)
     if flat.dtype == np.uint8:
         return flat.astype(np.float32) / np.float32(255)
-    if not np.issubdtype(flat.dtype, np.number):
+    if flat.dtype.kind not in "fiub":
         raise DataError("the array x holds values that are not numbers; expected numbers")
-    numbers = np.asarray(flat, dtype=np.float32)
+    if not flat.shape[1]:
+        raise DataError("the array x has no features; expected at least one")
+    with np.errstate(over="ignore"):
+        numbers = np.asarray(flat, dtype=np.float32)
     if not np.isfinite(numbers).all():
         raise DataError("missing or infinite values in the array x; expected none")
     return numbers
@@ -187,6 +196,22 @@ def read_images(folder: Path) -> Source:
     return Source(X=np.stack(images), y=np.asarray(labels))
 
 
+def checked_labels(y: np.ndarray) -> np.ndarray:
+    """Labels, if they are words, whole or other finite numbers, all of one kind. Raises DataError."""
+    if y.dtype.kind == "O":
+        kinds = {isinstance(value, str) for value in y}
+        if kinds == {True}:
+            return y.astype(str)
+        if len(kinds) > 1 or not all(isinstance(value, bool | int | float) for value in y):
+            raise DataError("labels that are neither all words nor all numbers; expected one kind")
+        y = np.asarray(y, dtype=np.float64)
+    if y.dtype.kind not in "biufU":
+        raise DataError("labels that are neither words nor numbers; expected one of them")
+    if y.dtype.kind == "f" and not (np.isfinite(y).all() and (np.abs(y) < 2**53).all()):
+        raise DataError("labels that are missing, infinite or too large; expected classes")
+    return y
+
+
 def encode_labels(y: np.ndarray, classes: Sequence[Any]) -> np.ndarray:
     """Labels as indices into ``classes``, int64 (n,). Raises DataError without naming the value."""
     index = {plain(value): i for i, value in enumerate(classes)}
@@ -203,17 +228,23 @@ def plain(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def split(n: int, holdout: float, seed: int, organization: int) -> tuple[np.ndarray, np.ndarray]:
-    """Which of n rows to train on and which are held out, ascending; the same in every round of a job."""
-    held = round(holdout * n)
-    order = generator(seed, "holdout", organization).permutation(n)
+def split(n: int, holdout: float, organization: int, step: int = 10) -> tuple[np.ndarray, np.ndarray]:
+    """Which of n rows to train on and which are held out, ascending.
+
+    The rows held out are a multiple of ``step``, the node's minimum of rows, and their order is the same in all jobs:
+    else two jobs whose splits differ by one row would tell that row. None are held out of fewer than two steps.
+    """
+    held = max(step, step * round(holdout * n / step)) if holdout and n >= 2 * step else 0
+    order = generator(0, "holdout", organization).permutation(n)
     return np.sort(order[held:]), np.sort(order[:held])
 
 
-def transform(rows: Rows, steps: Sequence[dict[str, Any]]) -> Rows:
+def transform(rows: Rows, steps: Sequence[dict[str, Any]], dtype: Any = np.float32) -> Rows:
     """Apply the fitted preprocessing steps."""
     X = rows.X
     for step in steps:
         fitted = codec.decode(step["fitted"])
-        X = (X - fitted["mean"]) / fitted["scale"]
+        X = (X - codec.whole(fitted, "mean")) / fitted["scale"]
+    X = np.ascontiguousarray(X, dtype=dtype)
+    X.setflags(write=False)
     return Rows(X, rows.y)

@@ -1,5 +1,6 @@
 """Data for experiments: scikit-learn's tables, ``.csv``, ``.parquet`` and ``.npz`` files, dealt to nodes."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +10,9 @@ import numpy as np
 import pandas as pd
 
 from v6_federated import partitions
-from v6_federated.data import Source, Spec, as_features, load_npz
+from v6_federated.data import Source, Spec, as_features, checked_labels, load_npz
 from v6_federated.errors import SafeError
+from v6_federated.guards import Policy
 from v6_federated.vantage import DataError
 
 EMBEDDED = ("breast-cancer", "digits", "wine")
@@ -47,9 +49,10 @@ def load(data: str) -> Dataset:
     if path.stat().st_size == 0:
         raise SafeError(f"{path.name} is empty; expected rows")
     readers = {".csv": _read_csv, ".parquet": _read_parquet, ".npz": _read_npz}
-    if path.suffix not in readers:
+    suffix = path.suffix.lower()
+    if suffix not in readers:
         raise SafeError(f"{path.name} ends in {path.suffix or 'nothing'!r}; expected .csv, .parquet or .npz")
-    return readers[path.suffix](path)
+    return readers[suffix](path)
 
 
 def deal(dataset: Dataset, partition: str, nodes: int | None, seed: int, label: str | None) -> dict[str, Database]:
@@ -85,17 +88,24 @@ def labels(dataset: Dataset, label: str | None) -> np.ndarray:
 
 
 def check(dataset: Dataset, label: str | None, features: Sequence[str] | None, ignored: str | None = None) -> None:
-    """Raise SafeError for columns that are not there, and for missing values, naming columns only."""
+    """Raise SafeError for absent columns, missing values, and labels that are no classes; names columns only."""
     if not isinstance(dataset.rows, pd.DataFrame):
         if label is not None or features is not None:
             raise SafeError("--label and --features name columns, and a .npz has none; leave them out")
+        _check_classes(dataset.rows[1])
         return
     table = dataset.rows.drop(columns=ignored) if ignored else dataset.rows
     labels(Dataset(dataset.name, table), label)
     try:
-        Source(table=table).rows(Spec(label=label, features=features))
+        _check_classes(Source(table=table).rows(Spec(label=label, features=features)).y)
     except DataError as error:
         raise SafeError(str(error)) from None
+
+
+def _check_classes(y: np.ndarray) -> None:
+    count = len(np.unique(y))
+    if not 2 <= count <= Policy.maximum_classes:
+        raise SafeError(f"the label has {count} value(s); expected from 2 to {Policy.maximum_classes} classes")
 
 
 def _embedded(name: str) -> pd.DataFrame:
@@ -114,11 +124,12 @@ def _embedded(name: str) -> pd.DataFrame:
 
 def _read_csv(path: Path) -> Dataset:
     try:
-        table = pd.read_csv(path, float_precision="round_trip")
-    except (
-        ValueError,
-        UnicodeDecodeError,
-    ) as error:  # pandas' parser errors are ValueErrors; their text may quote a row
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # lines with more fields than the header
+            table = pd.read_csv(path, float_precision="round_trip", index_col=False)
+    except pd.errors.ParserWarning:
+        raise SafeError(f"lines of {path.name} have more fields than its header; expected as many") from None
+    except ValueError as error:  # pandas' parser errors are ValueErrors; their text may quote a row
         raise SafeError(f"{path.name} cannot be read as .csv ({type(error).__name__})") from None
     return _table(path, table)
 
@@ -142,6 +153,16 @@ def _table(path: Path, table: pd.DataFrame) -> Dataset:
     return Dataset(path.stem, table)
 
 
+def _check_test(name: str, arrays: dict[str, np.ndarray]) -> None:
+    train, test = arrays["x_train"], arrays["x_test"]
+    if train.shape[1:] != test.shape[1:] or train.dtype != test.dtype:
+        raise SafeError(f"{name}: x_test and x_train differ in shape or type; expected rows of one kind")
+    if not np.isin(arrays["y_test"], arrays["y_train"]).all():
+        raise SafeError(f"{name}: y_test holds labels that y_train does not; expected none")
+    if len(test) < Policy.minimum_rows:
+        raise SafeError(f"{name} holds {len(test)} test rows; expected at least {Policy.minimum_rows}")
+
+
 def _read_npz(path: Path) -> Dataset:
     try:
         arrays = load_npz(path)
@@ -155,9 +176,12 @@ def _read_npz(path: Path) -> Dataset:
             if arrays[x].ndim < 2 or arrays[y].ndim != 1 or len(arrays[x]) != len(arrays[y]) or not len(arrays[y]):
                 raise SafeError(f"{path.name}: {x} and {y} do not fit; expected (n, ...) features and (n,) labels")
             as_features(arrays[x][:1])
-        if not all(np.isfinite(arrays[x]).all() for x, _ in pairs):
-            raise SafeError(f"missing or infinite values in the features of {path.name}; expected none")
+            arrays[y] = checked_labels(arrays[y])
+            if arrays[x].dtype.kind == "f" and not np.isfinite(arrays[x]).all():
+                raise SafeError(f"missing or infinite values in {x} of {path.name}; expected none")
         (x, y), test = pairs[0], pairs[1:]
+        if test:
+            _check_test(path.name, arrays)
         return Dataset(path.stem, (arrays[x], arrays[y]), (arrays[test[0][0]], arrays[test[0][1]]) if test else None)
     except DataError as error:
         raise SafeError(str(error)) from None

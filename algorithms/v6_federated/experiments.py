@@ -15,6 +15,7 @@ import v6_federated
 from v6_federated import data, datasets, metrics, models, settings
 from v6_federated.datasets import Database, Dataset
 from v6_federated.errors import SafeError
+from v6_federated.guards import Policy
 from v6_federated.mock import MockNetwork
 
 OnRound = Callable[[dict[str, Any]], None]
@@ -63,8 +64,11 @@ class Experiment:
 
     def deal(self) -> dict[int, Database]:
         """The rows of organizations 1, 2, ..."""
-        named = datasets.deal(self.dataset, self.partition, self.nodes, self.partition_seed, self.label)
-        return dict(enumerate(named.values(), start=1))
+        return dict(enumerate(self.named().values(), start=1))
+
+    def named(self) -> dict[str, Database]:
+        """The rows of each node by its name: 1, 2, ... or the values of the partition's column."""
+        return datasets.deal(self.dataset, self.partition, self.nodes, self.partition_seed, self.label)
 
     def check(self) -> None:
         """Raise SafeError if the data cannot be used as asked."""
@@ -115,16 +119,26 @@ class Experiment:
         if self.dataset.test is not None:
             return dealt, self.dataset.test
         training, held_out = {}, []
+        step = Policy.of_node({**os.environ, **self.environment}).minimum_rows
         for organization, rows in dealt.items():
             n = len(rows) if isinstance(rows, pd.DataFrame) else len(rows[1])
-            kept, held = data.split(n, self.holdout, self.seed, organization)
+            kept, held = data.split(n, self.holdout, organization, step)
             node = Dataset("", rows)
             training[organization] = node.take(kept)
             held_out.append(node.take(held))
-        return training, _pool(held_out)
+        test = _pool(held_out)
+        if not len(test if isinstance(test, pd.DataFrame) else test[1]):
+            raise SafeError(
+                "no rows are held out to compare on; expected a --holdout above 0 and 20 rows a node or more"
+            )
+        return training, test
 
     def _classes(self) -> list[Any]:
-        return [data.plain(v) for v in np.unique(datasets.labels(self.dataset, self.label))]
+        kind, _, column = self.partition.partition(":")
+        rows = self.dataset.rows
+        if kind == "column" and isinstance(rows, pd.DataFrame):
+            rows = rows.drop(columns=column)
+        return [data.plain(v) for v in np.unique(datasets.labels(Dataset("", rows), self.label))]
 
     def _run(
         self, method: str, databases: dict[int, Database], values: dict[str, Any], on_round: OnRound | None
@@ -144,7 +158,7 @@ class Experiment:
             result = network.run(**values)
         return {
             **result,
-            "experiment": {"data": self.dataset.name, "nodes": len(self.deal()), "partition": self.partition},
+            "experiment": {"data": self.dataset.name, "partition": self.partition, "nodes": [*self.named()]},
         }
 
 

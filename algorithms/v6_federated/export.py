@@ -30,7 +30,7 @@ def tensors(result: Mapping[str, Any]) -> dict[str, np.ndarray]:
         coef, intercept = (part.astype(np.float64) for part in model.split(w))
         for step in reversed(steps):
             coef = coef / step["scale"]
-            intercept = intercept - coef @ step["mean"].astype(np.float64)
+            intercept = intercept - coef @ codec.whole(step, "mean")
         return {"coef": coef, "intercept": intercept}
     named, start = {}, 0
     for name, shape in model.shapes.items():
@@ -38,7 +38,7 @@ def tensors(result: Mapping[str, Any]) -> dict[str, np.ndarray]:
         named[name] = np.ascontiguousarray(part.T) if isinstance(model, Perceptron) and part.ndim == 2 else part
         start += part.size
     for step in steps:
-        named |= step
+        named |= {"mean": codec.whole(step, "mean"), "scale": step["scale"]}
     return named
 
 

@@ -33,6 +33,7 @@ class Answer:
         arrays: what it sent, by name.
         values: everything else it said.
         bytes_up, bytes_down: of the answer and of the request, as sent.
+        function: the partial function that was asked for.
     """
 
     organization_id: int
@@ -41,6 +42,7 @@ class Answer:
     values: dict[str, Any]
     bytes_up: int
     bytes_down: int
+    function: str
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self.arrays[name]
@@ -103,6 +105,7 @@ class Federation:
             key=uuid.uuid4().hex,
             seed=common.seed,
             participants=self.organizations,
+            evaluators=self.evaluators,
             rounds=getattr(settings, "rounds", None),
             model=None,
             data=Spec(common.label, common.features, common.classes, common.holdout, []),
@@ -114,6 +117,7 @@ class Federation:
         self.history: list[dict[str, Any]] = []
         self._per_node: list[dict[str, Any]] = []
         self._preparation = {"bytes_up": 0, "bytes_down": 0}
+        self._evaluation_bytes = {"bytes_up": 0, "bytes_down": 0}
         self._round, self._last_evaluated, self._shown = 0, 0, 0
         self._stateful = False
         self._generators: dict[tuple[str, int], np.random.Generator] = {}
@@ -124,7 +128,8 @@ class Federation:
     def prepare(self) -> None:
         """Ask all nodes to describe their data; agree on classes and scaling; build the model. Round 0."""
         statistics = "standardize" in self._common.preprocess
-        answers = self._collect([("describe", self.organizations, self._job, {"statistics": statistics}, {})])
+        exact = replace(self._job, precision="float32")  # of moments, whatever the models are sent in
+        answers = self._collect([("describe", self.organizations, exact, {"statistics": statistics}, {})])
         self.count_preparation(answers)
         features, spec = _same_features(answers), self._job.data
         if spec.classes is None:
@@ -180,12 +185,15 @@ class Federation:
         evaluate = len(tasks) == 1 and "weights" in tasks[0][4] and self._due()
         if evaluate and self.evaluators:
             # first, since a benchmark's test set takes longest
-            weights = {"weights": tasks[0][4]["weights"]}
-            tasks.insert(0, ("evaluate", self.evaluators, self._evaluators_job(), {}, weights))
+            tasks.insert(0, self._evaluation(tasks[0][4]["weights"]))
+        elif evaluate and (rest := sorted(set(self.organizations) - set(tasks[0][1]))):
+            # a curve of whoever happens to be asked would jump from round to round
+            tasks.append(("evaluate", rest, self._job, {}, {"weights": tasks[0][4]["weights"]}))
         answers = self._collect(tasks, evaluate=evaluate)
         if evaluate:
             self._record_evaluation(self._round - 1, answers)
-        return sorted((a for a in answers if a.organization_id not in self.evaluators), key=_organization)
+        asked = {organization for organizations, _ in groups for organization in organizations}
+        return sorted((a for a in answers if a.organization_id in asked), key=_organization)
 
     def evaluate(self, weights: np.ndarray) -> None:
         """Evaluate the model of the round before at all nodes, where no ``ask`` has done so in passing."""
@@ -241,7 +249,7 @@ class Federation:
             "history": self.history,
             "per_node": self._per_node,
             "final": final,
-            "preparation": self._preparation,
+            "traffic": {"preparation": self._preparation, "evaluation": self._evaluation_bytes},
             "versions": {
                 "v6-federated": v6_federated.__version__,
                 "numpy": np.__version__,
@@ -283,9 +291,9 @@ class Federation:
         sent = []
         for function, organizations, job, settings, arrays in tasks:
             arguments: dict[str, Any] = {"job": job.to_json(), "round": self._round, **settings}
-            if evaluate and self.evaluators:
-                arguments["evaluate"] = "all" if organizations is self.evaluators else None
-            elif evaluate:
+            if evaluate and job.data.holdout == 0 and organizations == self.evaluators:
+                arguments["evaluate"] = "all"
+            elif evaluate and not self.evaluators:
                 arguments["evaluate"] = "held_out"
             if arrays:
                 arguments["arrays"] = codec.encode(arrays, job.precision)
@@ -295,7 +303,7 @@ class Federation:
         answers = []
         for (task_id, size), (function, organizations, _, _, arrays) in zip(sent, tasks, strict=True):
             vantage.wait(self._client, task_id)
-            found = [self._decode(result, size, arrays) for result in vantage.results(self._client, task_id)]
+            found = [self._decode(result, function, size, arrays) for result in vantage.results(self._client, task_id)]
             ids = [a.organization_id for a in found]
             missing = sorted(set(organizations) - set(ids))
             if missing:
@@ -308,7 +316,7 @@ class Federation:
             answers += sorted(found, key=_organization)
         return answers
 
-    def _decode(self, result: Any, size: int, asked: Mapping[str, np.ndarray]) -> Answer:
+    def _decode(self, result: Any, function: str, size: int, asked: Mapping[str, np.ndarray]) -> Answer:
         if not isinstance(result, dict) or not isinstance(result.get("organization_id"), int):
             raise vantage.CollectResultsError(f"round {self._round}: an answer without organization_id")
         organization, n = result["organization_id"], result.get("n")
@@ -325,16 +333,17 @@ class Federation:
                     f"{who} sends {name} of shape {array.shape}; expected {asked[name].shape}"
                 )
         values = {k: v for k, v in result.items() if k not in ("organization_id", "n", "arrays")}
-        return Answer(organization, n, arrays, values, codec.size(result), size)
+        return Answer(organization, n, arrays, values, codec.size(result), size, function)
 
     def _explain_missing(self, task_id: int, function: str, missing: list[int]) -> None:
         failures = vantage.failures(self._client, task_id)
         reasons = []
-        for organization in missing:
+        for organization in [k for k in missing if k in failures] or missing:  # the others may still be at work
             status, line = failures.get(organization, ("no result", ""))
             named = f"organization {organization}: "
             reasons.append(named + (line.removeprefix(named) or f"run {status}"))
-        raise vantage.CollectResultsError(f"round {self._round}, {function}: {'; '.join(reasons)}")
+        more = f"; and {len(reasons) - 3} more organizations" if len(reasons) > 3 else ""
+        raise vantage.CollectResultsError(f"round {self._round}, {function}: {'; '.join(reasons[:3])}{more}")
 
     def _record_evaluation(self, round_: int, answers: Sequence[Answer]) -> dict[str, Any]:
         """Put the evaluation that came with ``answers`` into the row of ``round_``."""
@@ -342,6 +351,9 @@ class Federation:
         found = metrics.combine([a.values.get("evaluation", {}) for a in counted])
         for a in answers:
             a.values.pop("evaluation", None)
+            if a.function == "evaluate":
+                self._evaluation_bytes["bytes_up"] += a.bytes_up
+                self._evaluation_bytes["bytes_down"] += a.bytes_down
         self._last_evaluated = round_
         for row in self.history:
             if row["round"] == round_:
@@ -391,8 +403,9 @@ def _agreed_classes(answers: Sequence[Answer]) -> list[Any]:
 def _fit_standardize(answers: Sequence[Answer]) -> dict[str, Any]:
     """Mean and standard deviation (d,) over the rows of all nodes; the scale of a constant column is 1."""
     n = sum(a.n for a in answers)
-    mean = sum(a.n / n * a["mean"].astype(np.float64) for a in answers)
-    squares = sum(a["squares"].astype(np.float64) + a.n * np.square(a["mean"] - mean) for a in answers)
+    means = [codec.whole(a.arrays, "mean") for a in answers]
+    mean = np.asarray(sum(a.n / n * m for a, m in zip(answers, means, strict=True)))
+    squares = sum(a["squares"] + a.n * np.square(m - mean) for a, m in zip(answers, means, strict=True))
     scale = np.sqrt(squares / n)
-    scale[scale <= 1e-6 * np.maximum(1, np.abs(mean))] = 1
-    return codec.encode({"mean": np.asarray(mean), "scale": scale})
+    scale[scale <= 1e-12 * np.abs(mean)] = 1
+    return codec.encode({**codec.two_parts("mean", mean), "scale": scale})

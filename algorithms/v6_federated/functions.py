@@ -29,7 +29,6 @@ from v6_federated.vantage import (
 )
 
 SAFE_ERRORS = (SafeError, DataError, NodePermissionException, PrivacyThresholdViolation, UserInputError)
-MINIMUM_ROWS_A_CLASS = 3  # a label's value is named to the server only where at least so many rows have it
 
 
 def central(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
@@ -72,6 +71,8 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
     parameters = inspect.signature(function).parameters.values()
     wanted = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD][1:]
 
+    accepted = settings.settings_of_partial(function)
+
     @algorithm_client
     def call(
         client: Any,
@@ -83,38 +84,46 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
         mock_data: list[Any] | None = None,
         **values: Any,
     ) -> dict[str, Any]:
+        organization = client.organization_id
         try:
+            checked = {name: value for name, value in settings.validate(accepted, values)}
             database = read_database() if mock_data is None else mock_data[0]
-            node = Node(client.organization_id, database, Job.from_json(job), round)
+            node = Node(organization, database, Job.from_json(job), round)
             received = {k: node.model.asarray(v) for k, v in codec.decode(arrays).items()} if arrays else {}
             answer: dict[str, Any] = {"organization_id": node.organization_id}
             with np.errstate(over="ignore", invalid="ignore"):  # numbers that are not finite are refused
                 if evaluate:
                     answer["evaluation"] = node.evaluate(received["weights"], evaluate)
-                returned = function(node, *(received.get(name) for name in wanted), **values)
+                returned = function(node, *(received.get(name) for name in wanted), **checked)
             sent = {k: _to_numpy(v) for k, v in returned.items() if isinstance(v, np.ndarray) or hasattr(v, "cpu")}
             answer |= {"n": len(node.rows)} | {k: v for k, v in returned.items() if k not in sent}
-            for name, value in answer.items():
-                if isinstance(value, float) and not math.isfinite(value):
-                    raise SafeError(f"{name} is not finite; {codec.DIVERGED}")
+            _check_finite(answer)
             if sent:
                 answer["arrays"] = codec.encode(sent, node.job.precision)
             return answer
         except SAFE_ERRORS as error:
-            raise type(error)(f"organization {client.organization_id}: {error}") from None
+            raise type(error)(f"organization {organization}: {error}") from None
         except Exception as error:
             # the text of any other error, numpy's or pandas', may quote a row
             if os.environ.get("V6_FEDERATED_DEBUG") == "1":
                 raise
             place = traceback.extract_tb(error.__traceback__)[-1]
             raise AlgorithmExecutionError(
-                f"organization {client.organization_id}: {type(error).__name__} in {Path(place.filename).name}, line "
+                f"organization {organization}: {type(error).__name__} in {Path(place.filename).name}, line "
                 f"{place.lineno}; its text is withheld, it could hold a value of a row (V6_FEDERATED_DEBUG=1 shows it)"
             ) from None
 
     functools.update_wrapper(call, function)
     call.wrapped_in_data_decorator = True  # vantage6's mock client then passes mock_data
     return call
+
+
+def _check_finite(value: Any, name: str = "the answer") -> None:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise SafeError(f"{name} is not finite; {codec.DIVERGED}")
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _check_finite(inner, key)
 
 
 def _to_numpy(array: Any) -> np.ndarray:
@@ -129,13 +138,14 @@ def describe(node: Node, *, statistics: bool) -> dict[str, Any]:
     answer: dict[str, Any] = {"features": features or rows.X.shape[1], "label": label}
     if node.job.data.classes is None:
         values, counts = np.unique(node.source.rows(node.job.data).y, return_counts=True)
-        named = [plain(v) for v, count in zip(values, counts, strict=True) if count >= MINIMUM_ROWS_A_CLASS]
-        answer["classes"] = named
-        answer["unnamed"] = bool(len(named) < len(values))
+        node.policy.check_classes(len(values))
+        answer["classes"] = [
+            plain(v) for v, count in zip(values, counts, strict=True) if count >= node.policy.minimum_rows_a_class
+        ]
     if statistics:
-        X = rows.X.astype(np.float64)
+        X = node.training_rows(np.float64).X
         mean = X.mean(axis=0)
-        answer |= {"mean": mean, "squares": np.square(X - mean).sum(axis=0)}
+        answer |= {**codec.two_parts("mean", mean), "squares": np.square(X - mean).sum(axis=0)}
     return answer
 
 

@@ -25,8 +25,9 @@ class Policy:
     """The operator's limits.
 
     Attributes:
-        minimum_rows: rows a node must train or compute statistics on.
-        minimum_evaluation_rows: held-out rows below which a node gives no evaluation.
+        minimum_rows: rows a node must train, evaluate or compute statistics on; held-out rows come in multiples of it.
+        minimum_rows_a_class: rows that must have a label's value before it is named to the server.
+        maximum_classes: values a label may have for them to be named.
         minimum_organizations: participants a job must have.
         maximum_rounds: rounds a job may have; None is any number.
         allowed_columns, disallowed_columns: columns a request may, may not name; allowed None is all.
@@ -34,7 +35,8 @@ class Policy:
     """
 
     minimum_rows: int = 10
-    minimum_evaluation_rows: int = 5
+    minimum_rows_a_class: int = 3
+    maximum_classes: int = 100
     minimum_organizations: int = 3
     maximum_rounds: int | None = None
     allowed_columns: frozenset[str] | None = None
@@ -60,7 +62,8 @@ class Policy:
 
         return cls(
             minimum_rows=number("MINIMUM_ROWS", cls.minimum_rows) or 1,
-            minimum_evaluation_rows=number("MINIMUM_EVALUATION_ROWS", cls.minimum_evaluation_rows) or 1,
+            minimum_rows_a_class=number("MINIMUM_ROWS_A_CLASS", cls.minimum_rows_a_class) or 1,
+            maximum_classes=number("MAXIMUM_CLASSES", cls.maximum_classes) or 0,
             minimum_organizations=number("MINIMUM_ORGANIZATIONS", cls.minimum_organizations) or 1,
             maximum_rounds=number("MAXIMUM_ROUNDS", None),
             allowed_columns=columns("ALLOWED_COLUMNS"),
@@ -68,7 +71,7 @@ class Policy:
             score_bands=number("SCORE_BANDS", cls.score_bands) or 0,
         )
 
-    def check_request(self, minimum_rows: int | None, participants: int, rounds: int | None) -> None:
+    def check_request(self, minimum_rows: int | None, participants: int, rounds: int) -> None:
         """Refuse a request that asks to loosen a limit, has too few participants or too many rounds."""
         if minimum_rows is not None and minimum_rows < self.minimum_rows:
             raise PrivacyThresholdViolation(
@@ -76,7 +79,7 @@ class Policy:
                 f"({PREFIX}MINIMUM_ROWS) and a request can only raise it"
             )
         self.check_participants(participants)
-        if self.maximum_rounds is not None and rounds is not None and rounds > self.maximum_rounds:
+        if self.maximum_rounds is not None and rounds > self.maximum_rounds:
             raise PrivacyThresholdViolation(
                 f"{rounds} rounds are more than the {self.maximum_rounds} this node allows ({PREFIX}MAXIMUM_ROUNDS)"
             )
@@ -93,13 +96,21 @@ class Policy:
         """Refuse columns that the operator does not allow."""
         refused = [
             c
-            for c in columns
+            for c in map(str.strip, columns)
             if c in self.disallowed_columns or (self.allowed_columns is not None and c not in self.allowed_columns)
         ]
         if refused:
             raise PrivacyThresholdViolation(
                 f"the column(s) {', '.join(refused)} may not be used at this node "
                 f"({PREFIX}ALLOWED_COLUMNS, {PREFIX}DISALLOWED_COLUMNS)"
+            )
+
+    def check_classes(self, classes: int) -> None:
+        """Refuse to name the values of a label that has too many of them to be one."""
+        if classes > self.maximum_classes:
+            raise PrivacyThresholdViolation(
+                f"the label has more than {self.maximum_classes} values ({PREFIX}MAXIMUM_CLASSES); expected "
+                "classes, or their values in the request's `classes`"
             )
 
     def check_rows(self, rows: int, minimum_rows: int | None) -> None:

@@ -1,7 +1,9 @@
 """Loss, accuracy, confusion matrix and AUC, from counts only: no score of a patient leaves a node.
 
-For the AUC a node counts its rows by class and band of the score. Bands are equal steps of a fixed monotone function
-of the score, so that counts of several nodes can be added; within a band, rows are taken as tied.
+For the AUC a node counts its rows by class and band of the score. Whoever chooses the weights chooses the scores, so
+counts of few rows can describe few people: nodes count no fewer rows than their minimum.
+Bands are equal steps of a fixed monotone function of the score, so that counts of several nodes can be added; within a
+band, rows are taken as tied.
 """
 
 from collections.abc import Sequence

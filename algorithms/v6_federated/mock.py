@@ -9,7 +9,6 @@ into memory; a call carries nothing but its message.
 import functools
 import importlib
 import os
-import shutil
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -62,7 +61,10 @@ class MockNetwork:
         if processes < 1:
             raise ValueError(f"processes={processes} is refused: expected at least 1")
         self.package, self.on_round = package, on_round
-        self.folder = Path(tempfile.mkdtemp(prefix="v6-federated-"))
+        if not databases:
+            raise ValueError("no databases; expected those of at least one organization")
+        self._temporary = tempfile.TemporaryDirectory(prefix="v6-federated-", ignore_cleanup_errors=True)
+        self.folder = Path(self._temporary.name)
         self.nodes: dict[int, MockNode] = {}
         try:
             for organization, database in databases.items():
@@ -97,7 +99,7 @@ class MockNetwork:
     def close(self) -> None:
         """Remove the temporary folder."""
         _open.cache_clear()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._temporary.cleanup()
 
     def client(self) -> "MockClient":
         """A client as the container of a central function has it."""
@@ -120,6 +122,7 @@ class MockNetwork:
 
 def _run(package: str, node: MockNode, message: Path, number: int) -> tuple[int, str, str]:
     """One run at one node, in a worker: the answer goes to a file, as in a container."""
+    _forget_other_networks(node.folder.parent)
     request = _parse(message)
     function = getattr(importlib.import_module(package), request["method"])
     try:
@@ -135,6 +138,16 @@ def _run(package: str, node: MockNode, message: Path, number: int) -> tuple[int,
     return number, "completed", ""
 
 
+_network: list[Path] = []  # whose databases this process has open
+
+
+def _forget_other_networks(folder: Path) -> None:
+    """Workers outlive a network; its databases must not."""
+    if _network != [folder]:
+        _network[:] = [folder]
+        _open.cache_clear()
+
+
 @functools.lru_cache(maxsize=2)
 def _parse(message: Path) -> dict[str, Any]:
     """A task's message, parsed once in each worker: it is the same for all nodes, and functions do not change it."""
@@ -143,8 +156,8 @@ def _parse(message: Path) -> dict[str, Any]:
 
 @functools.cache
 def _open(folder: Path) -> Source:
-    """A node's database, mapped into memory once in each worker (copy on write: no call can change it for the next)."""
-    return joblib.load(folder / "database", mmap_mode="c")
+    """A node's database, mapped into memory once in each worker (read-only: no call can change it for the next)."""
+    return joblib.load(folder / "database", mmap_mode="r")
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from v6_federated import data, metrics, models, training
+from v6_federated.errors import SafeError
 from v6_federated.guards import Policy, number_of_threads
 from v6_federated.randomness import generator
 from v6_federated.state import State
@@ -22,7 +23,7 @@ class Job:
     Attributes:
         method: the method's name; key: tells this job's state at a node from any other's.
         seed: of every random choice of the job.
-        participants: ids of the organizations that take part in the job.
+        participants: ids of the organizations that take part in the job; evaluators: of those that only evaluate.
         rounds: rounds that the job will have; None before it is known.
         model: the model's full spec; None before the data are described.
         data: which columns are used and how.
@@ -34,6 +35,7 @@ class Job:
     key: str
     seed: int
     participants: list[int]
+    evaluators: list[int]
     rounds: int | None
     model: dict[str, Any] | None
     data: data.Spec
@@ -65,8 +67,8 @@ class Node:
         self.organization_id, self.job, self.round = organization_id, job, round_
         self.state = State(job_folder(), f"{job.method}-{job.key}-{organization_id}", round_)
         self.policy = Policy.of_node()
-        rounds = None if job.rounds is None else max(job.rounds, round_)
-        self.policy.check_request(job.minimum_rows, len(job.participants), rounds)
+        _check_job(job, round_, organization_id)
+        self.policy.check_request(job.minimum_rows, len(job.participants), max(job.rounds or 0, round_))
         limit_threads()
         self.source = data.open_source(database)
         features, label = self.source.columns(job.data)
@@ -83,7 +85,11 @@ class Node:
     @functools.cached_property
     def rows(self) -> data.Rows:
         """The rows to train on. Refused if they are fewer than the minimum."""
-        train, _ = self.source.prepared(self.job.data, self.job.seed, self.organization_id)
+        return self.training_rows(np.float32)
+
+    def training_rows(self, dtype: Any) -> data.Rows:
+        """The same in another precision: statistics are of the numbers as the table has them."""
+        train, _ = self.source.prepared(self.job.data, self.organization_id, self.policy.minimum_rows, dtype)
         self.policy.check_rows(len(train), self.job.minimum_rows)
         return train
 
@@ -117,16 +123,25 @@ class Node:
     def evaluate(self, weights: Any, which: str) -> dict[str, Any]:
         """Counts of how well ``weights`` do on the rows held out, or on its rows (``which`` is "held_out" or "all").
 
-        A node with fewer held-out rows than its minimum gives none: n is 0.
+        A node with too few rows to hold any out gives none: n is 0.
         """
         if which == "all":
             rows = self.rows
         else:
-            _, rows = self.source.prepared(self.job.data, self.job.seed, self.organization_id)
-            if len(rows) < self.policy.minimum_evaluation_rows:
+            _, rows = self.source.prepared(self.job.data, self.organization_id, self.policy.minimum_rows)
+            if not len(rows):
                 return {"n": 0}
         assert self.job.data.classes is not None
         return metrics.evaluate(self.model, weights, rows, len(self.job.data.classes), self.policy.score_bands)
+
+
+def _check_job(job: Job, round_: int, organization_id: int) -> None:
+    """Refuse a job that does not say who takes part, or a round that is none: a task may say anything."""
+    ids = [*job.participants, *job.evaluators] if isinstance(job.participants, list) else []
+    if len(set(ids)) < len(ids) or not all(type(i) is int for i in ids) or organization_id not in ids:
+        raise SafeError("the job does not list who takes part; expected ids, each once, this organization's among them")
+    if type(round_) is not int or round_ < 0:
+        raise SafeError("the round of the task is not a whole number from 0")
 
 
 @functools.cache

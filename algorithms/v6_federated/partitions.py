@@ -12,6 +12,7 @@ from v6_federated.randomness import generator
 
 Parts = list[np.ndarray]
 TRIES = 1000
+MOST = 1e6  # of a partition's number
 
 
 def iid(y: np.ndarray, nodes: int, rng: np.random.Generator) -> Parts:
@@ -21,6 +22,8 @@ def iid(y: np.ndarray, nodes: int, rng: np.random.Generator) -> Parts:
 
 def shards(y: np.ndarray, nodes: int, rng: np.random.Generator, each: float = 2) -> Parts:
     """Sorted by label, cut into ``each`` shards a node, dealt at random (McMahan et al. 2017, section 3)."""
+    if nodes * each > len(y):
+        raise SafeError(f"shards:{each:g} on {nodes} nodes are more than the {len(y)} rows; expected fewer")
     pieces = np.array_split(_sorted(y, rng), nodes * int(each))
     order = rng.permutation(len(pieces)).reshape(nodes, int(each))
     return [np.concatenate([pieces[i] for i in own]) for own in order]
@@ -104,7 +107,7 @@ PARTITIONS: dict[str, Callable[..., Parts]] = {
     "classes": classes,
     "dirichlet": dirichlet,
 }
-WITH_NUMBER = {"shards", "class", "classes", "dirichlet"}
+WITH_NUMBER = {"shards": int, "class": float, "classes": int, "dirichlet": float}
 
 
 def check(name: str) -> None:
@@ -116,11 +119,12 @@ def check(name: str) -> None:
         raise SafeError(f"unknown partition {name!r}; expected one of {', '.join(PARTITIONS)}, column:COLUMN")
     if argument:
         try:
-            good = kind in WITH_NUMBER and float(argument) > 0
+            number = WITH_NUMBER[kind](argument) if kind in WITH_NUMBER else 0
         except ValueError:
-            good = False
-        if not good:
-            raise SafeError(f"partition {name!r} is refused; expected {kind}{':NUMBER' * (kind in WITH_NUMBER)}")
+            number = 0
+        if not 0 < number <= MOST:
+            expected = f":NUMBER, for example {kind}:2" if kind in WITH_NUMBER else ""
+            raise SafeError(f"partition {name!r} is refused; expected {kind}{expected}")
 
 
 def partition(name: str, y: np.ndarray, nodes: int, seed: int) -> Parts:
@@ -130,7 +134,7 @@ def partition(name: str, y: np.ndarray, nodes: int, seed: int) -> Parts:
         raise SafeError(f"nodes={nodes} for {len(y)} rows; expected from 1 to {len(y)}")
     kind, _, argument = name.partition(":")
     rng = generator(seed, "partition")
-    parts = PARTITIONS[kind](np.asarray(y), nodes, rng, *([float(argument)] if argument else []))
+    parts = PARTITIONS[kind](np.asarray(y), nodes, rng, *([WITH_NUMBER[kind](argument)] if argument else []))
     if min(map(len, parts)) == 0:
         raise SafeError(f"partition {name} leaves a node without rows; expected fewer than {nodes} nodes")
     return [np.sort(part) for part in parts]

@@ -9,6 +9,7 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from rich.markup import escape
 from rich.table import Table
 
 from v6_federated.experiments import rounds_to_target, summary
@@ -52,7 +53,8 @@ def table(results: Mapping[str, Result], target: float | None = None) -> Table:
         s = summary(result)
         rounds = [] if target is None else [_number(rounds_to_target(result, target), ".1f", "not reached")]
         out.add_row(
-            name, str(s["rounds"]), _number(s["accuracy"], ".4f"), _number(s["auc"], ".4f"), _number(s["loss"], ".4f"),
+            escape(name), str(s["rounds"]),
+            _number(s["accuracy"], ".4f"), _number(s["auc"], ".4f"), _number(s["loss"], ".4f"),
             *rounds, f"{s['bytes_up'] / 1e6:.3f}", f"{s['bytes_down'] / 1e6:.3f}", f"{s['seconds']:.2f}",
         )  # fmt: skip
     return out
@@ -90,7 +92,7 @@ def _line(axis: Axes, result: Result, x: str, y: str, name: str, i: int) -> None
                 along.append(spent)
     axis.plot(
         along, [row[y] for row in rows], STYLES[i // len(COLOURS) % len(STYLES)], color=COLOURS[i % len(COLOURS)],
-        label=name, marker="o" if len(rows) < 30 else None, markersize=3, linewidth=1.5,
+        label=name.replace("$", r"\$"), marker="o" if len(rows) < 30 else None, markersize=3, linewidth=1.5,
     )  # fmt: skip
 
 

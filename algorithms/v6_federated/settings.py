@@ -5,38 +5,76 @@ annotations check a researcher's task, the command line's ``--set`` and the entr
 """
 
 import inspect
+import math
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 
 from v6_federated.errors import SafeError
 
-Fraction = Annotated[float, Field(ge=0, le=1, description="C, the share of nodes asked in a round (0: one node)")]
-Rounds = Annotated[int, Field(ge=1, description="number of communication rounds")]
-Epochs = Annotated[int, Field(ge=1, description="E, passes over a node's rows in a round")]
-BatchSize = Annotated[int | None, Field(ge=1, description="B, rows of a minibatch (unset: all rows of the node)")]
-LearningRate = Annotated[float, Field(ge=0, allow_inf_nan=False, description="eta, the step of the local optimiser")]
-LrDecayRound = Annotated[float, Field(gt=0, le=1, description="factor on lr from each round to the next")]
-LrDecayStep = Annotated[
-    float, Field(ge=0, allow_inf_nan=False, description="lambda of lr / (1 + lambda * local steps so far)")
+LARGE = 2**31 - 1
+
+
+def _no_truth(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("a number is expected, not true or false")
+    return value
+
+
+def _distinct(values: list[Any] | None) -> list[Any] | None:
+    plain = all(isinstance(v, str | int) or (isinstance(v, float) and math.isfinite(v)) for v in values or [])
+    if values is not None and (not plain or len(set(values)) < len(values)):
+        raise ValueError("plain values are expected, each once")
+    return values
+
+
+Number = BeforeValidator(_no_truth)
+Distinct = AfterValidator(_distinct)
+
+Fraction = Annotated[
+    float, Field(ge=0, le=1, description="C, the share of nodes asked in a round (0: one node)"), Number
 ]
+Rounds = Annotated[int, Field(ge=1, le=LARGE, description="number of communication rounds"), Number]
+Epochs = Annotated[int, Field(ge=1, le=LARGE, description="E, passes over a node's rows in a round"), Number]
+BatchSize = Annotated[
+    int | None, Field(ge=1, le=LARGE, description="B, rows of a minibatch (unset: all rows of the node)"), Number
+]
+LearningRate = Annotated[
+    float, Field(ge=0, allow_inf_nan=False, description="eta, the step of the local optimiser"), Number
+]
+LrDecayRound = Annotated[float, Field(gt=0, le=1, description="factor on lr from each round to the next"), Number]
+LrDecayStep = Annotated[
+    float, Field(ge=0, le=1, description="lambda of lr / (1 + lambda * local steps so far)"), Number
+]  # not above 1: a rate that vanishes after the first row would send that row's gradient
 OptimizerName = Annotated[
     Literal["sgd", "adam"], Field(description="local optimiser; Adam's moments start anew each round")
 ]
-ProximalMu = Annotated[float, Field(ge=0, allow_inf_nan=False, description="mu of FedProx's term mu/2 |w - w_t|^2")]
+ProximalMu = Annotated[
+    float, Field(ge=0, allow_inf_nan=False, description="mu of FedProx's term mu/2 |w - w_t|^2"), Number
+]
 
-GlobalLr = Annotated[float, Field(ge=0, allow_inf_nan=False, description="eta_g, the server's step")]
-Stepsize = Annotated[float, Field(ge=0, allow_inf_nan=False, description="h of FSVRG; a node's step is h / n_k a row")]
+GlobalLr = Annotated[float, Field(ge=0, allow_inf_nan=False, description="eta_g, the server's step"), Number]
+Stepsize = Annotated[
+    float, Field(ge=0, allow_inf_nan=False, description="h of FSVRG; a node's step is h / n_k a row"), Number
+]
 Retrain = Annotated[
     Literal["above", "below"], Field(description="retrain while the loss is above (Huang) or below (poster) the median")
 ]
-Epsilon = Annotated[float, Field(ge=0, allow_inf_nan=False, description="relative change up to which epochs double")]
-LrCycle = Annotated[float, Field(gt=0, le=1, description="lambda: lr falls to this share of itself within a round")]
-MaximumEpochs = Annotated[int | None, Field(ge=1, description="epochs that are not exceeded (unset: no limit)")]
+Epsilon = Annotated[
+    float, Field(ge=0, allow_inf_nan=False, description="relative change up to which epochs double"), Number
+]
+LrCycle = Annotated[
+    float, Field(gt=0, le=1, description="lambda: lr falls to this share of itself within a round"), Number
+]
+MaximumEpochs = Annotated[
+    int | None, Field(ge=1, le=LARGE, description="epochs that are not exceeded (unset: no limit)"), Number
+]
 Protocol = Annotated[Literal["divergence", "svd", "loss"], Field(description="who communicates, and when")]
-Delta = Annotated[float, Field(ge=0, allow_inf_nan=False, description="squared distance from the reference allowed")]
-LocalPasses = Annotated[int, Field(ge=1, description="rho, passes over a node's rows in a round")]
+Delta = Annotated[
+    float, Field(ge=0, allow_inf_nan=False, description="squared distance from the reference allowed"), Number
+]
+LocalPasses = Annotated[int, Field(ge=1, le=LARGE, description="rho, passes over a node's rows in a round"), Number]
 Augmentation = Annotated[
     Literal["random", "doubling"], Field(description="nodes added to the violators: one at a time, or as many again")
 ]
@@ -48,20 +86,28 @@ class Common(BaseModel):
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
     model: Annotated[str | dict[str, Any], Field(description="name of a model, or its name and options")] = "logreg"
-    seed: Annotated[int, Field(ge=0, description="seed of every random choice")] = 0
-    organizations: Annotated[list[int] | None, Field(description="who trains (unset: all organizations)")] = None
+    seed: Annotated[int, Field(ge=0, le=LARGE, description="seed of every random choice"), Number] = 0
+    organizations: Annotated[
+        list[int] | None, Field(min_length=1, description="who trains (unset: all organizations)"), Distinct
+    ] = None
     evaluators: Annotated[
-        list[int] | None, Field(description="organizations that evaluate on all their rows and do not train")
+        list[int] | None, Field(description="organizations that evaluate on all their rows and do not train"), Distinct
     ] = None
     label: Annotated[str | None, Field(description="the label's column (unset: the last)")] = None
-    features: Annotated[list[str] | None, Field(description="the features' columns (unset: all others)")] = None
-    classes: Annotated[list[Any] | None, Field(min_length=2, description="the label's values (unset: asked)")] = None
+    features: Annotated[
+        list[str] | None, Field(min_length=1, description="the features' columns (unset: all others)"), Distinct
+    ] = None
+    classes: Annotated[
+        list[Any] | None, Field(min_length=2, description="the label's values (unset: asked)"), Distinct
+    ] = None
     preprocess: Annotated[list[Literal["standardize"]], Field(description="steps fitted before training")] = []
-    holdout: Annotated[float, Field(ge=0, lt=1, description="share of a node's rows kept for evaluation")] = 0.2
-    evaluate_every: Annotated[int, Field(ge=1, description="rounds from one evaluation to the next")] = 1
-    target: Annotated[float | None, Field(gt=0, le=1, description="accuracy at which training stops")] = None
+    holdout: Annotated[float, Field(ge=0, lt=1, description="share of a node's rows kept for evaluation"), Number] = 0.2
+    evaluate_every: Annotated[int, Field(ge=1, description="rounds from one evaluation to the next"), Number] = 1
+    target: Annotated[float | None, Field(gt=0, le=1, description="accuracy at which training stops"), Number] = None
     precision: Annotated[Literal["float32", "float16"], Field(description="number format of what is sent")] = "float32"
-    minimum_rows: Annotated[int | None, Field(ge=1, description="rows a node must have, above its own minimum")] = None
+    minimum_rows: Annotated[
+        int | None, Field(ge=1, le=LARGE, description="rows a node must have, above its own minimum"), Number
+    ] = None
 
 
 def settings_of(central: Callable) -> type[BaseModel]:
@@ -72,6 +118,16 @@ def settings_of(central: Callable) -> type[BaseModel]:
         if p.kind is p.KEYWORD_ONLY
     }
     return create_model("Settings", __base__=Common, **fields)
+
+
+def settings_of_partial(partial: Callable) -> type[BaseModel]:
+    """The keyword arguments of a partial function: a node checks them too, whoever sent them."""
+    fields: dict[str, Any] = {
+        name: (Any if p.annotation is p.empty else p.annotation, ... if p.default is p.empty else p.default)
+        for name, p in inspect.signature(partial).parameters.items()
+        if p.kind is p.KEYWORD_ONLY
+    }
+    return create_model("Arguments", __config__=ConfigDict(extra="forbid", protected_namespaces=()), **fields)
 
 
 def validate(model: type[BaseModel], values: dict[str, Any]) -> BaseModel:
@@ -90,6 +146,8 @@ def _explain(model: type[BaseModel], name: str, error: Any) -> str:
     if error["type"] == "missing":
         return f"the setting {name!r} is missing"
     field = model.model_fields[name]
-    problem = error["msg"][0].lower() + error["msg"][1:].replace("Input", "input")
+    problem = error["msg"].removeprefix("Value error, ")
+    problem = problem[0].lower() + problem[1:]
     default = "" if field.is_required() or field.default is None else f", for example {name}={field.default}"
-    return f"{name}={error['input']!r} is refused: {problem}; {name} is {field.description}{default}"
+    meaning = f"; {name} is {field.description}" if field.description else ""
+    return f"{name}={error['input']!r} is refused: {problem}{meaning}{default}"

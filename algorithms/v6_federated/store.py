@@ -13,7 +13,7 @@ import types
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import v6_federated
 from v6_federated.errors import SafeError
@@ -100,8 +100,11 @@ def _argument(name: str, field: Any) -> dict[str, Any]:
 
 def _options(annotation: Any) -> list[Any]:
     """The types that a setting may have, None apart."""
-    union = get_origin(annotation) in (Union, types.UnionType)
-    return [option for option in (get_args(annotation) if union else (annotation,)) if option is not type(None)]
+    if get_origin(annotation) is Annotated:
+        return _options(get_args(annotation)[0])
+    if get_origin(annotation) not in (Union, types.UnionType):
+        return [annotation]
+    return [option for part in get_args(annotation) if part is not type(None) for option in _options(part)]
 
 
 def _type(options: Sequence[Any]) -> str:

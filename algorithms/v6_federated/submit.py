@@ -14,8 +14,8 @@ from v6_federated.errors import SafeError
 POLL_SECONDS = 1.0
 # What a run's status means where its log says nothing that helps.
 WHY = {
-    "non-existing Docker image": "its node finds no image {image}; expected one that it can pull, or, where its policies "
-    "allow that, has",
+    "non-existing Docker image": "its node finds no image {image}; expected one that it can pull, or, where its "
+    "policies allow that, has",
     "not allowed": "its node's policies do not allow image {image}, or not from this researcher",
     "killed by user": "the task was stopped",
     "completed": "image {image} ended without a result; expected the image of a vantage6 algorithm",

@@ -15,7 +15,7 @@ def batches(rng: np.random.Generator, n: int, epochs: int, batch_size: int | Non
         if batch_size is None or batch_size >= n:
             yield slice(None)
         else:
-            order = rng.permutation(n)
+            order = rng.permutation(n)  # anew each epoch; McMahan's box splits the rows once a round
             yield from (order[i : i + batch_size] for i in range(0, n, batch_size))
 
 

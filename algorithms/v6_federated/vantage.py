@@ -23,7 +23,7 @@ from vantage6.algorithm.tools.exceptions import (
     PrivacyThresholdViolation,
     UserInputError,
 )
-from vantage6.common.task_status import TaskStatus, has_task_finished
+from vantage6.common.task_status import has_task_failed, has_task_finished
 
 __all__ = [
     "AlgorithmExecutionError",
@@ -36,8 +36,10 @@ __all__ = [
 ]
 
 POLL_SECONDS = 1.0
+PATIENCE = 60  # looks at a task's status that may fail in a row
 ROUND = "v6-federated round "  # begins the line of a log that holds a row of history
-TABLE_TYPES = {"csv", "excel", "parquet", "sparql", "sql"}
+TABLE_TYPES = {"csv", "excel", "parquet"}
+QUERY_TYPES = {"sparql", "sql"}
 
 
 def organizations(client: Any) -> list[int]:
@@ -62,8 +64,16 @@ def wait(client: Any, task_id: int) -> None:
     """
     if not hasattr(client, "request"):  # MockAlgorithmClient has run a task by the time it is created
         return
-    while not has_task_finished(client.request(f"task/{task_id}/status")["status"]):
+    silent = 0
+    while silent < PATIENCE:
+        try:
+            if has_task_finished(client.request(f"task/{task_id}/status")["status"]):
+                return
+            silent = 0
+        except Exception:  # a server that restarts, a proxy that times out: whatever a client raises
+            silent += 1
         time.sleep(POLL_SECONDS)
+    raise CollectResultsError(f"the server has not told the status of task {task_id} for {PATIENCE} tries in a row")
 
 
 def results(client: Any, task_id: int) -> Iterator[Any]:
@@ -72,10 +82,10 @@ def results(client: Any, task_id: int) -> Iterator[Any]:
 
 
 def failures(client: Any, task_id: int) -> dict[int, tuple[str, str]]:
-    """For each organization whose run did not complete: its status and its last words."""
+    """For each organization whose run failed: its status and its last words."""
     failed = {}
     for run in client.run.from_task(task_id):
-        if run["status"] != TaskStatus.COMPLETED.value:
+        if has_task_failed(run["status"]):
             failed[run["organization"]["id"]] = (run["status"], last_words(run.get("log")))
     return failed
 
@@ -108,8 +118,15 @@ def read_database() -> "pd.DataFrame | Path":
     if os.environ.get(f"{label}_PREPROCESSING"):
         # vantage6 would filter rows by any column before the node's policy is asked
         raise UserInputError("the task brings preprocessing of its own for the database; expected none")
-    if os.environ.get(f"{label}_DATABASE_TYPE", "").lower() in TABLE_TYPES:
-        return data(1)(lambda frame: frame)()
+    kind = os.environ.get(f"{label}_DATABASE_TYPE", "").lower()
+    if kind in QUERY_TYPES and os.environ.get("V6_FEDERATED_ALLOW_QUERIES") != "1":
+        # the task brings the query: it can rename columns and repeat rows, past the limits on both
+        raise NodePermissionException("this node does not run a task's queries (V6_FEDERATED_ALLOW_QUERIES)")
+    if kind in TABLE_TYPES | QUERY_TYPES:
+        frame = data(1)(lambda frame: frame)()
+        if not isinstance(frame.index, pd.RangeIndex) and kind == "csv":
+            raise DataError("lines of the table have more fields than its header; expected as many")
+        return frame
     return Path(os.environ[f"{label}_DATABASE_URI"])
 
 

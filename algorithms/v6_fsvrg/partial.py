@@ -4,6 +4,7 @@ from typing import Any
 
 from v6_federated import functions
 from v6_federated.node import Node
+from v6_federated.settings import BatchSize, Stepsize
 
 
 @functions.partial
@@ -16,7 +17,7 @@ def gradient(node: Node, weights: Any) -> dict[str, Any]:
 
 @functions.partial
 def client_update(
-    node: Node, weights: Any, full_gradient: Any, *, stepsize: float, batch_size: int | None
+    node: Node, weights: Any, full_gradient: Any, *, stepsize: Stepsize, batch_size: BatchSize
 ) -> dict[str, Any]:
     """One pass over a permutation of the node's rows. Nilsson et al. 2018, Algorithm 2, lines 7 to 11.
 

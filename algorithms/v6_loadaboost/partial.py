@@ -4,6 +4,7 @@ from typing import Any
 
 from v6_federated import functions, training
 from v6_federated.node import Node
+from v6_federated.settings import BatchSize, Epochs, LearningRate, LrDecayRound, LrDecayStep, OptimizerName, Retrain
 
 
 @functions.partial
@@ -12,13 +13,13 @@ def client_update(
     weights: Any,
     *,
     median: float | None,
-    epochs: int,
-    batch_size: int | None,
-    lr: float,
-    lr_decay_round: float,
-    lr_decay_step: float,
-    optimizer: str,
-    retrain: str,
+    epochs: Epochs,
+    batch_size: BatchSize,
+    lr: LearningRate,
+    lr_decay_round: LrDecayRound,
+    lr_decay_step: LrDecayStep,
+    optimizer: OptimizerName,
+    retrain: Retrain,
 ) -> dict[str, Any]:
     """E/2 epochs, and more while the loss is on the wrong side of the last round's median; 3E/2 at most.
 

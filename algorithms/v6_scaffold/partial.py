@@ -6,6 +6,7 @@ import numpy as np
 
 from v6_federated import functions, training
 from v6_federated.node import Node
+from v6_federated.settings import BatchSize, Epochs, LearningRate, LrDecayRound, LrDecayStep
 
 
 @functions.partial
@@ -15,11 +16,11 @@ def client_update(
     c: Any,
     *,
     known: list[int],
-    epochs: int,
-    batch_size: int | None,
-    lr: float,
-    lr_decay_round: float,
-    lr_decay_step: float,
+    epochs: Epochs,
+    batch_size: BatchSize,
+    lr: LearningRate,
+    lr_decay_round: LrDecayRound,
+    lr_decay_step: LrDecayStep,
 ) -> dict[str, Any]:
     """Local steps from x (d,), each corrected by c - c_k (d,). Karimireddy et al. 2020, Algorithm 1, lines 6 to 14.
 

@@ -76,24 +76,50 @@ def parse(model: str | dict[str, Any]) -> dict[str, Any]:
         spec: dict[str, Any] = {"name": name}
         for option in filter(None, options.split(",")):
             key, equals, value = option.partition("=")
+            if key in ("features", "classes"):
+                raise SafeError(f"the model option {key} comes from the data; leave it out")
             try:
-                spec[key] = float(value) if "." in value or "e" in value else int(value)
-            except ValueError:
+                number = float(value)
+                twice = key in spec
+                spec[key] = int(number) if number.is_integer() else number
+            except (ValueError, OverflowError):
                 equals = ""
+            if equals and twice:
+                raise SafeError(f"the model option {key} is given twice")
             if not equals:
                 raise SafeError(f"model option {option!r}; expected NAME=NUMBER, for example fnn:hidden=50")
     else:
         spec = dict(model)
-    if spec.get("name") not in MODELS:
+    if not isinstance(spec.get("name"), str) or spec["name"] not in MODELS:
         raise SafeError(f"unknown model {spec.get('name')!r}; expected one of {', '.join(MODELS)}")
+    for key, value in spec.items():
+        if key not in ("name", "features", "classes"):
+            _check_option(spec["name"], key, value)
     return spec
+
+
+# option: models that take it, kind, least, most
+OPTIONS: dict[str, tuple[tuple[str, ...], type, float, float]] = {
+    "l2": (("logreg", "svm"), float, 0, 1e6),
+    "hidden": (("fnn", "nn_reddy", "2nn"), int, 1, 100_000),
+    "dropout": (("cnn_reddy",), float, 0, 0.99),
+}
+
+
+def _check_option(model: str, option: str, value: Any) -> None:
+    takers, kind, least, most = OPTIONS.get(option, ((), float, 0, 0))
+    if model not in takers:
+        known = [name for name, (models, *_) in OPTIONS.items() if model in models]
+        raise SafeError(f"the model {model} does not take the option {option}; expected {', '.join(known) or 'none'}")
+    right = not isinstance(value, bool) and isinstance(value, int if kind is int else int | float)
+    if not right or not least <= value <= most:
+        noun = "whole number" if kind is int else "number"
+        raise SafeError(
+            f"{option}={value!r} of the model {model} is refused: expected a {noun} from {least:g} to {most:g}"
+        )
 
 
 def build(spec: dict[str, Any]) -> Model:
     """The model of a full spec: ``{"name", "features": d, "classes": c, options...}``. Raises SafeError."""
     options = {key: value for key, value in parse(spec).items() if key != "name"}
-    try:
-        return MODELS[spec["name"]](**options)
-    except TypeError:
-        names = ", ".join(sorted(set(options) - {"features", "classes"}))
-        raise SafeError(f"the model {spec['name']} does not take the option(s) {names}") from None
+    return MODELS[spec["name"]](**options)

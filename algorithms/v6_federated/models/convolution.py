@@ -61,6 +61,8 @@ class Convolution:
         return np.concatenate(parts).astype(np.float32)
 
     def asarray(self, array: Any) -> torch.Tensor:
+        if isinstance(array, np.ndarray) and not array.flags.writeable:
+            array = array.copy()  # torch knows no read-only arrays
         return torch.as_tensor(array, device=self.device)
 
     def seed(self, rng: np.random.Generator) -> None:

@@ -4,8 +4,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from v6_federated.errors import SafeError
-
 
 class LinearModel:
     """Decision values X W^T + b, with W (rows, features) and b (rows,); one row when there are two classes.
@@ -17,8 +15,6 @@ class LinearModel:
     """
 
     def __init__(self, loss: Literal["logistic", "hinge"], features: int, classes: int, l2: float = 0.0) -> None:
-        if l2 < 0:
-            raise SafeError(f"l2={l2} is refused: expected 0 or more")
         self.kind, self.l2 = loss, np.float32(l2)
         self.features, self.classes = features, classes
         self.rows = 1 if classes == 2 else classes
