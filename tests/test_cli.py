@@ -42,7 +42,9 @@ def test_run_writes_result_and_curves(capsys, tmp_path):
     assert {"round", "participants", "loss", "accuracy", "auc", "bytes_up", "bytes_down", "seconds"} <= set(
         result["history"][0]
     )
-    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+    for name in ("curves.png", "distances.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+    assert all(row["distance"] > 0 for row in result["per_node"])
 
 
 def test_same_seed_same_result(capsys, tmp_path):
@@ -155,8 +157,8 @@ def test_compare_and_report(capsys, tmp_path):
 def test_demo_ends_near_centralized(capsys, tmp_path):
     status, line, _ = call(capsys, "demo", "--out", tmp_path)
     assert status == 0
-    assert line["federated"]["accuracy"] > line["centralized"]["accuracy"] - 0.02
-    assert all(line[f"hospital {k} alone"]["accuracy"] <= line["federated"]["accuracy"] for k in range(1, 6))
+    assert line["accuracy"] > line["centralized"]["accuracy"] - 0.02
+    assert all(line[f"hospital {k} alone"]["accuracy"] <= line["accuracy"] for k in range(1, 6))
     assert (tmp_path / "comparison.png").exists() and (tmp_path / "result.json").exists()
 
 

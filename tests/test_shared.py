@@ -363,7 +363,7 @@ def test_settings_are_checked_in_the_task_too(hospitals):
 
 
 def crafted(hospitals, function="client_update", job=None, **request):
-    """Send a partial function's task as a malicious researcher could; returns status and last words of the first node."""
+    """Send a partial function's task as a malicious researcher could; returns status and last words of a node."""
     whole = {
         "method": "fedavg", "key": "k", "seed": 0, "participants": [3, 5, 8], "evaluators": [], "rounds": 1,
         "model": {"name": "logreg", "features": 4, "classes": 2}, "minimum_rows": None, "precision": "float32",

@@ -61,7 +61,7 @@ def central(
         before, w = w, weighted_mean(answers)
         size = float(np.linalg.norm(before))
         change = float(np.linalg.norm(w - before)) / size if size else None  # linear models start at zero
-        federation.record(answers, epochs=E_t, relative_change=change)
+        federation.record(answers, w, epochs=E_t, relative_change=change)
         if change is not None and change <= epsilon:
             E_t = 2 * E_t if maximum_epochs is None else max(E_t, min(2 * E_t, maximum_epochs))
     return federation.result(w)

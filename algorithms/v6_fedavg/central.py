@@ -53,5 +53,5 @@ def central(
             proximal_mu=proximal_mu,
         )
         w = weighted_mean(answers)  # sum over S_t of n_k / m_t w_k
-        federation.record(answers)
+        federation.record(answers, w)
     return federation.result(w)

@@ -223,12 +223,13 @@ def _demo(options: Any) -> int:
             results[f"hospital {organization} alone"] = experiment.alone("fedavg", DEMO, organization, bar.on_round)
     _write(options.out, results["federated"])
     report.curves(results, options.out / "comparison.png")
-    Console().print(report.table(results))
+    _console().print(report.table(results))
     gap = results["federated"]["final"]["accuracy"] - results["centralized"]["final"]["accuracy"]
     print(
         f"\nFederated minus centralized accuracy: {100 * gap:+.1f} points. Pictures: {options.out / 'comparison.png'}"
     )
-    _last_line({name: experiments.summary(result) for name, result in results.items()})
+    lines = {name: experiments.summary(result) for name, result in results.items()}
+    _last_line({**lines.pop("federated"), **lines})
     return 0
 
 
@@ -247,7 +248,7 @@ def _finish(result: dict[str, Any], options: Any) -> int:
 
     if options.out:
         _write(options.out, result, options.target)
-    Console().print(report.rounds_table(result))
+    _console().print(report.rounds_table(result))
     if result["final"]["evaluated"] == 0:
         print("no accuracy: no rows were held out, or too few for the nodes' policy to count them", file=sys.stderr)
     losses = [row["loss"] for row in result["history"] if row["loss"] is not None]
@@ -295,7 +296,7 @@ def _compare(options: Any) -> int:
         for i, (name, result) in enumerate(results.items(), start=1):
             _write(options.out / f"{i}-{name.replace(':', '-').replace('/', '-')}", result, options.target)
         report.comparison(results, options.out / "comparison.png", options.target)
-    Console().print(report.table(results, options.target))
+    _console().print(report.table(results, options.target))
     _last_line({name: experiments.summary(result, options.target) for name, result in results.items()})
     return 0
 
@@ -309,11 +310,13 @@ def _report(options: Any) -> int:
         options.out.mkdir(parents=True, exist_ok=True)
         report.curves(results, options.out / "curves.png", options.target)
         report.comparison(results, options.out / "comparison.png", options.target)
+        for i, result in enumerate(results.values(), start=1):
+            report.distances(result, options.out / f"distances{'' if len(results) == 1 else f'-{i}'}.png")
     for name, result in results.items():
         if len(results) == 1:
-            Console().print(report.rounds_table(result))
+            _console().print(report.rounds_table(result))
         print(f"{name}: {result['method']}, {json.dumps(result.get('experiment', {}))}")
-    Console().print(report.table(results, options.target))
+    _console().print(report.table(results, options.target))
     _last_line({name: experiments.summary(result, options.target) for name, result in results.items()})
     return 0
 
@@ -453,6 +456,12 @@ def _write(folder: Path, result: dict[str, Any], target: float | None = None) ->
     part.write_text(json.dumps(result, indent=1))
     part.replace(folder / "result.json")
     report.curves({result["method"]: result}, folder / "curves.png", target)
+    report.distances(result, folder / "distances.png")
+
+
+def _console() -> Console:
+    """Standard output; wide where it is no terminal, so that a table in a file is whole."""
+    return Console() if sys.stdout.isatty() else Console(width=140)
 
 
 def _last_line(values: Mapping[str, Any]) -> None:

@@ -207,8 +207,11 @@ class Federation:
             self._generators = {key: generator(self._job.seed, purpose, 0, self._round)}
         return self._generators[key]
 
-    def record(self, answers: Sequence[Answer], **columns: Any) -> None:
-        """Keep the round, of which ``answers`` are all: one row of history with ``columns``, one row a node."""
+    def record(self, answers: Sequence[Answer], model: np.ndarray | None = None, **columns: Any) -> None:
+        """Keep the round, of which ``answers`` are all: one row of history with ``columns``, one row a node.
+
+        With the round's new ``model`` (d,), a node's row holds the distance from it of the weights that the node sent.
+        """
         nodes = sorted({a.organization_id for a in answers})
         trained = [a for a in answers if a.values.get("train_loss") is not None]
         rows = sum(a.n for a in trained)
@@ -230,6 +233,8 @@ class Federation:
         )
         for a in sorted(answers, key=_organization):
             row = {"round": self._round, "organization_id": a.organization_id, "n": a.n}
+            if model is not None and "weights" in a.arrays:
+                row["distance"] = float(np.linalg.norm(a["weights"] - model))
             self._per_node.append(row | dict(a.values) | {"bytes_up": a.bytes_up, "bytes_down": a.bytes_down})
 
     def result(self, weights: np.ndarray) -> dict[str, Any]:

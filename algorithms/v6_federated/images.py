@@ -109,7 +109,10 @@ def build(
     network: str | None = None,
     log: Log = print,
 ) -> None:
-    """Build an image of a recipe (a Dockerfile) and the files that it copies. Raises EngineError in one line."""
+    """Build an image of a recipe (a Dockerfile) and the files that it copies. Raises EngineError in one line.
+
+    DOCKER_BUILD_NETWORK is the engine's network where ``network`` names none.
+    """
     index = {key: os.environ[key] for key in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL") if os.environ.get(key)}
     log(f"building {tag}")
     try:
@@ -118,7 +121,7 @@ def build(
             custom_context=True,
             tag=tag,
             buildargs={**arguments, **index},
-            network_mode=network,
+            network_mode=network or os.environ.get("DOCKER_BUILD_NETWORK"),
             rm=True,
             forcerm=True,
         )

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from requests.exceptions import RequestException
 from vantage6.client import UserClient
 from vantage6.common.task_status import has_task_finished
 
@@ -74,10 +75,12 @@ def follow(client: UserClient, task_id: int, method: str, on_round: Callable[[di
     Raises CollectResultsError that says what became of the task.
     """
     run_id = client.run.from_task(task_id)["data"][0]["id"]
-    seen = 0
-    while True:
-        finished = has_task_finished(client.request(f"task/{task_id}/status")["status"])
-        log = client.request(f"run/{run_id}", params={"fields": "log"}).get("log") or ""
+    seen = silent = 0
+    while silent <= vantage.PATIENCE:
+        status = _told(client, f"task/{task_id}/status").get("status")
+        silent = 0 if status else silent + 1
+        finished = status is not None and has_task_finished(status)
+        log = _told(client, f"run/{run_id}", params={"fields": "log"}).get("log") or ""
         rows = [json.loads(line.partition(vantage.ROUND)[2]) for line in log.splitlines() if _is_round(line)]
         for row in rows[seen:]:
             on_round(row)
@@ -88,6 +91,15 @@ def follow(client: UserClient, task_id: int, method: str, on_round: Callable[[di
                 on_round(row)
             return result
         time.sleep(POLL_SECONDS)
+    raise vantage.CollectResultsError(f"task {task_id}: the server no longer tells its status; the task may go on")
+
+
+def _told(client: UserClient, endpoint: str, **parameters: Any) -> dict[str, Any]:
+    """What the server answers; nothing where it fails for a moment (lost connections the client tries again itself)."""
+    try:
+        return client.request(endpoint, **parameters)
+    except RequestException:
+        return {}
 
 
 def _is_round(line: str) -> bool:

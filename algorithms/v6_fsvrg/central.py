@@ -31,5 +31,5 @@ def central(
             batch_size=batch_size,
         )
         w = weighted_mean(answers)
-        federation.record([*gradients, *answers], uploads=len(gradients) + len(answers))
+        federation.record([*gradients, *answers], w, uploads=len(gradients) + len(answers))
     return federation.result(w)

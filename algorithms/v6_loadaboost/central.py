@@ -59,5 +59,5 @@ def central(
         )
         w = weighted_mean(answers)
         median = float(np.median([a.values["local_loss"] for a in answers]))
-        federation.record(answers, median_loss=median, epochs=float(np.mean([a.values["epochs"] for a in answers])))
+        federation.record(answers, w, median_loss=median, epochs=float(np.mean([a.values["epochs"] for a in answers])))
     return federation.result(w)
