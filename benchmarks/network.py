@@ -35,7 +35,7 @@ def main(dataset: Dataset | None, full: bool) -> None:
         f"`python -m benchmarks network{' --full' if full else ''}`, {runs.machine()}, {date.today().isoformat()}.",
         "",
         "A vantage6 server and three nodes on this machine, digits dealt `iid`. A round: three nodes are asked, each",
-        f"starts a container, and all answers are back. {len(ours)} rounds of each algorithm, {ROUNDS} at a time in turn.",
+        f"starts a container, and all answers are back. {len(ours)} rounds of each, {ROUNDS} at a time in turn.",
         "",
         "| | median seconds a round | mean | fastest | slowest | ratio of medians | ratio of means |",
         "| --- | --- | --- | --- | --- | --- | --- |",

@@ -45,7 +45,7 @@ def central(
     Symbols: K nodes, f_k (d,) the model of node k, r (d,) the reference, B the nodes whose models are averaged, v the
     violations since the last full average; q_k a node's singular index or loss, q' the same in [0, 1], E = rounds,
     rho_k the rounds between node k's communications. What leaves a node: its model, where it communicates; else only
-    n_k, its mean training loss and squared distance (divergence) or nothing (svd, loss); once q_k (svd); counts of
+    n_k, its mean training loss and distance from r (divergence) or nothing (svd, loss); once q_k (svd); counts of
     how the newest model does on its held-out rows. Bytes a round: 16/3 d up and down for each node that communicates.
     """
     local = {

@@ -41,9 +41,9 @@ def local_update(
     loss = node.train(
         f, _step(node, passes, batch_size, lr, lr_decay_round, lr_decay_step, optimizer), passes, batch_size
     )
-    distance = float(((f - r) ** 2).sum())
+    squared = float(((f - r) ** 2).sum())
     node.state.save({"f": f, "r": r})
-    answer = {"train_loss": loss, "distance": distance, "violation": bool(distance > delta)}
+    answer = {"train_loss": loss, "distance": squared**0.5, "violation": bool(squared > delta)}
     return {**answer, "weights": f} if answer["violation"] else answer
 
 

@@ -232,7 +232,7 @@ class Federation:
             }
         )
         for a in sorted(answers, key=_organization):
-            row = {"round": self._round, "organization_id": a.organization_id, "n": a.n}
+            row: dict[str, Any] = {"round": self._round, "organization_id": a.organization_id, "n": a.n}
             if model is not None and "weights" in a.arrays:
                 row["distance"] = float(np.linalg.norm(a["weights"] - model))
             self._per_node.append(row | dict(a.values) | {"bytes_up": a.bytes_up, "bytes_down": a.bytes_down})

@@ -46,8 +46,7 @@ def comparison(results: Mapping[str, Result], path: Path, target: float | None =
 def distances(result: Result, path: Path) -> bool:
     """Heat map of the distance of each node's model from the global one by round (like Garst, Fig. 4.2), as a PNG.
 
-    The distance is that of ``per_node``: of SCAFFOLD the drift, of dynamic averaging the squared one from the reference.
-    Returns False, and writes nothing, where a result has none.
+    Of methods that report a node's drift instead, that. Returns False, and writes nothing, where a result has neither.
     """
     cells = {
         (row["organization_id"], row["round"]): row.get("distance", row.get("drift")) for row in result["per_node"]
@@ -69,9 +68,7 @@ def distances(result: Result, path: Path) -> bool:
         ylabel="organization",
         title=f"{result['method']}: distance of a node's model from the global one",
     )
-    figure.colorbar(
-        image, label="Euclidean distance" if result["method"] != "dynavg" else "squared distance from reference"
-    )
+    figure.colorbar(image, label="Euclidean distance")
     figure.savefig(path, dpi=120)
     plt.close(figure)
     return True

@@ -84,7 +84,7 @@ def follow(client: UserClient, task_id: int, method: str, on_round: Callable[[di
         rows = [json.loads(line.partition(vantage.ROUND)[2]) for line in log.splitlines() if _is_round(line)]
         for row in rows[seen:]:
             on_round(row)
-        seen = len(rows)
+        seen = max(seen, len(rows))
         if finished:
             result = _result(client, task_id, method)
             for row in result["history"][seen:]:
