@@ -19,7 +19,7 @@ EMBEDDED = ("breast-cancer", "digits", "wine")
 Database = pd.DataFrame | tuple[np.ndarray, np.ndarray]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Dataset:
     """Rows of all hospitals together: a table, or arrays; with a test set where the file has one."""
 
