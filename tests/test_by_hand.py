@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from helpers import OPEN, table, train
 
-from v6_federated import codec, mock
+from v6_federated import codec, mock, models
 from v6_federated.randomness import generator
 
 SEED = 11
@@ -105,6 +105,25 @@ def test_fsvrg(hospitals):
             models[k] = v
         w = sum(len(hospitals[k]) / n * models[k] for k in hospitals)
     check(result, w)
+
+
+@pytest.mark.parametrize("name", ["2nn", "nn_reddy"])
+def test_fsvrg_on_networks_is_the_box_row_by_row(name):
+    """The fast pass of networks equals lines 7 to 11 of the paper's box, written with ``loss_and_gradient``."""
+    rng = np.random.default_rng(0)
+    model = models.build({"name": name, "hidden": 8, "features": 6, "classes": 3})
+    X = rng.normal(size=(40, 6)).astype(np.float32) * (rng.random((40, 6)) > 0.4)
+    y, order = np.arange(40) % 3, rng.permutation(40)
+    w_t = model.init(rng)
+    full = model.loss_and_gradient(w_t, X, y)[1].copy()
+    fast, w = w_t + 0, w_t + 0
+    model.svrg_pass(fast, w_t, X, y, full, 0.05, order)
+    for i in order:
+        g_t = model.loss_and_gradient(w_t, X[i : i + 1], y[i : i + 1])[1].copy()
+        g = model.loss_and_gradient(w, X[i : i + 1], y[i : i + 1])[1]
+        w -= np.float32(0.05) * (g - g_t + full)
+    assert np.abs(w - w_t).max() > 0.05
+    np.testing.assert_allclose(fast, w, atol=1e-6)
 
 
 @pytest.mark.parametrize("retrain", ["above", "below"])

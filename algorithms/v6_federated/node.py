@@ -101,6 +101,10 @@ class Node:
     def _shuffle(self) -> np.random.Generator:
         return self.generator("shuffle")
 
+    def permutation(self) -> np.ndarray:
+        """The node's rows in random order: that of the next epoch of ``batches``."""
+        return self._shuffle.permutation(len(self.rows))
+
     def batches(self, epochs: int, batch_size: int | None) -> Iterator[tuple[Any, Any]]:
         """(X, y) of each minibatch of the node's rows, over ``epochs`` passes."""
         X, y = self.model.asarray(self.rows.X), self.model.asarray(self.rows.y)
