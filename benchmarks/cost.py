@@ -63,7 +63,9 @@ def round_ratio(dataset: Dataset, rounds: int) -> list[str]:
 
 def _request(nodes: list[int]) -> dict[str, Any]:
     w = models.build(TWO_NN).init(np.random.default_rng(0))
-    job = Job("echo", "", 0, nodes, [], None, TWO_NN, data.Spec(classes=list(range(10)), holdout=0.0), None, "float32")
+    job = Job(
+        "echo", "0" * 32, 0, nodes, [], None, TWO_NN, data.Spec(classes=list(range(10)), holdout=0.0), None, "float32"
+    )
     return {"method": "echo", "kwargs": {"job": job.to_json(), "round": 1, "arrays": codec.encode({"weights": w})}}
 
 

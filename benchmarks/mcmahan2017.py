@@ -11,7 +11,7 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 
-from benchmarks import runs
+from benchmarks import runs, tables
 from v6_federated import models, training
 from v6_federated.data import as_features
 from v6_federated.datasets import Dataset
@@ -132,24 +132,26 @@ def figure_1(dataset: Dataset, picture: Path) -> str:
     return "\n".join(["| Figure 1 | w | w' | average |", "| --- | --- | --- | --- |", *lines])
 
 
+def other_rates(dataset: Dataset) -> Iterator[str]:
+    """How much the rate matters: rounds to the target for each rate of the grid, first row, first seed."""
+    row = ROWS[0]
+    yield from tables.head("rate", "rounds to 97%, IID, C = 0.1, E = 1, B = 10, seed 1")
+    for lr in sorted(row.grid):
+        reached = train(dataset, row, lr, row.most, row.seeds[0]).reached(TARGET[row.model])
+        yield tables.row(lr, f"not in {row.most}" if reached is None else f"{reached:.0f}")
+
+
 def main(dataset: Dataset, full: bool) -> None:
-    """Print and keep the table and the figure."""
-    lines = [
-        "# McMahan et al. 2017 on MNIST", "",
-        f"`python -m benchmarks {DOCUMENT} --data mnist.npz{' --full' if full else ''}`, {runs.machine()}.", "",
-        "Rounds until the 2NN reaches 97% and the CNN 99% on the 10,000 test rows (best so far, interpolated).", "",
-    ]  # fmt: skip
-    for line in table(dataset, full):
-        print(line, flush=True)
-        lines.append(line)
-    figure = figure_1(dataset, runs.RESULTS / f"{DOCUMENT}-figure1.png")
-    print(figure)
-    lines += [
-        "",
-        figure,
-        "",
-        f"![Figure 1]({DOCUMENT}-figure1.png)",
-        "",
-        (Path(__file__).parent / "notes" / f"{DOCUMENT}.md").read_text(),
-    ]
-    runs.write_table(DOCUMENT, "" if full else "reduced", lines)
+    """Print and keep the tables and the figure."""
+
+    def lines() -> Iterator[str]:
+        yield from table(dataset, full)
+        yield ""
+        yield from other_rates(dataset)
+        yield ""
+        yield figure_1(dataset, runs.RESULTS / f"{DOCUMENT}-figure1.png")
+        yield ""
+        yield f"![Figure 1]({DOCUMENT}-figure1.png)"
+
+    about = "Rounds until the 2NN reaches 97% and the CNN 99% on the 10,000 test rows (best so far, interpolated)."
+    tables.page(DOCUMENT, "McMahan et al. 2017 on MNIST", full, lines(), about)

@@ -10,6 +10,7 @@ import math
 import numpy as np
 import pytest
 from helpers import OPEN, table, train
+from vantage6.algorithm.tools.exceptions import CollectResultsError
 
 from v6_federated import codec, mock, models
 from v6_federated.randomness import generator
@@ -166,6 +167,7 @@ def test_colearning(hospitals):
         "v6_colearning",
         hospitals,
         rounds=6,
+        lr_decay_step=0.02,
         epochs=2,
         batch_size=10,
         lr=0.3,
@@ -175,16 +177,22 @@ def test_colearning(hospitals):
         seed=SEED,
     )
     n = sum(len(rows) for rows in hospitals.values())
-    w, E = np.zeros(5), 2
+    w, E, done = np.zeros(5), 2, 0
     for t in range(1, 7):
         assert result["history"][t - 1]["epochs"] == E
         models = {}
         for k, rows in hospitals.items():
             X, y = arrays(rows)
             v, shuffle = w.copy(), order(k, t)
+            steps = math.ceil(len(y) / 10)
             for e in range(E):
-                v = epoch(v, X, y, 10, shuffle, lambda i, e=e, E=E: 0.3 * 0.25 ** (e / E))
+
+                def eta(i, e=e, E=E, steps=steps, done=done):
+                    return 0.3 / (1 + 0.02 * ((done + e) * steps + i)) * 0.25 ** (e / E)
+
+                v = epoch(v, X, y, 10, shuffle, eta)
             models[k] = v
+        done += E
         before, w = w, sum(len(hospitals[k]) / n * models[k] for k in hospitals)
         if np.any(before) and np.linalg.norm(w - before) / np.linalg.norm(before) <= 0.25:
             E = 2 * E
@@ -197,50 +205,72 @@ def test_colearning_has_a_cap(hospitals):
     assert [row["epochs"] for row in result["history"]][-1] == 3
 
 
-def test_dynamic_averaging_by_divergence(hospitals):
-    """Reddy 2020, Algorithm 1: Delta = 0.1, one pass a round, B = 10, eta = 0.3; augmentation one node at random."""
-    delta = 0.1
+@pytest.mark.parametrize("augmentation", ["random", "doubling"])
+@pytest.mark.parametrize(("delta", "passes"), [(0.1, 1), (0.45, 2), (0.02, 1)])
+def test_dynamic_averaging_by_divergence(augmentation, delta, passes):
+    """Reddy 2020, Algorithm 1, on five nodes: B = 10, eta = 0.3; the last round averages all."""
+    nodes = {k: table(24 + 4 * k, seed=k, shift=0.3 * (k % 3)) for k in (1, 2, 4, 5, 7)}
+    E, K = 9, sorted(nodes)
     result = train(
         "v6_dynavg",
-        hospitals,
-        rounds=8,
-        protocol="divergence",
+        nodes,
+        rounds=E,
         delta=delta,
+        augmentation=augmentation,
+        local_passes=passes,
         batch_size=10,
         lr=0.3,
+        lr_decay_round=0.9,
         holdout=0,
         seed=SEED,
     )
-    n = {k: len(rows) for k, rows in hospitals.items()}
-    f = {k: np.zeros(5) for k in hospitals}
+    n = {k: len(rows) for k, rows in nodes.items()}
+    f = {k: np.zeros(5) for k in nodes}
     r, w, v = np.zeros(5), np.zeros(5), 0
-    sizes = []
-    for t in range(1, 9):
-        B = []
-        for k, rows in hospitals.items():
-            f[k] = epoch(f[k], *arrays(rows), 10, order(k, t), lambda i: 0.3)
-            if np.sum((f[k] - r) ** 2) > delta:
-                B.append(k)
-        sizes.append(len(B))
+
+    def mean(some):
+        return sum(n[k] * f[k] for k in some) / sum(n[k] for k in some)
+
+    for t in range(1, E + 1):
+        for k, rows in nodes.items():
+            shuffle = order(k, t)
+            for _ in range(passes):
+                f[k] = epoch(f[k], *arrays(rows), 10, shuffle, lambda i, t=t: 0.3 * 0.9 ** (t - 1))
+        B = [k for k in K if np.sum((f[k] - r) ** 2) > delta]
+        assert result["history"][t - 1]["violations"] == len(B)
         v += len(B)
-        if v >= 3:
-            B, v = [3, 5, 8], 0
+        if v >= len(K) or t == E:
+            B, v = list(K), 0
         draw = generator(SEED, "augment", 0, t)
-
-        def mean(nodes):
-            return sum(n[k] * f[k] for k in nodes) / sum(n[k] for k in nodes)
-
-        while B and len(B) < 3 and np.sum((mean(B) - r) ** 2) > delta:
-            B.append(int(draw.permutation([k for k in (3, 5, 8) if k not in B])[0]))
+        while B and len(B) < len(K) and np.sum((mean(B) - r) ** 2) > delta:
+            rest = draw.permutation([k for k in K if k not in B])
+            B += rest[: 1 if augmentation == "random" else len(B)].tolist()
         if B:
             w = mean(B)
             for k in B:
                 f[k] = w
-        if len(B) == 3:
+        if len(B) == len(K):
             r = w
         assert result["history"][t - 1]["participants"] == sorted(B)
-    assert len(set(sizes)) > 1, "rounds with other numbers of violators"
-    check(result, w)
+    check(result, w, 2e-6)
+
+
+def test_the_cases_above_meet_every_branch():
+    """Between them: nobody, some and all violate; v is reached without all; augmentation stops short of all."""
+    seen = set()
+    nodes = {k: table(24 + 4 * k, seed=k, shift=0.3 * (k % 3)) for k in (1, 2, 4, 5, 7)}
+    for delta, passes in ((0.1, 1), (0.45, 2), (0.02, 1)):
+        settings = {"delta": delta, "local_passes": passes, "batch_size": 10, "lr": 0.3, "lr_decay_round": 0.9}
+        history = train("v6_dynavg", nodes, rounds=9, holdout=0, seed=SEED, **settings)["history"]
+        for row in history[:-1]:
+            sent, violations = len(row["participants"]), row["violations"]
+            seen.add("nobody" if not violations else "all" if violations == 5 else "some")
+            if violations < sent:
+                seen.add("fetched all" if sent == 5 else "augmented to some")
+            elif 0 < violations < 5:
+                seen.add("mean near the reference")
+    assert {"nobody", "some", "fetched all"} <= seen
+    assert seen & {"augmented to some", "mean near the reference"}
 
 
 def plan(q, E, start):
@@ -259,9 +289,11 @@ def normalised(values):
 def test_dynamic_averaging_by_schedule(hospitals, protocol):
     """Reddy 2020, Algorithms 3 and 4: E = 7 rounds, B = 10, eta = 0.3. Every node trains one epoch each round from
     its own model; those that are due send it, and take the mean."""
-    E = 7
+    E, local = 11, 2
     hospitals[5]["x1"] *= 0.01  # fewer singular values make up 95%
-    result = train("v6_dynavg", hospitals, rounds=E, protocol=protocol, batch_size=10, lr=0.3, holdout=0, seed=SEED)
+    hospitals[8]["x1"] *= 0.2
+    settings = {"batch_size": 10, "lr": 0.3, "lr_decay_round": 0.9, "lr_decay_step": 0.01, "local_passes": local}
+    result = train("v6_dynavg", hospitals, rounds=E, protocol=protocol, holdout=0, seed=SEED, **settings)
     n = {k: len(rows) for k, rows in hospitals.items()}
     f = {k: np.zeros(5) for k in hospitals}
     w, last, losses = np.zeros(5), dict.fromkeys(hospitals, 0), {}
@@ -282,8 +314,13 @@ def test_dynamic_averaging_by_schedule(hospitals, protocol):
         for k in due:
             # all passes since the last communication, shuffled by the generator of the round in which they are done
             shuffle = order(k, t)
-            for _ in range(t - last[k]):
-                f[k] = epoch(f[k], *arrays(hospitals[k]), 10, shuffle, lambda i: 0.3)
+            steps = math.ceil(n[k] / 10)
+            for p in range(last[k] * local, t * local):  # its passes, counted from the first round
+
+                def eta(i, p=p, steps=steps, rho=local):
+                    return 0.3 * 0.9 ** (p // rho) / (1 + 0.01 * (p * steps + i))
+
+                f[k] = epoch(f[k], *arrays(hospitals[k]), 10, shuffle, eta)
             losses[k] = loss(f[k], *arrays(hospitals[k]))
         if due:
             w = sum(n[k] * f[k] for k in due) / sum(n[k] for k in due)
@@ -363,16 +400,36 @@ def test_state_of_a_round_that_is_run_again(tmp_path):
     """A second try of a round finds what the first try found."""
     from v6_federated.state import State
 
-    State(tmp_path, "m-job-1", 1).save({"c": np.ones(3)})
-    second = State(tmp_path, "m-job-1", 2)
-    second.save({"c": np.full(3, 2.0)})
-    np.testing.assert_array_equal(State(tmp_path, "m-job-1", 2).load()["c"], np.ones(3))
-    np.testing.assert_array_equal(State(tmp_path, "m-job-1", 3).load()["c"], np.full(3, 2.0))
-    assert State(tmp_path, "m-job-2", 3).load() is None and State(tmp_path, "m-other-1", 3).load() is None
-    (tmp_path / "m-job-1-round-2.npz").write_bytes(b"broken")
-    assert State(tmp_path, "m-job-1", 3).load() is None
+    for round_ in (1, 2, 3):
+        State(tmp_path, "m-job-1", round_).save({"c": np.full(3, round_)})
+    third = State(tmp_path, "m-job-1", 3)
+    np.testing.assert_array_equal(third.load(2)["c"], np.full(3, 2))
+    assert third.load(1) is None, "only the last two rounds are kept"
+    assert State(tmp_path, "m-job-2", 3).load(3) is None and State(tmp_path, "m-other-1", 3).load(3) is None
+    whole = (tmp_path / "m-job-1-round-2.npz").read_bytes()
+    for broken in (b"", b"broken", whole[:-30], whole[: len(whole) // 2], whole[:60] + b"x" + whole[61:]):
+        (tmp_path / "m-job-1-round-2.npz").write_bytes(broken)
+        assert third.load(2) is None
+    State(tmp_path, "m-job-*", 9).remove()
+    assert len(list(tmp_path.iterdir())) == 2
     State(tmp_path, "m-job-1", 9).remove()
     assert not list(tmp_path.iterdir())
+
+
+def test_state_is_removed_from_a_node_that_has_begun_to_refuse(hospitals, monkeypatch):
+    from v6_federated.federation import Federation
+
+    with mock.MockNetwork("v6_scaffold", hospitals, environment=OPEN, on_round=lambda row: None) as network:
+        record = Federation.record
+
+        def tighten(self, *args, **kwargs):
+            network.nodes[5].environment["V6_FEDERATED_MAXIMUM_ROUNDS"] = "1"
+            return record(self, *args, **kwargs)
+
+        monkeypatch.setattr(Federation, "record", tighten)
+        with pytest.raises(CollectResultsError, match="organization 5: 3 rounds are more than the 1"):
+            network.run(rounds=3)
+        assert not list(network.folder.glob("node-*/tmp/*"))
 
 
 def test_scaffold_beats_fedavg_on_unlike_nodes():

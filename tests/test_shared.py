@@ -296,6 +296,11 @@ def test_columns(hospitals):
     train("v6_fedavg", hospitals, environment=allowed, rounds=1, features=["x0", "x1"])
 
 
+def test_small_batches(hospitals):
+    refused("batch_size=4 is below the 5", hospitals, environment={"V6_FEDERATED_MINIMUM_BATCH": "5"}, batch_size=4)
+    train("v6_fedavg", hospitals, environment={"V6_FEDERATED_MINIMUM_BATCH": "5"}, rounds=1, batch_size=5)
+
+
 def test_rounds(hospitals):
     refused("5 rounds are more than the 4", hospitals, environment={"V6_FEDERATED_MAXIMUM_ROUNDS": "4"}, rounds=5)
 
@@ -365,7 +370,7 @@ def test_settings_are_checked_in_the_task_too(hospitals):
 def crafted(hospitals, function="client_update", job=None, **request):
     """Send a partial function's task as a malicious researcher could; returns status and last words of a node."""
     whole = {
-        "method": "fedavg", "key": "k", "seed": 0, "participants": [3, 5, 8], "evaluators": [], "rounds": 1,
+        "method": "fedavg", "key": "0" * 32, "seed": 0, "participants": [3, 5, 8], "evaluators": [], "rounds": 1,
         "model": {"name": "logreg", "features": 4, "classes": 2}, "minimum_rows": None, "precision": "float32",
         "data": {"label": None, "features": None, "classes": [0, 1], "holdout": 0.0, "preprocess": []}, **(job or {}),
     }  # fmt: skip
@@ -398,6 +403,8 @@ def test_a_crafted_task_cannot_loosen_a_limit(hospitals):
         ({"lr_decay_step": 1e30, "batch_size": 1}, "lr_decay_step=1e+30 is refused"),
         ({"batch_size": 0}, "batch_size=0 is refused"),
         ({"epochs": "many"}, "epochs='many' is refused"),
+        ({"job": {"key": "*"}}, "no proper key"),
+        ({"job": {"method": "../x"}}, "no proper key or method"),
         ({"rows": "all"}, "unknown setting 'rows'"),
     ]:
         status, log = crafted(hospitals, **request)

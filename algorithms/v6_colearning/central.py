@@ -43,7 +43,7 @@ def central(
     lr_cycle. What leaves a node: w after local training, n_k, its mean training loss, and counts of how w_t does on
     its held-out rows. Bytes a round: 16/3 d down and up for each node of S_t.
     """
-    w, E_t = federation.initial_weights(), epochs
+    w, E_t, epochs_before = federation.initial_weights(), epochs, 0
     for _t in federation.rounds(rounds):
         S_t = federation.sample(fraction)
         answers = federation.ask(
@@ -51,6 +51,7 @@ def central(
             S_t,
             weights=w,
             epochs=E_t,
+            epochs_before=epochs_before,
             batch_size=batch_size,
             lr=lr,
             lr_decay_round=lr_decay_round,
@@ -58,6 +59,7 @@ def central(
             optimizer=optimizer,
             lr_cycle=lr_cycle,
         )
+        epochs_before += E_t
         before, w = w, weighted_mean(answers)
         size = float(np.linalg.norm(before))
         change = float(np.linalg.norm(w - before)) / size if size else None  # linear models start at zero

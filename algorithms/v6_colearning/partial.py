@@ -13,6 +13,7 @@ def client_update(
     weights: Any,
     *,
     epochs: Epochs,
+    epochs_before: int,
     batch_size: BatchSize,
     lr: LearningRate,
     lr_decay_round: LrDecayRound,
@@ -23,7 +24,7 @@ def client_update(
     """E_t epochs from w_t (d,); in epoch e = 0, 1, ... the rate is eta_0 * lambda^(e / E_t)."""
     w = weights + 0
     steps = training.steps_per_epoch(len(node.rows), batch_size)
-    eta_0 = training.schedule(lr, lr_decay_round, lr_decay_step, node.round, epochs * steps)
+    eta_0 = training.schedule(lr, lr_decay_round, lr_decay_step, node.round, epochs_before * steps)
     step = training.optimizer(optimizer, lambda i: eta_0(i) * lr_cycle ** (i // steps / epochs))
     loss = node.train(w, step, epochs, batch_size)
     return {"weights": w, "train_loss": loss}

@@ -71,7 +71,7 @@ def by_divergence(
     v = 0
     federation.keep_state()  # f_k and r
     sent: list[tuple[list[int], dict[str, Any]]] = [(everyone, {"weights": w, "is_reference": True})]
-    for _t in federation.rounds(rounds):
+    for t in federation.rounds(rounds):
         federation.evaluate(w)
         answers = federation.ask_groups(
             "local_update", [(who, {**what, "delta": delta, **local}) for who, what in sent]
@@ -79,8 +79,10 @@ def by_divergence(
         B = {a.organization_id: a for a in answers if a.values["violation"]}
         lost = [a.organization_id for a in answers if a.values.get("state_lost")]
         fetched: list[Answer] = []
-        v += len(B)
-        if v >= len(everyone):
+        violations = len(B)
+        v += violations
+        # the box prints v = m, which v can pass; and after the last round nobody's training may be lost
+        if v >= len(everyone) or t == rounds:
             fetched += _fetch(federation, B, [k for k in everyone if k not in B and k not in lost])
             v = 0
         while B and len(B) < len(everyone) - len(lost) and _distance(weighted_mean([*B.values()]), r) > delta:
@@ -103,7 +105,9 @@ def by_divergence(
             )
             if who
         ]
-        federation.record([*answers, *fetched], participants=sorted(B), uploads=len(B), violations=v, full_average=full)
+        federation.record(
+            [*answers, *fetched], participants=sorted(B), uploads=len(B), violations=violations, full_average=full
+        )
     return w
 
 
@@ -133,7 +137,7 @@ class Plan:
     @classmethod
     def of(cls, share: float, E: int, start: int) -> "Plan":
         """From q'_k in [0, 1] and the E rounds that come after round ``start``."""
-        E_k = max(math.ceil(share * E), 1)
+        E_k = max(math.ceil(share * E - 1e-9), 1)  # 0.55 * 100 is a little more than 55
         rho = math.ceil(E / E_k)
         return cls(rho, start + E - (E_k - E // rho))
 
@@ -159,9 +163,12 @@ def by_schedule(
         federation.evaluate(w)
         S_t = [k for k in K if _due(protocol, plans[k], t, version[k])]
         groups = {v: [k for k in S_t if version[k] == v] for v in sorted({version[k] for k in S_t})}
-        passes = {str(k): (t - version[k]) * local_passes for k in S_t}
         answers = federation.ask_groups(
-            "train", [(who, {"weights": models[v], "passes": passes, **local}) for v, who in groups.items()]
+            "train",
+            [
+                (who, {"weights": models[v], "since": v, "local_passes": local_passes, **local})
+                for v, who in groups.items()
+            ],
         )
         if answers:
             w = models[t] = weighted_mean(answers)
@@ -171,7 +178,7 @@ def by_schedule(
         models = {v: model for v, model in models.items() if v in version.values()}
         if protocol == "loss" and answers and t < E:
             plans = _plans(losses, E - t, t)  # renewed whenever losses come in
-        federation.record(answers, uploads=len(answers))
+        federation.record(answers, w, uploads=len(answers))
     return w
 
 

@@ -31,16 +31,16 @@ def local_update(
     ``weights`` is the mean that this node was sent, ``is_reference`` whether it is the new reference too.
     A node that has lost its model trains nothing and says so; central sends it the reference.
     """
-    kept = node.state.load()
+    kept = node.state.load(node.round - 1)  # all nodes are asked in every round: older models are stale
     if is_reference:
         f, r = weights + 0, weights
     elif kept is None:
         return dict(LOST)
     else:
         f, r = node.model.asarray(kept["f"]) if weights is None else weights + 0, node.model.asarray(kept["r"])
-    loss = node.train(
-        f, _step(node, passes, batch_size, lr, lr_decay_round, lr_decay_step, optimizer), passes, batch_size
-    )
+    steps = passes * training.steps_per_epoch(len(node.rows), batch_size)
+    eta = training.schedule(lr, lr_decay_round, lr_decay_step, node.round, (node.round - 1) * steps)
+    loss = node.train(f, training.optimizer(optimizer, eta), passes, batch_size)
     squared = float(((f - r) ** 2).sum())
     node.state.save({"f": f, "r": r})
     answer = {"train_loss": loss, "distance": squared**0.5, "violation": bool(squared > delta)}
@@ -50,7 +50,7 @@ def local_update(
 @functions.partial
 def send_model(node: Node) -> dict[str, Any]:
     """The node's own model f_k (d,), which central asks for to augment the violators."""
-    kept = node.state.load(this_round=True)
+    kept = node.state.load(node.round)
     return {"weights": node.model.asarray(kept["f"])} if kept else dict(LOST)
 
 
@@ -70,21 +70,25 @@ def train(
     node: Node,
     weights: Any,
     *,
-    passes: dict[str, LocalPasses],
+    since: int,
+    local_passes: LocalPasses,
     batch_size: BatchSize,
     lr: LearningRate,
     lr_decay_round: LrDecayRound,
     lr_decay_step: LrDecayStep,
     optimizer: OptimizerName,
 ) -> dict[str, Any]:
-    """All passes since this node's last communication, from the model that it was then sent; answers w and its loss."""
-    w, own = weights + 0, passes[str(node.organization_id)]
-    loss = node.train(w, _step(node, own, batch_size, lr, lr_decay_round, lr_decay_step, optimizer), own, batch_size)
-    return {"weights": w, "train_loss": loss, "local_loss": node.loss(w), "passes": own}
+    """All passes since round ``since``, in which this node was sent ``weights``; answers w and its loss.
 
+    The rates are those of the rounds in which the passes were due.
+    """
+    steps = local_passes * training.steps_per_epoch(len(node.rows), batch_size)  # of one round
+    passes = (node.round - since) * local_passes
 
-def _step(
-    node: Node, passes: int, batch_size: int | None, lr: float, decay_round: float, decay_step: float, optimizer: str
-) -> training.Step:
-    steps = passes * training.steps_per_epoch(len(node.rows), batch_size)
-    return training.optimizer(optimizer, training.schedule(lr, decay_round, decay_step, node.round, steps))
+    def eta(i: int) -> float:
+        t = since + 1 + i // steps
+        return training.schedule(lr, lr_decay_round, lr_decay_step, t, since * steps)(i)
+
+    w = weights + 0
+    loss = node.train(w, training.optimizer(optimizer, eta), passes, batch_size)
+    return {"weights": w, "train_loss": loss, "local_loss": node.loss(w), "passes": passes}

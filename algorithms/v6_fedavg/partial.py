@@ -22,7 +22,9 @@ def client_update(
 ) -> dict[str, Any]:
     """ClientUpdate(k, w) of McMahan et al. 2017, Algorithm 1: E epochs of minibatch SGD from w_t (d,)."""
     steps = epochs * training.steps_per_epoch(len(node.rows), batch_size)
-    step = training.optimizer(optimizer, training.schedule(lr, lr_decay_round, lr_decay_step, node.round, steps))
+    step = training.optimizer(
+        optimizer, training.schedule(lr, lr_decay_round, lr_decay_step, node.round, (node.round - 1) * steps)
+    )
     w_t, w = weights, weights + 0
     loss, n = 0.0, 0
     for X, y in node.batches(epochs, batch_size):

@@ -243,7 +243,11 @@ class Federation:
         last = self.history[-1]["round"] if self.history else 0
         answers = self._collect([self._evaluation(weights)], evaluate=True)
         final = self._record_evaluation(last, answers)
-        self.forget()
+        try:
+            self.forget()
+            left = None
+        except vantage.CollectResultsError as error:  # a finished model is not lost for it
+            left = str(error)
         return {
             "method": self._method,
             "settings": self._settings.model_dump(mode="json"),
@@ -254,6 +258,7 @@ class Federation:
             "history": self.history,
             "per_node": self._per_node,
             "final": final,
+            **({"state_left": left} if left else {}),
             "traffic": {"preparation": self._preparation, "evaluation": self._evaluation_bytes},
             "versions": {
                 "v6-federated": v6_federated.__version__,
@@ -326,7 +331,7 @@ class Federation:
             raise vantage.CollectResultsError(f"round {self._round}: an answer without organization_id")
         organization, n = result["organization_id"], result.get("n")
         who = f"round {self._round}: organization {organization}"
-        if not isinstance(n, int) or n <= 0:
+        if not isinstance(n, int) or (n <= 0 and function != "forget"):
             raise vantage.CollectResultsError(f"{who} answers n={n!r}; expected the rows it used, at least 1")
         try:
             arrays = codec.decode(result["arrays"]) if "arrays" in result else {}

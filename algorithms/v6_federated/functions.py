@@ -1,5 +1,5 @@
-"""What makes a method's functions callable as vantage6 tasks: the decorators ``central`` and ``partial``, and the two
-partial functions that every method offers, ``describe`` and ``evaluate``."""
+"""What makes a method's functions callable as vantage6 tasks: the decorators ``central`` and ``partial``, and the
+partial functions that methods offer beside their own, ``describe``, ``evaluate`` and, with state, ``forget``."""
 
 import contextlib
 import functools
@@ -149,11 +149,14 @@ def describe(node: Node, *, statistics: bool) -> dict[str, Any]:
     return answer
 
 
-@partial
-def forget(node: Node) -> dict[str, Any]:
-    """Remove what this node keeps for the job; methods with state offer it."""
-    node.state.remove()
-    return {}
+@algorithm_client
+def forget(client: Any, *, job: dict[str, Any], round: int, mock_data: Any = None) -> dict[str, Any]:
+    """Remove what this node keeps for the job; methods with state offer it. No limit of the node stops it."""
+    Node.state_of(client.organization_id, Job.from_json(job), round).remove()
+    return {"organization_id": client.organization_id, "n": 0}
+
+
+forget.wrapped_in_data_decorator = True
 
 
 @partial

@@ -27,6 +27,7 @@ class Policy:
     Attributes:
         minimum_rows: rows a node must train, evaluate or compute statistics on; held-out rows come in multiples of it.
         minimum_rows_a_class: rows that must have a label's value before it is named to the server.
+        minimum_batch: rows that a minibatch must be asked to have.
         maximum_classes: values a label may have for them to be named.
         minimum_organizations: participants a job must have.
         maximum_rounds: rounds a job may have; None is any number.
@@ -37,6 +38,7 @@ class Policy:
     minimum_rows: int = 10
     minimum_rows_a_class: int = 3
     maximum_classes: int = 100
+    minimum_batch: int = 1
     minimum_organizations: int = 3
     maximum_rounds: int | None = None
     allowed_columns: frozenset[str] | None = None
@@ -63,6 +65,7 @@ class Policy:
         return cls(
             minimum_rows=number("MINIMUM_ROWS", cls.minimum_rows) or 1,
             minimum_rows_a_class=number("MINIMUM_ROWS_A_CLASS", cls.minimum_rows_a_class) or 1,
+            minimum_batch=number("MINIMUM_BATCH", cls.minimum_batch) or 1,
             maximum_classes=number("MAXIMUM_CLASSES", cls.maximum_classes) or 0,
             minimum_organizations=number("MINIMUM_ORGANIZATIONS", cls.minimum_organizations) or 1,
             maximum_rounds=number("MAXIMUM_ROUNDS", None),
@@ -103,6 +106,13 @@ class Policy:
             raise PrivacyThresholdViolation(
                 f"the column(s) {', '.join(refused)} may not be used at this node "
                 f"({PREFIX}ALLOWED_COLUMNS, {PREFIX}DISALLOWED_COLUMNS)"
+            )
+
+    def check_batch(self, batch_size: int) -> None:
+        """Refuse minibatches of fewer rows than the minimum: a step on one row is that row's gradient."""
+        if batch_size < self.minimum_batch:
+            raise PrivacyThresholdViolation(
+                f"batch_size={batch_size} is below the {self.minimum_batch} this node asks for ({PREFIX}MINIMUM_BATCH)"
             )
 
     def check_classes(self, classes: int) -> None:

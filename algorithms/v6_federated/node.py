@@ -1,6 +1,7 @@
 """A node as a partial function sees it: its own rows, its model, its random numbers, and its operator's limits."""
 
 import functools
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -65,14 +66,19 @@ class Node:
 
     def __init__(self, organization_id: int, database: Any, job: Job, round_: int) -> None:
         self.organization_id, self.job, self.round = organization_id, job, round_
-        self.state = State(job_folder(), f"{job.method}-{job.key}-{organization_id}", round_)
+        self.state = self.state_of(organization_id, job, round_)
         self.policy = Policy.of_node()
-        _check_job(job, round_, organization_id)
         self.policy.check_request(job.minimum_rows, len(job.participants), max(job.rounds or 0, round_))
         limit_threads()
         self.source = data.open_source(database)
         features, label = self.source.columns(job.data)
         self.policy.check_columns([*features, label] if self.source.table is not None else [])
+
+    @staticmethod
+    def state_of(organization_id: int, job: Job, round_: int) -> State:
+        """What the organization's node keeps for the job. Raises SafeError for a job that is none."""
+        _check_job(job, round_, organization_id)
+        return State(job_folder(), f"{job.method}-{job.key}-{organization_id}", round_)
 
     @functools.cached_property
     def model(self) -> models.Model:
@@ -102,11 +108,14 @@ class Node:
         return self.generator("shuffle")
 
     def permutation(self) -> np.ndarray:
-        """The node's rows in random order: that of the next epoch of ``batches``."""
+        """The node's rows in random order, one a step: that of the next epoch of ``batches``."""
+        self.policy.check_batch(1)
         return self._shuffle.permutation(len(self.rows))
 
     def batches(self, epochs: int, batch_size: int | None) -> Iterator[tuple[Any, Any]]:
         """(X, y) of each minibatch of the node's rows, over ``epochs`` passes."""
+        if batch_size is not None:
+            self.policy.check_batch(batch_size)
         X, y = self.model.asarray(self.rows.X), self.model.asarray(self.rows.y)
         for batch in training.batches(self._shuffle, len(self.rows), epochs, batch_size):
             yield X[batch], y[batch]
@@ -141,6 +150,8 @@ class Node:
 
 def _check_job(job: Job, round_: int, organization_id: int) -> None:
     """Refuse a job that does not say who takes part, or a round that is none: a task may say anything."""
+    if not re.fullmatch("[0-9a-f]{32}", str(job.key)) or not re.fullmatch("[a-z0-9_]{1,40}", str(job.method)):
+        raise SafeError("the job has no proper key or method; expected 32 hexadecimal digits and a method's name")
     ids = [*job.participants, *job.evaluators] if isinstance(job.participants, list) else []
     if len(set(ids)) < len(ids) or not all(type(i) is int for i in ids) or organization_id not in ids:
         raise SafeError("the job does not list who takes part; expected ids, each once, this organization's among them")

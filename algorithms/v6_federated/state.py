@@ -5,12 +5,17 @@ first run found. Files appear whole or not at all; only the last two rounds are 
 """
 
 import contextlib
+import glob
 import os
+import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+BROKEN = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
 
 
 class State:
@@ -19,19 +24,16 @@ class State:
     Args:
         folder: of the job.
         name: of method, job and organization.
-        round_: the round that is running; its own state, of an earlier try, is not read.
+        round_: the round that is running, of which ``save`` keeps the state.
     """
 
     def __init__(self, folder: Path, name: str, round_: int) -> None:
         self.folder, self.name, self.round = folder, name.replace("/", "-"), round_
 
-    def load(self, this_round: bool = False) -> dict[str, np.ndarray] | None:
-        """The arrays of the newest earlier round (or of this one); None where there are none, or a broken file."""
-        for round_ in sorted(self._files(), reverse=True):
-            if round_ < self.round + this_round:
-                with contextlib.suppress(OSError, ValueError, KeyError, EOFError), np.load(self._file(round_)) as found:
-                    return {key: found[key] for key in found.files}
-                return None  # an older one would be silently stale
+    def load(self, round_: int) -> dict[str, np.ndarray] | None:
+        """The arrays kept in ``round_``; None where they are gone or their file is broken. Never another round's."""
+        with contextlib.suppress(*BROKEN), np.load(self._file(round_)) as found:
+            return {key: found[key] for key in found.files}
         return None
 
     def save(self, arrays: Mapping[str, Any]) -> None:
@@ -50,11 +52,11 @@ class State:
 
     def remove(self) -> None:
         """Remove everything of this method, job and organization."""
-        for file in self.folder.glob(f"{self.name}-round-*"):
+        for file in self.folder.glob(f"{glob.escape(self.name)}-round-*"):
             file.unlink(missing_ok=True)
 
     def _file(self, round_: int) -> Path:
         return self.folder / f"{self.name}-round-{round_}.npz"
 
     def _files(self) -> list[int]:
-        return [int(file.stem.rpartition("-")[2]) for file in self.folder.glob(f"{self.name}-round-*.npz")]
+        return [int(file.stem.rpartition("-")[2]) for file in self.folder.glob(f"{glob.escape(self.name)}-round-*.npz")]

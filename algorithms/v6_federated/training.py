@@ -24,15 +24,13 @@ def steps_per_epoch(n: int, batch_size: int | None) -> int:
     return 1 if batch_size is None else math.ceil(n / batch_size)
 
 
-def schedule(
-    lr: float, decay_round: float, decay_step: float, round_: int, steps_a_round: int
-) -> Callable[[int], float]:
-    """The learning rate of local step i = 0, 1, ... of round t = 1, 2, ...
+def schedule(lr: float, decay_round: float, decay_step: float, round_: int, before: int) -> Callable[[int], float]:
+    """The learning rate of local step i = 0, 1, ... of round t = 1, 2, ..., after ``before`` steps in others.
 
     ``decay_round`` multiplies it each round; ``decay_step`` is Keras's lr / (1 + decay * steps). Nodes keep no state,
-    so the steps so far are counted as if the node had taken part in every round.
+    so the steps before are counted as if the node had taken part in every round.
     """
-    start, before = lr * decay_round ** (round_ - 1), (round_ - 1) * steps_a_round
+    start = lr * decay_round ** (round_ - 1)
     return lambda i: start / (1 + decay_step * (before + i))
 
 

@@ -33,8 +33,8 @@ def central(
     c = np.zeros_like(x)
     N = len(federation.organizations)
     federation.keep_state()  # c_k
-    known: list[int] = []  # nodes that have a c_k
-    for _t in federation.rounds(rounds):
+    known: dict[str, int] = {}  # the round in which a node kept its c_k
+    for t in federation.rounds(rounds):
         S = federation.sample(fraction)
         answers = federation.ask(
             "client_update",
@@ -51,8 +51,8 @@ def central(
         x = x + np.float32(global_lr) * mean(answers, "dy")  # every node alike, as the paper has it
         # c_k+ - c_k = -c + (x - y_k) / (steps eta_l): known from y_k - x, so nodes need not send it as the paper's do
         if lr:  # with a rate of zero no c_k changes
-            dc = -c - combine(answers, "dy", lambda a: 1 / a.values["travelled"]) / np.float32(len(S))
+            dc = -c - combine(answers, "dy", lambda a: 1 / (a.values["travelled"] or np.inf)) / np.float32(len(S))
             c = c + np.float32(len(S) / N) * dc
-        known = sorted({*known, *S})
+        known |= dict.fromkeys(map(str, S), t)
         federation.record(answers)
     return federation.result(x)

@@ -15,7 +15,7 @@ def client_update(
     weights: Any,
     c: Any,
     *,
-    known: list[int],
+    known: dict[str, int],
     epochs: Epochs,
     batch_size: BatchSize,
     lr: LearningRate,
@@ -28,11 +28,11 @@ def client_update(
     bracket and turn signs round; this is the original.
     """
     x, y = weights, weights + 0
-    kept = node.state.load()
+    last = known.get(str(node.organization_id))  # the round in which this node kept its c_k; None before its first
+    kept = None if last is None else node.state.load(last)
     c_k = 0 * x if kept is None else node.model.asarray(kept["c_k"])
-    eta = training.schedule(
-        lr, lr_decay_round, lr_decay_step, node.round, epochs * training.steps_per_epoch(len(node.rows), batch_size)
-    )
+    steps = epochs * training.steps_per_epoch(len(node.rows), batch_size)
+    eta = training.schedule(lr, lr_decay_round, lr_decay_step, node.round, (node.round - 1) * steps)
     loss, n, travelled = 0.0, 0, 0.0
     for step, (X, Y) in enumerate(node.batches(epochs, batch_size)):
         batch_loss, g = node.model.loss_and_gradient(y, X, Y)
@@ -44,6 +44,6 @@ def client_update(
     node.state.save({"c_k": c_k_new})
     dy = y - x
     answer = {"dy": dy, "travelled": travelled, "train_loss": loss / n, "drift": float(np.sqrt(float((dy * dy).sum())))}
-    if kept is None and node.organization_id in known:
+    if kept is None and last is not None:
         answer["state_lost"] = True
     return answer
