@@ -1,6 +1,7 @@
 """Builds the images of docker/images.toml: ``python docker/build.py [NAME ...] [--network host]``.
 
-The package index of the environment (PIP_INDEX_URL, PIP_EXTRA_INDEX_URL) is passed on to the build.
+The package index of the environment (PIP_INDEX_URL, PIP_EXTRA_INDEX_URL) is passed on to the build, and
+DOCKER_BUILD_NETWORK is its network where no --network is given.
 """
 
 import argparse

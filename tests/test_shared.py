@@ -265,7 +265,7 @@ def test_held_out_rows_come_in_multiples_of_the_minimum():
 
 
 def test_rows_are_counted_after_the_holdout(hospitals):
-    refused("organization 3: fewer than 10 rows", hospitals, holdout=0.9)
+    refused("organizations 3, 5, 8: fewer than 10 rows", hospitals, holdout=0.9)
 
 
 def test_an_operator_can_ask_for_more_rows(hospitals):
@@ -287,7 +287,7 @@ def test_too_few_organizations(hospitals):
 
 def test_columns(hospitals):
     refused(
-        "organization 3: the column(s) x1 may not be used",
+        "organizations 3, 5, 8: the column(s) x1 may not be used",
         hospitals,
         environment={"V6_FEDERATED_DISALLOWED_COLUMNS": "x1"},
     )

@@ -62,6 +62,11 @@ def mean(answers: Sequence[Answer], name: str = "weights") -> np.ndarray:
     return combine(answers, name, lambda a: 1 / len(answers))
 
 
+def _named(organizations: list[int]) -> str:
+    shown = ", ".join(map(str, organizations[:10])) + (", ..." if len(organizations) > 10 else "")
+    return f"organization{'s' if len(organizations) > 1 else ''} {shown}"
+
+
 def _organization(answer: Answer) -> int:
     return answer.organization_id
 
@@ -347,13 +352,14 @@ class Federation:
 
     def _explain_missing(self, task_id: int, function: str, missing: list[int]) -> None:
         failures = vantage.failures(self._client, task_id)
-        reasons = []
+        reasons: dict[str, list[int]] = {}
         for organization in [k for k in missing if k in failures] or missing:  # the others may still be at work
             status, line = failures.get(organization, ("no result", ""))
-            named = f"organization {organization}: "
-            reasons.append(named + (line.removeprefix(named) or f"run {status}"))
-        more = f"; and {len(reasons) - 3} more organizations" if len(reasons) > 3 else ""
-        raise vantage.CollectResultsError(f"round {self._round}, {function}: {'; '.join(reasons[:3])}{more}")
+            reason = line.removeprefix(f"organization {organization}: ") or f"run {status}"
+            reasons.setdefault(reason, []).append(organization)
+        told = [f"{_named(who)}: {reason}" for reason, who in reasons.items()]
+        more = f"; and {len(told) - 3} other reasons" if len(told) > 3 else ""
+        raise vantage.CollectResultsError(f"round {self._round}, {function}: {'; '.join(told[:3])}{more}")
 
     def _record_evaluation(self, round_: int, answers: Sequence[Answer]) -> dict[str, Any]:
         """Put the evaluation that came with ``answers`` into the row of ``round_``."""

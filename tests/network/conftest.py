@@ -1,5 +1,7 @@
-"""A Docker engine, an image of an algorithm that does nothing, and a real network of three nodes for all tests here."""
+"""A Docker engine, the images of the methods and of an algorithm that does nothing, and a real network of three nodes
+for all tests here."""
 
+import functools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,10 +23,21 @@ def engine():
 
 @pytest.fixture(scope="session")
 def toy(engine) -> str:
-    source = Path(__file__).parent / "v6_toy"
-    build_network = os.environ.get("DOCKER_BUILD_NETWORK")
-    images.build_method(images.Image("v6-toy", "v6_toy", "numpy"), source=source, network=build_network)
+    source = Path(__file__).parent / "algorithms" / "v6_toy"
+    images.build_method(images.Image("v6-toy", "v6_toy", "numpy"), source=source)
     return "v6-toy"
+
+
+@pytest.fixture(scope="session")
+def image_of(engine) -> Callable[[str], str]:
+    """Builds the image of a method, of the code as it is; layers that did not change are the engine's."""
+
+    @functools.cache
+    def build(method: str) -> str:
+        images.build_method(images.listed()[f"v6-{method}"])
+        return f"v6-{method}"
+
+    return build
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +46,8 @@ def databases(tmp_path_factory) -> list[Path]:
     folder = tmp_path_factory.mktemp("databases")
     paths = [folder / f"{k}.csv" for k in (1, 2, 3)]
     for k, path in enumerate(paths, start=1):
-        path.write_text("x,y\n" + "".join(f"{k},{row}\n" for row in range(20)))
+        rows = (f"{k},{row / 7},{'well' if row % (k + 2) else 'ill'}\n" for row in range(20))
+        path.write_text("x,z,y\n" + "".join(rows))
     return paths
 
 

@@ -6,10 +6,12 @@ import socket
 import time
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from v6_federated import network
 from v6_federated.images import EngineError
+from v6_federated.mock import MockNetwork
 
 FINISHED = ("completed", "failed", "crashed", "not allowed", "non-existing Docker image", "killed by user")
 
@@ -28,9 +30,13 @@ def send(user, task_of: network.Network, function: str, /, image: str = "v6-toy"
 
 
 def ask(task_of: network.Network, function: str, /, **arguments) -> tuple[str, dict | None, list[dict]]:
-    """Status, result and rows of ``network.runs`` of a task for the first organization."""
+    """The outcome of a task for the first organization."""
+    return outcome(task_of, send(network.client(task_of), task_of, function, **arguments))
+
+
+def outcome(task_of: network.Network, task: int) -> tuple[str, dict | None, list[dict]]:
+    """Status, result and rows of ``network.runs`` of a task, once it is over."""
     user = network.client(task_of)
-    task = send(user, task_of, function, **arguments)
     deadline = time.monotonic() + 120
     while (status := user.request(f"task/{task}/status")["status"]) not in FINISHED:
         assert time.monotonic() < deadline, f"task {task} is still {status}"
@@ -90,7 +96,7 @@ def test_files_are_for_this_user_alone(three):
     assert all(path.stat().st_mode & 0o777 == 0o600 for path in secret)
 
 
-def test_an_encrypted_network_beside_the_other(three, engine, databases, named):
+def test_an_encrypted_network_beside_the_other(three, engine, databases, image_of, named):
     name = named("encrypted")
     second = network.up(databases, name=name, encrypted=True)
     try:
@@ -106,6 +112,13 @@ def test_an_encrypted_network_beside_the_other(three, engine, databases, named):
         for run in stored:
             sent = [base64.b64decode(part) for part in run["input"].split("$")]
             assert not any(b"column_sum" in part for part in sent)
+
+        settings = {"rounds": 1, "seed": 4, "lr": 0.01}
+        task = send(user, second, "central", image=image_of("fedavg"), **settings)
+        _, ours, _ = outcome(second, task)
+        tables = {k: pd.read_csv(path) for k, path in enumerate(databases, start=1)}
+        with MockNetwork("v6_fedavg", tables) as mock:
+            assert ours["weights"] == mock.run(**settings)["weights"]
 
         send(user, second, "central", rounds=100)  # taken down in the middle of a task
         time.sleep(6)

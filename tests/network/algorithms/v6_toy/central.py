@@ -5,19 +5,21 @@ import time
 from vantage6.algorithm.client import AlgorithmClient
 from vantage6.algorithm.tools.decorators import algorithm_client
 
+from v6_federated import vantage
+
 
 @algorithm_client
 def central(client: AlgorithmClient, method: str = "nothing", rounds: int = 1, **arguments) -> dict:
-    """{"answers": {organisation: answer of the last round}, "seconds": [a round, ...]}."""
-    organizations = [organization["id"] for organization in client.organization.list()]
+    """{"answers": {organisation: answer of the last round}, "seconds": [a round, ...]}.
+
+    It sends, waits and collects as the methods do, so that the difference to a method is the method's own.
+    """
+    organizations = vantage.organizations(client)
     seconds = []
     for _ in range(rounds):
         start = time.monotonic()
-        task = client.task.create(
-            input_={"method": method, "kwargs": arguments}, organizations=organizations, name=method, description=""
-        )
-        while client.request(f"task/{task['id']}/status")["status"] not in ("completed", "failed", "crashed"):
-            time.sleep(0.2)
-        answers = client.result.from_task(task["id"])
+        task = vantage.create_task(client, method, arguments, organizations, method)
+        vantage.wait(client, task)
+        answers = list(vantage.results(client, task))
         seconds.append(time.monotonic() - start)
     return {"answers": {answer["organization_id"]: answer for answer in answers}, "seconds": seconds}

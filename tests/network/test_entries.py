@@ -1,0 +1,28 @@
+"""The methods' entries, against the schema of the real algorithm store."""
+
+import json
+from pathlib import Path
+
+from v6_federated import images
+from v6_federated.experiments import methods
+from v6_federated.store import path
+
+VALIDATE = """
+import json, sys
+from vantage6.algorithm.store.resource.schema.input_schema import AlgorithmInputSchema
+print(json.dumps({name: AlgorithmInputSchema().validate(entry) for name, entry in json.loads(sys.argv[1]).items()}))
+"""
+
+
+def test_the_store_accepts_them(engine):
+    base, recipe = images.infrastructure(), Path(__file__).parent / "store.Dockerfile"
+    arguments = {"BASE": base, "VANTAGE6": images.VANTAGE6}
+    images.build("v6-federated-store", recipe, arguments=arguments)
+    entries = {method: json.loads(path(method).read_text()) for method in methods()}
+    entries["broken"] = entries["fedavg"] | {"image": None}
+    answer = engine.containers.run(
+        "v6-federated-store", ["python", "-c", VALIDATE, json.dumps(entries)], remove=True, stderr=False
+    )
+    errors = json.loads(answer.decode().splitlines()[-1])
+    assert errors.pop("broken") == {"image": ["Field may not be null."]}
+    assert errors == {method: {} for method in methods()}

@@ -1,0 +1,302 @@
+"""Every method as its researcher uses it, on one real network of four nodes: results, refusals, failures.
+
+The fourth hospital is strict; methods train at the other three. A new method adds a line to METHODS.
+"""
+
+import json
+import os
+import re
+import runpy
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from v6_federated import images, network
+from v6_federated.cli import main
+from v6_federated.mock import MockNetwork
+
+METHODS = [
+    ("fedavg", ["--set", "batch_size=7", "--set", "epochs=2", "--preprocess", "standardize"]),
+    ("scaffold", ["--set", "batch_size=7"]),
+    ("fsvrg", []),
+    ("loadaboost", ["--set", "epochs=2"]),
+    ("colearning", []),
+    ("dynavg", ["--set", "delta=0.001"]),
+]
+ROWS = 40
+FEATURES = "a,b,c"
+TRAINING = ["--rounds", "2", "--seed", "3", "--label", "outcome", "--features", FEATURES]
+THREE = ["--set", "organizations=[1,2,3]"]
+STRICT = ["--set", "organizations=[1,2,4]"]
+LIMITS = {
+    "MINIMUM_ROWS": "1000",
+    "DISALLOWED_COLUMNS": "FEDAVGXX",  # decoded twice, as vantage6's get_env_var does, this name would be garbled
+    "MAXIMUM_ROUNDS": "8",
+}
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """Four hospitals of 40 rows; every value of a feature has many digits, so that it is found wherever it is told."""
+    rng = np.random.default_rng(5)
+    rows = pd.DataFrame(rng.normal(size=(4 * ROWS, 4)), columns=["a", "b", "c", "FEDAVGXX"])
+    rows["name"] = [f"patient-{number:08d}" for number in rng.integers(1e8, size=len(rows))]
+    rows["rare"] = ["usual", "other"] * (len(rows) // 2)
+    rows.loc[0, "rare"] = "unheard-of"
+    rows["hospital"] = np.repeat(["north", "east", "south", "west"], ROWS)
+    rows["outcome"] = np.where(rows["a"] + rng.normal(size=len(rows)) > 0, "ill", "well")
+    path = tmp_path_factory.mktemp("hospitals") / "patients.csv"
+    rows.to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def hospitals(engine, state, table, named):
+    name = named("hospitals")
+    limits = [text for key, value in LIMITS.items() for text in ("--node-env", f"4:V6_FEDERATED_{key}={value}")]
+    try:
+        up = ["network", "up", "--name", name, "--data", str(table), "--split", "column:hospital", *limits]
+        assert main(up) == 0
+        yield name
+    finally:
+        network.down(name)
+
+
+@pytest.fixture
+def submit(hospitals, image_of, capsys):
+    """``v6-federated submit``: its exit status, the last line of standard output, and standard error."""
+
+    def call(method, *arguments):
+        if method in dict(METHODS):
+            image_of(method)
+        capsys.readouterr()
+        status = main(["submit", method, "--network", hospitals, *TRAINING, *map(str, arguments)])
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return status, (out.strip().splitlines() or [""])[-1], err
+
+    return call
+
+
+def complaint(err: str) -> str:
+    """The one line that says what is wrong."""
+    [line] = [line for line in err.splitlines() if line.startswith("v6-federated: ")]
+    return line
+
+
+def three(arguments: list[str]) -> list[str]:
+    """The three hospitals that are not strict, unless the arguments name others."""
+    return [] if any(text.startswith("organizations=") for text in arguments) else THREE
+
+
+@pytest.mark.parametrize(("method", "settings"), METHODS, ids=[method for method, _ in METHODS])
+def test_the_weights_are_those_of_run(submit, table, tmp_path, method, settings):
+    real, mock = tmp_path / "real", tmp_path / "mock"
+    status, line, err = submit(method, *settings, *THREE, "--out", real)
+    assert status == 0, err
+    assert json.loads(line)["rounds"] == 2
+    run = ["run", method, "--data", str(table), "--partition", "column:hospital", *TRAINING, *settings, *THREE]
+    assert main([*run, "--out", str(mock)]) == 0
+    ours, theirs = (json.loads((folder / "result.json").read_text()) for folder in (real, mock))
+    assert ours["weights"] == theirs["weights"]
+    for result in (ours, theirs):
+        for row in result["history"]:
+            del row["seconds"]
+    assert ours["history"] == theirs["history"]
+    assert ours["per_node"] == theirs["per_node"]
+    assert (real / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert main(["export", str(real), "--to", str(tmp_path / "model.npz")]) == 0
+    with np.load(tmp_path / "model.npz") as model:
+        assert model["coef"].shape == (1, 3)
+
+
+def test_every_image_is_tried():
+    assert {f"v6-{method}" for method, _ in METHODS} == set(images.listed())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rule"),
+    [
+        ([], "fewer than 1000 rows"),
+        (["--set", "minimum_rows=20"], "asks for a minimum of 20 rows, this node's is 1000"),
+        (["--features", "a,b,FEDAVGXX"], "column(s) FEDAVGXX may not be used"),
+        (["--rounds", "9"], "9 rounds are more than the 8"),
+    ],
+    ids=["rows", "lower", "column", "rounds"],
+)
+def test_the_strict_hospital_refuses(submit, arguments, rule):
+    status, _, err = submit("fedavg", *STRICT, *arguments)
+    line = complaint(err)
+    assert status == 1
+    assert "organization 4: " in line and rule in line and "V6_FEDERATED_" in line
+    assert "organization 1" not in line and "organization 2" not in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--features", "a,name"], "the column(s) name hold values that are not numbers"),
+        (["--label", "rare"], "labels that are not among the 2 agreed classes"),
+        (["--set", "organizations=[1,2]"], "2 organization(s) take part, at least 3 must"),
+        (["--image", "v6-no-such-image"], "organization 1: its node finds no image v6-no-such-image"),
+        (["--image", "v6-toy", "--rounds", "1"], "image v6-toy holds another method; expected fedavg"),
+        (["--image", images.INFRASTRUCTURE], "ended without a result; expected the image of a vantage6 algorithm"),
+    ],
+    ids=["text", "rare", "few", "no-image", "other-method", "no-algorithm"],
+)
+def test_a_failed_task_is_one_line(submit, toy, arguments, says):
+    status, _, err = submit("fedavg", *three(arguments), *arguments)
+    assert status == 1
+    assert says in complaint(err)
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "says"),
+    [
+        ("fedavg", ["--database", "nothing"], "its node has no database 'nothing'; expected default"),
+        ("fedavg", ["--set", "organizations=[1,2,9]"], "no node of organizations [9] in the collaboration"),
+        ("fedavg", ["--set", "speed=3"], "unknown setting 'speed'; expected one of "),
+        ("fedavg", ["--model", "mlp"], "unknown model 'mlp'; expected one of "),
+        ("nothing", [], "unknown method 'nothing'; expected one of "),
+    ],
+    ids=["database", "organization", "setting", "model", "method"],
+)
+def test_a_wrong_request_is_one_line_and_no_task(submit, method, arguments, says):
+    status, _, err = submit(method, *three(arguments), *arguments)
+    assert status == 2
+    assert says in complaint(err)
+    assert "is on its way" not in err
+
+
+def test_a_database_that_nodes_do_not_tell(hospitals, submit):
+    """With ``share_config: false`` only the program at the node can say that a label is wrong."""
+    found = network.load(hospitals)
+    user = network.client(found)
+    task = user.task.create(
+        collaboration=1, organizations=[1], name="label", image="v6-fedavg", description="",
+        input_={"method": "central", "kwargs": {"rounds": 1, "organizations": [1, 2, 3]}}, databases=[{"label": "no"}],
+    )["id"]  # fmt: skip
+    while user.request(f"task/{task}/status")["status"] in ("pending", "initializing", "active"):
+        time.sleep(0.5)
+    [central] = [run for run in network.runs(user, task) if run["task"] == task]
+    assert "organization 1: this node has no database 'no'; expected a label of its configuration" in central["log"]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"--username": "nobody"}, "refuses the user nobody with this password"),
+        ({"--collaboration": "7"}, "sees no collaboration 7"),
+        ({"--server": "http://127.0.0.1:9/api"}, "no vantage6 server answers at http://127.0.0.1:9/api"),
+        ({"--server": "server.org"}, "--server server.org is refused; expected for example https://server.org:443/api"),
+    ],
+    ids=["user", "collaboration", "server", "address"],
+)
+def test_another_server(hospitals, capsys, monkeypatch, change, says):
+    found = network.load(hospitals)
+    monkeypatch.setenv("V6_FEDERATED_PASSWORD", found.password)
+    there = {"--server": f"{found.url}:{found.port}/api", "--username": found.username, "--collaboration": "1",
+             "--organization": "1"}  # fmt: skip
+    options = [text for pair in (there | change).items() for text in pair]
+    assert main(["submit", "fedavg", *TRAINING, *options]) in (1, 2)
+    out, err = capsys.readouterr()
+    assert says in complaint(err)
+    assert out == ""
+
+
+@pytest.mark.parametrize(("answer", "status"), [("y", "killed by user"), ("n", "active")])
+def test_control_c_asks(hospitals, image_of, answer, status):
+    image_of("fedavg")
+    command = ["submit", "fedavg", "--network", hospitals, *TRAINING, *THREE, "--rounds", "50"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "v6_federated.cli", *command],
+        stdin=subprocess.PIPE, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a test run in the background ignores it
+    ) as process:  # fmt: skip
+        for line in process.stderr:
+            if found := re.match(r"task (\d+) is on its way", line):
+                break
+        user, task = network.client(network.load(hospitals)), found[1]
+        while user.request(f"task/{task}/status")["status"] != "active":
+            time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(answer + "\n", timeout=30)
+    assert f"Stop task {task} at the nodes as well? [y/N]" in err
+    assert process.returncode == 130 and out == "" and "Traceback" not in err
+    time.sleep(2)
+    try:
+        assert user.request(f"task/{task}/status")["status"] == status
+    finally:
+        user.task.kill(int(task))
+
+
+def test_the_example_for_a_notebook(three, image_of, monkeypatch, tmp_path):
+    image_of("fedavg")
+    matplotlib.use("Agg")
+    monkeypatch.setenv("V6_FEDERATED_NETWORK", three.name)
+    monkeypatch.chdir(tmp_path)
+    ran = runpy.run_path(str(images.ROOT / "examples" / "user_client.py"))
+    assert [row["round"] for row in ran["result"]["history"]] == [1, 2, 3]
+    assert (tmp_path / "model.npz").exists()
+
+
+def test_no_value_of_a_row_is_told(hospitals, table, engine):
+    """Runs last of those on this network: what all of the above has left in logs and results."""
+    user = network.client(network.load(hospitals))
+    tasks = user.request("task", params={"per_page": 1000})["data"]
+    if len(tasks) < 20:
+        pytest.skip("looks at what the tests above have left, and they did not run")
+    logs = [run["log"] or "" for task in tasks for run in user.request("run", params={"task_id": task["id"]})["data"]]
+    for container in engine.containers.list(all=True):
+        if hospitals in container.name:
+            logs.append(container.logs().decode(errors="replace"))
+    told = "\n".join(logs)
+    assert "organization 4: " in told
+    rows = pd.read_csv(table)
+    numbers = [str(abs(value))[:9] for value in rows[["a", "b", "c", "FEDAVGXX"]].to_numpy().ravel()]
+    leaked = [text for text in [*numbers, *rows["name"], "unheard-of"] if text in told]
+    assert leaked == []
+
+
+def test_images_in_a_folder_and_arrays(engine, state, named, image_of, tmp_path):
+    """Two hospitals with folders of pictures and one with a .npz: a network with convolutions, the same bits."""
+    image_of("fedavg")
+    name, rng = named("scans"), np.random.default_rng(0)
+    arrays, paths = {}, []
+    for k in (1, 2, 3):
+        y = np.repeat(["ill", "well"], 15)
+        X = rng.integers(0, 256, size=(30, 12, 12), dtype=np.uint8)
+        X[:15, :6] //= 4
+        arrays[k], folder = (X, y), tmp_path / f"node-{k}"
+        for i, (x, label) in enumerate(zip(X, y, strict=True)):
+            file = folder / label / f"{i:02d}.png"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(x).save(file)
+        paths.append(folder)
+    np.savez(tmp_path / "node-3.npz", x=arrays[3][0], y=arrays[3][1])
+    shutil.rmtree(paths.pop())
+    network.up([*paths, tmp_path / "node-3.npz"], name=name, label="scans")
+    try:
+        command = ["submit", "fedavg", "--network", name, "--model", "cnn_garst", "--rounds", "1", "--seed", "2"]
+        assert main([*command, "--set", "batch_size=10", "--out", str(tmp_path / "out")]) == 0
+    finally:
+        network.down(name)
+    ours = json.loads((tmp_path / "out" / "result.json").read_text())
+    with MockNetwork("v6_fedavg", arrays) as mock:
+        theirs = mock.run(model="cnn_garst", rounds=1, seed=2, batch_size=10)
+    assert ours["weights"] == theirs["weights"]
+    assert main(["export", str(tmp_path / "out"), "--to", str(tmp_path / "model.pt")]) == 0
+
+
+def test_without_a_network_the_way_up_is_named(state, capsys):
+    assert os.environ["XDG_STATE_HOME"] == str(state)
+    assert main(["submit", "fedavg", "--network", "nobody", "--rounds", "1"]) == 1
+    assert "no network 'nobody' is up" in complaint(capsys.readouterr().err)
