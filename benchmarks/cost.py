@@ -47,7 +47,7 @@ def round_ratio(dataset: Dataset, rounds: int) -> list[str]:
             stamps.clear()
             network.run(rounds=rounds + 1, **common)
             ours += np.diff(stamps[:-1]).tolist()
-            theirs += [next(plain) for _ in range(rounds)]
+            theirs += [next(plain)[0] for _ in range(rounds)]
     plain.close()  # type: ignore[attr-defined]
     a, b = statistics.median(ours), statistics.median(theirs)
     return [
