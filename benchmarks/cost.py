@@ -1,6 +1,8 @@
 """What the mock network costs, beside a plain loop and beside vantage6's own mock client, as ratios within one run."""
 
+import cProfile
 import os
+import pstats
 import statistics
 import time
 from pathlib import Path
@@ -106,6 +108,45 @@ def call_overhead(dataset: Dataset) -> list[str]:
     return lines
 
 
+# what is done in a round: functions whose time, with all they call, is counted
+PARTS = {
+    "gradients by hand": ("loss_and_gradient",),
+    "steps w <- w - eta g": ("sgd",),
+    "evaluation of 10,000 test rows": ("evaluate in metrics.py",),
+    "minibatches: shuffling and copying rows": ("batches in node.py",),
+    "payloads: base64 and back": ("encode in codec.py", "decode in codec.py"),
+    "messages: JSON and files": (
+        "<built-in method orjson.dumps>",
+        "<built-in method orjson.loads>",
+        "write_bytes",
+        "read_bytes",
+    ),
+    "weighted mean and distances": ("weighted_mean", "record in federation.py"),
+}
+
+
+def where_the_time_goes(dataset: Dataset, rounds: int = 10) -> list[str]:
+    """A profile of rounds of the 2NN through the mock network, all in one process."""
+    experiment = Experiment(dataset, 100, "iid", 1, 1)
+    databases: Any = experiment.deal()
+    common: dict[str, Any] = {**SETTINGS, "organizations": list(databases), "evaluators": [101]}
+    with MockNetwork("v6_fedavg", {**databases, 101: dataset.test}, on_round=lambda row: None) as network:  # type: ignore[dict-item]
+        network.run(rounds=1, **common)
+        profile = cProfile.Profile()
+        profile.runcall(network.run, rounds=rounds, **common)
+    stats = pstats.Stats(profile)
+    total, seen = stats.total_tt, 0.0  # type: ignore[attr-defined]
+    lines = ["| where the time of a round goes (cProfile, one process) | share |", "| --- | --- |"]
+    for part, names in PARTS.items():
+        seconds = 0.0
+        for (file, _, function), (_, _, _, cumulative, _) in stats.stats.items():  # type: ignore[attr-defined]
+            if function in names or f"{function} in {Path(file).name}" in names:
+                seconds += cumulative
+        seen += seconds
+        lines.append(f"| {part} | {seconds / total:.1%} |")
+    return [*lines, f"| everything else | {1 - seen / total:.1%} |"]
+
+
 def _memory() -> int:
     """Sum of the peak resident memory of this process and its children, bytes (shared pages count more than once)."""
     peak, pids = 0, [os.getpid()]
@@ -131,6 +172,7 @@ def main(dataset: Dataset, full: bool) -> None:
     ]
     lines += call_overhead(dataset)
     lines += ["", *round_ratio(dataset, 20 if full else 8)]
+    lines += ["", *where_the_time_goes(dataset)]
     lines += ["", (Path(__file__).parent / "notes" / "cost.md").read_text()]
     print("\n".join(lines))
     runs.write_table("cost", "" if full else "reduced", lines)
