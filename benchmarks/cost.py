@@ -103,7 +103,7 @@ def call_overhead(dataset: Dataset) -> list[str]:
             lines.append(f"| {nodes} | {ours:.2f} | - | - |")
             lines += [
                 "",
-                f"Peak memory at {nodes} nodes of 60 rows, all answers kept, all processes: {memory.bytes / 1e9:.2f} GB.",
+                f"Peak memory at {nodes} nodes of 60 rows, all answers kept: {memory.bytes / 1e9:.2f} GB.",
             ]
             continue
         frames = [[{"database": pd.DataFrame(a / 255).assign(label=b), "db_type": "csv"}] for a, b in parts.values()]

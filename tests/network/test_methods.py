@@ -187,7 +187,8 @@ def test_a_database_that_nodes_do_not_tell(hospitals, submit):
     while user.request(f"task/{task}/status")["status"] in ("pending", "initializing", "active"):
         time.sleep(0.5)
     [central] = [run for run in network.runs(user, task) if run["task"] == task]
-    assert "organizations 1, 2, 3: this node has no database 'no'; expected a label of its configuration" in central["log"]
+    said = "organizations 1, 2, 3: this node has no database 'no'; expected a label of its configuration"
+    assert said in central["log"]
 
 
 @pytest.mark.parametrize(
