@@ -49,7 +49,7 @@ def main(dataset: Dataset | None, full: bool) -> None:
         "Images of one kind share all layers but the last. `v6-toy`, which does nothing, is of the kind without torch.",
     ]
     print("\n".join(lines))
-    runs.write_table("network", "" if full else "reduced", lines)
+    runs.write_table("network", "", lines)
 
 
 def _row(name: str, seconds: list[float], base: list[float]) -> str:

@@ -481,12 +481,14 @@ class _Bar:
         )  # fmt: skip
 
     def __enter__(self) -> "_Bar":
-        self.progress.start()
+        if self.screen:
+            self.progress.start()
         self.bar = self.progress.add_task(self.text, total=self.rounds, last="")
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.progress.stop()
+        if self.screen:  # it would print an empty line elsewhere
+            self.progress.stop()
 
     def on_round(self, row: Mapping[str, Any]) -> None:
         """Show a finished round."""
