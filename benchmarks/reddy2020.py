@@ -103,4 +103,4 @@ def _picture(data: str, model: str, optimizer: str, found: dict[tuple[str, str, 
 def main(dataset: Dataset, full: bool) -> None:
     """Print and keep the tables and figures."""
     about = "Seed 1. Packets are all bytes sent, both ways; gap is (J_test - J_train) / (J_test + J_train)."
-    tables.page(DOCUMENT, f"Reddy 2020 on {dataset.name}", full, lines(dataset, full), about)
+    tables.page(DOCUMENT, f"Reddy 2020 on {dataset.name}", full, lines(dataset, full), about, dataset.name)

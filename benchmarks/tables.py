@@ -6,12 +6,15 @@ from pathlib import Path
 from benchmarks import runs
 
 
-def page(document: str, title: str, full: bool, lines: Iterable[str], about: str) -> None:
-    """Print the lines as they come, and keep them with how they were made and with the document's notes."""
+def page(document: str, title: str, full: bool, lines: Iterable[str], about: str, data: str = "mnist") -> None:
+    """Print the lines as they come, and keep them with how they were made and with the document's notes.
+
+    Tables of other data than MNIST have their name in the file's.
+    """
     kept = [
         f"# {title}",
         "",
-        f"`python -m benchmarks {document} --data mnist.npz{' --full' if full else ''}`; each run is a file in "
+        f"`python -m benchmarks {document} --data {data}.npz{' --full' if full else ''}`; each run is a file in "
         f"[{document}/]({document}) with its settings, seed, machine and date.",
         "",
         about,
@@ -22,7 +25,7 @@ def page(document: str, title: str, full: bool, lines: Iterable[str], about: str
         kept.append(line)
     notes = Path(__file__).parent / "notes" / f"{document}.md"
     kept += ["", notes.read_text()] if notes.exists() else []
-    runs.write_table(document, "" if full else "reduced", kept)
+    runs.write_table(document, "-".join(([] if data == "mnist" else [data]) + ([] if full else ["reduced"])), kept)
 
 
 def row(*cells: object) -> str:

@@ -177,7 +177,8 @@ def by_schedule(
             losses[a.organization_id] = a.values["local_loss"]
         models = {v: model for v, model in models.items() if v in version.values()}
         if protocol == "loss" and answers and t < E:
-            plans = _plans(losses, E - t, t)  # renewed whenever losses come in
+            renewed = _plans(losses, E - t, t)
+            plans |= {k: renewed[k] for k in S_t}  # a node learns how long to train on with the model it is sent
         federation.record(answers, w, uploads=len(answers))
     return w
 
