@@ -1,7 +1,8 @@
 """What a node keeps from one round of a job to the next: arrays in the job's folder, which never travel.
 
-A file a round, so that a round that is run again (vantage6 starts runs again after a node's restart) finds what its
-first run found. Files appear whole or not at all; only the last two rounds are kept.
+A file a round, so that a round that is run again (after a node's restart, after a failure, or because central never got
+its answer) finds what its first run found. Files appear whole or not at all; those older than the one that was loaded
+are removed.
 """
 
 import contextlib
@@ -29,10 +30,12 @@ class State:
 
     def __init__(self, folder: Path, name: str, round_: int) -> None:
         self.folder, self.name, self.round = folder, name.replace("/", "-"), round_
+        self._loaded: int | None = None
 
     def load(self, round_: int) -> dict[str, np.ndarray] | None:
         """The arrays kept in ``round_``; None where they are gone or their file is broken. Never another round's."""
         with contextlib.suppress(*BROKEN), np.load(self._file(round_)) as found:
+            self._loaded = round_
             return {key: found[key] for key in found.files}
         return None
 
@@ -47,8 +50,9 @@ class State:
             stream.flush()
             os.fsync(stream.fileno())
         part.replace(file)
-        for old in sorted(self._files())[:-2]:
-            self._file(old).unlink(missing_ok=True)
+        for old in self._files():
+            if self._loaded is not None and old < self._loaded:  # central has counted what came after it
+                self._file(old).unlink(missing_ok=True)
 
     def remove(self) -> None:
         """Remove everything of this method, job and organization."""
