@@ -10,7 +10,6 @@ import math
 import numpy as np
 import pytest
 from helpers import OPEN, table, train
-from vantage6.algorithm.tools.exceptions import CollectResultsError
 
 from v6_federated import codec, mock, models
 from v6_federated.randomness import generator
@@ -330,6 +329,54 @@ def test_dynamic_averaging_by_schedule(hospitals, protocol):
                 plans |= {k: plan(v, E - t, t) for k, v in normalised(losses).items() if k in due}
         assert result["history"][t - 1]["participants"] == due
     assert len({row["uploads"] for row in result["history"]}) > 1
+    check(result, w)
+
+
+def test_coop(hospitals):
+    """Nilsson et al. 2018, Algorithm 3, with b_l = 1 and b_u = 3. Node 3 needs 1 second for its epoch, 5 needs 2.3,
+    8 needs 9.7: 3 is overactive at times, 8 outdated."""
+    seconds, b_l, b_u = {3: 1.0, 5: 2.3, 8: 9.7}, 1, 3
+
+    def fates(organization, input_):
+        return mock.Fate(seconds[organization] if input_["method"] == "client_update" else 0.0)
+
+    settings = {"batch_size": 10, "lr": 0.3, "lr_decay_round": 0.9, "lr_decay_step": 0.01}
+    with mock.MockNetwork("v6_coop", hospitals, environment=OPEN, on_round=lambda row: None, fates=fates) as network:
+        result = network.run(rounds=6, age_low=b_l, age_up=b_u, holdout=0, seed=SEED, **settings)
+
+    n = {k: len(rows) for k, rows in hospitals.items()}
+    w, a, a_k = np.zeros(5), b_l, dict.fromkeys(hospitals, 0)
+    start, calls = {k: np.zeros(5) for k in hospitals}, dict.fromkeys(hospitals, 0)
+    happened, merged, clocks = [], 0, []
+    due = [(seconds[k], k) for k in hospitals]
+    while merged < 6 * 3:
+        time, k = min(due)
+        due = [(t, j) for t, j in due if j != k] + [(time + seconds[k], k)]
+        calls[k] += 1
+        before, steps = calls[k] - 1, math.ceil(n[k] / 10)
+
+        def eta(i, before=before, steps=steps):
+            return 0.3 * 0.9**before / (1 + 0.01 * (before * steps + i))
+
+        w_k = epoch(start[k], *arrays(hospitals[k]), 10, order(k, calls[k]), eta)
+        if a - a_k[k] > b_u:
+            outcome, a_k[k], start[k] = "outdated", a, w
+        elif a - a_k[k] < b_l:
+            outcome, start[k] = "overactive", w_k
+        else:
+            alpha = (a - a_k[k] + 1) ** -0.5
+            w = (1 - alpha) * w + alpha * w_k
+            outcome, a, merged = "merged", a + 1, merged + 1
+            a_k[k], start[k] = a, w
+        happened.append((k, outcome))
+        clocks.append(time)
+    told = [
+        [(row["organization_id"], row["outcome"]) for row in sorted(rows, key=lambda row: row["place"])]
+        for rows in ([r for r in result["per_node"] if r["round"] == t] for t in range(1, 7))
+    ]
+    assert [event for round_ in told for event in round_] == happened
+    assert {outcome for _, outcome in happened} == {"merged", "overactive", "outdated"}
+    assert sum(row["seconds"] for row in result["history"]) == pytest.approx(clocks[-1])
     check(result, w)
 
 

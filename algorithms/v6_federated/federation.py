@@ -112,7 +112,6 @@ class Federation:
         self._started = vantage.now(client)
         self._missing: dict[int, Unusable] = {}  # in this round
         self._flight = Flight(self._collector)
-        self._least_rows = common.minimum_rows or 1
         self._failed: dict[int, int] = {}  # organization: the last round in which it gave no good answer
         self._restored: dict[str, Any] | None = None
         self._state = SimpleNamespace()
@@ -214,8 +213,7 @@ class Federation:
         job's settings (``enough``, ``deadline``, ``retries``) allow to be missing, or else
         raises CollectResultsError that names every organization that gave no good answer, and why.
         """
-        shapes = {name: (self.model.size,) for name in [*returns, *optional]}
-        expected = Expected(shapes, frozenset(optional), tuple(numbers), self._least_rows)
+        expected = self._expected(returns, optional, numbers)
         sent: list[Group] = []
         for organizations, arguments in groups:
             arrays = {k: v for k, v in arguments.items() if isinstance(v, np.ndarray)}
@@ -239,17 +237,15 @@ class Federation:
 
     # ---- asynchronous methods: one call at a time to each node
 
-    def send(
-        self, function: str, organization: int, round_: int, *, numbers: Sequence[str] = (), **arguments: Any
-    ) -> None:
+    def send(self, function: str, organization: int, round_: int, **arguments: Any) -> None:
         """Call a partial function at one organization and go on; ``next_answer`` brings its answer.
 
-        ``round_`` counts this organization's calls, from which its random numbers and its state follow.
+        ``round_`` counts this organization's calls, from which its random numbers and its state follow. The answer may
+        hold ``weights``, as long as the model.
         """
         arrays = {k: v for k, v in arguments.items() if isinstance(v, np.ndarray)}
         settings = {k: v for k, v in arguments.items() if k not in arrays}
-        expected = Expected({"weights": (self.model.size,)}, numbers=tuple(numbers), minimum_rows=self._least_rows)
-        group = Group(function, [organization], self._job, settings, arrays, expected)
+        group = Group(function, [organization], self._job, settings, arrays, self._expected(optional=[ARGUMENT]))
         self._flight.launch(self._calls(group, round_)[0])
 
     def next_answer(self) -> Answer | None:
@@ -416,6 +412,13 @@ class Federation:
         size, name = codec.size(input_), f"{self._method} {group.function}, round {number}"
         return [Call(group.function, k, number, input_, size, name, group.expected) for k in group.organizations]
 
+    def _expected(
+        self, returns: Sequence[str] = (), optional: Sequence[str] = (), numbers: Sequence[str] = ()
+    ) -> Expected:
+        """Arrays as long as the model, and numbers, about as many rows as the researcher requires."""
+        shapes = {name: (self.model.size,) for name in [*returns, *optional]}
+        return Expected(shapes, frozenset(optional), tuple(numbers), self._common.minimum_rows or 1)
+
     def _absent(self, organizations: Sequence[int]) -> dict[int, Unusable]:
         """Those that are not worth asking in this round, and why."""
         absent = {k: Unusable("its node is offline") for k in self._collector.offline(organizations)}
@@ -477,8 +480,8 @@ class Federation:
             "failed": [*self._failed.items()],
             "last_evaluated": self._last_evaluated,
             "flight": [
-                [task, call.function, call.organization, call.round, call.size, call.expected.numbers, attempt]
-                for task, (call, attempt, _) in self._flight.tasks.items()
+                [task, call.function, call.organization, call.round, call.size]
+                for task, (call, _, _) in self._flight.tasks.items()
             ],
         }
 
@@ -525,10 +528,9 @@ class Federation:
 
     def _take_over(self, flight: Sequence[Sequence[Any]]) -> None:
         """Wait for the answers of calls that were under way at the checkpoint; the server has kept them."""
-        for task, function, organization, round_, size, numbers, attempt in flight:
-            expected = Expected({ARGUMENT: (self.model.size,)}, numbers=tuple(numbers), minimum_rows=self._least_rows)
-            call = Call(function, organization, round_, {}, size, "", expected)
-            self._flight.tasks[task] = call, attempt + LARGE, math.inf  # what was sent is not kept: no second attempt
+        for task, function, organization, round_, size in flight:
+            call = Call(function, organization, round_, {}, size, "", self._expected(optional=[ARGUMENT]))
+            self._flight.tasks[task] = call, LARGE, math.inf  # what was sent is not kept: there is no second attempt
 
     def _record_evaluation(self, round_: int, answers: Sequence[Answer]) -> dict[str, Any]:
         """Put the evaluation that came with ``answers`` into the row of ``round_``."""

@@ -81,6 +81,16 @@ Delta = Annotated[
     float, Field(ge=0, allow_inf_nan=False, description="squared distance from the reference allowed"), Number
 ]
 LocalPasses = Annotated[int, Field(ge=1, le=LARGE, description="rho, passes over a node's rows in a round"), Number]
+AgeLow = Annotated[
+    int | None,
+    Field(ge=0, le=LARGE, description="b_l, age difference below which a node is overactive (unset: K // 6)"),
+    Number,
+]
+AgeUp = Annotated[
+    int | None,
+    Field(ge=1, le=LARGE, description="b_u, age difference above which a model is outdated (unset: K // 2 + 1)"),
+    Number,
+]
 Augmentation = Annotated[
     Literal["random", "doubling"], Field(description="nodes added to the violators: one at a time, or as many again")
 ]
