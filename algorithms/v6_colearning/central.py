@@ -43,14 +43,14 @@ def central(
     lr_cycle. What leaves a node: w after local training, n_k, its mean training loss, and counts of how w_t does on
     its held-out rows. Bytes a round: 16/3 d down and up for each node of S_t.
     """
-    s = federation.start(w=federation.initial_weights, E_t=epochs, epochs_before=0)
+    s = federation.start(w=federation.initial_weights, epochs=epochs, epochs_before=0)  # s.epochs is E_t
     for _t in federation.rounds(rounds):
         S_t = federation.sample(fraction)
         answers = federation.ask(
             "client_update",
             S_t,
             weights=s.w,
-            epochs=s.E_t,
+            epochs=s.epochs,
             epochs_before=s.epochs_before,
             batch_size=batch_size,
             lr=lr,
@@ -59,11 +59,11 @@ def central(
             optimizer=optimizer,
             lr_cycle=lr_cycle,
         )
-        s.epochs_before += s.E_t
+        s.epochs_before += s.epochs
         before, s.w = s.w, weighted_mean(answers)
         size = float(np.linalg.norm(before))
         change = float(np.linalg.norm(s.w - before)) / size if size else None  # linear models start at zero
-        federation.record(answers, s.w, epochs=s.E_t, relative_change=change)
+        federation.record(answers, s.w, epochs=s.epochs, relative_change=change)
         if change is not None and change <= epsilon:
-            s.E_t = 2 * s.E_t if maximum_epochs is None else max(s.E_t, min(2 * s.E_t, maximum_epochs))
+            s.epochs = 2 * s.epochs if maximum_epochs is None else max(s.epochs, min(2 * s.epochs, maximum_epochs))
     return federation.result(s.w)

@@ -33,8 +33,15 @@ class Checkpoint:
         """Keep a snapshot; of its history only the last two rounds, as the ones before are kept already."""
         if self._state is None or self._rounds is None:
             return
+        try:
+            self._write(snapshot)
+        except OSError as error:  # a job does not end because it could not be taken up again
+            print(f"the checkpoint cannot be written: {error.strerror}", flush=True)
+
+    def _write(self, snapshot: Mapping[str, Any]) -> None:
+        assert self._state is not None and self._rounds is not None
         self._state.parent.mkdir(parents=True, exist_ok=True)
-        with self._rounds.open("a") as stream:
+        with self._rounds.open("a" if snapshot["history"] else "w") as stream:
             for row in snapshot["history"][-2:]:  # the evaluation of a round comes with the next
                 nodes = [node for node in snapshot["per_node"] if node["round"] == row["round"]]
                 stream.write(json.dumps({"row": row, "nodes": nodes}) + "\n")

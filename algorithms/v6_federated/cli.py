@@ -290,6 +290,8 @@ def _submit(options: Any) -> int:
     features = _features(options)
     common = {"seed": options.seed, "label": options.label, "features": features, "holdout": options.holdout}
     values = {**common, **job_values(options)}
+    if options.resume is not None and not options.resume.isdigit():
+        values["resume"] = _read(Path(options.resume))
     checked = settings.validate(experiments.settings_of(options.method), values)
     models.parse(checked.model)  # type: ignore[attr-defined]
     _check_folder(options.out)

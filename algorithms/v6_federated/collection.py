@@ -215,6 +215,15 @@ class Flight:
             self.launch(call, attempt + 1, until)
             return []
 
+    def land(self) -> None:
+        """Wait until nobody is at work any more; what comes is not needed."""
+        while self.tasks:
+            until = min(until for _, _, until in self.tasks.values())
+            look = vantage.now(self._collector.client) + LOOK_SECONDS
+            for task in vantage.wait_for_any(self._collector.client, self.tasks, min(until, look)):
+                del self.tasks[task]
+            self._given_up()
+
     def _given_up(self) -> list[tuple[Call, Answer | Unusable]]:
         """The calls that are out of time, or whose node has been away for too long."""
         tolerance, now = self._collector.tolerance, vantage.now(self._collector.client)

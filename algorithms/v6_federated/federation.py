@@ -111,6 +111,8 @@ class Federation:
         self._generators: dict[tuple[str, int], np.random.Generator] = {}
         self._started = vantage.now(client)
         self._missing: dict[int, Unusable] = {}  # in this round
+        self._undescribed: list[dict[str, Any]] = []  # who was not there when the data were described, and why
+        self._unevaluated: dict[int, Unusable] = {}  # of those that were asked for an evaluation only
         self._flight = Flight(self._collector)
         self._failed: dict[int, int] = {}  # organization: the last round in which it gave no good answer
         self._restored: dict[str, Any] | None = None
@@ -131,6 +133,7 @@ class Federation:
         exact = replace(self._job, precision="float32")  # of moments, whatever the models are sent in
         answers = self._ask([Group("describe", self.organizations, exact, {"statistics": statistics}, {}, Expected())])
         self.count_preparation(answers)
+        self._undescribed, self._missing = _reasons(self._missing), {}
         features, spec = _same_features(answers), self._job.data
         if spec.classes is None:
             spec = replace(spec, classes=_agreed_classes(answers))
@@ -169,6 +172,8 @@ class Federation:
 
     def rounds(self, rounds: int) -> Iterator[int]:
         """t = 1, 2, ... until ``rounds``, or until an evaluation has reached the target."""
+        if not self.history:
+            self._checkpoint.save({**self._snapshot(), **self._own_snapshot()})  # nodes keep state under the job's key
         for t in range(len(self.history) + 1, rounds + 1):
             self._round = t
             self._started = vantage.now(self._client)
@@ -273,7 +278,7 @@ class Federation:
     def idle(self) -> list[int]:
         """The organizations that are not at work and are worth asking: at the start, and again after a failure."""
         rest = [k for k in self.organizations if k not in self.at_work()]
-        absent = self._absent(rest)
+        absent = {} if self._collector.tolerance.strict else self._absent(rest)
         self._missing |= absent
         return [k for k in rest if k not in absent]
 
@@ -310,7 +315,8 @@ class Federation:
                 "bytes_up": sum(a.bytes_up for a in answers),
                 "bytes_down": sum(a.bytes_down for a in answers),
                 "seconds": round(vantage.now(self._client) - self._started, 6),
-                "missing": [{"organization_id": k, "reason": str(self._missing[k])} for k in sorted(self._missing)],
+                "missing": _reasons(self._missing),
+                "unevaluated": [],
                 **columns,
             }
         )
@@ -333,7 +339,7 @@ class Federation:
 
         Nodes' state is removed; the result can be resumed.
         """
-        if self._last_snapshot is None:
+        if not self.history or self._last_snapshot is None:
             self.give_up()
             return None
         self._round = len(self.history) + 1
@@ -382,6 +388,7 @@ class Federation:
         """Have the nodes remove what they keep for this job."""
         if self._stateful:
             self._stateful = False
+            self._flight.land()  # a node that is at work would keep its state after it was removed
             calls = self._calls(Group("forget", self.organizations, self._job, {}, {}, Expected(minimum_rows=0)))
             _, missing = self._collector.gather(calls)
             if missing:
@@ -438,11 +445,11 @@ class Federation:
         calls = [c for group in [*evaluations, *groups] for c in self._calls(group) if c.organization not in missing]
         answers, failed = self._collector.gather(calls)
         missing |= failed
+        here = set(wanted)
         for k, error in missing.items():
             if k in failed:
                 self._failed[k] = self._round
-            self._missing[k] = error
-        here = set(wanted)
+            (self._missing if k in here else self._unevaluated)[k] = error
         came = [a for a in answers if a.organization_id in here]
         asked_for = groups[0].function if groups else "evaluate"
         needed = tolerance.needed(len(wanted))
@@ -462,6 +469,7 @@ class Federation:
             "state": checkpoint.to_json(carried),
             "model": self._job.model,
             "data": self._job.to_json()["data"],
+            "undescribed": self._undescribed,
             "history": self.history,
             "per_node": self._per_node,
             "traffic": {"preparation": self._preparation, "evaluation": self._evaluation_bytes},
@@ -503,13 +511,15 @@ class Federation:
             return False
         try:
             self.history, self._per_node = kept["history"], kept["per_node"]
+            self._undescribed = kept["undescribed"]
             if kept is self._common.resume:
+                self.history[-1]["round"]
                 self._last_evaluated = max((r["round"] for r in self.history if r["loss"] is not None), default=0)
                 self._shown = len(self.history)
             self._preparation, self._evaluation_bytes = kept["traffic"]["preparation"], kept["traffic"]["evaluation"]
             self.model = models.build(kept["model"])
             self._job = replace(self._job, data=Spec(**kept["data"]), model=kept["model"])
-            codec.decode(kept["weights"])["weights"], kept["state"], self.history[-1]["round"]
+            codec.decode(kept["weights"])["weights"], kept["state"]
         except (KeyError, TypeError, IndexError, SafeError):
             raise UserInputError("resume: not a result; expected the result.json of an earlier job, whole") from None
         if {**models.parse(self._common.model), "features": 0, "classes": 0} != {
@@ -545,6 +555,8 @@ class Federation:
         for row in self.history:
             if row["round"] == round_:
                 row.update({key: found[key] for key in ("loss", "accuracy", "auc", "evaluated")})
+                row["unevaluated"] = _reasons(self._unevaluated)
+        self._unevaluated = {}
         self._show(round_)
         return found
 
@@ -552,6 +564,10 @@ class Federation:
         for row in self.history[self._shown : until]:
             vantage.progress(self._client, row)
         self._shown = max(self._shown, until)
+
+
+def _reasons(missing: dict[int, Unusable]) -> list[dict[str, Any]]:
+    return [{"organization_id": k, "reason": str(missing[k])} for k in sorted(missing)]
 
 
 def _same_features(answers: Sequence[Answer]) -> Any:

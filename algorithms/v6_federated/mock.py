@@ -91,6 +91,7 @@ class MockNetwork:
         on_round: called with each finished row of the history.
         fates: what becomes of each call. With it, time is simulated: it passes as calls end, whatever they cost here.
         online: whether an organization's node is online at a (simulated) time.
+        keep: whether answers stay on disk once they were taken, for a central function that is started again.
 
     Use as a context manager: its workers and its temporary folder go at the end.
     """
@@ -106,10 +107,11 @@ class MockNetwork:
         on_round: Callable[[dict[str, Any]], None] | None = None,
         fates: Fates | None = None,
         online: Callable[[int, float], bool] | None = None,
+        keep: bool = False,
     ) -> None:
         if processes < 1:
             raise ValueError(f"processes={processes} is refused: expected at least 1")
-        self.package, self.on_round, self.fates, self.online = package, on_round, fates, online
+        self.package, self.on_round, self.fates, self.online, self.keep = package, on_round, fates, online, keep
         if not databases:
             raise ValueError("no databases; expected those of at least one organization")
         self._temporary = tempfile.TemporaryDirectory(prefix="v6-federated-", ignore_cleanup_errors=True)
@@ -150,9 +152,13 @@ class MockNetwork:
         _open.cache_clear()
         self._temporary.cleanup()
 
-    def client(self) -> "MockClient":
-        """A client as the container of a central function has it."""
+    @functools.cached_property
+    def _client(self) -> "MockClient":
         return MockClient(self)
+
+    def client(self) -> "MockClient":
+        """The client as the container of a central function has it: always the same, as the server behind it is."""
+        return self._client
 
     def run(self, **settings: Any) -> dict[str, Any]:
         """Run the method's central function at the first node and return its result, as JSON brings it."""
@@ -370,13 +376,14 @@ class _Results:
     def from_task(self, task_id: int) -> Iterator[Any]:
         """The results of the runs that completed, one by one, so that a thousand need not lie in memory as text.
 
-        Each can be taken once: its file is removed.
+        Each can be taken once, unless the network keeps them: its file is removed.
         """
         for run in self.client.runs[task_id]:
             file = self.client.network.folder / f"answer-{run.id}.json"
             if self.client.status(run) == "completed" and file.exists():
                 answer = orjson.loads(file.read_bytes())
-                file.unlink()
+                if not self.client.network.keep:
+                    file.unlink()
                 yield answer if run.fate.alter is None else run.fate.alter(answer)
 
 

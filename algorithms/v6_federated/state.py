@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from v6_federated.errors import SafeError
+
 BROKEN = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
 
 
@@ -40,16 +42,20 @@ class State:
         return None
 
     def save(self, arrays: Mapping[str, Any]) -> None:
-        """Keep arrays (numpy or torch) for later rounds."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        """Keep arrays (numpy or torch) for later rounds. Raises SafeError where the job's folder takes no more."""
         file = self._file(self.round)
         part = file.with_suffix(".part")
-        with part.open("wb") as stream:
-            plain: dict[str, Any] = {k: v.cpu().numpy() if hasattr(v, "cpu") else v for k, v in arrays.items()}
-            np.savez(stream, **plain)
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.replace(file)
+        plain: dict[str, Any] = {k: v.cpu().numpy() if hasattr(v, "cpu") else v for k, v in arrays.items()}
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with part.open("wb") as stream:
+                np.savez(stream, **plain)
+                stream.flush()
+                os.fsync(stream.fileno())
+            part.replace(file)
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            raise SafeError(f"this node cannot keep the job's state: {error.strerror}") from None
         for old in self._files():
             if self._loaded is not None and old < self._loaded:  # central has counted what came after it
                 self._file(old).unlink(missing_ok=True)

@@ -30,6 +30,7 @@ METHODS = [
     ("loadaboost", ["--set", "epochs=2"]),
     ("colearning", []),
     ("dynavg", ["--set", "delta=0.001"]),
+    ("coop", []),
 ]
 ROWS = 40
 FEATURES = "a,b,c"
