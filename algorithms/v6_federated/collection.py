@@ -119,7 +119,7 @@ class Collector:
     def send(self, call: Call) -> int:
         """Create the task of a call; returns its id. Raises Unusable with the server's reason."""
         try:
-            task = vantage.create_task(self.client, call.function, call.input_, call.organization, call.name)
+            task = vantage.create_task(self.client, call.input_, [call.organization], call.name)
         except CollectResultsError as error:
             raise Unusable(str(error)) from None
         self.contacts.setdefault(call.organization, task)

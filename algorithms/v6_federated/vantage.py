@@ -50,9 +50,9 @@ def organizations(client: Any) -> list[int]:
     return sorted(organization["id"] for organization in client.organization.list())
 
 
-def create_task(client: Any, function: str, input_: dict[str, Any], organization: int, name: str) -> int:
-    """Send a task (``input_``: method and kwargs) to one organization and return its id."""
-    task = client.task.create(input_=input_, organizations=[organization], name=name, description=name)
+def create_task(client: Any, input_: dict[str, Any], organizations: list[int], name: str) -> int:
+    """Send a task (``input_``: method and kwargs) to ``organizations`` and return its id."""
+    task = client.task.create(input_=input_, organizations=organizations, name=name, description=name)
     if "id" not in task:
         raise CollectResultsError(f"the server refused the task {name!r}: {task.get('msg', 'no reason given')}")
     return task["id"]
@@ -90,6 +90,11 @@ def wait_for_any(client: Any, tasks: Collection[int], until: float = math.inf) -
             client.pause(until)
         else:
             time.sleep(POLL_SECONDS)
+
+
+def wait(client: Any, task_id: int) -> None:
+    """Return when the task has no run still to come."""
+    wait_for_any(client, [task_id])
 
 
 def results(client: Any, task_id: int) -> Iterator[Any]:

@@ -18,7 +18,7 @@ def central(client: AlgorithmClient, method: str = "nothing", rounds: int = 1, *
     seconds = []
     for _ in range(rounds):
         start = time.monotonic()
-        task = vantage.create_task(client, method, arguments, organizations, method)
+        task = vantage.create_task(client, {"method": method, "kwargs": arguments}, organizations, method)
         vantage.wait(client, task)
         answers = list(vantage.results(client, task))
         seconds.append(time.monotonic() - start)

@@ -1,0 +1,282 @@
+"""What hospitals do to a job, done to a real network of three: each time the job ends well or with one clear line, and
+nothing is lost or left behind."""
+
+import json
+import threading
+import time
+from pathlib import Path
+
+import docker
+import pytest
+
+from v6_federated import network, network_engine
+from v6_federated.cli import main
+
+RUN = ["--rounds", "4", "--seed", "3", "--set", "batch_size=7"]
+
+
+@pytest.fixture(scope="module")
+def hospitals(engine, state, named):
+    name = named("faults")
+    try:
+        assert main(["network", "up", "--name", name, "--data", "breast-cancer", "--nodes", "3"]) == 0
+        yield name
+    finally:
+        network.down(name)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(hospitals, image_of, tmp_path_factory):
+    """Results of jobs that nothing happens to, by method; the same network."""
+    found: dict[str, dict] = {}
+
+    def result(method: str) -> dict:
+        if method not in found:
+            image_of(method)
+            out = tmp_path_factory.mktemp(method)
+            assert main(["submit", method, "--network", hospitals, *RUN, "--out", str(out)]) == 0
+            found[method] = read(out)
+        return found[method]
+
+    return result
+
+
+def read(out: Path) -> dict:
+    return json.loads((out / "result.json").read_text())
+
+
+class Disturbed:
+    """A job to which something is done once its first round has begun (or a later one)."""
+
+    def __init__(self, engine, hospitals, capsys, out, image_of):
+        self.engine, self.hospitals, self.capsys, self.out, self.image_of = engine, hospitals, capsys, out, image_of
+        self.user = network.client(network.load(hospitals))
+
+    def submit(self, method, *arguments, disturb, function="client_update", in_round=2):
+        """Exit status, result (None without one) and what standard error says."""
+        self.image_of(method)
+        last = self.last_task()
+
+        def watch():
+            wanted = f"{method} {function}, round {in_round}"
+            deadline = time.monotonic() + 120
+            while time.monotonic() < deadline:
+                tasks = self.user.request("task", params={"per_page": 100, "sort": "-id"})["data"]
+                if any(task["id"] > last and task["name"] == wanted for task in tasks):
+                    disturb(self)
+                    return
+                time.sleep(0.1)
+
+        thread = threading.Thread(target=watch)
+        thread.start()
+        self.capsys.readouterr()
+        status = main(["submit", method, "--network", self.hospitals, *RUN, *arguments, "--out", str(self.out)])
+        thread.join()
+        err = self.capsys.readouterr().err
+        assert "Traceback" not in err
+        return status, read(self.out) if (self.out / "result.json").exists() else None, err
+
+    def last_task(self) -> int:
+        tasks = self.user.request("task", params={"per_page": 100, "sort": "-id"})["data"]
+        return max((task["id"] for task in tasks), default=0)
+
+    def node(self, number: int):
+        name = network_engine.container_name(network_engine.node_name(self.hospitals, number))
+        return self.engine.containers.get(name)
+
+    def algorithm(self, number: int, seconds: float = 30, central: bool = False):
+        """The container of a partial function (or of central) at a node, as soon as there is one."""
+        name = network_engine.node_name(self.hospitals, number)
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            every = self.engine.containers.list(filters={"label": "vantage6-type=algorithm"}, ignore_removed=True)
+            found = [container for container in every if container.labels.get("node") == name]
+            found.sort(key=lambda c: c.attrs["Created"])  # central has been there from the beginning
+            partials = found[1:] if number == 1 else found
+            if central and found:
+                return found[0]
+            if partials:
+                return partials[-1]
+            time.sleep(0.02)
+        raise AssertionError(f"no algorithm at node {number} within {seconds} s")
+
+
+@pytest.fixture
+def job(engine, hospitals, capsys, tmp_path, image_of):
+    return Disturbed(engine, hospitals, capsys, tmp_path / "out", image_of)
+
+
+def without_seconds(result):
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in result["history"]]
+
+
+def kill(container) -> None:
+    try:
+        container.kill()
+    except docker.errors.APIError as error:  # it had ended by itself: the job is then not disturbed, and must not be
+        assert error.status_code in (404, 409)
+
+
+def test_an_algorithm_that_is_killed_is_started_again(job, undisturbed):
+    status, result, err = job.submit("scaffold", disturb=lambda job: kill(job.algorithm(2)))
+    assert status == 0, err
+    assert result["weights"] == undisturbed("scaffold")["weights"]
+    assert without_seconds(result) == without_seconds(undisturbed("scaffold"))
+
+
+def test_a_node_that_is_stopped_and_started_goes_on(job, undisturbed):
+    def restart(job):
+        job.node(3).stop(timeout=5)
+        job.node(3).start()
+
+    status, result, err = job.submit("scaffold", disturb=restart)
+    assert status == 0, err
+    assert result["weights"] == undisturbed("scaffold")["weights"]
+
+
+def test_the_node_of_central_is_stopped_and_started(job, undisturbed):
+    """vantage6 starts central again, which goes on from its checkpoint."""
+
+    def restart(job):
+        job.node(1).stop(timeout=5)
+        job.node(1).start()
+
+    status, result, err = job.submit("scaffold", disturb=restart, in_round=3)
+    assert status == 0, err
+    assert result["weights"] == undisturbed("scaffold")["weights"]
+    assert [row["round"] for row in result["history"]] == [1, 2, 3, 4]
+    assert not any(row.get("state_lost") for row in result["per_node"])
+
+
+def test_a_server_that_is_restarted(job, undisturbed):
+    def restart(job):
+        job.engine.containers.get(network_engine.server_name(job.hospitals)).restart(timeout=2)
+
+    status, result, err = job.submit("fedavg", disturb=restart)
+    assert status == 0, err
+    assert result["weights"] == undisturbed("fedavg")["weights"]
+
+
+def test_a_node_that_leaves_and_comes_back(job, image_of):
+    """With ``enough`` below 1 the others go on without it, the history says so, and it joins again."""
+    image_of("fedavg")
+
+    def leave(job):
+        job.node(3).stop(timeout=5)
+        time.sleep(12)
+        job.node(3).start()
+
+    status, result, err = job.submit(
+        "fedavg", "--rounds", "12", "--set", "enough=0.6", "--set", "patience=3", disturb=leave
+    )
+    assert status == 0, err
+    away = [row["round"] for row in result["history"] if row["missing"]]
+    assert away and away[-1] < 12
+    for row in result["history"]:
+        if row["missing"]:
+            assert row["participants"] == [1, 2]
+            [absent] = row["missing"]
+            assert absent["organization_id"] == 3
+            assert absent["reason"] in ("its node is offline", "its node has been offline for 3 s")
+        else:
+            assert row["participants"] == [1, 2, 3]
+
+
+def test_a_slow_node_is_not_waited_for(job, image_of):
+    """Its container stands still for longer than a round may take."""
+    image_of("fedavg")
+
+    def slow(job):
+        container = job.algorithm(2)
+        container.pause()
+        time.sleep(25)
+        container.unpause()
+
+    policy = ["--set", "deadline=12", "--set", "enough=2"]
+    status, result, err = job.submit("fedavg", "--rounds", "6", *policy, disturb=slow)
+    assert status == 0, err
+    late = [row for row in result["history"] if row["missing"]]
+    assert [row["missing"] for row in late[:1]] == [[{"organization_id": 2, "reason": "no answer within 12 s"}]]
+    assert late[0]["participants"] == [1, 3]
+    assert result["history"][-1]["participants"] == [1, 2, 3]
+
+
+def test_a_node_that_does_not_have_the_image(job, image_of, hospitals):
+    """Its operator allows another image only. All must answer, so the job ends with one line; else it goes on."""
+    image_of("fedavg")
+    file = network.folder(hospitals) / network_engine.node_name(hospitals, 3) / "node.yaml"
+    before = file.read_text()
+    config = json.loads(before) if before.startswith("{") else None
+    import yaml
+
+    config = config or yaml.safe_load(before)
+    config.setdefault("policies", {})["allowed_algorithms"] = ["v6-another"]
+    try:
+        file.write_text(yaml.safe_dump(config))
+        job.node(3).restart(timeout=5)
+        wait_until_online(hospitals, 3)
+        job.capsys.readouterr()
+        assert main(["submit", "fedavg", "--network", hospitals, *RUN, "--out", str(job.out)]) == 1
+        [line] = [x for x in job.capsys.readouterr().err.splitlines() if x.startswith("v6-federated: ")]
+        assert line.endswith("round 0, describe: organization 3: run not allowed")
+        command = ["submit", "fedavg", "--network", hospitals, *RUN, "--set", "enough=2", "--out", str(job.out)]
+        assert main(command) == 0
+    finally:
+        file.write_text(before)
+        job.node(3).restart(timeout=5)
+        wait_until_online(hospitals, 3)
+    result = read(job.out)
+    assert result["undescribed"] == [{"organization_id": 3, "reason": "run not allowed"}]
+    assert all(row["participants"] == [1, 2] for row in result["history"])
+
+
+def test_a_full_disk(job, engine, hospitals, image_of):
+    """The job's folder at node 2 takes nothing. A method with state says so; one without is not disturbed."""
+    image_of("scaffold")
+    jobs = [task["job_id"] for task in job.user.request("task", params={"per_page": 1000})["data"]]
+    node = network_engine.container_name(network_engine.node_name(hospitals, 2))
+    options = {"type": "tmpfs", "device": "tmpfs", "o": "size=4k"}
+    engine.volumes.create(f"{node.removesuffix('-user')}-user-{max(jobs) + 1}-tmpvol", driver_opts=options)
+    job.capsys.readouterr()
+    assert main(["submit", "scaffold", "--network", hospitals, *RUN]) == 1
+    [line] = [x for x in job.capsys.readouterr().err.splitlines() if x.startswith("v6-federated: ")]
+    assert "organization 2: this node cannot keep the job's state: No space left on device" in line
+
+
+def test_a_central_that_is_killed_leaves_enough_to_go_on(job, undisturbed, hospitals, capsys, tmp_path):
+    """`submit --resume TASK` begins a new job with what the lost one had sent in its last round."""
+    status, result, err = job.submit(
+        "fedavg", disturb=lambda job: (time.sleep(1.5), job.algorithm(1, central=True).kill()), in_round=3
+    )
+    assert (status, result) == (1, None)
+    [task] = {line.split()[1] for line in err.splitlines() if line.startswith("task ")}
+    time.sleep(5)  # what it had asked of the nodes comes to an end
+    out = tmp_path / "resumed"
+    assert main(["submit", "fedavg", "--network", hospitals, *RUN, "--resume", task, "--out", str(out)]) == 0
+    resumed = read(out)
+    assert [row["round"] for row in resumed["history"]] == [1, 2, 3, 4]
+    assert resumed["weights"] == undisturbed("fedavg")["weights"]
+
+
+def test_nothing_is_left_in_the_folders_of_jobs(job, engine, hospitals):
+    """State and checkpoints, of all jobs above but the one whose central was killed: that one's checkpoint stays."""
+    left = []
+    image = "v6-fedavg"
+    for volume in engine.volumes.list():
+        if hospitals in volume.name and volume.name.endswith("-tmpvol"):
+            mounts = {volume.name: {"bind": "/mnt/tmp", "mode": "rw"}}
+            names = engine.containers.run(image, ["ls", "/mnt/tmp"], volumes=mounts, remove=True).decode().split()
+            left += [(volume.name.split("-")[-2], name) for name in names]
+    assert {name.split("-")[0] for _, name in left} <= {"checkpoint"}
+    assert len({job for job, _ in left}) <= 1
+
+
+def wait_until_online(hospitals: str, number: int) -> None:
+    user, deadline = network.client(network.load(hospitals)), time.monotonic() + 60
+    while time.monotonic() < deadline:
+        [node] = [n for n in network.nodes(user, 1) if n["organization"]["id"] == number]
+        if node["status"] == "online":
+            time.sleep(2)
+            return
+        time.sleep(0.5)
+    raise AssertionError(f"node {number} does not come online")
