@@ -1,52 +1,107 @@
-"""Nilsson et al. 2018: FedAvg and FSVRG with the 2NN on MNIST at equal uploads, 100 a node (Tables 3 and 4)."""
+"""Nilsson et al. 2018: FedAvg, FSVRG and CO-OP with the 2NN on MNIST at equal uploads, 100 a node (Tables 3 and 4), and
+what waiting for slow nodes costs."""
 
 from collections.abc import Iterator
+from typing import Any
 
+import matplotlib
 import numpy as np
 
 from benchmarks import runs, tables
 from v6_federated.datasets import Dataset
 from v6_federated.experiments import Experiment
+from v6_federated.report import COLOURS
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt
 
 DOCUMENT = "nilsson2018"
 FEDAVG = {"fraction": 0.1, "epochs": 10, "batch_size": 20, "lr": 0.088, "lr_decay_step": 3.2e-6, "rounds": 1000}
 SEARCH = {"fraction": 0.1, "epochs": 5, "batch_size": 20, "lr": 0.11, "lr_decay_step": 2.2e-7, "rounds": 1200}
 FSVRG = {"stepsize": 4.0, "batch_size": 1, "rounds": 50}
+# a round of CO-OP is 100 merges
+COOP = {"age_low": 16, "age_up": 51, "epochs": 1, "batch_size": 20, "lr": 0.11, "lr_decay_step": 2.2e-7, "rounds": 100}
+UPLOADS = {"fsvrg": 200, "fedavg": 10, "coop": 100}  # of a round
 
 # method, partition, settings, the paper's max(acc) and avg(acc), what the row is
-ROWS = [
-    ("fsvrg", "shards", FSVRG, 0.9816, 0.9135, "Table 4, h = 4"),
+ROWS: list[tuple[str, str, dict[str, Any], float | None, float | None, str]] = [
+    ("fsvrg", "shards", FSVRG, 0.9816, 0.9135, "Table 4, h = 4; 50 rounds"),
+    ("fsvrg", "shards", {**FSVRG, "stepsize": 1.0}, 0.9750, 0.9314, "Table 4, h = 1; 50 rounds"),
     ("fsvrg", "iid", FSVRG, None, None, "h = 4, 50 rounds"),
+    ("fsvrg", "shards", {**FSVRG, "rounds": 500}, 0.9816, 0.9135, "h = 4; ten times the uploads, as Appendix A.5"),
     ("fedavg", "shards", SEARCH, 0.9792, 0.9658, "Table 3, eta 0.11, E = 5, 1,200 rounds"),
     ("fedavg", "shards", FEDAVG, None, None, "eta 0.088, E = 10, 1,000 rounds"),
     ("fedavg", "iid", FEDAVG, None, None, "eta 0.088, E = 10, 1,000 rounds"),
+    ("coop", "shards", COOP, None, None, "b_l 16, b_u 51, E = 1, eta 0.11; 10,000 merges"),
+    ("coop", "iid", COOP, None, None, "b_l 16, b_u 51, E = 1, eta 0.11; 10,000 merges"),
 ]
+SLOW = {"epochs": 1, "batch_size": 20, "lr": 0.11, "lr_decay_step": 2.2e-7}
+SLOW_FEDAVG = {**SLOW, "fraction": 0.1, "rounds": 400}
+RACE: list[tuple[str, str, dict[str, Any]]] = [
+    ("CO-OP", "coop", {**SLOW, "age_low": 16, "age_up": 51, "rounds": 40}),
+    ("FedAvg, C = 0.1", "fedavg", SLOW_FEDAVG),
+    ("FedAvg, C = 0.1, deadline 7 s", "fedavg", {**SLOW_FEDAVG, "deadline": 7.0, "enough": 0.1}),
+]
+TARGETS = (0.8, 0.9, 0.93)
 
 
 def lines(dataset: Dataset, full: bool) -> Iterator[str]:
     yield from tables.head(
         "method", "rows", "setting", "uploads", "max(acc) paper", "ours", "avg(acc) paper", "ours", "last"
     )
+    curves: dict[str, dict[str, tuple[list[int], list[float]]]] = {"iid": {}, "shards": {}}
     for method, partition, settings, best, average, what in ROWS:
-        share = 1.0 if full else 0.02 if method == "fedavg" else 0.1
+        share = 1.0 if full else {"fedavg": 0.02, "fsvrg": 0.1, "coop": 0.05}[method]
         values = {"model": "2nn", **settings, "rounds": max(2, round(settings["rounds"] * share))}
-        run = runs.kept(DOCUMENT, method, Experiment(dataset, 100, partition, 1, 1), values)
+        experiment = Experiment(dataset, 100, partition, 1, 1, slowest=1.0 if method == "coop" else None)
+        run = runs.kept(DOCUMENT, method, experiment, values)
         found = tables.accuracies(run)
-        uploads = len(run.history) * (200 if method == "fsvrg" else 10)
+        uploads = [UPLOADS[method] * (t + 1) for t in range(len(found))]
+        if settings in (FEDAVG, FSVRG, COOP):
+            curves[partition][method] = uploads, list(found)
         yield tables.row(
-            method,
-            partition,
-            what,
-            uploads,
-            best,
-            f"{max(found):.4f}",
-            average,
-            f"{np.mean(found):.4f}",
+            method, partition, what, uploads[-1], best, f"{max(found):.4f}", average, f"{np.mean(found):.4f}",
             f"{found[-1]:.4f}",
-        )
+        )  # fmt: skip
+    yield ""
+    yield f"![accuracy by uploads]({_picture(curves, full)})"
+    yield from race(dataset, full)
+
+
+def race(dataset: Dataset, full: bool) -> Iterator[str]:
+    """Simulated seconds to an accuracy where the slowest node is ten times slower than the fastest."""
+    yield ""
+    yield "Speeds that differ ten times: simulated seconds (an epoch of the fastest node is one) to an accuracy."
+    yield ""
+    yield from tables.head("rows", "method", *(f"{target:.0%}" for target in TARGETS), "uploads", "seconds in all")
+    for partition in ("iid", "shards"):
+        for name, method, own in RACE:
+            values = {"model": "2nn", **own, "rounds": own["rounds"] if full else max(2, own["rounds"] // 20)}
+            run = runs.kept(DOCUMENT, method, Experiment(dataset, 100, partition, 1, 1, slowest=10.0), values)
+            seconds = np.cumsum([row["seconds"] for row in run.history])
+            found = tables.accuracies(run)
+            when = [next((f"{s:.0f}" for s, a in zip(seconds, found, strict=True) if a >= t), "-") for t in TARGETS]
+            uploads = sum(row["uploads"] or UPLOADS[method] for row in run.history)
+            yield tables.row(partition, name, *when, uploads, f"{seconds[-1]:.0f}")
+
+
+def _picture(curves: dict[str, dict[str, tuple[list[int], list[float]]]], full: bool) -> str:
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, constrained_layout=True)
+    names = {"fedavg": "FedAvg", "fsvrg": "FSVRG", "coop": "CO-OP"}
+    for axis, (partition, found) in zip(axes, curves.items(), strict=True):
+        for i, (method, name) in enumerate(names.items()):
+            axis.plot(*found[method], "-", color=COLOURS[i], linewidth=1.2, label=name)
+        axis.set(title=partition, xlabel="uploads of a model or gradient", ylim=(0.4, 1.0))
+        axis.grid(alpha=0.3)
+    axes[0].set_ylabel("test accuracy")
+    axes[1].legend(frameon=False, loc="lower right")
+    file = f"{DOCUMENT}{'' if full else '-reduced'}.png"
+    figure.savefig(runs.RESULTS / file, dpi=110)
+    plt.close(figure)
+    return file
 
 
 def main(dataset: Dataset, full: bool) -> None:
-    """Print and keep the table."""
+    """Print and keep the tables."""
     about = "Single runs, seed 1: the best accuracy of any round, the mean over rounds, and the last round's."
     tables.page(DOCUMENT, "Nilsson et al. 2018 on MNIST", full, lines(dataset, full), about)

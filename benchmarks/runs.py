@@ -58,7 +58,7 @@ def kept(document: str, method: str, experiment: Experiment, values: Mapping[str
     settings = {
         "method": method, "data": f"{experiment.dataset.name} {_digest(experiment.dataset)}", "nodes": experiment.nodes,
         "partition": experiment.partition, "seed": experiment.seed, "partition_seed": experiment.partition_seed,
-        **values,
+        **({} if experiment.slowest is None else {"slowest": experiment.slowest}), **values,
     }  # fmt: skip
     key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
     file = RESULTS / document / f"{key}.json"

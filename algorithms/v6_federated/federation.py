@@ -108,6 +108,7 @@ class Federation:
         self._evaluation_bytes = {"bytes_up": 0, "bytes_down": 0}
         self._round, self._last_evaluated, self._shown = 0, 0, 0
         self._stateful = False
+        self._scale = metrics.SCALE
         self._generators: dict[tuple[str, int], np.random.Generator] = {}
         self._started = vantage.now(client)
         self._missing: dict[int, Unusable] = {}  # in this round
@@ -412,7 +413,7 @@ class Federation:
         number = self._round if round_ is None else round_
         arguments: dict[str, Any] = {"job": group.job.to_json(), "round": number, **group.settings}
         if group.evaluate:
-            arguments["evaluate"] = group.evaluate
+            arguments |= {"evaluate": group.evaluate, "scale": self._scale}
         if group.arrays:
             arguments["arrays"] = codec.encode(group.arrays, group.job.precision)
         input_ = {"method": group.function, "kwargs": arguments}
@@ -470,6 +471,7 @@ class Federation:
             "model": self._job.model,
             "data": self._job.to_json()["data"],
             "undescribed": self._undescribed,
+            "score_scale": self._scale,
             "history": self.history,
             "per_node": self._per_node,
             "traffic": {"preparation": self._preparation, "evaluation": self._evaluation_bytes},
@@ -511,7 +513,7 @@ class Federation:
             return False
         try:
             self.history, self._per_node = kept["history"], kept["per_node"]
-            self._undescribed = kept["undescribed"]
+            self._undescribed, self._scale = kept["undescribed"], kept["score_scale"]
             if kept is self._common.resume:
                 self.history[-1]["round"]
                 self._last_evaluated = max((r["round"] for r in self.history if r["loss"] is not None), default=0)
@@ -545,7 +547,9 @@ class Federation:
     def _record_evaluation(self, round_: int, answers: Sequence[Answer]) -> dict[str, Any]:
         """Put the evaluation that came with ``answers`` into the row of ``round_``."""
         counted = [a for a in answers if a.organization_id in self.evaluators] if self.evaluators else answers
-        found = metrics.combine([a.values.get("evaluation", {}) for a in counted])
+        evaluations = [a.values.get("evaluation", {}) for a in counted]
+        found = metrics.combine(evaluations)
+        self._scale = metrics.next_scale(evaluations, self._scale)
         for a in answers:
             a.values.pop("evaluation", None)
             if a.function == "evaluate":

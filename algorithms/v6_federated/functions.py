@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from v6_federated import codec, settings
+from v6_federated import codec, metrics, settings
 from v6_federated.data import plain
 from v6_federated.errors import SafeError
 from v6_federated.federation import Federation
@@ -86,12 +86,15 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
         job: dict[str, Any],
         round: int,
         evaluate: str | None = None,
+        scale: float = metrics.SCALE,
         arrays: dict[str, Any] | None = None,
         mock_data: list[Any] | None = None,
         **values: Any,
     ) -> dict[str, Any]:
         organization = client.organization_id
         try:
+            if type(scale) is not float or not 1e-4 <= scale <= 1e4:
+                raise SafeError("the scale of the scores' bands is not a number from 0.0001 to 10000")
             checked = {name: value for name, value in settings.validate(accepted, values)}
             database = read_database() if mock_data is None else mock_data[0]
             node = Node(organization, database, Job.from_json(job), round)
@@ -99,7 +102,7 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
             answer: dict[str, Any] = {"organization_id": node.organization_id, "round": round}
             with np.errstate(over="ignore", invalid="ignore"):  # numbers that are not finite are refused
                 if evaluate:
-                    answer["evaluation"] = node.evaluate(received["weights"], evaluate)
+                    answer["evaluation"] = node.evaluate(received["weights"], evaluate, scale)
                 returned = function(node, *(received.get(name) for name in wanted), **checked)
             sent = {k: _to_numpy(v) for k, v in returned.items() if isinstance(v, np.ndarray) or hasattr(v, "cpu")}
             answer |= {"n": len(node.rows)} | {k: v for k, v in returned.items() if k not in sent}

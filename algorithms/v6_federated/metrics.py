@@ -2,8 +2,8 @@
 
 For the AUC a node counts its rows by class and band of the score. Whoever chooses the weights chooses the scores, so
 counts of few rows can describe few people: nodes count no fewer rows than their minimum.
-Bands are equal steps of a fixed monotone function of the score, so that counts of several nodes can be added; within a
-band, rows are taken as tied.
+Bands are equal steps of a monotone function of the score, the same at all nodes, so that their counts can be added; within
+a band, rows are taken as tied. The function's scale is that of the scores in the evaluation before.
 """
 
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ from v6_federated.errors import SafeError
 from v6_federated.models import Model
 from v6_federated.models.linear import predicted
 
-SOFT = 4.0  # log-odds at which a score is halfway between even and certain
+SCALE = 4.0  # log-odds at which a score is halfway between even and certain, where no evaluation has told
 
 
-def evaluate(model: Model, w: Any, rows: Rows, classes: int, bands: int) -> dict[str, Any]:
-    """What a node answers about its rows.
+def evaluate(model: Model, w: Any, rows: Rows, classes: int, bands: int, scale: float = SCALE) -> dict[str, Any]:
+    """What a node answers about its rows. ``scale``: log-odds, beside those of chance, halfway to the outermost band.
 
     Returns:
         n: rows; loss: their mean; confusion: counts (classes, classes), true class by predicted class;
@@ -40,8 +40,8 @@ def evaluate(model: Model, w: Any, rows: Rows, classes: int, bands: int) -> dict
         "bands": [],
     }
     if bands:
-        odds = _log_odds(scores)
-        share = 0.5 + 0.5 * odds / (np.abs(odds) + SOFT)  # in (0, 1), finest about even odds
+        odds = _log_odds(scores) + np.log(max(classes - 1, 1))  # zero where all classes are as likely
+        share = 0.5 + 0.5 * odds / (np.abs(odds) + scale)  # in (0, 1), finest about the odds of chance
         band = np.minimum((bands * share).astype(np.int64), bands - 1)
         for column, positive in enumerate([1] if classes == 2 else range(classes)):
             inside = rows.y == positive
@@ -61,6 +61,19 @@ def _log_odds(scores: np.ndarray) -> np.ndarray:
         # of two columns one is enough: the second, as of one column
         z = odds[:, 1:] if z.shape[1] == 2 else odds
     return z
+
+
+def next_scale(answers: Sequence[dict[str, Any]], scale: float) -> float:
+    """The median distance of the scores from the odds of chance, read off the bands of an evaluation with ``scale``."""
+    counted = [np.sum(a["bands"], axis=(0, 1)) for a in answers if a and a["n"] and a["bands"]]
+    if not counted or len({len(c) for c in counted}) > 1:
+        return scale
+    counts = np.sum(counted, axis=0)
+    share = np.abs((np.arange(len(counts)) + 0.5) / len(counts) - 0.5)  # of the middle of each band
+    order = np.argsort(share)
+    middle = np.searchsorted(np.cumsum(counts[order]), counts.sum() / 2)
+    distance = 2 * share[order][middle]  # |odds| / (|odds| + scale)
+    return float(np.clip(scale * distance / (1 - distance), 1e-4, 1e4))
 
 
 def combine(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:

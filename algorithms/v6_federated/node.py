@@ -133,8 +133,9 @@ class Node:
         """Mean loss of ``w`` on the node's rows."""
         return self.model.loss(self.model.scores(w, self.model.asarray(self.rows.X)), self.rows.y)
 
-    def evaluate(self, weights: Any, which: str) -> dict[str, Any]:
+    def evaluate(self, weights: Any, which: str, scale: float) -> dict[str, Any]:
         """Counts of how well ``weights`` do on the rows held out, or on its rows (``which`` is "held_out" or "all").
+        ``scale`` is that of the scores' bands, see ``metrics.evaluate``.
 
         A node with too few rows to hold any out gives none: n is 0.
         """
@@ -145,7 +146,7 @@ class Node:
             if not len(rows):
                 return {"n": 0}
         assert self.job.data.classes is not None
-        return metrics.evaluate(self.model, weights, rows, len(self.job.data.classes), self.policy.score_bands)
+        return metrics.evaluate(self.model, weights, rows, len(self.job.data.classes), self.policy.score_bands, scale)
 
 
 def _check_job(job: Job, round_: int, organization_id: int) -> None:

@@ -10,7 +10,7 @@ from requests.exceptions import RequestException
 from vantage6.client import UserClient
 from vantage6.common.task_status import has_task_finished
 
-from v6_federated import checkpoint, codec, network, vantage
+from v6_federated import checkpoint, codec, metrics, network, vantage
 from v6_federated.errors import SafeError
 
 POLL_SECONDS = 1.0
@@ -141,6 +141,7 @@ def _left_by(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
         "model": job["model"],
         "data": job["data"],
         "undescribed": [],
+        "score_scale": metrics.SCALE,
         "history": history,
         "per_node": [],
         "traffic": {name: {"bytes_up": 0, "bytes_down": 0} for name in ("preparation", "evaluation")},
