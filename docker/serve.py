@@ -23,8 +23,11 @@ from vantage6.server.model.base import Database  # noqa: E402
 
 def main(config: str, entities: str, port: str) -> None:
     context = ServerContext.from_external_config_file(config, system_folders=False)
-    Database().connect(uri=context.get_database_uri(), allow_drop_all=False)
-    fixture.load(yaml.safe_load(Path(entities).read_text()))
+    uri = context.get_database_uri()
+    new = not Path(uri.removeprefix("sqlite:///")).exists()  # a server that is restarted has its entities
+    Database().connect(uri=uri, allow_drop_all=False)
+    if new:
+        fixture.load(yaml.safe_load(Path(entities).read_text()))
     # Otherwise the server's root user gets the password "root".
     nobody = bcrypt.hashpw(secrets.token_bytes(32).hex().encode(), bcrypt.gensalt())
     os.environ["V6_INIT_SUPER_PASS_HASHED"] = nobody.decode()

@@ -2,7 +2,7 @@
 
 For the AUC a node counts its rows by class and band of the score. Whoever chooses the weights chooses the scores, so
 counts of few rows can describe few people: nodes count no fewer rows than their minimum.
-Bands are equal steps of a monotone function of the score, the same at all nodes, so that their counts can be added; within
+Bands are equal steps of a monotone function of the score, the same at all nodes, so that counts can be added; within
 a band, rows are taken as tied. The function's scale is that of the scores in the evaluation before.
 """
 

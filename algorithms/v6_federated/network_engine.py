@@ -8,6 +8,7 @@ isolated docker network, a ``...-tmpvol`` volume per job) is found again. Contai
 from __future__ import annotations
 
 import re
+import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -88,6 +89,7 @@ def infrastructure(engine: DockerClient, official: bool, log: images.Log) -> tup
 
 def run_server(engine: DockerClient, network: str, folder: Path, port: int | None, image: str) -> Container:
     """The server, on ``port`` of this machine alone (None: a free one). It reads its two files from ``folder``."""
+    port = port or _free_port()  # one that the engine chooses would be another after a restart
     engine.networks.create(docker_name(network), labels={LABEL: network})
     files = {
         images.RECIPES / "serve.py": "/mnt/serve.py",
@@ -106,6 +108,12 @@ def run_server(engine: DockerClient, network: str, folder: Path, port: int | Non
     container.start()
     container.reload()
     return container
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def run_node(engine: DockerClient, network: str, hospital: Hospital, image: str) -> Container:
