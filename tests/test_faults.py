@@ -53,6 +53,7 @@ FAULTS = {
     "too few rows": Fate(1.5, alter=lambda a: {**a, "n": 9}),
     "n is text": Fate(1.5, alter=lambda a: {**a, "n": "many"}),
     "broken payload": Fate(1.5, alter=lambda a: {**a, "arrays": {"dtype": "float32", "shapes": {}, "data": "!"}}),
+    "twice": Fate(1.5, times=2),
     "text": Fate(1.5, alter=lambda a: "hello"),
 }
 NAMES = st.sampled_from(["good"] * 20 + [*FAULTS])
@@ -219,3 +220,110 @@ def test_the_model_follows_from_the_answers_that_the_history_names(method):
 
     check()
     assert count["finished"] > SCHEDULES / 10 and count["stopped"] and count["missing"], count
+
+
+def run(package, fates=None, **values):
+    with MockNetwork(package, NODES, environment=OPEN, on_round=lambda row: None, fates=fates) as network:
+        return network.run(**{"rounds": 2, "classes": [0, 1], **values})
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ("crashed before it worked", "organization 2: run crashed"),
+        ("killed", "organization 2: run killed by user"),
+        ("for another round", "organization 2: answers for round 0; expected round 1"),
+        ("as another organization", "organization 2: answers as organization 3; expected its own id"),
+        ("as nobody", "organization 2: answers as organization None; expected its own id"),
+        ("not finite", "organization 2: sends what cannot be used: weights: numbers that are not finite"),
+        ("other shape", "organization 2: sends weights of shape (3,); expected (5,)"),
+        ("other names", "organization 2: sends ['weight']; expected ['weights']"),
+        ("no rows", "organization 2: answers n=0; expected the rows it used, at least 1"),
+        ("twice", "organization 2: 2 answers to one call; expected one"),
+        ("broken payload", "organization 2: sends what cannot be used: not a payload of arrays"),
+        ("late", "organization 2: no answer within 20 s"),
+        ("never", "organization 2: no answer within 20 s"),
+    ],
+)
+def test_each_fault_is_named(fault, says):
+    """All must answer: the job ends with one line. Three of four suffice: the history names who is missing and why."""
+
+    def fates(organization, input_):
+        return FAULTS[fault] if organization == 2 and input_["method"] == "client_update" else Fate(1.0)
+
+    with pytest.raises(CollectResultsError) as error:
+        run("v6_fedavg", fates, deadline=DEADLINE)
+    assert str(error.value).startswith(f"round 1, client_update: {says}")
+    history = run("v6_fedavg", fates, deadline=DEADLINE, enough=3)["history"]
+    assert [row["participants"] for row in history] == [[1, 3, 4]] * 2
+    for row in history:
+        [missing] = row["missing"]
+        told = f"organization {missing['organization_id']}: {missing['reason']}"
+        t = row["round"]
+        assert told.startswith(says.replace("round 0; expected round 1", f"round {t - 1}; expected round {t}"))
+
+
+def test_a_node_is_left_out_and_admitted_again():
+    calls = []
+
+    def fates(organization, input_):
+        if organization == 2 and input_["method"] == "client_update":
+            calls.append(input_["kwargs"]["round"])
+            return Fate(1.0, "crashed" if calls[-1] == 1 else "completed")
+        return Fate(1.0)
+
+    history = run("v6_fedavg", fates, enough=0.5, leave_out=2, retries=0, rounds=4)["history"]
+    assert calls == [1, 4]
+    assert [[m["reason"] for m in row["missing"]] for row in history] == [
+        ["run crashed"], ["left out after it failed in round 1"], ["left out after it failed in round 1"], [],
+    ]  # fmt: skip
+
+
+def test_never_fewer_than_the_operators_minimum():
+    """``enough`` is small; the operator of central's node asks for three."""
+
+    def fates(organization, input_):
+        return Fate(1.0, "crashed" if organization > 2 and input_["method"] == "client_update" else "completed")
+
+    three = {"V6_FEDERATED_MINIMUM_ORGANIZATIONS": "3"}
+    with (
+        MockNetwork("v6_fedavg", NODES, environment=three, on_round=lambda row: None, fates=fates) as network,
+        pytest.raises(CollectResultsError, match="2 of 4 answered, 3 are needed"),
+    ):
+        network.run(rounds=2, enough=0.25)
+
+
+def test_an_organization_without_a_node_is_named(monkeypatch):
+    with MockNetwork("v6_fedavg", NODES, environment=OPEN, on_round=lambda row: None) as network:
+        organizations = [{"id": k, "name": f"hospital {k}"} for k in (1, 2, 3, 4, 9)]
+        monkeypatch.setattr(type(network.client().organization), "list", lambda self: organizations)
+        with pytest.raises(
+            CollectResultsError, match=r"round 0, describe: organization 9: .*no node for organizations"
+        ):
+            network.run(rounds=2)
+        result = network.run(rounds=2, enough=0.8)
+    [absent] = result["undescribed"]
+    assert absent["organization_id"] == 9 and "no node" in absent["reason"]
+    assert [m["organization_id"] for row in result["history"] for m in row["missing"]] == [9, 9]
+
+
+def test_a_node_that_is_offline_joins_when_it_comes():
+    """Seen before a round is sent; with all needed it is waited for, as long as patience lasts."""
+
+    def online(organization, time):
+        return organization != 4 or time >= 1.5
+
+    with MockNetwork(
+        "v6_fedavg", NODES, environment=OPEN, on_round=lambda row: None, online=online, fates=lambda k, i: Fate(1.0)
+    ) as network:
+        history = network.run(rounds=4, classes=[0, 1], enough=0.5)["history"]
+    assert [row["participants"] for row in history] == [[1, 2, 3], [1, 2, 3, 4], [1, 2, 3, 4], [1, 2, 3, 4]]
+    assert history[0]["missing"] == [{"organization_id": 4, "reason": "its node is offline"}]
+    with (
+        MockNetwork(
+            "v6_fedavg", NODES, environment=OPEN, on_round=lambda row: None, online=lambda k, time: k != 4,
+            fates=lambda k, i: Fate(math.inf if k == 4 else 1.0),
+        ) as network,
+        pytest.raises(CollectResultsError, match="describe: organization 4: its node has been offline for 30 s"),
+    ):  # fmt: skip
+        network.run(rounds=2, patience=30)

@@ -11,7 +11,7 @@ from v6_federated import codec, vantage
 from v6_federated.errors import SafeError
 from v6_federated.vantage import CollectResultsError
 
-LOOK_SECONDS = 10.0  # between looks whether the nodes that are waited for are still online
+LOOK_SECONDS = 10.0  # at most, between looks whether the nodes that are waited for are still online
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,11 @@ class Tolerance:
     def strict(self) -> bool:
         """Whether every node that is asked must answer."""
         return self.enough == 1
+
+    @property
+    def look(self) -> float:
+        """Seconds from one look at who is online to the next."""
+        return min(LOOK_SECONDS, max(1.0, self.patience / 3))
 
     def needed(self, asked: int) -> int:
         """How many of ``asked`` nodes must answer."""
@@ -199,7 +204,7 @@ class Flight:
         if self._lost:
             return [self._lost.pop(0)]
         if not self._ended:
-            look = vantage.now(self._collector.client) + LOOK_SECONDS
+            look = vantage.now(self._collector.client) + self._collector.tolerance.look
             until = min(look, *(until for _, _, until in self.tasks.values()))
             self._ended = vantage.wait_for_any(self._collector.client, self.tasks, until)
         if not self._ended:
@@ -219,7 +224,7 @@ class Flight:
         """Wait until nobody is at work any more; what comes is not needed."""
         while self.tasks:
             until = min(until for _, _, until in self.tasks.values())
-            look = vantage.now(self._collector.client) + LOOK_SECONDS
+            look = vantage.now(self._collector.client) + self._collector.tolerance.look
             for task in vantage.wait_for_any(self._collector.client, self.tasks, min(until, look)):
                 del self.tasks[task]
             self._given_up()

@@ -39,12 +39,14 @@ class Fate:
         status: of the run in vantage6's words: "completed", or how it failed.
         worked: whether a run that failed had done its work (and kept its state) before.
         alter: makes of the answer what the server brings instead.
+        times: how often the server brings it.
     """
 
     seconds: float = 0.0
     status: str = "completed"
     worked: bool = False
     alter: Callable[[dict[str, Any]], Any] | None = None
+    times: int = 1
 
 
 Fates = Callable[[int, dict[str, Any]], Fate]  # of an organization and the task's input
@@ -384,7 +386,8 @@ class _Results:
                 answer = orjson.loads(file.read_bytes())
                 if not self.client.network.keep:
                     file.unlink()
-                yield answer if run.fate.alter is None else run.fate.alter(answer)
+                for _ in range(run.fate.times):
+                    yield answer if run.fate.alter is None else run.fate.alter(answer)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ RUN = ["--rounds", "4", "--seed", "3", "--set", "batch_size=7"]
 def hospitals(engine, state, named):
     name = named("faults")
     try:
-        assert main(["network", "up", "--name", name, "--data", "breast-cancer", "--nodes", "3"]) == 0
+        two = ["--node-env", "V6_FEDERATED_MINIMUM_ORGANIZATIONS=2"]
+        assert main(["network", "up", "--name", name, "--data", "breast-cancer", "--nodes", "3", *two]) == 0
         yield name
     finally:
         network.down(name)
@@ -235,10 +236,10 @@ def test_a_full_disk(job, engine, hospitals, image_of):
     image_of("scaffold")
     jobs = [task["job_id"] for task in job.user.request("task", params={"per_page": 1000})["data"]]
     node = network_engine.container_name(network_engine.node_name(hospitals, 2))
-    options = {"type": "tmpfs", "device": "tmpfs", "o": "size=4k"}
+    options = {"type": "tmpfs", "device": "tmpfs", "o": "size=64k"}
     engine.volumes.create(f"{node.removesuffix('-user')}-user-{max(jobs) + 1}-tmpvol", driver_opts=options)
     job.capsys.readouterr()
-    assert main(["submit", "scaffold", "--network", hospitals, *RUN]) == 1
+    assert main(["submit", "scaffold", "--network", hospitals, *RUN, "--model", "2nn"]) == 1
     [line] = [x for x in job.capsys.readouterr().err.splitlines() if x.startswith("v6-federated: ")]
     assert "organization 2: this node cannot keep the job's state: No space left on device" in line
 
