@@ -67,7 +67,7 @@ def paces(organizations: Sequence[int], slowest: float, spread: float = 0.2, see
     def fate(organization: int, input_: dict[str, Any]) -> Fate:
         if organization not in calls or input_["method"] in NO_TIME:
             return Fate()
-        return Fate(seconds[organization] * float(np.exp(spread * calls[organization].standard_normal())))
+        return Fate(float(seconds[organization] * np.exp(spread * calls[organization].standard_normal())))
 
     return fate
 

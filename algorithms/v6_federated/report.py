@@ -107,9 +107,16 @@ def rounds_table(result: Result, lines: int = 12) -> Table:
             str(row["round"]), str(len(row["participants"])), str(row["n"]), _number(row["train_loss"], ".4f"),
             _number(row["loss"], ".4f"), _number(row["accuracy"], ".4f"), _number(row["auc"], ".4f"),
             f"{row['bytes_up'] / 1e3:.1f}", f"{row['bytes_down'] / 1e3:.1f}",
-            *[f"{m['organization_id']}: {m['reason']}" for m in row.get("missing", [])[:1]],
+            *([_missing(row)] if row.get("missing") else []),
         )  # fmt: skip
     return out
+
+
+def _missing(row: Mapping[str, Any]) -> str:
+    reasons: dict[str, list[str]] = {}
+    for absent in row["missing"]:
+        reasons.setdefault(absent["reason"], []).append(str(absent["organization_id"]))
+    return "; ".join(f"{', '.join(who)}: {reason}" for reason, who in reasons.items())
 
 
 def _number(value: float | None, form: str, absent: str = "-") -> str:
