@@ -1,6 +1,6 @@
 """The clients of boosted trees."""
 
-from functools import partial as fixed
+import functools
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,8 @@ from v6_federated.node import Node
 from v6_federated.settings import LambdaL2, LearningRate, MaxDepth, MaxLeaves, MinRowsLeaf, TreesARound
 from v6_gbdt import bins
 from v6_gbdt.trees import Trees, tree
+
+MINIMUM_HESSIAN = 1e-3  # of a leaf, LightGBM's own default
 
 
 @functions.partial
@@ -55,7 +57,8 @@ def grow(
     binned = np.column_stack([np.searchsorted(e, x) for e, x in zip(columns, X.T, strict=True)]).astype(np.float32)
     settings = {
         "objective": "none", "learning_rate": 1.0, "num_class": model.columns, "num_leaves": max_leaves,
-        "min_data_in_leaf": min_rows_leaf, "max_depth": max_depth or -1, "lambda_l2": lambda_l2,
+        "min_data_in_leaf": min_rows_leaf, "min_sum_hessian_in_leaf": MINIMUM_HESSIAN,
+        "max_depth": max_depth or -1, "lambda_l2": lambda_l2,
         # every index is a bin of its own, whatever rows there are
         "max_bin": max(map(len, columns)) + 2, "min_data_in_bin": 1, "bin_construct_sample_cnt": len(y),
         "feature_pre_filter": False, "use_missing": False,
@@ -64,11 +67,19 @@ def grow(
     rows = lightgbm.Dataset(binned, params=settings, free_raw_data=False)
     f = model.scores(weights, X)
     loss = model.loss(f, y)
+    varied = bool(np.ptp(binned, axis=0).any())
     grown = []
     for _ in range(trees):
-        booster = lightgbm.Booster(settings, rows)
-        booster.update(fobj=fixed(_derivatives, model.gradient(f, y)))
-        new = [tree(t["tree_structure"], columns, lr) for t in booster.dump_model()["tree_info"]]
+        g, h = model.gradient(f, y)
+        structures: list[dict[str, Any]] = [{}] * model.columns
+        if varied:  # LightGBM fails where no column has two bins
+            booster = lightgbm.Booster(settings, rows)
+            booster.update(fobj=functools.partial(_derivatives, (g, h) if model.columns > 1 else (g[:, 0], h[:, 0])))
+            structures = [t["tree_structure"] for t in booster.dump_model()["tree_info"]]
+        # where no split brings anything, LightGBM's leaf says 0: here what any leaf says of its rows
+        G, H = g.sum(axis=0), h.sum(axis=0)
+        whole = np.where(H < MINIMUM_HESSIAN, 0, -G / (np.maximum(H, MINIMUM_HESSIAN) + lambda_l2))
+        new = [tree(s, columns, lr, alone) for s, alone in zip(structures, whole, strict=True)]
         grown += new
         f = f + model.scores(np.concatenate(new), X)
     return {"trees": np.concatenate(grown), "train_loss": loss}

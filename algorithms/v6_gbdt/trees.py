@@ -112,11 +112,15 @@ class Trees:
         return f"tree\n{lines}\n\n{''.join(trees)}end of trees\n"
 
 
-def tree(structure: dict[str, Any], edges: Sequence[np.ndarray], lr: float) -> np.ndarray:
+def tree(structure: dict[str, Any], edges: Sequence[np.ndarray], lr: float, alone: float) -> np.ndarray:
     """A tree (m, 3) from LightGBM's ``tree_structure``, grown on indices of bins, its outputs times ``lr``.
+
+    ``alone`` is the output of a tree that is one leaf.
 
     A split at bins up to k is one at values up to edge k, for every value there is.
     """
+    if "split_feature" not in structure:
+        return np.array([(LEAF, alone * lr, 0.0)], np.float32)
     rows, todo = [], [structure]
     while todo:
         node = todo.pop()
