@@ -226,7 +226,7 @@ def test_every_threshold_is_an_agreed_edge_and_no_value_of_a_row(hospitals, tmp_
 def test_edges_follow_quantiles_and_stay_within_the_range():
     x = np.random.default_rng(0).lognormal(sigma=1.5, size=3000).astype(np.float32)
     low, high = (np.array([x.mean() + s * bins.SPREAD * x.std()], np.float32) for s in (-1, 1))
-    at = bins.boundaries(low, high, bins.CELLS_A_BIN * 64)
+    at = bins.boundaries(low, high, 64)
     [e] = bins.edges(bins.counts(x[:, None], at, 10), at, 3000, 64)
     assert 40 < len(e) < 64
     assert low[0] < e[0] and e[-1] < high[0] and (np.diff(e) > 0).all()
@@ -236,7 +236,7 @@ def test_edges_follow_quantiles_and_stay_within_the_range():
 
 def test_counts_are_multiples_of_the_minimum_of_rows():
     X = table(95).iloc[:, :-1].to_numpy(np.float32)
-    found = bins.counts(X, bins.boundaries(X.min(axis=0), X.max(axis=0), 50), 10)
+    found = bins.counts(X, bins.boundaries(X.min(axis=0), X.max(axis=0), 8), 10)
     assert set(np.unique(found)) <= set(range(0, 91, 10))
 
 
@@ -244,7 +244,7 @@ def test_cells_crafted_to_zoom_in_tell_no_more():
     """Boundaries closer together than 1/256 of a deviation count as one."""
     X = table(95).iloc[:, :1].to_numpy(np.float32)
     value = np.sort(X[:, 0])[9:10]
-    near = bins.boundaries(value - np.float32(1e-4), value + np.float32(1e-4), 100)
+    near = bins.boundaries(value - np.float32(1e-4), value + np.float32(1e-4), 16)
     assert len(np.unique(bins.counts(X, near, 10))) <= 2
     grain = X.std() / bins.FINEST
     jumps = near[0, np.flatnonzero(np.diff(bins.counts(X, near, 10)[0]))]

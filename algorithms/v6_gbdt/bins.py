@@ -14,8 +14,9 @@ CELLS_A_BIN = 8
 FINEST = 256  # a node tells apart no values closer than this share of its own standard deviation
 
 
-def boundaries(low: np.ndarray, high: np.ndarray, cells: int) -> np.ndarray:
-    """The inner boundaries (d, cells - 1) of equal cells from ``low`` to ``high`` (d,), float32."""
+def boundaries(low: np.ndarray, high: np.ndarray, max_bin: int) -> np.ndarray:
+    """The boundaries (d, b) between equal cells from ``low`` to ``high`` (d,), float32, for so many bins."""
+    cells = CELLS_A_BIN * max_bin
     steps = np.arange(1, cells, dtype=np.float32) / np.float32(cells)
     return (low[:, None] + (high - low)[:, None] * steps).astype(np.float32)
 

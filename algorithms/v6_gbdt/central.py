@@ -90,11 +90,10 @@ def agree(federation: Federation, max_bin: int) -> list[np.ndarray]:
     mean = sum(a.n / n * codec.whole(a.arrays, "mean") for a in answers)
     deviation = np.sqrt(sum(a["squares"] + a.n * np.square(codec.whole(a.arrays, "mean") - mean) for a in answers) / n)
     low, high = ((mean + s * bins.SPREAD * deviation).astype(np.float32) for s in (-1, 1))
-    cells = bins.CELLS_A_BIN * max_bin
-    answers = federation.ask("count", federation.organizations, low=low, high=high, cells=cells)
+    answers = federation.ask("count", federation.organizations, low=low, high=high, max_bin=max_bin)
     federation.count_preparation(answers)
     total = combine(answers, "counts", lambda a: 1)
-    return bins.edges(total, bins.boundaries(low, high, cells), n, max_bin)
+    return bins.edges(total, bins.boundaries(low, high, max_bin), n, max_bin)
 
 
 def checked(answer: Answer, ensemble: Trees, edges: Sequence[np.ndarray], trees: int, leaves: int) -> np.ndarray:

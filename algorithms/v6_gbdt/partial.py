@@ -8,7 +8,7 @@ import numpy as np
 from v6_federated import codec, functions
 from v6_federated.guards import number_of_threads
 from v6_federated.node import Node
-from v6_federated.settings import LambdaL2, LearningRate, MaxDepth, MaxLeaves, MinRowsLeaf, TreesARound
+from v6_federated.settings import LambdaL2, LearningRate, MaxBin, MaxDepth, MaxLeaves, MinRowsLeaf, TreesARound
 from v6_gbdt import bins
 from v6_gbdt.trees import Trees, tree
 
@@ -24,10 +24,10 @@ def moments(node: Node) -> dict[str, Any]:
 
 
 @functions.partial
-def count(node: Node, low: Any, high: Any, *, cells: int) -> dict[str, Any]:
-    """Rows up to each boundary of the cells (d, cells - 1), in multiples of the node's minimum of rows."""
+def count(node: Node, low: Any, high: Any, *, max_bin: MaxBin) -> dict[str, Any]:
+    """Rows up to each boundary between cells, (d, boundaries), in multiples of the node's minimum of rows."""
     step = max(node.policy.minimum_rows, node.job.minimum_rows or 0)
-    return {"counts": bins.counts(node.rows.X, bins.boundaries(low, high, cells), step)}
+    return {"counts": bins.counts(node.rows.X, bins.boundaries(low, high, max_bin), step)}
 
 
 @functions.partial
