@@ -36,7 +36,7 @@ def central(
     max_leaves: MaxLeaves = 31,
     min_rows_leaf: MinRowsLeaf = 20,
     max_depth: MaxDepth = None,
-    lambda_l2: LambdaL2 = 0.0,
+    lambda_l2: LambdaL2 = 1.0,  # LightGBM's 0 lets a node's leaf of small curvature undo the others' trees
     max_bin: MaxBin = 64,
     early_stopping: EarlyStopping = None,
     model: TreesModel = "trees",
