@@ -132,6 +132,29 @@ def test_the_order_of_nodes_is_that_of_ids(hospitals):
     assert first["weights"] == second["weights"]
 
 
+def test_equal_nodes_equal_one():
+    """Which of them is asked makes no difference, and the bins are those of one."""
+    rows = table(80)
+    one, three = (train("v6_gbdt", dict.fromkeys(ids, rows), rounds=5, holdout=0, **SMALL) for ids in ([1], [1, 2, 3]))
+    assert one["weights"] == three["weights"]
+
+
+def test_bytes_equal_the_formula():
+    """16 bytes a split or leaf, of the new trees up, of the ensemble down, beside the edges: 16/3 each."""
+    nodes = {k: table(400, d=6, seed=k) for k in (1, 2, 3)}
+    overhead = []
+    for leaves in (2, 25):
+        result = train("v6_gbdt", nodes, rounds=4, max_leaves=leaves, min_rows_leaf=10)
+        edges, (model, w) = sum(map(len, edges_of(result))), ensemble(result)
+        sizes = [len(t) for t in model.split(w)]
+        for t, row in enumerate(result["history"]):
+            down = row["bytes_down"] - 16 * sum(sizes[:t]) - 16 / 3 * edges
+            overhead.append((row["bytes_up"] - 16 * sizes[t], down))
+    assert np.max(overhead) < 1500
+    evaluated = [up for t, (up, _) in enumerate(overhead) if t % 4]  # the first round's answer has no evaluation
+    assert np.ptp(evaluated) < 80, "numbers of other lengths only"
+
+
 @pytest.mark.parametrize("classes", [2, 3])
 def test_same_bits_everywhere(classes, monkeypatch):
     nodes = {k: table(60, classes=classes, seed=k) for k in (3, 5, 8)}
