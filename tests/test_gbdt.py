@@ -227,6 +227,22 @@ def test_two_values_are_told_apart_though_few_rows_have_one():
     assert ((edges_of(result)[0] >= 0) & (edges_of(result)[0] < 1)).any()
 
 
+def test_resuming_equals_a_straight_run(hospitals):
+    straight, half = (train("v6_gbdt", hospitals, rounds=r, **SMALL) for r in (7, 4))
+    resumed = train("v6_gbdt", hospitals, rounds=7, resume=json.loads(json.dumps(half)), **SMALL)
+    assert resumed["weights"] == straight["weights"]
+    assert resumed["bins"] == straight["bins"]
+    assert [row["trees"] for row in resumed["history"]] == list(range(1, 8))
+
+
+def test_a_node_that_fails_in_its_turn_ends_the_job(hospitals):
+    """With the ensemble so far, which can be resumed: nobody else was asked."""
+    strict = {5: {"V6_FEDERATED_MINIMUM_ROWS": "50"}}
+    result = train("v6_gbdt", hospitals, rounds=3, enough=0.5, environments=strict, **SMALL)
+    assert [row["trees"] for row in result["history"]] == [1]
+    assert "fewer than 50 rows" in result["stopped"]
+
+
 # ---- what an ensemble tells
 
 

@@ -43,15 +43,15 @@ def central(
     lr_cycle. What leaves a node: w after local training, n_k, its mean training loss, and counts of how w_t does on
     its held-out rows. Bytes a round: 16/3 d down and up for each node of S_t.
     """
-    w, E_t, epochs_before = federation.initial_weights(), epochs, 0
+    s = federation.start(w=federation.initial_weights, epochs=epochs, epochs_before=0)  # s.epochs is E_t
     for _t in federation.rounds(rounds):
         S_t = federation.sample(fraction)
         answers = federation.ask(
             "client_update",
             S_t,
-            weights=w,
-            epochs=E_t,
-            epochs_before=epochs_before,
+            weights=s.w,
+            epochs=s.epochs,
+            epochs_before=s.epochs_before,
             batch_size=batch_size,
             lr=lr,
             lr_decay_round=lr_decay_round,
@@ -59,11 +59,11 @@ def central(
             optimizer=optimizer,
             lr_cycle=lr_cycle,
         )
-        epochs_before += E_t
-        before, w = w, weighted_mean(answers)
+        s.epochs_before += s.epochs
+        before, s.w = s.w, weighted_mean(answers)
         size = float(np.linalg.norm(before))
-        change = float(np.linalg.norm(w - before)) / size if size else None  # linear models start at zero
-        federation.record(answers, w, epochs=E_t, relative_change=change)
+        change = float(np.linalg.norm(s.w - before)) / size if size else None  # linear models start at zero
+        federation.record(answers, s.w, epochs=s.epochs, relative_change=change)
         if change is not None and change <= epsilon:
-            E_t = 2 * E_t if maximum_epochs is None else max(E_t, min(2 * E_t, maximum_epochs))
-    return federation.result(w)
+            s.epochs = 2 * s.epochs if maximum_epochs is None else max(s.epochs, min(2 * s.epochs, maximum_epochs))
+    return federation.result(s.w)

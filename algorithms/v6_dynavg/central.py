@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +20,6 @@ from v6_federated.settings import (
     Protocol,
     Rounds,
 )
-from v6_federated.vantage import CollectResultsError
 
 
 @functions.central
@@ -67,59 +65,66 @@ def by_divergence(
 ) -> np.ndarray:
     """Only nodes that have moved far from the reference send their models."""
     everyone = federation.organizations
-    w = r = federation.initial_weights()
-    v = 0
     federation.keep_state()  # f_k and r
-    sent: list[tuple[list[int], dict[str, Any]]] = [(everyone, {"weights": w, "is_reference": True})]
+    # v: violations since the last full average; news: what whom is to be sent, of those that took part in the last one
+    s = federation.start(
+        w=federation.initial_weights,
+        r=federation.initial_weights,
+        v=0,
+        news=lambda: [[everyone, {"weights": federation.initial_weights(), "is_reference": True}]],
+    )
     for t in federation.rounds(rounds):
-        federation.evaluate(w)
+        federation.evaluate(s.w)
         answers = federation.ask_groups(
-            "local_update", [(who, {**what, "delta": delta, **local}) for who, what in sent]
+            "local_update",
+            [(who, {**what, "delta": delta, **local}) for who, what in s.news],
+            returns=(),
+            optional=["weights"],
         )
-        B = {a.organization_id: a for a in answers if a.values["violation"]}
-        lost = [a.organization_id for a in answers if a.values.get("state_lost")]
+        B = {a.organization_id: a for a in answers if a.values.get("violation") and "weights" in a.arrays}
+        here = [a.organization_id for a in answers if not a.values.get("state_lost")]
         fetched: list[Answer] = []
         violations = len(B)
-        v += violations
+        s.v += violations
         # the box prints v = m, which v can pass; and after the last round nobody's training may be lost
-        if v >= len(everyone) or t == rounds:
-            fetched += _fetch(federation, B, [k for k in everyone if k not in B and k not in lost])
-            v = 0
-        while B and len(B) < len(everyone) - len(lost) and _distance(weighted_mean([*B.values()]), r) > delta:
-            rest = [k for k in everyone if k not in B and k not in lost]
+        if s.v >= len(everyone) or t == rounds:
+            fetched += _fetch(federation, B, here, [k for k in here if k not in B])
+            s.v = 0
+        while B and len(B) < len(here) and _distance(weighted_mean([*B.values()]), s.r) > delta:
+            rest = [k for k in here if k not in B]
             more = 1 if augmentation == "random" else min(len(B), len(rest))
             chosen = federation.generator("augment").permutation(rest)[:more].tolist()
-            fetched += _fetch(federation, B, chosen)
+            fetched += _fetch(federation, B, here, chosen)
         if B:
-            w = weighted_mean([*B.values()])
+            s.w = weighted_mean([*B.values()])
         full = len(B) == len(everyone)
         if full:
-            r = w
-        others = [k for k in everyone if k not in B and k not in lost]
-        sent = [
-            (who, what)
+            s.r = s.w
+        others = [k for k in here if k not in B]
+        lost = [k for k in everyone if k not in here]  # its model, or it gave no answer: it starts from the reference
+        s.news = [
+            [who, what]
             for who, what in (
-                (sorted(B), {"weights": w, "is_reference": full}),
+                (sorted(B), {"weights": s.w, "is_reference": full}),
                 (others, {}),
-                (lost, {"weights": r, "is_reference": True}),
+                (lost, {"weights": s.r, "is_reference": True}),
             )
             if who
         ]
         federation.record(
             [*answers, *fetched], participants=sorted(B), uploads=len(B), violations=violations, full_average=full
         )
-    return w
+    return s.w
 
 
-def _fetch(federation: Federation, B: dict[int, Answer], chosen: list[int]) -> list[Answer]:
-    """Ask nodes for their models and add them to B."""
+def _fetch(federation: Federation, B: dict[int, Answer], here: list[int], chosen: list[int]) -> list[Answer]:
+    """Ask nodes for their models and add them to B; one that has none any more is ``here`` no longer."""
     if not chosen:
         return []
-    answers = federation.ask("send_model", chosen)
-    for a in answers:
-        if "weights" not in a.arrays:
-            raise CollectResultsError(f"organization {a.organization_id} has lost its model within a round")
-        B[a.organization_id] = a
+    answers = federation.ask("send_model", chosen, returns=(), optional=["weights"])
+    sent = {a.organization_id: a for a in answers if "weights" in a.arrays}
+    B |= sent
+    here[:] = [k for k in here if k not in chosen or k in sent]
     return answers
 
 
@@ -127,8 +132,7 @@ def _distance(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.square(a - b, dtype=np.float64).sum())
 
 
-@dataclass
-class Plan:
+class Plan(NamedTuple):
     """When a node communicates: every ``rho`` rounds, and every round from ``switch`` on (Reddy, eq. 3.8 to 3.11)."""
 
     rho: int
@@ -149,41 +153,51 @@ def by_schedule(
     was last sent, so that all its passes can be done when it is due, and no node keeps anything."""
     K = federation.organizations
     E = rounds
-    w = federation.initial_weights()
-    version = dict.fromkeys(K, 0)  # the round after which node k was last sent a model
-    models = {0: w}  # those that some node still has
-    losses: dict[int, float] = {}
-    if protocol == "svd":
-        indices = federation.ask("singular_index", K)
-        federation.count_preparation(indices)
-        plans = _plans({a.organization_id: float(a.values["q"]) for a in indices}, E, 0)
-    else:
-        plans = {k: Plan(1, 1) for k in K}  # no loss is known: all communicate in round 1
+    s = federation.start(
+        w=federation.initial_weights,
+        version=dict.fromkeys(K, 0),  # the round after which node k was last sent a model
+        models=lambda: {0: federation.initial_weights()},  # those that some node still has
+        losses={},
+        plans=lambda: _first_plans(federation, E, protocol),
+    )
     for t in federation.rounds(rounds):
-        federation.evaluate(w)
-        S_t = [k for k in K if _due(protocol, plans[k], t, version[k])]
-        groups = {v: [k for k in S_t if version[k] == v] for v in sorted({version[k] for k in S_t})}
+        federation.evaluate(s.w)
+        S_t = [k for k in K if _due(protocol, Plan(*s.plans[k]), t, s.version[k])]
+        groups = {v: [k for k in S_t if s.version[k] == v] for v in sorted({s.version[k] for k in S_t})}
         answers = federation.ask_groups(
             "train",
             [
-                (who, {"weights": models[v], "since": v, "local_passes": local_passes, **local})
+                (who, {"weights": s.models[v], "since": v, "local_passes": local_passes, **local})
                 for v, who in groups.items()
             ],
+            numbers=["local_loss"],
         )
         if answers:
-            w = models[t] = weighted_mean(answers)
+            s.w = s.models[t] = weighted_mean(answers)
         for a in answers:
-            version[a.organization_id] = t
-            losses[a.organization_id] = a.values["local_loss"]
-        models = {v: model for v, model in models.items() if v in version.values()}
+            s.version[a.organization_id] = t
+            s.losses[a.organization_id] = a.values["local_loss"]
+        s.models = {v: model for v, model in s.models.items() if v in s.version.values()}
         if protocol == "loss" and answers and t < E:
-            renewed = _plans(losses, E - t, t)
-            plans |= {k: renewed[k] for k in S_t}  # a node learns how long to train on with the model it is sent
-        federation.record(answers, w, uploads=len(answers))
-    return w
+            renewed = _plans(s.losses, E - t, t)
+            # a node learns how long to train on with the model it is sent
+            s.plans |= {a.organization_id: renewed[a.organization_id] for a in answers}
+        federation.record(answers, s.w, uploads=len(answers))
+    return s.w
 
 
-def _plans(q: Mapping[int, float], E: int, start: int) -> dict[int, Plan]:
+def _first_plans(federation: Federation, E: int, protocol: str) -> dict[int, tuple[int, int]]:
+    """By SVD from every node's q_k; by loss, of which none is known, all communicate in round 1."""
+    K = federation.organizations
+    if protocol == "loss":
+        return dict.fromkeys(K, (1, 1))
+    indices = federation.ask("singular_index", K, returns=(), numbers=["q"])
+    federation.count_preparation(indices)
+    plans = _plans({a.organization_id: float(a.values["q"]) for a in indices}, E, 0)
+    return {k: plans.get(k, (1, 1)) for k in K}  # a node that is away now communicates whenever it is there
+
+
+def _plans(q: Mapping[int, float], E: int, start: int) -> dict[int, tuple[int, int]]:
     """Min-max normalise q over the nodes (all equal: 1) and plan each node's communications."""
     low, high = min(q.values()), max(q.values())
     return {k: Plan.of((value - low) / (high - low) if high > low else 1.0, E, start) for k, value in q.items()}

@@ -37,13 +37,13 @@ def central(
     w (d,) the model. What leaves a node: its w after local training, n_k, its mean training loss, and counts of how w_t
     does on its held-out rows. Bytes a round: 16/3 d down and up for each of the m nodes, and a little JSON.
     """
-    w = federation.initial_weights()
+    s = federation.start(w=federation.initial_weights)
     for _t in federation.rounds(rounds):
         S_t = federation.sample(fraction)  # m <- max(floor(C K), 1)
         answers = federation.ask(
             "client_update",
             S_t,
-            weights=w,
+            weights=s.w,
             epochs=epochs,
             batch_size=batch_size,
             lr=lr,
@@ -52,6 +52,6 @@ def central(
             optimizer=optimizer,
             proximal_mu=proximal_mu,
         )
-        w = weighted_mean(answers)  # sum over S_t of n_k / m_t w_k
-        federation.record(answers, w)
-    return federation.result(w)
+        s.w = weighted_mean(answers)  # sum over S_t of n_k / m_t w_k
+        federation.record(answers, s.w)
+    return federation.result(s.w)

@@ -10,6 +10,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -94,6 +95,15 @@ def build_parser() -> Parser:
     _add_job_options(run)
     _add_data_options(run)
     run.add_argument("--out", type=Path, metavar="DIR", help="folder for result.json and curves.png")
+    run.add_argument(
+        "--resume", type=Path, metavar="RESULT", help="go on from an earlier result.json, up to --rounds in all"
+    )
+    run.add_argument(
+        "--speeds",
+        type=float,
+        metavar="TIMES",
+        help="simulated nodes, the slowest so many times slower than the fastest",
+    )
 
     compare = command(
         "compare", _compare, "Run several methods or settings on the same partition and seeds: one table, one picture.",
@@ -134,6 +144,11 @@ def build_parser() -> Parser:
     submit.add_argument("method", metavar="METHOD", help="a folder's name without v6_, for example fedavg")
     _add_job_options(submit)
     submit.add_argument("--out", type=Path, metavar="DIR", help="folder for result.json and curves.png")
+    submit.add_argument(
+        "--resume",
+        metavar="RESULT|TASK",
+        help="go on from an earlier result.json or a task's id, up to --rounds in all",
+    )
     submit.add_argument("--image", help="the method's image (v6-METHOD)")
     submit.add_argument("--network", default="default", metavar="NAME", help="a local network (%(default)s)")
     submit.add_argument("--server", metavar="URL", help="another server, for example https://server.org:443/api")
@@ -241,6 +256,10 @@ def _demo(options: Any) -> int:
 
 def _run(options: Any) -> int:
     experiment, values = _experiment(options)
+    if options.speeds is not None:
+        experiment = replace(experiment, slowest=options.speeds)
+    if options.resume:
+        values["resume"] = _read(options.resume)
     _check(options.method, values, experiment)
     _check_folder(options.out)
     with _Bar(options.rounds, options.method) as bar:
@@ -255,7 +274,7 @@ def _finish(result: dict[str, Any], options: Any) -> int:
     if options.out:
         _write(options.out, result, options.target)
     _console().print(report.rounds_table(result))
-    if result["final"]["evaluated"] == 0:
+    if result["final"] and result["final"]["evaluated"] == 0:
         print("no accuracy: no rows were held out, or too few for the nodes' policy to count them", file=sys.stderr)
     losses = [row["loss"] for row in result["history"] if row["loss"] is not None]
     if len(losses) > 1 and losses[-1] > losses[0]:
@@ -264,6 +283,10 @@ def _finish(result: dict[str, Any], options: Any) -> int:
         reached = experiments.rounds_to_target(result, options.target)
         print(f"accuracy {options.target:g}: " + (f"reached after {reached:.1f} rounds" if reached else "not reached"))
     _last_line(experiments.summary(result, options.target))
+    if "stopped" in result:
+        finished = len(result["history"])
+        kept = f"; --resume {options.out} goes on from there" if options.out else ""
+        return _complain(1, f"{result['stopped']}; the model is that of round {finished}{kept}")
     return 0
 
 
@@ -273,6 +296,8 @@ def _submit(options: Any) -> int:
     features = _features(options)
     common = {"seed": options.seed, "label": options.label, "features": features, "holdout": options.holdout}
     values = {**common, **job_values(options)}
+    if options.resume is not None and not options.resume.isdigit():
+        values["resume"] = _read(Path(options.resume))
     checked = settings.validate(experiments.settings_of(options.method), values)
     models.parse(checked.model)  # type: ignore[attr-defined]
     _check_folder(options.out)
@@ -304,6 +329,9 @@ def _compare(options: Any) -> int:
         report.comparison(results, options.out / "comparison.png", options.target)
     _console().print(report.table(results, options.target))
     _last_line({name: experiments.summary(result, options.target) for name, result in results.items()})
+    for name, result in results.items():
+        if "stopped" in result:
+            return _complain(1, f"{name}: {result['stopped']}")
     return 0
 
 

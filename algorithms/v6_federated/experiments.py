@@ -16,7 +16,7 @@ from v6_federated import data, datasets, metrics, models, settings
 from v6_federated.datasets import Database, Dataset
 from v6_federated.errors import SafeError
 from v6_federated.guards import Policy
-from v6_federated.mock import MockNetwork
+from v6_federated.mock import Fates, MockNetwork, paces
 
 OnRound = Callable[[dict[str, Any]], None]
 SMALL = 5_000_000  # numbers in a table below which starting worker processes costs more than it saves
@@ -49,6 +49,8 @@ class Experiment:
         processes: worker processes; None is one for small data, else one a processor.
         environment: of every node, its operator's policy. Mock nodes hold the developer's own rows, so by default one
             organization is enough for a job; all other limits are those of a real node.
+        slowest: how many times slower than the fastest node the slowest is, on simulated time; None is real time.
+        fates: what becomes of each call, instead; see ``mock.Fate``.
     """
 
     dataset: Dataset
@@ -61,6 +63,8 @@ class Experiment:
     holdout: float = 0.2
     processes: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    slowest: float | None = None
+    fates: Fates | None = None
 
     def deal(self) -> dict[int, Database]:
         """The rows of organizations 1, 2, ..."""
@@ -69,6 +73,13 @@ class Experiment:
     def named(self) -> dict[str, Database]:
         """The rows of each node by its name: 1, 2, ... or the values of the partition's column."""
         return datasets.deal(self.dataset, self.partition, self.nodes, self.partition_seed, self.label)
+
+    def _fates(self, databases: Mapping[int, Database]) -> Fates | None:
+        if self.slowest is None:
+            return self.fates
+        if self.slowest < 1:
+            raise SafeError(f"speeds {self.slowest:g} is refused; expected at least 1, for example 10")
+        return paces(list(databases), self.slowest, seed=self.partition_seed)
 
     def check(self) -> None:
         """Raise SafeError if the data cannot be used as asked."""
@@ -154,6 +165,7 @@ class Experiment:
             environment=environment,
             processes=processes,
             on_round=on_round or (lambda row: None),
+            fates=self._fates(databases),
         ) as network:
             result = network.run(**values)
         return {

@@ -1,82 +1,58 @@
 """The federation as a central function sees it: whom to ask, asking, waiting, counting bytes, keeping the history."""
 
+import contextlib
 import math
 import platform
-import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 import v6_federated
-from v6_federated import codec, metrics, models, vantage
+from v6_federated import checkpoint, codec, metrics, models, vantage
+from v6_federated.checkpoint import Checkpoint
+from v6_federated.collection import (
+    Answer,
+    Call,
+    Collector,
+    Expected,
+    Flight,
+    Shape,
+    Tolerance,
+    Unusable,
+    by_organization,
+    combine,
+    mean,
+    told,
+    weighted_mean,
+)
 from v6_federated.data import Spec
 from v6_federated.errors import SafeError
 from v6_federated.guards import Policy
 from v6_federated.node import Job
 from v6_federated.randomness import generator
-from v6_federated.settings import Common
+from v6_federated.settings import LARGE, Common
+from v6_federated.vantage import UserInputError
 
-# function, organizations, job, settings, arrays
-Task = tuple[str, list[int], Job, dict[str, Any], dict[str, np.ndarray]]
+__all__ = ["Answer", "Federation", "combine", "mean", "weighted_mean"]
+
+ARGUMENT = "weights"  # an array of this name among arguments is the global model
 
 
 @dataclass(frozen=True)
-class Answer:
-    """One node's answer in one round.
+class Group:
+    """Organizations that are asked the same."""
 
-    Attributes:
-        organization_id: whose node answered.
-        n: rows it used.
-        arrays: what it sent, by name.
-        values: everything else it said.
-        bytes_up, bytes_down: of the answer and of the request, as sent.
-        function: the partial function that was asked for.
-    """
-
-    organization_id: int
-    n: int
-    arrays: Mapping[str, np.ndarray]
-    values: dict[str, Any]
-    bytes_up: int
-    bytes_down: int
     function: str
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        return self.arrays[name]
-
-
-def weighted_mean(answers: Sequence[Answer], name: str = "weights") -> np.ndarray:
-    """sum over S_t of n_k / m_t times the array ``name``, m_t the rows of S_t (McMahan's erratum); float32.
-
-    Summed in float64 in the order of organization ids, so that the order of arrival changes nothing.
-    """
-    m_t = sum(a.n for a in answers)
-    return combine(answers, name, lambda a: a.n / m_t)
-
-
-def mean(answers: Sequence[Answer], name: str = "weights") -> np.ndarray:
-    """1/|S| times the sum over S of the array ``name``, every node alike; float32."""
-    return combine(answers, name, lambda a: 1 / len(answers))
-
-
-def _named(organizations: list[int]) -> str:
-    shown = ", ".join(map(str, organizations[:10])) + (", ..." if len(organizations) > 10 else "")
-    return f"organization{'s' if len(organizations) > 1 else ''} {shown}"
-
-
-def _organization(answer: Answer) -> int:
-    return answer.organization_id
-
-
-def combine(answers: Sequence[Answer], name: str, weight: Callable[[Answer], float]) -> np.ndarray:
-    """The sum of the array ``name`` of each answer times its weight, in float64 by ascending id; float32."""
-    total = np.zeros(answers[0][name].shape)
-    for a in sorted(answers, key=_organization):
-        total += np.multiply(a[name], weight(a), dtype=np.float64)
-    return total.astype(np.float32)
+    organizations: list[int]
+    job: Job
+    settings: dict[str, Any]
+    arrays: dict[str, np.ndarray]
+    expected: Expected
+    evaluate: str | None = None
 
 
 class Federation:
@@ -105,6 +81,14 @@ class Federation:
             raise SafeError("no organization is left to train; expected at least one that is not an evaluator")
         Policy.of_node().check_participants(len(self.organizations))
         self._client, self._method, self._settings, self._common = client, method, settings, common
+        least = Policy.of_node().minimum_organizations
+        self._collector = Collector(
+            client,
+            Tolerance(
+                common.deadline, common.enough, common.retries, common.leave_out, common.patience, at_least=least
+            ),
+        )
+        self._checkpoint = Checkpoint(vantage.own_job_folder(), f"{method}-{client.organization_id}")
         self._job = Job(
             method=method,
             key=uuid.uuid4().hex,
@@ -126,16 +110,31 @@ class Federation:
         self._round, self._last_evaluated, self._shown = 0, 0, 0
         self._stateful = False
         self._generators: dict[tuple[str, int], np.random.Generator] = {}
-        self._started = time.monotonic()
+        self._started = vantage.now(client)
+        self._missing: dict[int, Unusable] = {}  # in this round
+        self._undescribed: list[dict[str, Any]] = []  # who was not there when the data were described, and why
+        self._unevaluated: dict[int, Unusable] = {}  # of those that were asked for an evaluation only
+        self._flight = Flight(self._collector)
+        self._failed: dict[int, int] = {}  # organization: the last round in which it gave no good answer
+        self._restored: dict[str, Any] | None = None
+        self._state = SimpleNamespace()
+        self._carries: list[str] = []
+        self._last_snapshot: dict[str, Any] | None = None
 
     # ---- what a method calls, in the order in which it does
 
     def prepare(self) -> None:
-        """Ask all nodes to describe their data; agree on classes and scaling; build the model. Round 0."""
+        """Ask all nodes to describe their data; agree on classes and scaling; build the model. Round 0.
+
+        A job that was interrupted goes on from its checkpoint; one that resumes an earlier result, from that.
+        """
+        if self._restore():
+            return
         statistics = "standardize" in self._common.preprocess
         exact = replace(self._job, precision="float32")  # of moments, whatever the models are sent in
-        answers = self._collect([("describe", self.organizations, exact, {"statistics": statistics}, {})])
+        answers = self._ask([Group("describe", self.organizations, exact, {"statistics": statistics}, {}, Expected())])
         self.count_preparation(answers)
+        self._undescribed, self._missing = _reasons(self._missing), {}
         features, spec = _same_features(answers), self._job.data
         if spec.classes is None:
             spec = replace(spec, classes=_agreed_classes(answers))
@@ -149,15 +148,39 @@ class Federation:
         self.model = models.build(full)
         self._job = replace(self._job, data=spec, model=full)
 
+    def start(self, **initial: Any) -> SimpleNamespace:
+        """What the method carries from round to round, the model first: kept after each round, and brought back when
+        the job goes on after an interruption.
+
+        ``initial`` names the parts: arrays, numbers, lists, dictionaries, or functions without arguments that compute
+        them, called where the job begins.
+        """
+        self._carries = list(initial)
+        if self._restored is None:
+            values = {name: value() if callable(value) else value for name, value in initial.items()}
+        else:
+            weights = codec.decode(self._restored["weights"])["weights"]
+            kept = {self._carries[0]: weights, **checkpoint.from_json(self._restored["state"])}
+            values = {name: kept[name] for name in initial if name in kept}
+            size: int | None = self.model.size  # None: it grows
+            if len(values) < len(initial) or (size is not None and weights.shape != (size,)):
+                raise UserInputError(f"the job cannot go on from that result: it is not one of {self._method} as here")
+        self._state = SimpleNamespace(**values)
+        return self._state
+
     def initial_weights(self) -> np.ndarray:
         """w_0 (d,), from the job's seed."""
         return self.model.init(generator(self._job.seed, "init"))
 
     def rounds(self, rounds: int) -> Iterator[int]:
         """t = 1, 2, ... until ``rounds``, or until an evaluation has reached the target."""
-        for self._round in range(1, rounds + 1):
-            self._started = time.monotonic()
-            yield self._round
+        if not self.history:
+            self._checkpoint.save({**self._snapshot(), **self._own_snapshot()})  # nodes keep state under the job's key
+        for t in range(len(self.history) + 1, rounds + 1):
+            self._round = t
+            self._started = vantage.now(self._client)
+            yield t
+            self._checkpoint.save({**self._snapshot(), **self._own_snapshot()})
             accuracies = [row["accuracy"] for row in self.history]
             if self._common.target and any(a is not None and a >= self._common.target for a in accuracies):
                 return
@@ -168,42 +191,103 @@ class Federation:
         m = max(math.floor(fraction * K + 1e-9), 1)  # 0.29 * 100 is a little less than 29
         if m == K:
             return list(self.organizations)
+        absent = {} if self._collector.tolerance.strict else self._absent(self.organizations)
+        present = [k for k in self.organizations if k not in absent]
         rng = generator(self._job.seed, "sample", 0, self._round)
-        return sorted(rng.choice(self.organizations, m, replace=False).tolist())
+        return sorted(rng.choice(present, min(m, len(present)), replace=False).tolist())
 
     def ask(self, function: str, organizations: Sequence[int], **arguments: Any) -> list[Answer]:
         """Call a partial function at ``organizations``; return their answers by ascending id. See ``ask_groups``."""
-        return self.ask_groups(function, [(organizations, arguments)])
+        options = {name: arguments.pop(name) for name in ("returns", "optional", "numbers") if name in arguments}
+        return self.ask_groups(function, [(organizations, arguments)], **options)
 
-    def ask_groups(self, function: str, groups: Sequence[tuple[Sequence[int], dict[str, Any]]]) -> list[Answer]:
+    def ask_groups(
+        self,
+        function: str,
+        groups: Sequence[tuple[Sequence[int], dict[str, Any]]],
+        *,
+        returns: Sequence[str] | Mapping[str, Shape] = ("weights",),
+        optional: Sequence[str] = (),
+        numbers: Sequence[str] = (),
+    ) -> list[Answer]:
         """Call a partial function at groups of organizations, each with arguments of its own, all at once.
 
         Arrays among the arguments travel as payload. An array named ``weights`` is the global model: as the nodes have
         it in hand, they evaluate it in passing, which makes up the history's row of the round before.
-        Raises CollectResultsError that names every organization that gave no good answer, and why.
+
+        ``returns`` names the arrays of an answer, each as long as the model where no shapes are given, ``optional``
+        those that need not be there, ``numbers`` what else it must hold. An answer that is otherwise, or does not come,
+        is one of those that the job's settings (``enough``, ``deadline``, ``retries``) allow to be missing, or else
+        raises CollectResultsError that names every organization that gave no good answer, and why.
         """
-        tasks: list[Task] = []
+        expected = self._expected(returns, optional, numbers)
+        sent: list[Group] = []
         for organizations, arguments in groups:
             arrays = {k: v for k, v in arguments.items() if isinstance(v, np.ndarray)}
             settings = {k: v for k, v in arguments.items() if k not in arrays}
-            tasks.append((function, list(organizations), self._job, settings, arrays))
-        evaluate = len(tasks) == 1 and "weights" in tasks[0][4] and self._due()
-        if evaluate and self.evaluators:
-            # first, since a benchmark's test set takes longest
-            tasks.insert(0, self._evaluation(tasks[0][4]["weights"]))
-        elif evaluate and (rest := sorted(set(self.organizations) - set(tasks[0][1]))):
-            # a curve of whoever happens to be asked would jump from round to round
-            tasks.append(("evaluate", rest, self._job, {}, {"weights": tasks[0][4]["weights"]}))
-        answers = self._collect(tasks, evaluate=evaluate)
-        if evaluate:
-            self._record_evaluation(self._round - 1, answers)
-        asked = {organization for organizations, _ in groups for organization in organizations}
-        return sorted((a for a in answers if a.organization_id in asked), key=_organization)
+            sent.append(Group(function, list(organizations), self._job, settings, arrays, expected))
+        evaluate = len(sent) == 1 and ARGUMENT in sent[0].arrays and self._due()
+        if not evaluate:
+            return self._ask(sent)
+        weights, asked = sent[0].arrays[ARGUMENT], set(sent[0].organizations)
+        evaluations = []
+        if self.evaluators:
+            evaluations = [self._evaluation(weights)]
+        else:
+            sent[0] = replace(sent[0], evaluate="held_out")
+            if rest := sorted(set(self.organizations) - asked):
+                # a curve of whoever happens to be asked would jump from round to round
+                evaluations = [replace(self._evaluation(weights), organizations=rest)]
+        answers = self._ask(sent, evaluations)
+        self._record_evaluation(self._round - 1, answers)
+        return [a for a in answers if a.function == function and a.organization_id in asked]
+
+    # ---- asynchronous methods: one call at a time to each node
+
+    def send(self, function: str, organization: int, round_: int, **arguments: Any) -> None:
+        """Call a partial function at one organization and go on; ``next_answer`` brings its answer.
+
+        ``round_`` counts this organization's calls, from which its random numbers and its state follow. The answer may
+        hold ``weights``, as long as the model.
+        """
+        arrays = {k: v for k, v in arguments.items() if isinstance(v, np.ndarray)}
+        settings = {k: v for k, v in arguments.items() if k not in arrays}
+        group = Group(function, [organization], self._job, settings, arrays, self._expected(optional=[ARGUMENT]))
+        self._flight.launch(self._calls(group, round_)[0])
+
+    def next_answer(self) -> Answer | None:
+        """The answer that comes next; None where an organization has failed: it is asked no more in this round.
+
+        Raises CollectResultsError when fewer organizations are left than the job's settings need.
+        """
+        while True:
+            if not self._flight:
+                raise vantage.CollectResultsError(f"round {self._round}: nobody is at work; {told(self._missing)}")
+            for call, outcome in self._flight.next():
+                if isinstance(outcome, Answer):
+                    return outcome
+                self._failed[call.organization] = self._round
+                self._missing[call.organization] = outcome
+                K = len(self.organizations)
+                if K - len(self._missing) < self._collector.tolerance.needed(K):
+                    raise vantage.CollectResultsError(f"round {self._round}, {call.function}: {told(self._missing)}")
+                return None
+
+    def at_work(self) -> list[int]:
+        """The organizations that a call is under way to."""
+        return sorted({call.organization for call, _, _ in self._flight.tasks.values()})
+
+    def idle(self) -> list[int]:
+        """The organizations that are not at work and are worth asking: at the start, and again after a failure."""
+        rest = [k for k in self.organizations if k not in self.at_work()]
+        absent = {} if self._collector.tolerance.strict else self._absent(rest)
+        self._missing |= absent
+        return [k for k in rest if k not in absent]
 
     def evaluate(self, weights: np.ndarray) -> None:
         """Evaluate the model of the round before at all nodes, where no ``ask`` has done so in passing."""
         if self._due():
-            self._record_evaluation(self._round - 1, self._collect([self._evaluation(weights)], evaluate=True))
+            self._record_evaluation(self._round - 1, self._ask([], [self._evaluation(weights)]))
 
     def generator(self, purpose: str) -> np.random.Generator:
         """Random numbers for one purpose of central; one stream a round, kept as it goes on within the round."""
@@ -232,11 +316,14 @@ class Federation:
                 "evaluated": 0,
                 "bytes_up": sum(a.bytes_up for a in answers),
                 "bytes_down": sum(a.bytes_down for a in answers),
-                "seconds": round(time.monotonic() - self._started, 6),
+                "seconds": round(vantage.now(self._client) - self._started, 6),
+                "missing": _reasons(self._missing),
+                "unevaluated": [],
                 **columns,
             }
         )
-        for a in sorted(answers, key=_organization):
+        self._missing = {}
+        for a in sorted(answers, key=by_organization):
             row: dict[str, Any] = {"round": self._round, "organization_id": a.organization_id, "n": a.n}
             if model is not None and "weights" in a.arrays:
                 row["distance"] = float(np.linalg.norm(a["weights"] - model))
@@ -246,25 +333,43 @@ class Federation:
         """Evaluate the last model at all nodes and return the job's result."""
         self._round = len(self.history) + 1
         last = self.history[-1]["round"] if self.history else 0
-        answers = self._collect([self._evaluation(weights)], evaluate=True)
-        final = self._record_evaluation(last, answers)
+        final = self._record_evaluation(last, self._ask([], [self._evaluation(weights)]))
+        return self._end(weights, final)
+
+    def stopped(self, reason: str) -> dict[str, Any] | None:
+        """The result of a job that cannot go on: the model of its last finished round; None before the first.
+
+        Nodes' state is removed; the result can be resumed.
+        """
+        if not self.history or self._last_snapshot is None:
+            self.give_up()
+            return None
+        self._round = len(self.history) + 1
+        snapshot = self._last_snapshot
+        result = self._end(codec.decode(snapshot["weights"])["weights"], None)
+        return {**result, **snapshot, "history": self.history, "stopped": reason}
+
+    def give_up(self) -> None:
+        """Remove what nodes and this one keep for the job; the error that is under way is the one to tell."""
+        with contextlib.suppress(Exception):
+            self.forget()
+        with contextlib.suppress(OSError):
+            self._checkpoint.remove()
+
+    def _end(self, weights: np.ndarray, final: dict[str, Any] | None) -> dict[str, Any]:
         try:
             self.forget()
             left = None
         except vantage.CollectResultsError as error:  # a finished model is not lost for it
             left = str(error)
+        self._checkpoint.remove()
         return {
             "method": self._method,
-            "settings": self._settings.model_dump(mode="json"),
+            "settings": self._settings.model_dump(mode="json", exclude={"resume"}),
             "organizations": self.organizations,
-            "weights": codec.encode({"weights": weights}),
-            "model": self._job.model,
-            "data": self._job.to_json()["data"],
-            "history": self.history,
-            "per_node": self._per_node,
+            **self._snapshot(weights),
             "final": final,
             **({"state_left": left} if left else {}),
-            "traffic": {"preparation": self._preparation, "evaluation": self._evaluation_bytes},
             "versions": {
                 "v6-federated": v6_federated.__version__,
                 "numpy": np.__version__,
@@ -285,7 +390,11 @@ class Federation:
         """Have the nodes remove what they keep for this job."""
         if self._stateful:
             self._stateful = False
-            self._collect([("forget", self.organizations, self._job, {}, {})])
+            self._flight.land()  # a node that is at work would keep its state after it was removed
+            calls = self._calls(Group("forget", self.organizations, self._job, {}, {}, Expected(minimum_rows=0)))
+            _, missing = self._collector.gather(calls)
+            if missing:
+                raise vantage.CollectResultsError(f"round {self._round}, forget: {told(missing)}")
 
     # ---- tasks and answers
 
@@ -294,72 +403,151 @@ class Federation:
         t = self._round - 1
         return t > self._last_evaluated and t % self._common.evaluate_every == 0
 
-    def _evaluation(self, weights: np.ndarray) -> "Task":
-        who, job = (self.evaluators, self._evaluators_job()) if self.evaluators else (self.organizations, self._job)
-        return "evaluate", who, job, {}, {"weights": weights}
+    def _evaluation(self, weights: np.ndarray) -> Group:
+        expected = Expected({})
+        if self.evaluators:
+            job = replace(self._job, data=replace(self._job.data, holdout=0.0))
+            return Group("evaluate", self.evaluators, job, {}, {ARGUMENT: weights}, expected, "all")
+        return Group("evaluate", self.organizations, self._job, {}, {ARGUMENT: weights}, expected, "held_out")
 
-    def _evaluators_job(self) -> Job:
-        return replace(self._job, data=replace(self._job.data, holdout=0.0))
+    def _calls(self, group: Group, round_: int | None = None) -> list[Call]:
+        number = self._round if round_ is None else round_
+        arguments: dict[str, Any] = {"job": group.job.to_json(), "round": number, **group.settings}
+        if group.evaluate:
+            arguments["evaluate"] = group.evaluate
+        if group.arrays:
+            arguments["arrays"] = codec.encode(group.arrays, group.job.precision)
+        input_ = {"method": group.function, "kwargs": arguments}
+        size, name = codec.size(input_), f"{self._method} {group.function}, round {number}"
+        return [Call(group.function, k, number, input_, size, name, group.expected) for k in group.organizations]
 
-    def _collect(self, tasks: Sequence[Task], evaluate: bool = False) -> list[Answer]:
-        """Send the tasks, wait for all, and check and decode every answer; ascending ids within a task."""
-        sent = []
-        for function, organizations, job, settings, arrays in tasks:
-            arguments: dict[str, Any] = {"job": job.to_json(), "round": self._round, **settings}
-            if evaluate and job.data.holdout == 0 and organizations == self.evaluators:
-                arguments["evaluate"] = "all"
-            elif evaluate and not self.evaluators:
-                arguments["evaluate"] = "held_out"
-            if arrays:
-                arguments["arrays"] = codec.encode(arrays, job.precision)
-            size = codec.size({"method": function, "kwargs": arguments})
-            name = f"{self._method} {function}, round {self._round}"
-            sent.append((vantage.create_task(self._client, function, arguments, organizations, name), size))
-        answers = []
-        for (task_id, size), (function, organizations, _, _, arrays) in zip(sent, tasks, strict=True):
-            vantage.wait(self._client, task_id)
-            found = [self._decode(result, function, size, arrays) for result in vantage.results(self._client, task_id)]
-            ids = [a.organization_id for a in found]
-            missing = sorted(set(organizations) - set(ids))
-            if missing:
-                self._explain_missing(task_id, function, missing)
-            if sorted(ids) != sorted(organizations):
-                raise vantage.CollectResultsError(
-                    f"round {self._round}, {function}: answers from organizations {sorted(ids)}, "
-                    f"expected one each from {sorted(organizations)}"
-                )
-            answers += sorted(found, key=_organization)
-        return answers
+    def _expected(
+        self,
+        returns: Sequence[str] | Mapping[str, Shape] = (),
+        optional: Sequence[str] = (),
+        numbers: Sequence[str] = (),
+    ) -> Expected:
+        """Arrays as long as the model or of the shapes given, and numbers, about as many rows as the job requires."""
+        shapes: dict[str, Shape] = {name: (self.model.size,) for name in [*returns, *optional]}
+        if isinstance(returns, Mapping):
+            shapes |= returns
+        return Expected(shapes, frozenset(optional), tuple(numbers), self._common.minimum_rows or 1)
 
-    def _decode(self, result: Any, function: str, size: int, asked: Mapping[str, np.ndarray]) -> Answer:
-        if not isinstance(result, dict) or not isinstance(result.get("organization_id"), int):
-            raise vantage.CollectResultsError(f"round {self._round}: an answer without organization_id")
-        organization, n = result["organization_id"], result.get("n")
-        who = f"round {self._round}: organization {organization}"
-        if not isinstance(n, int) or (n <= 0 and function != "forget"):
-            raise vantage.CollectResultsError(f"{who} answers n={n!r}; expected the rows it used, at least 1")
+    def _absent(self, organizations: Sequence[int]) -> dict[int, Unusable]:
+        """Those that are not worth asking in this round, and why."""
+        absent = {k: Unusable("its node is offline") for k in self._collector.offline(organizations)}
+        for k in organizations:
+            since = self._round - self._failed.get(k, self._round)
+            if 0 < since <= self._collector.tolerance.leave_out:
+                absent.setdefault(k, Unusable(f"left out after it failed in round {self._failed[k]}"))
+        return absent
+
+    def _ask(self, groups: Sequence[Group], evaluations: Sequence[Group] = ()) -> list[Answer]:
+        """Send the groups' calls, wait, and see that enough answers came; ascending ids."""
+        tolerance = self._collector.tolerance
+        wanted = [k for group in groups for k in group.organizations]
+        everyone = [*wanted, *(k for group in evaluations for k in group.organizations)]
+        missing = {} if tolerance.strict else self._absent(everyone)
+        # a benchmark's test set takes longest: first
+        calls = [c for group in [*evaluations, *groups] for c in self._calls(group) if c.organization not in missing]
+        answers, failed = self._collector.gather(calls)
+        missing |= failed
+        here = set(wanted)
+        for k, error in missing.items():
+            if k in failed:
+                self._failed[k] = self._round
+            (self._missing if k in here else self._unevaluated)[k] = error
+        came = [a for a in answers if a.organization_id in here]
+        asked_for = groups[0].function if groups else "evaluate"
+        needed = tolerance.needed(len(wanted))
+        if (tolerance.strict and missing) or len(came) < needed:
+            few = "" if tolerance.strict else f"; {len(came)} of {len(wanted)} answered, {needed} are needed"
+            raise vantage.CollectResultsError(f"round {self._round}, {asked_for}: {told(missing)}{few}")
+        return sorted(answers, key=by_organization)
+
+    # ---- going on after an interruption
+
+    def _snapshot(self, weights: np.ndarray | None = None) -> dict[str, Any]:
+        """What a result and a checkpoint have in common: the model, the method's state and the history."""
+        carried = dict(vars(self._state))
+        model = carried.pop(self._carries[0])
+        snapshot = {
+            "weights": codec.encode({"weights": model if weights is None else weights}),
+            "state": checkpoint.to_json(carried),
+            "model": self._job.model,
+            "data": self._job.to_json()["data"],
+            "undescribed": self._undescribed,
+            "history": self.history,
+            "per_node": self._per_node,
+            "traffic": {"preparation": self._preparation, "evaluation": self._evaluation_bytes},
+        }
+        self._last_snapshot = snapshot
+        return snapshot
+
+    def _own_snapshot(self) -> dict[str, Any]:
+        """What only a checkpoint holds: it belongs to this very job."""
+        return {
+            "settings": self._settings.model_dump(mode="json", exclude={"resume"}),
+            "round": self._round,
+            "key": self._job.key,
+            "stateful": self._stateful,
+            "contacts": [*self._collector.contacts.items()],
+            "failed": [*self._failed.items()],
+            "last_evaluated": self._last_evaluated,
+            "flight": [
+                [task, call.function, call.organization, call.round, call.size]
+                for task, (call, _, _) in self._flight.tasks.items()
+            ],
+        }
+
+    def _restore(self) -> bool:
+        """Go on from this job's checkpoint, else from the result that the researcher sent; False without either."""
+        kept = self._checkpoint.load()
+        if kept is not None and kept["settings"] == self._settings.model_dump(mode="json", exclude={"resume"}):
+            self._job = replace(self._job, key=kept["key"])
+            self._stateful = kept["stateful"]
+            self._collector.contacts = {k: task for k, task in kept["contacts"]}
+            self._failed = {k: t for k, t in kept["failed"]}
+            self._last_evaluated = kept["last_evaluated"]
+            self._shown = self._last_evaluated
+        elif self._common.resume is not None:
+            kept = self._common.resume
+            if kept.get("method") != self._method:
+                raise UserInputError(f"resume: a result of {kept.get('method')!r}; expected one of {self._method!r}")
+        else:
+            return False
         try:
-            arrays = codec.decode(result["arrays"]) if "arrays" in result else {}
-        except SafeError as error:
-            raise vantage.CollectResultsError(f"{who} sends what cannot be used: {error}") from None
-        for name, array in arrays.items():
-            if name in asked and array.shape != asked[name].shape:
-                raise vantage.CollectResultsError(
-                    f"{who} sends {name} of shape {array.shape}; expected {asked[name].shape}"
-                )
-        values = {k: v for k, v in result.items() if k not in ("organization_id", "n", "arrays")}
-        return Answer(organization, n, arrays, values, codec.size(result), size, function)
+            self.history, self._per_node = kept["history"], kept["per_node"]
+            self._undescribed = kept["undescribed"]
+            if kept is self._common.resume:
+                self.history[-1]["round"]
+                self._last_evaluated = max((r["round"] for r in self.history if r["loss"] is not None), default=0)
+                self._shown = len(self.history)
+            self._preparation, self._evaluation_bytes = kept["traffic"]["preparation"], kept["traffic"]["evaluation"]
+            self.model = models.build(kept["model"])
+            self._job = replace(self._job, data=Spec(**kept["data"]), model=kept["model"])
+            codec.decode(kept["weights"])["weights"], kept["state"]
+        except (KeyError, TypeError, IndexError, SafeError):
+            raise UserInputError("resume: not a result; expected the result.json of an earlier job, whole") from None
+        if {**models.parse(self._common.model), "features": 0, "classes": 0} != {
+            **kept["model"], "features": 0, "classes": 0
+        }:  # fmt: skip
+            raise UserInputError(
+                f"resume: a result of model {kept['model']['name']!r}; expected the model that is asked for"
+            )
+        if self._job.rounds is not None and self._job.rounds <= len(self.history):
+            raise UserInputError(
+                f"rounds={self._job.rounds}: the earlier job has {len(self.history)} rounds already; expected more"
+            )
+        self._take_over(kept.get("flight", []))
+        self._restored = kept
+        return True
 
-    def _explain_missing(self, task_id: int, function: str, missing: list[int]) -> None:
-        failures = vantage.failures(self._client, task_id)
-        reasons: dict[str, list[int]] = {}
-        for organization in [k for k in missing if k in failures] or missing:  # the others may still be at work
-            status, line = failures.get(organization, ("no result", ""))
-            reason = line.removeprefix(f"organization {organization}: ") or f"run {status}"
-            reasons.setdefault(reason, []).append(organization)
-        told = [f"{_named(who)}: {reason}" for reason, who in reasons.items()]
-        more = f"; and {len(told) - 3} other reasons" if len(told) > 3 else ""
-        raise vantage.CollectResultsError(f"round {self._round}, {function}: {'; '.join(told[:3])}{more}")
+    def _take_over(self, flight: Sequence[Sequence[Any]]) -> None:
+        """Wait for the answers of calls that were under way at the checkpoint; the server has kept them."""
+        for task, function, organization, round_, size in flight:
+            call = Call(function, organization, round_, {}, size, "", self._expected(optional=[ARGUMENT]))
+            self._flight.tasks[task] = call, LARGE, math.inf  # what was sent is not kept: there is no second attempt
 
     def _record_evaluation(self, round_: int, answers: Sequence[Answer]) -> dict[str, Any]:
         """Put the evaluation that came with ``answers`` into the row of ``round_``."""
@@ -374,6 +562,8 @@ class Federation:
         for row in self.history:
             if row["round"] == round_:
                 row.update({key: found[key] for key in ("loss", "accuracy", "auc", "evaluated")})
+                row["unevaluated"] = _reasons(self._unevaluated)
+        self._unevaluated = {}
         self._show(round_)
         return found
 
@@ -381,6 +571,10 @@ class Federation:
         for row in self.history[self._shown : until]:
             vantage.progress(self._client, row)
         self._shown = max(self._shown, until)
+
+
+def _reasons(missing: dict[int, Unusable]) -> list[dict[str, Any]]:
+    return [{"organization_id": k, "reason": str(missing[k])} for k in sorted(missing)]
 
 
 def _same_features(answers: Sequence[Answer]) -> Any:

@@ -1,7 +1,6 @@
 """What makes a method's functions callable as vantage6 tasks: the decorators ``central`` and ``partial``, and the
 partial functions that methods offer beside their own, ``describe``, ``evaluate`` and, with state, ``forget``."""
 
-import contextlib
 import functools
 import inspect
 import math
@@ -19,7 +18,9 @@ from v6_federated.errors import SafeError
 from v6_federated.federation import Federation
 from v6_federated.node import Job, Node
 from v6_federated.vantage import (
+    WITHHELD,
     AlgorithmExecutionError,
+    CollectResultsError,
     DataError,
     NodePermissionException,
     PrivacyThresholdViolation,
@@ -35,7 +36,8 @@ def central(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
     """Make ``function(federation, *, settings...)`` a central function: ``central(client, **settings)``.
 
     The settings are checked against the function's annotations; the federation is prepared (every node describes its
-    data, the model is built) before the function starts. Raises UserInputError for settings that are wrong.
+    data, the model is built) before the function starts. A job that cannot go on after its first round returns the
+    model of the last one, and why under ``stopped``. Raises UserInputError for settings that are wrong.
     """
     accepted = settings.settings_of(function)
     method = function.__module__.split(".")[0].removeprefix("v6_")
@@ -47,13 +49,17 @@ def central(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
             federation = Federation(client, method, checked)
         except ValueError as error:
             raise UserInputError(str(error)) from None
-        federation.prepare()
         common = set(settings.Common.model_fields)
         try:
+            federation.prepare()
             return function(federation, **{k: v for k, v in checked if k not in common})
+        except (CollectResultsError, SafeError) as error:
+            result = federation.stopped(str(error))
+            if result is None:
+                raise
+            return result  # what has been trained is not lost
         except BaseException:
-            with contextlib.suppress(Exception):  # the first error is the one to tell
-                federation.forget()
+            federation.give_up()
             raise
 
     functools.update_wrapper(call, function)
@@ -90,7 +96,7 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
             database = read_database() if mock_data is None else mock_data[0]
             node = Node(organization, database, Job.from_json(job), round)
             received = {k: node.model.asarray(v) for k, v in codec.decode(arrays).items()} if arrays else {}
-            answer: dict[str, Any] = {"organization_id": node.organization_id}
+            answer: dict[str, Any] = {"organization_id": node.organization_id, "round": round}
             with np.errstate(over="ignore", invalid="ignore"):  # numbers that are not finite are refused
                 if evaluate:
                     answer["evaluation"] = node.evaluate(received["weights"], evaluate)
@@ -110,7 +116,7 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
             place = traceback.extract_tb(error.__traceback__)[-1]
             raise AlgorithmExecutionError(
                 f"organization {organization}: {type(error).__name__} in {Path(place.filename).name}, line "
-                f"{place.lineno}; its text is withheld, it could hold a value of a row (V6_FEDERATED_DEBUG=1 shows it)"
+                f"{place.lineno}; {WITHHELD}, it could hold a value of a row (V6_FEDERATED_DEBUG=1 shows it)"
             ) from None
 
     functools.update_wrapper(call, function)
@@ -153,7 +159,7 @@ def describe(node: Node, *, statistics: bool) -> dict[str, Any]:
 def forget(client: Any, *, job: dict[str, Any], round: int, mock_data: Any = None) -> dict[str, Any]:
     """Remove what this node keeps for the job; methods with state offer it. No limit of the node stops it."""
     Node.state_of(client.organization_id, Job.from_json(job), round).remove()
-    return {"organization_id": client.organization_id, "n": 0}
+    return {"organization_id": client.organization_id, "round": round, "n": 0}
 
 
 forget.wrapped_in_data_decorator = True

@@ -7,11 +7,13 @@ into memory; a call carries nothing but its message.
 """
 
 import functools
+import heapq
 import importlib
+import math
 import os
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +25,49 @@ import orjson
 import pandas as pd
 
 from v6_federated.data import Source, as_features
+from v6_federated.randomness import generator
+
+NO_TIME = ("describe", "evaluate", "forget")  # calls of which the time is not simulated
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What becomes of one call of a partial function.
+
+    Attributes:
+        seconds: of simulated time until it ends; infinite for an answer that never comes.
+        status: of the run in vantage6's words: "completed", or how it failed.
+        worked: whether a run that failed had done its work (and kept its state) before.
+        alter: makes of the answer what the server brings instead.
+    """
+
+    seconds: float = 0.0
+    status: str = "completed"
+    worked: bool = False
+    alter: Callable[[dict[str, Any]], Any] | None = None
+
+
+Fates = Callable[[int, dict[str, Any]], Fate]  # of an organization and the task's input
+
+
+def paces(organizations: Sequence[int], slowest: float, spread: float = 0.2, seed: int = 0) -> Fates:
+    """Nodes of different speeds: a call takes 1 second at the fastest and ``slowest`` at the slowest, in even ratios.
+
+    The pace is dealt to the organizations by ``seed``; each call's time varies by a log-normal factor of ``spread``.
+    A call of ``evaluate`` takes no time, so that looking at the model changes nothing.
+    """
+    rng = generator(seed, "paces")
+    seconds = dict(
+        zip(rng.permutation(organizations).tolist(), np.geomspace(1, slowest, len(organizations)), strict=True)
+    )
+    calls = {k: generator(seed, "pace", k) for k in organizations}
+
+    def fate(organization: int, input_: dict[str, Any]) -> Fate:
+        if organization not in calls or input_["method"] in NO_TIME:
+            return Fate()
+        return Fate(seconds[organization] * float(np.exp(spread * calls[organization].standard_normal())))
+
+    return fate
 
 
 @dataclass(frozen=True)
@@ -44,6 +89,9 @@ class MockNetwork:
         environments: those of single nodes, by organization id, on top.
         processes: worker processes; 1 runs the partials in this process. The bits are the same.
         on_round: called with each finished row of the history.
+        fates: what becomes of each call. With it, time is simulated: it passes as calls end, whatever they cost here.
+        online: whether an organization's node is online at a (simulated) time.
+        keep: whether answers stay on disk once they were taken, for a central function that is started again.
 
     Use as a context manager: its workers and its temporary folder go at the end.
     """
@@ -57,10 +105,13 @@ class MockNetwork:
         environments: Mapping[int, Mapping[str, str]] | None = None,
         processes: int = 1,
         on_round: Callable[[dict[str, Any]], None] | None = None,
+        fates: Fates | None = None,
+        online: Callable[[int, float], bool] | None = None,
+        keep: bool = False,
     ) -> None:
         if processes < 1:
             raise ValueError(f"processes={processes} is refused: expected at least 1")
-        self.package, self.on_round = package, on_round
+        self.package, self.on_round, self.fates, self.online, self.keep = package, on_round, fates, online, keep
         if not databases:
             raise ValueError("no databases; expected those of at least one organization")
         self._temporary = tempfile.TemporaryDirectory(prefix="v6-federated-", ignore_cleanup_errors=True)
@@ -101,9 +152,13 @@ class MockNetwork:
         _open.cache_clear()
         self._temporary.cleanup()
 
-    def client(self) -> "MockClient":
-        """A client as the container of a central function has it."""
+    @functools.cached_property
+    def _client(self) -> "MockClient":
         return MockClient(self)
+
+    def client(self) -> "MockClient":
+        """The client as the container of a central function has it: always the same, as the server behind it is."""
+        return self._client
 
     def run(self, **settings: Any) -> dict[str, Any]:
         """Run the method's central function at the first node and return its result, as JSON brings it."""
@@ -181,10 +236,24 @@ class _Identity:
     organization_id: int
 
 
+@dataclass
+class _Run:
+    """One call at one organization."""
+
+    id: int
+    task_id: int
+    organization: int
+    message: Path
+    fate: Fate
+    ends: float  # on the simulated clock
+    status: str = "pending"
+    log: str | None = None
+
+
 class MockClient:
     """The part of vantage6's ``AlgorithmClient`` that algorithms use.
 
-    A task waits until somebody asks for its status; then all that wait run together.
+    Calls wait until somebody asks for the status of one that must have ended; then all that wait run together.
     """
 
     def __init__(self, network: MockNetwork) -> None:
@@ -194,51 +263,91 @@ class MockClient:
         self.organization = _Organizations(self)
         if network.on_round is not None:
             self.on_round = network.on_round
-        self.runs: dict[int, list[dict[str, Any]]] = {}
-        self.waiting: list[tuple[Path, int, int]] = []
+        self.time = 0.0
+        if network.fates is not None:
+            self.clock, self.pause = self._clock, self._pause
+        self.runs: dict[int, list[_Run]] = {}
+        self.waiting: list[_Run] = []
+        self.ends: list[float] = []  # a heap
+        self.count = 0
 
     def request(self, endpoint: str) -> dict[str, Any]:
         """``task/ID/status``, as the server answers it."""
-        self.work()
-        completed = all(run["status"] == "completed" for run in self.runs[int(endpoint.split("/")[1])])
-        return {"status": "completed" if completed else "failed"}
+        statuses = [self.status(run) for run in self.runs[int(endpoint.split("/")[1])]]
+        for status in statuses:
+            if status != "completed":
+                return {"status": "active" if status == "active" else "failed"}
+        return {"status": "completed"}
 
     def wait_for_results(self, task_id: int, interval: float = 1) -> list[Any]:
         """The task's results, once its runs are over."""
         self.work()
         return list(self.result.from_task(task_id))
 
+    def status(self, run: _Run) -> str:
+        """Of a run, at the simulated time."""
+        if run.ends > self.time:
+            return "active"
+        if run.status == "pending":
+            self.work()
+        return run.status
+
     def work(self) -> None:
         """Run all that waits."""
-        calls, self.waiting = self.waiting, []
-        runs = {run["id"]: run for runs in self.runs.values() for run in runs if run["status"] == "pending"}
+        waiting, self.waiting = self.waiting, []
+        for run in waiting:
+            if run.fate.status != "completed":
+                run.status, run.log = run.fate.status, ""
+        runs = {run.id: run for run in waiting if run.status == "pending" or run.fate.worked}
+        calls = [(run.message, run.organization, run.id) for run in runs.values()]
         for number, status, log in self.network.work(calls) if calls else ():
-            runs[number].update(status=status, log=log)
-        for message in {message for message, _, _ in calls}:
-            message.unlink()
+            if runs[number].status == "pending":
+                runs[number].status, runs[number].log = status, log
+        for message in {run.message for run in waiting}:
+            message.unlink(missing_ok=True)
+
+    def _clock(self) -> float:
+        return self.time
+
+    def _pause(self, until: float) -> None:
+        """Let simulated time pass until the next call ends, at most until ``until``."""
+        while self.ends and self.ends[0] <= self.time:
+            heapq.heappop(self.ends)
+        self.time = min([until, *self.ends[:1]])
+        if self.time == math.inf:
+            raise ValueError("nothing will happen any more on the mock network; expected a deadline")
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Tasks:
     client: MockClient
+    _sent: tuple[dict[str, Any], Path] | None = None
 
     def create(
         self, input_: dict[str, Any], organizations: list[int], name: str = "mock", description: str = "mock"
     ) -> dict[str, Any]:
-        runs, folder = self.client.runs, self.client.network.folder
-        unknown = sorted(set(organizations) - set(self.client.network.nodes))
+        client = self.client
+        unknown = sorted(set(organizations) - set(client.network.nodes))
         if unknown or not organizations:
             return {"msg": f"no node for organizations {unknown or organizations}"}
-        task_id = len(runs) + 1
-        message = folder / f"task-{task_id}.json"
-        message.write_bytes(orjson.dumps(input_))
-        first = sum(len(r) for r in runs.values()) + 1
-        runs[task_id] = [
-            {"id": first + i, "status": "pending", "log": None, "organization": {"id": o}, "task": {"id": task_id}}
-            for i, o in enumerate(organizations)
-        ]
-        self.client.waiting += [(message, o, first + i) for i, o in enumerate(organizations)]
+        task_id = len(client.runs) + 1
+        message = self._message(input_, task_id)
+        runs = client.runs[task_id] = []
+        for organization in organizations:
+            client.count += 1
+            fate = client.network.fates(organization, input_) if client.network.fates else Fate()
+            runs.append(_Run(client.count, task_id, organization, message, fate, client.time + fate.seconds))
+            heapq.heappush(client.ends, runs[-1].ends)
+        client.waiting += runs
         return {"id": task_id, "name": name, "description": description, "job_id": 1}
+
+    def _message(self, input_: dict[str, Any], task_id: int) -> Path:
+        """The file that the nodes read: one for all tasks with the same input that wait together."""
+        if self._sent is None or self._sent[0] is not input_ or not self._sent[1].exists():
+            message = self.client.network.folder / f"task-{task_id}.json"
+            message.write_bytes(orjson.dumps(input_))
+            self._sent = input_, message
+        return self._sent[1]
 
 
 @dataclass(frozen=True)
@@ -246,7 +355,18 @@ class _Runs:
     client: MockClient
 
     def from_task(self, task_id: int) -> list[dict[str, Any]]:
-        return self.client.runs[task_id]
+        def node(organization: int) -> dict[str, str]:
+            online = self.client.network.online
+            return {"status": "online" if online is None or online(organization, self.client.time) else "offline"}
+
+        return [
+            {
+                "id": run.id, "status": self.client.status(run), "log": run.log, "task": {"id": task_id},
+                "organization": {"id": run.organization},
+                "node": node(run.organization),
+            }
+            for run in self.client.runs[task_id]
+        ]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -256,14 +376,15 @@ class _Results:
     def from_task(self, task_id: int) -> Iterator[Any]:
         """The results of the runs that completed, one by one, so that a thousand need not lie in memory as text.
 
-        Each can be taken once: its file is removed.
+        Each can be taken once, unless the network keeps them: its file is removed.
         """
         for run in self.client.runs[task_id]:
-            file = self.client.network.folder / f"answer-{run['id']}.json"
-            if run["status"] == "completed" and file.exists():
+            file = self.client.network.folder / f"answer-{run.id}.json"
+            if self.client.status(run) == "completed" and file.exists():
                 answer = orjson.loads(file.read_bytes())
-                file.unlink()
-                yield answer
+                if not self.client.network.keep:
+                    file.unlink()
+                yield answer if run.fate.alter is None else run.fate.alter(answer)
 
 
 @dataclass(frozen=True)

@@ -220,7 +220,7 @@ def runs(client: UserClient, task: int) -> list[dict[str, Any]]:
 
     The server sends each run's whole input along, so this is for the end of a task or a failure, not for polling.
     """
-    tasks = [task, *(subtask["id"] for subtask in _all(client, "task", parent_id=task))]
+    tasks = [task, *(subtask["id"] for subtask in subtasks(client, task))]
     return [
         {
             "task": number,
@@ -231,6 +231,17 @@ def runs(client: UserClient, task: int) -> list[dict[str, Any]]:
         for number in tasks
         for run in _all(client, "run", task_id=number)
     ]
+
+
+def subtasks(client: UserClient, task: int) -> list[dict[str, Any]]:
+    """What the central function of a task has asked of the nodes."""
+    return _all(client, "task", parent_id=task)
+
+
+def one_run(client: UserClient, task: int) -> dict[str, Any]:
+    """The run of a task that one organization was sent, as the server has it."""
+    [run] = _all(client, "run", task_id=task)
+    return run
 
 
 def nodes(client: UserClient, collaboration: int) -> list[dict[str, Any]]:

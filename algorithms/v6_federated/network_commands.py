@@ -82,6 +82,8 @@ def submit(options: Any, values: dict[str, Any], on_round: Callable[[dict[str, A
     asked = asked and sorted({organization, *asked, *(values.get("evaluators") or [])})
     for offline in sending.check_nodes(client, collaboration, label, asked):
         _say(f"organization {offline}: its node is offline; the task waits for it")
+    if options.resume is not None and options.resume.isdigit():
+        values["resume"] = sending.earlier(client, int(options.resume), options.method)
     task_id = sending.send(
         client, options.method, values,
         collaboration=collaboration, organization=organization, image=options.image or f"v6-{options.method}",

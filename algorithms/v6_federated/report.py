@@ -98,11 +98,16 @@ def rounds_table(result: Result, lines: int = 12) -> Table:
     out = Table(box=None, pad_edge=False)
     for heading in ("round", "nodes", "rows", "train loss", "loss", "accuracy", "AUC", "kB up", "kB down"):
         out.add_column(heading, justify="right")
-    for row in [r for r in history if r["round"] % step == 0 or r is history[-1] or r is history[0]]:
+    if any(row.get("missing") for row in history):
+        out.add_column("missing")
+    for row in [
+        r for r in history if r["round"] % step == 0 or r is history[-1] or r is history[0] or r.get("missing")
+    ]:
         out.add_row(
             str(row["round"]), str(len(row["participants"])), str(row["n"]), _number(row["train_loss"], ".4f"),
             _number(row["loss"], ".4f"), _number(row["accuracy"], ".4f"), _number(row["auc"], ".4f"),
             f"{row['bytes_up'] / 1e3:.1f}", f"{row['bytes_down'] / 1e3:.1f}",
+            *[f"{m['organization_id']}: {m['reason']}" for m in row.get("missing", [])[:1]],
         )  # fmt: skip
     return out
 

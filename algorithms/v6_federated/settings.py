@@ -29,6 +29,12 @@ def _distinct(values: list[Any] | None) -> list[Any] | None:
     return values
 
 
+def _share_or_number(value: float) -> float:
+    if value > 1 and value != int(value):
+        raise ValueError("a share up to 1 or a whole number is expected")
+    return value
+
+
 Number = BeforeValidator(_no_truth)
 Distinct = AfterValidator(_distinct)
 
@@ -75,6 +81,16 @@ Delta = Annotated[
     float, Field(ge=0, allow_inf_nan=False, description="squared distance from the reference allowed"), Number
 ]
 LocalPasses = Annotated[int, Field(ge=1, le=LARGE, description="rho, passes over a node's rows in a round"), Number]
+AgeLow = Annotated[
+    int | None,
+    Field(ge=0, le=LARGE, description="b_l, age difference below which a node is overactive (unset: K // 6)"),
+    Number,
+]
+AgeUp = Annotated[
+    int | None,
+    Field(ge=1, le=LARGE, description="b_u, age difference above which a model is outdated (unset: K // 2 + 1)"),
+    Number,
+]
 Augmentation = Annotated[
     Literal["random", "doubling"], Field(description="nodes added to the violators: one at a time, or as many again")
 ]
@@ -121,6 +137,26 @@ class Common(BaseModel):
     evaluate_every: Annotated[int, Field(ge=1, description="rounds from one evaluation to the next"), Number] = 1
     target: Annotated[float | None, Field(gt=0, le=1, description="accuracy at which training stops"), Number] = None
     precision: Annotated[Literal["float32", "float16"], Field(description="number format of what is sent")] = "float32"
+    deadline: Annotated[
+        float | None, Field(gt=0, allow_inf_nan=False, description="seconds a round may take (unset: no limit)"), Number
+    ] = None
+    enough: Annotated[
+        float,
+        Field(gt=0, le=LARGE, description="answers that a round needs: a share of the nodes asked, or a number from 2"),
+        Number,
+        AfterValidator(_share_or_number),
+    ] = 1.0
+    retries: Annotated[int, Field(ge=0, le=100, description="times a node that broke down is asked again"), Number] = 1
+    leave_out: Annotated[
+        int, Field(ge=0, le=LARGE, description="rounds for which a node that failed is not asked"), Number
+    ] = 0
+    patience: Annotated[
+        float, Field(ge=0, allow_inf_nan=False, description="seconds that an awaited node may be offline"),
+        Number,
+    ] = 600.0  # fmt: skip
+    resume: Annotated[
+        dict[str, Any] | None, Field(description="the result of an earlier job, to go on from its last round")
+    ] = None
     minimum_rows: Annotated[
         int | None, Field(ge=1, le=LARGE, description="rows a node must have, above its own minimum"), Number
     ] = None

@@ -1,7 +1,8 @@
 """What a node keeps from one round of a job to the next: arrays in the job's folder, which never travel.
 
-A file a round, so that a round that is run again (vantage6 starts runs again after a node's restart) finds what its
-first run found. Files appear whole or not at all; only the last two rounds are kept.
+A file a round, so that a round that is run again (after a node's restart, after a failure, or because central never got
+its answer) finds what its first run found. Files appear whole or not at all; those older than the one that was loaded
+are removed.
 """
 
 import contextlib
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from v6_federated.errors import SafeError
 
 BROKEN = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
 
@@ -29,26 +32,33 @@ class State:
 
     def __init__(self, folder: Path, name: str, round_: int) -> None:
         self.folder, self.name, self.round = folder, name.replace("/", "-"), round_
+        self._loaded: int | None = None
 
     def load(self, round_: int) -> dict[str, np.ndarray] | None:
         """The arrays kept in ``round_``; None where they are gone or their file is broken. Never another round's."""
         with contextlib.suppress(*BROKEN), np.load(self._file(round_)) as found:
+            self._loaded = round_
             return {key: found[key] for key in found.files}
         return None
 
     def save(self, arrays: Mapping[str, Any]) -> None:
-        """Keep arrays (numpy or torch) for later rounds."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        """Keep arrays (numpy or torch) for later rounds. Raises SafeError where the job's folder takes no more."""
         file = self._file(self.round)
         part = file.with_suffix(".part")
-        with part.open("wb") as stream:
-            plain: dict[str, Any] = {k: v.cpu().numpy() if hasattr(v, "cpu") else v for k, v in arrays.items()}
-            np.savez(stream, **plain)
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.replace(file)
-        for old in sorted(self._files())[:-2]:
-            self._file(old).unlink(missing_ok=True)
+        plain: dict[str, Any] = {k: v.cpu().numpy() if hasattr(v, "cpu") else v for k, v in arrays.items()}
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with part.open("wb") as stream:
+                np.savez(stream, **plain)
+                stream.flush()
+                os.fsync(stream.fileno())
+            part.replace(file)
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            raise SafeError(f"this node cannot keep the job's state: {error.strerror}") from None
+        for old in self._files():
+            if self._loaded is not None and old < self._loaded:  # central has counted what came after it
+                self._file(old).unlink(missing_ok=True)
 
     def remove(self) -> None:
         """Remove everything of this method, job and organization."""

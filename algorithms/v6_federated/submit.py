@@ -1,5 +1,6 @@
 """A researcher's task on a real vantage6 server: send it, show its rounds as they happen, bring the result."""
 
+import base64
 import json
 import time
 from collections.abc import Callable
@@ -9,10 +10,12 @@ from requests.exceptions import RequestException
 from vantage6.client import UserClient
 from vantage6.common.task_status import has_task_finished
 
-from v6_federated import network, vantage
+from v6_federated import checkpoint, codec, network, vantage
 from v6_federated.errors import SafeError
 
 POLL_SECONDS = 1.0
+NOT_TRAINING = ("describe", "evaluate", "forget", "singular_index")
+LOST_ROUND = {"n": 0, "bytes_up": 0, "bytes_down": 0, "seconds": 0.0, "missing": [], "unevaluated": []}
 # What a run's status means where its log says nothing that helps.
 WHY = {
     "non-existing Docker image": "its node finds no image {image}; expected one that it can pull, or, where its "
@@ -81,7 +84,7 @@ def follow(client: UserClient, task_id: int, method: str, on_round: Callable[[di
         silent = 0 if status else silent + 1
         finished = status is not None and has_task_finished(status)
         log = _told(client, f"run/{run_id}", params={"fields": "log"}).get("log") or ""
-        rows = [json.loads(line.partition(vantage.ROUND)[2]) for line in log.splitlines() if _is_round(line)]
+        rows = [json.loads(line.partition(vantage.ROUND)[2]) for line in _rounds(log)]
         for row in rows[seen:]:
             on_round(row)
         seen = max(seen, len(rows))
@@ -92,6 +95,60 @@ def follow(client: UserClient, task_id: int, method: str, on_round: Callable[[di
             return result
         time.sleep(POLL_SECONDS)
     raise vantage.CollectResultsError(f"task {task_id}: the server no longer tells its status; the task may go on")
+
+
+def earlier(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
+    """What an earlier task has left to go on from: its result, or, where its central function was lost, what it had
+    sent to the nodes in its last round and the rounds that its log tells. Raises SafeError where that is not enough."""
+    task = client.task.get(task_id)
+    if not task or "id" not in task:
+        raise SafeError(f"no task {task_id}; expected the id that `submit` told")
+    status = client.request(f"task/{task_id}/status").get("status")
+    if status is None or not has_task_finished(status):
+        raise SafeError(f"task {task_id} is still at work ({status}); expected one that has ended")
+    if any(row.get("result") for row in client.result.from_task(task_id)["data"]):
+        return _result(client, task_id, method)
+    return _left_by(client, task_id, method)
+
+
+def _left_by(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
+    nothing = f"task {task_id} has left nothing to go on from"
+    for subtask in sorted(network.subtasks(client, task_id), key=lambda task: -task["id"]):
+        function = str(subtask["name"]).removeprefix(f"{method} ").partition(",")[0]
+        if function in NOT_TRAINING:
+            continue
+        try:
+            sent = json.loads(base64.b64decode(network.one_run(client, subtask["id"])["input"]))["kwargs"]
+        except (ValueError, KeyError, TypeError):
+            raise SafeError(f"{nothing}: what it sent cannot be read, its collaboration is encrypted") from None
+        if "weights" not in sent.get("arrays", {}).get("shapes", {}):
+            raise SafeError(f"{nothing}: {method} had not sent its model in the last round")
+        break
+    else:
+        raise SafeError(f"{nothing}: it had not begun to train")
+    arrays, job = codec.decode(sent.pop("arrays")), sent.pop("job")
+    log = network.one_run(client, task_id).get("log") or ""
+    told = {row["round"]: row for row in (json.loads(line.partition(vantage.ROUND)[2]) for line in _rounds(log))}
+    if not told:
+        raise SafeError(f"{nothing}: its node keeps the log of the rounds to itself, or there was none")
+    finished = range(1, sent["round"])
+    known = dict.fromkeys(next(iter(told.values())))  # the round before the last is told with the last one's answers
+    history = [told.get(t, {**known, "round": t, "participants": [], **LOST_ROUND}) for t in finished]
+    return {
+        "method": method,
+        "weights": codec.encode({"weights": arrays.pop("weights")}),
+        "state": checkpoint.to_json({**sent, **arrays}),
+        "model": job["model"],
+        "data": job["data"],
+        "undescribed": [],
+        "history": history,
+        "per_node": [],
+        "traffic": {name: {"bytes_up": 0, "bytes_down": 0} for name in ("preparation", "evaluation")},
+    }
+
+
+def _rounds(log: str) -> list[str]:
+    return [line for line in log.splitlines() if _is_round(line)]
 
 
 def _told(client: UserClient, endpoint: str, **parameters: Any) -> dict[str, Any]:

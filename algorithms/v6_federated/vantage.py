@@ -5,11 +5,12 @@ Any client with the interface of vantage6's ``AlgorithmClient`` will do: the one
 """
 
 import json
+import math
 import os
 import re
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from vantage6.algorithm.tools.exceptions import (
     PrivacyThresholdViolation,
     UserInputError,
 )
-from vantage6.common.task_status import has_task_failed, has_task_finished
+from vantage6.common.task_status import has_task_finished
 
 __all__ = [
     "AlgorithmExecutionError",
@@ -38,6 +39,8 @@ __all__ = [
 POLL_SECONDS = 1.0
 PATIENCE = 60  # looks at a task's status that may fail in a row
 ROUND = "v6-federated round "  # begins the line of a log that holds a row of history
+CALLING = r"Error encountered while calling \w+: (.*)"  # how vantage6 begins the last line of a crash
+WITHHELD = "its text is withheld"  # an error that nobody foresaw
 TABLE_TYPES = {"csv", "excel", "parquet"}
 QUERY_TYPES = {"sparql", "sql"}
 
@@ -47,47 +50,77 @@ def organizations(client: Any) -> list[int]:
     return sorted(organization["id"] for organization in client.organization.list())
 
 
-def create_task(client: Any, function: str, arguments: dict[str, Any], organizations: list[int], name: str) -> int:
-    """Send a task to ``organizations`` and return its id."""
-    task = client.task.create(
-        input_={"method": function, "kwargs": arguments}, organizations=organizations, name=name, description=name
-    )
+def create_task(client: Any, function: str, input_: dict[str, Any], organization: int, name: str) -> int:
+    """Send a task (``input_``: method and kwargs) to one organization and return its id."""
+    task = client.task.create(input_=input_, organizations=[organization], name=name, description=name)
     if "id" not in task:
         raise CollectResultsError(f"the server refused the task {name!r}: {task.get('msg', 'no reason given')}")
     return task["id"]
 
 
-def wait(client: Any, task_id: int) -> None:
-    """Return when no run of the task is still to come.
+def now(client: Any) -> float:
+    """Seconds on the clock of the network: this machine's, or a mock network's simulated one."""
+    return client.clock() if hasattr(client, "clock") else time.monotonic()
+
+
+def wait_for_any(client: Any, tasks: Collection[int], until: float = math.inf) -> list[int]:
+    """The ids of those tasks that have no run still to come, as soon as there is one; none where ``until`` comes first.
 
     The client's own ``wait_for_results`` waits half as long again after each look, so a finished round is seen late.
     """
     if not hasattr(client, "request"):  # MockAlgorithmClient has run a task by the time it is created
-        return
+        return list(tasks)
     silent = 0
-    while silent < PATIENCE:
+    while True:
+        ended = []
         try:
-            if has_task_finished(client.request(f"task/{task_id}/status")["status"]):
-                return
+            for task in tasks:
+                if has_task_finished(client.request(f"task/{task}/status")["status"]):
+                    ended.append(task)
             silent = 0
         except Exception:  # a server that restarts, a proxy that times out: whatever a client raises
             silent += 1
-        time.sleep(POLL_SECONDS)
-    raise CollectResultsError(f"the server has not told the status of task {task_id} for {PATIENCE} tries in a row")
+            if silent >= PATIENCE:
+                raise CollectResultsError(
+                    f"the server has not told the status of task {task} for {PATIENCE} tries in a row"
+                ) from None
+        if ended or now(client) >= until:
+            return ended
+        if hasattr(client, "clock"):
+            client.pause(until)
+        else:
+            time.sleep(POLL_SECONDS)
 
 
 def results(client: Any, task_id: int) -> Iterator[Any]:
-    """The results of a task's runs that have one, in no order."""
-    return (result for result in client.result.from_task(task_id) if result is not None)
+    """The results of a task's runs that have one."""
+    return (result for result in _again(lambda: client.result.from_task(task_id)) if result is not None)
 
 
-def failures(client: Any, task_id: int) -> dict[int, tuple[str, str]]:
-    """For each organization whose run failed: its status and its last words."""
-    failed = {}
-    for run in client.run.from_task(task_id):
-        if has_task_failed(run["status"]):
-            failed[run["organization"]["id"]] = (run["status"], last_words(run.get("log")))
-    return failed
+def failure(client: Any, task_id: int) -> tuple[str, str]:
+    """Status and last words of the run of a task that one organization was sent."""
+    run = _again(lambda: client.run.from_task(task_id))[0]
+    return run["status"], last_words(run.get("log"))
+
+
+def online(client: Any, task_id: int) -> bool:
+    """Whether the node that was sent the task is online, as far as the server tells."""
+    try:
+        run = client.run.from_task(task_id)[0]
+    except Exception:  # a server that restarts knows nothing of its nodes
+        return True
+    return (run.get("node") or {}).get("status") != "offline"
+
+
+def _again(ask: Callable[[], Any]) -> Any:
+    """Ask the server, which may be restarting, for as long as patience lasts."""
+    for _ in range(PATIENCE):
+        try:
+            return ask()
+        except (OSError, KeyError) as error:  # lost connections; a proxy's error page has no data
+            problem = error
+            time.sleep(POLL_SECONDS)
+    raise CollectResultsError(f"the server has not answered for {PATIENCE} tries in a row: {type(problem).__name__}")
 
 
 def progress(client: Any, row: dict[str, Any]) -> None:
@@ -103,8 +136,13 @@ def last_words(log: str | None) -> str:
     """What an algorithm said when it failed: the last line of a log, without vantage6's own beginning of it."""
     lines = [line.strip() for line in (log or "").splitlines() if line.strip()]
     last = lines[-1] if lines else ""
-    found = re.search(r"Error encountered while calling \w+: (.*)", last)
+    found = re.search(CALLING, last)
     return found[1] if found else last
+
+
+def said_no(line: str) -> bool:
+    """Whether last words are those of a node that refused, and would again, and not of one that broke down."""
+    return line.startswith("organization ") and WITHHELD not in line
 
 
 def read_database() -> "pd.DataFrame | Path":
@@ -133,3 +171,8 @@ def read_database() -> "pd.DataFrame | Path":
 def job_folder() -> Path:
     """The folder that all runs of one job share on a node; vantage6's mock client has none: this machine's."""
     return Path(os.environ.get("TEMPORARY_FOLDER") or tempfile.gettempdir())
+
+
+def own_job_folder() -> Path | None:
+    """``job_folder`` where it is this job's alone, else None."""
+    return job_folder() if os.environ.get("TEMPORARY_FOLDER") else None

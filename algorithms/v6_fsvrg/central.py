@@ -18,18 +18,18 @@ def central(
     counts of how w_t does on its held-out rows. Bytes a round: 32/3 d up and 16 d down for each of the K nodes, in
     two answers.
     """
-    w = federation.initial_weights()
+    s = federation.start(w=federation.initial_weights)
     for _t in federation.rounds(rounds):
-        gradients = federation.ask("gradient", federation.organizations, weights=w)
+        gradients = federation.ask("gradient", federation.organizations, weights=s.w, returns=["gradient"])
         full_gradient = weighted_mean(gradients, "gradient")  # grad f(w_t) = sum n_k / n grad F_k(w_t)
         answers = federation.ask(
             "client_update",
-            federation.organizations,
-            weights=w,
+            [a.organization_id for a in gradients],
+            weights=s.w,
             full_gradient=full_gradient,
             stepsize=stepsize,
             batch_size=batch_size,
         )
-        w = weighted_mean(answers)
-        federation.record([*gradients, *answers], w, uploads=len(gradients) + len(answers))
-    return federation.result(w)
+        s.w = weighted_mean(answers)
+        federation.record([*gradients, *answers], s.w, uploads=len(gradients) + len(answers))
+    return federation.result(s.w)

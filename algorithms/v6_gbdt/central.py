@@ -49,10 +49,10 @@ def central(
     counted by cell in multiples of its minimum of rows; in its rounds a tree a class, n_k and its mean loss; and counts
     of how W^g does on its held-out rows. Bytes a round: 16 m down to each node that evaluates, 16 a split or leaf up.
     """
-    edges = agree(federation, max_bin)
-    payload = codec.encode(bins.pack(edges))
-    W_g = federation.initial_weights()  # no tree; the box has "random"
-    ends = [0]  # rows of W_g after each round
+    # W_g starts without a tree, the box has "random"; ends: rows of W_g after each round
+    s = federation.start(W_g=federation.initial_weights, edges=lambda: agree(federation, max_bin), ends=lambda: [0])
+    edges = bins.unpack(s.edges)
+    payload = codec.encode(s.edges)
     nodes = federation.organizations
     ensemble: Trees = federation.model  # type: ignore[assignment]
     for r in federation.rounds(rounds):
@@ -60,7 +60,8 @@ def central(
         answers = federation.ask(
             "grow",
             [C_active],
-            weights=W_g,
+            weights=s.W_g,
+            returns={"trees": (None, 3)},
             edges=payload,
             trees=trees,
             lr=lr,
@@ -71,29 +72,33 @@ def central(
         )
         best = stopped(federation.history, early_stopping)
         if best is not None:  # early stopping: this round goes back to the best round's ensemble
-            W_g = W_g[: ends[best]]
+            s.W_g = s.W_g[: s.ends[best]]
         else:  # the node sends its new trees only, central adds them
-            W_g = np.concatenate([W_g, *(checked(a, ensemble, edges, trees, max_leaves) for a in answers)])
-        ends.append(len(W_g))
-        federation.record(answers, trees=len(ensemble.split(W_g)))
+            s.W_g = np.concatenate([s.W_g, *(checked(a, ensemble, edges, trees, max_leaves) for a in answers)])
+        s.ends.append(len(s.W_g))
+        federation.record(answers, trees=len(ensemble.split(s.W_g)))
         if best is not None:
             break
-    result = federation.result(W_g)
-    return {**result, "bins": payload, "feature_importance": importance(ensemble, W_g, result["data"]["features"])}
+    result = federation.result(s.W_g)
+    return {**result, "bins": payload, "feature_importance": importance(ensemble, s.W_g, result["data"]["features"])}
 
 
-def agree(federation: Federation, max_bin: int) -> list[np.ndarray]:
-    """Bin edges of each column, from moments and rounded counts of all nodes."""
-    answers = federation.ask("moments", federation.organizations)
+def agree(federation: Federation, max_bin: int) -> dict[str, np.ndarray]:
+    """Bin edges of each column, from moments and rounded counts of all nodes, as ``bins.pack`` has them."""
+    d = (federation.model.features,)  # type: ignore[attr-defined]
+    answers = federation.ask("moments", federation.organizations, returns={"mean": d, "mean_rest": d, "squares": d})
     federation.count_preparation(answers)
     n = sum(a.n for a in answers)
     mean = sum(a.n / n * codec.whole(a.arrays, "mean") for a in answers)
     deviation = np.sqrt(sum(a["squares"] + a.n * np.square(codec.whole(a.arrays, "mean") - mean) for a in answers) / n)
     low, high = ((mean + s * bins.SPREAD * deviation).astype(np.float32) for s in (-1, 1))
-    answers = federation.ask("count", federation.organizations, low=low, high=high, max_bin=max_bin)
+    at = bins.boundaries(low, high, max_bin)
+    answers = federation.ask(
+        "count", federation.organizations, returns={"counts": at.shape}, low=low, high=high, max_bin=max_bin
+    )
     federation.count_preparation(answers)
     total = combine(answers, "counts", lambda a: 1)
-    return bins.edges(total, bins.boundaries(low, high, max_bin), n, max_bin)
+    return bins.pack(bins.edges(total, at, sum(a.n for a in answers), max_bin))
 
 
 def checked(answer: Answer, ensemble: Trees, edges: Sequence[np.ndarray], trees: int, leaves: int) -> np.ndarray:

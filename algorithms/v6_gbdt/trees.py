@@ -28,6 +28,8 @@ class Trees:
     The loss is the logistic one when binary, cross-entropy of the softmax otherwise.
     """
 
+    size = None  # it grows
+
     def __init__(self, features: int, classes: int) -> None:
         self.features, self.classes = features, classes
         self.columns = 1 if classes == 2 else classes

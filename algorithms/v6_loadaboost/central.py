@@ -40,15 +40,14 @@ def central(
     way round, which is "below". What leaves a node: w after local training, n_k, L_k, the epochs it used, and counts
     of how w_t does on its held-out rows. Bytes a round: 16/3 d down and up for each node of S_t.
     """
-    w = federation.initial_weights()
-    median = None  # round 1 has none: E/2 epochs
+    s = federation.start(w=federation.initial_weights, median=None)  # round 1 has no median: E/2 epochs
     for _t in federation.rounds(rounds):
         S_t = federation.sample(fraction)
         answers = federation.ask(
             "client_update",
             S_t,
-            weights=w,
-            median=median,
+            weights=s.w,
+            median=s.median,
             epochs=epochs,
             batch_size=batch_size,
             lr=lr,
@@ -56,8 +55,10 @@ def central(
             lr_decay_step=lr_decay_step,
             optimizer=optimizer,
             retrain=retrain,
+            numbers=("local_loss", "epochs"),
         )
-        w = weighted_mean(answers)
-        median = float(np.median([a.values["local_loss"] for a in answers]))
-        federation.record(answers, w, median_loss=median, epochs=float(np.mean([a.values["epochs"] for a in answers])))
-    return federation.result(w)
+        s.w = weighted_mean(answers)
+        s.median = float(np.median([a.values["local_loss"] for a in answers]))
+        epochs_used = float(np.mean([a.values["epochs"] for a in answers]))
+        federation.record(answers, s.w, median_loss=s.median, epochs=epochs_used)
+    return federation.result(s.w)

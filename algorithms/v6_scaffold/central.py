@@ -29,30 +29,33 @@ def central(
     y_k - x, steps eta_l, n_k, its mean training loss and drift, and counts of how x does on its held-out rows. Neither
     c_k, the node's mean gradient, nor its change is sent. Bytes a round: 32/3 d down and 16/3 d up for each node of S.
     """
-    x = federation.initial_weights()
-    c = np.zeros_like(x)
     N = len(federation.organizations)
     federation.keep_state()  # c_k
-    known: dict[str, int] = {}  # the round in which a node kept its c_k
+    # known: the round in which a node kept the c_k that c counts
+    s = federation.start(x=federation.initial_weights, c=lambda: np.zeros(federation.model.size, np.float32), known={})
     for t in federation.rounds(rounds):
-        S = federation.sample(fraction)
+        asked = federation.sample(fraction)
         answers = federation.ask(
             "client_update",
-            S,
-            weights=x,
-            c=c,
-            known=known,
+            asked,
+            weights=s.x,
+            c=s.c,
+            known=s.known,
             epochs=epochs,
             batch_size=batch_size,
             lr=lr,
             lr_decay_round=lr_decay_round,
             lr_decay_step=lr_decay_step,
+            returns=["dy"],
+            numbers=["travelled"],
         )
-        x = x + np.float32(global_lr) * mean(answers, "dy")  # every node alike, as the paper has it
+        s.x = s.x + np.float32(global_lr) * mean(answers, "dy")  # every node alike, as the paper has it
         # c_k+ - c_k = -c + (x - y_k) / (steps eta_l): known from y_k - x, so nodes need not send it as the paper's do
         if lr:  # with a rate of zero no c_k changes
-            dc = -c - combine(answers, "dy", lambda a: 1 / (a.values["travelled"] or np.inf)) / np.float32(len(S))
-            c = c + np.float32(len(S) / N) * dc
-        known |= dict.fromkeys(map(str, S), t)
+            dc = -s.c - combine(answers, "dy", lambda a: 1 / (a.values["travelled"] or np.inf)) / np.float32(
+                len(answers)
+            )
+            s.c = s.c + np.float32(len(answers) / N) * dc
+        s.known |= {str(a.organization_id): t for a in answers}
         federation.record(answers)
-    return federation.result(x)
+    return federation.result(s.x)

@@ -31,6 +31,7 @@ METHODS = [
     ("colearning", []),
     ("dynavg", ["--set", "delta=0.001"]),
     ("gbdt", ["--set", "min_rows_leaf=10"]),
+    ("coop", []),
 ]
 ROWS = 40
 FEATURES = "a,b,c"

@@ -70,7 +70,10 @@ MODELS: dict[str, Callable[..., Model]] = {
 
 
 def register(name: str, build: Callable[..., Any]) -> None:
-    """Make a model known that a method brings: it has what evaluation needs, ``init``, ``scores`` and ``loss``."""
+    """Make a model known that a method brings: it has what evaluation needs, ``init``, ``scores`` and ``loss``.
+
+    Its ``size`` is None if it grows; its method then checks it.
+    """
     MODELS[name] = build
 
 

@@ -1,0 +1,7 @@
+"""CO-OP (Wang 2017; Nilsson et al. 2018) as a vantage6 algorithm."""
+
+from v6_coop.central import central
+from v6_coop.partial import client_update
+from v6_federated.functions import describe, evaluate, forget
+
+__all__ = ["central", "client_update", "describe", "evaluate", "forget"]

@@ -1,0 +1,125 @@
+"""The server of CO-OP."""
+
+from typing import Any
+
+import numpy as np
+
+from v6_federated import functions
+from v6_federated.federation import Answer, Federation
+from v6_federated.settings import (
+    AgeLow,
+    AgeUp,
+    BatchSize,
+    Epochs,
+    LearningRate,
+    LrDecayRound,
+    LrDecayStep,
+    OptimizerName,
+    Rounds,
+)
+from v6_federated.vantage import CollectResultsError, UserInputError
+
+
+@functions.central
+def central(
+    federation: Federation,
+    *,
+    rounds: Rounds,
+    age_low: AgeLow = None,
+    age_up: AgeUp = None,
+    epochs: Epochs = 1,
+    batch_size: BatchSize = None,
+    lr: LearningRate = 0.1,
+    lr_decay_round: LrDecayRound = 1.0,
+    lr_decay_step: LrDecayStep = 0.0,
+    optimizer: OptimizerName = "sgd",
+) -> dict[str, Any]:
+    """CO-OP: Wang 2017; Nilsson et al. 2018, Algorithm 3. Asynchronous: every node trains at its own pace, and its
+    model is merged when it arrives.
+
+    Symbols: K nodes, w (d,) and a the global model and its age, a_k the age of node k's model, b_l = age_low and
+    b_u = age_up the filter on a - a_k, E = epochs. A round is K merges. What leaves a node: its model after E epochs,
+    n_k, its mean training loss, and counts of how w does on its held-out rows. Bytes: 16/3 d up for each answer, 16/3 d
+    down for each that was merged or outdated.
+    """
+    K = federation.organizations
+    b_l, b_u = age_filter(len(K), age_low, age_up)
+    local = {
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "lr": lr,
+        "lr_decay_round": lr_decay_round,
+        "lr_decay_step": lr_decay_step,
+        "optimizer": optimizer,
+    }
+    federation.keep_state()  # w_k, on which an overactive node trains on
+    s = federation.start(w=federation.initial_weights, a=b_l, a_k=dict.fromkeys(K, 0), calls=dict.fromkeys(K, 0))
+
+    def train(k: int, **model: Any) -> None:
+        s.calls[k] += 1
+        federation.send("client_update", k, s.calls[k], **model, **local)
+
+    for t in federation.rounds(rounds):
+        federation.evaluate(s.w)
+        begin = not federation.at_work()
+        for k in federation.idle():  # all at the beginning; later those that failed
+            s.a_k[k] = s.a - b_l if begin else s.a
+            train(k, weights=s.w)
+        arrived: list[Answer] = []
+        count = {"merged": 0, "overactive": 0, "outdated": 0}
+        while count["merged"] < len(K):
+            _check_deadlock(federation, t, {k: s.a - s.a_k[k] for k in federation.at_work()}, b_l)
+            answer = federation.next_answer()
+            if answer is None:
+                continue
+            k, difference = answer.organization_id, s.a - s.a_k[answer.organization_id]
+            if difference > b_u or answer.values.get("state_lost"):
+                outcome = "outdated"
+                s.a_k[k] = s.a
+                train(k, weights=s.w)
+            elif difference < b_l:
+                outcome = "overactive"
+                train(k)
+            else:
+                outcome = "merged"
+                alpha = (difference + 1) ** -0.5
+                s.w = s.w + np.float32(alpha) * (answer["weights"] - s.w)  # (1 - alpha) w + alpha w_k
+                s.a += 1
+                s.a_k[k] = s.a
+                train(k, weights=s.w)
+            count[outcome] += 1
+            answer.values.update(outcome=outcome, age_difference=difference, place=len(arrived))
+            arrived.append(answer)
+        federation.record(arrived, age=s.a, uploads=len(K), overactive=count["overactive"], outdated=count["outdated"])
+    return federation.result(s.w)
+
+
+def age_filter(K: int, low: int | None, up: int | None) -> tuple[int, int]:
+    """b_l and b_u; unset, in Nilsson's proportion (16 and 51 of 100 nodes). Raises UserInputError for those that
+    deadlock for certain (the first two) or may (the third; Nilsson et al. 2018, Appendix A.4)."""
+    b_l = K // 6 if low is None else low
+    b_u = max(K // 2 + 1, 2 * b_l) if up is None else up
+    if b_l >= b_u:
+        raise UserInputError(
+            f"age_low={b_l} and age_up={b_u} are refused: no age would be merged (deadlock); expected age_low < age_up"
+        )
+    if b_l >= K:
+        raise UserInputError(
+            f"age_low={b_l} is refused: with {K} nodes every one would be overactive in the end, each waiting for more "
+            f"merges than the others can make (deadlock); expected age_low < {K}"
+        )
+    if b_u < 2 * b_l:
+        raise UserInputError(
+            f"age_low={b_l} and age_up={b_u} are refused: once nodes are outdated all may be overactive at once "
+            f"(deadlock); expected age_up of at least {2 * b_l}, twice age_low"
+        )
+    return b_l, b_u
+
+
+def _check_deadlock(federation: Federation, t: int, differences: dict[int, int], b_l: int) -> None:
+    """The age grows with merges only: if no difference is b_l yet, none ever will be. Nodes that fail can cause it."""
+    if differences and max(differences.values()) < b_l:
+        raise CollectResultsError(
+            f"round {t}: deadlock: all {len(differences)} nodes at work are overactive (age difference below age_low = "
+            f"{b_l}) and none can be merged; a smaller age_low helps"
+        )

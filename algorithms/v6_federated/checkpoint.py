@@ -1,0 +1,93 @@
+"""What central keeps of a job after each round, so that nothing is lost if its container or its node is restarted.
+
+vantage6 starts a central function that was interrupted again, with the same job and so the same folder. Two files: the
+newest state, written whole or not at all, and the history, to which rounds are only appended.
+"""
+
+import contextlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from v6_federated import codec
+
+ROUNDS = ("history", "per_node")
+
+
+class Checkpoint:
+    """The checkpoint of one job.
+
+    Args:
+        folder: of the job; None where there is none: then nothing is kept.
+        name: of method and organization, since the nodes of one machine may share the folder.
+    """
+
+    def __init__(self, folder: Path | None, name: str) -> None:
+        self._state = None if folder is None else folder / f"checkpoint-{name}.json"
+        self._rounds = None if folder is None else folder / f"checkpoint-{name}.jsonl"
+
+    def save(self, snapshot: Mapping[str, Any]) -> None:
+        """Keep a snapshot; of its history only the last two rounds, as the ones before are kept already."""
+        if self._state is None or self._rounds is None:
+            return
+        try:
+            self._write(snapshot)
+        except OSError as error:  # a job does not end because it could not be taken up again
+            print(f"the checkpoint cannot be written: {error.strerror}", flush=True)
+
+    def _write(self, snapshot: Mapping[str, Any]) -> None:
+        assert self._state is not None and self._rounds is not None
+        self._state.parent.mkdir(parents=True, exist_ok=True)
+        with self._rounds.open("a" if snapshot["history"] else "w") as stream:
+            for row in snapshot["history"][-2:]:  # the evaluation of a round comes with the next
+                nodes = [node for node in snapshot["per_node"] if node["round"] == row["round"]]
+                stream.write(json.dumps({"row": row, "nodes": nodes}) + "\n")
+        part = self._state.with_suffix(".part")
+        part.write_text(json.dumps({k: v for k, v in snapshot.items() if k not in ROUNDS}))
+        part.replace(self._state)
+
+    def load(self) -> dict[str, Any] | None:
+        """The newest snapshot; None where there is none."""
+        if self._state is None or self._rounds is None:
+            return None
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            snapshot = json.loads(self._state.read_text())
+            rounds = {}
+            for line in self._rounds.read_text().splitlines():
+                with contextlib.suppress(ValueError):  # the line that was being written
+                    entry = json.loads(line)
+                    rounds[entry["row"]["round"]] = entry
+            finished = [rounds[t] for t in range(1, snapshot["round"] + 1)]
+            snapshot["history"] = [entry["row"] for entry in finished]
+            snapshot["per_node"] = [node for entry in finished for node in entry["nodes"]]
+            return snapshot
+        return None
+
+    def remove(self) -> None:
+        """Remove both files."""
+        for file in (self._state, self._rounds):
+            if file is not None:
+                file.unlink(missing_ok=True)
+
+
+def to_json(value: Any) -> Any:
+    """Arrays, numbers, texts, lists and dictionaries with any such keys as JSON, without loss."""
+    if isinstance(value, np.ndarray):
+        return {"array": codec.encode({"": value})}
+    if isinstance(value, dict):
+        return {"items": [[key, to_json(v)] for key, v in value.items()]}
+    if isinstance(value, list | tuple):
+        return [to_json(v) for v in value]
+    return value
+
+
+def from_json(value: Any) -> Any:
+    """The value of ``to_json``; a tuple comes back as a list."""
+    if isinstance(value, dict) and "array" in value:
+        return codec.decode(value["array"])[""]
+    if isinstance(value, dict):
+        return {key: from_json(v) for key, v in value["items"]}
+    return [from_json(v) for v in value] if isinstance(value, list) else value

@@ -1,0 +1,322 @@
+"""Sending calls to nodes, waiting for their answers, and what becomes of answers that do not come or cannot be used."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from v6_federated import codec, vantage
+from v6_federated.errors import SafeError
+from v6_federated.vantage import CollectResultsError
+
+Shape = tuple[int | None, ...]  # None: of any length
+LOOK_SECONDS = 10.0  # between looks whether the nodes that are waited for are still online
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One node's answer in one round.
+
+    Attributes:
+        organization_id: whose node answered.
+        n: rows it used.
+        arrays: what it sent, by name.
+        values: everything else it said.
+        bytes_up, bytes_down: of the answer and of the request, as sent.
+        function: the partial function that was asked for.
+    """
+
+    organization_id: int
+    n: int
+    arrays: Mapping[str, np.ndarray]
+    values: dict[str, Any]
+    bytes_up: int
+    bytes_down: int
+    function: str
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.arrays[name]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a usable answer holds.
+
+    Attributes:
+        arrays: shapes by name; those of other names are refused. None: whatever the function sends.
+        optional: arrays that may be missing.
+        numbers: names of finite numbers.
+        minimum_rows: rows that it must be about.
+    """
+
+    arrays: Mapping[str, Shape] | None = None
+    optional: frozenset[str] = frozenset()
+    numbers: tuple[str, ...] = ()
+    minimum_rows: int = 1
+
+
+@dataclass(frozen=True)
+class Call:
+    """One partial function to be called at one organization; ``input_`` is shared by all that are sent the same."""
+
+    function: str
+    organization: int
+    round: int
+    input_: dict[str, Any] = field(repr=False)
+    size: int
+    name: str
+    expected: Expected
+
+
+class Unusable(Exception):
+    """An answer that did not come or cannot be used; ``refused``: the node said no, and would say it again."""
+
+    def __init__(self, reason: str, refused: bool = False) -> None:
+        super().__init__(reason)
+        self.refused = refused
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """What a round does without: see ``settings.Common`` for the meaning of each.
+
+    ``at_least``: answers below which nothing is averaged, whatever ``enough`` says: the operators' minimum.
+    """
+
+    deadline: float | None
+    enough: float
+    retries: int
+    leave_out: int
+    patience: float
+    at_least: int = 1
+
+    @property
+    def strict(self) -> bool:
+        """Whether every node that is asked must answer."""
+        return self.enough == 1
+
+    def needed(self, asked: int) -> int:
+        """How many of ``asked`` nodes must answer."""
+        wanted = math.ceil(self.enough * asked - 1e-9) if self.enough <= 1 else int(self.enough)
+        return min(asked, max(wanted, self.at_least, 1))
+
+
+class Collector:
+    """Sends calls and brings what came of them. Each organization gets a task of its own: in a task of several, the
+    failure of one run ends those that have not begun.
+
+    Attributes:
+        tolerance: what is done about answers that do not come.
+        contacts: a task of each organization with a short message, from which the server tells its node's status.
+    """
+
+    def __init__(self, client: Any, tolerance: Tolerance) -> None:
+        self.client, self.tolerance = client, tolerance
+        self.contacts: dict[int, int] = {}
+        self._offline_since: dict[int, float] = {}
+
+    def send(self, call: Call) -> int:
+        """Create the task of a call; returns its id. Raises Unusable with the server's reason."""
+        try:
+            task = vantage.create_task(self.client, call.function, call.input_, call.organization, call.name)
+        except CollectResultsError as error:
+            raise Unusable(str(error)) from None
+        self.contacts.setdefault(call.organization, task)
+        return task
+
+    def gather(self, calls: Sequence[Call]) -> tuple[list[Answer], dict[int, Unusable]]:
+        """Send all calls and wait until each has an answer, has failed for good, or is out of time.
+
+        Returns the answers in the order of ``calls``, and why an organization gave none.
+        """
+        flight = Flight(self)
+        found: dict[int, Answer] = {}  # by the place in calls
+        missing: dict[int, Unusable] = {}
+        for call in calls:
+            flight.launch(call)
+        place = {id(call): i for i, call in enumerate(calls)}
+        while flight:
+            for call, outcome in flight.next():
+                if isinstance(outcome, Unusable):
+                    missing[call.organization] = outcome
+                else:
+                    found[place[id(call)]] = outcome
+        return [found[i] for i in sorted(found)], dict(sorted(missing.items()))
+
+    def offline(self, organizations: Iterable[int]) -> list[int]:
+        """Those whose node the server knows to be offline; of an organization not yet called it tells nothing."""
+        return [k for k in organizations if k in self.contacts and not vantage.online(self.client, self.contacts[k])]
+
+    def gone(self, organizations: Iterable[int]) -> list[int]:
+        """Those whose node has been offline for longer than patience lasts; call it now and then while waiting."""
+        now, off = vantage.now(self.client), self.offline(organizations)
+        self._offline_since = {k: self._offline_since.get(k, now) for k in off}
+        return [k for k in off if now - self._offline_since[k] >= self.tolerance.patience]
+
+    def take(self, task: int, call: Call) -> Answer:
+        """The answer of an ended task. Raises Unusable with the reason, without the organization's name."""
+        results = list(vantage.results(self.client, task))
+        if not results:
+            status, line = vantage.failure(self.client, task)
+            words = line.removeprefix(f"organization {call.organization}: ")
+            said = vantage.said_no(line)
+            raise Unusable(words or f"run {status}", refused=said)
+        if len(results) > 1:
+            raise Unusable(f"{len(results)} answers to one call; expected one")
+        return _usable(results[0], call)
+
+
+class Flight:
+    """Calls that have been sent and whose answer has not been taken: true while there are any.
+
+    Attributes:
+        tasks: call, attempt and the time at which it is given up, by the task's id; in the order of sending.
+    """
+
+    def __init__(self, collector: Collector) -> None:
+        self._collector = collector
+        self.tasks: dict[int, tuple[Call, int, float]] = {}
+        self._ended: list[int] = []  # of the tasks, in the order in which they are to be taken
+        self._lost: list[tuple[Call, Unusable]] = []  # could not even be sent
+
+    def __bool__(self) -> bool:
+        return bool(self.tasks or self._lost)
+
+    def launch(self, call: Call, attempt: int = 1, until: float | None = None) -> None:
+        """Send a call."""
+        if until is None:
+            deadline = self._collector.tolerance.deadline
+            until = math.inf if deadline is None else vantage.now(self._collector.client) + deadline
+        try:
+            self.tasks[self._collector.send(call)] = call, attempt, until
+        except Unusable as error:
+            self._lost.append((call, error))
+
+    def next(self) -> list[tuple[Call, Answer | Unusable]]:
+        """What has become of the call whose answer comes next; nothing where it is still open after a while, or where
+        the call has been sent again."""
+        if self._lost:
+            return [self._lost.pop(0)]
+        if not self._ended:
+            look = vantage.now(self._collector.client) + LOOK_SECONDS
+            until = min(look, *(until for _, _, until in self.tasks.values()))
+            self._ended = vantage.wait_for_any(self._collector.client, self.tasks, until)
+        if not self._ended:
+            return self._given_up()
+        task = self._ended.pop(0)
+        call, attempt, until = self.tasks.pop(task)
+        try:
+            return [(call, self._collector.take(task, call))]
+        except Unusable as error:
+            in_time = vantage.now(self._collector.client) < until
+            if error.refused or attempt > self._collector.tolerance.retries or not in_time:
+                return [(call, error)]
+            self.launch(call, attempt + 1, until)
+            return []
+
+    def land(self) -> None:
+        """Wait until nobody is at work any more; what comes is not needed."""
+        while self.tasks:
+            until = min(until for _, _, until in self.tasks.values())
+            look = vantage.now(self._collector.client) + LOOK_SECONDS
+            for task in vantage.wait_for_any(self._collector.client, self.tasks, min(until, look)):
+                del self.tasks[task]
+            self._given_up()
+
+    def _given_up(self) -> list[tuple[Call, Answer | Unusable]]:
+        """The calls that are out of time, or whose node has been away for too long."""
+        tolerance, now = self._collector.tolerance, vantage.now(self._collector.client)
+        away = self._collector.gone([call.organization for call, _, _ in self.tasks.values()])
+        given_up: list[tuple[Call, Answer | Unusable]] = []
+        for task, (call, _, until) in list(self.tasks.items()):
+            if now >= until:
+                given_up.append((call, Unusable(f"no answer within {tolerance.deadline:g} s")))
+            elif call.organization in away:
+                given_up.append((call, Unusable(f"its node has been offline for {tolerance.patience:g} s")))
+            else:
+                continue
+            del self.tasks[task]
+        return given_up
+
+
+def _usable(result: Any, call: Call) -> Answer:
+    """The answer, checked against what the call expects. Raises Unusable."""
+    expected = call.expected
+    if not isinstance(result, dict) or result.get("organization_id") != call.organization:
+        told = result.get("organization_id") if isinstance(result, dict) else None
+        raise Unusable(f"answers as organization {told!r}; expected its own id")
+    if result.get("round") != call.round:
+        raise Unusable(f"answers for round {result.get('round')!r}; expected round {call.round}")
+    n = result.get("n")
+    if type(n) is not int or n < expected.minimum_rows:
+        raise Unusable(f"answers n={n!r}; expected the rows it used, at least {expected.minimum_rows}")
+    try:
+        arrays = codec.decode(result["arrays"]) if "arrays" in result else {}
+    except SafeError as error:
+        raise Unusable(f"sends what cannot be used: {error}", refused=True) from None
+    if expected.arrays is not None:
+        _check_arrays(arrays, expected.arrays, expected.optional)
+    values = {k: v for k, v in result.items() if k not in ("organization_id", "n", "arrays", "round")}
+    for name in expected.numbers:
+        value = values.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise Unusable(f"answers {name}={value!r}; expected a finite number")
+    return Answer(call.organization, n, arrays, values, codec.size(result), call.size, call.function)
+
+
+def _check_arrays(arrays: Mapping[str, np.ndarray], shapes: Mapping[str, Shape], optional: frozenset[str]) -> None:
+    names = sorted(arrays)
+    if set(names) - set(shapes) or set(shapes) - set(names) - optional:
+        raise Unusable(f"sends {names or 'no arrays'}; expected {sorted(shapes)}")
+    for name, array in arrays.items():
+        if not fits(array, shapes[name]):
+            raise Unusable(f"sends {name} of shape {array.shape}; expected {shapes[name]}")
+
+
+def fits(array: np.ndarray, shape: Shape) -> bool:
+    """Whether an array has a shape."""
+    return array.ndim == len(shape) and all(n in (None, m) for n, m in zip(shape, array.shape, strict=True))
+
+
+def told(missing: Mapping[int, Unusable]) -> str:
+    """Who is missing and why, in one line; the same reason is said once."""
+    reasons: dict[str, list[int]] = {}
+    for organization, error in missing.items():
+        reasons.setdefault(str(error), []).append(organization)
+    parts = [f"{_named(who)}: {reason}" for reason, who in reasons.items()]
+    more = f"; and {len(parts) - 3} other reasons" if len(parts) > 3 else ""
+    return "; ".join(parts[:3]) + more
+
+
+def _named(organizations: list[int]) -> str:
+    shown = ", ".join(map(str, organizations[:10])) + (", ..." if len(organizations) > 10 else "")
+    return f"organization{'s' if len(organizations) > 1 else ''} {shown}"
+
+
+def by_organization(answer: Answer) -> int:
+    """Sorts answers."""
+    return answer.organization_id
+
+
+def weighted_mean(answers: Sequence[Answer], name: str = "weights") -> np.ndarray:
+    """sum over S_t of n_k / m_t times the array ``name``, m_t the rows of S_t (McMahan's erratum); float32.
+
+    Summed in float64 in the order of organization ids, so that the order of arrival changes nothing.
+    """
+    m_t = sum(a.n for a in answers)
+    return combine(answers, name, lambda a: a.n / m_t)
+
+
+def mean(answers: Sequence[Answer], name: str = "weights") -> np.ndarray:
+    """1/|S| times the sum over S of the array ``name``, every node alike; float32."""
+    return combine(answers, name, lambda a: 1 / len(answers))
+
+
+def combine(answers: Sequence[Answer], name: str, weight: Callable[[Answer], float]) -> np.ndarray:
+    """The sum of the array ``name`` of each answer times its weight, in float64 by ascending id; float32."""
+    total = np.zeros(answers[0][name].shape)
+    for a in sorted(answers, key=by_organization):
+        total += np.multiply(a[name], weight(a), dtype=np.float64)
+    return total.astype(np.float32)

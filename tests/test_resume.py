@@ -1,0 +1,136 @@
+"""A job goes on after an interruption as if there had been none."""
+
+import json
+
+import numpy as np
+import pytest
+from helpers import OPEN, train
+from test_faults import METHODS as FAULTS
+from test_faults import NODES
+from test_laws import METHODS, weights
+from vantage6.algorithm.tools.exceptions import UserInputError
+
+from v6_federated.federation import Federation
+from v6_federated.mock import Fate, MockNetwork
+
+STATELESS = [(p, s) for p, s in METHODS if p in ("v6_fedavg", "v6_fsvrg", "v6_loadaboost", "v6_colearning")]
+OWN = {"rounds": 6, "seed": 3, "preprocess": ["standardize"]}
+
+
+class Killed(BaseException):
+    """The container of central is gone, and nothing of it has been tidied up."""
+
+
+def uneven(organization, input_):
+    """Nodes of unlike speeds, so that CO-OP's merges are not in turn."""
+    return Fate({1: 1.0, 2: 1.7, 3: 2.9, 4: 6.1}[organization] if input_["method"] == "client_update" else 0.0)
+
+
+def same(one, two):
+    """Everything but times: the model, every row of the history and every answer."""
+    for result in (one, two):
+        for row in result["history"]:
+            row.pop("seconds")
+    return {k: v for k, v in one.items() if k != "traffic"} == {k: v for k, v in two.items() if k != "traffic"}
+
+
+@pytest.mark.parametrize(("package", "settings"), [m for m in METHODS if m[0] != "v6_coop"])
+@pytest.mark.parametrize("killed_in", [1, 3, 4])
+def test_a_central_that_is_started_again_goes_on(package, settings, killed_in, hospitals, monkeypatch):
+    """Killed while the answers of a round come in; vantage6 starts it again with the same job. The state at nodes
+    counts as well. (CO-OP's order of merges depends on the time that has passed: see below.)"""
+    settings = {**OWN, "batch_size": 10, **settings}
+    straight = train(package, hospitals, **settings)
+    resumed, started, left = killed_and_started_again(package, hospitals, killed_in, monkeypatch, **settings)
+    assert started == [*range(1, killed_in + 1), *range(killed_in, 7)]
+    assert same(straight, resumed)
+    assert not left
+
+
+@pytest.mark.parametrize("killed_in", [1, 2, 4])
+def test_coop_goes_on_with_the_answers_under_way(killed_in, monkeypatch):
+    """The model follows from the history, over the interruption; nodes go on from the state they have kept."""
+    own, follow = FAULTS["v6_coop"]
+    settings = {"rounds": 6, "holdout": 0, "lr": 0.3, **own}
+    result, started, left = killed_and_started_again("v6_coop", NODES, killed_in, monkeypatch, uneven, **settings)
+    assert started == [*range(1, killed_in + 1), *range(killed_in, 7)]
+    assert {row["outcome"] for row in result["per_node"]} >= {"merged", "outdated"}
+    np.testing.assert_allclose(weights(result), follow(result), atol=2e-6)
+    assert not left
+
+
+def killed_and_started_again(package, nodes, killed_in, monkeypatch, fates=None, **settings):
+    """The result, the rounds that were begun, and what is left in the nodes' folders."""
+    record, started = Federation.record, []
+
+    def kill(self, *arguments, **columns):
+        started.append(self._round)
+        if self._round == killed_in and started.count(killed_in) == 1:
+            raise Killed
+        return record(self, *arguments, **columns)
+
+    monkeypatch.setattr(Federation, "record", kill)
+    give_up = Federation.give_up
+    monkeypatch.setattr(Federation, "give_up", lambda self: None)
+    with MockNetwork(package, nodes, environment=OPEN, on_round=lambda row: None, fates=fates, keep=True) as network:
+        with pytest.raises(Killed):
+            network.run(**settings)
+        monkeypatch.setattr(Federation, "give_up", give_up)
+        resumed = network.run(**settings)
+        left = [file.name for file in network.folder.glob("node-*/tmp/*")]
+    return resumed, started, left
+
+
+@pytest.mark.parametrize(("package", "settings"), STATELESS)
+def test_a_new_job_goes_on_from_a_result(package, settings, hospitals):
+    straight = train(package, hospitals, **{**OWN, **settings})
+    half = train(package, hospitals, **{**OWN, **settings, "rounds": 3})
+    resumed = train(package, hospitals, **OWN | settings, resume=json.loads(json.dumps(half)))
+    assert weights(resumed).tobytes() == weights(straight).tobytes()
+    for name in ("loss", "accuracy", "auc", "participants"):
+        assert [row[name] for row in resumed["history"]] == [row[name] for row in straight["history"]]
+
+
+def test_state_at_nodes_does_not_survive_into_a_new_job(hospitals):
+    """c_k stays in the folder of the old job: nodes start from zero, and say so."""
+    half = train("v6_scaffold", hospitals, **{**OWN, "rounds": 3})
+    resumed = train("v6_scaffold", hospitals, **OWN, resume=half)
+    lost = [(row["round"], row["organization_id"]) for row in resumed["per_node"] if row.get("state_lost")]
+    assert lost == [(4, 3), (4, 5), (4, 8)]
+    assert len(resumed["history"]) == 6
+
+
+def test_a_job_that_stopped_can_be_resumed(hospitals):
+    """Node 5 breaks down in round 3, for good; the job ends with the model of round 2, and a new one goes on."""
+    calls = []
+
+    def fates(organization, input_):
+        if organization == 5 and input_["kwargs"]["round"] >= 3:
+            calls.append(input_["method"])
+            return Fate(status="crashed")
+        return Fate()
+
+    with MockNetwork("v6_fedavg", hospitals, environment=OPEN, on_round=lambda row: None, fates=fates) as network:
+        stopped = network.run(**OWN)
+    assert stopped["stopped"] == "round 3, client_update: organization 5: run crashed"
+    assert calls == ["client_update", "client_update"], "a node that broke down is asked once more"
+    assert len(stopped["history"]) == 2
+    straight = train("v6_fedavg", hospitals, **OWN)
+    resumed = train("v6_fedavg", hospitals, **OWN, resume=stopped)
+    assert resumed["weights"] == straight["weights"]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"resume": {}}, "a result of None; expected one of 'fedavg'"),
+        ({"resume": {"method": "scaffold"}}, "a result of 'scaffold'"),
+        ({"resume": {"method": "fedavg"}}, "not a result"),
+        ({"rounds": 2}, "the earlier job has 2 rounds already"),
+        ({"model": "svm"}, "a result of model 'logreg'"),
+    ],
+)
+def test_what_cannot_be_resumed_is_refused(change, says, hospitals):
+    half = train("v6_fedavg", hospitals, rounds=2)
+    with pytest.raises(UserInputError, match=says):
+        train("v6_fedavg", hospitals, **{"rounds": 4, "resume": half, **change})
