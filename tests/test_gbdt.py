@@ -240,7 +240,7 @@ def test_a_node_that_fails_in_its_turn_ends_the_job(hospitals):
     strict = {5: {"V6_FEDERATED_MINIMUM_ROWS": "50"}}
     result = train("v6_gbdt", hospitals, rounds=3, enough=0.5, environments=strict, **SMALL)
     assert [row["trees"] for row in result["history"]] == [1]
-    assert "fewer than 50 rows" in result["stopped"]
+    assert "round 2, grow: organization 5: min_rows_leaf=10 is below the 50 rows" in result["stopped"]
 
 
 # ---- what an ensemble tells
