@@ -130,7 +130,11 @@ def build_parser() -> Parser:
     export = command("export", _export, "Write a result's model to a file.", "export DIR/result.json --to model.npz")
     export.add_argument("result", type=Path, metavar="RESULT", help="a result.json, or the folder it is in")
     export.add_argument(
-        "--to", type=Path, required=True, metavar="FILE", help="model.npz, model.safetensors or model.pt"
+        "--to",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="model.npz, .safetensors or .pt; of trees model.txt, LightGBM's",
     )
 
     submit = command(
@@ -182,7 +186,9 @@ def build_parser() -> Parser:
 
 
 def _add_job_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", default="logreg", metavar="M", help="logreg, svm, fnn, 2nn, ... or M:option=number")
+    parser.add_argument(
+        "--model", metavar="M", help="logreg (where a method has none of its own), svm, fnn, ... or M:option=number"
+    )
     parser.add_argument("--rounds", type=int, default=10, metavar="N", help="communication rounds (%(default)s)")
     parser.add_argument("--target", type=float, metavar="A", help="accuracy to count the rounds to")
     parser.add_argument("--stop-at-target", action="store_true", help="end the training once the target is reached")
@@ -385,7 +391,9 @@ def job_values(options: Any) -> dict[str, Any]:
     _check_target(options.target)
     if options.stop_at_target and options.target is None:
         raise SafeError("--stop-at-target needs a target; expected for example --target 0.97")
-    values: dict[str, Any] = {"rounds": options.rounds, "model": options.model}
+    values: dict[str, Any] = {"rounds": options.rounds}
+    if options.model is not None:
+        values["model"] = options.model
     if options.stop_at_target:
         values["target"] = options.target
     if options.preprocess:

@@ -1,4 +1,4 @@
-"""A result's model as a file that other software reads: .npz, .safetensors or .pt."""
+"""A result's model as a file that other software reads: .npz, .safetensors or .pt, and LightGBM's .txt of trees."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from v6_federated import codec, models
+from v6_federated import codec, experiments, models
 from v6_federated.errors import SafeError
 from v6_federated.models.linear import LinearModel
 from v6_federated.models.perceptron import Perceptron
@@ -21,11 +21,13 @@ def tensors(result: Mapping[str, Any]) -> dict[str, np.ndarray]:
     ``mean`` and ``scale`` (d,) where features are standardised before the first layer.
     """
     try:
-        model = models.build(result["model"])
+        model = _model(result)
         w = codec.decode(result["weights"])["weights"]
         steps = [codec.decode(step["fitted"]) for step in result["data"]["preprocess"]]
     except (KeyError, TypeError) as error:
         raise SafeError(f"not a result of a training method ({type(error).__name__} {error})") from None
+    if hasattr(model, "text"):
+        raise SafeError(f"a model {result['model']['name']} is exported as text; expected an ending .txt")
     if isinstance(model, LinearModel):
         coef, intercept = (part.astype(np.float64) for part in model.split(w))
         for step in reversed(steps):
@@ -58,13 +60,31 @@ def about(result: Mapping[str, Any]) -> dict[str, str]:
 def save(result: Mapping[str, Any], path: Path) -> None:
     """Write the model to ``path``; its ending says in which format. Raises SafeError."""
     writers: dict[str, Callable[[Mapping[str, Any], Path], None]] = {
-        ".npz": _npz, ".safetensors": _safetensors, ".pt": _pt
+        ".npz": _npz, ".safetensors": _safetensors, ".pt": _pt, ".txt": _txt
     }  # fmt: skip
     if path.suffix not in writers:
         raise SafeError(f"cannot export to {path.name}; expected an ending {', '.join(writers)}")
     if not path.parent.is_dir():
         raise SafeError(f"no folder for {path}; expected one that is there")
     writers[path.suffix](result, path)
+
+
+def _model(result: Mapping[str, Any]) -> Any:
+    if result["model"]["name"] not in models.MODELS:
+        experiments.settings_of(result["method"])  # the method brings its model
+    return models.build(result["model"])
+
+
+def _txt(result: Mapping[str, Any], path: Path) -> None:
+    model = _model(result)
+    if not hasattr(model, "text"):
+        raise SafeError(f"a model {result['model']['name']} has no form as text; expected .npz, .safetensors or .pt")
+    if result["data"]["preprocess"]:
+        raise SafeError(
+            "LightGBM's text has no place for preprocessing; expected a result trained without, trees need no scaling"
+        )
+    w = codec.decode(result["weights"])["weights"]
+    path.write_text(model.text(w, result["data"]["features"]), encoding="utf-8")
 
 
 def _npz(result: Mapping[str, Any], path: Path) -> None:

@@ -4,7 +4,7 @@ import contextlib
 import math
 import platform
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +20,7 @@ from v6_federated.collection import (
     Collector,
     Expected,
     Flight,
+    Shape,
     Tolerance,
     Unusable,
     by_organization,
@@ -162,7 +163,8 @@ class Federation:
             weights = codec.decode(self._restored["weights"])["weights"]
             kept = {self._carries[0]: weights, **checkpoint.from_json(self._restored["state"])}
             values = {name: kept[name] for name in initial if name in kept}
-            if len(values) < len(initial) or weights.shape != (self.model.size,):
+            size: int | None = self.model.size  # None: it grows
+            if len(values) < len(initial) or (size is not None and weights.shape != (size,)):
                 raise UserInputError(f"the job cannot go on from that result: it is not one of {self._method} as here")
         self._state = SimpleNamespace(**values)
         return self._state
@@ -205,7 +207,7 @@ class Federation:
         function: str,
         groups: Sequence[tuple[Sequence[int], dict[str, Any]]],
         *,
-        returns: Sequence[str] = ("weights",),
+        returns: Sequence[str] | Mapping[str, Shape] = ("weights",),
         optional: Sequence[str] = (),
         numbers: Sequence[str] = (),
     ) -> list[Answer]:
@@ -214,9 +216,9 @@ class Federation:
         Arrays among the arguments travel as payload. An array named ``weights`` is the global model: as the nodes have
         it in hand, they evaluate it in passing, which makes up the history's row of the round before.
 
-        ``returns`` names the arrays of an answer, each as long as the model, ``optional`` those that need not be there,
-        ``numbers`` what else it must hold. An answer that is otherwise, or does not come, is one of those that the
-        job's settings (``enough``, ``deadline``, ``retries``) allow to be missing, or else
+        ``returns`` names the arrays of an answer, each as long as the model where no shapes are given, ``optional``
+        those that need not be there, ``numbers`` what else it must hold. An answer that is otherwise, or does not come,
+        is one of those that the job's settings (``enough``, ``deadline``, ``retries``) allow to be missing, or else
         raises CollectResultsError that names every organization that gave no good answer, and why.
         """
         expected = self._expected(returns, optional, numbers)
@@ -421,10 +423,15 @@ class Federation:
         return [Call(group.function, k, number, input_, size, name, group.expected) for k in group.organizations]
 
     def _expected(
-        self, returns: Sequence[str] = (), optional: Sequence[str] = (), numbers: Sequence[str] = ()
+        self,
+        returns: Sequence[str] | Mapping[str, Shape] = (),
+        optional: Sequence[str] = (),
+        numbers: Sequence[str] = (),
     ) -> Expected:
-        """Arrays as long as the model, and numbers, about as many rows as the researcher requires."""
-        shapes = {name: (self.model.size,) for name in [*returns, *optional]}
+        """Arrays as long as the model or of the shapes given, and numbers, about as many rows as the job requires."""
+        shapes: dict[str, Shape] = {name: (self.model.size,) for name in [*returns, *optional]}
+        if isinstance(returns, Mapping):
+            shapes |= returns
         return Expected(shapes, frozenset(optional), tuple(numbers), self._common.minimum_rows or 1)
 
     def _absent(self, organizations: Sequence[int]) -> dict[int, Unusable]:

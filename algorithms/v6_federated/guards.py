@@ -115,6 +115,15 @@ class Policy:
                 f"batch_size={batch_size} is below the {self.minimum_batch} this node asks for ({PREFIX}MINIMUM_BATCH)"
             )
 
+    def check_leaf(self, min_rows_leaf: int, minimum_rows: int | None) -> None:
+        """Refuse leaves of fewer rows than the minimum: a leaf's output is a statistic of its rows."""
+        required = max(self.minimum_rows, minimum_rows or 0)
+        if min_rows_leaf < required:
+            raise PrivacyThresholdViolation(
+                f"min_rows_leaf={min_rows_leaf} is below the {required} rows that this node asks for "
+                f"({PREFIX}MINIMUM_ROWS or the request's minimum_rows)"
+            )
+
     def check_classes(self, classes: int) -> None:
         """Refuse to name the values of a label that has too many of them to be one."""
         if classes > self.maximum_classes:

@@ -95,6 +95,22 @@ Augmentation = Annotated[
     Literal["random", "doubling"], Field(description="nodes added to the violators: one at a time, or as many again")
 ]
 
+TreesModel = Annotated[Literal["trees"], Field(description="boosted trees, which this method makes")]
+FullPrecision = Annotated[Literal["float32"], Field(description="number format of what is sent, here in full")]
+TreesARound = Annotated[int, Field(ge=1, le=1000, description="trees that a node adds in its round (a class)"), Number]
+MaxLeaves = Annotated[int, Field(ge=2, le=4096, description="leaves of a tree at most"), Number]
+MinRowsLeaf = Annotated[
+    int, Field(ge=1, le=LARGE, description="rows in a leaf at least; not below a node's minimum of rows"), Number
+]
+MaxDepth = Annotated[int | None, Field(ge=1, le=1000, description="splits above a leaf (unset: no limit)"), Number]
+LambdaL2 = Annotated[
+    float, Field(ge=0, allow_inf_nan=False, description="lambda of the penalty on a leaf's output"), Number
+]
+MaxBin = Annotated[int, Field(ge=4, le=255, description="bins of a column at most, agreed before training"), Number]
+EarlyStopping = Annotated[
+    int | None, Field(ge=1, le=LARGE, description="rounds without a smaller loss on held-out rows that end it"), Number
+]
+
 
 class Common(BaseModel):
     """Settings that every method takes: what to train, on which data, where, and how it is evaluated."""

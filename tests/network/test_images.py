@@ -37,4 +37,4 @@ def test_each_line_of_the_list_names_a_method():
     assert listed
     for image in listed.values():
         assert (images.ROOT / "algorithms" / image.package / "__init__.py").exists()
-        assert image.kind in ("numpy", "torch")
+        assert image.kind in ("numpy", "torch", "lightgbm")

@@ -31,6 +31,7 @@ METHODS = [
     ("loadaboost", ["--set", "epochs=2"]),
     ("colearning", []),
     ("dynavg", ["--set", "delta=0.001"]),
+    ("gbdt", ["--set", "min_rows_leaf=10"]),
     ("coop", []),
 ]
 ROWS = 40
@@ -118,6 +119,10 @@ def test_the_weights_are_those_of_run(submit, table, tmp_path, method, settings)
     assert ours["history"] == theirs["history"]
     assert ours["per_node"] == theirs["per_node"]
     assert (real / "curves.png").read_bytes().startswith(b"\x89PNG")
+    if method == "gbdt":
+        assert main(["export", str(real), "--to", str(tmp_path / "model.txt")]) == 0
+        assert (tmp_path / "model.txt").read_text().startswith("tree\nversion=v4\n")
+        return
     assert main(["export", str(real), "--to", str(tmp_path / "model.npz")]) == 0
     with np.load(tmp_path / "model.npz") as model:
         assert model["coef"].shape == (1, 3)
