@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import v6_federated
-from v6_federated import codec, metrics, models, vantage
+from v6_federated import codec, metrics, models, preprocess, vantage
 from v6_federated.data import Spec
 from v6_federated.errors import SafeError
 from v6_federated.guards import Policy
@@ -84,11 +84,12 @@ class Federation:
 
     Attributes:
         organizations: ids of those that train, ascending.
-        model: the model; known once prepared.
+        model: the model; known once prepared, where the method is supervised.
+        features: number of features after preprocessing; known once prepared.
         history: a row a round, as the result has it.
     """
 
-    def __init__(self, client: Any, method: str, settings: Any) -> None:
+    def __init__(self, client: Any, method: str, settings: Any, supervised: bool = True) -> None:
         common: Common = settings
         present = vantage.organizations(client)
         self.evaluators = sorted(common.evaluators or [])
@@ -113,12 +114,20 @@ class Federation:
             evaluators=self.evaluators,
             rounds=getattr(settings, "rounds", None),
             model=None,
-            data=Spec(common.label, common.features, common.classes, common.holdout, []),
+            data=Spec(
+                common.label,
+                common.features,
+                common.classes if supervised else None,
+                common.holdout if supervised else 0.0,  # nothing is evaluated on rows held out
+                [],
+                supervised=supervised,
+            ),
             minimum_rows=common.minimum_rows,
             precision=common.precision,
         )
         models.parse(common.model)  # a wrong name is refused before any node is asked
         self.model: models.Model
+        self.features: int
         self.history: list[dict[str, Any]] = []
         self._per_node: list[dict[str, Any]] = []
         self._preparation = {"bytes_up": 0, "bytes_down": 0}
@@ -132,22 +141,49 @@ class Federation:
 
     def prepare(self) -> None:
         """Ask all nodes to describe their data; agree on classes and scaling; build the model. Round 0."""
-        statistics = "standardize" in self._common.preprocess
-        exact = replace(self._job, precision="float32")  # of moments, whatever the models are sent in
-        answers = self._collect([("describe", self.organizations, exact, {"statistics": statistics}, {})])
+        steps = [preprocess.parse(step) for step in self._common.preprocess]
+        answers = self._collect([("describe", self.organizations, self._job, {"raw": bool(steps)}, {})])
         self.count_preparation(answers)
         features, spec = _same_features(answers), self._job.data
-        if spec.classes is None:
+        if spec.classes is None and spec.supervised:
             spec = replace(spec, classes=_agreed_classes(answers))
         if spec.features is None and isinstance(features, list):
             spec = replace(spec, features=features, label=answers[0].values["label"])  # one order at all nodes
-        if statistics:
-            spec = replace(spec, preprocess=[{"step": "standardize", "fitted": _fit_standardize(answers)}])
-        d = len(features) if isinstance(features, list) else features
-        assert spec.classes is not None
-        full = {**models.parse(self._common.model), "features": d, "classes": len(spec.classes)}
-        self.model = models.build(full)
-        self._job = replace(self._job, data=spec, model=full)
+        names = features if isinstance(features, list) else [str(i) for i in range(features)]
+        if steps and isinstance(features, list):
+            told = {a.organization_id: a.values["kinds"] for a in answers}
+            spec = replace(spec, categories=preprocess.categories(steps, told, names))
+        self._job = replace(self._job, data=spec)
+        self.features = self._fit(steps, preprocess.layout(names, spec.categories or ()))
+        if spec.supervised:
+            assert spec.classes is not None
+            full = {**models.parse(self._common.model), "features": self.features, "classes": len(spec.classes)}
+            self.model = models.build(full)
+            self._job = replace(self._job, model=full)
+
+    def _fit(self, steps: Sequence[preprocess.Step], layout: preprocess.Features) -> int:
+        """Fit the steps in order, each on rows that the ones before have been applied to; returns the features left."""
+
+        def ask(statistic: str, precision: str = "float64", **arguments: Any) -> list[Answer]:
+            answers = self.statistic(statistic, precision, **arguments)
+            self.count_preparation(answers)
+            return answers
+
+        for step in steps:
+            fitted = {"step": step.name, "fitted": step.fit(layout, ask)}
+            layout = preprocess.apply(layout, [fitted])
+            done = [*self._job.data.preprocess, fitted]
+            self._job = replace(self._job, data=replace(self._job.data, preprocess=done))
+        layout.check_complete()
+        return len(layout.names)
+
+    def statistic(self, statistic: str, precision: str = "float64", **arguments: Any) -> list[Answer]:
+        """A statistic of all nodes' rows, see ``preprocess.statistic``, in a precision of its own."""
+        arrays = {k: v for k, v in arguments.items() if isinstance(v, np.ndarray)}
+        settings = {"statistic": statistic, **{k: v for k, v in arguments.items() if k not in arrays}}
+        return self._collect(
+            [("fit_step", self.organizations, replace(self._job, precision=precision), settings, arrays)]
+        )
 
     def initial_weights(self) -> np.ndarray:
         """w_0 (d,), from the job's seed."""
@@ -241,6 +277,8 @@ class Federation:
             if model is not None and "weights" in a.arrays:
                 row["distance"] = float(np.linalg.norm(a["weights"] - model))
             self._per_node.append(row | dict(a.values) | {"bytes_up": a.bytes_up, "bytes_down": a.bytes_down})
+        if not self._job.data.supervised:  # no evaluation is to come
+            self._show(len(self.history))
 
     def result(self, weights: np.ndarray) -> dict[str, Any]:
         """Evaluate the last model at all nodes and return the job's result."""
@@ -248,6 +286,11 @@ class Federation:
         last = self.history[-1]["round"] if self.history else 0
         answers = self._collect([self._evaluation(weights)], evaluate=True)
         final = self._record_evaluation(last, answers)
+        assert self._job.model is not None
+        return self.finished(codec.encode({"weights": weights}), self._job.model, final)
+
+    def finished(self, weights: dict[str, Any], model: dict[str, Any], final: dict[str, Any]) -> dict[str, Any]:
+        """The job's result, from the payload of what was learned, the model's spec and the last evaluation."""
         try:
             self.forget()
             left = None
@@ -257,8 +300,8 @@ class Federation:
             "method": self._method,
             "settings": self._settings.model_dump(mode="json"),
             "organizations": self.organizations,
-            "weights": codec.encode({"weights": weights}),
-            "model": self._job.model,
+            "weights": weights,
+            "model": model,
             "data": self._job.to_json()["data"],
             "history": self.history,
             "per_node": self._per_node,
@@ -414,14 +457,3 @@ def _agreed_classes(answers: Sequence[Answer]) -> list[Any]:
     if len(union) > 1000:
         raise vantage.CollectResultsError(f"the label has {len(union)} values; expected classes, not a measurement")
     return sorted(union)
-
-
-def _fit_standardize(answers: Sequence[Answer]) -> dict[str, Any]:
-    """Mean and standard deviation (d,) over the rows of all nodes; the scale of a constant column is 1."""
-    n = sum(a.n for a in answers)
-    means = [codec.whole(a.arrays, "mean") for a in answers]
-    mean = np.asarray(sum(a.n / n * m for a, m in zip(answers, means, strict=True)))
-    squares = sum(a["squares"] + a.n * np.square(m - mean) for a, m in zip(answers, means, strict=True))
-    scale = np.sqrt(squares / n)
-    scale[scale <= 1e-12 * np.abs(mean)] = 1
-    return codec.encode({**codec.two_parts("mean", mean), "scale": scale})

@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 
+from v6_federated import preprocess
+from v6_federated.components import SolverName
 from v6_federated.errors import SafeError
 
 LARGE = 2**31 - 1
@@ -26,6 +28,12 @@ def _distinct(values: list[Any] | None) -> list[Any] | None:
     plain = all(isinstance(v, str | int) or (isinstance(v, float) and math.isfinite(v)) for v in values or [])
     if values is not None and (not plain or len(set(values)) < len(values)):
         raise ValueError("plain values are expected, each once")
+    return values
+
+
+def _steps(values: list[Any]) -> list[Any]:
+    for value in values:
+        preprocess.parse(value)
     return values
 
 
@@ -75,6 +83,17 @@ Delta = Annotated[
     float, Field(ge=0, allow_inf_nan=False, description="squared distance from the reference allowed"), Number
 ]
 LocalPasses = Annotated[int, Field(ge=1, le=LARGE, description="rho, passes over a node's rows in a round"), Number]
+Components = Annotated[
+    int | None, Field(ge=1, le=LARGE, description="k, principal components (unset: all; exact solver only)"), Number
+]
+Solver = Annotated[
+    SolverName, Field(description="exact: one round for the covariance; subspace: none is formed; auto: by columns")
+]
+Scale = Annotated[bool, Field(description="divide columns by their deviation: components of the correlation matrix")]
+Tolerance = Annotated[
+    float, Field(ge=0, allow_inf_nan=False, description="relative change of variances at which subspace ends"), Number
+]
+Iterations = Annotated[int, Field(ge=1, le=LARGE, description="most rounds of the subspace solver"), Number]
 Augmentation = Annotated[
     Literal["random", "doubling"], Field(description="nodes added to the violators: one at a time, or as many again")
 ]
@@ -100,7 +119,11 @@ class Common(BaseModel):
     classes: Annotated[
         list[Any] | None, Field(min_length=2, description="the label's values (unset: asked)"), Distinct
     ] = None
-    preprocess: Annotated[list[Literal["standardize"]], Field(description="steps fitted before training")] = []
+    preprocess: Annotated[
+        list[str] | list[str | dict[str, Any]],
+        Field(description="steps fitted in order before training: impute, onehot, clip, standardize, pca:K"),
+        AfterValidator(_steps),
+    ] = []
     holdout: Annotated[float, Field(ge=0, lt=1, description="share of a node's rows kept for evaluation"), Number] = 0.2
     evaluate_every: Annotated[int, Field(ge=1, description="rounds from one evaluation to the next"), Number] = 1
     target: Annotated[float | None, Field(gt=0, le=1, description="accuracy at which training stops"), Number] = None
