@@ -18,6 +18,7 @@ import pandas as pd
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from v6_federated import codec, components
+from v6_federated.components import SolverName
 from v6_federated.errors import SafeError
 from v6_federated.guards import Policy
 from v6_federated.vantage import DataError
@@ -373,7 +374,7 @@ class PCA(Step):
 
     main: ClassVar[str] = "components"
     components: Annotated[int, Field(ge=1), BeforeValidator(_truth)]
-    solver: components.SolverName = "auto"
+    solver: SolverName = "auto"
     scale: bool = False
 
     def fit(self, layout: Features, ask: Ask) -> dict[str, Any]:
@@ -421,8 +422,8 @@ def parse(step: str | Mapping[str, Any]) -> Step:
             options["value"] = float(value)
     else:
         options = dict(step)
-        name = options.pop("step", None)
-    if not isinstance(name, str) or name not in STEPS:
+        name = str(options.pop("step", None))
+    if name not in STEPS:
         raise SafeError(f"unknown step {name!r}; expected one of {', '.join(STEPS)}")
     try:
         return STEPS[name](**options)

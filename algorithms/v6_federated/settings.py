@@ -171,6 +171,6 @@ def _explain(model: type[BaseModel], name: str, error: Any) -> str:
     field = model.model_fields[name]
     problem = error["msg"].removeprefix("Value error, ")
     problem = problem[0].lower() + problem[1:]
-    default = "" if field.is_required() or field.default is None else f", for example {name}={field.default}"
+    default = "" if field.is_required() or field.default in (None, []) else f", for example {name}={field.default}"
     meaning = f"; {name} is {field.description}" if field.description else ""
     return f"{name}={error['input']!r} is refused: {problem}{meaning}{default}"
