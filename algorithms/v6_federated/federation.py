@@ -315,6 +315,10 @@ class Federation:
             },
         }
 
+    def job(self) -> dict[str, Any]:
+        """What every task of the job tells the nodes, for a task that a researcher sends later with the result."""
+        return self._job.to_json()
+
     def count_preparation(self, answers: Sequence[Answer]) -> None:
         """Add what a method asked before its first round to the bytes of the preparation."""
         for key in self._preparation:

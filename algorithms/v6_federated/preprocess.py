@@ -418,8 +418,9 @@ def parse(step: str | Mapping[str, Any]) -> Step:
             if key in options:
                 raise SafeError(f"the step {step!r} gives {key} twice; expected once")
             options[key] = value
-        if isinstance(value := options.get("value"), str) and DECIMAL.fullmatch(value):
-            options["value"] = float(value)
+        filled = options.get("value")
+        if isinstance(filled, str) and DECIMAL.fullmatch(filled):
+            options["value"] = float(filled)
     else:
         options = dict(step)
         name = str(options.pop("step", None))

@@ -46,4 +46,4 @@ def central(
     d, k = federation.features, len(fitted.components)
     model = {"name": "pca", "features": d, "components": k, "solver": fitted.solver, "scale": scale}
     final = {"change": fitted.change, "explained_variance_ratio": float(fitted.explained_variance_ratio.sum())}
-    return federation.finished(codec.encode(fitted.arrays(), "float64"), model, final)
+    return federation.finished(codec.encode(fitted.arrays(), "float64"), model, final) | {"job": federation.job()}
