@@ -169,12 +169,15 @@ class Federation:
             self.count_preparation(answers)
             return answers
 
-        for step in steps:
-            fitted = {"step": step.name, "fitted": step.fit(layout, ask)}
-            layout = preprocess.apply(layout, [fitted])
-            done = [*self._job.data.preprocess, fitted]
-            self._job = replace(self._job, data=replace(self._job.data, preprocess=done))
-        layout.check_complete()
+        try:
+            for step in steps:
+                fitted = {"step": step.name, "fitted": step.fit(layout, ask)}
+                layout = preprocess.apply(layout, [fitted])
+                done = [*self._job.data.preprocess, fitted]
+                self._job = replace(self._job, data=replace(self._job.data, preprocess=done))
+            layout.check_complete()
+        except vantage.DataError as error:  # the request's steps do not fit the columns
+            raise SafeError(str(error)) from None
         return len(layout.names)
 
     def statistic(self, statistic: str, precision: str = "float64", **arguments: Any) -> list[Answer]:

@@ -74,10 +74,10 @@ class Features:
         return replace(self, X=whole)
 
     def index(self, columns: Sequence[str]) -> list[int]:
-        """Where columns are. Raises DataError for one that is not there."""
+        """Where columns are. Raises SafeError for one that is not there."""
         at = {name: i for i, name in enumerate(self.names)}
         if absent := [c for c in columns if c not in at]:
-            raise DataError(f"no column {', '.join(absent)} among the features at this step; expected one that is")
+            raise SafeError(f"no column {', '.join(absent)} among the features at this step; expected one that is")
         return [at[c] for c in columns]
 
     def check_complete(self, step: str = "training") -> None:

@@ -29,20 +29,22 @@ def central(
     components (n_k, k) stay at the node, in the job's folder. Bytes up a node: exact 16/3 d (d + 1), in float64;
     subspace 16/3 d (k / 2 + 10) a round and half of that down; in the last round 16/3 d k down.
     """
-    if rounds < 3:
-        raise SafeError(f"rounds={rounds} are too few; expected at least 3: moments, the solver's, projection")
+    if rounds < 2:
+        raise SafeError(f"rounds={rounds} are too few; expected at least 2, for moments and covariance")
     round_ = federation.rounds(rounds)
+    answers: list[Answer] = []
 
     def ask(statistic: str, **arguments: Any) -> list[Answer]:
+        nonlocal answers
+        if answers:
+            federation.record(answers)
         next(round_)
         answers = federation.statistic(statistic, **arguments)
-        federation.record(answers)
         return answers
 
-    fitted = fit(ask, federation.features, components, solver, scale, tolerance, min(iterations, rounds - 2))
-    next(round_)
+    fitted = fit(ask, federation.features, components, solver, scale, tolerance, min(iterations, rounds - 1))
     sent = {**codec.two_parts("mean", fitted.mean), "scale": fitted.scale, "components": fitted.components}
-    federation.record(federation.ask("transform", federation.organizations, **sent))
+    federation.record(answers + federation.ask("transform", federation.organizations, **sent))
     d, k = federation.features, len(fitted.components)
     model = {"name": "pca", "features": d, "components": k, "solver": fitted.solver, "scale": scale}
     final = {"change": fitted.change, "explained_variance_ratio": float(fitted.explained_variance_ratio.sum())}
