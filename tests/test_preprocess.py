@@ -18,6 +18,7 @@ from vantage6.algorithm.tools.mock_client import MockAlgorithmClient
 from v6_federated import codec, data, export, metrics, models, preprocess
 from v6_federated.cli import main
 from v6_federated.errors import SafeError
+from v6_federated.mock import MockNetwork
 
 ALL = ["impute:median", "impute:most_frequent", "onehot", "clip:0.05", "standardize", "pca:4"]
 TRAINING = ["v6_fedavg", "v6_scaffold", "v6_fsvrg", "v6_loadaboost", "v6_colearning", "v6_dynavg"]
@@ -214,6 +215,34 @@ def test_half_precision_is_of_models_not_of_statistics(clinics):
 def test_evaluators_apply_what_others_fitted(clinics):
     result = train("v6_fedavg", clinics, rounds=2, organizations=[1, 2], evaluators=[3], holdout=0, preprocess=ALL)
     assert result["final"]["evaluated"] == 70
+
+
+@pytest.mark.parametrize("evaluators", [[], [3]])
+def test_large_steps_are_sent_once_and_kept(evaluators, monkeypatch):
+    """The rounds' tasks only name them; the model is the same; nothing is left at the nodes."""
+    rng = np.random.default_rng(0)
+    nodes = {
+        k: pd.DataFrame(rng.normal(size=(40, 300))).rename(columns=str).assign(label=np.arange(40) % 2)
+        for k in (1, 2, 3)
+    }
+    settings = {"rounds": 3, "preprocess": ["standardize", "pca:70"]}
+    if evaluators:
+        settings |= {"organizations": [1, 2], "evaluators": evaluators, "holdout": 0}
+    with MockNetwork("v6_fedavg", nodes, environment=OPEN, on_round=lambda row: None) as network:
+        kept = network.run(**settings)
+        assert not list(network.folder.glob("node-*/tmp/*"))
+    assert kept["history"][1]["bytes_down"] < 3 * 9000
+    monkeypatch.setattr(preprocess, "LARGE", 10**9)
+    sent = train("v6_fedavg", nodes, **settings)
+    assert sent["history"][1]["bytes_down"] > 2 * 100_000
+    assert sent["weights"] == kept["weights"] and sent["data"] == kept["data"] and sent["final"] == kept["final"]
+
+
+def test_a_kept_step_that_is_gone(monkeypatch, hospitals):
+    monkeypatch.setattr(preprocess, "LARGE", 1)
+    monkeypatch.setattr("v6_federated.state.State.load", lambda self, round_: None)
+    text = refused(hospitals, "standardize")
+    assert "the fitted step standardize is gone from the job's folder; run the job again" in text
 
 
 # ---- refusals: the column and the step that would help, never a value

@@ -134,6 +134,7 @@ class Federation:
         self._evaluation_bytes = {"bytes_up": 0, "bytes_down": 0}
         self._round, self._last_evaluated, self._shown = 0, 0, 0
         self._stateful = False
+        self._fitted: Sequence[dict[str, Any]] = []  # in full, where the job's tasks only name them
         self._generators: dict[tuple[str, int], np.random.Generator] = {}
         self._started = time.monotonic()
 
@@ -160,6 +161,24 @@ class Federation:
             full = {**models.parse(self._common.model), "features": self.features, "classes": len(spec.classes)}
             self.model = models.build(full)
             self._job = replace(self._job, model=full)
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        """Send large fitted steps once, for the nodes to keep; from then on tasks only name them."""
+        steps = self._job.data.preprocess
+        large = [step for step in steps if codec.size(step) >= preprocess.LARGE]
+        if not large:
+            return
+        self._fitted = steps
+        self.keep_state()
+        job = replace(self._job, data=replace(self._job.data, preprocess=large))
+        tasks: list[Task] = [("keep_steps", self.organizations, job, {}, {})]
+        if self.evaluators:
+            job = replace(job, data=replace(job.data, holdout=0.0))
+            tasks.append(("keep_steps", self.evaluators, job, {}, {}))
+        self.count_preparation(self._collect(tasks))
+        named = [preprocess.reference(step) if step in large else step for step in steps]
+        self._job = replace(self._job, data=replace(self._job.data, preprocess=named))
 
     def _fit(self, steps: Sequence[preprocess.Step], layout: preprocess.Features) -> int:
         """Fit the steps in order, each on rows that the ones before have been applied to; returns the features left."""
@@ -305,7 +324,7 @@ class Federation:
             "organizations": self.organizations,
             "weights": weights,
             "model": model,
-            "data": self._job.to_json()["data"],
+            "data": {**self._job.to_json()["data"], "preprocess": self._fitted or self._job.data.preprocess},
             "history": self.history,
             "per_node": self._per_node,
             "final": final,
@@ -335,7 +354,7 @@ class Federation:
         """Have the nodes remove what they keep for this job."""
         if self._stateful:
             self._stateful = False
-            self._collect([("forget", self.organizations, self._job, {}, {})])
+            self._collect([("forget", sorted([*self.organizations, *self.evaluators]), self._job, {}, {})])
 
     # ---- tasks and answers
 

@@ -1,5 +1,5 @@
 """What makes a method's functions callable as vantage6 tasks: the decorators ``central`` and ``partial``, and the
-partial functions that methods offer beside their own: ``describe``, ``fit_step``, ``evaluate`` and, with state,
+partial functions that methods offer beside their own: ``describe``, ``fit_step``, ``keep_steps``, ``evaluate`` and
 ``forget``."""
 
 import contextlib
@@ -49,9 +49,9 @@ def central(function: Callable[..., dict[str, Any]], *, supervised: bool = True)
             federation = Federation(client, method, checked, supervised)
         except ValueError as error:
             raise UserInputError(str(error)) from None
-        federation.prepare()
         common = set(settings.Common.model_fields)
         try:
+            federation.prepare()
             return function(federation, **{k: v for k, v in checked if k not in common})
         except BaseException:
             with contextlib.suppress(Exception):  # the first error is the one to tell
@@ -177,9 +177,16 @@ def fit_step(
     return preprocess.statistic(statistic, node.features, node.policy, columns, counts, arrays)
 
 
+@partial
+def keep_steps(node: Node) -> dict[str, Any]:
+    """Keep the job's fitted steps, so that later tasks only name them."""
+    preprocess.keep(node.job.data.preprocess, node.state)
+    return {}
+
+
 @algorithm_client
 def forget(client: Any, *, job: dict[str, Any], round: int, mock_data: Any = None) -> dict[str, Any]:
-    """Remove what this node keeps for the job; methods with state offer it. No limit of the node stops it."""
+    """Remove what this node keeps for the job; no limit of the node stops it."""
     Node.state_of(client.organization_id, Job.from_json(job), round).remove()
     return {"organization_id": client.organization_id, "n": 0}
 

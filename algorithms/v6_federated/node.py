@@ -3,7 +3,7 @@
 import functools
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -65,8 +65,10 @@ class Node:
     """
 
     def __init__(self, organization_id: int, database: Any, job: Job, round_: int) -> None:
-        self.organization_id, self.job, self.round = organization_id, job, round_
+        self.organization_id, self.round = organization_id, round_
         self.state = self.state_of(organization_id, job, round_)
+        steps = preprocess.kept(job.data.preprocess, self.state)
+        self.job = replace(job, data=replace(job.data, preprocess=steps))
         self.policy = Policy.of_node()
         self.policy.check_request(job.minimum_rows, len(job.participants), max(job.rounds or 0, round_))
         limit_threads()

@@ -7,6 +7,7 @@ node answers means, sums of squares, counts rounded to a multiple of its minimum
 and for PCA what ``components`` says.
 """
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -21,9 +22,11 @@ from v6_federated import codec, components
 from v6_federated.components import SolverName
 from v6_federated.errors import SafeError
 from v6_federated.guards import Policy
+from v6_federated.state import State
 from v6_federated.vantage import DataError
 
 DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+LARGE = 100_000  # bytes of a fitted step from which on nodes keep it, and tasks name it only
 BINS = 200  # of the histogram that a quantile is read from
 
 # asks the nodes for a statistic of their training rows after the steps so far; answers by ascending id
@@ -432,6 +435,34 @@ def parse(step: str | Mapping[str, Any]) -> Step:
         first = error.errors()[0]
         where = f"{first['loc'][0]}: " if first["loc"] else ""
         raise SafeError(f"the step {name} is refused: {where}{first['msg'].removeprefix('Value error, ')}") from None
+
+
+def reference(step: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands for a fitted step that the nodes keep: its name and its digest."""
+    digest = hashlib.sha256(json.dumps(step, sort_keys=True).encode()).hexdigest()
+    return {"step": step["step"], "kept": digest}
+
+
+def keep(steps: Sequence[Mapping[str, Any]], state: State) -> None:
+    """Keep fitted steps at a node for the rounds to come."""
+    for step in steps:
+        text = np.frombuffer(json.dumps(step).encode(), dtype=np.uint8)
+        state.part(f"step-{reference(step)['kept']}").save({"step": text})
+
+
+def kept(steps: Sequence[dict[str, Any]], state: State) -> Sequence[dict[str, Any]]:
+    """The steps with those that the node keeps in full. Raises SafeError for one that is gone."""
+    whole = []
+    for step in steps:
+        if "kept" in step:
+            if not re.fullmatch("[0-9a-f]{64}", str(step["kept"])):
+                raise SafeError("a step that is said to be kept has no proper digest; expected 64 hexadecimal digits")
+            found = state.part(f"step-{step['kept']}").load(0)
+            if found is None:
+                raise SafeError(f"the fitted step {step['step']} is gone from the job's folder; run the job again")
+            step = json.loads(bytes(found["step"]))
+        whole.append(step)
+    return whole
 
 
 def layout(names: Sequence[str], categories: Sequence[str]) -> Features:

@@ -36,6 +36,10 @@ class State:
             return {key: found[key] for key in found.files}
         return None
 
+    def part(self, name: str) -> "State":
+        """State of the same job that is kept apart, whatever the round; removed with the rest."""
+        return State(self.folder, f"{self.name}-{name}", 0)
+
     def save(self, arrays: Mapping[str, Any]) -> None:
         """Keep arrays (numpy or torch) for later rounds."""
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -52,7 +56,7 @@ class State:
 
     def remove(self) -> None:
         """Remove everything of this method, job and organization."""
-        for file in self.folder.glob(f"{glob.escape(self.name)}-round-*"):
+        for file in self.folder.glob(f"{glob.escape(self.name)}-*"):
             file.unlink(missing_ok=True)
 
     def _file(self, round_: int) -> Path:
