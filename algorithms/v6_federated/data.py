@@ -77,7 +77,8 @@ class Source:
         none = not spec.supervised and spec.label is None and spec.features is not None
         label = "" if none else present[-1] if spec.label is None else spec.label
         features = [c for c in present if c != label] if spec.features is None else list(spec.features)
-        missing = [c for c in [*features, *([] if none else [label])] if c not in present]
+        there = set(present)
+        missing = [c for c in [*features, *([] if none else [label])] if c not in there]
         if missing:
             raise DataError(f"no column {', '.join(missing)} in the table; expected columns that are there")
         if label in features:

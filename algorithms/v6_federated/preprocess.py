@@ -119,7 +119,7 @@ def read_features(table: pd.DataFrame, columns: Sequence[str], categories: Seque
     """
     frame = table[list(columns)]
     named = set(categories or ())
-    plain = {c for c in columns if c not in named and pd.api.types.is_numeric_dtype(frame[c].dtype)}
+    plain = _numeric(frame) - named
     if len(plain) == len(columns):
         return Features(list(columns), frame.to_numpy(dtype=np.float64, na_value=np.nan), {})
     X, words, text = np.full((len(frame), len(columns)), np.nan), {}, []
@@ -143,10 +143,11 @@ def read_features(table: pd.DataFrame, columns: Sequence[str], categories: Seque
 def kinds(table: pd.DataFrame, columns: Sequence[str]) -> dict[str, list[str]]:
     """The columns that hold words only, both words and numbers, or nothing; all others hold numbers."""
     found: dict[str, list[str]] = {"words": [], "mixed": [], "empty": []}
+    frame = table[list(columns)]
+    numeric = _numeric(frame)
+    found["empty"] = [str(c) for c, empty in frame[[c for c in columns if c in numeric]].isna().all().items() if empty]
     for name in columns:
-        if pd.api.types.is_numeric_dtype(table[name].dtype):
-            if table[name].isna().all():
-                found["empty"].append(name)
+        if name in numeric:
             continue
         numbers, said = _read_column(table[name])
         some_numbers, some_words = not np.isnan(numbers).all(), any(word is not None for word in said)
@@ -154,6 +155,11 @@ def kinds(table: pd.DataFrame, columns: Sequence[str]) -> dict[str, list[str]]:
         if kind:
             found[kind].append(name)
     return found
+
+
+def _numeric(frame: pd.DataFrame) -> set[str]:
+    """The columns that pandas holds as numbers."""
+    return {str(c) for c, dtype in frame.dtypes.items() if pd.api.types.is_numeric_dtype(dtype)}
 
 
 def _read_column(column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
