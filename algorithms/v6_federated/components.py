@@ -16,7 +16,7 @@ from v6_federated.randomness import generator
 
 SolverName = Literal["auto", "exact", "subspace"]
 EXACT = 1000  # columns up to which "auto" forms A: 500,500 numbers a node
-OVERSAMPLING = 10
+OVERSAMPLING = 5
 ITERATIONS = 6
 TOLERANCE = 1e-3
 ROWS = 256  # rows that a node centres at a time: a copy of all of them would double its memory
@@ -164,7 +164,7 @@ def subspace(
     Subspace iteration that keeps the blocks of all rounds (block Krylov, Musco and Musco 2015): after t rounds it has
     the products of A with a basis of t l vectors, and takes A for its Nystroem approximation from them (Tropp et al.
     2017), whose eigenvectors lie in the span of the products: the next power of A without its round. As the basis
-    grows, l = k / 2 + 10 brings more for the same bytes than l > k. The first block is drawn from a seed that the nodes
+    grows, l = k / 2 + 5 brings more for the same bytes than l > k. The first block is drawn from a seed that the nodes
     know; the others go to them in float16, since any basis will do as long as both sides use the same numbers.
     Ends when no eigenvalue has changed by more than the share ``tolerance`` of it in a round, when the blocks span all
     that n rows can, or after ``iterations`` rounds. Also returns the last change, None where the blocks span all.

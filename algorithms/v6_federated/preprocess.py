@@ -121,7 +121,8 @@ def read_features(table: pd.DataFrame, columns: Sequence[str], categories: Seque
     named = set(categories or ())
     plain = _numeric(frame) - named
     if len(plain) == len(columns):
-        return Features(list(columns), frame.to_numpy(dtype=np.float64, na_value=np.nan), {})
+        X = np.ascontiguousarray(frame.to_numpy(dtype=np.float64, na_value=np.nan))
+        return Features(list(columns), X, {})
     X, words, text = np.full((len(frame), len(columns)), np.nan), {}, []
     for i, name in enumerate(columns):
         if name in plain:

@@ -25,9 +25,9 @@ def central(
 
     Symbols: n_k rows X_k (n_k, d) of node k, mean, std (d,) over all n rows, s (d,) = std if scale, else 1, A_k (d, d)
     = ((X_k - mean) / s)^T ((X_k - mean) / s), k = components. What leaves a node: n_k, its mean and sums of squares
-    (d,), then, exact, A_k; subspace, in each round A_k times a block (d, k / 2 + 10), and A_k never. Its rows on the
+    (d,), then, exact, A_k; subspace, in each round A_k times a block (d, k / 2 + 5), and A_k never. Its rows on the
     components (n_k, k) stay at the node, in the job's folder. Bytes up a node: exact 16/3 d (d + 1), in float64;
-    subspace 16/3 d (k / 2 + 10) a round and half of that down; in the last round 16/3 d k down.
+    subspace 16/3 d (k / 2 + 5) a round and half of that down; in the last round 16/3 d k down.
     """
     if rounds < 2:
         raise SafeError(f"rounds={rounds} are too few; expected at least 2, for moments and covariance")
