@@ -93,7 +93,8 @@ def test_subspace_is_exact_once_it_spans_all_rows():
     nodes = hospitals(300, sizes=(12, 10, 11))
     fitted, result = fit(nodes, solver="subspace", components=15)
     theirs = PCA(15, svd_solver="full").fit(pooled(nodes))
-    np.testing.assert_allclose(fitted["components"], theirs.components_, atol=1e-5)
+    np.testing.assert_allclose(fitted["components"], theirs.components_, atol=1e-4)  # products are float32
+    np.testing.assert_allclose(fitted["explained_variance"], theirs.explained_variance_, rtol=1e-5)
     assert result["final"]["change"] is None
 
 
