@@ -12,7 +12,7 @@ from helpers import OPEN, table, train
 from vantage6.algorithm.tools.exceptions import CollectResultsError, UserInputError
 from vantage6.algorithm.tools.mock_client import MockAlgorithmClient
 
-from v6_federated import codec, export
+from v6_federated import codec, data, export
 from v6_federated.errors import SafeError
 from v6_federated.guards import Policy
 from v6_federated.vantage import PrivacyThresholdViolation
@@ -407,6 +407,16 @@ def test_feature_importance_names_what_splits():
     result = train("v6_gbdt", {1: rows[:100], 2: rows[100:]}, rounds=10, **SMALL)
     assert result["feature_importance"][0]["feature"] == "blood pressure"
     assert sum(row["splits"] for row in result["feature_importance"]) == (ensemble(result)[1][:, 0] >= 0).sum()
+
+
+def test_feature_importance_names_features_after_preprocessing(hospitals):
+    nodes = {k: rows.assign(x0=np.where(rows["x0"] > 0, "high", "low")) for k, rows in hospitals.items()}
+    half = train("v6_gbdt", nodes, rounds=3, preprocess=["onehot"], **SMALL)
+    result = train("v6_gbdt", nodes, rounds=6, resume=json.loads(json.dumps(half)), **SMALL)
+    names = {row["feature"] for row in result["feature_importance"]}
+    assert names <= {"x0=high", "x0=low", "x1", "x2", "x3"} and names & {"x0=high", "x0=low"}
+    predicted, accuracy = export.predict(result, data.Source(table=nodes[3]))
+    assert accuracy > 0.6 and list(predicted) == ["prediction", "score"]
 
 
 def test_export_is_lightgbms_text(hospitals, tmp_path):

@@ -4,7 +4,7 @@ A request can make a limit stricter, never looser. No message holds a value of a
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from v6_federated.vantage import NodePermissionException, PrivacyThresholdViolation
@@ -124,12 +124,20 @@ class Policy:
                 f"({PREFIX}MINIMUM_ROWS or the request's minimum_rows)"
             )
 
-    def check_classes(self, classes: int) -> None:
-        """Refuse to name the values of a label that has too many of them to be one."""
+    def check_classes(self, classes: int, column: str = "the label") -> None:
+        """Refuse to name the values of a label, or of a column, that has too many of them to be one of categories."""
         if classes > self.maximum_classes:
             raise PrivacyThresholdViolation(
-                f"the label has more than {self.maximum_classes} values ({PREFIX}MAXIMUM_CLASSES); expected "
-                "classes, or their values in the request's `classes`"
+                f"{column} has more than {self.maximum_classes} values ({PREFIX}MAXIMUM_CLASSES); expected "
+                + ("classes, or their values in the request's `classes`" if column == "the label" else "categories")
+            )
+
+    def check_values(self, columns: Sequence[str]) -> None:
+        """Refuse statistics of columns in which some, but too few, rows have a value."""
+        if columns:
+            raise PrivacyThresholdViolation(
+                f"fewer than {self.minimum_rows} rows have a value in the column(s) {', '.join(columns)} "
+                f"({PREFIX}MINIMUM_ROWS); leave them out"
             )
 
     def check_rows(self, rows: int, minimum_rows: int | None) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from v6_federated import codec, functions
+from v6_federated import codec, components, functions
 from v6_federated.errors import SafeError
 from v6_federated.federation import Answer, Federation, combine
 from v6_federated.settings import (
@@ -50,7 +50,12 @@ def central(
     of how W^g does on its held-out rows. Bytes a round: 16 m down to each node that evaluates, 16 a split or leaf up.
     """
     # W_g starts without a tree, the box has "random"; ends: rows of W_g after each round
-    s = federation.start(W_g=federation.initial_weights, edges=lambda: agree(federation, max_bin), ends=lambda: [0])
+    s = federation.start(
+        W_g=federation.initial_weights,
+        edges=lambda: agree(federation, max_bin),
+        ends=lambda: [0],
+        names=lambda: [*federation.features],
+    )
     edges = bins.unpack(s.edges)
     payload = codec.encode(s.edges)
     nodes = federation.organizations
@@ -80,17 +85,15 @@ def central(
         if best is not None:
             break
     result = federation.result(s.W_g)
-    return {**result, "bins": payload, "feature_importance": importance(ensemble, s.W_g, result["data"]["features"])}
+    return {**result, "bins": payload, "feature_importance": importance(ensemble, s.W_g, s.names)}
 
 
 def agree(federation: Federation, max_bin: int) -> dict[str, np.ndarray]:
     """Bin edges of each column, from moments and rounded counts of all nodes, as ``bins.pack`` has them."""
-    d = (federation.model.features,)  # type: ignore[attr-defined]
-    answers = federation.ask("moments", federation.organizations, returns={"mean": d, "mean_rest": d, "squares": d})
+    answers = federation.statistic("moments", "float32")
     federation.count_preparation(answers)
-    n = sum(a.n for a in answers)
-    mean = sum(a.n / n * codec.whole(a.arrays, "mean") for a in answers)
-    deviation = np.sqrt(sum(a["squares"] + a.n * np.square(codec.whole(a.arrays, "mean") - mean) for a in answers) / n)
+    n, mean, squares = components.pooled_moments(answers)
+    deviation = np.sqrt(squares / n)
     low, high = ((mean + s * bins.SPREAD * deviation).astype(np.float32) for s in (-1, 1))
     at = bins.boundaries(low, high, max_bin)
     answers = federation.ask(
@@ -134,10 +137,8 @@ def stopped(history: Sequence[dict[str, Any]], early_stopping: int | None) -> in
     return best["round"] if evaluated[-1]["round"] - best["round"] >= early_stopping else None
 
 
-def importance(ensemble: Trees, W_g: np.ndarray, names: Sequence[str] | None) -> list[dict[str, Any]]:
+def importance(ensemble: Trees, W_g: np.ndarray, names: Sequence[str]) -> list[dict[str, Any]]:
     """A row for each feature that splits, the largest gain first."""
     splits, gain = ensemble.importance(W_g)
     used = sorted(np.flatnonzero(splits).tolist(), key=lambda i: (-gain[i], i))
-    return [
-        {"feature": names[i] if names else i, "splits": int(splits[i]), "gain": float(f"{gain[i]:.4g}")} for i in used
-    ]
+    return [{"feature": names[i], "splits": int(splits[i]), "gain": float(f"{gain[i]:.4g}")} for i in used]

@@ -16,14 +16,6 @@ MINIMUM_HESSIAN = 1e-3  # of a leaf, LightGBM's own default
 
 
 @functions.partial
-def moments(node: Node) -> dict[str, Any]:
-    """Mean and sum of squared deviations of each column (d,), of which central makes its range."""
-    X = node.training_rows(np.float64).X
-    mean = X.mean(axis=0)
-    return {**codec.two_parts("mean", mean), "squares": np.square(X - mean).sum(axis=0)}
-
-
-@functions.partial
 def count(node: Node, low: Any, high: Any, *, max_bin: MaxBin) -> dict[str, Any]:
     """Rows up to each boundary between cells, (d, boundaries), in multiples of the node's minimum of rows."""
     step = max(node.policy.minimum_rows, node.job.minimum_rows or 0)
