@@ -9,7 +9,7 @@ DATA ?= mnist.npz
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[torch,cli,test,lint]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[torch,lightgbm,cli,test,lint]"
 	touch $@
 
 demo: $(STAMP)  ## five mock hospitals: federated, centralized, and each alone

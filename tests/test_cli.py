@@ -170,7 +170,7 @@ def test_nothing_is_left_in_the_temporary_folder(capsys, tmp_path, monkeypatch):
 
 
 def test_every_command_has_help_with_an_example(capsys):
-    for name in ("demo", "run", "compare", "report", "export"):
+    for name in ("demo", "run", "compare", "report", "export", "predict"):
         status, out, _ = call(capsys, name, "--help")
         assert status == 0 and f"example: v6-federated {name}" in out
 

@@ -145,7 +145,7 @@ def test_exports_only_callables(package, settings):
     module = importlib.import_module(package)
     public = [n for n in dir(module) if callable(getattr(module, n)) and not n.startswith("__")]
     assert sorted(public) == sorted(module.__all__)
-    assert {"central", "describe", "evaluate"} <= set(public)
+    assert {"central", "describe", "fit_step", "keep_steps", "evaluate", "forget"} <= set(public)
 
 
 def test_holdout_is_never_trained_on(hospitals):

@@ -1,5 +1,7 @@
 """A job goes on after an interruption as if there had been none."""
 
+import base64
+import importlib
 import json
 
 import numpy as np
@@ -10,7 +12,9 @@ from test_faults import NODES
 from test_laws import METHODS, weights
 from vantage6.algorithm.tools.exceptions import UserInputError
 
-from v6_federated.federation import Federation
+from v6_federated import preprocess, submit, vantage
+from v6_federated.errors import SafeError
+from v6_federated.federation import Federation, weighted_mean
 from v6_federated.mock import Fate, MockNetwork
 
 STATELESS = [(p, s) for p, s in METHODS if p in ("v6_fedavg", "v6_fsvrg", "v6_loadaboost", "v6_colearning")]
@@ -91,6 +95,148 @@ def test_a_new_job_goes_on_from_a_result(package, settings, hospitals):
         assert [row[name] for row in resumed["history"]] == [row[name] for row in straight["history"]]
 
 
+STEPS = {"preprocess": ["impute:median", "standardize", "pca:3"]}
+
+
+def asked(functions):
+    """Fates that note the functions that are called."""
+
+    def fates(organization, input_):
+        functions.append(input_["method"])
+        return Fate()
+
+    return fates
+
+
+@pytest.mark.parametrize("large", [1, 10**9])
+def test_fitted_steps_survive_a_restart(large, hospitals, monkeypatch):
+    """They are neither fitted nor handed over again: nodes still keep those that tasks only name."""
+    monkeypatch.setattr(preprocess, "LARGE", large)
+    settings, functions = {**OWN, **STEPS, "lr": 0.3}, []
+    straight = train("v6_fedavg", hospitals, **settings)
+    resumed, _, left = killed_and_started_again("v6_fedavg", hospitals, 3, monkeypatch, asked(functions), **settings)
+    assert same(straight, resumed)
+    assert functions.count("describe") == 3 and functions.count("fit_step") == 3 * 5
+    assert functions.count("keep_steps") == (3 if large == 1 else 0)
+    assert not left
+
+
+def test_pca_begins_its_rounds_anew_with_the_fitted_steps(hospitals, monkeypatch):
+    settings, functions = {"components": 2, "preprocess": ["standardize"], "features": ["x0", "x1", "x2"]}, []
+    straight = train("v6_pca", hospitals, **settings)
+    record, killed = Federation.record, []
+
+    def kill(self, *arguments, **columns):
+        if self._round == 2 and not killed:
+            killed.append(2)
+            raise Killed
+        return record(self, *arguments, **columns)
+
+    monkeypatch.setattr(Federation, "record", kill)
+    give_up = Federation.give_up
+    monkeypatch.setattr(Federation, "give_up", lambda self: None)
+    with MockNetwork(
+        "v6_pca", hospitals, environment=OPEN, on_round=lambda row: None, fates=asked(functions), keep=True
+    ) as network:
+        with pytest.raises(Killed):
+            network.run(**settings)
+        monkeypatch.setattr(Federation, "give_up", give_up)
+        again = network.run(**settings)
+    assert again["weights"] == straight["weights"] and len(again["history"]) == 2
+    assert functions.count("describe") == 3 and functions.count("fit_step") == 3 * (1 + 2 + 2)
+
+
+@pytest.mark.parametrize("evaluators", [[], [8]])
+def test_fitted_steps_are_handed_to_the_nodes_of_a_new_job(evaluators, hospitals, monkeypatch):
+    """Whether the request names them again or not."""
+    monkeypatch.setattr(preprocess, "LARGE", 1)
+    own = {**OWN, "lr": 0.3}
+    if evaluators:
+        own |= {"organizations": [3, 5], "evaluators": evaluators, "holdout": 0}
+    straight = train("v6_fedavg", hospitals, **own | STEPS)
+    half = json.loads(json.dumps(train("v6_fedavg", hospitals, **own | STEPS | {"rounds": 3})))
+    for steps in (STEPS, {"preprocess": []}):
+        functions: list[str] = []
+        with MockNetwork(
+            "v6_fedavg", hospitals, environment=OPEN, on_round=lambda row: None, fates=asked(functions)
+        ) as network:
+            resumed = network.run(**own | steps, resume=half)
+            assert not list(network.folder.glob("node-*/tmp/*"))
+        assert resumed["weights"] == straight["weights"] and resumed["data"] == straight["data"]
+        assert "fit_step" not in functions and functions.count("keep_steps") == 3
+
+
+def test_what_a_lost_job_had_handed_over_is_read_from_the_server(hospitals, monkeypatch):
+    """``submit --resume TASK``: the last round's task only names the large steps, an earlier task has them."""
+    monkeypatch.setattr(preprocess, "LARGE", 1)
+    settings, tasks = {**OWN, **STEPS, "lr": 0.3}, []
+
+    def fates(organization, input_):
+        text = json.dumps(input_)
+        name = f"fedavg {input_['method']}, round {input_['kwargs']['round']}"
+        tasks.append({"id": len(tasks) + 2, "name": name, "input": base64.b64encode(text.encode())})
+        return Fate()
+
+    rows: list[dict] = []
+    with MockNetwork("v6_fedavg", hospitals, environment=OPEN, on_round=rows.append, fates=fates) as network:
+        straight = network.run(**settings)
+    log = "\n".join(vantage.ROUND + json.dumps(row) for row in rows)
+    end = [task["name"] for task in tasks].index("fedavg client_update, round 4") + 1
+    monkeypatch.setattr(submit.network, "subtasks", lambda client, task: tasks[:end])
+    monkeypatch.setattr(submit.network, "one_run", lambda client, task: {"log": log} if task == 1 else tasks[task - 2])
+    left = submit._left_by(None, 1, "fedavg")
+    assert left["data"] == straight["data"]
+    assert train("v6_fedavg", hospitals, **settings, resume=left)["weights"] == straight["weights"]
+
+
+def test_a_resumed_job_that_is_started_again(hospitals, monkeypatch):
+    """It goes on from its own checkpoint, not from the result that it began with."""
+    straight = train("v6_fedavg", hospitals, **OWN)
+    half = train("v6_fedavg", hospitals, **{**OWN, "rounds": 3})
+    resumed, started, left = killed_and_started_again("v6_fedavg", hospitals, 5, monkeypatch, **OWN, resume=half)
+    assert started == [4, 5, 5, 6]
+    assert resumed["weights"] == straight["weights"] and len(resumed["history"]) == 6 and not left
+
+
+def test_a_job_that_is_started_again_and_cannot_go_on(hospitals, monkeypatch):
+    """What it had trained before is its result."""
+
+    calls: list[int] = []
+
+    def fates(organization, input_):
+        if input_["method"] != "client_update":
+            return Fate()
+        calls.append(input_["kwargs"]["round"])
+        return Fate(status="crashed" if calls.count(3) > 3 else "completed")
+
+    two = train("v6_fedavg", hospitals, **{**OWN, "rounds": 2})
+    result, _, left = killed_and_started_again("v6_fedavg", hospitals, 3, monkeypatch, fates, **OWN)
+    assert "round 3, client_update: organizations 3, 5, 8: run crashed" in result["stopped"]
+    assert result["weights"] == two["weights"] and len(result["history"]) == 2 and not left
+
+
+@pytest.mark.parametrize("bad", [1, 3])
+def test_a_model_that_is_not_finite_at_central(bad, hospitals, monkeypatch):
+    """The model of the round before is the result, and that round the last of its history; without one, the error."""
+    rounds = []
+
+    def mean(answers):
+        rounds.append(len(answers))
+        return weighted_mean(answers) * np.float32(np.inf if len(rounds) == bad else 1)
+
+    settings = {**OWN, "lr": 0.3}
+    two = train("v6_fedavg", hospitals, **{**settings, "rounds": 2})
+    monkeypatch.setattr(importlib.import_module("v6_fedavg.central"), "weighted_mean", mean)
+    if bad == 1:
+        with pytest.raises(SafeError, match="not finite"):
+            train("v6_fedavg", hospitals, **settings)
+        return
+    result = train("v6_fedavg", hospitals, **settings)
+    assert "not finite" in result["stopped"] and result["weights"] == two["weights"]
+    assert [row["round"] for row in result["history"]] == [1, 2]
+    assert {row["round"] for row in result["per_node"]} == {1, 2}
+
+
 def test_state_at_nodes_does_not_survive_into_a_new_job(hospitals):
     """c_k stays in the folder of the old job: nodes start from zero, and say so."""
     half = train("v6_scaffold", hospitals, **{**OWN, "rounds": 3})
@@ -128,6 +274,7 @@ def test_a_job_that_stopped_can_be_resumed(hospitals):
         ({"resume": {"method": "fedavg"}}, "not a result"),
         ({"rounds": 2}, "the earlier job has 2 rounds already"),
         ({"model": "svm"}, "a result of model 'logreg'"),
+        ({"preprocess": ["standardize"]}, r"a result with the steps \[\]; expected those that are asked for"),
     ],
 )
 def test_what_cannot_be_resumed_is_refused(change, says, hospitals):

@@ -36,6 +36,12 @@ def test_payload_round_trip(shape, precision):
     assert decoded["b"].shape == (*shape, 1)
 
 
+def test_float64_travels_whole():
+    numbers = np.random.default_rng(0).normal(size=(3, 4)) * 1e9
+    decoded = codec.decode(json.loads(json.dumps(codec.encode({"a": numbers}, "float64"))))
+    np.testing.assert_array_equal(decoded["a"], numbers)
+
+
 def test_payload_is_little_endian_base64():
     payload = codec.encode({"w": np.array([1.0, -2.0])})
     assert payload == {"dtype": "float32", "shapes": {"w": [2]}, "data": "AACAPwAAAMA="}

@@ -90,7 +90,9 @@ def central(
             count[outcome] += 1
             answer.values.update(outcome=outcome, age_difference=difference, place=len(arrived))
             arrived.append(answer)
-        federation.record(arrived, age=s.a, uploads=len(K), overactive=count["overactive"], outdated=count["outdated"])
+        federation.record(
+            arrived, s.w, age=s.a, uploads=len(K), overactive=count["overactive"], outdated=count["outdated"]
+        )
     return federation.result(s.w)
 
 

@@ -2,6 +2,17 @@
 
 from v6_dynavg.central import central
 from v6_dynavg.partial import local_update, send_model, singular_index, train
-from v6_federated.functions import describe, evaluate, forget
+from v6_federated.functions import describe, evaluate, fit_step, forget, keep_steps
 
-__all__ = ["central", "describe", "evaluate", "forget", "local_update", "send_model", "singular_index", "train"]
+__all__ = [
+    "central",
+    "describe",
+    "evaluate",
+    "fit_step",
+    "forget",
+    "keep_steps",
+    "local_update",
+    "send_model",
+    "singular_index",
+    "train",
+]

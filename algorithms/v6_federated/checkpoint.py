@@ -28,9 +28,10 @@ class Checkpoint:
     def __init__(self, folder: Path | None, name: str) -> None:
         self._state = None if folder is None else folder / f"checkpoint-{name}.json"
         self._rounds = None if folder is None else folder / f"checkpoint-{name}.jsonl"
+        self._begun = False
 
     def save(self, snapshot: Mapping[str, Any]) -> None:
-        """Keep a snapshot; of its history only the last two rounds, as the ones before are kept already."""
+        """Keep a snapshot; of its history, after the first time, only the last two rounds: the ones before are kept."""
         if self._state is None or self._rounds is None:
             return
         try:
@@ -41,10 +42,19 @@ class Checkpoint:
     def _write(self, snapshot: Mapping[str, Any]) -> None:
         assert self._state is not None and self._rounds is not None
         self._state.parent.mkdir(parents=True, exist_ok=True)
-        with self._rounds.open("a" if snapshot["history"] else "w") as stream:
-            for row in snapshot["history"][-2:]:  # the evaluation of a round comes with the next
-                nodes = [node for node in snapshot["per_node"] if node["round"] == row["round"]]
-                stream.write(json.dumps({"row": row, "nodes": nodes}) + "\n")
+        rows = snapshot["history"][-2:] if self._begun else snapshot["history"]
+        lines = []
+        for row in rows:  # the evaluation of a round comes with the next
+            nodes = [node for node in snapshot["per_node"] if node["round"] == row["round"]]
+            lines.append(json.dumps({"row": row, "nodes": nodes}) + "\n")
+        if self._begun:
+            with self._rounds.open("a") as stream:
+                stream.writelines(lines)
+        else:
+            part = self._rounds.with_suffix(".rounds")
+            part.write_text("".join(lines))
+            part.replace(self._rounds)
+            self._begun = True
         part = self._state.with_suffix(".part")
         part.write_text(json.dumps({k: v for k, v in snapshot.items() if k not in ROUNDS}))
         part.replace(self._state)

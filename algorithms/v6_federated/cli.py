@@ -130,8 +130,22 @@ def build_parser() -> Parser:
     export = command("export", _export, "Write a result's model to a file.", "export DIR/result.json --to model.npz")
     export.add_argument("result", type=Path, metavar="RESULT", help="a result.json, or the folder it is in")
     export.add_argument(
-        "--to", type=Path, required=True, metavar="FILE", help="model.npz, model.safetensors or model.pt"
+        "--to",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="model.npz, .safetensors or .pt; of trees model.txt, LightGBM's",
     )
+
+    predict = command(
+        "predict", _predict, "Predict for new rows with a result or an exported model, preprocessing included.",
+        "predict model.npz --data rows.csv --out predictions.csv",
+    )  # fmt: skip
+    predict.add_argument("model", type=Path, metavar="MODEL_OR_RESULT", help="a result.json, its folder, or a model")
+    predict.add_argument(
+        "--data", required=True, metavar="D", help="rows with the features' columns: .csv, .parquet, .npz"
+    )
+    predict.add_argument("--out", type=Path, required=True, metavar="FILE", help="the predictions, a .csv")
 
     submit = command(
         "submit", _submit, "Send a method as a task to a vantage6 server, the local network by default.",
@@ -182,13 +196,18 @@ def build_parser() -> Parser:
 
 
 def _add_job_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", default="logreg", metavar="M", help="logreg, svm, fnn, 2nn, ... or M:option=number")
+    parser.add_argument(
+        "--model", metavar="M", help="logreg (where a method has none of its own), svm, fnn, ... or M:option=number"
+    )
     parser.add_argument("--rounds", type=int, default=10, metavar="N", help="communication rounds (%(default)s)")
     parser.add_argument("--target", type=float, metavar="A", help="accuracy to count the rounds to")
     parser.add_argument("--stop-at-target", action="store_true", help="end the training once the target is reached")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of the method")
     parser.add_argument(
-        "--preprocess", action="append", metavar="STEP", help="standardize: scaled by all nodes' mean and deviation"
+        "--preprocess",
+        action="append",
+        metavar="STEP",
+        help="impute[:median], onehot, clip:0.01, standardize or pca:K, fitted over all nodes; may be given again",
     )
     parser.add_argument("--label", metavar="COLUMN", help="the label's column (the last)")
     parser.add_argument("--features", metavar="A,B,C", help="the features' columns (all others)")
@@ -268,7 +287,7 @@ def _finish(result: dict[str, Any], options: Any) -> int:
     if options.out:
         _write(options.out, result, options.target)
     _console().print(report.rounds_table(result))
-    if result["final"] and result["final"]["evaluated"] == 0:
+    if (result["final"] or {}).get("evaluated") == 0:
         print("no accuracy: no rows were held out, or too few for the nodes' policy to count them", file=sys.stderr)
     losses = [row["loss"] for row in result["history"] if row["loss"] is not None]
     if len(losses) > 1 and losses[-1] > losses[0]:
@@ -357,6 +376,21 @@ def _export(options: Any) -> int:
     return 0
 
 
+def _predict(options: Any) -> int:
+    from v6_federated import data, datasets, export
+
+    if options.out.suffix != ".csv" or not options.out.parent.is_dir():
+        raise SafeError(f"--out {options.out} is refused; expected a .csv in a folder that is there")
+    exported = options.model.suffix in (".npz", ".safetensors", ".pt")
+    model = export.load(options.model) if exported else _read(options.model)
+    rows = datasets.load(options.data).rows
+    source = data.Source(X=rows[0], y=rows[1]) if isinstance(rows, tuple) else data.Source(table=rows)
+    table, accuracy = export.predict(model, source)
+    table.to_csv(options.out, index=False)
+    _last_line({"predictions": str(options.out), "rows": len(table), "accuracy": accuracy})
+    return 0
+
+
 # ---- requests
 
 
@@ -385,7 +419,9 @@ def job_values(options: Any) -> dict[str, Any]:
     _check_target(options.target)
     if options.stop_at_target and options.target is None:
         raise SafeError("--stop-at-target needs a target; expected for example --target 0.97")
-    values: dict[str, Any] = {"rounds": options.rounds, "model": options.model}
+    values: dict[str, Any] = {"rounds": options.rounds}
+    if options.model is not None:
+        values["model"] = options.model
     if options.stop_at_target:
         values["target"] = options.target
     if options.preprocess:
@@ -407,7 +443,8 @@ def _check(method: str, values: Mapping[str, Any], experiment: Any) -> None:
     accepted = experiments.settings_of(method)
     checked = settings.validate(accepted, {**experiment.common(), "holdout": experiment.holdout, **values})
     models.parse(checked.model)  # type: ignore[attr-defined]
-    experiment.check()
+    steps = values.get("preprocess") or (values.get("resume") or {}).get("data", {}).get("preprocess")
+    experiment.check(steps=bool(steps), supervised=experiments.supervised(method))
     experiment.deal()
 
 

@@ -13,13 +13,13 @@ import pybase64
 
 from v6_federated.errors import SafeError
 
-DTYPES: dict[str, np.dtype] = {"float32": np.dtype("<f4"), "float16": np.dtype("<f2")}
+DTYPES: dict[str, np.dtype] = {"float32": np.dtype("<f4"), "float16": np.dtype("<f2"), "float64": np.dtype("<f8")}
 
 DIVERGED = "training has diverged, a smaller lr may help"
 
 
 def encode(arrays: Mapping[str, np.ndarray], precision: str = "float32") -> dict[str, Any]:
-    """The payload of named arrays; ``precision`` float32 or float16. Raises SafeError for numbers not finite."""
+    """The payload of named arrays; ``precision`` names their type. Raises SafeError for numbers not finite."""
     dtype = DTYPES[precision]
     with np.errstate(over="ignore"):
         flat = [np.ascontiguousarray(a, dtype=dtype).reshape(-1) for a in arrays.values()]
@@ -34,7 +34,10 @@ def encode(arrays: Mapping[str, np.ndarray], precision: str = "float32") -> dict
 
 
 def decode(payload: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """The named float32 arrays of a payload, parts of one new buffer. Raises SafeError if it is not one."""
+    """The named arrays of a payload, float64 if they were sent so and float32 otherwise, parts of one new buffer.
+
+    Raises SafeError if it is no payload.
+    """
     try:
         dtype = DTYPES[payload["dtype"]]
         shapes = {str(name): tuple(int(n) for n in shape) for name, shape in payload["shapes"].items()}
@@ -46,7 +49,7 @@ def decode(payload: Mapping[str, Any]) -> dict[str, np.ndarray]:
         raise SafeError(f"a payload of {buffer.size} numbers for shapes {shapes}")
     if not np.isfinite(buffer).all():
         raise SafeError(f"{', '.join(shapes)}: numbers that are not finite")
-    numbers = buffer.astype(np.float32, copy=False)
+    numbers = buffer.astype(np.float64 if dtype.itemsize == 8 else np.float32, copy=False)
     parts = np.split(numbers, np.cumsum(sizes)[:-1]) if sizes else []
     return {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}
 

@@ -11,6 +11,7 @@ from v6_federated import codec, vantage
 from v6_federated.errors import SafeError
 from v6_federated.vantage import CollectResultsError
 
+Shape = tuple[int | None, ...]  # None: of any length
 LOOK_SECONDS = 10.0  # at most, between looks whether the nodes that are waited for are still online
 
 
@@ -50,7 +51,7 @@ class Expected:
         minimum_rows: rows that it must be about.
     """
 
-    arrays: Mapping[str, tuple[int, ...]] | None = None
+    arrays: Mapping[str, Shape] | None = None
     optional: frozenset[str] = frozenset()
     numbers: tuple[str, ...] = ()
     minimum_rows: int = 1
@@ -270,15 +271,18 @@ def _usable(result: Any, call: Call) -> Answer:
     return Answer(call.organization, n, arrays, values, codec.size(result), call.size, call.function)
 
 
-def _check_arrays(
-    arrays: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]], optional: frozenset[str]
-) -> None:
+def _check_arrays(arrays: Mapping[str, np.ndarray], shapes: Mapping[str, Shape], optional: frozenset[str]) -> None:
     names = sorted(arrays)
     if set(names) - set(shapes) or set(shapes) - set(names) - optional:
         raise Unusable(f"sends {names or 'no arrays'}; expected {sorted(shapes)}")
     for name, array in arrays.items():
-        if array.shape != shapes[name]:
+        if not fits(array, shapes[name]):
             raise Unusable(f"sends {name} of shape {array.shape}; expected {shapes[name]}")
+
+
+def fits(array: np.ndarray, shape: Shape) -> bool:
+    """Whether an array has a shape."""
+    return array.ndim == len(shape) and all(n in (None, m) for n, m in zip(shape, array.shape, strict=True))
 
 
 def told(missing: Mapping[int, Unusable]) -> str:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from v6_federated import codec
+from v6_federated import preprocess
+from v6_federated.preprocess import Features
 from v6_federated.randomness import generator
 from v6_federated.vantage import DataError
 
@@ -35,6 +36,8 @@ class Spec:
         classes: the label's values in the order of their indices; None until agreed.
         holdout: share of the rows kept for evaluation.
         preprocess: fitted steps, in order, as ``{"step": "standardize", "fitted": payload of mean and scale (d,)}``.
+        categories: feature columns that are read as words, as agreed by all nodes; None where no steps follow.
+        supervised: whether rows have a label; without, the last column is a feature where ``features`` names it.
     """
 
     label: str | None = None
@@ -42,6 +45,8 @@ class Spec:
     classes: Sequence[Any] | None = None
     holdout: float = 0.2
     preprocess: Sequence[dict[str, Any]] = ()
+    categories: Sequence[str] | None = None
+    supervised: bool = True
 
 
 @dataclass
@@ -51,7 +56,7 @@ class Source:
     table: pd.DataFrame | None = None
     X: np.ndarray | None = None
     y: np.ndarray | None = None
-    _read: dict[Any, Rows] = field(default_factory=dict, repr=False)
+    _read: dict[Any, Any] = field(default_factory=dict, repr=False)
     _prepared: tuple[Any, tuple[Rows, Rows]] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -63,15 +68,17 @@ class Source:
             self.table = self.table.set_axis(names, axis=1)
 
     def columns(self, spec: Spec) -> tuple[list[str], str]:
-        """The feature columns and the label column. Raises DataError for a column that is not there."""
+        """The feature columns and the label column ("" for none). Raises DataError for a column that is not there."""
         if self.table is None:
             if spec.label is not None or spec.features is not None:
                 raise DataError("the database holds arrays without column names; leave label and features unset")
             return [], "y"
         present = list(self.table.columns)
-        label = present[-1] if spec.label is None else spec.label
+        none = not spec.supervised and spec.label is None and spec.features is not None
+        label = "" if none else present[-1] if spec.label is None else spec.label
         features = [c for c in present if c != label] if spec.features is None else list(spec.features)
-        missing = [c for c in [*features, label] if c not in present]
+        there = set(present)
+        missing = [c for c in [*features, *([] if none else [label])] if c not in there]
         if missing:
             raise DataError(f"no column {', '.join(missing)} in the table; expected columns that are there")
         if label in features:
@@ -80,50 +87,60 @@ class Source:
             raise DataError("no feature column; expected at least one beside the label")
         return features, label
 
-    def rows(self, spec: Spec) -> Rows:
-        """All rows, X as numbers and y as it is. Raises DataError that names columns, never rows or values."""
-        key = (spec.label, None if spec.features is None else tuple(spec.features))
+    def features(self, spec: Spec) -> Features:
+        """The features of all rows, before any step; words and missing values may be among them. Raises DataError."""
+        names = None if spec.features is None else tuple(spec.features)
+        categories = None if spec.categories is None else tuple(spec.categories)
+        key = ("features", spec.label, names, categories, spec.supervised)
         if key not in self._read:
-            self._read[key] = self._rows(spec)
+            if self.table is None:
+                assert self.X is not None
+                X = as_features(self.X)
+                self._read[key] = Features([str(i) for i in range(X.shape[1])], X, {})
+            else:
+                self._read[key] = preprocess.read_features(self.table, self.columns(spec)[0], spec.categories)
         return self._read[key]
 
-    def prepared(self, spec: Spec, organization: int, step: int, dtype: Any = np.float32) -> tuple[Rows, Rows]:
+    def labels(self, spec: Spec) -> np.ndarray:
+        """The labels of all rows as they are, zeros where there are none. Raises DataError."""
+        key = ("labels", spec.label, spec.supervised)
+        if key not in self._read:
+            self._read[key] = self._labels(spec)
+        return self._read[key]
+
+    def rows(self, spec: Spec) -> Rows:
+        """All rows, X as numbers and y as it is. Raises DataError that names columns, never rows or values."""
+        features = self.features(spec)
+        features.check_complete()
+        return Rows(features.X, self.labels(spec))
+
+    def split(self, spec: Spec, organization: int, step: int) -> tuple[np.ndarray | slice, np.ndarray | slice]:
+        """Which rows to train on and which are held out."""
+        if not spec.holdout:
+            return slice(None), slice(0)
+        return split(len(self.labels(spec)), spec.holdout, organization, step)
+
+    def prepared(self, spec: Spec, organization: int, step: int) -> tuple[Rows, Rows]:
         """The rows to train on and those held out, labels as class indices, preprocessed; kept for the next call."""
-        key = (repr(spec), organization, step, dtype)
+        key = (spec, organization, step)
         if self._prepared is None or self._prepared[0] != key:
-            rows = self.rows(spec)
+            features, y = self.features(spec), self.labels(spec)
             if spec.classes is not None:
-                rows = Rows(rows.X, encode_labels(rows.y, spec.classes))
-            train, held_out = rows, Rows(rows.X[:0], rows.y[:0])
-            if spec.holdout:
-                kept, held = split(len(rows), spec.holdout, organization, step)
-                train, held_out = Rows(rows.X[kept], rows.y[kept]), Rows(rows.X[held], rows.y[held])
-            self._prepared = (
-                key,
-                (transform(train, spec.preprocess, dtype), transform(held_out, spec.preprocess, dtype)),
-            )
+                y = encode_labels(y, spec.classes)
+            kept, held = self.split(spec, organization, step)
+            train = Rows(ready(features.take(kept), spec.preprocess), y[kept])
+            self._prepared = key, (train, Rows(ready(features.take(held), spec.preprocess), y[held]))
         return self._prepared[1]
 
-    def _rows(self, spec: Spec) -> Rows:
-        features, label = self.columns(spec)
+    def _labels(self, spec: Spec) -> np.ndarray:
+        _, label = self.columns(spec)
+        if not spec.supervised:
+            return np.zeros(len(self.table if self.table is not None else self.X))  # type: ignore[arg-type]
         if self.table is None:
-            assert self.X is not None and self.y is not None
-            return Rows(as_features(self.X), checked_labels(np.asarray(self.y)))
-        frame = self.table[features]
-        text = [c for c in features if not pd.api.types.is_numeric_dtype(frame[c].dtype)]
-        if text:
-            raise DataError(f"the column(s) {', '.join(text)} hold values that are not numbers; expected numbers")
-        X = frame.to_numpy(dtype=np.float64, na_value=np.nan)
-        with np.errstate(over="ignore"):
-            bad = [
-                c for c, good in zip(features, np.isfinite(X.astype(np.float32)).all(axis=0), strict=True) if not good
-            ]
-        if bad:
-            raise DataError(f"missing or infinite values in the column(s) {', '.join(bad)}; expected none")
-        y = self.table[label]
-        if y.isna().any():
+            return checked_labels(np.asarray(self.y))
+        if self.table[label].isna().any():
             raise DataError(f"missing values in the label column {label}; expected none")
-        return Rows(X, checked_labels(y.to_numpy()))
+        return checked_labels(self.table[label].to_numpy())
 
 
 def as_features(X: np.ndarray) -> np.ndarray:
@@ -239,12 +256,10 @@ def split(n: int, holdout: float, organization: int, step: int = 10) -> tuple[np
     return np.sort(order[held:]), np.sort(order[:held])
 
 
-def transform(rows: Rows, steps: Sequence[dict[str, Any]], dtype: Any = np.float32) -> Rows:
-    """Apply the fitted preprocessing steps."""
-    X = rows.X
-    for step in steps:
-        fitted = codec.decode(step["fitted"])
-        X = (X - codec.whole(fitted, "mean")) / fitted["scale"]
-    X = np.ascontiguousarray(X, dtype=dtype)
+def ready(features: Features, steps: Sequence[dict[str, Any]]) -> np.ndarray:
+    """The features as a model takes them: after the fitted steps, complete, (n, d) float32, read-only."""
+    features = preprocess.apply(features, steps)
+    features.check_complete()
+    X = np.ascontiguousarray(features.X, dtype=np.float32)
     X.setflags(write=False)
-    return Rows(X, rows.y)
+    return X

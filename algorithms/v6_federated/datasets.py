@@ -87,17 +87,34 @@ def labels(dataset: Dataset, label: str | None) -> np.ndarray:
     return dataset.rows[column].to_numpy()
 
 
-def check(dataset: Dataset, label: str | None, features: Sequence[str] | None, ignored: str | None = None) -> None:
-    """Raise SafeError for absent columns, missing values, and labels that are no classes; names columns only."""
+def check(
+    dataset: Dataset,
+    label: str | None,
+    features: Sequence[str] | None,
+    ignored: str | None = None,
+    *,
+    steps: bool = False,
+    supervised: bool = True,
+) -> None:
+    """Raise SafeError for absent columns, missing values, and labels that are no classes; names columns only.
+
+    Where ``steps`` follow, features may be words or missing; where the method is not ``supervised``, any label will do.
+    """
     if not isinstance(dataset.rows, pd.DataFrame):
         if label is not None or features is not None:
             raise SafeError("--label and --features name columns, and a .npz has none; leave them out")
-        _check_classes(dataset.rows[1])
+        if supervised:
+            _check_classes(dataset.rows[1])
         return
     table = dataset.rows.drop(columns=ignored) if ignored else dataset.rows
     labels(Dataset(dataset.name, table), label)
     try:
-        _check_classes(Source(table=table).rows(Spec(label=label, features=features)).y)
+        source, spec = Source(table=table), Spec(label=label, features=features, supervised=supervised)
+        source.columns(spec)
+        if not steps:
+            source.rows(spec)
+        if supervised:
+            _check_classes(source.labels(spec))
     except DataError as error:
         raise SafeError(str(error)) from None
 

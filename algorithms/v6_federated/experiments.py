@@ -35,6 +35,12 @@ def settings_of(method: str) -> type[BaseModel]:
     return importlib.import_module(f"v6_{method}").central.settings
 
 
+def supervised(method: str) -> bool:
+    """Whether a method needs labels. Raises SafeError for a method that is not there."""
+    settings_of(method)
+    return importlib.import_module(f"v6_{method}").central.supervised
+
+
 @dataclass(frozen=True)
 class Experiment:
     """What to train on which data, dealt how.
@@ -81,13 +87,13 @@ class Experiment:
             raise SafeError(f"speeds {self.slowest:g} is refused; expected at least 1, for example 10")
         return paces(list(databases), self.slowest, seed=self.partition_seed)
 
-    def check(self) -> None:
-        """Raise SafeError if the data cannot be used as asked."""
+    def check(self, *, steps: bool = False, supervised: bool = True) -> None:
+        """Raise SafeError if the data cannot be used as asked, see ``datasets.check``."""
         kind, _, column = self.partition.partition(":")
         ignored = column if kind == "column" else None
         if ignored and isinstance(self.dataset.rows, pd.DataFrame) and ignored not in self.dataset.rows.columns:
             raise SafeError(f"no column {ignored!r} to tell the nodes by; expected a column of the table")
-        datasets.check(self.dataset, self.label, self.features, ignored)
+        datasets.check(self.dataset, self.label, self.features, ignored, steps=steps, supervised=supervised)
 
     def common(self) -> dict[str, Any]:
         """The settings that the data decide."""

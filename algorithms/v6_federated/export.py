@@ -1,4 +1,5 @@
-"""A result's model as a file that other software reads: .npz, .safetensors or .pt."""
+"""A result's model as a file that other software reads, .npz, .safetensors or .pt, and LightGBM's .txt of trees; its
+predictions for new rows."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -6,30 +7,41 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from v6_federated import codec, models
+from v6_federated import codec, components, experiments, models, preprocess
+from v6_federated.data import Source, Spec, encode_labels, load_npz, ready
 from v6_federated.errors import SafeError
-from v6_federated.models.linear import LinearModel
+from v6_federated.models.linear import LinearModel, predicted
 from v6_federated.models.perceptron import Perceptron
+from v6_federated.vantage import DataError
+
+AFFINE = ("standardize", "pca")
 
 
 def tensors(result: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """The named parameters of a result's model.
 
     A linear model has ``coef`` (rows, features) and ``intercept`` (rows,) as in scikit-learn, for features as they are
-    in the table: a standardisation is folded in. A network has its layers' tensors in torch's layout, (out, in), and
-    ``mean`` and ``scale`` (d,) where features are standardised before the first layer.
+    in the table: standardize and pca are folded in, as far as no other step follows them; ``about`` names the features
+    that are left. A network has its layers' tensors in torch's layout, (out, in), and ``mean`` and ``scale`` (d,) where
+    standardize is its only step. Components have their arrays as scikit-learn names them.
     """
     try:
-        model = models.build(result["model"])
-        w = codec.decode(result["weights"])["weights"]
-        steps = [codec.decode(step["fitted"]) for step in result["data"]["preprocess"]]
+        arrays = codec.decode(result["weights"])
+        steps = list(result["data"]["preprocess"])
+        if "weights" not in arrays:
+            return arrays
+        model, w = _model(result), arrays["weights"]
     except (KeyError, TypeError) as error:
         raise SafeError(f"not a result of a training method ({type(error).__name__} {error})") from None
+    if hasattr(model, "text"):
+        raise SafeError(f"a model {result['model']['name']} is exported as text; expected an ending .txt")
     if isinstance(model, LinearModel):
         coef, intercept = (part.astype(np.float64) for part in model.split(w))
-        for step in reversed(steps):
-            coef = coef / step["scale"]
+        while steps and steps[-1]["step"] in AFFINE:
+            step = codec.decode(steps.pop()["fitted"])
+            coef = (coef @ step["components"] if "components" in step else coef) / step["scale"]
             intercept = intercept - coef @ codec.whole(step, "mean")
         return {"coef": coef, "intercept": intercept}
     named, start = {}, 0
@@ -37,20 +49,59 @@ def tensors(result: Mapping[str, Any]) -> dict[str, np.ndarray]:
         part = w[start : start + int(np.prod(shape))].reshape(shape)
         named[name] = np.ascontiguousarray(part.T) if isinstance(model, Perceptron) and part.ndim == 2 else part
         start += part.size
-    for step in steps:
+    if [step["step"] for step in steps] == ["standardize"]:
+        step = codec.decode(steps[0]["fitted"])
         named |= {"mean": codec.whole(step, "mean"), "scale": step["scale"]}
     return named
+
+
+def whole(result: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """``tensors``, and what predicts as the nodes did: the parameters as they were trained, and in ``about``, JSON as
+    bytes, the model's spec and the data's, with its fitted preprocessing."""
+    arrays = codec.decode(result["weights"])
+    about = {"method": result["method"], "model": result["model"], "data": result["data"], "arrays": list(arrays)}
+    text = np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)
+    return {**tensors(result), **arrays, "about": text}
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Of an exported model what ``predict`` needs of a result: ``method``, ``model``, ``data`` and ``weights``.
+
+    Raises SafeError.
+    """
+    readers: dict[str, Callable[[Path], Mapping[str, np.ndarray]]] = {
+        ".npz": load_npz, ".safetensors": _load_safetensors, ".pt": _load_pt
+    }  # fmt: skip
+    if not path.is_file():
+        raise SafeError(f"no model {path}; expected a result, or a file that `v6-federated export` wrote")
+    try:
+        arrays = readers[path.suffix](path)
+        about = json.loads(bytes(arrays["about"]))
+        trained = {name: np.asarray(arrays[name]) for name in about.pop("arrays")}
+    except SafeError:
+        raise
+    except Exception as error:  # each format's own
+        raise SafeError(
+            f"{path.name} cannot be used ({type(error).__name__}); expected a file that `v6-federated export` wrote"
+        ) from None
+    precision = "float64" if any(a.dtype == np.float64 for a in trained.values()) else "float32"
+    return {**about, "weights": codec.encode(trained, precision)}
 
 
 def about(result: Mapping[str, Any]) -> dict[str, str]:
     """What a file's reader must know of the model, as text."""
     data = result["data"]
+    steps = list(data["preprocess"])
+    while steps and steps[-1]["step"] in AFFINE:
+        steps.pop()
+    names = preprocess.layout(data["features"] or [], data.get("categories") or [])
     return {
         "format": "pt",
         "model": json.dumps(result["model"]),
         "method": result["method"],
         "classes": json.dumps(data["classes"]),
         "features": json.dumps(data["features"]),
+        "inputs": json.dumps(list(preprocess.apply(names, steps).names)),
         "label": json.dumps(data["label"]),
     }
 
@@ -58,7 +109,7 @@ def about(result: Mapping[str, Any]) -> dict[str, str]:
 def save(result: Mapping[str, Any], path: Path) -> None:
     """Write the model to ``path``; its ending says in which format. Raises SafeError."""
     writers: dict[str, Callable[[Mapping[str, Any], Path], None]] = {
-        ".npz": _npz, ".safetensors": _safetensors, ".pt": _pt
+        ".npz": _npz, ".safetensors": _safetensors, ".pt": _pt, ".txt": _txt
     }  # fmt: skip
     if path.suffix not in writers:
         raise SafeError(f"cannot export to {path.name}; expected an ending {', '.join(writers)}")
@@ -67,14 +118,79 @@ def save(result: Mapping[str, Any], path: Path) -> None:
     writers[path.suffix](result, path)
 
 
+def _model(result: Mapping[str, Any]) -> Any:
+    if result["model"]["name"] not in models.MODELS:
+        experiments.settings_of(result["method"])  # the method brings its model
+    return models.build(result["model"])
+
+
+def predict(result: Mapping[str, Any], source: Source) -> tuple[pd.DataFrame, float | None]:
+    """What a model says about new rows, with the code that nodes use; and its accuracy where the rows have the label.
+
+    Returns a row of the table for each row: the class as ``prediction`` and its scores, decision values as the model
+    has them (one ``score`` when binary, above 0 for the second class; else one a class); or of components ``pc1``, ...
+    Raises SafeError, which names columns and no values.
+    """
+    try:
+        spec = Spec(**result["data"])
+        arrays = codec.decode(result["weights"])
+        model = _model(result) if "weights" in arrays else None
+    except (KeyError, TypeError) as error:
+        raise SafeError(f"not a model that predicts ({type(error).__name__} {error})") from None
+    try:
+        unlabelled = Spec(features=spec.features, categories=spec.categories, supervised=False)
+        X = _ready(source, unlabelled, spec.preprocess, result["model"]["features"])
+        if model is None:
+            Z = components.project(X, arrays["mean"], arrays["scale"], arrays["components"])
+            return pd.DataFrame(Z, columns=[f"pc{i + 1}" for i in range(Z.shape[1])]), None
+        assert spec.classes is not None
+        scores = model.scores(arrays["weights"], X)
+        guess = predicted(scores)
+        names = ["score"] if scores.shape[1] == 1 else [f"score={c}" for c in spec.classes]
+        table = pd.DataFrame(scores, columns=names)
+        table.insert(0, "prediction", np.asarray(spec.classes, dtype=object)[guess])
+        labelled = source.table is None or spec.label in source.table.columns
+        if not labelled:
+            return table, None
+        return table, float(np.mean(encode_labels(source.labels(spec), spec.classes) == guess))
+    except DataError as error:
+        raise SafeError(str(error)) from None
+
+
+def _ready(source: Source, spec: Spec, steps: Any, expected: int) -> np.ndarray:
+    features = source.features(spec)
+    try:
+        X = ready(features, steps)
+    except ValueError as error:
+        if isinstance(error, SafeError):
+            raise
+        X = None  # arrays have no names to miss
+    if X is None or X.shape[1] != expected:
+        raise SafeError(f"rows of {len(features.names)} columns do not fit the model; expected those it was trained on")
+    return X
+
+
+def _txt(result: Mapping[str, Any], path: Path) -> None:
+    arrays = codec.decode(result["weights"])
+    model: Any = _model(result) if "weights" in arrays else None
+    if not hasattr(model, "text"):
+        raise SafeError(f"a model {result['model']['name']} has no form as text; expected .npz, .safetensors or .pt")
+    if result["data"]["preprocess"]:
+        raise SafeError(
+            "LightGBM's text has no place for preprocessing; expected a result trained without, trees need no scaling"
+        )
+    path.write_text(model.text(arrays["weights"], result["data"]["features"]), encoding="utf-8")
+
+
 def _npz(result: Mapping[str, Any], path: Path) -> None:
-    np.savez(path, **tensors(result), classes=np.asarray(result["data"]["classes"]))  # type: ignore[arg-type]
+    classes = {} if result["data"]["classes"] is None else {"classes": np.asarray(result["data"]["classes"])}
+    np.savez(path, **whole(result), **classes)  # type: ignore[arg-type]
 
 
 def _safetensors(result: Mapping[str, Any], path: Path) -> None:
     from safetensors.numpy import save_file
 
-    save_file({k: np.ascontiguousarray(v) for k, v in tensors(result).items()}, path, metadata=about(result))
+    save_file({k: np.ascontiguousarray(v) for k, v in whole(result).items()}, path, metadata=about(result))
 
 
 def _pt(result: Mapping[str, Any], path: Path) -> None:
@@ -82,4 +198,18 @@ def _pt(result: Mapping[str, Any], path: Path) -> None:
         import torch
     except ModuleNotFoundError:
         raise SafeError("writing .pt needs torch, which is not installed; install v6-federated[torch]") from None
-    torch.save({k: torch.from_numpy(np.ascontiguousarray(v)) for k, v in tensors(result).items()}, path)
+    torch.save({k: torch.from_numpy(np.array(v)) for k, v in whole(result).items()}, path)
+
+
+def _load_safetensors(path: Path) -> Mapping[str, np.ndarray]:
+    from safetensors.numpy import load_file
+
+    return load_file(path)
+
+
+def _load_pt(path: Path) -> Mapping[str, np.ndarray]:
+    try:
+        import torch
+    except ModuleNotFoundError:
+        raise SafeError("reading .pt needs torch, which is not installed; install v6-federated[torch]") from None
+    return {k: v.numpy() for k, v in torch.load(path, weights_only=True).items()}

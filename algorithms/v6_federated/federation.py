@@ -4,15 +4,15 @@ import contextlib
 import math
 import platform
 import uuid
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 import v6_federated
-from v6_federated import checkpoint, codec, metrics, models, vantage
+from v6_federated import checkpoint, codec, metrics, models, preparation, preprocess, vantage
 from v6_federated.checkpoint import Checkpoint
 from v6_federated.collection import (
     Answer,
@@ -20,6 +20,7 @@ from v6_federated.collection import (
     Collector,
     Expected,
     Flight,
+    Shape,
     Tolerance,
     Unusable,
     by_organization,
@@ -32,6 +33,7 @@ from v6_federated.data import Spec
 from v6_federated.errors import SafeError
 from v6_federated.guards import Policy
 from v6_federated.node import Job
+from v6_federated.preparation import Group
 from v6_federated.randomness import generator
 from v6_federated.settings import LARGE, Common
 from v6_federated.vantage import UserInputError
@@ -41,29 +43,17 @@ __all__ = ["Answer", "Federation", "combine", "mean", "weighted_mean"]
 ARGUMENT = "weights"  # an array of this name among arguments is the global model
 
 
-@dataclass(frozen=True)
-class Group:
-    """Organizations that are asked the same."""
-
-    function: str
-    organizations: list[int]
-    job: Job
-    settings: dict[str, Any]
-    arrays: dict[str, np.ndarray]
-    expected: Expected
-    evaluate: str | None = None
-
-
 class Federation:
     """The organizations of a job, and what happened in its rounds.
 
     Attributes:
         organizations: ids of those that train, ascending.
-        model: the model; known once prepared.
+        model: the model; known once prepared, where the method is supervised.
+        features: names of the features after preprocessing, of arrays their indices; unknown where a result is resumed.
         history: a row a round, as the result has it.
     """
 
-    def __init__(self, client: Any, method: str, settings: Any) -> None:
+    def __init__(self, client: Any, method: str, settings: Any, supervised: bool = True) -> None:
         common: Common = settings
         present = vantage.organizations(client)
         self.evaluators = sorted(common.evaluators or [])
@@ -96,18 +86,29 @@ class Federation:
             evaluators=self.evaluators,
             rounds=getattr(settings, "rounds", None),
             model=None,
-            data=Spec(common.label, common.features, common.classes, common.holdout, []),
+            data=Spec(
+                common.label,
+                common.features,
+                common.classes if supervised else None,
+                common.holdout if supervised else 0.0,  # nothing is evaluated on rows held out
+                [],
+                supervised=supervised,
+            ),
             minimum_rows=common.minimum_rows,
             precision=common.precision,
         )
         models.parse(common.model)  # a wrong name is refused before any node is asked
         self.model: models.Model
+        self.features: Sequence[str] = ()
         self.history: list[dict[str, Any]] = []
         self._per_node: list[dict[str, Any]] = []
         self._preparation = {"bytes_up": 0, "bytes_down": 0}
         self._evaluation_bytes = {"bytes_up": 0, "bytes_down": 0}
         self._round, self._last_evaluated, self._shown = 0, 0, 0
         self._stateful = False
+        self._large: Sequence[dict[str, Any]] = []  # fitted steps that nodes are to keep
+        self._named: Sequence[dict[str, Any]] = []  # all steps, as they are told to those that keep the large ones
+        self._keepers: set[int] = set()
         self._scale = metrics.SCALE
         self._generators: dict[tuple[str, int], np.random.Generator] = {}
         self._started = vantage.now(client)
@@ -120,33 +121,60 @@ class Federation:
         self._state = SimpleNamespace()
         self._carries: list[str] = []
         self._last_snapshot: dict[str, Any] | None = None
+        self._finished = 0  # rounds, of which that is the model
 
     # ---- what a method calls, in the order in which it does
 
     def prepare(self) -> None:
-        """Ask all nodes to describe their data; agree on classes and scaling; build the model. Round 0.
+        """Settle columns, classes and preprocessing with all nodes; build the model. Round 0.
 
         A job that was interrupted goes on from its checkpoint; one that resumes an earlier result, from that.
         """
-        if self._restore():
+        if not self._restore():
+            self._job, self.features = preparation.prepare(
+                self._job, self._common.preprocess, self._common.model, self.organizations, self._ask_in_preparation
+            )
+            self._undescribed, self._missing = _reasons(self._missing), {}
+            if self._job.model is not None:
+                self.model = models.build(self._job.model)
+        if not self._job.data.supervised:  # what nodes keep would go at the end, with the rows on the components
             return
-        statistics = "standardize" in self._common.preprocess
-        exact = replace(self._job, precision="float32")  # of moments, whatever the models are sent in
-        answers = self._ask([Group("describe", self.organizations, exact, {"statistics": statistics}, {}, Expected())])
+        steps = self._job.data.preprocess
+        self._large = preprocess.large(steps)
+        self._named = [preprocess.reference(step) if step in self._large else step for step in steps]
+        everyone = [*self.organizations, *self.evaluators]
+        absent = {} if self._collector.tolerance.strict else self._absent(everyone)
+        self._hand_over([k for k in everyone if k not in absent])  # who fails is asked again once it is needed
+
+    def _ask_in_preparation(self, group: Group) -> list[Answer]:
+        answers = self._ask([group], of=len(self.organizations))
         self.count_preparation(answers)
-        self._undescribed, self._missing = _reasons(self._missing), {}
-        features, spec = _same_features(answers), self._job.data
-        if spec.classes is None:
-            spec = replace(spec, classes=_agreed_classes(answers))
-        if spec.features is None and isinstance(features, list):
-            spec = replace(spec, features=features, label=answers[0].values["label"])  # one order at all nodes
-        if statistics:
-            spec = replace(spec, preprocess=[{"step": "standardize", "fitted": _fit_standardize(answers)}])
-        d = len(features) if isinstance(features, list) else features
-        assert spec.classes is not None
-        full = {**models.parse(self._common.model), "features": d, "classes": len(spec.classes)}
-        self.model = models.build(full)
-        self._job = replace(self._job, data=spec, model=full)
+        return answers
+
+    def _hand_over(self, organizations: Sequence[int]) -> dict[int, Unusable]:
+        """Send large fitted steps to those that do not keep them yet; their later tasks only name them. Returns who
+        failed, and why."""
+        lacking = [k for k in organizations if k not in self._keepers]
+        if not self._large or not lacking:
+            return {}
+        self.keep_state()
+        calls = []
+        for job in (self._job, self._evaluators_job()):
+            who = [k for k in lacking if (k in self.evaluators) == (job is not self._job)]
+            bare = replace(job, data=replace(job.data, preprocess=self._large))
+            calls += self._calls(Group("keep_steps", who, bare, expected=Expected({})))
+        answers, failed = self._collector.gather(calls)
+        self.count_preparation(answers)
+        self._keepers |= {a.organization_id for a in answers}
+        return failed
+
+    def statistic(
+        self, name: str, precision: str = "float64", organizations: Sequence[int] | None = None, **arguments: Any
+    ) -> list[Answer]:
+        """A statistic of all nodes' rows, see ``preprocess.statistic``, in a precision of its own."""
+        who = self.organizations if organizations is None else organizations
+        group = preparation.statistic(self._job, who, len(self.features), name, precision, **arguments)
+        return self._ask([group], of=len(self.organizations))
 
     def start(self, **initial: Any) -> SimpleNamespace:
         """What the method carries from round to round, the model first: kept after each round, and brought back when
@@ -162,7 +190,8 @@ class Federation:
             weights = codec.decode(self._restored["weights"])["weights"]
             kept = {self._carries[0]: weights, **checkpoint.from_json(self._restored["state"])}
             values = {name: kept[name] for name in initial if name in kept}
-            if len(values) < len(initial) or weights.shape != (self.model.size,):
+            size: int | None = self.model.size  # None: it grows
+            if len(values) < len(initial) or (size is not None and weights.shape != (size,)):
                 raise UserInputError(f"the job cannot go on from that result: it is not one of {self._method} as here")
         self._state = SimpleNamespace(**values)
         return self._state
@@ -173,13 +202,13 @@ class Federation:
 
     def rounds(self, rounds: int) -> Iterator[int]:
         """t = 1, 2, ... until ``rounds``, or until an evaluation has reached the target."""
-        if not self.history:
-            self._checkpoint.save({**self._snapshot(), **self._own_snapshot()})  # nodes keep state under the job's key
+        self._round = len(self.history)
+        self._save()  # nodes keep state under the job's key
         for t in range(len(self.history) + 1, rounds + 1):
             self._round = t
             self._started = vantage.now(self._client)
             yield t
-            self._checkpoint.save({**self._snapshot(), **self._own_snapshot()})
+            self._save()
             accuracies = [row["accuracy"] for row in self.history]
             if self._common.target and any(a is not None and a >= self._common.target for a in accuracies):
                 return
@@ -205,7 +234,7 @@ class Federation:
         function: str,
         groups: Sequence[tuple[Sequence[int], dict[str, Any]]],
         *,
-        returns: Sequence[str] = ("weights",),
+        returns: Sequence[str] | Mapping[str, Shape] = ("weights",),
         optional: Sequence[str] = (),
         numbers: Sequence[str] = (),
     ) -> list[Answer]:
@@ -214,9 +243,9 @@ class Federation:
         Arrays among the arguments travel as payload. An array named ``weights`` is the global model: as the nodes have
         it in hand, they evaluate it in passing, which makes up the history's row of the round before.
 
-        ``returns`` names the arrays of an answer, each as long as the model, ``optional`` those that need not be there,
-        ``numbers`` what else it must hold. An answer that is otherwise, or does not come, is one of those that the
-        job's settings (``enough``, ``deadline``, ``retries``) allow to be missing, or else
+        ``returns`` names the arrays of an answer, each as long as the model where no shapes are given, ``optional``
+        those that need not be there, ``numbers`` what else it must hold. An answer that is otherwise, or does not come,
+        is one of those that the job's settings (``enough``, ``deadline``, ``retries``) allow to be missing, or else
         raises CollectResultsError that names every organization that gave no good answer, and why.
         """
         expected = self._expected(returns, optional, numbers)
@@ -267,6 +296,7 @@ class Federation:
                     return outcome
                 self._failed[call.organization] = self._round
                 self._missing[call.organization] = outcome
+                self._keepers.discard(call.organization)
                 K = len(self.organizations)
                 if K - len(self._missing) < self._collector.tolerance.needed(K):
                     raise vantage.CollectResultsError(f"round {self._round}, {call.function}: {told(self._missing)}")
@@ -327,26 +357,30 @@ class Federation:
             if model is not None and "weights" in a.arrays:
                 row["distance"] = float(np.linalg.norm(a["weights"] - model))
             self._per_node.append(row | dict(a.values) | {"bytes_up": a.bytes_up, "bytes_down": a.bytes_down})
+        if not self._job.data.supervised:  # no evaluation is to come
+            self._show(len(self.history))
 
     def result(self, weights: np.ndarray) -> dict[str, Any]:
         """Evaluate the last model at all nodes and return the job's result."""
         self._round = len(self.history) + 1
         last = self.history[-1]["round"] if self.history else 0
         final = self._record_evaluation(last, self._ask([], [self._evaluation(weights)]))
-        return self._end(weights, final)
+        return self.finished(final, weights=codec.encode({"weights": weights}))
 
     def stopped(self, reason: str) -> dict[str, Any] | None:
-        """The result of a job that cannot go on: the model of its last finished round; None before the first.
+        """The result of a job that cannot go on: the model of its last finished round; None where there is none.
 
         Nodes' state is removed; the result can be resumed.
         """
-        if not self.history or self._last_snapshot is None:
+        if not self._finished or self._last_snapshot is None:
             self.give_up()
             return None
         self._round = len(self.history) + 1
-        snapshot = self._last_snapshot
-        result = self._end(codec.decode(snapshot["weights"])["weights"], None)
-        return {**result, **snapshot, "history": self.history, "stopped": reason}
+        rows = {
+            "history": self.history[: self._finished],
+            "per_node": [node for node in self._per_node if node["round"] <= self._finished],
+        }
+        return {**self._ended(None, {**self._last_snapshot, **rows}), "stopped": reason}
 
     def give_up(self) -> None:
         """Remove what nodes and this one keep for the job; the error that is under way is the one to tell."""
@@ -355,7 +389,11 @@ class Federation:
         with contextlib.suppress(OSError):
             self._checkpoint.remove()
 
-    def _end(self, weights: np.ndarray, final: dict[str, Any] | None) -> dict[str, Any]:
+    def finished(self, final: dict[str, Any] | None, **learned: Any) -> dict[str, Any]:
+        """The job's result, with the last evaluation and what was learned: ``weights``, a payload, and ``model``."""
+        return self._ended(final, {**self._snapshot(), **learned})
+
+    def _ended(self, final: dict[str, Any] | None, learned: Mapping[str, Any]) -> dict[str, Any]:
         try:
             self.forget()
             left = None
@@ -366,7 +404,7 @@ class Federation:
             "method": self._method,
             "settings": self._settings.model_dump(mode="json", exclude={"resume"}),
             "organizations": self.organizations,
-            **self._snapshot(weights),
+            **learned,
             "final": final,
             **({"state_left": left} if left else {}),
             "versions": {
@@ -375,6 +413,10 @@ class Federation:
                 "python": platform.python_version(),
             },
         }
+
+    def job(self) -> dict[str, Any]:
+        """What every task of the job tells the nodes, for a task that a researcher sends later with the result."""
+        return self._job.to_json()
 
     def count_preparation(self, answers: Sequence[Answer]) -> None:
         """Add what a method asked before its first round to the bytes of the preparation."""
@@ -390,7 +432,9 @@ class Federation:
         if self._stateful:
             self._stateful = False
             self._flight.land()  # a node that is at work would keep its state after it was removed
-            calls = self._calls(Group("forget", self.organizations, self._job, {}, {}, Expected(minimum_rows=0)))
+            everyone = sorted([*self.organizations, *self.evaluators])
+            job = replace(self._job, data=replace(self._job.data, preprocess=[]))
+            calls = self._calls(Group("forget", everyone, job, expected=Expected(minimum_rows=0)))
             _, missing = self._collector.gather(calls)
             if missing:
                 raise vantage.CollectResultsError(f"round {self._round}, forget: {told(missing)}")
@@ -405,26 +449,44 @@ class Federation:
     def _evaluation(self, weights: np.ndarray) -> Group:
         expected = Expected({})
         if self.evaluators:
-            job = replace(self._job, data=replace(self._job.data, holdout=0.0))
+            job = self._evaluators_job()
             return Group("evaluate", self.evaluators, job, {}, {ARGUMENT: weights}, expected, "all")
         return Group("evaluate", self.organizations, self._job, {}, {ARGUMENT: weights}, expected, "held_out")
 
+    def _evaluators_job(self) -> Job:
+        return replace(self._job, data=replace(self._job.data, holdout=0.0))
+
     def _calls(self, group: Group, round_: int | None = None) -> list[Call]:
         number = self._round if round_ is None else round_
-        arguments: dict[str, Any] = {"job": group.job.to_json(), "round": number, **group.settings}
+        arguments: dict[str, Any] = {"round": number, **group.settings}
         if group.evaluate:
             arguments |= {"evaluate": group.evaluate, "scale": self._scale}
         if group.arrays:
             arguments["arrays"] = codec.encode(group.arrays, group.job.precision)
-        input_ = {"method": group.function, "kwargs": arguments}
-        size, name = codec.size(input_), f"{self._method} {group.function}, round {number}"
-        return [Call(group.function, k, number, input_, size, name, group.expected) for k in group.organizations]
+        name = f"{self._method} {group.function}, round {number}"
+        calls = []
+        for keep in (True, False):
+            who = [k for k in group.organizations if (k in self._keepers) == keep]
+            if not who:
+                continue
+            job = group.job
+            if keep and job.data.preprocess:
+                job = replace(job, data=replace(job.data, preprocess=self._named))
+            input_ = {"method": group.function, "kwargs": {"job": job.to_json(), **arguments}}
+            size = codec.size(input_)
+            calls += [Call(group.function, k, number, input_, size, name, group.expected) for k in who]
+        return calls
 
     def _expected(
-        self, returns: Sequence[str] = (), optional: Sequence[str] = (), numbers: Sequence[str] = ()
+        self,
+        returns: Sequence[str] | Mapping[str, Shape] = (),
+        optional: Sequence[str] = (),
+        numbers: Sequence[str] = (),
     ) -> Expected:
-        """Arrays as long as the model, and numbers, about as many rows as the researcher requires."""
-        shapes = {name: (self.model.size,) for name in [*returns, *optional]}
+        """Arrays as long as the model or of the shapes given, and numbers, about as many rows as the job requires."""
+        shapes: dict[str, Shape] = {name: (self.model.size,) for name in [*returns, *optional]}
+        if isinstance(returns, Mapping):
+            shapes |= returns
         return Expected(shapes, frozenset(optional), tuple(numbers), self._common.minimum_rows or 1)
 
     def _absent(self, organizations: Sequence[int]) -> dict[int, Unusable]:
@@ -436,16 +498,22 @@ class Federation:
                 absent.setdefault(k, Unusable(f"left out after it failed in round {self._failed[k]}"))
         return absent
 
-    def _ask(self, groups: Sequence[Group], evaluations: Sequence[Group] = ()) -> list[Answer]:
-        """Send the groups' calls, wait, and see that enough answers came; ascending ids."""
+    def _ask(self, groups: Sequence[Group], evaluations: Sequence[Group] = (), of: int | None = None) -> list[Answer]:
+        """Send the groups' calls, wait, and see that enough answers came; ascending ids.
+
+        ``of`` is of how many organizations the answers must be enough, where others have dropped out already.
+        """
         tolerance = self._collector.tolerance
         wanted = [k for group in groups for k in group.organizations]
         everyone = [*wanted, *(k for group in evaluations for k in group.organizations)]
         missing = {} if tolerance.strict else self._absent(everyone)
+        failed = self._hand_over([k for k in everyone if k not in missing])
         # a benchmark's test set takes longest: first
-        calls = [c for group in [*evaluations, *groups] for c in self._calls(group) if c.organization not in missing]
-        answers, failed = self._collector.gather(calls)
+        calls = [c for group in [*evaluations, *groups] for c in self._calls(group)]
+        answers, more = self._collector.gather([c for c in calls if c.organization not in missing | failed])
+        failed |= more
         missing |= failed
+        self._keepers -= {*failed}  # they may have lost what they keep
         here = set(wanted)
         for k, error in missing.items():
             if k in failed:
@@ -453,20 +521,29 @@ class Federation:
             (self._missing if k in here else self._unevaluated)[k] = error
         came = [a for a in answers if a.organization_id in here]
         asked_for = groups[0].function if groups else "evaluate"
-        needed = tolerance.needed(len(wanted))
+        needed = tolerance.needed(len(wanted) if of is None else of)
         if (tolerance.strict and missing) or len(came) < needed:
-            few = "" if tolerance.strict else f"; {len(came)} of {len(wanted)} answered, {needed} are needed"
+            few = "" if tolerance.strict else f"; {len(came)} of {of or len(wanted)} answered, {needed} are needed"
             raise vantage.CollectResultsError(f"round {self._round}, {asked_for}: {told(missing)}{few}")
         return sorted(answers, key=by_organization)
 
     # ---- going on after an interruption
 
-    def _snapshot(self, weights: np.ndarray | None = None) -> dict[str, Any]:
+    def _save(self) -> None:
+        """Keep a checkpoint; a method that carries nothing from round to round begins its rounds anew."""
+        if self.history and not self._carries:
+            return
+        snapshot = self._snapshot()
+        if self._carries:
+            self._last_snapshot, self._finished = snapshot, len(self.history)
+        self._checkpoint.save({**snapshot, **self._own_snapshot()})
+
+    def _snapshot(self) -> dict[str, Any]:
         """What a result and a checkpoint have in common: the model, the method's state and the history."""
         carried = dict(vars(self._state))
-        model = carried.pop(self._carries[0])
-        snapshot = {
-            "weights": codec.encode({"weights": model if weights is None else weights}),
+        weights = codec.encode({"weights": carried.pop(self._carries[0])}) if self._carries else None
+        return {
+            "weights": weights,
             "state": checkpoint.to_json(carried),
             "model": self._job.model,
             "data": self._job.to_json()["data"],
@@ -476,8 +553,6 @@ class Federation:
             "per_node": self._per_node,
             "traffic": {"preparation": self._preparation, "evaluation": self._evaluation_bytes},
         }
-        self._last_snapshot = snapshot
-        return snapshot
 
     def _own_snapshot(self) -> dict[str, Any]:
         """What only a checkpoint holds: it belongs to this very job."""
@@ -485,7 +560,9 @@ class Federation:
             "settings": self._settings.model_dump(mode="json", exclude={"resume"}),
             "round": self._round,
             "key": self._job.key,
+            "features": [*self.features],
             "stateful": self._stateful,
+            "keepers": sorted(self._keepers),
             "contacts": [*self._collector.contacts.items()],
             "failed": [*self._failed.items()],
             "last_evaluated": self._last_evaluated,
@@ -500,13 +577,15 @@ class Federation:
         kept = self._checkpoint.load()
         if kept is not None and kept["settings"] == self._settings.model_dump(mode="json", exclude={"resume"}):
             self._job = replace(self._job, key=kept["key"])
-            self._stateful = kept["stateful"]
+            self.features, self._stateful, self._keepers = kept["features"], kept["stateful"], {*kept["keepers"]}
             self._collector.contacts = {k: task for k, task in kept["contacts"]}
             self._failed = {k: t for k, t in kept["failed"]}
             self._last_evaluated = kept["last_evaluated"]
             self._shown = self._last_evaluated
         elif self._common.resume is not None:
             kept = self._common.resume
+            if not self._job.data.supervised:
+                raise UserInputError(f"resume: {self._method} has nothing to go on from; expected a new job")
             if kept.get("method") != self._method:
                 raise UserInputError(f"resume: a result of {kept.get('method')!r}; expected one of {self._method!r}")
         else:
@@ -519,16 +598,22 @@ class Federation:
                 self._last_evaluated = max((r["round"] for r in self.history if r["loss"] is not None), default=0)
                 self._shown = len(self.history)
             self._preparation, self._evaluation_bytes = kept["traffic"]["preparation"], kept["traffic"]["evaluation"]
-            self.model = models.build(kept["model"])
             self._job = replace(self._job, data=Spec(**kept["data"]), model=kept["model"])
-            codec.decode(kept["weights"])["weights"], kept["state"]
+            fitted = [(step["step"], step["fitted"])[0] for step in self._job.data.preprocess]
+            if self._job.data.supervised:
+                self.model = models.build(kept["model"])
+                codec.decode(kept["weights"])["weights"], kept["state"]
         except (KeyError, TypeError, IndexError, SafeError):
             raise UserInputError("resume: not a result; expected the result.json of an earlier job, whole") from None
-        if {**models.parse(self._common.model), "features": 0, "classes": 0} != {
-            **kept["model"], "features": 0, "classes": 0
-        }:  # fmt: skip
+        asked, alike = models.parse(self._common.model), {"features": 0, "classes": 0}
+        if self._job.model is not None and {**asked, **alike} != {**self._job.model, **alike}:
             raise UserInputError(
-                f"resume: a result of model {kept['model']['name']!r}; expected the model that is asked for"
+                f"resume: a result of model {self._job.model['name']!r}; expected the model that is asked for"
+            )
+        steps = [preprocess.parse(step).name for step in self._common.preprocess]
+        if steps and steps != fitted:
+            raise UserInputError(
+                f"resume: a result with the steps {fitted}; expected those that are asked for, or to ask for none"
             )
         if self._job.rounds is not None and self._job.rounds <= len(self.history):
             raise UserInputError(
@@ -572,47 +657,3 @@ class Federation:
 
 def _reasons(missing: dict[int, Unusable]) -> list[dict[str, Any]]:
     return [{"organization_id": k, "reason": str(missing[k])} for k in sorted(missing)]
-
-
-def _same_features(answers: Sequence[Answer]) -> Any:
-    """The features, if all nodes have the same ones. Columns in another order are the same."""
-    first = answers[0]
-    for a in answers[1:]:
-        mine, other = first.values["features"], a.values["features"]
-        if (sorted(mine) != sorted(other)) if isinstance(mine, list) and isinstance(other, list) else mine != other:
-            raise vantage.CollectResultsError(
-                f"organizations {first.organization_id} and {a.organization_id} hold different features; "
-                "expected the same columns at all nodes: name them in `features`"
-            )
-        if first.values["label"] != a.values["label"]:
-            raise vantage.CollectResultsError(
-                f"organizations {first.organization_id} and {a.organization_id} have another last column; "
-                "name the label's column in `label`"
-            )
-    return first.values["features"]
-
-
-def _agreed_classes(answers: Sequence[Answer]) -> list[Any]:
-    """The union of the label values that nodes name, sorted."""
-    union = {value for a in answers for value in a.values["classes"]}
-    if len({isinstance(value, str) for value in union}) > 1:
-        raise vantage.CollectResultsError("labels are words at some nodes and numbers at others; expected one kind")
-    if len(union) < 2:
-        raise vantage.CollectResultsError(
-            f"the nodes name {len(union)} class(es) of the label, expected at least 2 that some node has in 3 rows or "
-            "more; name them all in `classes`"
-        )
-    if len(union) > 1000:
-        raise vantage.CollectResultsError(f"the label has {len(union)} values; expected classes, not a measurement")
-    return sorted(union)
-
-
-def _fit_standardize(answers: Sequence[Answer]) -> dict[str, Any]:
-    """Mean and standard deviation (d,) over the rows of all nodes; the scale of a constant column is 1."""
-    n = sum(a.n for a in answers)
-    means = [codec.whole(a.arrays, "mean") for a in answers]
-    mean = np.asarray(sum(a.n / n * m for a, m in zip(answers, means, strict=True)))
-    squares = sum(a["squares"] + a.n * np.square(m - mean) for a, m in zip(answers, means, strict=True))
-    scale = np.sqrt(squares / n)
-    scale[scale <= 1e-12 * np.abs(mean)] = 1
-    return codec.encode({**codec.two_parts("mean", mean), "scale": scale})

@@ -1,5 +1,6 @@
 """What makes a method's functions callable as vantage6 tasks: the decorators ``central`` and ``partial``, and the
-partial functions that methods offer beside their own, ``describe``, ``evaluate`` and, with state, ``forget``."""
+partial functions that methods offer beside their own: ``describe``, ``fit_step``, ``keep_steps``, ``evaluate`` and
+``forget``."""
 
 import functools
 import inspect
@@ -8,11 +9,11 @@ import os
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from v6_federated import codec, metrics, settings
+from v6_federated import codec, components, metrics, preprocess, settings
 from v6_federated.data import plain
 from v6_federated.errors import SafeError
 from v6_federated.federation import Federation
@@ -32,12 +33,13 @@ from v6_federated.vantage import (
 SAFE_ERRORS = (SafeError, DataError, NodePermissionException, PrivacyThresholdViolation, UserInputError)
 
 
-def central(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+def central(function: Callable[..., dict[str, Any]], *, supervised: bool = True) -> Callable[..., dict[str, Any]]:
     """Make ``function(federation, *, settings...)`` a central function: ``central(client, **settings)``.
 
     The settings are checked against the function's annotations; the federation is prepared (every node describes its
-    data, the model is built) before the function starts. A job that cannot go on after its first round returns the
-    model of the last one, and why under ``stopped``. Raises UserInputError for settings that are wrong.
+    data, preprocessing is fitted, the model is built) before the function starts. A job that cannot go on after its
+    first round returns the model of the last one, and why under ``stopped``. A method that is not ``supervised`` has
+    neither labels nor a model to train. Raises UserInputError for settings that are wrong.
     """
     accepted = settings.settings_of(function)
     method = function.__module__.split(".")[0].removeprefix("v6_")
@@ -46,7 +48,7 @@ def central(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
     def call(client: Any, **values: Any) -> dict[str, Any]:
         try:
             checked = settings.validate(accepted, values)
-            federation = Federation(client, method, checked)
+            federation = Federation(client, method, checked, supervised)
         except ValueError as error:
             raise UserInputError(str(error)) from None
         common = set(settings.Common.model_fields)
@@ -63,7 +65,7 @@ def central(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
             raise
 
     functools.update_wrapper(call, function)
-    call.settings = accepted
+    call.settings, call.supervised = accepted, supervised
     return call
 
 
@@ -98,14 +100,16 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
             checked = {name: value for name, value in settings.validate(accepted, values)}
             database = read_database() if mock_data is None else mock_data[0]
             node = Node(organization, database, Job.from_json(job), round)
-            received = {k: node.model.asarray(v) for k, v in codec.decode(arrays).items()} if arrays else {}
+            received = codec.decode(arrays) if arrays else {}
+            if node.job.model is not None:
+                received = {k: node.model.asarray(v) for k, v in received.items()}
             answer: dict[str, Any] = {"organization_id": node.organization_id, "round": round}
             with np.errstate(over="ignore", invalid="ignore"):  # numbers that are not finite are refused
                 if evaluate:
                     answer["evaluation"] = node.evaluate(received["weights"], evaluate, scale)
                 returned = function(node, *(received.get(name) for name in wanted), **checked)
             sent = {k: _to_numpy(v) for k, v in returned.items() if isinstance(v, np.ndarray) or hasattr(v, "cpu")}
-            answer |= {"n": len(node.rows)} | {k: v for k, v in returned.items() if k not in sent}
+            answer |= {"n": node.n} | {k: v for k, v in returned.items() if k not in sent}
             _check_finite(answer)
             if sent:
                 answer["arrays"] = codec.encode(sent, node.job.precision)
@@ -140,27 +144,58 @@ def _to_numpy(array: Any) -> np.ndarray:
 
 
 @partial
-def describe(node: Node, *, statistics: bool) -> dict[str, Any]:
-    """What central must know first: feature names, label values that enough rows have, moments for scaling."""
-    features, label = node.source.columns(node.job.data)
-    rows = node.rows
-    answer: dict[str, Any] = {"features": features or rows.X.shape[1], "label": label}
-    if node.job.data.classes is None:
-        values, counts = np.unique(node.source.rows(node.job.data).y, return_counts=True)
+def describe(node: Node, *, raw: bool) -> dict[str, Any]:
+    """What central must know first: feature names, label values that enough rows have.
+
+    Where steps are to follow (``raw``), columns may hold words and missing values, and are told by their kind.
+    """
+    spec = node.job.data
+    features, label = node.source.columns(spec)
+    answer: dict[str, Any] = {"label": label}
+    if raw and node.source.table is not None:
+        answer |= {"features": features, "kinds": preprocess.kinds(node.source.table, features)}
+    else:
+        answer["features"] = features or node.rows.X.shape[1]
+    if spec.classes is None and spec.supervised:
+        values, counts = np.unique(node.source.labels(spec), return_counts=True)
         node.policy.check_classes(len(values))
         answer["classes"] = [
             plain(v) for v, count in zip(values, counts, strict=True) if count >= node.policy.minimum_rows_a_class
         ]
-    if statistics:
-        X = node.training_rows(np.float64).X
-        mean = X.mean(axis=0)
-        answer |= {**codec.two_parts("mean", mean), "squares": np.square(X - mean).sum(axis=0)}
     return answer
+
+
+@partial
+def fit_step(
+    node: Node,
+    mean: Any,
+    scale: Any,
+    lower: Any,
+    upper: Any,
+    *,
+    statistic: Literal["moments", "present", "below", "levels", "covariance", "product"],
+    columns: list[str] = [],  # noqa: B006
+    counts: bool = False,
+    draw: int | None = None,
+    block: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """A statistic of the training rows that a preprocessing step, or PCA, is fitted to; see ``preprocess``."""
+    arrays = {"mean": mean, "scale": scale, "lower": lower, "upper": upper}
+    if statistic == "product":
+        arrays["block"] = components.read_block(len(node.features.names), draw, block)
+    return preprocess.statistic(statistic, node.features, node.policy, columns, counts, arrays)
+
+
+@partial
+def keep_steps(node: Node) -> dict[str, Any]:
+    """Keep the job's fitted steps, so that later tasks only name them."""
+    preprocess.keep(node.job.data.preprocess, node.state)
+    return {}
 
 
 @algorithm_client
 def forget(client: Any, *, job: dict[str, Any], round: int, mock_data: Any = None) -> dict[str, Any]:
-    """Remove what this node keeps for the job; methods with state offer it. No limit of the node stops it."""
+    """Remove what this node keeps for the job; no limit of the node stops it."""
     Node.state_of(client.organization_id, Job.from_json(job), round).remove()
     return {"organization_id": client.organization_id, "round": round, "n": 0}
 

@@ -4,7 +4,7 @@ A request can make a limit stricter, never looser. No message holds a value of a
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from v6_federated.vantage import NodePermissionException, PrivacyThresholdViolation
@@ -115,12 +115,29 @@ class Policy:
                 f"batch_size={batch_size} is below the {self.minimum_batch} this node asks for ({PREFIX}MINIMUM_BATCH)"
             )
 
-    def check_classes(self, classes: int) -> None:
-        """Refuse to name the values of a label that has too many of them to be one."""
+    def check_leaf(self, min_rows_leaf: int, minimum_rows: int | None) -> None:
+        """Refuse leaves of fewer rows than the minimum: a leaf's output is a statistic of its rows."""
+        required = max(self.minimum_rows, minimum_rows or 0)
+        if min_rows_leaf < required:
+            raise PrivacyThresholdViolation(
+                f"min_rows_leaf={min_rows_leaf} is below the {required} rows that this node asks for "
+                f"({PREFIX}MINIMUM_ROWS or the request's minimum_rows)"
+            )
+
+    def check_classes(self, classes: int, column: str = "the label") -> None:
+        """Refuse to name the values of a label, or of a column, that has too many of them to be one of categories."""
         if classes > self.maximum_classes:
             raise PrivacyThresholdViolation(
-                f"the label has more than {self.maximum_classes} values ({PREFIX}MAXIMUM_CLASSES); expected "
-                "classes, or their values in the request's `classes`"
+                f"{column} has more than {self.maximum_classes} values ({PREFIX}MAXIMUM_CLASSES); expected "
+                + ("classes, or their values in the request's `classes`" if column == "the label" else "categories")
+            )
+
+    def check_values(self, columns: Sequence[str]) -> None:
+        """Refuse statistics of columns in which some, but too few, rows have a value."""
+        if columns:
+            raise PrivacyThresholdViolation(
+                f"fewer than {self.minimum_rows} rows have a value in the column(s) {', '.join(columns)} "
+                f"({PREFIX}MINIMUM_ROWS); leave them out"
             )
 
     def check_rows(self, rows: int, minimum_rows: int | None) -> None:

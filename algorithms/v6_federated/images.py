@@ -38,7 +38,7 @@ class Image:
     Attributes:
         name: the image's name, without a tag.
         package: the method's import package; vantage6 calls the functions that its ``__init__`` exports.
-        kind: base layers, ``numpy`` or ``torch``.
+        kind: base layers, ``numpy``, ``torch`` or ``lightgbm``.
     """
 
     name: str

@@ -27,7 +27,7 @@ import pandas as pd
 from v6_federated.data import Source, as_features
 from v6_federated.randomness import generator
 
-NO_TIME = ("describe", "evaluate", "forget")  # calls of which the time is not simulated
+NO_TIME = ("describe", "fit_step", "keep_steps", "evaluate", "forget")  # calls of which the time is not simulated
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,13 @@
 import functools
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from v6_federated import data, metrics, models, training
+from v6_federated import data, metrics, models, preprocess, training
 from v6_federated.errors import SafeError
 from v6_federated.guards import Policy, number_of_threads
 from v6_federated.randomness import generator
@@ -65,14 +65,16 @@ class Node:
     """
 
     def __init__(self, organization_id: int, database: Any, job: Job, round_: int) -> None:
-        self.organization_id, self.job, self.round = organization_id, job, round_
+        self.organization_id, self.round = organization_id, round_
         self.state = self.state_of(organization_id, job, round_)
+        steps = preprocess.kept(job.data.preprocess, self.state)
+        self.job = replace(job, data=replace(job.data, preprocess=steps))
         self.policy = Policy.of_node()
         self.policy.check_request(job.minimum_rows, len(job.participants), max(job.rounds or 0, round_))
         limit_threads()
         self.source = data.open_source(database)
         features, label = self.source.columns(job.data)
-        self.policy.check_columns([*features, label] if self.source.table is not None else [])
+        self.policy.check_columns([*features, *filter(None, [label])] if self.source.table is not None else [])
 
     @staticmethod
     def state_of(organization_id: int, job: Job, round_: int) -> State:
@@ -91,13 +93,25 @@ class Node:
     @functools.cached_property
     def rows(self) -> data.Rows:
         """The rows to train on. Refused if they are fewer than the minimum."""
-        return self.training_rows(np.float32)
+        assert self.n
+        return self.source.prepared(self.job.data, self.organization_id, self.policy.minimum_rows)[0]
 
-    def training_rows(self, dtype: Any) -> data.Rows:
-        """The same in another precision: statistics are of the numbers as the table has them."""
-        train, _ = self.source.prepared(self.job.data, self.organization_id, self.policy.minimum_rows, dtype)
-        self.policy.check_rows(len(train), self.job.minimum_rows)
-        return train
+    @functools.cached_property
+    def n(self) -> int:
+        """The number of rows to train on. Refused if they are fewer than the minimum."""
+        kept, _ = self.source.split(self.job.data, self.organization_id, self.policy.minimum_rows)
+        n = len(self.source.labels(self.job.data)[kept])
+        self.policy.check_rows(n, self.job.minimum_rows)
+        return n
+
+    @functools.cached_property
+    def features(self) -> preprocess.Features:
+        """The same rows' features as statistics are of: after the steps so far, as precise as the table has them."""
+        assert self.n
+        kept, _ = self.source.split(self.job.data, self.organization_id, self.policy.minimum_rows)
+        features = self.source.features(self.job.data)
+        features.check_finite()
+        return preprocess.apply(features.take(kept), self.job.data.preprocess)
 
     def generator(self, purpose: str) -> np.random.Generator:
         """Random numbers for one purpose of this node in this round."""

@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 
+from v6_federated import preprocess
+from v6_federated.components import SolverName
 from v6_federated.errors import SafeError
 
 LARGE = 2**31 - 1
@@ -33,6 +35,12 @@ def _share_or_number(value: float) -> float:
     if value > 1 and value != int(value):
         raise ValueError("a share up to 1 or a whole number is expected")
     return value
+
+
+def _steps(values: list[Any]) -> list[Any]:
+    for value in values:
+        preprocess.parse(value)
+    return values
 
 
 Number = BeforeValidator(_no_truth)
@@ -91,8 +99,35 @@ AgeUp = Annotated[
     Field(ge=1, le=LARGE, description="b_u, age difference above which a model is outdated (unset: K // 2 + 1)"),
     Number,
 ]
+Components = Annotated[
+    int | None, Field(ge=1, le=LARGE, description="k, principal components (unset: all; exact solver only)"), Number
+]
+Solver = Annotated[
+    SolverName, Field(description="exact: one round for the covariance; subspace: none is formed; auto: by columns")
+]
+Scale = Annotated[bool, Field(description="divide columns by their deviation: components of the correlation matrix")]
+Tolerance = Annotated[
+    float, Field(ge=0, allow_inf_nan=False, description="relative change of variances at which subspace ends"), Number
+]
+Iterations = Annotated[int, Field(ge=1, le=LARGE, description="most rounds of the subspace solver"), Number]
 Augmentation = Annotated[
     Literal["random", "doubling"], Field(description="nodes added to the violators: one at a time, or as many again")
+]
+
+TreesModel = Annotated[Literal["trees"], Field(description="boosted trees, which this method makes")]
+FullPrecision = Annotated[Literal["float32"], Field(description="number format of what is sent, here in full")]
+TreesARound = Annotated[int, Field(ge=1, le=1000, description="trees that a node adds in its round (a class)"), Number]
+MaxLeaves = Annotated[int, Field(ge=2, le=4096, description="leaves of a tree at most"), Number]
+MinRowsLeaf = Annotated[
+    int, Field(ge=1, le=LARGE, description="rows in a leaf at least; not below a node's minimum of rows"), Number
+]
+MaxDepth = Annotated[int | None, Field(ge=1, le=1000, description="splits above a leaf (unset: no limit)"), Number]
+LambdaL2 = Annotated[
+    float, Field(ge=0, allow_inf_nan=False, description="lambda of the penalty on a leaf's output"), Number
+]
+MaxBin = Annotated[int, Field(ge=4, le=255, description="bins of a column at most, agreed before training"), Number]
+EarlyStopping = Annotated[
+    int | None, Field(ge=1, le=LARGE, description="rounds without a smaller loss on held-out rows that end it"), Number
 ]
 
 
@@ -116,7 +151,11 @@ class Common(BaseModel):
     classes: Annotated[
         list[Any] | None, Field(min_length=2, description="the label's values (unset: asked)"), Distinct
     ] = None
-    preprocess: Annotated[list[Literal["standardize"]], Field(description="steps fitted before training")] = []
+    preprocess: Annotated[
+        list[str] | list[str | dict[str, Any]],
+        Field(description="steps fitted in order before training: impute, onehot, clip, standardize, pca:K"),
+        AfterValidator(_steps),
+    ] = []
     holdout: Annotated[float, Field(ge=0, lt=1, description="share of a node's rows kept for evaluation"), Number] = 0.2
     evaluate_every: Annotated[int, Field(ge=1, description="rounds from one evaluation to the next"), Number] = 1
     target: Annotated[float | None, Field(gt=0, le=1, description="accuracy at which training stops"), Number] = None
@@ -184,6 +223,6 @@ def _explain(model: type[BaseModel], name: str, error: Any) -> str:
     field = model.model_fields[name]
     problem = error["msg"].removeprefix("Value error, ")
     problem = problem[0].lower() + problem[1:]
-    default = "" if field.is_required() or field.default is None else f", for example {name}={field.default}"
+    default = "" if field.is_required() or field.default in (None, []) else f", for example {name}={field.default}"
     meaning = f"; {name} is {field.description}" if field.description else ""
     return f"{name}={error['input']!r} is refused: {problem}{meaning}{default}"

@@ -41,6 +41,10 @@ class State:
             return {key: found[key] for key in found.files}
         return None
 
+    def part(self, name: str) -> "State":
+        """State of the same job that is kept apart, whatever the round; removed with the rest."""
+        return State(self.folder, f"{self.name}-{name}", 0)
+
     def save(self, arrays: Mapping[str, Any]) -> None:
         """Keep arrays (numpy or torch) for later rounds. Raises SafeError where the job's folder takes no more."""
         file = self._file(self.round)
@@ -62,7 +66,7 @@ class State:
 
     def remove(self) -> None:
         """Remove everything of this method, job and organization."""
-        for file in self.folder.glob(f"{glob.escape(self.name)}-round-*"):
+        for file in self.folder.glob(f"{glob.escape(self.name)}-*"):
             file.unlink(missing_ok=True)
 
     def _file(self, round_: int) -> Path:

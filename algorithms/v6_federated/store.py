@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import v6_federated
 from v6_federated.errors import SafeError
-from v6_federated.experiments import methods, settings_of
+from v6_federated.experiments import methods, settings_of, supervised
 from v6_federated.images import SOURCE, VANTAGE6
 from v6_federated.settings import Common
 
@@ -61,7 +61,7 @@ def entry(method: str) -> dict[str, Any]:
         "standalone": True,
         "databases": [{"name": "default", "description": "rows to train on; the same label at every node"}],
         "arguments": [_argument(name, fields[name]) for name in [*own, *Common.model_fields]],
-        "ui_visualizations": VISUALIZATIONS,
+        "ui_visualizations": VISUALIZATIONS if supervised(method) else VISUALIZATIONS[1:],  # no accuracy
     }
     return {
         "name": f"v6-{method}",

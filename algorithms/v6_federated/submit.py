@@ -10,11 +10,11 @@ from requests.exceptions import RequestException
 from vantage6.client import UserClient
 from vantage6.common.task_status import has_task_finished
 
-from v6_federated import checkpoint, codec, metrics, network, vantage
+from v6_federated import checkpoint, codec, metrics, network, preprocess, vantage
 from v6_federated.errors import SafeError
 
 POLL_SECONDS = 1.0
-NOT_TRAINING = ("describe", "evaluate", "forget", "singular_index")
+NOT_TRAINING = ("describe", "fit_step", "keep_steps", "evaluate", "forget", "singular_index")
 LOST_ROUND = {"n": 0, "bytes_up": 0, "bytes_down": 0, "seconds": 0.0, "missing": [], "unevaluated": []}
 # What a run's status means where its log says nothing that helps.
 WHY = {
@@ -113,20 +113,23 @@ def earlier(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
 
 def _left_by(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
     nothing = f"task {task_id} has left nothing to go on from"
-    for subtask in sorted(network.subtasks(client, task_id), key=lambda task: -task["id"]):
-        function = str(subtask["name"]).removeprefix(f"{method} ").partition(",")[0]
+    subtasks = sorted(network.subtasks(client, task_id), key=lambda task: -task["id"])
+    functions = [str(subtask["name"]).removeprefix(f"{method} ").partition(",")[0] for subtask in subtasks]
+    for subtask, function in zip(subtasks, functions, strict=True):
         if function in NOT_TRAINING:
             continue
-        try:
-            sent = json.loads(base64.b64decode(network.one_run(client, subtask["id"])["input"]))["kwargs"]
-        except (ValueError, KeyError, TypeError):
-            raise SafeError(f"{nothing}: what it sent cannot be read, its collaboration is encrypted") from None
+        sent = _sent(client, subtask["id"], nothing)
         if "weights" not in sent.get("arrays", {}).get("shapes", {}):
             raise SafeError(f"{nothing}: {method} had not sent its model in the last round")
         break
     else:
         raise SafeError(f"{nothing}: it had not begun to train")
     arrays, job = codec.decode(sent.pop("arrays")), sent.pop("job")
+    if any("kept" in step for step in job["data"]["preprocess"]):  # these were sent once, in a task of their own
+        handed = subtasks[functions.index("keep_steps")]["id"]
+        large = _sent(client, handed, nothing)["job"]["data"]["preprocess"]
+        whole = {preprocess.reference(step)["kept"]: step for step in large}
+        job["data"]["preprocess"] = [whole.get(step.get("kept"), step) for step in job["data"]["preprocess"]]
     log = network.one_run(client, task_id).get("log") or ""
     told = {row["round"]: row for row in (json.loads(line.partition(vantage.ROUND)[2]) for line in _rounds(log))}
     if not told:
@@ -146,6 +149,14 @@ def _left_by(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
         "per_node": [],
         "traffic": {name: {"bytes_up": 0, "bytes_down": 0} for name in ("preparation", "evaluation")},
     }
+
+
+def _sent(client: UserClient, subtask: int, nothing: str) -> dict[str, Any]:
+    """The arguments of a call as the server has kept them. Raises SafeError that begins with ``nothing``."""
+    try:
+        return json.loads(base64.b64decode(network.one_run(client, subtask)["input"]))["kwargs"]
+    except (ValueError, KeyError, TypeError):
+        raise SafeError(f"{nothing}: what it sent cannot be read, its collaboration is encrypted") from None
 
 
 def _rounds(log: str) -> list[str]:

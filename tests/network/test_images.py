@@ -1,5 +1,7 @@
 """What is in an image of a method, and what is not."""
 
+import pytest
+
 from v6_federated import images
 
 
@@ -15,6 +17,12 @@ def test_only_one_method_and_no_build_tools(engine, toy):
         "False False"
     )
     assert printed(engine, toy, "import importlib.util as u; print(u.find_spec('torch'))") == "None"
+
+
+@pytest.mark.parametrize("method", ["pca", "gbdt"])
+def test_no_torch_where_nothing_needs_it(engine, image_of, method):
+    code = f"import sys, importlib.util as u, v6_{method}; print(u.find_spec('torch'), 'torch' in sys.modules)"
+    assert printed(engine, image_of(method), code) == "None False"
 
 
 def test_labels_and_the_method_that_vantage6_calls(engine, toy):
@@ -37,4 +45,4 @@ def test_each_line_of_the_list_names_a_method():
     assert listed
     for image in listed.values():
         assert (images.ROOT / "algorithms" / image.package / "__init__.py").exists()
-        assert image.kind in ("numpy", "torch")
+        assert image.kind in ("numpy", "torch", "lightgbm")

@@ -19,7 +19,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from v6_federated import datasets, images, network
+from v6_federated import data, datasets, images, network
 from v6_federated.cli import main
 from v6_federated.experiments import Experiment
 from v6_federated.mock import Fate, MockNetwork
@@ -31,7 +31,9 @@ METHODS = [
     ("loadaboost", ["--set", "epochs=2"]),
     ("colearning", []),
     ("dynavg", ["--set", "delta=0.001"]),
+    ("gbdt", ["--set", "min_rows_leaf=10"]),
     ("coop", []),
+    ("pca", ["--set", "components=2", "--preprocess", "standardize"]),
 ]
 ROWS = 40
 FEATURES = "a,b,c"
@@ -118,9 +120,30 @@ def test_the_weights_are_those_of_run(submit, table, tmp_path, method, settings)
     assert ours["history"] == theirs["history"]
     assert ours["per_node"] == theirs["per_node"]
     assert (real / "curves.png").read_bytes().startswith(b"\x89PNG")
+    if method == "gbdt":
+        assert main(["export", str(real), "--to", str(tmp_path / "model.txt")]) == 0
+        assert (tmp_path / "model.txt").read_text().startswith("tree\nversion=v4\n")
+        return
     assert main(["export", str(real), "--to", str(tmp_path / "model.npz")]) == 0
     with np.load(tmp_path / "model.npz") as model:
-        assert model["coef"].shape == (1, 3)
+        assert model["components" if method == "pca" else "coef"].shape[1] == 3
+
+
+def test_the_exported_model_predicts_what_the_nodes_counted(submit, table, tmp_path, capsys):
+    """standardize, pca:2 and logistic regression in one job; the accuracy on the rows that each node held out."""
+    steps = ["--preprocess", "standardize", "--preprocess", "pca:2"]
+    status, line, err = submit("fedavg", *steps, *THREE, "--set", "lr=0.5", "--out", tmp_path)
+    assert status == 0, err
+    databases = Experiment(datasets.load(str(table)), None, "column:hospital").deal()
+    held = [databases[k].iloc[data.split(ROWS, 0.2, k)[1]] for k in (1, 2, 3)]
+    pd.concat(held).to_csv(tmp_path / "held.csv", index=False)
+    assert main(["export", str(tmp_path), "--to", str(tmp_path / "model.npz")]) == 0
+    capsys.readouterr()
+    call = ["predict", str(tmp_path / "model.npz"), "--data", str(tmp_path / "held.csv")]
+    assert main([*call, "--out", str(tmp_path / "predictions.csv")]) == 0
+    predicted = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert predicted["rows"] == json.loads((tmp_path / "result.json").read_text())["final"]["evaluated"] == 30
+    assert predicted["accuracy"] == pytest.approx(json.loads(line)["accuracy"], abs=1e-9)
 
 
 def test_the_merges_of_coop_replayed(submit, table, tmp_path):

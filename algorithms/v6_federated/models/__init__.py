@@ -69,6 +69,14 @@ MODELS: dict[str, Callable[..., Model]] = {
 }
 
 
+def register(name: str, build: Callable[..., Any]) -> None:
+    """Make a model known that a method brings: it has what evaluation needs, ``init``, ``scores`` and ``loss``.
+
+    Its ``size`` is None if it grows; its method then checks it.
+    """
+    MODELS[name] = build
+
+
 def parse(model: str | dict[str, Any]) -> dict[str, Any]:
     """A model's name and options from ``"fnn"``, ``"fnn:hidden=50"`` or ``{"name": "fnn", "hidden": 50}``."""
     if isinstance(model, str):

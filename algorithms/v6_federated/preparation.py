@@ -1,0 +1,164 @@
+"""Before the first round: nodes describe their data, agree on columns and classes, and preprocessing is fitted.
+
+Nodes may be missing as in a round. Whoever drops out is asked no more until the first round: a step is fitted to the
+rows of the nodes that have answered all that it asks.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from v6_federated import models, preprocess
+from v6_federated.collection import Answer, Expected, Shape
+from v6_federated.errors import SafeError
+from v6_federated.node import Job
+from v6_federated.vantage import CollectResultsError, DataError
+
+
+@dataclass(frozen=True)
+class Group:
+    """Organizations that are asked the same."""
+
+    function: str
+    organizations: list[int]
+    job: Job
+    settings: dict[str, Any] = field(default_factory=dict)
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    expected: Expected = field(default_factory=Expected)
+    evaluate: str | None = None
+
+
+Ask = Callable[[Group], list[Answer]]  # brings the answers of those that gave one, enough of them, by ascending id
+Found = TypeVar("Found")
+
+
+def prepare(
+    job: Job, steps: Sequence[Any], model: str | dict[str, Any], organizations: Sequence[int], ask: Ask
+) -> tuple[Job, Sequence[str]]:
+    """The job with its columns, classes, fitted steps and model; and the features' names after the steps.
+
+    Args:
+        steps, model: as the request has them.
+    """
+    parsed = [preprocess.parse(step) for step in steps]
+    answers = ask(Group("describe", list(organizations), job, {"raw": bool(parsed)}))
+    features, spec = _same_features(answers), job.data
+    if spec.classes is None and spec.supervised:
+        spec = replace(spec, classes=_agreed_classes(answers))
+    if spec.features is None and isinstance(features, list):
+        spec = replace(spec, features=features, label=answers[0].values["label"])  # one order at all nodes
+    names = features if isinstance(features, list) else [str(i) for i in range(features)]
+    if parsed and isinstance(features, list):
+        told = {a.organization_id: a.values["kinds"] for a in answers}
+        spec = replace(spec, categories=preprocess.categories(parsed, told, names))
+    layout = preprocess.layout(names, spec.categories or ())
+    here = [a.organization_id for a in answers]
+    try:
+        job, layout = _fit(parsed, layout, replace(job, data=spec), here, ask)
+    except DataError as error:  # the request's steps do not fit the columns
+        raise SafeError(str(error)) from None
+    if spec.supervised:
+        assert spec.classes is not None
+        full = {**models.parse(model), "features": len(layout.names), "classes": len(spec.classes)}
+        job = replace(job, model=full)
+    return job, layout.names
+
+
+def _fit(
+    steps: Sequence[preprocess.Step], layout: preprocess.Features, job: Job, here: Sequence[int], ask: Ask
+) -> tuple[Job, preprocess.Features]:
+    """Fit the steps in order, each on rows that the ones before have been applied to; also the columns left."""
+    for step in steps:
+        fitted, here = _fit_one(step, layout, job, here, ask)
+        done = {"step": step.name, "fitted": fitted}
+        layout = preprocess.apply(layout, [done])
+        job = replace(job, data=replace(job.data, preprocess=[*job.data.preprocess, done]))
+    layout.check_complete()
+    return job, layout
+
+
+def _fit_one(
+    step: preprocess.Step, layout: preprocess.Features, job: Job, here: Sequence[int], ask: Ask
+) -> tuple[dict[str, Any], list[int]]:
+    def ask_nodes(organizations: Sequence[int], name: str, **arguments: Any) -> list[Answer]:
+        return ask(statistic(job, organizations, len(layout.numeric), name, **arguments))
+
+    return over_the_same(here, ask_nodes, lambda ask_same: step.fit(layout, ask_same))
+
+
+def statistic(
+    job: Job, organizations: Sequence[int], d: int, name: str, precision: str = "float64", **arguments: Any
+) -> Group:
+    """What asks for a statistic of the training rows, see ``preprocess.statistic``, of d columns of numbers."""
+    arrays = {k: v for k, v in arguments.items() if isinstance(v, np.ndarray)}
+    settings = {"statistic": name, **{k: v for k, v in arguments.items() if k not in arrays}}
+    shapes: Mapping[str, Shape] = preprocess.shapes(d=d, **settings)
+    expected = Expected(shapes, minimum_rows=job.minimum_rows or 1)
+    return Group("fit_step", list(organizations), replace(job, precision=precision), settings, arrays, expected)
+
+
+class _Fewer(Exception):
+    """Not all have answered that had answered before."""
+
+
+def over_the_same(
+    organizations: Sequence[int], ask: Callable[..., list[Answer]], work: Callable[[Callable], Found]
+) -> tuple[Found, list[int]]:
+    """What ``work(ask_same)`` computes from the answers of one and the same nodes, and these.
+
+    ``ask(organizations, ...)`` brings answers. Sums of several questions that fit each other need the same nodes in all
+    of them: where one drops out on the way, the work begins anew with those that are left.
+    """
+    here = list(organizations)
+    while True:
+        begun = False
+
+        def ask_same(*arguments: Any, **named: Any) -> list[Answer]:
+            nonlocal here, begun
+            answers = ask(here, *arguments, **named)
+            came = [a.organization_id for a in answers]
+            fewer, here = begun and len(came) < len(here), came
+            begun = True
+            if fewer:
+                raise _Fewer
+            return answers
+
+        try:
+            return work(ask_same), here
+        except _Fewer:
+            continue
+
+
+def _same_features(answers: Sequence[Answer]) -> Any:
+    """The features, if all nodes have the same ones. Columns in another order are the same."""
+    first = answers[0]
+    for a in answers[1:]:
+        mine, other = first.values["features"], a.values["features"]
+        if (sorted(mine) != sorted(other)) if isinstance(mine, list) and isinstance(other, list) else mine != other:
+            raise CollectResultsError(
+                f"organizations {first.organization_id} and {a.organization_id} hold different features; "
+                "expected the same columns at all nodes: name them in `features`"
+            )
+        if first.values["label"] != a.values["label"]:
+            raise CollectResultsError(
+                f"organizations {first.organization_id} and {a.organization_id} have another last column; "
+                "name the label's column in `label`"
+            )
+    return first.values["features"]
+
+
+def _agreed_classes(answers: Sequence[Answer]) -> list[Any]:
+    """The union of the label values that nodes name, sorted."""
+    union = {value for a in answers for value in a.values["classes"]}
+    if len({isinstance(value, str) for value in union}) > 1:
+        raise CollectResultsError("labels are words at some nodes and numbers at others; expected one kind")
+    if len(union) < 2:
+        raise CollectResultsError(
+            f"the nodes name {len(union)} class(es) of the label, expected at least 2 that some node has in 3 rows or "
+            "more; name them all in `classes`"
+        )
+    if len(union) > 1000:
+        raise CollectResultsError(f"the label has {len(union)} values; expected classes, not a measurement")
+    return sorted(union)

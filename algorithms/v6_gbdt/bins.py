@@ -1,0 +1,74 @@
+"""Bin edges that all nodes agree on before the first tree: no threshold of a tree is a value of a row.
+
+The range of a column is its mean over all rows plus and minus ``SPREAD`` standard deviations. It is cut into
+``CELLS_A_BIN`` equal cells for each bin asked for, and every edge is a boundary of cells: half of them at even steps
+of the range, half at quantiles of rows counted by cell. The even ones part values that few rows have.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+SPREAD = 4.0
+CELLS_A_BIN = 8
+FINEST = 256  # a node tells apart no values closer than this share of its own standard deviation
+
+
+def boundaries(low: np.ndarray, high: np.ndarray, max_bin: int) -> np.ndarray:
+    """The boundaries (d, b) between equal cells from ``low`` to ``high`` (d,), float32, for so many bins."""
+    cells = CELLS_A_BIN * max_bin
+    steps = np.arange(1, cells, dtype=np.float32) / np.float32(cells)
+    return (low[:, None] + (high - low)[:, None] * steps).astype(np.float32)
+
+
+def counts(X: np.ndarray, at: np.ndarray, step: int) -> np.ndarray:
+    """Rows of X (n, d) up to each boundary (d, b), rounded down to multiples of ``step``.
+
+    A boundary is moved down to a multiple of the column's own deviation / ``FINEST``, so that boundaries crafted to be
+    close together tell no value more finely.
+    """
+    found = np.empty(at.shape, np.float32)
+    for column, (x, b) in enumerate(zip(X.T, at, strict=True)):
+        found[column] = np.searchsorted(np.sort(x), _snapped(b, _grain(x)), side="right") // step * step
+    return found
+
+
+def edges(total: np.ndarray, at: np.ndarray, n: int, max_bin: int) -> list[np.ndarray]:
+    """Per column, fewer than ``max_bin`` ascending edges, float32, chosen from the boundaries ``at`` (d, b).
+
+    Args:
+        total: rows of all n up to each boundary (d, b), as nodes have counted them.
+    """
+    half = max_bin // 2
+    even = np.arange(1, half) * (at.shape[1] + 1) // half - 1
+    wanted = n * np.arange(1, max_bin - half + 1) / (max_bin - half + 1)
+    chosen = []
+    for c, b in zip(total, at, strict=True):
+        quantiles = np.searchsorted(c, wanted)
+        e = np.unique(b[np.union1d(even, quantiles[quantiles < len(b)])])
+        chosen.append(e if len(e) > 1 else e[:0])  # a constant column is never split
+    return chosen
+
+
+def coarse(e: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """The edges that a node uses for its values x (n,): of those too close together for it, the first."""
+    grain = _grain(x)
+    return e[np.unique(np.floor(e / grain), return_index=True)[1]] if grain else e
+
+
+def pack(columns: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+    """Edges as arrays that travel: all in a row, and how many each column has."""
+    return {"edges": np.concatenate(columns), "lengths": np.array([len(e) for e in columns], np.float32)}
+
+
+def unpack(arrays: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """The columns of ``pack``."""
+    return np.split(arrays["edges"], np.cumsum(arrays["lengths"].astype(np.int64))[:-1])
+
+
+def _grain(x: np.ndarray) -> float:
+    return float(np.std(x, dtype=np.float64)) / FINEST
+
+
+def _snapped(b: np.ndarray, grain: float) -> np.ndarray:
+    return np.floor(b / grain) * grain if grain else b

@@ -1,0 +1,144 @@
+"""The server of boosted trees."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from v6_federated import codec, components, functions
+from v6_federated.errors import SafeError
+from v6_federated.federation import Answer, Federation, combine
+from v6_federated.settings import (
+    EarlyStopping,
+    FullPrecision,
+    LambdaL2,
+    LearningRate,
+    MaxBin,
+    MaxDepth,
+    MaxLeaves,
+    MinRowsLeaf,
+    Rounds,
+    TreesARound,
+    TreesModel,
+)
+from v6_federated.vantage import CollectResultsError, UserInputError
+from v6_gbdt import bins
+from v6_gbdt.trees import FEATURE, LEAF, VALUE, Trees
+
+
+@functions.central
+def central(
+    federation: Federation,
+    *,
+    rounds: Rounds,
+    trees: TreesARound = 1,
+    lr: LearningRate = 0.1,
+    max_leaves: MaxLeaves = 31,
+    min_rows_leaf: MinRowsLeaf = 20,
+    max_depth: MaxDepth = None,
+    lambda_l2: LambdaL2 = 1.0,  # LightGBM's 0 lets a node's leaf of small curvature undo the others' trees
+    max_bin: MaxBin = 64,
+    early_stopping: EarlyStopping = None,
+    model: TreesModel = "trees",
+    precision: FullPrecision = "float32",
+) -> dict[str, Any]:
+    """Gradient boosted trees, InPrivate: Zhao et al. 2018; Garst et al. 2021, Algorithm 2.
+
+    Symbols: N nodes in the order of their ids, r the round, C_active the one node asked in it, W^g (m, 3) the ensemble,
+    a row for each split and leaf. What leaves a node: before round 1 its columns' means and sums of squares, and rows
+    counted by cell in multiples of its minimum of rows; in its rounds a tree a class, n_k and its mean loss; and counts
+    of how W^g does on its held-out rows. Bytes a round: 16 m down to each node that evaluates, 16 a split or leaf up.
+    """
+    # W_g starts without a tree, the box has "random"; ends: rows of W_g after each round
+    s = federation.start(
+        W_g=federation.initial_weights,
+        edges=lambda: agree(federation, max_bin),
+        ends=lambda: [0],
+        names=lambda: [*federation.features],
+    )
+    edges = bins.unpack(s.edges)
+    payload = codec.encode(s.edges)
+    nodes = federation.organizations
+    ensemble: Trees = federation.model  # type: ignore[assignment]
+    for r in federation.rounds(rounds):
+        C_active = nodes[(r - 1) % len(nodes)]
+        answers = federation.ask(
+            "grow",
+            [C_active],
+            weights=s.W_g,
+            returns={"trees": (None, 3)},
+            edges=payload,
+            trees=trees,
+            lr=lr,
+            max_leaves=max_leaves,
+            min_rows_leaf=min_rows_leaf,
+            max_depth=max_depth,
+            lambda_l2=lambda_l2,
+        )
+        best = stopped(federation.history, early_stopping)
+        if best is not None:  # early stopping: this round goes back to the best round's ensemble
+            s.W_g = s.W_g[: s.ends[best]]
+        else:  # the node sends its new trees only, central adds them
+            s.W_g = np.concatenate([s.W_g, *(checked(a, ensemble, edges, trees, max_leaves) for a in answers)])
+        s.ends.append(len(s.W_g))
+        federation.record(answers, trees=len(ensemble.split(s.W_g)))
+        if best is not None:
+            break
+    result = federation.result(s.W_g)
+    return {**result, "bins": payload, "feature_importance": importance(ensemble, s.W_g, s.names)}
+
+
+def agree(federation: Federation, max_bin: int) -> dict[str, np.ndarray]:
+    """Bin edges of each column, from moments and rounded counts of all nodes, as ``bins.pack`` has them."""
+    answers = federation.statistic("moments", "float32")
+    federation.count_preparation(answers)
+    n, mean, squares = components.pooled_moments(answers)
+    deviation = np.sqrt(squares / n)
+    low, high = ((mean + s * bins.SPREAD * deviation).astype(np.float32) for s in (-1, 1))
+    at = bins.boundaries(low, high, max_bin)
+    answers = federation.ask(
+        "count", federation.organizations, returns={"counts": at.shape}, low=low, high=high, max_bin=max_bin
+    )
+    federation.count_preparation(answers)
+    total = combine(answers, "counts", lambda a: 1)
+    return bins.pack(bins.edges(total, at, sum(a.n for a in answers), max_bin))
+
+
+def checked(answer: Answer, ensemble: Trees, edges: Sequence[np.ndarray], trees: int, leaves: int) -> np.ndarray:
+    """The trees of an answer. Raises CollectResultsError if they are not what was asked for."""
+    who = f"organization {answer.organization_id} sends"
+    try:
+        grown = ensemble.split(answer["trees"])
+    except (SafeError, KeyError) as error:
+        raise CollectResultsError(f"{who} no trees: {error}") from None
+    if len(grown) != trees * ensemble.columns or max(map(len, grown)) > 2 * leaves - 1:
+        raise CollectResultsError(
+            f"{who} other trees than asked for; expected {trees * ensemble.columns} of at most {leaves} leaves"
+        )
+    for row in answer["trees"]:
+        if row[FEATURE] != LEAF and row[VALUE] not in edges[int(row[FEATURE])]:
+            raise CollectResultsError(f"{who} a threshold that is no agreed bin edge; expected one of them")
+    return answer["trees"]
+
+
+def stopped(history: Sequence[dict[str, Any]], early_stopping: int | None) -> int | None:
+    """The round of the least loss on held-out rows, if ``early_stopping`` rounds after it have brought none less."""
+    if early_stopping is None:
+        return None
+    evaluated = [row for row in history if row["loss"] is not None]
+    if not evaluated:
+        if len(history) > early_stopping:
+            raise UserInputError(
+                f"early_stopping={early_stopping}: no loss on held-out rows after {len(history)} rounds; expected a "
+                "holdout above 0 or evaluators, enough rows at some node, and evaluate_every of at most early_stopping"
+            )
+        return None
+    best = min(evaluated, key=lambda row: row["loss"])
+    return best["round"] if evaluated[-1]["round"] - best["round"] >= early_stopping else None
+
+
+def importance(ensemble: Trees, W_g: np.ndarray, names: Sequence[str]) -> list[dict[str, Any]]:
+    """A row for each feature that splits, the largest gain first."""
+    splits, gain = ensemble.importance(W_g)
+    used = sorted(np.flatnonzero(splits).tolist(), key=lambda i: (-gain[i], i))
+    return [{"feature": names[i], "splits": int(splits[i]), "gain": float(f"{gain[i]:.4g}")} for i in used]

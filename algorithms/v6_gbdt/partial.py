@@ -1,0 +1,81 @@
+"""The clients of boosted trees."""
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from v6_federated import codec, functions
+from v6_federated.guards import number_of_threads
+from v6_federated.node import Node
+from v6_federated.settings import LambdaL2, LearningRate, MaxBin, MaxDepth, MaxLeaves, MinRowsLeaf, TreesARound
+from v6_gbdt import bins
+from v6_gbdt.trees import Trees, tree
+
+MINIMUM_HESSIAN = 1e-3  # of a leaf, LightGBM's own default
+
+
+@functions.partial
+def count(node: Node, low: Any, high: Any, *, max_bin: MaxBin) -> dict[str, Any]:
+    """Rows up to each boundary between cells, (d, boundaries), in multiples of the node's minimum of rows."""
+    step = max(node.policy.minimum_rows, node.job.minimum_rows or 0)
+    return {"counts": bins.counts(node.rows.X, bins.boundaries(low, high, max_bin), step)}
+
+
+@functions.partial
+def grow(
+    node: Node,
+    weights: Any,
+    *,
+    edges: dict[str, Any],
+    trees: TreesARound,
+    lr: LearningRate,
+    max_leaves: MaxLeaves,
+    min_rows_leaf: MinRowsLeaf,
+    max_depth: MaxDepth,
+    lambda_l2: LambdaL2,
+) -> dict[str, Any]:
+    """The next trees on this node's rows, one a class. Garst et al. 2021, Algorithm 2, lines 6 to 8.
+
+    Trees are grown by LightGBM on the indices of agreed bins, from gradients under the ensemble W^g (m, 3) written
+    out here: LightGBM's own objectives leave out classes that the node does not hold.
+    """
+    import lightgbm
+
+    node.policy.check_leaf(min_rows_leaf, node.job.minimum_rows)
+    model: Trees = node.model  # type: ignore[assignment]
+    X, y = node.rows.X, node.rows.y
+    columns = [bins.coarse(e, x) for e, x in zip(bins.unpack(codec.decode(edges)), X.T, strict=True)]
+    binned = np.column_stack([np.searchsorted(e, x) for e, x in zip(columns, X.T, strict=True)]).astype(np.float32)
+    settings = {
+        "objective": "none", "learning_rate": 1.0, "num_class": model.columns, "num_leaves": max_leaves,
+        "min_data_in_leaf": min_rows_leaf, "min_sum_hessian_in_leaf": MINIMUM_HESSIAN,
+        "max_depth": max_depth or -1, "lambda_l2": lambda_l2,
+        # every index is a bin of its own, whatever rows there are
+        "max_bin": max(map(len, columns)) + 2, "min_data_in_bin": 1, "bin_construct_sample_cnt": len(y),
+        "feature_pre_filter": False, "use_missing": False,
+        "num_threads": number_of_threads(), "deterministic": True, "force_row_wise": True, "verbosity": -1,
+    }  # fmt: skip
+    rows = lightgbm.Dataset(binned, params=settings, free_raw_data=False)
+    f = model.scores(weights, X)
+    loss = model.loss(f, y)
+    varied = bool(np.ptp(binned, axis=0).any())
+    grown = []
+    for _ in range(trees):
+        g, h = model.gradient(f, y)
+        structures: list[dict[str, Any]] = [{}] * model.columns
+        if varied:  # LightGBM fails where no column has two bins
+            booster = lightgbm.Booster(settings, rows)
+            booster.update(fobj=functools.partial(_derivatives, (g, h) if model.columns > 1 else (g[:, 0], h[:, 0])))
+            structures = [t["tree_structure"] for t in booster.dump_model()["tree_info"]]
+        # where no split brings anything, LightGBM's leaf says 0: here what any leaf says of its rows
+        G, H = g.sum(axis=0), h.sum(axis=0)
+        whole = np.where(H < MINIMUM_HESSIAN, 0, -G / (np.maximum(H, MINIMUM_HESSIAN) + lambda_l2))
+        new = [tree(s, columns, lr, alone) for s, alone in zip(structures, whole, strict=True)]
+        grown += new
+        f = f + model.scores(np.concatenate(new), X)
+    return {"trees": np.concatenate(grown), "train_loss": loss}
+
+
+def _derivatives(known: Any, _scores: Any, _rows: Any) -> Any:
+    return known

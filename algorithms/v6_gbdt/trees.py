@@ -1,0 +1,180 @@
+"""An ensemble of boosted trees as one array, and as LightGBM's text."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from v6_federated import models
+from v6_federated.errors import SafeError
+from v6_federated.guards import number_of_threads
+from v6_federated.models.linear import LinearModel, predicted
+
+FEATURE, VALUE, GAIN = 0, 1, 2
+LEAF = -1
+
+
+class Trees:
+    """Scores f(x), the sum of all trees' outputs: one column when there are two classes, else one a class.
+
+    The ensemble w is an array (m, 3) float32 with a row for each node of each tree, tree after tree, a node before its
+    left subtree, that before its right one:
+      a split: feature's index, threshold (left where x <= threshold), gain to two digits;
+      a leaf: -1, output, 0.
+    So every array that parses is a number of whole trees; tree t belongs to column t mod ``columns``. What LightGBM
+    knows of a node's rows beyond that, counts and sums of weights by leaf and split, is not in it.
+
+    The loss is the logistic one when binary, cross-entropy of the softmax otherwise.
+    """
+
+    size = None  # it grows
+
+    def __init__(self, features: int, classes: int) -> None:
+        self.features, self.classes = features, classes
+        self.columns = 1 if classes == 2 else classes
+        self.loss = LinearModel("logistic", features, classes).loss
+
+    def init(self, rng: np.random.Generator) -> np.ndarray:
+        """No trees: (0, 3). All scores are 0."""
+        return np.empty((0, 3), np.float32)
+
+    def asarray(self, array: np.ndarray) -> np.ndarray:
+        return array
+
+    def seed(self, rng: np.random.Generator) -> None:
+        """Nothing inside is random."""
+
+    def gradient(self, scores: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """First and second derivative of each row's loss by its scores, (n, columns), with LightGBM's factor on the
+        second: c / (c - 1) for c > 2 classes."""
+        if self.columns == 1:
+            p, target = 1 / (1 + np.exp(-scores)), y[:, None]
+            return p - target, p * (1 - p)
+        e = np.exp(scores - scores.max(axis=1, keepdims=True))
+        p = e / e.sum(axis=1, keepdims=True)
+        return p - (y[:, None] == np.arange(self.classes)), self.classes / (self.classes - 1) * p * (1 - p)
+
+    def scores(self, w: np.ndarray, X: np.ndarray) -> np.ndarray:
+        """f of each row of X (n, d): (n, columns) float64."""
+        if not len(w):
+            return np.zeros((len(X), self.columns))
+        import lightgbm
+
+        booster = lightgbm.Booster(model_str=self.text(w))
+        f = booster.predict(X, raw_score=True, num_threads=number_of_threads())
+        return np.asarray(f).reshape(len(X), self.columns)
+
+    def predict(self, w: np.ndarray, X: np.ndarray) -> np.ndarray:
+        """Class indices (n,)."""
+        return predicted(self.scores(w, X))
+
+    def split(self, w: np.ndarray) -> list[np.ndarray]:
+        """The trees of an ensemble, each (m_t, 3). Raises SafeError if it is none of this many features and columns."""
+        if w.ndim != 2 or w.shape[1] != 3:
+            raise SafeError(f"an ensemble of shape {w.shape}; expected (rows, 3)")
+        feature = w[:, FEATURE]
+        if not np.isin(feature, np.arange(LEAF, self.features)).all():
+            raise SafeError(f"an ensemble that splits by other features than the {self.features} of the data")
+        # each tree has one leaf more than it has splits, and ends where that first comes true
+        balance = np.where(feature == LEAF, -1, 1).cumsum()
+        before = np.minimum.accumulate(np.append(0, balance[:-1]))
+        ends = np.flatnonzero(balance < before) + 1
+        if len(w) and (not len(ends) or ends[-1] < len(w)):
+            raise SafeError("an ensemble that ends within a tree; expected whole trees")
+        if len(ends) % self.columns:
+            raise SafeError(f"an ensemble of {len(ends)} trees; expected a multiple of {self.columns}, one a class")
+        return np.split(w, ends[:-1]) if len(w) else []
+
+    def importance(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """How often each feature splits, and the gain that its splits bring together: (d,) both."""
+        splits = w[w[:, FEATURE] != LEAF]
+        index = splits[:, FEATURE].astype(np.int64)
+        return (
+            np.bincount(index, minlength=self.features),
+            np.bincount(index, splits[:, GAIN], minlength=self.features),
+        )
+
+    def text(self, w: np.ndarray, names: Sequence[str] | None = None) -> str:
+        """The ensemble as LightGBM's model file (version v4), with the features' names where they are known."""
+        objective = "binary sigmoid:1" if self.columns == 1 else f"multiclass num_class:{self.classes}"
+        trees = [f"Tree={t}\n{_block(tree)}\n\n\n" for t, tree in enumerate(self.split(w))]
+        head = {
+            "version": "v4",
+            "num_class": self.columns,
+            "num_tree_per_iteration": self.columns,
+            "label_index": 0,
+            "max_feature_idx": self.features - 1,
+            "objective": objective,
+            "feature_names": " ".join(_names(names or [f"Column_{i}" for i in range(self.features)])),
+            "feature_infos": " ".join(["none"] * self.features),  # LightGBM's own would hold least and largest values
+            "tree_sizes": " ".join(str(len(tree)) for tree in trees),
+        }
+        lines = "\n".join(f"{key}={value}" for key, value in head.items())
+        return f"tree\n{lines}\n\n{''.join(trees)}end of trees\n"
+
+
+def tree(structure: dict[str, Any], edges: Sequence[np.ndarray], lr: float, alone: float) -> np.ndarray:
+    """A tree (m, 3) from LightGBM's ``tree_structure``, grown on indices of bins, its outputs times ``lr``.
+
+    ``alone`` is the output of a tree that is one leaf.
+
+    A split at bins up to k is one at values up to edge k, for every value there is.
+    """
+    if "split_feature" not in structure:
+        return np.array([(LEAF, alone * lr, 0.0)], np.float32)
+    rows, todo = [], [structure]
+    while todo:
+        node = todo.pop()
+        if "leaf_value" in node:
+            rows.append((LEAF, node["leaf_value"] * lr, 0.0))
+        else:
+            feature = node["split_feature"]
+            rows.append((feature, edges[feature][int(node["threshold"])], float(f"{node['split_gain']:.1e}")))
+            todo += [node["right_child"], node["left_child"]]
+    return np.array(rows, np.float32)
+
+
+def _block(tree: np.ndarray) -> str:
+    """One tree in LightGBM's text: splits numbered from 0, leaves from -1 down."""
+    split = tree[:, FEATURE] != LEAF
+    left, right = ([0] * int(split.sum()) for _ in range(2))
+    open_: list[tuple[list[int], int]] = []  # children that are still to come, the next one last
+    splits = leaves = 0
+    for is_split in split:
+        number = splits if is_split else ~leaves
+        if open_:
+            children, parent = open_.pop()
+            children[parent] = number
+        if is_split:
+            open_ += [(right, splits), (left, splits)]
+            splits += 1
+        else:
+            leaves += 1
+    fields: dict[str, Iterator[Any] | list[Any]] = {}
+    if splits:
+        fields = {
+            "split_feature": map(int, tree[split, FEATURE]),
+            "split_gain": map(float, tree[split, GAIN]),
+            "threshold": map(float, tree[split, VALUE]),
+            "decision_type": [2] * splits,  # numerical, no value is missing
+            "left_child": left,
+            "right_child": right,
+        }
+    fields["leaf_value"] = map(float, tree[~split, VALUE])
+    lines = [f"{key}={' '.join(map(repr, values))}" for key, values in fields.items()]
+    return "\n".join([f"num_leaves={leaves}", "num_cat=0", *lines, "is_linear=0", "shrinkage=1"])
+
+
+def _names(names: Sequence[str]) -> Iterator[str]:
+    """Names that LightGBM can read: no spaces, no characters of JSON, each once."""
+    seen: set[str] = set()
+    for i, name in enumerate(names):
+        plain = re.sub(r"[^\w.-]", "_", name)
+        while plain in seen:
+            plain += f"_{i}"
+        seen.add(plain)
+        yield plain
+
+
+models.register("trees", Trees)

@@ -1,0 +1,594 @@
+"""Preprocessing fitted over nodes: equal to scikit-learn's on the pooled rows; refusals; export and predict."""
+
+import importlib
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from helpers import OPEN, table, train
+from sklearn.decomposition import PCA
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from vantage6.algorithm.tools.exceptions import CollectResultsError
+from vantage6.algorithm.tools.mock_client import MockAlgorithmClient
+
+from v6_federated import codec, data, export, metrics, models, preprocess
+from v6_federated.cli import main
+from v6_federated.errors import SafeError
+from v6_federated.mock import Fate, MockNetwork
+
+ALL = ["impute:median", "impute:most_frequent", "onehot", "clip:0.05", "standardize", "pca:4"]
+TRAINING = ["v6_fedavg", "v6_scaffold", "v6_fsvrg", "v6_loadaboost", "v6_colearning", "v6_dynavg", "v6_coop", "v6_gbdt"]
+MISSING = 0.15
+UPDATE = "client_update"
+
+
+def hospital(n, seed, levels):
+    """A clinical table: a category, missing values in it and in a number, and a constant column."""
+    rng = np.random.default_rng(seed)
+    rows = table(n, seed=seed, shift=0.2 * seed)
+    rows.insert(0, "sex", rng.choice(levels, n).astype(object))
+    rows.insert(2, "unit", 5.0)
+    rows.loc[rng.random(n) < MISSING, "x1"] = np.nan
+    rows.loc[rng.random(n) < MISSING, "sex"] = None
+    return rows
+
+
+@pytest.fixture
+def clinics():
+    """Three clinics; only the first knows the level x, and has it in a few rows."""
+    return {1: hospital(60, 1, ["f", "m", "x"]), 2: hospital(50, 2, ["f", "m"]), 3: hospital(70, 3, ["f", "f", "m"])}
+
+
+def fitted(nodes, *steps, **settings):
+    """The fitted steps of a short job on all rows."""
+    result = train("v6_fedavg", nodes, **{"rounds": 1, "holdout": 0, **settings}, preprocess=list(steps))
+    return [step["fitted"] for step in result["data"]["preprocess"]]
+
+
+def pooled(nodes):
+    return pd.concat(nodes.values(), ignore_index=True)
+
+
+# ---- each step against the pooled rows
+
+
+def test_mean_and_most_frequent_are_those_of_pooled_rows(clinics):
+    rows = pooled(clinics)
+    numbers, words, _ = fitted(clinics, "impute", "impute:most_frequent,columns=sex|unit", "onehot")
+    theirs = SimpleImputer().fit(rows[list(numbers["values"])])
+    np.testing.assert_allclose(list(numbers["values"].values()), theirs.statistics_, rtol=1e-12)
+    assert words["values"] == {"sex": rows["sex"].mode()[0], "unit": 5.0}
+
+
+def test_equally_frequent_values_give_the_smallest():
+    nodes = {k: table(20).assign(x0=[2.0] * 5 + [10.0] * 5 + [np.nan] * 10) for k in (1, 2)}
+    assert fitted(nodes, "impute:most_frequent,columns=x0")[0]["values"] == {"x0": 2.0}
+
+
+@pytest.mark.parametrize("spread", ["normal", "skewed"])
+def test_quantiles_are_near_those_of_pooled_rows(spread):
+    """Within the width of a bin and the nodes' roundings."""
+    rng = np.random.default_rng(0)
+    draw = rng.normal if spread == "normal" else rng.exponential
+    nodes = {k: table(400, seed=k).assign(x0=draw(size=400) + k) for k in (1, 2, 3)}
+    x = pooled(nodes)["x0"]
+    (median,) = fitted(nodes, "impute:median,columns=x0")
+    assert median["values"]["x0"] == pytest.approx(x.median(), abs=0.03 * x.std())
+    (clip,) = fitted(nodes, {"step": "clip", "quantile": 0.05, "columns": ["x0"]})
+    assert clip["bounds"]["x0"] == pytest.approx(x.quantile([0.05, 0.95]).tolist(), abs=0.12 * x.std())
+
+
+def test_median_by_hand():
+    """mean - deviation to mean + deviation in 200 bins; counts to each edge, rounded to threes, of each node."""
+    nodes = {k: table(30, seed=k) for k in (1, 2)}
+    x = pooled(nodes)["x0"].to_numpy()
+    edges = np.linspace(x.mean() - x.std(), x.mean() + x.std(), 201)
+    below = sum(3 * np.round((rows["x0"].to_numpy()[:, None] <= edges).sum(axis=0) / 3) for rows in nodes.values())
+    expected = np.interp(30, below, edges)
+    assert fitted(nodes, "impute:median,columns=x0")[0]["values"]["x0"] == pytest.approx(expected, rel=1e-9)
+
+
+def test_constant_column_median_is_its_value(clinics):
+    median, *_ = fitted(clinics, "impute:median", "impute:most_frequent", "onehot")
+    assert median["values"]["unit"] == 5.0
+
+
+def test_onehot_and_constants(clinics):
+    unknown, zero, levels = fitted(clinics, "impute:constant,value=unknown", "impute:constant,value=0", "onehot")
+    assert unknown["values"] == {"sex": "unknown"}
+    assert zero["values"] == dict.fromkeys(["x0", "unit", "x1", "x2", "x3"], 0.0)
+    assert levels["levels"] == {"sex": ["f", "m", "unknown", "x"]}
+
+
+def test_a_level_that_is_rare_everywhere_is_not_named(clinics):
+    clinics[2].loc[[0, 1], "sex"] = "intersex"
+    *_, levels = fitted(clinics, "impute", "impute:most_frequent", "onehot")
+    assert levels["levels"] == {"sex": ["f", "m", "x"]}
+    clinics[2].loc[2, "sex"] = "intersex"
+    *_, levels = fitted(clinics, "impute", "impute:most_frequent", "onehot")
+    assert levels["levels"] == {"sex": ["f", "intersex", "m", "x"]}
+
+
+def test_an_unknown_level_is_zero_in_all():
+    rows = preprocess.read_features(pd.DataFrame({"a": ["f", "q"], "b": [1, 2]}), ["a", "b"], ["a"])
+    out = preprocess.apply(rows, [{"step": "onehot", "fitted": {"levels": {"a": ["f", "m"]}}}])
+    assert list(out.names) == ["a=f", "a=m", "b"]
+    np.testing.assert_array_equal(out.X, [[1, 0, 1], [0, 0, 2]])
+
+
+def test_clip_to_bounds(clinics):
+    steps = [{"step": "clip", "lower": -1, "columns": ["x0"]}, "impute", "impute:most_frequent", "onehot"]
+    assert fitted(clinics, *steps)[0]["bounds"] == {"x0": [-1, None]}
+    rows = preprocess.Features(["a"], np.array([[-2.0], [np.nan], [3.0]]), {})
+    out = preprocess.apply(rows, [{"step": "clip", "fitted": {"bounds": {"a": [-1, None]}}}])
+    np.testing.assert_array_equal(out.X[:, 0], [-1, np.nan, 3])
+
+
+def test_standardize_leaves_words_to_a_later_step(clinics):
+    """Its mean and deviation are of numbers only, wherever the words stand."""
+    fill = ["impute", "impute:most_frequent"]
+    _, _, early, _ = fitted(clinics, *fill, "standardize", "onehot")
+    _, _, _, late = fitted(clinics, *fill, "onehot", "standardize")
+    early, late = codec.decode(early), codec.decode(late)
+    assert early["mean"].shape == (5,) and late["mean"].shape == (8,)
+    np.testing.assert_array_equal(early["mean"], late["mean"][3:])
+
+
+def test_pca_step_equals_a_pipeline_of_scikit_learn(hospitals):
+    arrays = codec.decode(fitted(hospitals, "standardize", "pca:3")[1])
+    X = StandardScaler().fit_transform(pooled(hospitals).iloc[:, :-1])
+    theirs = PCA(3).fit(X)
+    np.testing.assert_allclose(arrays["components"], theirs.components_, atol=1e-6)
+    np.testing.assert_allclose(arrays["explained_variance"], theirs.explained_variance_, rtol=1e-6)
+
+
+def test_the_whole_job_equals_a_pipeline_of_scikit_learn(clinics):
+    """standardize, pca, logreg: the same probabilities as scikit-learn's on the pooled rows."""
+    rows = pooled(clinics)
+    X, y = rows.drop(columns="label"), rows["label"]
+    steps = ["impute:mean", "impute:most_frequent", "onehot", "standardize", "pca:4"]
+    settings = {"rounds": 300, "lr": 1.0, "model": "logreg:l2=0.1", "holdout": 0, "preprocess": steps}
+    result = train("v6_fedavg", {1: rows}, **settings)
+    numbers = SimpleImputer().fit_transform(X.drop(columns="sex"))
+    words = OneHotEncoder(sparse_output=False).fit_transform(SimpleImputer(strategy="most_frequent").fit_transform(
+        X[["sex"]].astype(object).where(X[["sex"]].notna(), np.nan)))  # fmt: skip
+    logistic = LogisticRegression(C=1 / (0.1 * len(y)), tol=1e-10, max_iter=5000)
+    pipeline = make_pipeline(StandardScaler(), PCA(4), logistic).fit(np.hstack([words, numbers]), y)
+    predicted, accuracy = export.predict(result, data.Source(table=rows))
+    np.testing.assert_allclose(predicted["score"], pipeline.decision_function(np.hstack([words, numbers])), atol=2e-3)
+    assert accuracy == pytest.approx(pipeline.score(np.hstack([words, numbers]), y), abs=0.01)
+
+
+# ---- laws
+
+
+@pytest.mark.parametrize("package", TRAINING)
+def test_every_method_trains_on_components(package, clinics):
+    own = {"min_rows_leaf": 10} if package == "v6_gbdt" else {}
+    result = train(package, clinics, rounds=2, preprocess=ALL, **own)
+    assert result["model"]["features"] == 4 and result["final"]["accuracy"] is not None
+    assert [step["step"] for step in result["data"]["preprocess"]] == [step.partition(":")[0] for step in ALL]
+
+
+def test_one_node_equals_pooled_rows(clinics):
+    steps = ["impute", "impute:most_frequent", "onehot", "standardize"]
+    one, many = (fitted(nodes, *steps) for nodes in ({1: pooled(clinics)}, clinics))
+    assert one[1:3] == many[1:3]
+    np.testing.assert_allclose(list(one[0]["values"].values()), list(many[0]["values"].values()), rtol=1e-12)
+    for name in ("mean", "scale"):
+        np.testing.assert_allclose(codec.decode(one[3])[name], codec.decode(many[3])[name], rtol=1e-5, atol=1e-6)
+
+
+def test_same_bits_everywhere(clinics, monkeypatch, tmp_path):
+    settings = {"rounds": 2, "preprocess": ALL, "seed": 3}
+    one, two = (train("v6_fedavg", clinics, processes=p, **settings) for p in (1, 2))
+    turned = train("v6_fedavg", {k: clinics[k] for k in (3, 1, 2)}, **settings)
+    for name, value in {**OPEN, "TEMPORARY_FOLDER": str(tmp_path)}.items():
+        monkeypatch.setenv(name, value)
+    client = MockAlgorithmClient(
+        [[{"database": rows, "db_type": "csv"}] for rows in clinics.values()], "v6_fedavg", organization_ids=[1, 2, 3]
+    )
+    theirs = importlib.import_module("v6_fedavg").central(mock_client=client, **settings)
+    for other in (two, turned, theirs):
+        assert other["weights"] == one["weights"] and other["data"] == one["data"]
+
+
+def test_steps_are_fitted_to_training_rows_only(clinics):
+    """Spoiling what is held out changes no fitted number."""
+    spoiled = {}
+    for k, rows in clinics.items():
+        _, held = data.split(len(rows), 0.2, k)
+        spoiled[k] = rows.copy()
+        spoiled[k].loc[held, ["x0", "x2"]] = 1000.0
+    settings = {"rounds": 1, "preprocess": ALL}
+    good, bad = (train("v6_fedavg", nodes, **settings)["data"] for nodes in (clinics, spoiled))
+    assert good == bad
+
+
+def test_half_precision_is_of_models_not_of_statistics(clinics):
+    full, half = (train("v6_fedavg", clinics, rounds=1, preprocess=ALL, precision=p) for p in ("float32", "float16"))
+    assert full["data"] == half["data"]
+
+
+def test_evaluators_apply_what_others_fitted(clinics):
+    result = train("v6_fedavg", clinics, rounds=2, organizations=[1, 2], evaluators=[3], holdout=0, preprocess=ALL)
+    assert result["final"]["evaluated"] == 70
+
+
+@pytest.mark.parametrize("evaluators", [[], [3]])
+def test_large_steps_are_sent_once_and_kept(evaluators, monkeypatch):
+    """The rounds' tasks only name them; the model is the same; nothing is left at the nodes."""
+    rng = np.random.default_rng(0)
+    nodes = {
+        k: pd.DataFrame(rng.normal(size=(40, 300))).rename(columns=str).assign(label=np.arange(40) % 2)
+        for k in (1, 2, 3)
+    }
+    settings = {"rounds": 3, "preprocess": ["standardize", "pca:70"]}
+    if evaluators:
+        settings |= {"organizations": [1, 2], "evaluators": evaluators, "holdout": 0}
+    with MockNetwork("v6_fedavg", nodes, environment=OPEN, on_round=lambda row: None) as network:
+        kept = network.run(**settings)
+        assert not list(network.folder.glob("node-*/tmp/*"))
+    assert kept["history"][1]["bytes_down"] < 3 * 9000
+    monkeypatch.setattr(preprocess, "LARGE", 10**9)
+    sent = train("v6_fedavg", nodes, **settings)
+    assert sent["history"][1]["bytes_down"] > 2 * 100_000
+    assert sent["weights"] == kept["weights"] and sent["data"] == kept["data"] and sent["final"] == kept["final"]
+
+
+def test_a_kept_step_that_is_gone(monkeypatch, hospitals):
+    monkeypatch.setattr(preprocess, "LARGE", 1)
+    monkeypatch.setattr("v6_federated.state.State.load", lambda self, round_: None)
+    text = refused(hospitals, "standardize")
+    assert "the fitted step standardize is gone from the job's folder; run the job again" in text
+
+
+# ---- nodes that are not there all the time
+
+
+def train_with(fates, package, nodes, **settings):
+    """A job on simulated time whose calls fare as ``fates(organization, function, arguments)`` says."""
+
+    def fate(organization, input_):
+        return fates(organization, input_["method"], input_["kwargs"]) or Fate(float(input_["method"] == UPDATE))
+
+    with MockNetwork(package, nodes, environment=OPEN, on_round=lambda row: None, fates=fate) as network:
+        result = network.run(enough=0.5, retries=0, **settings)
+        assert not list(network.folder.glob("node-*/tmp/*")) or package == "v6_pca"
+    return result
+
+
+@pytest.mark.parametrize(
+    ("step", "statistic"),
+    [("standardize", "moments"), ("impute:median", "present"), ("impute:median", "below"), ("pca:2", "covariance"),
+     ({"step": "pca", "components": 2, "solver": "subspace"}, "product")],
+)  # fmt: skip
+def test_a_step_is_fitted_to_the_nodes_that_answer_all_it_asks(step, statistic):
+    """Node 4 breaks down in one of the questions: the fitted numbers are those of the others, to the last bit."""
+    nodes = {k: table(40, seed=k, shift=k) for k in (1, 2, 3, 4)}
+
+    def fates(organization, function, arguments):
+        return Fate(status="crashed") if organization == 4 and arguments.get("statistic") == statistic else None
+
+    result = train_with(fates, "v6_fedavg", nodes, rounds=1, preprocess=[step])
+    del nodes[4]
+    assert result["data"] == train("v6_fedavg", nodes, rounds=1, preprocess=[step])["data"]
+    assert result["undescribed"] == [{"organization_id": 4, "reason": "run crashed"}]
+    assert result["history"][0]["participants"] == [1, 2, 3, 4], "it may still join"
+
+
+def test_a_step_needs_enough_nodes():
+    nodes = {k: table(40, seed=k) for k in (1, 2, 3, 4)}
+
+    def fates(organization, function, arguments):
+        return Fate(status="crashed") if organization > 1 and arguments.get("statistic") == "below" else None
+
+    with pytest.raises(CollectResultsError, match="round 0, fit_step: .*1 of 4 answered, 2 are needed"):
+        train_with(fates, "v6_fedavg", nodes, rounds=1, preprocess=["impute:median"])
+
+
+@pytest.mark.parametrize("package", ["v6_fedavg", "v6_coop"])
+def test_a_node_that_joins_later_gets_the_fitted_steps(package, hospitals, monkeypatch):
+    """Node 5 breaks down until round 2: it was neither described, nor handed the large steps."""
+    results = []
+    for large in (1, 10**9):
+        monkeypatch.setattr(preprocess, "LARGE", large)
+        handed = []
+
+        def fates(organization, function, arguments, handed=handed):
+            failed = organization == 5 and function != "forget" and arguments["round"] < 2
+            if function == "keep_steps":
+                handed.append((organization, failed))
+            return Fate(status="crashed") if failed else None
+
+        settings = {"rounds": 4, "preprocess": ["standardize", "pca:2"], "lr": 0.3}
+        results.append(train_with(fates, package, hospitals, **settings))
+        assert [(5, False) in handed, (5, True) in handed] == [large == 1] * 2
+    kept, sent = results
+    assert [m["organization_id"] for m in kept["undescribed"]] == [5]
+    assert 5 not in kept["history"][0]["participants"] and 5 in kept["history"][-1]["participants"]
+    assert kept["weights"] == sent["weights"] and kept["data"] == sent["data"]
+
+
+def test_a_node_that_has_lost_what_it_kept_is_sent_it_again(hospitals, monkeypatch):
+    """Its folder is emptied before round 2: that round is without it, the next one is not."""
+    monkeypatch.setattr(preprocess, "LARGE", 1)
+    network: list[MockNetwork] = []
+
+    def fates(organization, input_):
+        if input_["kwargs"]["round"] == 2 and input_["method"] == UPDATE and organization == 5:
+            for file in network[0].folder.glob("node-5/tmp/*"):
+                file.unlink()
+        return Fate()
+
+    with MockNetwork("v6_fedavg", hospitals, environment=OPEN, on_round=lambda row: None, fates=fates) as mock:
+        network.append(mock)
+        history = mock.run(rounds=3, enough=0.5, preprocess=["standardize"])["history"]
+    assert [row["participants"] for row in history] == [[3, 5, 8], [3, 8], [3, 5, 8]]
+    assert "the fitted step standardize is gone from the job's folder" in history[1]["missing"][0]["reason"]
+
+
+# ---- refusals: the column and the step that would help, never a value
+
+
+def refused(nodes, *steps, error=CollectResultsError, **settings):
+    with pytest.raises(error) as caught:
+        train("v6_fedavg", nodes, **{"rounds": 1, **settings}, preprocess=list(steps))
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+def test_missing_values_name_the_column_and_the_step(hospitals):
+    hospitals[5].loc[3, "x2"] = np.nan
+    for steps in (["standardize"], ["pca:2"], ["clip:0.1"], ["standardize", "pca:2"]):
+        text = refused(hospitals, *steps)
+        assert "organization 5: missing or infinite values in the column(s) x2" in text and "a step impute" in text
+        assert "organization 3" not in text
+    assert "missing values in the column(s) x2" not in str(
+        train("v6_fedavg", hospitals, rounds=1, preprocess=["impute"])
+    )
+
+
+def test_words_name_the_column_and_the_step(clinics):
+    text = refused(clinics, "impute", "impute:most_frequent", "standardize", error=SafeError)
+    assert "the column(s) sex hold values that are not numbers" in text and "a step onehot" in text
+    assert "missing values in the column(s) sex; expected none at onehot" in refused(clinics, "impute", "onehot")
+
+
+def test_numbers_as_text(clinics):
+    """Text that reads as a number is that number; one word among them makes a column that onehot must name."""
+    steps = ["impute", "impute:most_frequent", "onehot"]
+    as_text = {**clinics, 2: clinics[2].assign(x0=[f" {v!r} " for v in clinics[2]["x0"]])}
+    assert fitted(as_text, *steps) == fitted(clinics, *steps)
+    as_text[2].loc[4, "x0"] = "Mr Smith"
+    text = refused(as_text, *steps, error=SafeError)
+    assert "organization 2: the column(s) x0 hold both numbers and words" in text and "Smith" not in text
+    as_text[2] = clinics[2].assign(x0="Mr Smith")
+    text = refused(as_text, *steps, error=SafeError)
+    assert "organization 1: the column(s) x0 hold numbers, elsewhere words" in text and "Smith" not in text
+
+
+def test_numbers_that_are_named_as_categories():
+    """1, 1.0, "1" and "01" are one level, wherever they stand."""
+    nodes = {1: table(30), 2: table(30), 3: table(30)}
+    for k, (one, two) in {1: (1, 2), 2: ("01", "2.0"), 3: (1.0, 2.5)}.items():
+        nodes[k]["x1"] = np.array([one, two] * 15, dtype=object)
+    (levels,) = fitted(nodes, "onehot:x1")
+    assert levels["levels"] == {"x1": ["1", "2", "2.5"]}
+
+
+def test_a_hospital_with_three_rows(clinics):
+    assert "organization 4: fewer than 10 rows" in refused({**clinics, 4: clinics[1].head(3)}, *ALL)
+
+
+def test_a_column_with_few_values(clinics):
+    clinics[2].loc[5:, "x1"] = np.nan
+    for step in ("impute", "impute:median", "clip:0.1"):
+        text = refused(clinics, step, "impute", "impute:most_frequent", "onehot")
+        assert "organization 2: fewer than 10 rows have a value in the column(s) x1" in text
+    clinics[2]["x1"] = np.nan  # none at all is no statistic of anybody
+    fitted(clinics, "impute", "impute:most_frequent", "onehot")
+    for rows in clinics.values():
+        rows["x1"] = np.nan
+    text = refused(clinics, "impute", "impute:most_frequent", "onehot", error=SafeError)
+    assert "no node has a value in the column(s) x1" in text
+
+
+def test_a_measurement_is_no_category(clinics):
+    clinics[2]["x0"] = [f"patient {i}" for i in range(50)]
+    wide = {k: rows.assign(x0=[f"patient {i}" for i in range(len(rows))]) for k, rows in clinics.items()}
+    fill = ["impute", "impute:most_frequent,columns=sex"]
+    assert "to name it" in refused(wide, *fill, "onehot", error=SafeError)
+    limit = {"V6_FEDERATED_MAXIMUM_CLASSES": "20"}
+    text = refused(wide, *fill, "onehot", environment=limit)
+    assert "the column x0 has more than 20 values" in text and "patient" not in text
+
+
+def test_infinite_values_and_dates(clinics):
+    clinics[2].loc[3, "x0"] = np.inf
+    assert "organization 2: infinite values in the column(s) x0" in refused(clinics, *ALL)
+    clinics[2]["x0"] = pd.Timestamp("1950-03-02")
+    text = refused(clinics, *ALL)
+    assert "the column x0 holds values that are neither numbers nor words" in text and "1950" not in text
+
+
+def test_columns_that_may_not_be_used(clinics):
+    text = refused(clinics, *ALL, environment={"V6_FEDERATED_DISALLOWED_COLUMNS": "sex"})
+    assert "the column(s) sex may not be used" in text
+
+
+@pytest.mark.parametrize(
+    ("step", "says"),
+    [
+        ("whiten", "unknown step 'whiten'; expected one of impute, onehot, clip, standardize, pca"),
+        ("pca", "components: Field required"),
+        ("pca:0", "greater than or equal to 1"),
+        ("pca:many", "components"),
+        ("pca:3,rank=2", "rank"),
+        ("standardize:3", "is not understood at '3'"),
+        ("impute:mode", "strategy"),
+        ("impute:constant", "takes a value"),
+        ("impute:mean,value=3", "takes a value"),
+        ("clip", "clip takes a quantile, or bounds"),
+        ("clip:0.7", "quantile"),
+        ("clip:lower=2,upper=1", "above the upper one"),
+        ("impute:mean,strategy=median", "gives strategy twice"),
+        ("{", "is not JSON"),
+        ({"columns": ["a"]}, "unknown step"),
+    ],
+)
+def test_steps_that_are_none(step, says):
+    with pytest.raises(SafeError) as error:
+        preprocess.parse(step)
+    assert says in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("steps", "says"),
+    [
+        (["onehot", "impute:mean,columns=age"], "no column age"),
+        (["impute:mean,columns=sex", "onehot"], "impute cannot fill the column(s) sex so"),
+        (["onehot", "onehot:sex"], "no column sex"),
+        (["onehot", "clip:lower=0,columns=sex"], "no column sex"),
+        (["clip:lower=0,columns=sex", "onehot"], "they hold words"),
+        (["impute", "impute:most_frequent", "onehot", "pca:30"], "components=30 is refused"),
+    ],
+)
+def test_steps_that_do_not_fit_the_columns(clinics, steps, says):
+    assert says in refused(clinics, *steps, error=SafeError)
+
+
+# ---- export and predict
+
+
+def same_as_at_the_node(result, rows, predicted):
+    """The scores are those that a node has for the same rows."""
+    spec = data.Spec(**{**result["data"], "holdout": 0.0})
+    train_rows, _ = data.Source(table=rows).prepared(spec, 1, 10)
+    model = models.build(result["model"])
+    w = codec.decode(result["weights"])["weights"]
+    np.testing.assert_array_equal(np.float32(predicted["score"]), model.scores(w, train_rows.X)[:, 0])
+    counts = metrics.evaluate(model, w, train_rows, 2, 0)["confusion"]
+    assert np.mean(predicted["prediction"] == rows["label"]) == np.trace(counts) / len(rows)
+
+
+@pytest.mark.parametrize("model", ["logreg", "fnn:hidden=6"])
+def test_predict_gives_the_numbers_of_the_node(clinics, tmp_path, capsys, model):
+    result = train("v6_fedavg", clinics, rounds=3, model=model, preprocess=ALL)
+    (tmp_path / "result.json").write_text(json.dumps(result))
+    rows = clinics[2]
+    rows.loc[1, "sex"] = "never seen"
+    rows.to_csv(tmp_path / "rows.csv", index=False, float_format="%.17g")
+    files = [tmp_path]
+    for ending in ("npz", "safetensors", "pt"):
+        files.append(tmp_path / f"model.{ending}")
+        assert main(["export", str(tmp_path), "--to", str(files[-1])]) == 0
+    tables = []
+    for file in files:
+        out = tmp_path / "predictions.csv"
+        assert main(["predict", str(file), "--data", str(tmp_path / "rows.csv"), "--out", str(out)]) == 0
+        line = json.loads(capsys.readouterr().out.splitlines()[-1])
+        tables.append(pd.read_csv(out, float_precision="round_trip"))
+        assert line["rows"] == 50 and line["accuracy"] == np.mean(tables[-1]["prediction"] == rows["label"])
+    for other in tables[1:]:
+        pd.testing.assert_frame_equal(other, tables[0])
+    if model == "logreg":
+        same_as_at_the_node(result, rows, tables[0])
+
+
+def test_predict_needs_no_label_and_names_classes(tmp_path):
+    nodes = {
+        k: table(40, classes=3, seed=k).assign(label=lambda t: t["label"].map({0: "a", 1: "b", 2: "c"})) for k in (1, 2)
+    }
+    result = train("v6_fedavg", nodes, rounds=3, preprocess=["standardize"])
+    predicted, accuracy = export.predict(result, data.Source(table=nodes[1].drop(columns="label")))
+    assert accuracy is None and list(predicted) == ["prediction", "score=a", "score=b", "score=c"]
+    assert set(predicted["prediction"]) <= {"a", "b", "c"}
+
+
+def test_folded_coefficients_predict_too(hospitals, tmp_path):
+    """standardize and pca are linear: coef and intercept are for features as they are in the table."""
+    result = train("v6_fedavg", hospitals, rounds=5, preprocess=["standardize", "pca:3"])
+    export.save(result, tmp_path / "m.npz")
+    with np.load(tmp_path / "m.npz") as model:
+        X = hospitals[3].iloc[:, :-1].to_numpy()
+        scores = X @ model["coef"][0] + model["intercept"]
+    predicted, _ = export.predict(result, data.Source(table=hospitals[3]))
+    np.testing.assert_allclose(scores, predicted["score"], atol=1e-5)
+
+
+def test_components_are_exported_and_predict(hospitals, tmp_path):
+    features = ["x0", "x1", "x2", "x3"]
+    result = train("v6_pca", hospitals, components=2, features=features)
+    export.save(result, tmp_path / "m.npz")
+    theirs = PCA(2).fit(pooled(hospitals)[features])
+    with np.load(tmp_path / "m.npz") as model:
+        names = {"mean", "scale", "components", "explained_variance", "explained_variance_ratio"}
+        assert names <= set(model.files)
+        np.testing.assert_allclose(model["components"], theirs.components_, atol=1e-6)
+    again, _ = export.predict(export.load(tmp_path / "m.npz"), data.Source(table=hospitals[8]))
+    np.testing.assert_allclose(again, theirs.transform(hospitals[8][features]), atol=1e-5)
+    assert list(again) == ["pc1", "pc2"]
+
+
+def test_predict_on_arrays(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    nodes = {k: (rng.random((30, 5)), np.arange(30) % 2) for k in (1, 2)}
+    result = train("v6_fedavg", nodes, rounds=1, preprocess=["standardize", "pca:2"])
+    (tmp_path / "result.json").write_text(json.dumps(result))
+    np.savez(tmp_path / "rows.npz", x=nodes[1][0], y=nodes[1][1])
+    np.savez(tmp_path / "wide.npz", x=np.ones((30, 6)), y=np.arange(30) % 2)
+    call = ["predict", str(tmp_path), "--out", str(tmp_path / "p.csv"), "--data"]
+    assert main([*call, str(tmp_path / "rows.npz")]) == 0
+    assert main([*call, str(tmp_path / "wide.npz")]) == 2
+    assert "rows of 6 columns do not fit the model" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda rows: rows.drop(columns="x1"), "no column x1 in the table"),
+        (lambda rows: rows.assign(x0="Smith"), "the column(s) x0 hold values that are not numbers"),
+        (lambda rows: rows.assign(label=7), "labels that are not among the 2 agreed classes"),
+    ],
+)
+def test_predict_refuses_in_one_line(clinics, tmp_path, capsys, change, says):
+    (tmp_path / "result.json").write_text(json.dumps(train("v6_fedavg", clinics, rounds=1, preprocess=ALL)))
+    change(clinics[2]).to_csv(tmp_path / "rows.csv", index=False)
+    out = tmp_path / "p.csv"
+    assert main(["predict", str(tmp_path), "--data", str(tmp_path / "rows.csv"), "--out", str(out)]) == 2
+    err = capsys.readouterr().err
+    assert says in err and "Smith" not in err and err.count("\n") == 1 and not out.exists()
+
+
+def test_predict_with_what_is_no_model(tmp_path, capsys):
+    (tmp_path / "noise.npz").write_bytes(b"noise")
+    np.savez(tmp_path / "other.npz", x=np.ones(3))
+    for file, says in [("noise.npz", "cannot be used"), ("other.npz", "cannot be used"), ("none.npz", "no model"),
+                       ("none.json", "no result")]:  # fmt: skip
+        call = ["predict", str(tmp_path / file), "--data", "wine", "--out", str(tmp_path / "p.csv")]
+        assert main(call) == 2
+        assert says in capsys.readouterr().err
+
+
+def test_run_with_steps_on_the_command_line(clinics, tmp_path, capsys):
+    pooled({k: rows.assign(hospital=f"h{k}") for k, rows in clinics.items()}).to_csv(tmp_path / "rows.csv", index=False)
+    steps = [text for step in ALL for text in ("--preprocess", step)]
+    call = ["run", "fedavg", "--data", str(tmp_path / "rows.csv"), "--partition", "column:hospital", "--label", "label"]
+    assert main([*call, *steps, "--rounds", "10", "--set", "lr=0.5", "--out", str(tmp_path / "out")]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["accuracy"] > 0.7
+    assert main([*call, "--rounds", "1"]) == 2
+    assert "the column(s) sex hold values that are not numbers" in capsys.readouterr().err
+
+
+def test_run_pca_on_the_command_line(tmp_path, capsys):
+    call = ["run", "pca", "--data", "breast-cancer", "--nodes", "3", "--set", "components=2", "--out", str(tmp_path)]
+    assert main(call) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out.splitlines()[-1])["method"] == "pca" and "no accuracy" not in err
+    assert main(["report", str(tmp_path)]) == 0
