@@ -28,7 +28,7 @@ def test_filters_that_deadlock_are_refused(K, low, up, says):
 
 def test_filters_of_the_paper_and_unset_ones():
     assert age_filter(100, 16, 51) == (16, 51) == age_filter(100, None, None)
-    assert [age_filter(K, None, None) for K in (1, 2, 3, 10)] == [(0, 1), (0, 2), (0, 2), (1, 6)]
+    assert [age_filter(K, None, None) for K in (1, 2, 3, 10)] == [(0, 10), (1, 10), (1, 10), (1, 10)]
 
 
 def test_a_filter_is_refused_in_one_line():

@@ -1,5 +1,6 @@
 """The server of CO-OP."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,7 @@ def central(
             if answer is None:
                 continue
             k, difference = answer.organization_id, s.a - s.a_k[answer.organization_id]
-            if difference > b_u or answer.values.get("state_lost"):
+            if difference > b_u or "weights" not in answer.arrays:
                 outcome = "outdated"
                 s.a_k[k] = s.a
                 train(k, weights=s.w)
@@ -89,18 +90,27 @@ def central(
                 train(k, weights=s.w)
             count[outcome] += 1
             answer.values.update(outcome=outcome, age_difference=difference, place=len(arrived))
-            arrived.append(answer)
+            arrived.append(answer if outcome == "merged" else replace(answer, arrays={}))
         federation.record(
-            arrived, s.w, age=s.a, uploads=len(K), overactive=count["overactive"], outdated=count["outdated"]
+            arrived,
+            s.w,
+            participants=sorted({a.organization_id for a in arrived if a.values["outcome"] == "merged"}),
+            age=s.a,
+            age_low=b_l,
+            age_up=b_u,
+            uploads=len(K),
+            overactive=count["overactive"],
+            outdated=count["outdated"],
         )
     return federation.result(s.w)
 
 
 def age_filter(K: int, low: int | None, up: int | None) -> tuple[int, int]:
-    """b_l and b_u; unset, in Nilsson's proportion (16 and 51 of 100 nodes). Raises UserInputError for those that
+    """b_l and b_u; unset, in Nilsson's proportion (16 and 51 of 100 nodes), but of few nodes b_l is 1, so that no node
+    is merged twice in a row, and b_u 10, so that slow ones are merged too. Raises UserInputError for those that
     deadlock for certain (the first two) or may (the third; Nilsson et al. 2018, Appendix A.4)."""
-    b_l = K // 6 if low is None else low
-    b_u = max(K // 2 + 1, 2 * b_l) if up is None else up
+    b_l = max(K // 6, min(1, K - 1)) if low is None else low
+    b_u = max(K // 2 + 1, 2 * b_l, 10) if up is None else up
     if b_l >= b_u:
         raise UserInputError(
             f"age_low={b_l} and age_up={b_u} are refused: no age would be merged (deadlock); expected age_low < age_up"

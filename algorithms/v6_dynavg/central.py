@@ -121,7 +121,7 @@ def _fetch(federation: Federation, B: dict[int, Answer], here: list[int], chosen
     """Ask nodes for their models and add them to B; one that has none any more is ``here`` no longer."""
     if not chosen:
         return []
-    answers = federation.ask("send_model", chosen, returns=(), optional=["weights"])
+    answers = federation.ask("send_model", chosen, returns=(), optional=["weights"], of=0)
     sent = {a.organization_id: a for a in answers if "weights" in a.arrays}
     B |= sent
     here[:] = [k for k in here if k not in chosen or k in sent]
@@ -160,6 +160,8 @@ def by_schedule(
         losses={},
         plans=lambda: _first_plans(federation, E, protocol),
     )
+    if federation.resumed and protocol == "svd":
+        s.plans = _first_plans(federation, E, protocol)  # E is another
     for t in federation.rounds(rounds):
         federation.evaluate(s.w)
         S_t = [k for k in K if _due(protocol, Plan(*s.plans[k]), t, s.version[k])]
@@ -171,6 +173,7 @@ def by_schedule(
                 for v, who in groups.items()
             ],
             numbers=["local_loss"],
+            of=None if len(S_t) == len(K) else 0,  # of those whose turn it is none need come
         )
         if answers:
             s.w = s.models[t] = weighted_mean(answers)

@@ -15,6 +15,7 @@ from v6_federated.errors import SafeError
 
 DTYPES: dict[str, np.dtype] = {"float32": np.dtype("<f4"), "float16": np.dtype("<f2"), "float64": np.dtype("<f8")}
 
+Shape = tuple[int | None, ...]  # None: of any length
 DIVERGED = "training has diverged, a smaller lr may help"
 
 

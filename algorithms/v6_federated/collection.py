@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from v6_federated import codec, vantage
+from v6_federated import codec, metrics, vantage
+from v6_federated.codec import Shape
 from v6_federated.errors import SafeError
 from v6_federated.vantage import CollectResultsError
 
-Shape = tuple[int | None, ...]  # None: of any length
+MOST_ROWS = 2**53
 LOOK_SECONDS = 10.0  # at most, between looks whether the nodes that are waited for are still online
 
 
@@ -120,6 +121,7 @@ class Collector:
     def __init__(self, client: Any, tolerance: Tolerance) -> None:
         self.client, self.tolerance = client, tolerance
         self.contacts: dict[int, int] = {}
+        self.given_up: dict[int, int] = {}  # organizations, by the task that they may still be at work on
         self._offline_since: dict[int, float] = {}
 
     def send(self, call: Call) -> int:
@@ -149,6 +151,13 @@ class Collector:
                 else:
                     found[place[id(call)]] = outcome
         return [found[i] for i in sorted(found)], dict(sorted(missing.items()))
+
+    def land(self, seconds: float) -> None:
+        """Wait for those that were given up, for so long; a short while if their nodes are away for good."""
+        until = vantage.now(self.client) + min(seconds, self.tolerance.patience)
+        while self.given_up and vantage.now(self.client) < until:
+            for task in vantage.wait_for_any(self.client, self.given_up, until):
+                del self.given_up[task]
 
     def offline(self, organizations: Iterable[int]) -> list[int]:
         """Those whose node the server knows to be offline; of an organization not yet called it tells nothing."""
@@ -184,6 +193,8 @@ class Flight:
         self._collector = collector
         self.tasks: dict[int, tuple[Call, int, float]] = {}
         self._ended: list[int] = []  # of the tasks, in the order in which they are to be taken
+        self._silence = vantage.Silence()
+        self._looked = vantage.now(collector.client)
         self._lost: list[tuple[Call, Unusable]] = []  # could not even be sent
 
     def __bool__(self) -> bool:
@@ -204,12 +215,16 @@ class Flight:
         the call has been sent again."""
         if self._lost:
             return [self._lost.pop(0)]
+        client, look = self._collector.client, self._looked + self._collector.tolerance.look
         if not self._ended:
-            look = vantage.now(self._collector.client) + self._collector.tolerance.look
             until = min(look, *(until for _, _, until in self.tasks.values()))
-            self._ended = vantage.wait_for_any(self._collector.client, self.tasks, until)
+            self._ended = vantage.wait_for_any(client, self.tasks, until, self._silence)
+        if not self._ended or vantage.now(client) >= look:  # others may answer all the time
+            self._looked = vantage.now(client)
+            if given_up := self._given_up():
+                return given_up
         if not self._ended:
-            return self._given_up()
+            return []
         task = self._ended.pop(0)
         call, attempt, until = self.tasks.pop(task)
         try:
@@ -226,7 +241,7 @@ class Flight:
         while self.tasks:
             until = min(until for _, _, until in self.tasks.values())
             look = vantage.now(self._collector.client) + self._collector.tolerance.look
-            for task in vantage.wait_for_any(self._collector.client, self.tasks, min(until, look)):
+            for task in vantage.wait_for_any(self._collector.client, self.tasks, min(until, look), self._silence):
                 del self.tasks[task]
             self._given_up()
 
@@ -236,6 +251,8 @@ class Flight:
         away = self._collector.gone([call.organization for call, _, _ in self.tasks.values()])
         given_up: list[tuple[Call, Answer | Unusable]] = []
         for task, (call, _, until) in list(self.tasks.items()):
+            if task in self._ended:
+                continue
             if now >= until:
                 given_up.append((call, Unusable(f"no answer within {tolerance.deadline:g} s")))
             elif call.organization in away:
@@ -243,6 +260,7 @@ class Flight:
             else:
                 continue
             del self.tasks[task]
+            self._collector.given_up[task] = call.organization
         return given_up
 
 
@@ -255,7 +273,7 @@ def _usable(result: Any, call: Call) -> Answer:
     if result.get("round") != call.round:
         raise Unusable(f"answers for round {result.get('round')!r}; expected round {call.round}")
     n = result.get("n")
-    if type(n) is not int or n < expected.minimum_rows:
+    if type(n) is not int or not expected.minimum_rows <= n <= MOST_ROWS:
         raise Unusable(f"answers n={n!r}; expected the rows it used, at least {expected.minimum_rows}")
     try:
         arrays = codec.decode(result["arrays"]) if "arrays" in result else {}
@@ -265,10 +283,26 @@ def _usable(result: Any, call: Call) -> Answer:
         _check_arrays(arrays, expected.arrays, expected.optional)
     values = {k: v for k, v in result.items() if k not in ("organization_id", "n", "arrays", "round")}
     for name in expected.numbers:
-        value = values.get(name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise Unusable(f"answers {name}={value!r}; expected a finite number")
+        if not _is_number(values.get(name)):
+            raise Unusable(f"answers no proper {name}; expected a number from 0")
+    if values.get("train_loss") is not None and not _is_number(values["train_loss"]):
+        raise Unusable("answers no proper train_loss; expected a number from 0, or none")
+    if "evaluation" in values and not metrics.is_evaluation(values["evaluation"]):
+        raise Unusable("answers an evaluation that is none; expected n, loss and counts")
+    if call.function == "describe" and not _is_description(values):
+        raise Unusable("describes its data as nobody does; expected features, label and classes")
     return Answer(call.organization, n, arrays, values, codec.size(result), call.size, call.function)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value < MOST_ROWS
+
+
+def _is_description(values: Mapping[str, Any]) -> bool:
+    features, classes = values.get("features"), values.get("classes", [])
+    named = isinstance(features, list) and all(isinstance(name, str) for name in features)
+    plain = isinstance(classes, list) and all(type(value) in (str, int, float, bool) for value in classes)
+    return (named or type(features) is int) and plain and isinstance(values.get("label"), str | None)
 
 
 def _check_arrays(arrays: Mapping[str, np.ndarray], shapes: Mapping[str, Shape], optional: frozenset[str]) -> None:

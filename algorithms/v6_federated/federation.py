@@ -14,13 +14,13 @@ import numpy as np
 import v6_federated
 from v6_federated import checkpoint, codec, metrics, models, preparation, preprocess, vantage
 from v6_federated.checkpoint import Checkpoint
+from v6_federated.codec import Shape
 from v6_federated.collection import (
     Answer,
     Call,
     Collector,
     Expected,
     Flight,
-    Shape,
     Tolerance,
     Unusable,
     by_organization,
@@ -40,6 +40,8 @@ from v6_federated.vantage import UserInputError
 
 __all__ = ["Answer", "Federation", "combine", "mean", "weighted_mean"]
 
+SAME = ("label", "features", "holdout")  # what a resumed job must have as before
+LANDING_SECONDS = 60.0  # for those that were given up to end before state is removed
 ARGUMENT = "weights"  # an array of this name among arguments is the global model
 
 
@@ -196,6 +198,11 @@ class Federation:
         self._state = SimpleNamespace(**values)
         return self._state
 
+    @property
+    def resumed(self) -> bool:
+        """Whether the job goes on from the result of another: nodes keep nothing of that one."""
+        return self._restored is not None and self._restored is self._common.resume
+
     def initial_weights(self) -> np.ndarray:
         """w_0 (d,), from the job's seed."""
         return self.model.init(generator(self._job.seed, "init"))
@@ -205,13 +212,13 @@ class Federation:
         self._round = len(self.history)
         self._save()  # nodes keep state under the job's key
         for t in range(len(self.history) + 1, rounds + 1):
+            accuracies = [row["accuracy"] for row in self.history]
+            if self._common.target and any(a is not None and a >= self._common.target for a in accuracies):
+                return
             self._round = t
             self._started = vantage.now(self._client)
             yield t
             self._save()
-            accuracies = [row["accuracy"] for row in self.history]
-            if self._common.target and any(a is not None and a >= self._common.target for a in accuracies):
-                return
 
     def sample(self, fraction: float) -> list[int]:
         """S_t: a random set of m = max(floor(C K), 1) organizations, ascending."""
@@ -222,11 +229,12 @@ class Federation:
         absent = {} if self._collector.tolerance.strict else self._absent(self.organizations)
         present = [k for k in self.organizations if k not in absent]
         rng = generator(self._job.seed, "sample", 0, self._round)
-        return sorted(rng.choice(present, min(m, len(present)), replace=False).tolist())
+        drawn = rng.choice(present, min(m, len(present)), replace=False).tolist()
+        return sorted([*drawn, *absent][:m])  # where too few are there, the history names who is missing
 
     def ask(self, function: str, organizations: Sequence[int], **arguments: Any) -> list[Answer]:
         """Call a partial function at ``organizations``; return their answers by ascending id. See ``ask_groups``."""
-        options = {name: arguments.pop(name) for name in ("returns", "optional", "numbers") if name in arguments}
+        options = {name: arguments.pop(name) for name in ("returns", "optional", "numbers", "of") if name in arguments}
         return self.ask_groups(function, [(organizations, arguments)], **options)
 
     def ask_groups(
@@ -237,6 +245,7 @@ class Federation:
         returns: Sequence[str] | Mapping[str, Shape] = ("weights",),
         optional: Sequence[str] = (),
         numbers: Sequence[str] = (),
+        of: int | None = None,
     ) -> list[Answer]:
         """Call a partial function at groups of organizations, each with arguments of its own, all at once.
 
@@ -246,7 +255,8 @@ class Federation:
         ``returns`` names the arrays of an answer, each as long as the model where no shapes are given, ``optional``
         those that need not be there, ``numbers`` what else it must hold. An answer that is otherwise, or does not come,
         is one of those that the job's settings (``enough``, ``deadline``, ``retries``) allow to be missing, or else
-        raises CollectResultsError that names every organization that gave no good answer, and why.
+        raises CollectResultsError that names every organization that gave no good answer, and why. ``of``: how many
+        organizations the answers must be enough of, where it is not those that are asked; 0 where none need come.
         """
         expected = self._expected(returns, optional, numbers)
         sent: list[Group] = []
@@ -256,7 +266,7 @@ class Federation:
             sent.append(Group(function, list(organizations), self._job, settings, arrays, expected))
         evaluate = len(sent) == 1 and ARGUMENT in sent[0].arrays and self._due()
         if not evaluate:
-            return self._ask(sent)
+            return self._ask(sent, of=of)
         weights, asked = sent[0].arrays[ARGUMENT], set(sent[0].organizations)
         evaluations = []
         if self.evaluators:
@@ -266,7 +276,9 @@ class Federation:
             if rest := sorted(set(self.organizations) - asked):
                 # a curve of whoever happens to be asked would jump from round to round
                 evaluations = [replace(self._evaluation(weights), organizations=rest)]
-        answers = self._ask(sent, evaluations)
+        answers = self._ask(sent, evaluations, of)
+        if not self.evaluators:
+            self._unevaluated |= {k: self._missing[k] for k in asked if k in self._missing}
         self._record_evaluation(self._round - 1, answers)
         return [a for a in answers if a.function == function and a.organization_id in asked]
 
@@ -431,11 +443,14 @@ class Federation:
         """Have the nodes remove what they keep for this job."""
         if self._stateful:
             self._stateful = False
-            self._flight.land()  # a node that is at work would keep its state after it was removed
+            # a node that is at work would keep its state after it was removed
+            self._flight.land()
+            self._collector.land(LANDING_SECONDS)
             everyone = sorted([*self.organizations, *self.evaluators])
             job = replace(self._job, data=replace(self._job.data, preprocess=[]))
             calls = self._calls(Group("forget", everyone, job, expected=Expected(minimum_rows=0)))
             _, missing = self._collector.gather(calls)
+            missing |= {k: Unusable("is still at work and may keep state") for k in self._collector.given_up.values()}
             if missing:
                 raise vantage.CollectResultsError(f"round {self._round}, forget: {told(missing)}")
 
@@ -588,13 +603,14 @@ class Federation:
                 raise UserInputError(f"resume: {self._method} has nothing to go on from; expected a new job")
             if kept.get("method") != self._method:
                 raise UserInputError(f"resume: a result of {kept.get('method')!r}; expected one of {self._method!r}")
+            self._check_same_job(kept)
         else:
             return False
         try:
             self.history, self._per_node = kept["history"], kept["per_node"]
             self._undescribed, self._scale = kept["undescribed"], kept["score_scale"]
             if kept is self._common.resume:
-                self.history[-1]["round"]
+                _check_history(self.history, self._per_node, kept["traffic"])
                 self._last_evaluated = max((r["round"] for r in self.history if r["loss"] is not None), default=0)
                 self._shown = len(self.history)
             self._preparation, self._evaluation_bytes = kept["traffic"]["preparation"], kept["traffic"]["evaluation"]
@@ -603,7 +619,7 @@ class Federation:
             if self._job.data.supervised:
                 self.model = models.build(kept["model"])
                 codec.decode(kept["weights"])["weights"], kept["state"]
-        except (KeyError, TypeError, IndexError, SafeError):
+        except (KeyError, TypeError, IndexError, AttributeError, ValueError, AssertionError):
             raise UserInputError("resume: not a result; expected the result.json of an earlier job, whole") from None
         asked, alike = models.parse(self._common.model), {"features": 0, "classes": 0}
         if self._job.model is not None and {**asked, **alike} != {**self._job.model, **alike}:
@@ -615,13 +631,27 @@ class Federation:
             raise UserInputError(
                 f"resume: a result with the steps {fitted}; expected those that are asked for, or to ask for none"
             )
-        if self._job.rounds is not None and self._job.rounds <= len(self.history):
+        resumed = kept is self._common.resume
+        if resumed and self._job.rounds is not None and self._job.rounds <= len(self.history):
             raise UserInputError(
                 f"rounds={self._job.rounds}: the earlier job has {len(self.history)} rounds already; expected more"
             )
-        self._take_over(kept.get("flight", []))
+        if kept is not self._common.resume:
+            self._take_over(kept["flight"])
         self._restored = kept
         return True
+
+    def _check_same_job(self, kept: Mapping[str, Any]) -> None:
+        """Refuse to go on with other hospitals or other rows than before."""
+        before = kept.get("settings")
+        told = {"organizations": kept.get("organizations"), **(before if isinstance(before, dict) else {})}
+        told["organizations"] = kept.get("organizations")
+        asked = {"organizations": self.organizations, **{name: getattr(self._common, name) for name in SAME}}
+        for name, value in asked.items():
+            if told.get(name, value) != value and told[name] is not None:
+                raise UserInputError(
+                    f"resume: the earlier job had {name}={told[name]!r}; expected the same, not {value!r}"
+                )
 
     def _take_over(self, flight: Sequence[Sequence[Any]]) -> None:
         """Wait for the answers of calls that were under way at the checkpoint; the server has kept them."""
@@ -653,6 +683,22 @@ class Federation:
         for row in self.history[self._shown : until]:
             vantage.progress(self._client, row)
         self._shown = max(self._shown, until)
+
+
+def _check_history(history: Any, per_node: Any, traffic: Any) -> None:
+    """Raise ValueError, TypeError or KeyError where rows are not those of a result."""
+    numbers = ("loss", "accuracy", "auc", "n", "bytes_up", "bytes_down", "seconds")
+    if not history or [row["round"] for row in history] != list(range(1, len(history) + 1)):
+        raise ValueError
+    for row in history:
+        if not all(row[name] is None or isinstance(row[name], int | float) for name in numbers):
+            raise ValueError
+        if not isinstance(row["participants"], list):
+            raise ValueError
+    if not all(isinstance(row["round"], int) and isinstance(row["organization_id"], int) for row in per_node):
+        raise ValueError
+    for part in ("preparation", "evaluation"):
+        traffic[part]["bytes_up"] + traffic[part]["bytes_down"] + 0
 
 
 def _reasons(missing: dict[int, Unusable]) -> list[dict[str, Any]]:

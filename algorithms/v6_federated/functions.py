@@ -55,11 +55,19 @@ def central(function: Callable[..., dict[str, Any]], *, supervised: bool = True)
         try:
             federation.prepare()
             return function(federation, **{k: v for k, v in checked if k not in common})
+        except UserInputError:
+            federation.give_up()
+            raise
         except (CollectResultsError, SafeError) as error:
             result = federation.stopped(str(error))
             if result is None:
                 raise
             return result  # what has been trained is not lost
+        except Exception as error:
+            result = federation.stopped(f"{type(error).__name__} at the coordinator: {error}")
+            if result is None:
+                raise
+            return result
         except BaseException:
             federation.give_up()
             raise

@@ -76,6 +76,23 @@ def next_scale(answers: Sequence[dict[str, Any]], scale: float) -> float:
     return float(np.clip(scale * distance / (1 - distance), 1e-4, 1e4))
 
 
+def is_evaluation(answer: Any) -> bool:
+    """Whether a node's answer has the form of ``evaluate``'s."""
+    if not isinstance(answer, dict) or type(answer.get("n")) is not int or answer["n"] < 0:
+        return False
+    if not answer["n"]:
+        return True
+    try:
+        confusion = np.asarray(answer["confusion"])
+        bands = [np.asarray(answer["bands"])] if answer["bands"] else []
+        square = confusion.ndim == 2 and confusion.shape[0] == confusion.shape[1]
+        counts = all(a.dtype.kind == "i" and a.min() >= 0 for a in [confusion, *bands])
+        layout = all(b.ndim == 3 and b.shape[1] == 2 for b in bands)
+        return bool(square and counts and layout and type(answer["loss"]) is float and np.isfinite(answer["loss"]))
+    except (KeyError, ValueError, TypeError):
+        return False
+
+
 def combine(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """One evaluation of several nodes' counts: n, loss (weighted by n), accuracy, auc, confusion."""
     answers = [a for a in answers if a and a["n"]]

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from v6_federated import models, preprocess
-from v6_federated.collection import Answer, Expected, Shape
+from v6_federated.codec import Shape
+from v6_federated.collection import Answer, Expected
 from v6_federated.errors import SafeError
 from v6_federated.node import Job
 from v6_federated.vantage import CollectResultsError, DataError

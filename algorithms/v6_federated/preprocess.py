@@ -19,7 +19,7 @@ import pandas as pd
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from v6_federated import codec, components
-from v6_federated.collection import Shape
+from v6_federated.codec import Shape
 from v6_federated.components import SolverName
 from v6_federated.errors import SafeError
 from v6_federated.guards import Policy

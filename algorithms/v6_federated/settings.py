@@ -91,12 +91,18 @@ Delta = Annotated[
 LocalPasses = Annotated[int, Field(ge=1, le=LARGE, description="rho, passes over a node's rows in a round"), Number]
 AgeLow = Annotated[
     int | None,
-    Field(ge=0, le=LARGE, description="b_l, age difference below which a node is overactive (unset: K // 6)"),
+    Field(
+        ge=0, le=LARGE, description="b_l, age difference below which a node is overactive (unset: K // 6, at least 1)"
+    ),
     Number,
 ]
 AgeUp = Annotated[
     int | None,
-    Field(ge=1, le=LARGE, description="b_u, age difference above which a model is outdated (unset: K // 2 + 1)"),
+    Field(
+        ge=1,
+        le=LARGE,
+        description="b_u, age difference above which a model is outdated (unset: K // 2 + 1, at least 10)",
+    ),
     Number,
 ]
 Components = Annotated[
@@ -161,7 +167,9 @@ class Common(BaseModel):
     target: Annotated[float | None, Field(gt=0, le=1, description="accuracy at which training stops"), Number] = None
     precision: Annotated[Literal["float32", "float16"], Field(description="number format of what is sent")] = "float32"
     deadline: Annotated[
-        float | None, Field(gt=0, allow_inf_nan=False, description="seconds a round may take (unset: no limit)"), Number
+        float | None,
+        Field(gt=0, allow_inf_nan=False, description="seconds each request of a round may take (unset: no limit)"),
+        Number,
     ] = None
     enough: Annotated[
         float,

@@ -1,8 +1,8 @@
 """What a node keeps from one round of a job to the next: arrays in the job's folder, which never travel.
 
 A file a round, so that a round that is run again (after a node's restart, after a failure, or because central never got
-its answer) finds what its first run found. Files appear whole or not at all; those older than the one that was loaded
-are removed.
+its answer) finds what its first run found. Files appear whole or not at all; of earlier rounds only the one that was
+loaded is kept.
 """
 
 import contextlib
@@ -61,7 +61,8 @@ class State:
             part.unlink(missing_ok=True)
             raise SafeError(f"this node cannot keep the job's state: {error.strerror}") from None
         for old in self._files():
-            if self._loaded is not None and old < self._loaded:  # central has counted what came after it
+            # what central has not counted by now it never will; a later round's is not this one's to remove
+            if old < self.round and old != self._loaded:
                 self._file(old).unlink(missing_ok=True)
 
     def remove(self) -> None:

@@ -11,6 +11,8 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,7 @@ __all__ = [
 
 POLL_SECONDS = 1.0
 PATIENCE = 60  # looks at a task's status that may fail in a row
+NO_SERVER = "Request failed"  # says the proxy of a node that does not reach the server
 ROUND = "v6-federated round "  # begins the line of a log that holds a row of history
 CALLING = r"Error encountered while calling \w+: (.*)"  # how vantage6 begins the last line of a crash
 WITHHELD = "its text is withheld"  # an error that nobody foresaw
@@ -52,7 +55,15 @@ def organizations(client: Any) -> list[int]:
 
 def create_task(client: Any, input_: dict[str, Any], organizations: list[int], name: str) -> int:
     """Send a task (``input_``: method and kwargs) to ``organizations`` and return its id."""
-    task = client.task.create(input_=input_, organizations=organizations, name=name, description=name)
+
+    def create() -> dict[str, Any]:
+        task = client.task.create(input_=input_, organizations=organizations, name=name, description=name)
+        if str(task.get("msg", "")).startswith(NO_SERVER):
+            raise ConnectionError(task["msg"])
+        return task
+
+    # a task that is created twice does no harm: both runs do the same
+    task = _again(create) if hasattr(client, "request") else create()
     if "id" not in task:
         raise CollectResultsError(f"the server refused the task {name!r}: {task.get('msg', 'no reason given')}")
     return task["id"]
@@ -63,24 +74,33 @@ def now(client: Any) -> float:
     return client.clock() if hasattr(client, "clock") else time.monotonic()
 
 
-def wait_for_any(client: Any, tasks: Collection[int], until: float = math.inf) -> list[int]:
+@dataclass
+class Silence:
+    """How often in a row the server has not told a status."""
+
+    tries: int = 0
+
+
+def wait_for_any(
+    client: Any, tasks: Collection[int], until: float = math.inf, silence: Silence | None = None
+) -> list[int]:
     """The ids of those tasks that have no run still to come, as soon as there is one; none where ``until`` comes first.
 
     The client's own ``wait_for_results`` waits half as long again after each look, so a finished round is seen late.
     """
     if not hasattr(client, "request"):  # MockAlgorithmClient has run a task by the time it is created
         return list(tasks)
-    silent = 0
+    silence = silence or Silence()
     while True:
         ended = []
         try:
             for task in tasks:
                 if has_task_finished(client.request(f"task/{task}/status")["status"]):
                     ended.append(task)
-            silent = 0
+            silence.tries = 0
         except Exception:  # a server that restarts, a proxy that times out: whatever a client raises
-            silent += 1
-            if silent >= PATIENCE:
+            silence.tries += 1
+            if silence.tries >= PATIENCE:
                 raise CollectResultsError(
                     f"the server has not told the status of task {task} for {PATIENCE} tries in a row"
                 ) from None
@@ -122,7 +142,7 @@ def _again(ask: Callable[[], Any]) -> Any:
     for _ in range(PATIENCE):
         try:
             return ask()
-        except (OSError, KeyError) as error:  # lost connections; a proxy's error page has no data
+        except (OSError, KeyError, JSONDecodeError) as error:  # lost connections; a proxy's error page has no data
             problem = error
             time.sleep(POLL_SECONDS)
     raise CollectResultsError(f"the server has not answered for {PATIENCE} tries in a row: {type(problem).__name__}")

@@ -29,7 +29,9 @@ def central(
             full_gradient=full_gradient,
             stepsize=stepsize,
             batch_size=batch_size,
+            of=len(federation.organizations),
         )
         s.w = weighted_mean(answers)
-        federation.record([*gradients, *answers], s.w, uploads=len(gradients) + len(answers))
+        averaged = [a.organization_id for a in answers]
+        federation.record([*gradients, *answers], s.w, participants=averaged, uploads=len(gradients) + len(answers))
     return federation.result(s.w)

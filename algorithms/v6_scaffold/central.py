@@ -57,5 +57,8 @@ def central(
             )
             s.c = s.c + np.float32(len(answers) / N) * dc
         s.known |= {str(a.organization_id): t for a in answers}
+        if any(a.values.get("state_lost") for a in answers):
+            # c is no longer the mean of the c_k, and would bias every step from now on: all begin anew from zero
+            s.c, s.known = np.zeros_like(s.c), {}
         federation.record(answers)
     return federation.result(s.x)
