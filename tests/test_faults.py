@@ -327,3 +327,129 @@ def test_a_node_that_is_offline_joins_when_it_comes():
         pytest.raises(CollectResultsError, match="describe: organization 4: its node has been offline for 30 s"),
     ):  # fmt: skip
         network.run(rounds=2, patience=30)
+
+
+def test_with_sampling_the_absent_count_and_are_named():
+    """Nodes 2 to 4 go offline after round 1; with C = 0.75 three are asked for, and one alone is never the model."""
+    clock = {"time": 0.0}
+
+    def online(organization, time):
+        clock["time"] = time
+        return organization == 1 or time < 1.5
+
+    with MockNetwork(
+        "v6_fedavg", NODES, environment=OPEN, on_round=lambda row: None, online=online, fates=lambda k, i: Fate(1.0)
+    ) as network:
+        result = network.run(rounds=3, classes=[0, 1], fraction=0.75, enough=2)
+    assert len(result["history"]) == 1
+    assert (
+        "round 2, client_update: organizations 2, 3, 4: its node is offline; 1 of 3 answered, 2 are needed"
+        in result["stopped"]
+    )
+    assert result["history"][0]["missing"] == []
+
+
+def edited(**values):
+    return Fate(1.0, alter=lambda answer: {**answer, **values})
+
+
+@pytest.mark.parametrize(
+    "fate",
+    [
+        edited(train_loss="x"), edited(train_loss=[1]), edited(train_loss=-1.0), edited(n=10**400),
+        edited(evaluation="x"), edited(evaluation={"n": 10}),
+        edited(evaluation={"n": 10, "loss": 0.1, "confusion": [[1, 2], [3]], "bands": []}),
+        edited(evaluation={"n": 10, "loss": "0", "confusion": [[1, 2], [3, 4]], "bands": []}),
+        edited(evaluation={"n": 10, "loss": 0.1, "confusion": [[1, -2], [3, 4]], "bands": []}),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("package", ["v6_fedavg", "v6_coop"])
+def test_an_answer_of_any_form_does_not_end_the_job(package, fate):
+    def fates(organization, input_):
+        return fate if organization == 2 and input_["method"] == "client_update" else Fate(1.0)
+
+    history = run(package, fates, enough=2, leave_out=1)["history"]
+    assert [m["organization_id"] for m in history[0]["missing"]] in ([2], []), "merged before, or named"
+    assert len(history) == 2
+    assert package != "v6_fedavg" or history[0]["missing"]
+
+
+@pytest.mark.parametrize(
+    "values", [{"features": None}, {"features": [1]}, {"label": 3}, {"classes": None}, {"classes": [{}]}]
+)
+def test_a_description_of_any_form_is_refused(values):
+    def fates(organization, input_):
+        return edited(**values) if organization == 2 and input_["method"] == "describe" else Fate(1.0)
+
+    with pytest.raises(
+        CollectResultsError, match="round 0, describe: organization 2: describes its data as nobody does"
+    ):
+        run("v6_fedavg", fates, classes=None)
+
+
+def test_coop_notices_that_a_node_is_away_while_others_answer():
+    def fates(organization, input_):
+        if input_["method"] != "client_update":
+            return Fate()
+        return Fate(math.inf if organization == 4 else float(organization))
+
+    with MockNetwork(
+        "v6_coop", NODES, environment=OPEN, on_round=lambda row: None, fates=fates,
+        online=lambda k, time: k != 4 or time < 0.5,
+    ) as network:  # fmt: skip
+        history = network.run(rounds=6, enough=0.5, patience=5, age_low=1, age_up=10)["history"]
+    assert {"organization_id": 4, "reason": "its node has been offline for 5 s"} in [
+        m for r in history for m in r["missing"]
+    ]
+
+
+def test_a_task_is_created_again_when_the_server_is_away_for_a_moment(monkeypatch):
+    from v6_federated import vantage
+
+    monkeypatch.setattr(vantage, "POLL_SECONDS", 0.0)
+    with MockNetwork("v6_fedavg", NODES, environment=OPEN, on_round=lambda row: None) as network:
+        tasks = type(network.client().task)
+        create, calls = tasks.create, []
+
+        def fails(self, **arguments):
+            calls.append(1)
+            if len(calls) in (3, 7, 8):
+                return {"msg": "Request failed, see node logs. Endpoint: task"}
+            if len(calls) == 9:
+                raise ConnectionError
+            return create(self, **arguments)
+
+        monkeypatch.setattr(tasks, "create", fails)
+        result = network.run(rounds=2)
+    assert "stopped" not in result and len(result["history"]) == 2
+
+
+def test_a_server_that_is_gone_ends_the_job(monkeypatch):
+    from v6_federated import vantage
+
+    monkeypatch.setattr(vantage, "POLL_SECONDS", 0.0)
+    with MockNetwork("v6_fedavg", NODES, environment=OPEN, on_round=lambda row: None) as network:
+        client = network.client()
+        request, calls = client.request, []
+
+        def gone(endpoint):
+            calls.append(1)
+            if len(calls) > 20:
+                raise ConnectionError
+            return request(endpoint)
+
+        monkeypatch.setattr(client, "request", gone, raising=False)
+        result = network.run(rounds=5)
+    assert "the server has not told the status of task" in result["stopped"]
+
+
+def test_given_up_nodes_leave_nothing_behind():
+    """Node 2's container ends after its deadline, and after the job; what it keeps is removed all the same."""
+
+    def fates(organization, input_):
+        return Fate(30.0 if organization == 2 and input_["method"] == "client_update" else 1.0)
+
+    with MockNetwork("v6_scaffold", NODES, environment=OPEN, on_round=lambda row: None, fates=fates) as network:
+        result = network.run(rounds=3, enough=3, deadline=20)
+        left = list(network.folder.glob("node-*/tmp/*"))
+    assert not left and "state_left" not in result

@@ -281,3 +281,71 @@ def test_what_cannot_be_resumed_is_refused(change, says, hospitals):
     half = train("v6_fedavg", hospitals, rounds=2)
     with pytest.raises(UserInputError, match=says):
         train("v6_fedavg", hospitals, **{"rounds": 4, "resume": half, **change})
+
+
+@pytest.mark.parametrize("package", ["v6_fedavg", "v6_scaffold"])
+@pytest.mark.parametrize("where", ["result", "forget"])
+def test_central_killed_after_the_last_round(package, where, hospitals, monkeypatch):
+    straight = train(package, hospitals, **OWN)
+    before, killed = getattr(Federation, where), []
+
+    def kill(self, *arguments):
+        if not killed:
+            killed.append(where)
+            raise Killed
+        return before(self, *arguments)
+
+    monkeypatch.setattr(Federation, where, kill)
+    give_up = Federation.give_up
+    monkeypatch.setattr(Federation, "give_up", lambda self: None)
+    with MockNetwork(package, hospitals, environment=OPEN, on_round=lambda row: None, keep=True) as network:
+        with pytest.raises(Killed):
+            network.run(**OWN)
+        monkeypatch.setattr(Federation, "give_up", give_up)
+        resumed = network.run(**OWN)
+    assert same(straight, resumed)
+
+
+def test_a_target_that_was_reached_stays_reached(hospitals, monkeypatch):
+    settings = {**OWN, "rounds": 30, "lr": 0.3, "target": 0.9}
+    straight = train("v6_fedavg", hospitals, **settings)
+    reached = len(straight["history"])
+    assert reached < 30
+    resumed, _, _ = killed_and_started_again("v6_fedavg", hospitals, reached, monkeypatch, **settings)
+    assert same(straight, resumed)
+
+
+def test_scaffold_converges_after_its_nodes_have_lost_their_state(hospitals):
+    """c is the mean of the c_k. Were it kept when they begin anew, every step from then on would be biased."""
+    settings = {"seed": 3, "lr": 0.3, "epochs": 3, "holdout": 0}
+    straight = train("v6_scaffold", hospitals, rounds=400, **settings)
+    half = train("v6_scaffold", hospitals, rounds=3, **settings)
+    resumed = train("v6_scaffold", hospitals, rounds=400, **settings, resume=half)
+    np.testing.assert_allclose(weights(resumed), weights(straight), rtol=3e-3)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        {"history": []}, {"history": [{}]}, {"history": 3}, {"per_node": 3}, {"traffic": {}}, {"state": 3},
+        {"weights": "x"}, {"model": {"name": "logreg", "features": 4, "classes": -1}}, {"data": {}},
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("package", ["v6_fedavg", "v6_coop"])
+def test_a_spoilt_result_is_refused_in_one_line(package, spoil, hospitals):
+    half = train(package, hospitals, rounds=2)
+    with pytest.raises(UserInputError, match="resume: |cannot go on from that result"):
+        train(package, hospitals, rounds=4, resume={**half, **spoil})
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"organizations": [3, 5]}, r"organizations=\[3, 5, 8\]; expected the same, not \[3, 5\]"),
+        ({"holdout": 0.5}, "holdout=0.2; expected the same, not 0.5"),
+    ],
+)
+def test_other_hospitals_or_rows_are_refused(change, says, hospitals):
+    half = train("v6_dynavg", hospitals, rounds=2, protocol="loss")
+    with pytest.raises(UserInputError, match=says):
+        train("v6_dynavg", hospitals, rounds=4, protocol="loss", resume=half, **change)

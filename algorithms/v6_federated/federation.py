@@ -618,7 +618,9 @@ class Federation:
             fitted = [(step["step"], step["fitted"])[0] for step in self._job.data.preprocess]
             if self._job.data.supervised:
                 self.model = models.build(kept["model"])
-                codec.decode(kept["weights"])["weights"], kept["state"]
+                codec.decode(kept["weights"])["weights"]
+                if not isinstance(checkpoint.from_json(kept["state"]), dict) or self._job.data.classes is None:
+                    raise ValueError
         except (KeyError, TypeError, IndexError, AttributeError, ValueError, AssertionError):
             raise UserInputError("resume: not a result; expected the result.json of an earlier job, whole") from None
         asked, alike = models.parse(self._common.model), {"features": 0, "classes": 0}
