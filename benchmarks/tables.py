@@ -20,12 +20,14 @@ def page(document: str, title: str, full: bool, lines: Iterable[str], about: str
         about,
         "",
     ]
+    name = "-".join(([] if data == "mnist" else [data]) + ([] if full else ["reduced"]))
+    notes = Path(__file__).parent / "notes" / f"{document}.md"
+    last = ["", notes.read_text()] if notes.exists() else []
     for line in lines:
         print(line, flush=True)
         kept.append(line)
-    notes = Path(__file__).parent / "notes" / f"{document}.md"
-    kept += ["", notes.read_text()] if notes.exists() else []
-    runs.write_table(document, "-".join(([] if data == "mnist" else [data]) + ([] if full else ["reduced"])), kept)
+        runs.write_table(document, name, [*kept, "", "(Not finished; the same command goes on from here.)", *last])
+    runs.write_table(document, name, [*kept, *last])
 
 
 def row(*cells: object) -> str:
