@@ -17,7 +17,7 @@ from v6_federated import codec, components, metrics, preprocess, settings
 from v6_federated.data import plain
 from v6_federated.errors import SafeError
 from v6_federated.federation import Federation
-from v6_federated.node import Job, Node
+from v6_federated.node import Job, Node, limit_threads
 from v6_federated.vantage import (
     WITHHELD,
     AlgorithmExecutionError,
@@ -52,6 +52,7 @@ def central(function: Callable[..., dict[str, Any]], *, supervised: bool = True)
         except ValueError as error:
             raise UserInputError(str(error)) from None
         common = set(settings.Common.model_fields)
+        limit_threads()  # eigenvectors of a covariance have other bits with other numbers of threads
         try:
             federation.prepare()
             return function(federation, **{k: v for k, v in checked if k not in common})
