@@ -274,7 +274,7 @@ def test_a_job_that_stopped_can_be_resumed(hospitals):
         ({"resume": {"method": "fedavg"}}, "not a result"),
         ({"rounds": 2}, "the earlier job has 2 rounds already"),
         ({"model": "svm"}, "a result of model 'logreg'"),
-        ({"preprocess": ["standardize"]}, r"a result with the steps \[\]; expected those that are asked for"),
+        ({"preprocess": ["standardize"]}, r"a result with the steps \[\]; expected those asked for"),
     ],
 )
 def test_what_cannot_be_resumed_is_refused(change, says, hospitals):

@@ -135,7 +135,9 @@ class Source:
     def _labels(self, spec: Spec) -> np.ndarray:
         _, label = self.columns(spec)
         if not spec.supervised:
-            return np.zeros(len(self.table if self.table is not None else self.X))  # type: ignore[arg-type]
+            rows = self.X if self.table is None else self.table
+            assert rows is not None
+            return np.zeros(len(rows))
         if self.table is None:
             return checked_labels(np.asarray(self.y))
         if self.table[label].isna().any():

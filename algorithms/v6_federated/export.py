@@ -184,7 +184,7 @@ def _txt(result: Mapping[str, Any], path: Path) -> None:
 
 def _npz(result: Mapping[str, Any], path: Path) -> None:
     classes = {} if result["data"]["classes"] is None else {"classes": np.asarray(result["data"]["classes"])}
-    np.savez(path, **whole(result), **classes)  # type: ignore[arg-type]
+    np.savez(path, **whole(result), **classes)  # type: ignore[arg-type]  # numpy's stubs take any ** for allow_pickle
 
 
 def _safetensors(result: Mapping[str, Any], path: Path) -> None:

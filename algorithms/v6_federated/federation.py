@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import v6_federated
-from v6_federated import checkpoint, codec, metrics, models, preparation, preprocess, vantage
+from v6_federated import checkpoint, codec, metrics, models, preparation, preprocess, resuming, vantage
 from v6_federated.checkpoint import Checkpoint
 from v6_federated.codec import Shape
 from v6_federated.collection import (
@@ -40,9 +40,8 @@ from v6_federated.vantage import UserInputError
 
 __all__ = ["Answer", "Federation", "combine", "mean", "weighted_mean"]
 
-SAME = ("label", "features", "holdout")  # what a resumed job must have as before
 LANDING_SECONDS = 60.0  # for those that were given up to end before state is removed
-ARGUMENT = "weights"  # an array of this name among arguments is the global model
+GLOBAL_MODEL = "weights"  # the name of the array, among arguments, that nodes evaluate
 
 
 class Federation:
@@ -264,10 +263,10 @@ class Federation:
             arrays = {k: v for k, v in arguments.items() if isinstance(v, np.ndarray)}
             settings = {k: v for k, v in arguments.items() if k not in arrays}
             sent.append(Group(function, list(organizations), self._job, settings, arrays, expected))
-        evaluate = len(sent) == 1 and ARGUMENT in sent[0].arrays and self._due()
+        evaluate = len(sent) == 1 and GLOBAL_MODEL in sent[0].arrays and self._due()
         if not evaluate:
             return self._ask(sent, of=of)
-        weights, asked = sent[0].arrays[ARGUMENT], set(sent[0].organizations)
+        weights, asked = sent[0].arrays[GLOBAL_MODEL], set(sent[0].organizations)
         evaluations = []
         if self.evaluators:
             evaluations = [self._evaluation(weights)]
@@ -292,7 +291,7 @@ class Federation:
         """
         arrays = {k: v for k, v in arguments.items() if isinstance(v, np.ndarray)}
         settings = {k: v for k, v in arguments.items() if k not in arrays}
-        group = Group(function, [organization], self._job, settings, arrays, self._expected(optional=[ARGUMENT]))
+        group = Group(function, [organization], self._job, settings, arrays, self._expected(optional=[GLOBAL_MODEL]))
         self._flight.launch(self._calls(group, round_)[0])
 
     def next_answer(self) -> Answer | None:
@@ -465,8 +464,8 @@ class Federation:
         expected = Expected({})
         if self.evaluators:
             job = self._evaluators_job()
-            return Group("evaluate", self.evaluators, job, {}, {ARGUMENT: weights}, expected, "all")
-        return Group("evaluate", self.organizations, self._job, {}, {ARGUMENT: weights}, expected, "held_out")
+            return Group("evaluate", self.evaluators, job, {}, {GLOBAL_MODEL: weights}, expected, "all")
+        return Group("evaluate", self.organizations, self._job, {}, {GLOBAL_MODEL: weights}, expected, "held_out")
 
     def _evaluators_job(self) -> Job:
         return replace(self._job, data=replace(self._job.data, holdout=0.0))
@@ -601,64 +600,26 @@ class Federation:
             kept = self._common.resume
             if not self._job.data.supervised:
                 raise UserInputError(f"resume: {self._method} has nothing to go on from; expected a new job")
-            if kept.get("method") != self._method:
-                raise UserInputError(f"resume: a result of {kept.get('method')!r}; expected one of {self._method!r}")
-            self._check_same_job(kept)
+            resuming.check(kept, self._method, self._common, self.organizations, self._job.rounds)
+            self._last_evaluated = max((r["round"] for r in kept["history"] if r["loss"] is not None), default=0)
+            self._shown = len(kept["history"])
         else:
             return False
-        try:
-            self.history, self._per_node = kept["history"], kept["per_node"]
-            self._undescribed, self._scale = kept["undescribed"], kept["score_scale"]
-            if kept is self._common.resume:
-                _check_history(self.history, self._per_node, kept["traffic"])
-                self._last_evaluated = max((r["round"] for r in self.history if r["loss"] is not None), default=0)
-                self._shown = len(self.history)
-            self._preparation, self._evaluation_bytes = kept["traffic"]["preparation"], kept["traffic"]["evaluation"]
-            self._job = replace(self._job, data=Spec(**kept["data"]), model=kept["model"])
-            fitted = [(step["step"], step["fitted"])[0] for step in self._job.data.preprocess]
-            if self._job.data.supervised:
-                self.model = models.build(kept["model"])
-                codec.decode(kept["weights"])["weights"]
-                if not isinstance(checkpoint.from_json(kept["state"]), dict) or self._job.data.classes is None:
-                    raise ValueError
-        except (KeyError, TypeError, IndexError, AttributeError, ValueError, AssertionError):
-            raise UserInputError("resume: not a result; expected the result.json of an earlier job, whole") from None
-        asked, alike = models.parse(self._common.model), {"features": 0, "classes": 0}
-        if self._job.model is not None and {**asked, **alike} != {**self._job.model, **alike}:
-            raise UserInputError(
-                f"resume: a result of model {self._job.model['name']!r}; expected the model that is asked for"
-            )
-        steps = [preprocess.parse(step).name for step in self._common.preprocess]
-        if steps and steps != fitted:
-            raise UserInputError(
-                f"resume: a result with the steps {fitted}; expected those that are asked for, or to ask for none"
-            )
-        resumed = kept is self._common.resume
-        if resumed and self._job.rounds is not None and self._job.rounds <= len(self.history):
-            raise UserInputError(
-                f"rounds={self._job.rounds}: the earlier job has {len(self.history)} rounds already; expected more"
-            )
-        if kept is not self._common.resume:
-            self._take_over(kept["flight"])
         self._restored = kept
+        self.history, self._per_node = kept["history"], kept["per_node"]
+        self._undescribed, self._scale = kept["undescribed"], kept["score_scale"]
+        self._preparation, self._evaluation_bytes = kept["traffic"]["preparation"], kept["traffic"]["evaluation"]
+        self._job = replace(self._job, data=Spec(**kept["data"]), model=kept["model"])
+        if self._job.model is not None:
+            self.model = models.build(self._job.model)
+        if not self.resumed:
+            self._take_over(kept["flight"])
         return True
-
-    def _check_same_job(self, kept: Mapping[str, Any]) -> None:
-        """Refuse to go on with other hospitals or other rows than before."""
-        before = kept.get("settings")
-        told = {"organizations": kept.get("organizations"), **(before if isinstance(before, dict) else {})}
-        told["organizations"] = kept.get("organizations")
-        asked = {"organizations": self.organizations, **{name: getattr(self._common, name) for name in SAME}}
-        for name, value in asked.items():
-            if told.get(name, value) != value and told[name] is not None:
-                raise UserInputError(
-                    f"resume: the earlier job had {name}={told[name]!r}; expected the same, not {value!r}"
-                )
 
     def _take_over(self, flight: Sequence[Sequence[Any]]) -> None:
         """Wait for the answers of calls that were under way at the checkpoint; the server has kept them."""
         for task, function, organization, round_, size in flight:
-            call = Call(function, organization, round_, {}, size, "", self._expected(optional=[ARGUMENT]))
+            call = Call(function, organization, round_, {}, size, "", self._expected(optional=[GLOBAL_MODEL]))
             self._flight.tasks[task] = call, LARGE, math.inf  # what was sent is not kept: there is no second attempt
 
     def _record_evaluation(self, round_: int, answers: Sequence[Answer]) -> dict[str, Any]:
@@ -685,22 +646,6 @@ class Federation:
         for row in self.history[self._shown : until]:
             vantage.progress(self._client, row)
         self._shown = max(self._shown, until)
-
-
-def _check_history(history: Any, per_node: Any, traffic: Any) -> None:
-    """Raise ValueError, TypeError or KeyError where rows are not those of a result."""
-    numbers = ("loss", "accuracy", "auc", "n", "bytes_up", "bytes_down", "seconds")
-    if not history or [row["round"] for row in history] != list(range(1, len(history) + 1)):
-        raise ValueError
-    for row in history:
-        if not all(row[name] is None or isinstance(row[name], int | float) for name in numbers):
-            raise ValueError
-        if not isinstance(row["participants"], list):
-            raise ValueError
-    if not all(isinstance(row["round"], int) and isinstance(row["organization_id"], int) for row in per_node):
-        raise ValueError
-    for part in ("preparation", "evaluation"):
-        traffic[part]["bytes_up"] + traffic[part]["bytes_down"] + 0
 
 
 def _reasons(missing: dict[int, Unusable]) -> list[dict[str, Any]]:

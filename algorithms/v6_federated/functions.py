@@ -183,7 +183,7 @@ def fit_step(
     upper: Any,
     *,
     statistic: Literal["moments", "present", "below", "levels", "covariance", "product"],
-    columns: list[str] = [],  # noqa: B006
+    columns: list[str] | None = None,
     counts: bool = False,
     draw: int | None = None,
     block: dict[str, Any] | None = None,
@@ -192,7 +192,7 @@ def fit_step(
     arrays = {"mean": mean, "scale": scale, "lower": lower, "upper": upper}
     if statistic == "product":
         arrays["block"] = components.read_block(len(node.features.names), draw, block)
-    return preprocess.statistic(statistic, node.features, node.policy, columns, counts, arrays)
+    return preprocess.statistic(statistic, node.features, node.policy, columns or [], counts, arrays)
 
 
 @partial

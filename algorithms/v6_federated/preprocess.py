@@ -10,6 +10,7 @@ and for PCA what ``components`` says.
 import hashlib
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
@@ -207,7 +208,7 @@ def _truth(value: Any) -> Any:
 Columns = Annotated[list[str] | None, BeforeValidator(_columns), Field(min_length=1)]
 
 
-class Step(BaseModel):
+class Step(BaseModel, ABC):
     """What every step has: options, ``fit`` and ``apply``.
 
     Attributes:
@@ -217,14 +218,14 @@ class Step(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     main: ClassVar[str] = ""
 
+    @abstractmethod
     def fit(self, layout: Features, ask: Ask) -> dict[str, Any]:
         """What is to be applied, as JSON. ``layout`` has the columns at this step and no rows."""
-        raise NotImplementedError
 
     @staticmethod
+    @abstractmethod
     def apply(fitted: Mapping[str, Any], features: Features) -> Features:
         """The features after the step."""
-        raise NotImplementedError
 
     @property
     def name(self) -> str:
@@ -354,10 +355,9 @@ class Clip(Step):
     columns: Columns = None
 
     def model_post_init(self, _: Any) -> None:
-        bounds = (self.lower, self.upper)
-        if (self.quantile is None) == (bounds == (None, None)):
+        if (self.quantile is None) == (self.lower is None and self.upper is None):
             raise ValueError("clip takes a quantile, or bounds, for example clip:0.01 or clip:lower=0,upper=100")
-        if None not in bounds and self.lower > self.upper:  # type: ignore[operator]
+        if self.lower is not None and self.upper is not None and self.lower > self.upper:
             raise ValueError("clip's lower bound is above the upper one")
 
     def fit(self, layout: Features, ask: Ask) -> dict[str, Any]:

@@ -59,7 +59,8 @@ def central(
     edges = bins.unpack(s.edges)
     payload = codec.encode(s.edges)
     nodes = federation.organizations
-    ensemble: Trees = federation.model  # type: ignore[assignment]
+    ensemble = federation.model
+    assert isinstance(ensemble, Trees)
     for r in federation.rounds(rounds):
         C_active = nodes[(r - 1) % len(nodes)]
         answers = federation.ask(

@@ -1,0 +1,79 @@
+"""What a job can go on from: the result of an earlier one, as the researcher sends it. None of it is trusted."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from v6_federated import checkpoint, codec, models, preprocess
+from v6_federated.data import Spec
+from v6_federated.settings import Common
+from v6_federated.vantage import UserInputError
+
+SAME = ("label", "features", "holdout")  # what the job must have as before
+NUMBERS = ("loss", "accuracy", "auc", "n", "bytes_up", "bytes_down", "seconds")  # of a row of history
+BYTES = ("bytes_up", "bytes_down")
+
+
+def check(
+    kept: Mapping[str, Any], method: str, asked: Common, organizations: Sequence[int], rounds: int | None
+) -> None:
+    """Raise UserInputError, with one line, where ``kept`` is not a result that the job asked for can go on from."""
+    if kept.get("method") != method:
+        raise UserInputError(f"resume: a result of {kept.get('method')!r}; expected one of {method!r}")
+    _check_same_rows(kept, asked, organizations)
+    try:
+        _check_form(kept)
+    except (KeyError, TypeError, IndexError, AttributeError, ValueError, AssertionError):
+        raise UserInputError("resume: not a result; expected the result.json of an earlier job, whole") from None
+    alike = {"features": 0, "classes": 0}  # which the data settle
+    if {**models.parse(asked.model), **alike} != {**kept["model"], **alike}:
+        raise UserInputError(f"resume: a result of model {kept['model']['name']!r}; expected the model asked for")
+    steps, fitted = _names(asked.preprocess), [step["step"] for step in kept["data"]["preprocess"]]
+    if steps and steps != fitted:
+        raise UserInputError(f"resume: a result with the steps {fitted}; expected those asked for, or to ask for none")
+    finished = len(kept["history"])
+    if rounds is not None and rounds <= finished:
+        raise UserInputError(f"rounds={rounds}: the earlier job has {finished} rounds already; expected more")
+
+
+def _check_same_rows(kept: Mapping[str, Any], asked: Common, organizations: Sequence[int]) -> None:
+    """The same hospitals and rows as before; what a central that was lost has left does not tell its settings."""
+    settings = kept.get("settings")
+    before = {**(settings if isinstance(settings, dict) else {}), "organizations": kept.get("organizations")}
+    now = {"organizations": [*organizations], **{name: getattr(asked, name) for name in SAME}}
+    for name, value in now.items():
+        if before.get(name) is not None and before[name] != value:
+            raise UserInputError(
+                f"resume: the earlier job had {name}={before[name]!r}; expected the same, not {value!r}"
+            )
+
+
+def _check_form(kept: Mapping[str, Any]) -> None:
+    """Raise any error where a part is missing or of another type."""
+    history, data = kept["history"], Spec(**kept["data"])
+    if not history or [row["round"] for row in history] != list(range(1, len(history) + 1)):
+        raise ValueError
+    for row in history:
+        if not isinstance(row["participants"], list) or not all(_is_number(row[name], none=True) for name in NUMBERS):
+            raise TypeError
+    for row in kept["per_node"]:
+        if not _is_number(row["round"]) or not _is_number(row["organization_id"]):
+            raise TypeError
+    for part in ("preparation", "evaluation"):
+        if not all(_is_number(kept["traffic"][part][name]) for name in BYTES):
+            raise TypeError
+    if not isinstance(kept["undescribed"], list) or not _is_number(kept["score_scale"]):
+        raise TypeError
+    if not isinstance(checkpoint.from_json(kept["state"]), dict) or data.classes is None:
+        raise TypeError
+    codec.decode(kept["weights"])["weights"]
+    models.build(kept["model"])
+    for step in data.preprocess:
+        step["step"], step["fitted"]
+
+
+def _is_number(value: Any, none: bool = False) -> bool:
+    return (none and value is None) or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _names(steps: Sequence[Any]) -> list[str]:
+    return [preprocess.parse(step).name for step in steps]
