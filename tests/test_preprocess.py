@@ -158,9 +158,9 @@ def test_the_whole_job_equals_a_pipeline_of_scikit_learn(clinics):
         X[["sex"]].astype(object).where(X[["sex"]].notna(), np.nan)))  # fmt: skip
     logistic = LogisticRegression(C=1 / (0.1 * len(y)), tol=1e-10, max_iter=5000)
     pipeline = make_pipeline(StandardScaler(), PCA(4), logistic).fit(np.hstack([words, numbers]), y)
-    predicted, accuracy = export.predict(result, data.Source(table=rows))
+    predicted, measured = export.predict(result, data.Source(table=rows))
     np.testing.assert_allclose(predicted["score"], pipeline.decision_function(np.hstack([words, numbers])), atol=2e-3)
-    assert accuracy == pytest.approx(pipeline.score(np.hstack([words, numbers]), y), abs=0.01)
+    assert measured["accuracy"] == pytest.approx(pipeline.score(np.hstack([words, numbers]), y), abs=0.01)
 
 
 # ---- laws
@@ -506,8 +506,8 @@ def test_predict_needs_no_label_and_names_classes(tmp_path):
         k: table(40, classes=3, seed=k).assign(label=lambda t: t["label"].map({0: "a", 1: "b", 2: "c"})) for k in (1, 2)
     }
     result = train("v6_fedavg", nodes, rounds=3, preprocess=["standardize"])
-    predicted, accuracy = export.predict(result, data.Source(table=nodes[1].drop(columns="label")))
-    assert accuracy is None and list(predicted) == ["prediction", "score=a", "score=b", "score=c"]
+    predicted, measured = export.predict(result, data.Source(table=nodes[1].drop(columns="label")))
+    assert measured == {} and list(predicted) == ["prediction", "score=a", "score=b", "score=c"]
     assert set(predicted["prediction"]) <= {"a", "b", "c"}
 
 

@@ -288,7 +288,10 @@ def _finish(result: dict[str, Any], options: Any) -> int:
         _write(options.out, result, options.target)
     _console().print(report.rounds_table(result))
     if (result["final"] or {}).get("evaluated") == 0:
-        print("no accuracy: no rows were held out, or too few for the nodes' policy to count them", file=sys.stderr)
+        print(
+            "nothing was evaluated: no rows were held out, or too few for the nodes' policy to count them",
+            file=sys.stderr,
+        )
     losses = [row["loss"] for row in result["history"] if row["loss"] is not None]
     if len(losses) > 1 and losses[-1] > losses[0]:
         print("the loss has grown: a smaller lr, or --preprocess standardize, may help", file=sys.stderr)
@@ -385,9 +388,9 @@ def _predict(options: Any) -> int:
     model = export.load(options.model) if exported else _read(options.model)
     rows = datasets.load(options.data).rows
     source = data.Source(X=rows[0], y=rows[1]) if isinstance(rows, tuple) else data.Source(table=rows)
-    table, accuracy = export.predict(model, source)
+    table, measured = export.predict(model, source)
     table.to_csv(options.out, index=False)
-    _last_line({"predictions": str(options.out), "rows": len(table), "accuracy": accuracy})
+    _last_line({"predictions": str(options.out), "rows": len(table), **measured})
     return 0
 
 
@@ -444,7 +447,8 @@ def _check(method: str, values: Mapping[str, Any], experiment: Any) -> None:
     checked = settings.validate(accepted, {**experiment.common(), "holdout": experiment.holdout, **values})
     models.parse(checked.model)  # type: ignore[attr-defined]
     steps = values.get("preprocess") or (values.get("resume") or {}).get("data", {}).get("preprocess")
-    experiment.check(steps=bool(steps), supervised=experiments.supervised(method))
+    regression = getattr(checked, "objective", None) == "regression"
+    experiment.check(steps=bool(steps), supervised=experiments.supervised(method), regression=regression)
     experiment.deal()
 
 
@@ -558,11 +562,12 @@ class _Bar:
     def on_round(self, row: Mapping[str, Any]) -> None:
         """Show a finished round."""
         self.done += 1
-        accuracy = "" if row["accuracy"] is None else f"accuracy {row['accuracy']:.4f}"
-        self.progress.update(self.bar, advance=1, last=accuracy)
+        measure = "r2" if "r2" in row else "accuracy"
+        reached = "" if row[measure] is None else f"{measure} {row[measure]:.4f}"
+        self.progress.update(self.bar, advance=1, last=reached)
         if not self.screen and (time.monotonic() - self.said > 10 or self.done == self.rounds):
             self.said = time.monotonic()
-            print(f"{self.text}: round {self.done} of {self.rounds} {accuracy}", file=sys.stderr, flush=True)
+            print(f"{self.text}: round {self.done} of {self.rounds} {reached}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

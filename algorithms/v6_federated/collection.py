@@ -50,12 +50,14 @@ class Expected:
         optional: arrays that may be missing.
         numbers: names of finite numbers.
         minimum_rows: rows that it must be about.
+        classes: that an evaluation counts; None: one of a regression.
     """
 
     arrays: Mapping[str, Shape] | None = None
     optional: frozenset[str] = frozenset()
     numbers: tuple[str, ...] = ()
     minimum_rows: int = 1
+    classes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -287,7 +289,7 @@ def _usable(result: Any, call: Call) -> Answer:
             raise Unusable(f"answers no proper {name}; expected a number from 0")
     if values.get("train_loss") is not None and not _is_number(values["train_loss"]):
         raise Unusable("answers no proper train_loss; expected a number from 0, or none")
-    if "evaluation" in values and not metrics.is_evaluation(values["evaluation"]):
+    if "evaluation" in values and not metrics.is_evaluation(values["evaluation"], expected.classes):
         raise Unusable("answers an evaluation that is none; expected n, loss and counts")
     if call.function == "describe" and not _is_description(values):
         raise Unusable("describes its data as nobody does; expected features, label and classes")

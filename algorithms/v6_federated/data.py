@@ -18,7 +18,8 @@ IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp"}
 
 @dataclass(frozen=True)
 class Rows:
-    """Features X (n, d), float32 once prepared, and labels y (n,): class indices int64 once the classes are agreed."""
+    """Features X (n, d), float32 once prepared, and labels y (n,): class indices int64 once the classes are agreed,
+    float64 of a regression."""
 
     X: np.ndarray
     y: np.ndarray
@@ -38,6 +39,7 @@ class Spec:
         preprocess: fitted steps, in order, as ``{"step": "standardize", "fitted": payload of mean and scale (d,)}``.
         categories: feature columns that are read as words, as agreed by all nodes; None where no steps follow.
         supervised: whether rows have a label; without, the last column is a feature where ``features`` names it.
+        regression: whether the label is a number to predict, not a class.
     """
 
     label: str | None = None
@@ -47,6 +49,7 @@ class Spec:
     preprocess: Sequence[dict[str, Any]] = ()
     categories: Sequence[str] | None = None
     supervised: bool = True
+    regression: bool = False
 
 
 @dataclass
@@ -103,7 +106,7 @@ class Source:
 
     def labels(self, spec: Spec) -> np.ndarray:
         """The labels of all rows as they are, zeros where there are none. Raises DataError."""
-        key = ("labels", spec.label, spec.supervised)
+        key = ("labels", spec.label, spec.supervised, spec.regression)
         if key not in self._read:
             self._read[key] = self._labels(spec)
         return self._read[key]
@@ -138,11 +141,10 @@ class Source:
             rows = self.X if self.table is None else self.table
             assert rows is not None
             return np.zeros(len(rows))
-        if self.table is None:
-            return checked_labels(np.asarray(self.y))
-        if self.table[label].isna().any():
+        y = np.asarray(self.y) if self.table is None else self.table[label].to_numpy()
+        if self.table is not None and self.table[label].isna().any():
             raise DataError(f"missing values in the label column {label}; expected none")
-        return checked_labels(self.table[label].to_numpy())
+        return checked_numbers(y) if spec.regression else checked_labels(y)
 
 
 def as_features(X: np.ndarray) -> np.ndarray:
@@ -229,6 +231,16 @@ def checked_labels(y: np.ndarray) -> np.ndarray:
     if y.dtype.kind == "f" and not (np.isfinite(y).all() and (np.abs(y) < 2**53).all()):
         raise DataError("labels that are missing, infinite or too large; expected classes")
     return y
+
+
+def checked_numbers(y: np.ndarray) -> np.ndarray:
+    """Labels of a regression, float64. Raises DataError if they are not finite numbers that float32 can hold."""
+    if y.dtype.kind not in "iuf":
+        raise DataError("labels that are not numbers; expected numbers, as objective=regression predicts them")
+    numbers = y.astype(np.float64)
+    if not (np.abs(numbers) < np.finfo(np.float32).max).all():
+        raise DataError("labels that are missing, infinite or too large; expected numbers")
+    return numbers
 
 
 def encode_labels(y: np.ndarray, classes: Sequence[Any]) -> np.ndarray:

@@ -15,7 +15,7 @@ from v6_federated.errors import SafeError
 from v6_federated.guards import Policy
 from v6_federated.vantage import DataError
 
-EMBEDDED = ("breast-cancer", "digits", "wine")
+EMBEDDED = ("breast-cancer", "diabetes", "digits", "wine")
 Database = pd.DataFrame | tuple[np.ndarray, np.ndarray]
 
 
@@ -95,8 +95,10 @@ def check(
     *,
     steps: bool = False,
     supervised: bool = True,
+    regression: bool = False,
 ) -> None:
-    """Raise SafeError for absent columns, missing values, and labels that are no classes; names columns only.
+    """Raise SafeError for absent columns, missing values, and labels that are no classes, of a ``regression`` no
+    numbers; names columns only.
 
     Where ``steps`` follow, features may be words or missing; where the method is not ``supervised``, any label will do.
     """
@@ -104,24 +106,28 @@ def check(
         if label is not None or features is not None:
             raise SafeError("--label and --features name columns, and a .npz has none; leave them out")
         if supervised:
-            _check_classes(dataset.rows[1])
+            _check_label(dataset.rows[1], regression)
         return
     table = dataset.rows.drop(columns=ignored) if ignored else dataset.rows
     labels(Dataset(dataset.name, table), label)
     try:
-        source, spec = Source(table=table), Spec(label=label, features=features, supervised=supervised)
+        source = Source(table=table)
+        spec = Spec(label=label, features=features, supervised=supervised, regression=regression)
         source.columns(spec)
         if not steps:
             source.rows(spec)
         if supervised:
-            _check_classes(source.labels(spec))
+            _check_label(source.labels(spec), regression)
     except DataError as error:
         raise SafeError(str(error)) from None
 
 
-def _check_classes(y: np.ndarray) -> None:
+def _check_label(y: np.ndarray, regression: bool) -> None:
     count = len(np.unique(y))
-    if not 2 <= count <= Policy.maximum_classes:
+    if regression:
+        if y.dtype.kind not in "iuf" or count < 2:
+            raise SafeError("the label is no number that varies; expected one, as objective=regression predicts it")
+    elif not 2 <= count <= Policy.maximum_classes:
         raise SafeError(f"the label has {count} value(s); expected from 2 to {Policy.maximum_classes} classes")
 
 
@@ -130,6 +136,7 @@ def _embedded(name: str) -> pd.DataFrame:
 
     loaders: dict[str, Any] = {
         "breast-cancer": datasets.load_breast_cancer,
+        "diabetes": datasets.load_diabetes,
         "digits": datasets.load_digits,
         "wine": datasets.load_wine,
     }
@@ -171,10 +178,11 @@ def _table(path: Path, table: pd.DataFrame) -> Dataset:
 
 
 def _check_test(name: str, arrays: dict[str, np.ndarray]) -> None:
-    train, test = arrays["x_train"], arrays["x_test"]
+    train, test, train_labels = arrays["x_train"], arrays["x_test"], arrays["y_train"]
     if train.shape[1:] != test.shape[1:] or train.dtype != test.dtype:
         raise SafeError(f"{name}: x_test and x_train differ in shape or type; expected rows of one kind")
-    if not np.isin(arrays["y_test"], arrays["y_train"]).all():
+    numbers = train_labels.dtype.kind == "f" and (train_labels % 1).any()  # to predict by a regression: no classes
+    if not numbers and not np.isin(arrays["y_test"], train_labels).all():
         raise SafeError(f"{name}: y_test holds labels that y_train does not; expected none")
     if len(test) < Policy.minimum_rows:
         raise SafeError(f"{name} holds {len(test)} test rows; expected at least {Policy.minimum_rows}")

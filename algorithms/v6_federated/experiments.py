@@ -87,13 +87,15 @@ class Experiment:
             raise SafeError(f"speeds {self.slowest:g} is refused; expected at least 1, for example 10")
         return paces(list(databases), self.slowest, seed=self.partition_seed)
 
-    def check(self, *, steps: bool = False, supervised: bool = True) -> None:
+    def check(self, *, steps: bool = False, supervised: bool = True, regression: bool = False) -> None:
         """Raise SafeError if the data cannot be used as asked, see ``datasets.check``."""
         kind, _, column = self.partition.partition(":")
         ignored = column if kind == "column" else None
         if ignored and isinstance(self.dataset.rows, pd.DataFrame) and ignored not in self.dataset.rows.columns:
             raise SafeError(f"no column {ignored!r} to tell the nodes by; expected a column of the table")
-        datasets.check(self.dataset, self.label, self.features, ignored, steps=steps, supervised=supervised)
+        datasets.check(
+            self.dataset, self.label, self.features, ignored, steps=steps, supervised=supervised, regression=regression
+        )
 
     def common(self) -> dict[str, Any]:
         """The settings that the data decide."""
@@ -127,7 +129,9 @@ class Experiment:
     def _alone(
         self, method: str, rows: Database, test: Database, values: Mapping[str, Any], on_round: OnRound | None
     ) -> dict[str, Any]:
-        known = {"organizations": [1], "evaluators": [2], "holdout": 0.0, "classes": self._classes()}
+        known: dict[str, Any] = {"organizations": [1], "evaluators": [2], "holdout": 0.0}
+        if values.get("objective") != "regression":
+            known["classes"] = self._classes()
         own = {k: v for k, v in values.items() if k != "fraction"}
         return self._run(method, {1: rows, 2: test}, {**self.common(), **own, **known}, on_round)
 
@@ -190,6 +194,7 @@ def summary(result: Mapping[str, Any], target: float | None = None) -> dict[str,
         "accuracy": last["accuracy"],
         "auc": last["auc"],
         "loss": last["loss"],
+        **({"r2": last["r2"]} if "r2" in last else {}),
         "rounds_to_target": None if target is None else rounds_to_target(result, target),
         "bytes_up": sum(row["bytes_up"] for row in history),
         "bytes_down": sum(row["bytes_down"] for row in history),

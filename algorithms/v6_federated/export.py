@@ -124,11 +124,13 @@ def _model(result: Mapping[str, Any]) -> Any:
     return models.build(result["model"])
 
 
-def predict(result: Mapping[str, Any], source: Source) -> tuple[pd.DataFrame, float | None]:
-    """What a model says about new rows, with the code that nodes use; and its accuracy where the rows have the label.
+def predict(result: Mapping[str, Any], source: Source) -> tuple[pd.DataFrame, dict[str, float]]:
+    """What a model says about new rows, with the code that nodes use; and where the rows have the label its
+    ``accuracy``, of a regression ``r2``.
 
     Returns a row of the table for each row: the class as ``prediction`` and its scores, decision values as the model
-    has them (one ``score`` when binary, above 0 for the second class; else one a class); or of components ``pc1``, ...
+    has them (one ``score`` when binary, above 0 for the second class; else one a class); of a regression the
+    ``prediction`` alone; of components ``pc1``, ...
     Raises SafeError, which names columns and no values.
     """
     try:
@@ -142,19 +144,27 @@ def predict(result: Mapping[str, Any], source: Source) -> tuple[pd.DataFrame, fl
         X = _ready(source, unlabelled, spec.preprocess, result["model"]["features"])
         if model is None:
             Z = components.project(X, arrays["mean"], arrays["scale"], arrays["components"])
-            return pd.DataFrame(Z, columns=[f"pc{i + 1}" for i in range(Z.shape[1])]), None
-        assert spec.classes is not None
+            return pd.DataFrame(Z, columns=[f"pc{i + 1}" for i in range(Z.shape[1])]), {}
         scores = model.scores(arrays["weights"], X)
+        labelled = source.table is None or spec.label in source.table.columns
+        if spec.regression:
+            table = pd.DataFrame({"prediction": scores[:, 0]})
+            return table, _r2(source.labels(spec), scores[:, 0]) if labelled else {}
+        assert spec.classes is not None
         guess = predicted(scores)
         names = ["score"] if scores.shape[1] == 1 else [f"score={c}" for c in spec.classes]
         table = pd.DataFrame(scores, columns=names)
         table.insert(0, "prediction", np.asarray(spec.classes, dtype=object)[guess])
-        labelled = source.table is None or spec.label in source.table.columns
         if not labelled:
-            return table, None
-        return table, float(np.mean(encode_labels(source.labels(spec), spec.classes) == guess))
+            return table, {}
+        return table, {"accuracy": float(np.mean(encode_labels(source.labels(spec), spec.classes) == guess))}
     except DataError as error:
         raise SafeError(str(error)) from None
+
+
+def _r2(y: np.ndarray, prediction: np.ndarray) -> dict[str, float]:
+    total = float(np.sum((y - y.mean()) ** 2))
+    return {"r2": 1 - float(np.sum((y - prediction) ** 2)) / total} if total else {}
 
 
 def _ready(source: Source, spec: Spec, steps: Any, expected: int) -> np.ndarray:

@@ -41,6 +41,7 @@ from v6_federated.vantage import UserInputError
 __all__ = ["Answer", "Federation", "combine", "mean", "weighted_mean"]
 
 LANDING_SECONDS = 60.0  # for those that were given up to end before state is removed
+MEASURES = ("loss", "accuracy", "auc", "r2")  # of an evaluation; r2 of regressions only
 GLOBAL_MODEL = "weights"  # the name of the array, among arguments, that nodes evaluate
 
 
@@ -70,6 +71,10 @@ class Federation:
         if not self.organizations:
             raise SafeError("no organization is left to train; expected at least one that is not an evaluator")
         Policy.of_node().check_participants(len(self.organizations))
+        regression = getattr(settings, "objective", None) == "regression"
+        for name, value in (("classes", common.classes), ("target", common.target)):
+            if regression and value is not None:
+                raise SafeError(f"{name}={value} is of no use to objective=regression; leave it out")
         self._client, self._method, self._settings, self._common = client, method, settings, common
         least = Policy.of_node().minimum_organizations
         self._collector = Collector(
@@ -94,6 +99,7 @@ class Federation:
                 common.holdout if supervised else 0.0,  # nothing is evaluated on rows held out
                 [],
                 supervised=supervised,
+                regression=regression,
             ),
             minimum_rows=common.minimum_rows,
             precision=common.precision,
@@ -353,6 +359,7 @@ class Federation:
                 "loss": None,
                 "accuracy": None,
                 "auc": None,
+                **({"r2": None} if self._job.data.regression else {}),
                 "evaluated": 0,
                 "bytes_up": sum(a.bytes_up for a in answers),
                 "bytes_down": sum(a.bytes_down for a in answers),
@@ -461,7 +468,7 @@ class Federation:
         return t > self._last_evaluated and t % self._common.evaluate_every == 0
 
     def _evaluation(self, weights: np.ndarray) -> Group:
-        expected = Expected({})
+        expected = replace(self._expected(), minimum_rows=1)
         if self.evaluators:
             job = self._evaluators_job()
             return Group("evaluate", self.evaluators, job, {}, {GLOBAL_MODEL: weights}, expected, "all")
@@ -501,7 +508,8 @@ class Federation:
         shapes: dict[str, Shape] = {name: (self.model.size,) for name in [*returns, *optional]}
         if isinstance(returns, Mapping):
             shapes |= returns
-        return Expected(shapes, frozenset(optional), tuple(numbers), self._common.minimum_rows or 1)
+        rows, classes = self._common.minimum_rows or 1, self._job.data.classes
+        return Expected(shapes, frozenset(optional), tuple(numbers), rows, None if classes is None else len(classes))
 
     def _absent(self, organizations: Sequence[int]) -> dict[int, Unusable]:
         """Those that are not worth asking in this round, and why."""
@@ -626,8 +634,11 @@ class Federation:
         """Put the evaluation that came with ``answers`` into the row of ``round_``."""
         counted = [a for a in answers if a.organization_id in self.evaluators] if self.evaluators else answers
         evaluations = [a.values.get("evaluation", {}) for a in counted]
-        found = metrics.combine(evaluations)
-        self._scale = metrics.next_scale(evaluations, self._scale)
+        if self._job.data.regression:
+            found = metrics.combine_regression(evaluations)
+        else:
+            found = metrics.combine(evaluations)
+            self._scale = metrics.next_scale(evaluations, self._scale)
         for a in answers:
             a.values.pop("evaluation", None)
             if a.function == "evaluate":
@@ -636,7 +647,7 @@ class Federation:
         self._last_evaluated = round_
         for row in self.history:
             if row["round"] == round_:
-                row.update({key: found[key] for key in ("loss", "accuracy", "auc", "evaluated")})
+                row.update({key: found[key] for key in (*MEASURES, "evaluated") if key in found})
                 row["unevaluated"] = _reasons(self._unevaluated)
         self._unevaluated = {}
         self._show(round_)

@@ -165,7 +165,7 @@ def describe(node: Node, *, raw: bool) -> dict[str, Any]:
         answer |= {"features": features, "kinds": preprocess.kinds(node.source.table, features)}
     else:
         answer["features"] = features or node.rows.X.shape[1]
-    if spec.classes is None and spec.supervised:
+    if spec.classes is None and spec.supervised and not spec.regression:
         values, counts = np.unique(node.source.labels(spec), return_counts=True)
         node.policy.check_classes(len(values))
         answer["classes"] = [

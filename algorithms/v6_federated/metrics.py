@@ -1,4 +1,5 @@
-"""Loss, accuracy, confusion matrix and AUC, from counts only: no score of a patient leaves a node.
+"""Loss, accuracy, confusion matrix and AUC, from counts only: no score of a patient leaves a node. Of a regression the
+mean squared error and R squared, from sums.
 
 For the AUC a node counts its rows by class and band of the score. Whoever chooses the weights chooses the scores, so
 counts of few rows can describe few people: nodes count no fewer rows than their minimum.
@@ -50,6 +51,20 @@ def evaluate(model: Model, w: Any, rows: Rows, classes: int, bands: int, scale: 
     return answer
 
 
+def evaluate_regression(model: Model, w: Any, rows: Rows) -> dict[str, Any]:
+    """What a node answers about rows whose label is a number.
+
+    Returns:
+        n: rows; loss: mean squared error; mean: of the labels; squares: their sum of squares about it.
+    """
+    scores = model.scores(w, rows.X)
+    if not np.isfinite(scores).all():
+        raise SafeError(f"the model's predictions are not finite; {DIVERGED}")
+    mean = float(rows.y.mean())
+    squares = float(np.sum((rows.y - mean) ** 2))
+    return {"n": len(rows), "loss": model.loss(scores, rows.y), "mean": mean, "squares": squares}
+
+
 def _log_odds(scores: np.ndarray) -> np.ndarray:
     """Of each class against the rest, float64: of one column the score itself, else of the softmax."""
     z = np.asarray(scores, dtype=np.float64)
@@ -76,21 +91,37 @@ def next_scale(answers: Sequence[dict[str, Any]], scale: float) -> float:
     return float(np.clip(scale * distance / (1 - distance), 1e-4, 1e4))
 
 
-def is_evaluation(answer: Any) -> bool:
-    """Whether a node's answer has the form of ``evaluate``'s."""
+def is_evaluation(answer: Any, classes: int | None) -> bool:
+    """Whether a node's answer has the form of ``evaluate``'s, of so many classes; of ``evaluate_regression``'s where
+    ``classes`` is None."""
     if not isinstance(answer, dict) or type(answer.get("n")) is not int or answer["n"] < 0:
         return False
     if not answer["n"]:
         return True
     try:
+        if type(answer["loss"]) is not float or not np.isfinite(answer["loss"]):
+            return False
+        if classes is None:
+            return all(type(answer[name]) is float and np.isfinite(answer[name]) for name in ("mean", "squares"))
         confusion = np.asarray(answer["confusion"])
         bands = [np.asarray(answer["bands"])] if answer["bands"] else []
-        square = confusion.ndim == 2 and confusion.shape[0] == confusion.shape[1]
         counts = all(a.dtype.kind == "i" and a.min() >= 0 for a in [confusion, *bands])
-        layout = all(b.ndim == 3 and b.shape[1] == 2 for b in bands)
-        return bool(square and counts and layout and type(answer["loss"]) is float and np.isfinite(answer["loss"]))
+        layout = all(b.ndim == 3 and b.shape[:2] == (1 if classes == 2 else classes, 2) for b in bands)
+        return bool(counts and layout and confusion.shape == (classes, classes) and confusion.sum() == answer["n"])
     except (KeyError, ValueError, TypeError):
         return False
+
+
+def combine_regression(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One evaluation of several nodes' sums: n, loss (weighted by n), r2 (None where all labels are equal)."""
+    answers = [a for a in answers if a and a["n"]]
+    if not answers:
+        return {"evaluated": 0, "loss": None, "accuracy": None, "auc": None, "r2": None}
+    n, means = np.array([a["n"] for a in answers]), np.array([a["mean"] for a in answers])
+    loss = float(n @ [a["loss"] for a in answers] / n.sum())
+    total = sum(a["squares"] for a in answers) + float(n @ (means - n @ means / n.sum()) ** 2)
+    r2 = 1 - loss * int(n.sum()) / total if total > 0 else None
+    return {"evaluated": int(n.sum()), "loss": loss, "accuracy": None, "auc": None, "r2": r2}
 
 
 def combine(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -159,6 +159,8 @@ class Node:
             _, rows = self.source.prepared(self.job.data, self.organization_id, self.policy.minimum_rows)
             if not len(rows):
                 return {"n": 0}
+        if self.job.data.regression:
+            return metrics.evaluate_regression(self.model, weights, rows)
         assert self.job.data.classes is not None
         return metrics.evaluate(self.model, weights, rows, len(self.job.data.classes), self.policy.score_bands, scale)
 

@@ -46,7 +46,7 @@ def prepare(
     parsed = [preprocess.parse(step) for step in steps]
     answers = ask(Group("describe", list(organizations), job, {"raw": bool(parsed)}))
     features, spec = _same_features(answers), job.data
-    if spec.classes is None and spec.supervised:
+    if spec.classes is None and spec.supervised and not spec.regression:
         spec = replace(spec, classes=_agreed_classes(answers))
     if spec.features is None and isinstance(features, list):
         spec = replace(spec, features=features, label=answers[0].values["label"])  # one order at all nodes
@@ -61,8 +61,8 @@ def prepare(
     except DataError as error:  # the request's steps do not fit the columns
         raise SafeError(str(error)) from None
     if spec.supervised:
-        assert spec.classes is not None
-        full = {**models.parse(model), "features": len(layout.names), "classes": len(spec.classes)}
+        classes = 1 if spec.classes is None else len(spec.classes)  # 1: a regression
+        full = {**models.parse(model), "features": len(layout.names), "classes": classes}
         job = replace(job, model=full)
     return job, layout.names
 

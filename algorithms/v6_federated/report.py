@@ -19,16 +19,23 @@ COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 STYLES = ["-", "--", "-.", ":"]
 UNITS = {"round": "round", "uploads": "uploads (answers of nodes)", "bytes": "megabytes sent, both ways"}
 
+NAMES = {"accuracy": "accuracy", "r2": "R squared"}
+
 Result = Mapping[str, Any]
 
 
+def measure(results: Mapping[str, Result]) -> str:
+    """What tells how good the models are: accuracy, of regressions R squared."""
+    return "r2" if all("r2" in result["history"][-1] for result in results.values()) else "accuracy"
+
+
 def curves(results: Mapping[str, Result], path: Path, target: float | None = None) -> None:
-    """Accuracy and loss by round of one or more results, as a PNG."""
+    """Accuracy (R squared of regressions) and loss by round of one or more results, as a PNG."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), constrained_layout=True)
     for i, (name, result) in enumerate(results.items()):
-        _line(left, result, "round", "accuracy", name, i)
+        _line(left, result, "round", measure(results), name, i)
         _line(right, result, "round", "loss", name, i)
-    _finish(left, "round", "accuracy on held-out rows", target)
+    _finish(left, "round", f"{NAMES[measure(results)]} on held-out rows", target)
     _finish(right, "round", "loss on held-out rows")
     _save(figure, left, path, len(results))
 
@@ -38,8 +45,8 @@ def comparison(results: Mapping[str, Result], path: Path, target: float | None =
     figure, axes = plt.subplots(1, 3, figsize=(13, 4), sharey=True, constrained_layout=True)
     for axis, x in zip(axes, UNITS, strict=True):
         for i, (name, result) in enumerate(results.items()):
-            _line(axis, result, x, "accuracy", name, i)
-        _finish(axis, x, "accuracy on held-out rows" if x == "round" else "", target)
+            _line(axis, result, x, measure(results), name, i)
+        _finish(axis, x, f"{NAMES[measure(results)]} on held-out rows" if x == "round" else "", target)
     _save(figure, axes[0], path, len(results))
 
 
@@ -78,14 +85,15 @@ def table(results: Mapping[str, Result], target: float | None = None) -> Table:
     """One line a result."""
     out = Table(box=None, pad_edge=False)
     reached = [] if target is None else [f"to {target:.0%}"]
-    for heading in ("", "rounds", "accuracy", "AUC", "loss", *reached, "MB up", "MB down", "s"):
+    measures = {"R squared": "r2"} if measure(results) == "r2" else {"accuracy": "accuracy", "AUC": "auc"}
+    for heading in ("", "rounds", *measures, "loss", *reached, "MB up", "MB down", "s"):
         out.add_column(heading, justify="left" if heading == "" else "right", no_wrap=heading != "", overflow="fold")
     for name, result in results.items():
         s = summary(result)
         rounds = [] if target is None else [_number(rounds_to_target(result, target), ".1f", "not reached")]
         out.add_row(
             escape(name), str(s["rounds"]),
-            _number(s["accuracy"], ".4f"), _number(s["auc"], ".4f"), _number(s["loss"], ".4f"),
+            *(_number(s[key], ".4f") for key in measures.values()), _number(s["loss"], ".4f"),
             *rounds, f"{s['bytes_up'] / 1e6:.3f}", f"{s['bytes_down'] / 1e6:.3f}", f"{s['seconds']:.2f}",
         )  # fmt: skip
     return out
@@ -96,7 +104,8 @@ def rounds_table(result: Result, lines: int = 12) -> Table:
     history = result["history"]
     step = max(1, -(-len(history) // lines))
     out = Table(box=None, pad_edge=False)
-    for heading in ("round", "nodes", "rows", "train loss", "loss", "accuracy", "AUC", "kB up", "kB down"):
+    measures = {"R squared": "r2"} if "r2" in history[-1] else {"accuracy": "accuracy", "AUC": "auc"}
+    for heading in ("round", "nodes", "rows", "train loss", "loss", *measures, "kB up", "kB down"):
         out.add_column(heading, justify="right")
     if any(row.get("missing") for row in history):
         out.add_column("missing")
@@ -105,7 +114,7 @@ def rounds_table(result: Result, lines: int = 12) -> Table:
     ]:
         out.add_row(
             str(row["round"]), str(len(row["participants"])), str(row["n"]), _number(row["train_loss"], ".4f"),
-            _number(row["loss"], ".4f"), _number(row["accuracy"], ".4f"), _number(row["auc"], ".4f"),
+            _number(row["loss"], ".4f"), *(_number(row[key], ".4f") for key in measures.values()),
             f"{row['bytes_up'] / 1e3:.1f}", f"{row['bytes_down'] / 1e3:.1f}",
             *([_missing(row)] if row.get("missing") else []),
         )  # fmt: skip
@@ -124,7 +133,7 @@ def _number(value: float | None, form: str, absent: str = "-") -> str:
 
 
 def _line(axis: Axes, result: Result, x: str, y: str, name: str, i: int) -> None:
-    rows = [row for row in result["history"] if row[y] is not None]
+    rows = [row for row in result["history"] if row.get(y) is not None]
     if x == "round":
         along: list[float] = [row["round"] for row in rows]
     else:
@@ -135,7 +144,7 @@ def _line(axis: Axes, result: Result, x: str, y: str, name: str, i: int) -> None
                 if x == "uploads"
                 else (row["bytes_up"] + row["bytes_down"]) / 1e6
             )
-            if row[y] is not None:
+            if row.get(y) is not None:
                 along.append(spent)
     axis.plot(
         along, [row[y] for row in rows], STYLES[i // len(COLOURS) % len(STYLES)], color=COLOURS[i % len(COLOURS)],

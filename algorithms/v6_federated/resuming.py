@@ -24,6 +24,9 @@ def check(
         _check_form(kept)
     except (KeyError, TypeError, IndexError, AttributeError, ValueError, AssertionError):
         raise UserInputError("resume: not a result; expected the result.json of an earlier job, whole") from None
+    objective = "regression" if kept["data"].get("regression") else "classification"
+    if getattr(asked, "objective", objective) != objective:
+        raise UserInputError(f"resume: a result of objective={objective!r}; expected the same")
     alike = {"features": 0, "classes": 0}  # which the data settle
     if {**models.parse(asked.model), **alike} != {**kept["model"], **alike}:
         raise UserInputError(f"resume: a result of model {kept['model']['name']!r}; expected the model asked for")
@@ -63,7 +66,7 @@ def _check_form(kept: Mapping[str, Any]) -> None:
             raise TypeError
     if not isinstance(kept["undescribed"], list) or not _is_number(kept["score_scale"]):
         raise TypeError
-    if not isinstance(checkpoint.from_json(kept["state"]), dict) or data.classes is None:
+    if not isinstance(checkpoint.from_json(kept["state"]), dict) or (data.classes is None) != data.regression:
         raise TypeError
     codec.decode(kept["weights"])["weights"]
     models.build(kept["model"])

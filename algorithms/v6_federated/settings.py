@@ -132,6 +132,9 @@ LambdaL2 = Annotated[
     float, Field(ge=0, allow_inf_nan=False, description="lambda of the penalty on a leaf's output"), Number
 ]
 MaxBin = Annotated[int, Field(ge=4, le=255, description="bins of a column at most, agreed before training"), Number]
+Objective = Annotated[
+    Literal["classification", "regression"], Field(description="what the label is: a class, or a number to predict")
+]
 EarlyStopping = Annotated[
     int | None, Field(ge=1, le=LARGE, description="rounds without a smaller loss on held-out rows that end it"), Number
 ]

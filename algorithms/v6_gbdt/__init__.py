@@ -2,6 +2,6 @@
 
 from v6_federated.functions import describe, evaluate, fit_step, forget, keep_steps
 from v6_gbdt.central import central
-from v6_gbdt.partial import count, grow
+from v6_gbdt.partial import average, count, grow
 
-__all__ = ["central", "count", "describe", "evaluate", "fit_step", "forget", "grow", "keep_steps"]
+__all__ = ["average", "central", "count", "describe", "evaluate", "fit_step", "forget", "grow", "keep_steps"]

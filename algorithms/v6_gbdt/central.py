@@ -7,7 +7,7 @@ import numpy as np
 
 from v6_federated import codec, components, functions
 from v6_federated.errors import SafeError
-from v6_federated.federation import Answer, Federation, combine
+from v6_federated.federation import Answer, Federation, combine, weighted_mean
 from v6_federated.settings import (
     EarlyStopping,
     FullPrecision,
@@ -17,6 +17,7 @@ from v6_federated.settings import (
     MaxDepth,
     MaxLeaves,
     MinRowsLeaf,
+    Objective,
     Rounds,
     TreesARound,
     TreesModel,
@@ -31,6 +32,7 @@ def central(
     federation: Federation,
     *,
     rounds: Rounds,
+    objective: Objective = "classification",
     trees: TreesARound = 1,
     lr: LearningRate = 0.1,
     max_leaves: MaxLeaves = 31,
@@ -49,11 +51,12 @@ def central(
     counted by cell in multiples of its minimum of rows; in its rounds a tree a class, n_k and its mean loss; and counts
     of how W^g does on its held-out rows. Bytes a round: 16 m down to each node that evaluates, 16 a split or leaf up.
     """
-    # W_g starts without a tree, the box has "random"; ends: rows of W_g after each round
+    # W_g starts without a tree, of a regression with one leaf, the labels' mean; the box has "random".
+    # ends: rows of W_g after each round
     s = federation.start(
-        W_g=federation.initial_weights,
+        W_g=federation.initial_weights if objective == "classification" else lambda: average(federation),
         edges=lambda: agree(federation, max_bin),
-        ends=lambda: [0],
+        ends=lambda: [0 if objective == "classification" else 1],
         names=lambda: [*federation.features],
     )
     edges = bins.unpack(s.edges)
@@ -87,6 +90,13 @@ def central(
             break
     result = federation.result(s.W_g)
     return {**result, "bins": payload, "feature_importance": importance(ensemble, s.W_g, s.names)}
+
+
+def average(federation: Federation) -> np.ndarray:
+    """An ensemble (1, 3) of one leaf: the mean label of all nodes' rows."""
+    answers = federation.ask("average", federation.organizations, returns={"mean": (1,)})
+    federation.count_preparation(answers)
+    return np.array([(LEAF, *weighted_mean(answers, "mean"), 0.0)], np.float32)
 
 
 def agree(federation: Federation, max_bin: int) -> dict[str, np.ndarray]:

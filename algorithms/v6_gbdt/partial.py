@@ -16,6 +16,12 @@ MINIMUM_HESSIAN = 1e-3  # of a leaf, LightGBM's own default
 
 
 @functions.partial
+def average(node: Node) -> dict[str, Any]:
+    """The mean of the labels, (1,)."""
+    return {"mean": np.array([node.rows.y.mean()], np.float32)}
+
+
+@functions.partial
 def count(node: Node, low: Any, high: Any, *, max_bin: MaxBin) -> dict[str, Any]:
     """Rows up to each boundary between cells, (d, boundaries), in multiples of the node's minimum of rows."""
     step = max(node.policy.minimum_rows, node.job.minimum_rows or 0)
@@ -35,7 +41,7 @@ def grow(
     max_depth: MaxDepth,
     lambda_l2: LambdaL2,
 ) -> dict[str, Any]:
-    """The next trees on this node's rows, one a class. Garst et al. 2021, Algorithm 2, lines 6 to 8.
+    """The next trees on this node's rows, one a class (or one). Garst et al. 2021, Algorithm 2, lines 6 to 8.
 
     Trees are grown by LightGBM on the indices of agreed bins, from gradients under the ensemble W^g (m, 3) written
     out here: LightGBM's own objectives leave out classes that the node does not hold.

@@ -16,7 +16,8 @@ LEAF = -1
 
 
 class Trees:
-    """Scores f(x), the sum of all trees' outputs: one column when there are two classes, else one a class.
+    """Scores f(x), the sum of all trees' outputs: one column when there are two classes, else one a class; of one
+    "class", a regression, the prediction itself.
 
     The ensemble w is an array (m, 3) float32 with a row for each node of each tree, tree after tree, a node before its
     left subtree, that before its right one:
@@ -25,15 +26,15 @@ class Trees:
     So every array that parses is a number of whole trees; tree t belongs to column t mod ``columns``. What LightGBM
     knows of a node's rows beyond that, counts and sums of weights by leaf and split, is not in it.
 
-    The loss is the logistic one when binary, cross-entropy of the softmax otherwise.
+    The loss is the logistic one when binary, cross-entropy of the softmax otherwise, the squared error of a regression.
     """
 
     size = None  # it grows
 
     def __init__(self, features: int, classes: int) -> None:
         self.features, self.classes = features, classes
+        self.regression = classes == 1
         self.columns = 1 if classes == 2 else classes
-        self.loss = LinearModel("logistic", features, classes).loss
 
     def init(self, rng: np.random.Generator) -> np.ndarray:
         """No trees: (0, 3). All scores are 0."""
@@ -47,13 +48,21 @@ class Trees:
 
     def gradient(self, scores: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """First and second derivative of each row's loss by its scores, (n, columns), with LightGBM's factor on the
-        second: c / (c - 1) for c > 2 classes."""
+        second: c / (c - 1) for c > 2 classes. Of a regression those of (f - y)^2 / 2."""
+        if self.regression:
+            return scores - y[:, None], np.ones_like(scores)
         if self.columns == 1:
             p, target = 1 / (1 + np.exp(-scores)), y[:, None]
             return p - target, p * (1 - p)
         e = np.exp(scores - scores.max(axis=1, keepdims=True))
         p = e / e.sum(axis=1, keepdims=True)
         return p - (y[:, None] == np.arange(self.classes)), self.classes / (self.classes - 1) * p * (1 - p)
+
+    def loss(self, scores: np.ndarray, y: np.ndarray) -> float:
+        """Mean over rows."""
+        if self.regression:
+            return float(np.mean((scores[:, 0] - y) ** 2))
+        return LinearModel("logistic", self.features, self.classes).loss(scores, y)
 
     def scores(self, w: np.ndarray, X: np.ndarray) -> np.ndarray:
         """f of each row of X (n, d): (n, columns) float64."""
@@ -66,8 +75,9 @@ class Trees:
         return np.asarray(f).reshape(len(X), self.columns)
 
     def predict(self, w: np.ndarray, X: np.ndarray) -> np.ndarray:
-        """Class indices (n,)."""
-        return predicted(self.scores(w, X))
+        """Class indices (n,); of a regression numbers."""
+        scores = self.scores(w, X)
+        return scores[:, 0] if self.regression else predicted(scores)
 
     def split(self, w: np.ndarray) -> list[np.ndarray]:
         """The trees of an ensemble, each (m_t, 3). Raises SafeError if it is none of this many features and columns."""
@@ -97,7 +107,7 @@ class Trees:
 
     def text(self, w: np.ndarray, names: Sequence[str] | None = None) -> str:
         """The ensemble as LightGBM's model file (version v4), with the features' names where they are known."""
-        objective = "binary sigmoid:1" if self.columns == 1 else f"multiclass num_class:{self.classes}"
+        objective = {1: "regression", 2: "binary sigmoid:1"}.get(self.classes, f"multiclass num_class:{self.classes}")
         trees = [f"Tree={t}\n{_block(tree)}\n\n\n" for t, tree in enumerate(self.split(w))]
         head = {
             "version": "v4",
