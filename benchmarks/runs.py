@@ -53,18 +53,22 @@ def _digest(dataset: Dataset) -> str:
     return hashlib.sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays)).hexdigest()[:8]
 
 
-def kept(document: str, method: str, experiment: Experiment, values: Mapping[str, Any]) -> Run:
-    """Run ``method``, or read what an earlier run with the same settings has left."""
+def kept(
+    document: str, method: str, experiment: Experiment, values: Mapping[str, Any], centralized: bool = False
+) -> Run:
+    """Run ``method``, or read what an earlier run with the same settings has left; on the pooled rows where
+    ``centralized``."""
     settings = {
         "method": method, "data": f"{experiment.dataset.name} {_digest(experiment.dataset)}", "nodes": experiment.nodes,
         "partition": experiment.partition, "seed": experiment.seed, "partition_seed": experiment.partition_seed,
-        **({} if experiment.slowest is None else {"slowest": experiment.slowest}), **values,
+        **({} if experiment.slowest is None else {"slowest": experiment.slowest}),
+        **({"centralized": True} if centralized else {}), **values,
     }  # fmt: skip
     key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
     file = RESULTS / document / f"{key}.json"
     if not file.exists():
         started = time.monotonic()
-        result = experiment.federated(method, values)
+        result = (experiment.centralized if centralized else experiment.federated)(method, values)
         history = [{name: row.get(name) for name in KEPT} for row in result["history"]]
         file.parent.mkdir(parents=True, exist_ok=True)
         part = file.with_suffix(".part")
