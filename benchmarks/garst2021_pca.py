@@ -122,7 +122,7 @@ def costs(full: bool) -> Iterator[str]:
     )
     yield (
         "Bytes are all that is sent, both ways; the document's numbers (two d x d matrices a node) in the same "
-        "encoding, 16/3 bytes each. Seconds are of the whole job, messages included; the document's of its arithmetic alone. "
+        "encoding, 16/3 bytes each. Seconds are of the whole job, messages included; the document's of its arithmetic. "
         "Memory is the most that a node's call allocates beyond its table."
     )
     yield ""

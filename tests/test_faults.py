@@ -387,6 +387,66 @@ def test_a_description_of_any_form_is_refused(values):
         run("v6_fedavg", fates, classes=None)
 
 
+@pytest.mark.parametrize(
+    ("function", "values", "says"),
+    [
+        ("describe", {"kinds": None}, "describe: organization 2: does not tell columns of words"),
+        ("describe", {"kinds": {"words": ["a"]}}, "describe: organization 2: does not tell columns of words"),
+        (
+            "describe",
+            {"kinds": {"words": ["nobody's"], "mixed": [], "empty": []}},
+            "describe: organization 2: tells the kind of columns that are not its features",
+        ),
+        ("describe", {"kinds": {"words": [{}], "mixed": [], "empty": 1}}, "organization 2: tells the kind of columns"),
+        ("fit_step", {"levels": None}, "fit_step: organization 2: names levels of other columns"),
+        ("fit_step", {"levels": {"other": {"a": 1}}}, "fit_step: organization 2: names levels of other columns"),
+        ("fit_step", {"levels": {"sex": ["f", "m"]}}, "fit_step: organization 2: names levels without their counts"),
+        ("fit_step", {"levels": {"sex": {"f": -3}}}, "fit_step: organization 2: names levels without their counts"),
+        ("fit_step", {"levels": {"sex": {"f": "3"}}}, "fit_step: organization 2: names levels without their counts"),
+    ],
+)
+def test_nonsense_about_columns_of_words_is_refused(function, values, says):
+    """And the job goes on without that node, where others are enough."""
+    nodes = {k: rows.assign(sex=["f", "m"] * (len(rows) // 2)) for k, rows in words().items()}
+
+    def fates(organization, input_):
+        return edited(**values) if organization == 2 and input_["method"] == function else Fate()
+
+    settings = {"rounds": 1, "label": "label", "preprocess": ["onehot"], "retries": 0}
+    with MockNetwork("v6_fedavg", nodes, environment=OPEN, fates=fates, on_round=lambda row: None) as network:
+        with pytest.raises(CollectResultsError, match=says):
+            network.run(**settings)
+        assert network.run(**settings, enough=2)["history"][0]["participants"]
+
+
+def words():
+    return {k: table(40, seed=k) for k in (1, 2, 3)}
+
+
+@pytest.mark.parametrize(
+    "evaluation",
+    [
+        {"confusion": [[1, 2, 3], [4, 5, 6], [7, 8, 9]]},
+        {"confusion": [[1, 1], [1, 1]]},
+        {"bands": [[[1, 2], [3, 4]]] * 3},
+        {"loss": None},
+    ],
+)
+def test_an_evaluation_of_other_classes_or_rows_is_refused(evaluation):
+    def fates(organization, input_):
+        def alter(answer):
+            if "evaluation" in answer:
+                answer["evaluation"] |= evaluation
+            return answer
+
+        return Fate(alter=alter) if organization == 2 else Fate()
+
+    nodes = {k: table(60, seed=k) for k in (1, 2, 3)}
+    with MockNetwork("v6_fedavg", nodes, environment=OPEN, fates=fates, on_round=lambda row: None) as network:
+        result = network.run(rounds=2, retries=0, enough=2)
+    assert result["history"][1]["missing"][0]["reason"].startswith("answers an evaluation that is none")
+
+
 def test_coop_notices_that_a_node_is_away_while_others_answer():
     def fates(organization, input_):
         if input_["method"] != "client_update":

@@ -121,6 +121,37 @@ def test_fitted_steps_survive_a_restart(large, hospitals, monkeypatch):
     assert not left
 
 
+@pytest.mark.parametrize("package", ["v6_fedavg", "v6_gbdt"])
+def test_killed_while_fitted_steps_are_handed_over(package, hospitals, monkeypatch):
+    """They are not fitted again, and what nodes keep goes with the job."""
+    monkeypatch.setattr(preprocess, "LARGE", 1)
+    own = {"min_rows_leaf": 10} if package == "v6_gbdt" else {}
+    settings, functions = {**OWN, **STEPS, "lr": 0.3, **own}, []
+    straight = train(package, hospitals, **settings)
+    hand_over, killed = Federation._hand_over, []
+
+    def kill(self, organizations):
+        failed = hand_over(self, organizations)
+        if self._large and not killed:
+            killed.append(1)
+            raise Killed
+        return failed
+
+    monkeypatch.setattr(Federation, "_hand_over", kill)
+    give_up = Federation.give_up
+    monkeypatch.setattr(Federation, "give_up", lambda self: None)
+    with MockNetwork(
+        package, hospitals, environment=OPEN, on_round=lambda row: None, fates=asked(functions), keep=True
+    ) as network:
+        with pytest.raises(Killed):
+            network.run(**settings)
+        monkeypatch.setattr(Federation, "give_up", give_up)
+        again = network.run(**settings)
+        left = [file for file in network.folder.glob("node-*/tmp/**/*") if file.is_file()]
+    assert same(straight, again) and not left
+    assert functions.count("describe") == 3 and functions.count("keep_steps") == 6
+
+
 def test_pca_begins_its_rounds_anew_with_the_fitted_steps(hospitals, monkeypatch):
     settings, functions = {"components": 2, "preprocess": ["standardize"], "features": ["x0", "x1", "x2"]}, []
     straight = train("v6_pca", hospitals, **settings)

@@ -51,6 +51,7 @@ class Expected:
         numbers: names of finite numbers.
         minimum_rows: rows that it must be about.
         classes: that an evaluation counts; None: one of a regression.
+        wrong: says what is wrong with the rest of the answer, or nothing.
     """
 
     arrays: Mapping[str, Shape] | None = None
@@ -58,6 +59,7 @@ class Expected:
     numbers: tuple[str, ...] = ()
     minimum_rows: int = 1
     classes: int | None = None
+    wrong: Callable[[Mapping[str, Any]], str | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -291,20 +293,13 @@ def _usable(result: Any, call: Call) -> Answer:
         raise Unusable("answers no proper train_loss; expected a number from 0, or none")
     if "evaluation" in values and not metrics.is_evaluation(values["evaluation"], expected.classes):
         raise Unusable("answers an evaluation that is none; expected n, loss and counts")
-    if call.function == "describe" and not _is_description(values):
-        raise Unusable("describes its data as nobody does; expected features, label and classes")
+    if expected.wrong is not None and (problem := expected.wrong(values)):
+        raise Unusable(problem)
     return Answer(call.organization, n, arrays, values, codec.size(result), call.size, call.function)
 
 
 def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and 0 <= value < MOST_ROWS
-
-
-def _is_description(values: Mapping[str, Any]) -> bool:
-    features, classes = values.get("features"), values.get("classes", [])
-    named = isinstance(features, list) and all(isinstance(name, str) for name in features)
-    plain = isinstance(classes, list) and all(type(value) in (str, int, float, bool) for value in classes)
-    return (named or type(features) is int) and plain and isinstance(values.get("label"), str | None)
 
 
 def _check_arrays(arrays: Mapping[str, np.ndarray], shapes: Mapping[str, Shape], optional: frozenset[str]) -> None:

@@ -148,7 +148,7 @@ class Source:
 
 
 def as_features(X: np.ndarray) -> np.ndarray:
-    """Arrays as features (n, d) float32: 8-bit pixels to [0, 1], everything else as it is."""
+    """Arrays as features (n, d): 8-bit pixels to [0, 1], else as they are; float32, float64 where they have it."""
     flat = X.reshape(len(X), -1)
     if flat.dtype == np.uint8:
         return flat.astype(np.float32) / np.float32(255)
@@ -157,7 +157,7 @@ def as_features(X: np.ndarray) -> np.ndarray:
     if not flat.shape[1]:
         raise DataError("the array x has no features; expected at least one")
     with np.errstate(over="ignore"):
-        numbers = np.asarray(flat, dtype=np.float32)
+        numbers = np.asarray(flat, dtype=np.float64 if flat.dtype == np.float64 else np.float32)
     if not np.isfinite(numbers).all():
         raise DataError("missing or infinite values in the array x; expected none")
     return numbers

@@ -142,6 +142,7 @@ class Federation:
                 self._job, self._common.preprocess, self._common.model, self.organizations, self._ask_in_preparation
             )
             self._undescribed, self._missing = _reasons(self._missing), {}
+            self._save()  # nodes are to keep steps under the job's key
             if self._job.model is not None:
                 self.model = models.build(self._job.model)
         if not self._job.data.supervised:  # what nodes keep would go at the end, with the rows on the components
@@ -191,7 +192,7 @@ class Federation:
         them, called where the job begins.
         """
         self._carries = list(initial)
-        if self._restored is None:
+        if self._restored is None or self._restored["weights"] is None:
             values = {name: value() if callable(value) else value for name, value in initial.items()}
         else:
             weights = codec.decode(self._restored["weights"])["weights"]

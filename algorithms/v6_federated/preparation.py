@@ -4,6 +4,7 @@ Nodes may be missing as in a round. Whoever drops out is asked no more until the
 rows of the nodes that have answered all that it asks.
 """
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -12,7 +13,7 @@ import numpy as np
 
 from v6_federated import models, preprocess
 from v6_federated.codec import Shape
-from v6_federated.collection import Answer, Expected
+from v6_federated.collection import MOST_ROWS, Answer, Expected
 from v6_federated.errors import SafeError
 from v6_federated.node import Job
 from v6_federated.vantage import CollectResultsError, DataError
@@ -44,7 +45,8 @@ def prepare(
         steps, model: as the request has them.
     """
     parsed = [preprocess.parse(step) for step in steps]
-    answers = ask(Group("describe", list(organizations), job, {"raw": bool(parsed)}))
+    expected = Expected(wrong=lambda values: _wrong_description(values, bool(parsed)))
+    answers = ask(Group("describe", list(organizations), job, {"raw": bool(parsed)}, expected=expected))
     features, spec = _same_features(answers), job.data
     if spec.classes is None and spec.supervised and not spec.regression:
         spec = replace(spec, classes=_agreed_classes(answers))
@@ -96,8 +98,36 @@ def statistic(
     arrays = {k: v for k, v in arguments.items() if isinstance(v, np.ndarray)}
     settings = {"statistic": name, **{k: v for k, v in arguments.items() if k not in arrays}}
     shapes: Mapping[str, Shape] = preprocess.shapes(d=d, **settings)
-    expected = Expected(shapes, minimum_rows=job.minimum_rows or 1)
+    wrong = functools.partial(_wrong_levels, settings["columns"]) if name == "levels" else None
+    expected = Expected(shapes, minimum_rows=job.minimum_rows or 1, wrong=wrong)
     return Group("fit_step", list(organizations), replace(job, precision=precision), settings, arrays, expected)
+
+
+def _wrong_description(values: Mapping[str, Any], raw: bool) -> str | None:
+    """What is wrong with a node's answer to ``describe``, if anything."""
+    features, classes, found = values.get("features"), values.get("classes", []), values.get("kinds")
+    names = {name for name in features if isinstance(name, str)} if isinstance(features, list) else set()
+    named = isinstance(features, list) and len(names) == len(features)
+    plain = isinstance(classes, list) and all(type(value) in (str, int, float, bool) for value in classes)
+    if not (named or type(features) is int) or not plain or not isinstance(values.get("label"), str | None):
+        return "describes its data as nobody does; expected features, label and classes"
+    if raw and named and not (isinstance(found, dict) and sorted(found) == sorted(preprocess.KINDS)):
+        return "does not tell columns of words from those of numbers; expected them by kind"
+    for columns in (found or {}).values() if raw and named else ():
+        if not isinstance(columns, list) or not set(map(str, columns)) <= names:
+            return "tells the kind of columns that are not its features; expected some of them"
+    return None
+
+
+def _wrong_levels(columns: Sequence[str], values: Mapping[str, Any]) -> str | None:
+    """What is wrong with the levels of ``columns`` that a node names, if anything."""
+    levels = values.get("levels")
+    if not isinstance(levels, dict) or sorted(levels) != sorted(columns):
+        return "names levels of other columns; expected those asked for"
+    for counts in levels.values():
+        if not isinstance(counts, dict) or not all(type(c) is int and 0 < c < MOST_ROWS for c in counts.values()):
+            return "names levels without their counts; expected whole numbers from 1"
+    return None
 
 
 class _Fewer(Exception):

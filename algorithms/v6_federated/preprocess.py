@@ -28,6 +28,7 @@ from v6_federated.state import State
 from v6_federated.vantage import DataError
 
 DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+KINDS = ("words", "mixed", "empty")  # of columns, beside those of numbers
 LARGE = 100_000  # bytes of a fitted step from which on nodes keep it, and tasks name it only
 BINS = 200  # of the histogram that a quantile is read from
 
@@ -145,7 +146,7 @@ def read_features(table: pd.DataFrame, columns: Sequence[str], categories: Seque
 
 def kinds(table: pd.DataFrame, columns: Sequence[str]) -> dict[str, list[str]]:
     """The columns that hold words only, both words and numbers, or nothing; all others hold numbers."""
-    found: dict[str, list[str]] = {"words": [], "mixed": [], "empty": []}
+    found: dict[str, list[str]] = {kind: [] for kind in KINDS}
     frame = table[list(columns)]
     numeric = _numeric(frame)
     found["empty"] = [str(c) for c, empty in frame[[c for c in columns if c in numeric]].isna().all().items() if empty]
