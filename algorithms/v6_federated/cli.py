@@ -229,7 +229,7 @@ def _add_data_options(parser: argparse.ArgumentParser) -> None:
 
 def _add_dealing_options(parser: argparse.ArgumentParser, partition: str) -> None:
     parser.add_argument(
-        "--data", required=True, metavar="D", help="breast-cancer, digits, wine, or a .csv, .parquet or .npz"
+        "--data", required=True, metavar="D", help="breast-cancer, diabetes, digits, wine, or a .csv, .parquet or .npz"
     )
     parser.add_argument("--nodes", type=int, metavar="K", help="number of nodes (5; as many as column:NAME names)")
     parser.add_argument(
