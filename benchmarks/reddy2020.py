@@ -4,16 +4,19 @@ MNIST (and Fashion-MNIST by --data), logistic regression and the one-layer netwo
 A round is one local pass; FedAvg rho communicates every rho passes.
 """
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import matplotlib
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from benchmarks import runs, tables
+from v6_federated.data import as_features
 from v6_federated.datasets import Dataset
 from v6_federated.experiments import Experiment
-from v6_federated.report import COLOURS
+from v6_federated.report import COLOURS, STYLES
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
@@ -69,35 +72,71 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
                         gap = (last["loss"] - J) / (last["loss"] + J)
                         sent = np.mean([r["uploads"] if r["uploads"] is not None else K for r in run.history])
                         rate = sent / K * len(run.history) / PASSES[model]
-                        found[partition, name, K] = {"packets": packets}
+                        found[partition, name, K] = {
+                            "packets": packets, "rate": rate, "accuracy": last["accuracy"], "gap": gap
+                        }  # fmt: skip
                         yield tables.row(
                             partition, K, name, f"{packets:.1f}", f"{first / packets:.1f}", f"{rate:.2f}",
                             f"{last['accuracy']:.4f}", f"{gap:+.3f}",
                         )  # fmt: skip
             if full:
                 yield ""
-                yield f"![packets]({_picture(dataset.name, model, optimizer, found)})"
+                picture = _picture(dataset.name, model, optimizer, found)
+                yield f"![packets, communication rate, accuracy and gap by number of nodes]({picture})"
+    if full:
+        yield from svd_seconds(dataset)
 
 
 def _picture(data: str, model: str, optimizer: str, found: dict[tuple[str, str, int], dict[str, float]]) -> str:
-    """Accumulated packets by number of nodes, one panel a partition (figures like 4.3)."""
-    figure, axes = plt.subplots(2, 2, figsize=(9, 6.5), sharex=True, constrained_layout=True)
+    """Packets, communication rate, accuracy and gap by number of nodes, a column a partition (figures like 4.3, 4.4 and
+    4.30)."""
+    measures = {
+        "packets": "packets, MB (log scale)",
+        "rate": "communication rate",
+        "accuracy": "accuracy on the test rows",
+        "gap": "generalisation gap",
+    }
+    figure, axes = plt.subplots(4, 4, figsize=(11, 12), sharex=True, sharey="row", constrained_layout=True)
     names = [name for name, _, _ in protocols(model, optimizer)]
-    for axis, partition in zip(axes.flat, PARTITIONS, strict=True):
-        for i, name in enumerate(names):
-            axis.plot(
-                NODES, [found[partition, name, K]["packets"] for K in NODES], "os^Dv<>"[i], linestyle="-",
-                color=COLOURS[i % len(COLOURS)], label=name, markersize=5,
-            )  # fmt: skip
-        axis.set(title=partition, yscale="log", xlabel="nodes K", ylabel="packets, MB (log scale)", xticks=NODES)
-        axis.grid(alpha=0.3)
-    figure.legend(
-        *axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False, fontsize=8
-    )
+    for across, (measure, unit) in zip(axes, measures.items(), strict=True):
+        for axis, partition in zip(across, PARTITIONS, strict=True):
+            for i, name in enumerate(names):
+                axis.plot(
+                    NODES, [found[partition, name, K][measure] for K in NODES], "os^Dv<>"[i],
+                    linestyle=STYLES[i % len(STYLES)], color=COLOURS[i % len(COLOURS)], label=name, markersize=5,
+                )  # fmt: skip
+            axis.set(yscale="log" if measure == "packets" else "linear", xticks=NODES)
+            axis.grid(alpha=0.3)
+        across[0].set_ylabel(unit)
+    for axis, partition in zip(axes[0], PARTITIONS, strict=True):
+        axis.set_title(partition)
+    for axis in axes[-1]:
+        axis.set_xlabel("nodes K")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
     file = f"{DOCUMENT}-{data}-{model}-{optimizer}.png"
-    figure.savefig(runs.RESULTS / file, dpi=110)
+    figure.savefig(runs.RESULTS / file, dpi=100)
     plt.close(figure)
     return file
+
+
+def svd_seconds(dataset: Dataset) -> Iterator[str]:
+    """How long the node with the most rows takes for its singular values (Figure 4.28)."""
+    yield ""
+    yield (
+        f"Seconds of the SVD at the node with the most rows, once a job, one thread ({runs.machine()}); the document: "
+        "1.5 to 4.5 seconds on MNIST."
+    )
+    yield ""
+    yield from tables.head("rows", "K", "most rows", "seconds")
+    with threadpool_limits(1):
+        for partition in PARTITIONS:
+            for K in NODES:
+                dealt: list[Any] = [*Experiment(dataset, K, partition, 1, 1).deal().values()]
+                rows = as_features(max((X for X, _ in dealt), key=len)).astype(np.float64)
+                started = time.perf_counter()
+                np.linalg.svd(rows, compute_uv=False)
+                yield tables.row(partition, K, f"{len(rows):,}", f"{time.perf_counter() - started:.1f}")
 
 
 def main(dataset: Dataset, full: bool) -> None:
