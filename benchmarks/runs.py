@@ -62,7 +62,8 @@ def kept(
         "method": method, "data": f"{experiment.dataset.name} {_digest(experiment.dataset)}", "nodes": experiment.nodes,
         "partition": experiment.partition, "seed": experiment.seed, "partition_seed": experiment.partition_seed,
         **({} if experiment.slowest is None else {"slowest": experiment.slowest}),
-        **({"centralized": True} if centralized else {}), **values,
+        **({"centralized": True} if centralized else {}),
+        **({} if experiment.fold is None else {"fold": list(experiment.fold)}), **values,
     }  # fmt: skip
     key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
     file = RESULTS / document / f"{key}.json"

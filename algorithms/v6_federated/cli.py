@@ -116,6 +116,15 @@ def build_parser() -> Parser:
     _add_job_options(compare)
     _add_data_options(compare)
     compare.add_argument("--out", type=Path, metavar="DIR", help="folder for comparison.png and a result.json each")
+    compare.add_argument(
+        "--test", type=int, nargs="?", const=1, metavar="I",
+        help="I (1) times cross-validation and a Bayesian test of which is better; --out: test.json, posteriors.png",
+    )  # fmt: skip
+    compare.add_argument("--folds", type=int, default=5, metavar="K", help="of the cross-validation (%(default)s)")
+    compare.add_argument(
+        "--rope", type=float, default=0.01, metavar="D",
+        help="difference in accuracy up to which methods are practically equivalent (%(default)s)",
+    )  # fmt: skip
 
     report = command(
         "report",
@@ -327,17 +336,20 @@ def _compare(options: Any) -> int:
 
     experiment, values = _experiment(options)
     _check_folder(options.out)
-    jobs: dict[str, tuple[Callable, str, dict[str, Any]]] = {}
+    jobs: dict[str, tuple[bool, str, dict[str, Any]]] = {}
     for text in options.methods:
         central, method, own = _method_with_settings(text)
         name = text
         while name in jobs:
             name += " again"
         _check(method, {**values, **own}, experiment)
-        jobs[name] = (experiment.centralized if central else experiment.federated, method, {**values, **own})
+        jobs[name] = (central, method, {**values, **own})
+    if options.test is not None:
+        return _test(experiment, jobs, options)
     results = {}
     with _Bar(sum(v["rounds"] for _, _, v in jobs.values()), "compare") as bar:
-        for name, (train, method, own) in jobs.items():
+        for name, (central, method, own) in jobs.items():
+            train = experiment.centralized if central else experiment.federated
             results[name] = train(method, own, bar.on_round)
     if options.out:
         for i, (name, result) in enumerate(results.items(), start=1):
@@ -348,6 +360,41 @@ def _compare(options: Any) -> int:
     for name, result in results.items():
         if "stopped" in result:
             return _complain(1, f"{name}: {result['stopped']}")
+    return 0
+
+
+def _test(experiment: Any, jobs: Mapping[str, tuple[bool, str, dict[str, Any]]], options: Any) -> int:
+    """``compare --test``: every method on every fold; signs, posteriors, and the scores in a file."""
+    from v6_federated import report, significance
+
+    folds = significance.experiments_of(experiment, options.test, options.folds)
+    if len(jobs) < 2 or not 0 <= options.rope < 1:
+        significance.verdicts({name: [0.0, 0.0] for name in jobs}, 1, options.rope)  # says what is wrong with them
+    scores: dict[str, list[float]] = {name: [] for name in jobs}
+    results: dict[str, Any] = {}
+    with _Bar(len(folds) * sum(v["rounds"] for _, _, v in jobs.values()), "compare --test") as bar:
+        for one in folds:
+            for name, (central, method, own) in jobs.items():
+                results[name] = (one.centralized if central else one.federated)(method, own, bar.on_round)
+                if "stopped" in results[name]:
+                    return _complain(1, f"{name}: {results[name]['stopped']}")
+                scores[name].append(significance.score(results[name]))
+    found = significance.verdicts(scores, options.test, options.rope)
+    what = report.NAMES[report.measure(results)]
+    _console().print(report.signs(found, scores))
+    tested = {
+        "folds": options.folds, "iterations": options.test, "rope": options.rope, "seed": options.seed,
+        "partition_seed": options.partition_seed, "measure": what, "scores": scores,
+        "pairs": [
+            {"first": a, "second": b, "difference": v.difference, "better": v.better, "equal": v.equal,
+             "worse": v.worse, "sign": v.sign}
+            for (a, b), v in found.items()
+        ],
+    }  # fmt: skip
+    if options.out:
+        (options.out / "test.json").write_text(json.dumps(tested, indent=1))
+        report.posteriors(found, options.rope, options.out / "posteriors.png", what)
+    _last_line({key: tested[key] for key in ("iterations", "folds", "rope", "pairs")})
     return 0
 
 

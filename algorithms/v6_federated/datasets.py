@@ -13,6 +13,7 @@ from v6_federated import partitions
 from v6_federated.data import Source, Spec, as_features, checked_labels, load_npz
 from v6_federated.errors import SafeError
 from v6_federated.guards import Policy
+from v6_federated.randomness import generator
 from v6_federated.vantage import DataError
 
 EMBEDDED = ("breast-cancer", "diabetes", "digits", "wine")
@@ -57,6 +58,39 @@ def load(data: str) -> Dataset:
 
 def deal(dataset: Dataset, partition: str, nodes: int | None, seed: int, label: str | None) -> dict[str, Database]:
     """The rows of each node, by the node's name: 1, 2, ... or the column's values. Raises SafeError."""
+    table, named = _dealt(dataset, partition, nodes, seed, label)
+    return {name: table.take(index) for name, index in named.items()}
+
+
+def deal_fold(
+    dataset: Dataset, partition: str, nodes: int | None, seed: int, label: str | None, fold: int, folds: int
+) -> tuple[dict[str, Database], Database]:
+    """The rows of each node outside fold number ``fold`` (from 0), and the fold's rows of all nodes, to test on.
+
+    All rows, those of a test set too, are shuffled and cut into folds, and each fold is dealt to the nodes alike: where
+    a partition gives a node shards, those at the same positions of each fold (Nilsson et al. 2018, section 4.2). Up to
+    ``folds`` - 1 rows are left out, so that the folds are equal. Raises SafeError.
+    """
+    whole = _with_test(dataset)
+    order = generator(seed, "folds").permutation(len(whole))
+    size = len(order) // folds
+    if size < 1:
+        raise SafeError(f"{folds} folds of {len(whole)} rows; expected fewer folds")
+    parts: dict[str, list[np.ndarray]] = {}
+    for f in range(folds):
+        rows = np.sort(order[f * size : (f + 1) * size])
+        table, named = _dealt(Dataset(whole.name, whole.take(rows)), partition, nodes, seed, label)
+        for name, index in named.items():
+            parts.setdefault(name, [np.empty(0, dtype=np.int64)] * folds)[f] = rows[index]
+    table = _without_column(whole, partition)
+    training = {n: table.take(np.concatenate([p for f, p in enumerate(own) if f != fold])) for n, own in parts.items()}
+    return training, table.take(np.concatenate([own[fold] for own in parts.values()]))
+
+
+def _dealt(
+    dataset: Dataset, partition: str, nodes: int | None, seed: int, label: str | None
+) -> tuple[Dataset, dict[str, np.ndarray]]:
+    """The table without the nodes' column, if there is one, and the indices of each node's rows."""
     partitions.check(partition)
     kind, _, column = partition.partition(":")
     if kind == "column":
@@ -67,14 +101,28 @@ def deal(dataset: Dataset, partition: str, nodes: int | None, seed: int, label: 
         named = partitions.by_column(dataset.rows[column].to_numpy())
         if nodes is not None and nodes != len(named):
             raise SafeError(f"nodes={nodes}, but the column {column} names {len(named)}; leave the number out")
-        table = Dataset(dataset.name, dataset.rows.drop(columns=column))
-        return {name: table.take(index) for name, index in named.items()}
+        return _without_column(dataset, partition), named
     if nodes is None:
         nodes = 5
     if nodes > len(dataset):
         raise SafeError(f"nodes={nodes} are more than the {len(dataset)} rows; expected at most one node a row")
     parts = partitions.partition(partition, labels(dataset, label), nodes, seed)
-    return {str(k + 1): dataset.take(index) for k, index in enumerate(parts)}
+    return dataset, {str(k + 1): index for k, index in enumerate(parts)}
+
+
+def _without_column(dataset: Dataset, partition: str) -> Dataset:
+    kind, _, column = partition.partition(":")
+    if kind != "column" or not isinstance(dataset.rows, pd.DataFrame):
+        return dataset
+    return Dataset(dataset.name, dataset.rows.drop(columns=column))
+
+
+def _with_test(dataset: Dataset) -> Dataset:
+    if dataset.test is None:
+        return dataset
+    assert isinstance(dataset.rows, tuple)
+    (X, y), (X_test, y_test) = dataset.rows, dataset.test
+    return Dataset(dataset.name, (np.concatenate([X, X_test]), np.concatenate([y, y_test])))
 
 
 def labels(dataset: Dataset, label: str | None) -> np.ndarray:

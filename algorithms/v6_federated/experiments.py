@@ -1,5 +1,6 @@
 """Experiments on mock nodes: a method, data dealt to nodes, settings; and the baselines to compare with."""
 
+import functools
 import importlib
 import os
 import pkgutil
@@ -57,6 +58,7 @@ class Experiment:
             organization is enough for a job; all other limits are those of a real node.
         slowest: how many times slower than the fastest node the slowest is, on simulated time; None is real time.
         fates: what becomes of each call, instead; see ``mock.Fate``.
+        fold: (f, k): the rows of fold f (from 0) of k are the test set, see ``datasets.deal_fold``.
     """
 
     dataset: Dataset
@@ -71,6 +73,7 @@ class Experiment:
     environment: Mapping[str, str] = field(default_factory=dict)
     slowest: float | None = None
     fates: Fates | None = None
+    fold: tuple[int, int] | None = None
 
     def deal(self) -> dict[int, Database]:
         """The rows of organizations 1, 2, ..."""
@@ -78,7 +81,17 @@ class Experiment:
 
     def named(self) -> dict[str, Database]:
         """The rows of each node by its name: 1, 2, ... or the values of the partition's column."""
-        return datasets.deal(self.dataset, self.partition, self.nodes, self.partition_seed, self.label)
+        return self._dealt[0]
+
+    @property
+    def test(self) -> Database | None:
+        """The test set: of the dataset, or a fold."""
+        return self._dealt[1]
+
+    @functools.cached_property
+    def _dealt(self) -> tuple[dict[str, Database], Database | None]:
+        deal = (self.dataset, self.partition, self.nodes, self.partition_seed, self.label)
+        return (datasets.deal(*deal), self.dataset.test) if self.fold is None else datasets.deal_fold(*deal, *self.fold)
 
     def _fates(self, databases: Mapping[int, Database]) -> Fates | None:
         if self.slowest is None:
@@ -103,15 +116,15 @@ class Experiment:
             "seed": self.seed,
             "label": self.label,
             "features": None if self.features is None else list(self.features),
-            "holdout": 0.0 if self.dataset.test is not None else self.holdout,
+            "holdout": 0.0 if self.fold or self.dataset.test is not None else self.holdout,
         }
 
     def federated(self, method: str, values: Mapping[str, Any], on_round: OnRound | None = None) -> dict[str, Any]:
         """Train on all nodes. Raises SafeError, or vantage6's errors when nodes refuse."""
         databases, common = self.deal(), self.common()
-        if self.dataset.test is not None:
+        if self.test is not None:
             common |= {"organizations": list(databases), "evaluators": [len(databases) + 1]}
-            databases[len(databases) + 1] = self.dataset.test
+            databases[len(databases) + 1] = self.test
         return self._run(method, databases, {**common, **values}, on_round)
 
     def centralized(self, method: str, values: Mapping[str, Any], on_round: OnRound | None = None) -> dict[str, Any]:
@@ -137,8 +150,8 @@ class Experiment:
 
     def _train_and_test(self) -> tuple[dict[int, Database], Database]:
         dealt = self.deal()
-        if self.dataset.test is not None:
-            return dealt, self.dataset.test
+        if self.test is not None:
+            return dealt, self.test
         training, held_out = {}, []
         step = Policy.of_node({**os.environ, **self.environment}).minimum_rows
         for organization, rows in dealt.items():

@@ -1,10 +1,12 @@
 """Pictures and tables of results."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
 
 import matplotlib
+import numpy as np
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
@@ -13,6 +15,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from v6_federated.experiments import rounds_to_target, summary
+
+if TYPE_CHECKING:
+    from v6_federated.significance import Verdict
 
 # Okabe and Ito's colours, told apart by colour-blind readers; with line styles, also in grey
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
@@ -97,6 +102,62 @@ def table(results: Mapping[str, Result], target: float | None = None) -> Table:
             *rounds, f"{s['bytes_up'] / 1e6:.3f}", f"{s['bytes_down'] / 1e6:.3f}", f"{s['seconds']:.2f}",
         )  # fmt: skip
     return out
+
+
+def signs(found: "Mapping[tuple[str, str], Verdict]", scores: Mapping[str, Sequence[float]]) -> Table:
+    """Each method's mean score, and row against column: better +, worse -, practically equivalent =, not known ?."""
+    out = Table(box=None, pad_edge=False)
+    out.add_column("", overflow="fold")
+    for heading in ("mean", "deviation", *map(str, range(1, len(scores) + 1))):
+        out.add_column(heading, justify="right")
+    opposite = {"+": "-", "-": "+"}
+    for i, (name, own) in enumerate(scores.items(), start=1):
+        cells = []
+        for other in scores:
+            if (name, other) in found:
+                cells.append(found[name, other].sign)
+            elif (other, name) in found:
+                cells.append(opposite.get(found[other, name].sign, found[other, name].sign))
+            else:
+                cells.append("")
+        out.add_row(f"{i} {escape(name)}", f"{np.mean(own):.4f}", f"{np.std(own, ddof=1):.4f}", *cells)
+    return out
+
+
+def posteriors(found: "Mapping[tuple[str, str], Verdict]", rope: float, path: Path, what: str = "accuracy") -> None:
+    """The posterior density of each two methods' mean difference in score, with the region of practical equivalence
+    (like Nilsson's Figure 3), as a PNG."""
+    from scipy import stats  # slow to import, and needed here only
+
+    across = min(3, len(found))
+    down = -(-len(found) // across)
+    size = (4.2 * across, 3.1 * down)
+    figure, axes = plt.subplots(down, across, figsize=size, squeeze=False, constrained_layout=True)
+    for axis in axes.flat[len(found) :]:
+        axis.set_axis_off()
+    for axis, ((first, second), verdict) in zip(axes.flat, found.items(), strict=False):
+        middle, deviation = verdict.difference, float(np.sqrt(verdict.posterior.var))
+        # four deviations, and the region
+        reach = max(4 * deviation, 1.5 * rope, 1e-6)
+        d = np.linspace(min(middle - reach, -1.5 * rope), max(middle + reach, 1.5 * rope), 400)
+        if deviation:
+            # baycomp's posterior is a Student distribution of second less first
+            density = stats.t.pdf(d, verdict.posterior.df, middle, deviation)
+            axis.plot(100 * d, density, color=COLOURS[0], linewidth=1.5)
+            axis.fill_between(100 * d, density, color=COLOURS[5], alpha=0.5)
+        else:
+            axis.axvline(100 * middle, color=COLOURS[0], linewidth=1.5)
+        if rope:
+            axis.axvspan(-100 * rope, 100 * rope, color=COLOURS[4], alpha=0.25)
+        axis.set_yticks([])
+        axis.set_ylim(bottom=0)
+        chances = f"better {verdict.better:.0%}, equal {verdict.equal:.0%}, worse {verdict.worse:.0%}"
+        names = "\n".join(fill(text, 44) for text in (first, f"less {second}"))
+        axis.set_title(f"{names}\n{chances}", fontsize=9)
+        axis.set_xlabel(f"difference in {what}, points", fontsize=9)
+        axis.spines[["top", "right", "left"]].set_visible(False)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
 
 
 def rounds_table(result: Result, lines: int = 12) -> Table:

@@ -1,0 +1,92 @@
+"""Whether one method is better than another: scores of repeated cross-validation, and the Bayesian correlated t-test.
+
+Corani and Benavoli 2015, as Nilsson et al. 2018 use it; computed by baycomp.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import baycomp
+import numpy as np
+
+from v6_federated.errors import SafeError
+from v6_federated.experiments import Experiment
+
+FOLDS = 5
+ROPE = 0.01  # region of practical equivalence
+CERTAIN = 0.95
+
+Train = Callable[[Experiment], Mapping[str, Any]]  # brings a result
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is known of two methods' mean difference in score, the first's less the second's.
+
+    Attributes:
+        difference: its mean; better, equal, worse: probability that it is above, within and below the region of
+            practical equivalence; posterior: baycomp's, of the second's less the first's.
+    """
+
+    difference: float
+    better: float
+    equal: float
+    worse: float
+    posterior: Any
+
+    @property
+    def sign(self) -> str:
+        """``+``, ``=`` or ``-`` where that has a probability of 95% or more, else ``?``."""
+        chances = {"+": self.better, "=": self.equal, "-": self.worse}
+        return next((sign for sign, chance in chances.items() if chance >= CERTAIN), "?")
+
+
+def experiments_of(experiment: Experiment, iterations: int, folds: int = FOLDS) -> list[Experiment]:
+    """The experiment on every fold of ``iterations`` cross-validations, each of another deal of the rows.
+
+    Raises SafeError for numbers that make none.
+    """
+    for name, number, least in (("iterations", iterations, 1), ("folds", folds, 2)):
+        if number < least:
+            raise SafeError(f"{name}={number} is refused; expected at least {least}")
+    return [
+        replace(experiment, fold=(fold, folds), partition_seed=experiment.partition_seed + i, seed=experiment.seed + i)
+        for i in range(iterations)
+        for fold in range(folds)
+    ]
+
+
+def score(result: Mapping[str, Any]) -> float:
+    """Accuracy of the last model, R squared of a regression. Raises SafeError where nothing was evaluated."""
+    final = result["final"] or {}
+    found = final.get("r2", final.get("accuracy"))
+    if found is None:
+        raise SafeError(f"{result['method']} has no score on a fold's rows; expected an evaluation at the end")
+    return float(found)
+
+
+def verdicts(
+    scores: Mapping[str, Sequence[float]], iterations: int, rope: float = ROPE
+) -> dict[tuple[str, str], Verdict]:
+    """Of each two methods, in their order. ``scores``: of each method one a fold, the same folds in the same order.
+
+    Raises SafeError for scores that do not fit.
+    """
+    lengths = {len(s) for s in scores.values()}
+    if len(scores) < 2 or len(lengths) > 1 or min(lengths) < 2 or min(lengths) % iterations:
+        raise SafeError(
+            f"scores of lengths {sorted(lengths)} of {len(scores)} method(s) in {iterations} iteration(s) cannot be "
+            "compared; expected two methods or more on the same folds"
+        )
+    if not 0 <= rope < 1:
+        raise SafeError(f"rope={rope:g} is refused; expected a difference in score from 0 to 1, for example 0.01")
+    found = {}
+    for first, second in combinations(scores, 2):
+        x, y = np.asarray(scores[first], dtype=float), np.asarray(scores[second], dtype=float)
+        posterior = baycomp.CorrelatedTTest(x, y, rope, iterations, names=(first, second))
+        chances = [float(p) for p in posterior.probs()]  # that the first is better, (neither,) the second
+        better, equal, worse = chances if rope else (chances[0], 0.0, chances[1])
+        found[first, second] = Verdict(float(np.mean(x - y)), better, equal, worse, posterior)
+    return found
