@@ -3,9 +3,9 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-DATA ?= mnist.npz
+DATA ?= data
 
-.PHONY: demo test lint bench images network clean
+.PHONY: demo test lint data bench images network clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -22,9 +22,12 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-bench: $(STAMP)  ## reduced benchmarks: make bench DATA=mnist.npz
-	$(BIN)/python -m benchmarks mcmahan2017 --data $(DATA)
-	$(BIN)/python -m benchmarks cost --data $(DATA)
+data: $(STAMP)  ## MNIST and Fashion-MNIST from their homes
+	$(BIN)/python -m benchmarks download --data $(DATA)
+
+bench: $(STAMP)  ## reduced benchmarks of all documents, anew: make bench DATA=FOLDER, with mnist.npz, ...
+	rm -rf runs/bench
+	$(BIN)/python -m benchmarks all --data $(DATA) --out runs/bench
 
 images: $(STAMP)  ## the Docker images of all methods
 	$(BIN)/python docker/build.py

@@ -1,17 +1,22 @@
-"""``python -m benchmarks NAME --data PATH [--full]``: one document's tables beside ours."""
+"""``python -m benchmarks NAME --data PATH [--full]``: one document's tables beside ours; ``all``: every document's."""
 
 import argparse
 import importlib
 import pkgutil
+import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import benchmarks
+from benchmarks import download, runs
 from v6_federated import datasets
 from v6_federated.errors import SafeError
 
-NO_BENCHMARKS = ("__main__", "echo", "plain_loop", "runs", "tables")
-WITHOUT_DATA = ("network",)
+NO_BENCHMARKS = ("__main__", "download", "echo", "plain_loop", "runs", "tables")
+OF_THE_MACHINE = ("cost", "network")  # timings, which nothing else may disturb: not among ``all``
+OTHER_DATA = {"garst2021_gbdt": ("mnist", "fashion_mnist"), "garst2021_pca": ("golub",)}
+OTHER_DATA_FULL = {"reddy2020": ("mnist", "fashion_mnist")}
 
 
 def main() -> int:
@@ -21,18 +26,62 @@ def main() -> int:
         description="Reproduce a document's tables. A stopped benchmark goes on where it was.",
         epilog="example: python -m benchmarks mcmahan2017 --data mnist.npz",
     )  # fmt: skip
-    parser.add_argument("name", choices=names, help="which document, or cost, or network")
-    parser.add_argument("--data", type=Path, help="mnist.npz: x_train, y_train, x_test, y_test")
+    parser.add_argument(
+        "name", choices=["all", "download", *names], metavar="NAME", help=f"all, download, {', '.join(names)}"
+    )
+    parser.add_argument(
+        "--data", type=Path, help="mnist.npz: x_train, y_train, x_test, y_test; of all and download their folder"
+    )
     parser.add_argument("--full", action="store_true", help="all rows and seeds, not only what runs in minutes")
+    parser.add_argument("--out", type=Path, help=f"folder of tables, pictures and finished runs ({runs.RESULTS.name})")
     options = parser.parse_args()
-    if options.data is None and options.name not in WITHOUT_DATA:
+    if options.data is None and options.name != "network":
         parser.error(f"{options.name} needs --data, for example --data mnist.npz")
+    if options.out:
+        options.out.mkdir(parents=True, exist_ok=True)
+        runs.RESULTS = options.out
+    signal.signal(signal.SIGTERM, _stop)
     try:
-        dataset = None if options.data is None else datasets.load(str(options.data))
+        return _run(options, names)
     except SafeError as error:
         parser.error(str(error))
-    importlib.import_module(f"benchmarks.{options.name}").main(dataset, options.full)
-    return 0
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on from here", file=sys.stderr)
+        return 130
+
+
+def _run(options: Any, names: list[str]) -> int:
+    if options.name == "download":
+        for name in download.HOMES:
+            print(download.download(name, options.data))
+        return 0
+    if options.name != "all":
+        _benchmark(options.name, options.data, options.full)
+        return 0
+    missing = []
+    for name in names:
+        for data in _data_of(name, options.full) if name not in OF_THE_MACHINE else ():
+            file = options.data / f"{data}.npz"
+            if file.exists():
+                _benchmark(name, file, options.full)
+            else:
+                missing.append(f"{name}: no {file.name} in {options.data}")
+    for line in missing:
+        print(f"left out, {line}", file=sys.stderr)
+    return 1 if missing else 0
+
+
+def _data_of(name: str, full: bool) -> tuple[str, ...]:
+    return OTHER_DATA.get(name) or (OTHER_DATA_FULL.get(name) if full else None) or ("mnist",)
+
+
+def _benchmark(name: str, data: Path | None, full: bool) -> None:
+    dataset = None if data is None else datasets.load(str(data))
+    importlib.import_module(f"benchmarks.{name}").main(dataset, full)
+
+
+def _stop(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

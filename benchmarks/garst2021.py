@@ -103,9 +103,11 @@ def main(dataset: Dataset, full: bool) -> None:
     """Print and keep the tables."""
     about = f"Mean over {len(SEEDS) if full else 1} run(s) of the last of {ROUNDS} rounds, learning rate {RATE:g}."
 
+    most = len(ROWS) * (len(SEEDS) if full else 1) + 4 + (6 if full else 2)
+
     def both() -> Iterator[str]:
         yield from lines(dataset, full)
         yield from one_label_a_node(dataset, full)
         yield from collapse(dataset, full)
 
-    tables.page(DOCUMENT, "Garst et al. 2021 on MNIST", full, both(), about)
+    tables.page(DOCUMENT, "Garst et al. 2021 on MNIST", full, both(), about, most)

@@ -102,4 +102,4 @@ def _picture(curves: dict[str, dict[str, tuple[list[int], list[float]]]], full: 
 def main(dataset: Dataset, full: bool) -> None:
     """Print and keep the tables."""
     about = "Single runs, seed 1: the best accuracy of any round, the mean over rounds, and the last round's."
-    tables.page(DOCUMENT, "Nilsson et al. 2018 on MNIST", full, lines(dataset, full), about)
+    tables.page(DOCUMENT, "Nilsson et al. 2018 on MNIST", full, lines(dataset, full), about, len(ROWS) + 2 * len(RACE))

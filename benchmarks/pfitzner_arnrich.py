@@ -51,4 +51,5 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
 def main(dataset: Dataset, full: bool) -> None:
     """Print and keep the table."""
     about = "IID, K = 100, n_k = 600, eta = 0.01, decay = 0.001, epsilon = 0.01; seed 1; rounds to 97%."
-    tables.page(DOCUMENT, "Pfitzner and Arnrich's poster on MNIST", full, lines(dataset, full), about)
+    most = len(METHODS) * (len(POSTER) if full else 1)
+    tables.page(DOCUMENT, "Pfitzner and Arnrich's poster on MNIST", full, lines(dataset, full), about, most)

@@ -1,10 +1,14 @@
-"""Runs that are kept: each finished run is one small file, so a benchmark that was stopped goes on where it was."""
+"""Runs that are kept: each finished run is one small file, so a benchmark that was stopped goes on where it was.
+
+How far it is, and how long it may still take, is told on standard error.
+"""
 
 import functools
 import hashlib
 import json
 import os
 import platform
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
 
 from v6_federated.datasets import Dataset
 from v6_federated.experiments import Experiment, rounds_to_target, summary
@@ -46,6 +52,56 @@ def _cpuinfo() -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
 
 
+class Watch:
+    """Tells how many runs of a benchmark are done, and how long the others may take, by the mean of those so far.
+
+    Args:
+        document: the benchmark; total: its runs, or the most that they can be.
+    """
+
+    def __init__(self, document: str, total: int) -> None:
+        self.document, self.total, self.seconds = document, total, list[float]()
+        console = Console(stderr=True)
+        self.screen = console.is_terminal
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed} of {task.total} rounds"))
+        self.progress = Progress(*columns, console=console, disable=not self.screen)
+
+    def __enter__(self) -> "Watch":
+        if self.screen:
+            self.progress.start()
+        self.task = self.progress.add_task(self.document, total=None)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self.screen:
+            self.progress.stop()
+
+    def begin(self, rounds: int | None) -> None:
+        """A run begins."""
+        text = f"{self.document}, run {len(self.seconds) + 1} of at most {self.total}{self._left()}"
+        self.progress.reset(self.task, total=rounds, description=text)
+
+    def on_round(self, row: Mapping[str, Any]) -> None:
+        """A round of it is done."""
+        self.progress.advance(self.task)
+
+    def end(self, seconds: float, new: bool) -> None:
+        """A run is done, now (``new``) or earlier."""
+        self.seconds.append(seconds)
+        if new and not self.screen:
+            text = f"{self.document}: run {len(self.seconds)} of at most {self.total} done in {seconds:.0f} s"
+            print(text + self._left(), file=sys.stderr, flush=True)
+
+    def _left(self) -> str:
+        if not self.seconds:
+            return ""
+        minutes = max(0, self.total - len(self.seconds)) * float(np.mean(self.seconds)) / 60
+        return f", at most about {minutes:.0f} min left"
+
+
+watch: Watch | None = None  # of the benchmark that runs
+
+
 @functools.cache
 def _digest(dataset: Dataset) -> str:
     """Tells one table from another of the same name."""
@@ -67,9 +123,13 @@ def kept(
     }  # fmt: skip
     key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
     file = RESULTS / document / f"{key}.json"
-    if not file.exists():
+    new = not file.exists()
+    if new:
+        if watch:
+            watch.begin(values.get("rounds"))
         started = time.monotonic()
-        result = (experiment.centralized if centralized else experiment.federated)(method, values)
+        train = experiment.centralized if centralized else experiment.federated
+        result = train(method, values, watch.on_round if watch else None)
         history = [{name: row.get(name) for name in KEPT} for row in result["history"]]
         file.parent.mkdir(parents=True, exist_ok=True)
         part = file.with_suffix(".part")
@@ -84,6 +144,8 @@ def kept(
         )  # fmt: skip
         part.replace(file)
     stored = json.loads(file.read_text())
+    if watch:
+        watch.end(stored["wall_seconds"], new)
     rows = [dict(zip(stored["columns"], row, strict=True)) for row in stored["history"]]
     return Run(stored["settings"], rows, stored["machine"], stored["date"])
 

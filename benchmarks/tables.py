@@ -6,10 +6,12 @@ from pathlib import Path
 from benchmarks import runs
 
 
-def page(document: str, title: str, full: bool, lines: Iterable[str], about: str, data: str = "mnist") -> None:
+def page(
+    document: str, title: str, full: bool, lines: Iterable[str], about: str, runs_: int, data: str = "mnist"
+) -> None:
     """Print the lines as they come, and keep them with how they were made and with the document's notes.
 
-    Tables of other data than MNIST have their name in the file's.
+    Tables of other data than MNIST have their name in the file's. ``runs_``: the most runs that the lines take.
     """
     kept = [
         f"# {title}",
@@ -23,10 +25,12 @@ def page(document: str, title: str, full: bool, lines: Iterable[str], about: str
     name = "-".join(([] if data == "mnist" else [data]) + ([] if full else ["reduced"]))
     notes = Path(__file__).parent / "notes" / f"{document}.md"
     last = ["", notes.read_text()] if notes.exists() else []
-    for line in lines:
-        print(line, flush=True)
-        kept.append(line)
-        runs.write_table(document, name, [*kept, "", "(Not finished; the same command goes on from here.)", *last])
+    with runs.Watch(document, runs_) as runs.watch:
+        for line in lines:
+            print(line, flush=True)
+            kept.append(line)
+            runs.write_table(document, name, [*kept, "", "(Not finished; the same command goes on from here.)", *last])
+    runs.watch = None
     runs.write_table(document, name, [*kept, *last])
 
 

@@ -1,0 +1,66 @@
+"""The data of the benchmarks from their own homes, checked: ``python -m benchmarks download --data FOLDER``."""
+
+import gzip
+import hashlib
+import http.client
+import struct
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from v6_federated.errors import SafeError
+
+HOMES = {
+    "mnist": "https://ossci-datasets.s3.amazonaws.com/mnist/",
+    "fashion_mnist": "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
+}
+FILES = {  # gzipped, in the idx format
+    "x_train": "train-images-idx3-ubyte.gz",
+    "y_train": "train-labels-idx1-ubyte.gz",
+    "x_test": "t10k-images-idx3-ubyte.gz",
+    "y_test": "t10k-labels-idx1-ubyte.gz",
+}
+SHA256 = {  # of the idx files, unpacked
+    "mnist": (
+        "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+        "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+        "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+        "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+    ),
+    "fashion_mnist": (
+        "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+        "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+        "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+        "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+    ),
+}
+SECONDS = 60  # without a byte
+
+
+def download(name: str, folder: Path, home: str | None = None, digests: Sequence[str] | None = None) -> Path:
+    """Bring a data set to ``folder/NAME.npz``. Raises SafeError where its home does not answer or sends other bytes."""
+    arrays = {}
+    for (key, file), expected in zip(FILES.items(), digests or SHA256[name], strict=True):
+        url = (home or HOMES[name]) + file
+        try:
+            with urllib.request.urlopen(url, timeout=SECONDS) as stream:
+                content = gzip.decompress(stream.read())
+        except (OSError, EOFError, urllib.error.URLError, http.client.HTTPException) as error:
+            raise SafeError(f"{url} cannot be read ({error}); expected a connection to it") from None
+        if hashlib.sha256(content).hexdigest() != expected:
+            raise SafeError(f"{url} is another file than the one known; expected sha256 {expected} once unpacked")
+        arrays[key] = _array(content)
+    folder.mkdir(parents=True, exist_ok=True)
+    part = folder / f"{name}.part.npz"
+    np.savez_compressed(part, allow_pickle=False, **arrays)
+    return part.replace(folder / f"{name}.npz")
+
+
+def _array(idx: bytes) -> np.ndarray:
+    """A file in the idx format, unsigned bytes: 0, 0, 8, dimensions, sizes, values."""
+    dimensions = idx[3]
+    shape = struct.unpack(f">{dimensions}I", idx[4 : 4 + 4 * dimensions])
+    return np.frombuffer(idx, np.uint8, offset=4 + 4 * dimensions).reshape(shape)

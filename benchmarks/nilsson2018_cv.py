@@ -1,0 +1,81 @@
+"""Nilsson et al. 2018, Table 1 and Figure 3: FedAvg, CO-OP, FSVRG and centralized training of the 2NN by 5-fold
+cross-validation over all 70,000 rows of MNIST at equal uploads, and the Bayesian correlated t-test of each two."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from benchmarks import nilsson2018, runs, tables
+from v6_federated import report, significance
+from v6_federated.datasets import Dataset
+from v6_federated.experiments import Experiment
+
+DOCUMENT = "nilsson2018_cv"
+ITERATIONS = 1  # the paper's are three
+METHODS: dict[str, tuple[str, dict[str, Any]]] = {
+    "FedAvg": ("fedavg", nilsson2018.FEDAVG),
+    "CO-OP": ("coop", nilsson2018.COOP),
+    "FSVRG": ("fsvrg", nilsson2018.FSVRG),
+    # until it has converged
+    "centralized": ("fedavg", {"lr": 0.0703, "lr_decay_step": 3.77e-6, "batch_size": 10, "epochs": 1, "rounds": 30}),
+}
+# row against column, as the paper prints them
+TABLE_1 = {
+    "iid": {"FedAvg": " ++=", "CO-OP": "- =-", "FSVRG": "-= -", "centralized": "=++ "},
+    "shards": {"FedAvg": " ++-", "CO-OP": "- +-", "FSVRG": "-- -", "centralized": "+++ "},
+}
+OPPOSITE = {"+": "-", "-": "+"}
+
+
+def scores(dataset: Dataset, partition: str, full: bool) -> dict[str, list[float]]:
+    """Accuracy of each method's last model on each fold."""
+    found: dict[str, list[float]] = {name: [] for name in METHODS}
+    for one in significance.experiments_of(Experiment(dataset, 100, partition, 1, 1), ITERATIONS):
+        for name, (method, settings) in METHODS.items():
+            rounds = settings["rounds"] if full else max(2, settings["rounds"] // 50)
+            values = {"model": "2nn", **settings, "rounds": rounds, "evaluate_every": rounds}
+            experiment = replace(one, slowest=1.0) if method == "coop" else one  # equal speeds, varying by a fifth
+            run = runs.kept(DOCUMENT, method, experiment, values, centralized=name == "centralized")
+            found[name].append(run.history[-1]["accuracy"])
+    return found
+
+
+def lines(dataset: Dataset, full: bool) -> Iterator[str]:
+    agree = 0
+    for partition, printed in TABLE_1.items():
+        accuracies = scores(dataset, partition, full)
+        found = significance.verdicts(accuracies, ITERATIONS)
+        yield ""
+        yield f"**{partition}**: accuracy by fold, and row against column, the paper's sign / ours."
+        yield ""
+        yield from tables.head("", *(f"fold {f + 1}" for f in range(significance.FOLDS * ITERATIONS)), *METHODS)
+        for name, own in accuracies.items():
+            cells: list[str | None] = []
+            for other, theirs in zip(METHODS, printed[name], strict=True):
+                if other == name:
+                    cells.append(None)
+                    continue
+                pair = found.get((name, other))
+                reverse = found[other, name].sign if pair is None else ""
+                ours = OPPOSITE.get(reverse, reverse) if pair is None else pair.sign
+                agree += ours == theirs
+                cells.append(f"{theirs} / {ours}")
+            yield tables.row(name, *(f"{a:.4f}" for a in own), *cells)
+        picture = f"{DOCUMENT}-{partition}{'' if full else '-reduced'}.png"
+        report.posteriors(found, significance.ROPE, runs.RESULTS / picture)
+        yield ""
+        yield f"![posterior differences in accuracy]({picture})"
+    yield ""
+    yield f"{agree} of {2 * len(METHODS) * (len(METHODS) - 1)} signs are the paper's."
+
+
+def main(dataset: Dataset, full: bool) -> None:
+    """Print and keep the tables and pictures."""
+    about = (
+        f"{ITERATIONS} x {significance.FOLDS}-fold cross-validation, 100 nodes, seed 1; region of practical "
+        f"equivalence {significance.ROPE:.0%}, a sign where its "
+        f"probability is {significance.CERTAIN:.0%} or more, else ?."
+        + ("" if full else " A fiftieth of the rounds.")
+    )
+    most = 2 * ITERATIONS * significance.FOLDS * len(METHODS)
+    tables.page(DOCUMENT, "Nilsson et al. 2018, cross-validation on MNIST", full, lines(dataset, full), about, most)
