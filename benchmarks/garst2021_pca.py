@@ -100,7 +100,7 @@ def genes(d: int) -> np.ndarray:
 
 def document_pca(parts: list[np.ndarray], k: int) -> np.ndarray:
     """Garst's Algorithm 3 as it is printed, in one process: the variances of the first k components."""
-    S = sum(map(len, parts))
+    parts, S = [X.astype(np.float64) for X in parts], sum(map(len, parts))
     mean = sum(len(X) * X.mean(axis=0) for X in parts) / S
     A = sum((X - mean).T @ (X - mean) for X in parts) / (S - 1)
     std = np.sqrt(np.diag(A))  # the document leaves the root out
