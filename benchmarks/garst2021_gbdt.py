@@ -85,8 +85,8 @@ def main(dataset: Dataset, full: bool) -> None:
     rows = dataset if data == "fashion_mnist" else subset(dataset, DIGITS["2 classes"])
     rows = rows if full else first(rows, REDUCED)
     about = (
-        f"Mean over {len(seeds(data, True, RATE, full))} run(s), of rows that the document does not have or of other rates one "
-        f"run, of {ROUNDS[data] if full else REDUCED_ROUNDS} rounds, one tree a class in each"
+        f"Mean over {len(seeds(data, True, RATE, full))} run(s), of rows that the document does not have or "
+        f"of other rates one run, of {ROUNDS[data] if full else REDUCED_ROUNDS} rounds, one tree a class in each"
         + ("" if full else f", on the first {REDUCED} rows and {REDUCED // 3} test rows")
         + "; evaluated on the test rows."
     )
