@@ -1,0 +1,399 @@
+"""What the commands of ``v6-federated`` do; ``cli`` has their options."""
+
+import json
+import re
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from v6_federated import network_commands
+from v6_federated.errors import SafeError
+
+DEMO = {"rounds": 30, "model": "logreg", "lr": 0.1, "batch_size": 10, "preprocess": ["standardize"]}
+
+# settings that have an option of their own
+OWN_OPTION = {name: name for name in ("rounds", "model", "seed", "label", "features", "holdout", "preprocess")}
+OWN_OPTION |= {"target": "target A --stop-at-target"}
+
+
+def demo(options: Any) -> int:
+    """``v6-federated demo``."""
+    from v6_federated import datasets, experiments, report
+
+    experiment = experiments.Experiment(datasets.load("breast-cancer"), 5, "dirichlet:0.5", options.seed, options.seed)
+    organizations = list(experiment.deal())
+    results = {}
+    with _Bar(DEMO["rounds"] * (2 + len(organizations)), "five mock hospitals") as bar:  # type: ignore[operator]
+        results["federated"] = experiment.federated("fedavg", DEMO, bar.on_round)
+        results["centralized"] = experiment.centralized("fedavg", DEMO, bar.on_round)
+        for organization in organizations:
+            results[f"hospital {organization} alone"] = experiment.alone("fedavg", DEMO, organization, bar.on_round)
+    _write(options.out, results["federated"])
+    report.curves(results, options.out / "comparison.png")
+    _console().print(report.table(results))
+    gap = results["federated"]["final"]["accuracy"] - results["centralized"]["final"]["accuracy"]
+    print(
+        f"\nFederated minus centralized accuracy: {100 * gap:+.1f} points. Pictures: {options.out / 'comparison.png'}"
+    )
+    lines = {name: experiments.summary(result) for name, result in results.items()}
+    _last_line({**lines.pop("federated"), **lines})
+    return 0
+
+
+def run(options: Any) -> int:
+    """``v6-federated run``."""
+    experiment, values = _experiment(options)
+    if options.speeds is not None:
+        experiment = replace(experiment, slowest=options.speeds)
+    if options.resume:
+        values["resume"] = _read(options.resume)
+    _check(options.method, values, experiment)
+    _check_folder(options.out)
+    with _Bar(options.rounds, options.method) as bar:
+        result = experiment.federated(options.method, values, bar.on_round)
+    return _finish(result, options)
+
+
+def _finish(result: dict[str, Any], options: Any) -> int:
+    """Write the files, show the rounds, end with the line of JSON."""
+    from v6_federated import experiments, report
+
+    if options.out:
+        _write(options.out, result, options.target)
+    _console().print(report.rounds_table(result))
+    if (result["final"] or {}).get("evaluated") == 0:
+        print(
+            "nothing was evaluated: no rows were held out, or too few for the nodes' policy to count them",
+            file=sys.stderr,
+        )
+    losses = [row["loss"] for row in result["history"] if row["loss"] is not None]
+    if len(losses) > 1 and losses[-1] > losses[0]:
+        print("the loss has grown: a smaller lr, or --preprocess standardize, may help", file=sys.stderr)
+    if options.target is not None:
+        reached = experiments.rounds_to_target(result, options.target)
+        print(f"accuracy {options.target:g}: " + (f"reached after {reached:.1f} rounds" if reached else "not reached"))
+    _last_line(experiments.summary(result, options.target))
+    if "stopped" in result:
+        finished = len(result["history"])
+        kept = f"; --resume {options.out} goes on from there" if options.out else ""
+        return complain(1, f"{result['stopped']}; the model is that of round {finished}{kept}")
+    return 0
+
+
+def submit(options: Any) -> int:
+    """``v6-federated submit``."""
+    from v6_federated import experiments, models, settings
+
+    features = _features(options)
+    common = {"seed": options.seed, "label": options.label, "features": features, "holdout": options.holdout}
+    values = {**common, **job_values(options)}
+    if options.resume is not None and not options.resume.isdigit():
+        values["resume"] = _read(Path(options.resume))
+    checked = settings.validate(experiments.settings_of(options.method), values)
+    models.parse(checked.model)  # type: ignore[attr-defined]
+    _check_folder(options.out)
+    with _Bar(options.rounds, options.method) as bar:
+        result = network_commands.submit(options, values, bar.on_round)
+    return _finish(result, options)
+
+
+def compare(options: Any) -> int:
+    """``v6-federated compare``."""
+    from v6_federated import experiments, report
+
+    experiment, values = _experiment(options)
+    _check_folder(options.out)
+    jobs: dict[str, tuple[bool, str, dict[str, Any]]] = {}
+    for text in options.methods:
+        central, method, own = _method_with_settings(text)
+        name = text
+        while name in jobs:
+            name += " again"
+        _check(method, {**values, **own}, experiment)
+        jobs[name] = (central, method, {**values, **own})
+    if options.test is not None:
+        return _test(experiment, jobs, options)
+    results = {}
+    with _Bar(sum(v["rounds"] for _, _, v in jobs.values()), "compare") as bar:
+        for name, (central, method, own) in jobs.items():
+            train = experiment.centralized if central else experiment.federated
+            results[name] = train(method, own, bar.on_round)
+    if options.out:
+        for i, (name, result) in enumerate(results.items(), start=1):
+            _write(options.out / f"{i}-{name.replace(':', '-').replace('/', '-')}", result, options.target)
+        report.comparison(results, options.out / "comparison.png", options.target)
+    _console().print(report.table(results, options.target))
+    _last_line({name: experiments.summary(result, options.target) for name, result in results.items()})
+    for name, result in results.items():
+        if "stopped" in result:
+            return complain(1, f"{name}: {result['stopped']}")
+    return 0
+
+
+def _test(experiment: Any, jobs: Mapping[str, tuple[bool, str, dict[str, Any]]], options: Any) -> int:
+    """``compare --test``: every method on every fold; signs, posteriors, and the scores in a file."""
+    from v6_federated import report, significance
+
+    folds = significance.experiments_of(experiment, options.test, options.folds)
+    if len(jobs) < 2 or not 0 <= options.rope < 1:
+        significance.verdicts({name: [0.0, 0.0] for name in jobs}, 1, options.rope)  # says what is wrong with them
+    scores: dict[str, list[float]] = {name: [] for name in jobs}
+    results: dict[str, Any] = {}
+    with _Bar(len(folds) * sum(v["rounds"] for _, _, v in jobs.values()), "compare --test") as bar:
+        for one in folds:
+            for name, (central, method, own) in jobs.items():
+                results[name] = (one.centralized if central else one.federated)(method, own, bar.on_round)
+                if "stopped" in results[name]:
+                    return complain(1, f"{name}: {results[name]['stopped']}")
+                scores[name].append(significance.score(results[name]))
+    found = significance.verdicts(scores, options.test, options.rope)
+    what = report.NAMES[report.measure(results)]
+    _console().print(report.signs(found, scores))
+    tested = {
+        "folds": options.folds, "iterations": options.test, "rope": options.rope, "seed": options.seed,
+        "partition_seed": options.partition_seed, "measure": what, "scores": scores,
+        "pairs": [
+            {"first": a, "second": b, "difference": v.difference, "better": v.better, "equal": v.equal,
+             "worse": v.worse, "sign": v.sign}
+            for (a, b), v in found.items()
+        ],
+    }  # fmt: skip
+    if options.out:
+        (options.out / "test.json").write_text(json.dumps(tested, indent=1))
+        report.posteriors(found, options.rope, options.out / "posteriors.png", what)
+    _last_line({key: tested[key] for key in ("iterations", "folds", "rope", "pairs")})
+    return 0
+
+
+def report(options: Any) -> int:
+    """``v6-federated report``."""
+    from v6_federated import experiments, report
+
+    _check_target(options.target)
+    results = {str(path): _read(path) for path in dict.fromkeys(options.results)}
+    if options.out:
+        options.out.mkdir(parents=True, exist_ok=True)
+        report.curves(results, options.out / "curves.png", options.target)
+        report.comparison(results, options.out / "comparison.png", options.target)
+        for i, result in enumerate(results.values(), start=1):
+            report.distances(result, options.out / f"distances{'' if len(results) == 1 else f'-{i}'}.png")
+    for name, result in results.items():
+        if len(results) == 1:
+            _console().print(report.rounds_table(result))
+        print(f"{name}: {result['method']}, {json.dumps(result.get('experiment', {}))}")
+    _console().print(report.table(results, options.target))
+    _last_line({name: experiments.summary(result, options.target) for name, result in results.items()})
+    return 0
+
+
+def export(options: Any) -> int:
+    """``v6-federated export``."""
+    from v6_federated import export
+
+    export.save(_read(options.result), options.to)
+    _last_line({"model": str(options.to)})
+    return 0
+
+
+def predict(options: Any) -> int:
+    """``v6-federated predict``."""
+    from v6_federated import data, datasets, export
+
+    if options.out.suffix != ".csv" or not options.out.parent.is_dir():
+        raise SafeError(f"--out {options.out} is refused; expected a .csv in a folder that is there")
+    exported = options.model.suffix in (".npz", ".safetensors", ".pt")
+    model = export.load(options.model) if exported else _read(options.model)
+    rows = datasets.load(options.data).rows
+    source = data.Source(X=rows[0], y=rows[1]) if isinstance(rows, tuple) else data.Source(table=rows)
+    table, measured = export.predict(model, source)
+    table.to_csv(options.out, index=False)
+    _last_line({"predictions": str(options.out), "rows": len(table), **measured})
+    return 0
+
+
+# ---- requests
+
+
+def _experiment(options: Any) -> tuple[Any, dict[str, Any]]:
+    """The experiment and the method's settings that the options ask for."""
+    from v6_federated import datasets, experiments, partitions
+
+    values = job_values(options)
+    partitions.check(options.partition)
+    for name, least in (("nodes", 1), ("processes", 1)):
+        if getattr(options, name) is not None and getattr(options, name) < least:
+            raise SafeError(f"--{name} {getattr(options, name)} is refused; expected at least {least}")
+    nodes = options.nodes if options.nodes or options.partition.startswith("column:") else 5
+    environment = dict(_pair(text, "--node-env") for text in options.node_env)
+    dataset = datasets.load(options.data)
+    features = _features(options)
+    experiment = experiments.Experiment(
+        dataset, nodes, options.partition, options.seed, options.partition_seed, options.label, features,
+        options.holdout, options.processes, environment,
+    )  # fmt: skip
+    return experiment, values
+
+
+def job_values(options: Any) -> dict[str, Any]:
+    """The settings of a job that the options name. Raises SafeError."""
+    _check_target(options.target)
+    if options.stop_at_target and options.target is None:
+        raise SafeError("--stop-at-target needs a target; expected for example --target 0.97")
+    values: dict[str, Any] = {"rounds": options.rounds}
+    if options.model is not None:
+        values["model"] = options.model
+    if options.stop_at_target:
+        values["target"] = options.target
+    if options.preprocess:
+        values["preprocess"] = options.preprocess
+    for text in options.set:
+        key, value = _pair(text, "--set")
+        if key in OWN_OPTION:
+            raise SafeError(f"--set {key} is refused; expected --{OWN_OPTION[key]}, which says the same")
+        if key in values:
+            raise SafeError(f"--set {key} is given twice; expected once")
+        values[key] = _value(value)
+    return values
+
+
+def _check(method: str, values: Mapping[str, Any], experiment: Any) -> None:
+    """Refuse what can be seen to be wrong before anything starts."""
+    from v6_federated import experiments, models, settings
+
+    accepted = experiments.settings_of(method)
+    checked = settings.validate(accepted, {**experiment.common(), "holdout": experiment.holdout, **values})
+    models.parse(checked.model)  # type: ignore[attr-defined]
+    steps = values.get("preprocess") or (values.get("resume") or {}).get("data", {}).get("preprocess")
+    regression = getattr(checked, "objective", None) == "regression"
+    experiment.check(steps=bool(steps), supervised=experiments.supervised(method), regression=regression)
+    experiment.deal()
+
+
+def _features(options: Any) -> list[str] | None:
+    return [name.strip() for name in options.features.split(",")] if options.features else None
+
+
+def _method_with_settings(text: str) -> tuple[bool, str, dict[str, Any]]:
+    central = text.startswith("centralized:")
+    method, _, own = text.removeprefix("centralized:").partition(":")
+    return (
+        central,
+        method,
+        {k: _value(v) for k, v in (_pair(pair, text) for pair in re.split(r",(?=\w+=)", own) if own)},
+    )
+
+
+def _pair(text: str, where: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise SafeError(f"{where} {text!r} is refused; expected KEY=VALUE, for example lr=0.1")
+    return key.strip(), value.strip()
+
+
+def _value(text: str) -> Any:
+    if text.lower() in ("none", "null"):
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _check_target(target: float | None) -> None:
+    if target is not None and not 0 < target <= 1:
+        raise SafeError(f"--target {target:g} is refused; expected an accuracy above 0 and at most 1, for example 0.97")
+
+
+def _check_folder(folder: Path | None) -> None:
+    if folder is not None:
+        if folder.exists() and not folder.is_dir():
+            raise SafeError(f"--out {folder} is a file; expected a folder")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SafeError(
+                f"--out {folder} cannot be made ({error.strerror}); expected a folder to write to"
+            ) from None
+
+
+# ---- files and screen
+
+
+def _read(path: Path) -> dict[str, Any]:
+    file = path / "result.json" if path.is_dir() else path
+    try:
+        result = json.loads(file.read_text())
+        result["history"][-1]["round"], result["settings"]["seed"], result["method"]
+    except FileNotFoundError:
+        raise SafeError(f"no result {file}; expected a result.json that `v6-federated run --out DIR` wrote") from None
+    except (ValueError, KeyError, IndexError, TypeError):
+        raise SafeError(
+            f"{file} is not a result; expected a result.json that `v6-federated run --out DIR` wrote"
+        ) from None
+    return result
+
+
+def _write(folder: Path, result: dict[str, Any], target: float | None = None) -> None:
+    """``result.json`` and ``curves.png``; a file appears whole or not at all."""
+    from v6_federated import report
+
+    folder.mkdir(parents=True, exist_ok=True)
+    part = folder / "result.json.part"
+    part.write_text(json.dumps(result, indent=1))
+    part.replace(folder / "result.json")
+    report.curves({result["method"]: result}, folder / "curves.png", target)
+    report.distances(result, folder / "distances.png")
+
+
+def complain(status: int, problem: object) -> int:
+    """One line on standard error; returns the exit status."""
+    print(f"v6-federated: {' '.join(str(problem).split())}", file=sys.stderr)
+    return status
+
+
+def _console() -> Console:
+    """Standard output; wide where it is no terminal, so that a table in a file is whole."""
+    return Console() if sys.stdout.isatty() else Console(width=140)
+
+
+def _last_line(values: Mapping[str, Any]) -> None:
+    print(json.dumps(values), flush=True)
+
+
+class _Bar:
+    """A progress bar on standard error; where that is no terminal, a line now and then."""
+
+    def __init__(self, rounds: int, text: str) -> None:
+        self.rounds, self.text, self.done, self.said = rounds, text, 0, time.monotonic()
+        console = Console(stderr=True)
+        self.screen = console.is_terminal
+        self.progress = Progress(
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[last]}"),
+            TimeElapsedColumn(), TimeRemainingColumn(), console=console, disable=not self.screen,
+        )  # fmt: skip
+
+    def __enter__(self) -> "_Bar":
+        if self.screen:
+            self.progress.start()
+        self.bar = self.progress.add_task(self.text, total=self.rounds, last="")
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self.screen:  # it would print an empty line elsewhere
+            self.progress.stop()
+
+    def on_round(self, row: Mapping[str, Any]) -> None:
+        """Show a finished round."""
+        self.done += 1
+        measure = "r2" if "r2" in row else "accuracy"
+        reached = "" if row[measure] is None else f"{measure} {row[measure]:.4f}"
+        self.progress.update(self.bar, advance=1, last=reached)
+        if not self.screen and (time.monotonic() - self.said > 10 or self.done == self.rounds):
+            self.said = time.monotonic()
+            print(f"{self.text}: round {self.done} of {self.rounds} {reached}", file=sys.stderr, flush=True)
