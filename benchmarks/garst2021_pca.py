@@ -62,7 +62,6 @@ def shuffled(dataset: Dataset, seed: int) -> Dataset:
 def classifiers(dataset: Dataset) -> Iterator[str]:
     """Accuracy on held-out rows: federated by three methods, and the same model on the pooled rows."""
     yield from tables.head("model", "rows", *METHODS, "centralized", "SVM on A2, Garst: federated", "centralized")
-    few = Dataset(f"{dataset.name}-without-third", pd.DataFrame())
     for model in ("svm", "logreg"):
         for partition in ("iid", "class", "size", "three hospitals", "without the third"):
             found: dict[str, list[float]] = {name: [] for name in (*METHODS, "centralized")}
@@ -74,7 +73,7 @@ def classifiers(dataset: Dataset) -> Iterator[str]:
                     if partition == "without the third":
                         assert isinstance(rows.rows, pd.DataFrame)
                         kept = rows.rows[rows.rows["hospital"] != 3].reset_index(drop=True)
-                        rows = Dataset(few.name, kept)
+                        rows = Dataset(f"{dataset.name}-without-third", kept)
                 experiment = Experiment(rows, nodes, dealt, seed, seed, holdout=1 / 3, environment=OPEN, processes=1)
                 values = {"model": model, **COMMON}
                 if partition == "without the third":

@@ -118,6 +118,8 @@ def kept(
         "method": method, "data": f"{experiment.dataset.name} {_digest(experiment.dataset)}", "nodes": experiment.nodes,
         "partition": experiment.partition, "seed": experiment.seed, "partition_seed": experiment.partition_seed,
         **({} if experiment.slowest is None else {"slowest": experiment.slowest}),
+        **({} if experiment.holdout == 0.2 else {"holdout": experiment.holdout}),
+        **({"environment": dict(experiment.environment)} if experiment.environment else {}),
         **({"centralized": True} if centralized else {}),
         **({} if experiment.fold is None else {"fold": list(experiment.fold)}), **values,
     }  # fmt: skip

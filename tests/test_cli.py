@@ -291,3 +291,24 @@ def test_node_environments_do_not_leak(hospitals, monkeypatch):
     with MockNetwork("v6_fedavg", hospitals, environments={3: {"V6_FEDERATED_MINIMUM_ROWS": "11"}}) as network:
         network.run(rounds=1)
     assert "V6_FEDERATED_MINIMUM_ROWS" not in os.environ and "TEMPORARY_FOLDER" not in os.environ
+
+
+def test_a_npz_with_numbers_to_predict(tmp_path, capsys):
+    """Whole-number labels, one of them only among the test rows; a result of it resumed in other ways is one line."""
+    rng = np.random.default_rng(0)
+    X, X_test = rng.normal(size=(200, 3)), rng.normal(size=(40, 3))
+    y, y_test = (np.round(100 + 10 * x[:, 0]).astype(int) for x in (X, X_test))
+    y_test[0] = 999
+    np.savez(tmp_path / "days.npz", x_train=X, y_train=y, x_test=X_test, y_test=y_test)
+    run = ["run", "gbdt", "--data", str(tmp_path / "days.npz"), "--nodes", "2", "--set", "min_rows_leaf=10"]
+    regression = [*run, "--set", "objective=regression"]
+    assert main([*regression, "--rounds", "4", "--out", str(tmp_path / "r")]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["r2"] is not None
+    for arguments, says in [
+        (run, "y_test holds labels that y_train does not; expected none"),
+        ([*run, "--resume", str(tmp_path / "r")], "resume: a result of objective='regression'; expected the same"),
+        (["run", "fedavg", *run[2:4], "--resume", str(tmp_path / "r")], "resume: a result of 'gbdt'; expected one of"),
+        ([*regression, "--target", "0.9"], "--target 0.9 is an accuracy, of no use to objective=regression"),
+    ]:
+        assert main(arguments) == 2
+        assert says in capsys.readouterr().err

@@ -375,7 +375,16 @@ def test_an_answer_of_any_form_does_not_end_the_job(package, fate):
 
 
 @pytest.mark.parametrize(
-    "values", [{"features": None}, {"features": [1]}, {"label": 3}, {"classes": None}, {"classes": [{}]}]
+    "values",
+    [
+        {"features": None},
+        {"features": [1]},
+        {"label": 3},
+        {"classes": None},
+        {"classes": [{}]},
+        {"classes": [math.nan, 1]},
+        {"classes": [math.inf]},
+    ],
 )
 def test_a_description_of_any_form_is_refused(values):
     def fates(organization, input_):

@@ -15,6 +15,7 @@ from vantage6.algorithm.tools.mock_client import MockAlgorithmClient
 from v6_federated import codec, data, export
 from v6_federated.errors import SafeError
 from v6_federated.guards import Policy
+from v6_federated.mock import Fate, MockNetwork
 from v6_federated.vantage import PrivacyThresholdViolation
 from v6_gbdt import bins
 from v6_gbdt.central import checked
@@ -412,7 +413,12 @@ def test_regression_stops_early_and_at_rate_zero_predicts_the_mean():
     ("change", "settings", "error", "says"),
     [
         (lambda t: t.assign(pressure="high"), {}, CollectResultsError, "labels that are not numbers; expected numbers"),
-        (lambda t: t.assign(pressure=1e39), {}, CollectResultsError, "labels that are missing, infinite or too large"),
+        (
+            lambda t: t.assign(pressure=1e39),
+            {},
+            CollectResultsError,
+            "beyond 1e.12; expected numbers, large ones in anot",
+        ),
         (lambda t: t.assign(pressure=np.nan), {}, CollectResultsError, "missing values in the label column pressure"),
         (lambda t: t, {"classes": [0, 1]}, UserInputError, "classes=\\[0, 1\\] is of no use to objective=regression"),
         (lambda t: t, {"target": 0.9}, UserInputError, "target=0.9 is of no use to objective=regression"),
@@ -423,6 +429,41 @@ def test_what_is_no_regression(change, settings, error, says):
     nodes = {k: change(numbers(60, seed=k)) for k in (1, 2)}
     with pytest.raises(error, match=says):
         train("v6_gbdt", nodes, **{"rounds": 1, "objective": "regression", **SMALL, **settings})
+
+
+def test_regression_of_large_labels():
+    """Platelets a litre: their squares are far beyond what counts may be."""
+    nodes = {k: numbers(80, seed=k).assign(pressure=lambda t: t["pressure"] * 2e9) for k in (1, 2)}
+    plain = {k: numbers(80, seed=k) for k in (1, 2)}
+    settings = {"rounds": 6, "objective": "regression", **SMALL}
+    large, small = (train("v6_gbdt", n, **settings) for n in (nodes, plain))
+    assert large["final"]["r2"] == pytest.approx(small["final"]["r2"], rel=1e-3)
+
+
+def test_regression_of_numbers_in_an_object_column():
+    nodes = {k: numbers(60, seed=k).astype({"pressure": object}) for k in (1, 2)}
+    assert train("v6_gbdt", nodes, rounds=2, objective="regression", **SMALL)["final"]["r2"] is not None
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [{"loss": -5.0}, {"squares": -1e9}, {"mean": 1e200}, {"loss": 1e200}, {"n": 2**62}, {"n": 2**53}, {"mean": None}],
+)
+def test_an_evaluation_of_a_regression_that_cannot_be(nonsense):
+    def fates(organization, input_):
+        def alter(answer):
+            if "evaluation" in answer:
+                answer["evaluation"] |= nonsense
+            return answer
+
+        return Fate(alter=alter) if organization == 2 else Fate()
+
+    nodes = {k: numbers(60, seed=k) for k in (1, 2, 3)}
+    settings = {"rounds": 2, "objective": "regression", "enough": 2, "retries": 0, **SMALL}
+    with MockNetwork("v6_gbdt", nodes, environment=OPEN, fates=fates, on_round=lambda row: None) as network:
+        result = network.run(**settings)
+    reasons = [m["reason"] for row in result["history"] for m in (*row["missing"], *row["unevaluated"])]
+    assert any("answers an evaluation that is none" in reason for reason in reasons) or "stopped" in result
 
 
 # ---- guards and refusals
@@ -562,14 +603,16 @@ def test_export_is_lightgbms_text(hospitals, tmp_path):
     p = booster.predict(X)
     np.testing.assert_allclose(p, 1 / (1 + np.exp(-model.scores(w, X)[:, 0])), atol=1e-12)
     np.testing.assert_array_equal(p > 0.5, model.predict(w, X))
-    for ending in (".npz", ".safetensors"):
-        with pytest.raises(SafeError, match=r"expected an ending \.txt"):
-            export.save(result, tmp_path / f"model{ending}")
+    for ending in (".npz", ".safetensors", ".pt"):
+        export.save(result, tmp_path / f"model{ending}")
+        again, measured = export.predict(export.load(tmp_path / f"model{ending}"), data.Source(table=rows[3]))
+        np.testing.assert_array_equal(again["score"], model.scores(w, X)[:, 0])
+        assert measured["accuracy"] > 0.6
 
 
 def test_export_refuses_what_the_text_cannot_hold(hospitals, tmp_path):
     scaled = train("v6_gbdt", hospitals, rounds=1, preprocess=["standardize"], **SMALL)
-    with pytest.raises(SafeError, match="trees need no scaling"):
+    with pytest.raises(SafeError, match="no place for preprocessing; expected .npz"):
         export.save(scaled, tmp_path / "model.txt")
     linear = train("v6_fedavg", hospitals, rounds=1)
     with pytest.raises(SafeError, match="no form as text"):

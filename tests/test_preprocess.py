@@ -19,6 +19,7 @@ from v6_federated import codec, data, export, metrics, models, preprocess
 from v6_federated.cli import main
 from v6_federated.errors import SafeError
 from v6_federated.mock import Fate, MockNetwork
+from v6_federated.state import State
 
 ALL = ["impute:median", "impute:most_frequent", "onehot", "clip:0.05", "standardize", "pca:4"]
 TRAINING = ["v6_fedavg", "v6_scaffold", "v6_fsvrg", "v6_loadaboost", "v6_colearning", "v6_dynavg", "v6_coop", "v6_gbdt"]
@@ -534,6 +535,44 @@ def test_components_are_exported_and_predict(hospitals, tmp_path):
     again, _ = export.predict(export.load(tmp_path / "m.npz"), data.Source(table=hospitals[8]))
     np.testing.assert_allclose(again, theirs.transform(hospitals[8][features]), atol=1e-5)
     assert list(again) == ["pc1", "pc2"]
+
+
+def test_components_far_from_zero_predict_the_nodes_projection(monkeypatch):
+    """Epoch seconds: float32 would not tell them apart."""
+    rng = np.random.default_rng(0)
+    nodes = {k: pd.DataFrame(1.7e9 + rng.normal(size=(30, 4)) * [9, 5, 2, 1], columns=list("abcd")) for k in (1, 2)}
+    kept = {}
+    save = State.save
+    monkeypatch.setattr(State, "save", lambda self, arrays: (kept.update(arrays), save(self, arrays))[1])
+    result = train("v6_pca", {2: nodes[2], 1: nodes[1]}, components=2, features=list("abcd"))
+    projected, _ = export.predict(result, data.Source(table=nodes[2]))
+    theirs = PCA(2, svd_solver="full").fit(pooled(nodes)).transform(nodes[2])  # its default loses these digits
+    np.testing.assert_allclose(projected, theirs, atol=1e-4)
+    np.testing.assert_allclose(kept["projection"], theirs, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.float64, np.uint32])
+def test_arrays_are_as_precise_as_they_are(kind):
+    """A table and arrays of the same numbers far from zero: the same model."""
+    rng = np.random.default_rng(1)
+    X = (1_600_000_000 + rng.integers(0, 40, (60, 3))).astype(kind)
+    y = (X[:, 0] > 1_600_000_020).astype(int)
+    rows = pd.DataFrame(X, columns=list("abc")).assign(label=y)
+    settings = {"rounds": 5, "lr": 0.5, "preprocess": ["standardize"]}
+    one, two = (train("v6_fedavg", {1: n}, **settings) for n in (rows, (X, y)))
+    assert one["weights"] == two["weights"]
+
+
+def test_rows_without_a_label_are_predicted_and_not_counted(hospitals):
+    result = train("v6_fedavg", hospitals, rounds=3)
+    rows = hospitals[3].astype({"label": object})
+    rows.loc[rows.index[:10], "label"] = None
+    whole, _ = export.predict(result, data.Source(table=hospitals[3]))
+    some, measured = export.predict(result, data.Source(table=rows))
+    np.testing.assert_array_equal(whole["score"], some["score"])
+    right = (whole["prediction"] == hospitals[3]["label"])[10:]
+    assert measured["accuracy"] == pytest.approx(right.mean())
+    assert export.predict(result, data.Source(table=rows.assign(label=None)))[1] == {}
 
 
 def test_predict_on_arrays(tmp_path, capsys):

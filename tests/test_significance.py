@@ -121,10 +121,18 @@ def test_compare_with_a_test(tmp_path, capsys):
         (["fedavg", "fedavg:lr=1", "--test", "--folds", "1"], "folds=1 is refused; expected at least 2"),
         (["fedavg", "fedavg:lr=1", "--test", "--rope", "2"], "rope=2 is refused; expected a difference in score"),
         (["fedavg", "fedavg:lr=1", "--test", "--folds", "500"], "500 folds of 178 rows; expected fewer folds"),
+        (["fedavg", "fedavg:lr=1", "--folds", "3"], "--folds and --rope are of use with --test only"),
+        (["--test", "fedavg", "scaffold"], "'fedavg' is no number of cross-validations; expected --test I, after"),
+        (["fedavg", "gbdt:early_stopping=3", "--test"], "gbdt:early_stopping=3: early_stopping is refused with --test"),
+        (["gbdt:objective=regression", "gbdt", "--test"], "classes and numbers to predict cannot be compared"),
+        (["fedavg", "scaffold", "--test", "--target", "0.9", "--stop-at-target"], "target is refused with --test"),
     ],
 )
 def test_tests_that_are_none(arguments, says, capsys):
-    assert main(["compare", *arguments, "--data", "wine", "--rounds", "1"]) == 2
+    try:
+        assert main(["compare", *arguments, "--data", "wine", "--rounds", "1"]) == 2
+    except SystemExit as stopped:  # argparse
+        assert stopped.code == 2
     assert says in capsys.readouterr().err
 
 

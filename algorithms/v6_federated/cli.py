@@ -100,13 +100,13 @@ def build_parser() -> Parser:
     _add_data_options(compare)
     compare.add_argument("--out", type=Path, metavar="DIR", help="folder for comparison.png and a result.json each")
     compare.add_argument(
-        "--test", type=int, nargs="?", const=1, metavar="I",
+        "--test", type=_iterations, nargs="?", const=1, metavar="I",
         help="I (1) times cross-validation and a Bayesian test of which is better; --out: test.json, posteriors.png",
     )  # fmt: skip
-    compare.add_argument("--folds", type=int, default=5, metavar="K", help="of the cross-validation (%(default)s)")
+    compare.add_argument("--folds", type=int, metavar="K", help="of the cross-validation (5)")
     compare.add_argument(
-        "--rope", type=float, default=0.01, metavar="D",
-        help="difference in accuracy up to which methods are practically equivalent (%(default)s)",
+        "--rope", type=float, metavar="D",
+        help="difference in accuracy, or R squared, up to which methods are practically equivalent (0.01)",
     )  # fmt: skip
 
     report = command(
@@ -187,6 +187,14 @@ def build_parser() -> Parser:
                 help="environment of the algorithms at every node, or at node K",
             )  # fmt: skip
     return parser
+
+
+def _iterations(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        problem = f"{text!r} is no number of cross-validations; expected --test I, after the methods"
+        raise argparse.ArgumentTypeError(problem) from None
 
 
 def _add_job_options(parser: argparse.ArgumentParser) -> None:

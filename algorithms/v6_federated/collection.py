@@ -12,7 +12,6 @@ from v6_federated.codec import Shape
 from v6_federated.errors import SafeError
 from v6_federated.vantage import CollectResultsError
 
-MOST_ROWS = 2**53
 LOOK_SECONDS = 10.0  # at most, between looks whether the nodes that are waited for are still online
 
 
@@ -277,7 +276,7 @@ def _usable(result: Any, call: Call) -> Answer:
     if result.get("round") != call.round:
         raise Unusable(f"answers for round {result.get('round')!r}; expected round {call.round}")
     n = result.get("n")
-    if type(n) is not int or not expected.minimum_rows <= n <= MOST_ROWS:
+    if type(n) is not int or not expected.minimum_rows <= n <= metrics.MOST_ROWS:
         raise Unusable(f"answers n={n!r}; expected the rows it used, at least {expected.minimum_rows}")
     try:
         arrays = codec.decode(result["arrays"]) if "arrays" in result else {}
@@ -289,7 +288,7 @@ def _usable(result: Any, call: Call) -> Answer:
     for name in expected.numbers:
         if not _is_number(values.get(name)):
             raise Unusable(f"answers no proper {name}; expected a number from 0")
-    if values.get("train_loss") is not None and not _is_number(values["train_loss"]):
+    if values.get("train_loss") is not None and not metrics.is_loss(values["train_loss"]):
         raise Unusable("answers no proper train_loss; expected a number from 0, or none")
     if "evaluation" in values and not metrics.is_evaluation(values["evaluation"], expected.classes):
         raise Unusable("answers an evaluation that is none; expected n, loss and counts")
@@ -299,7 +298,7 @@ def _usable(result: Any, call: Call) -> Answer:
 
 
 def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and 0 <= value < MOST_ROWS
+    return type(value) in (int, float) and 0 <= value < metrics.MOST_ROWS
 
 
 def _check_arrays(arrays: Mapping[str, np.ndarray], shapes: Mapping[str, Shape], optional: frozenset[str]) -> None:

@@ -53,7 +53,7 @@ def run(options: Any) -> int:
         experiment = replace(experiment, slowest=options.speeds)
     if options.resume:
         values["resume"] = _read(options.resume)
-    _check(options.method, values, experiment)
+    _check(options.method, values, experiment, options)
     _check_folder(options.out)
     with _Bar(options.rounds, options.method) as bar:
         result = experiment.federated(options.method, values, bar.on_round)
@@ -107,6 +107,8 @@ def compare(options: Any) -> int:
     """``v6-federated compare``."""
     from v6_federated import experiments, report
 
+    if options.test is None and (options.folds is not None or options.rope is not None):
+        raise SafeError("--folds and --rope are of use with --test only; leave them out, or add --test")
     experiment, values = _experiment(options)
     _check_folder(options.out)
     jobs: dict[str, tuple[bool, str, dict[str, Any]]] = {}
@@ -115,7 +117,7 @@ def compare(options: Any) -> int:
         name = text
         while name in jobs:
             name += " again"
-        _check(method, {**values, **own}, experiment)
+        _check(method, {**values, **own}, experiment, options)
         jobs[name] = (central, method, {**values, **own})
     if options.test is not None:
         return _test(experiment, jobs, options)
@@ -140,20 +142,23 @@ def _test(experiment: Any, jobs: Mapping[str, tuple[bool, str, dict[str, Any]]],
     """``compare --test``: every method on every fold; signs, posteriors, and the scores in a file."""
     from v6_federated import report, significance
 
+    options.folds = significance.FOLDS if options.folds is None else options.folds
+    options.rope = significance.ROPE if options.rope is None else options.rope
+    measure = _measure_of(jobs)
     folds = significance.experiments_of(experiment, options.test, options.folds)
     if len(jobs) < 2 or not 0 <= options.rope < 1:
         significance.verdicts({name: [0.0, 0.0] for name in jobs}, 1, options.rope)  # says what is wrong with them
     scores: dict[str, list[float]] = {name: [] for name in jobs}
-    results: dict[str, Any] = {}
-    with _Bar(len(folds) * sum(v["rounds"] for _, _, v in jobs.values()), "compare --test") as bar:
+    rounds = options.test * options.folds * sum(v["rounds"] for _, _, v in jobs.values())
+    with _Bar(rounds, "compare --test") as bar:
         for one in folds:
             for name, (central, method, own) in jobs.items():
-                results[name] = (one.centralized if central else one.federated)(method, own, bar.on_round)
-                if "stopped" in results[name]:
-                    return complain(1, f"{name}: {results[name]['stopped']}")
-                scores[name].append(significance.score(results[name]))
+                result = (one.centralized if central else one.federated)(method, own, bar.on_round)
+                if "stopped" in result:
+                    return complain(1, f"{name}: {result['stopped']}")
+                scores[name].append(significance.score(result, measure))
     found = significance.verdicts(scores, options.test, options.rope)
-    what = report.NAMES[report.measure(results)]
+    what = report.NAMES[measure]
     _console().print(report.signs(found, scores))
     tested = {
         "folds": options.folds, "iterations": options.test, "rope": options.rope, "seed": options.seed,
@@ -169,6 +174,20 @@ def _test(experiment: Any, jobs: Mapping[str, tuple[bool, str, dict[str, Any]]],
         report.posteriors(found, options.rope, options.out / "posteriors.png", what)
     _last_line({key: tested[key] for key in ("iterations", "folds", "rope", "pairs")})
     return 0
+
+
+def _measure_of(jobs: Mapping[str, tuple[bool, str, dict[str, Any]]]) -> str:
+    """What the methods of a test are measured by, the same of all. Raises SafeError."""
+    measures = {"r2" if own.get("objective") == "regression" else "accuracy" for _, _, own in jobs.values()}
+    if len(measures) > 1:
+        raise SafeError("classes and numbers to predict cannot be compared; expected one objective for all methods")
+    for name, (_, _, own) in jobs.items():
+        for setting in ("early_stopping", "target"):
+            if own.get(setting) is not None:  # it would choose the model by the rows that it is tested on
+                raise SafeError(
+                    f"{name}: {setting} is refused with --test: it would look at the fold that is tested on"
+                )
+    return measures.pop()
 
 
 def report(options: Any) -> int:
@@ -262,15 +281,19 @@ def job_values(options: Any) -> dict[str, Any]:
     return values
 
 
-def _check(method: str, values: Mapping[str, Any], experiment: Any) -> None:
+def _check(method: str, values: Mapping[str, Any], experiment: Any, options: Any) -> None:
     """Refuse what can be seen to be wrong before anything starts."""
-    from v6_federated import experiments, models, settings
+    from v6_federated import experiments, models, resuming, settings
 
     accepted = experiments.settings_of(method)
     checked = settings.validate(accepted, {**experiment.common(), "holdout": experiment.holdout, **values})
+    if values.get("resume"):
+        resuming.check_kind(values["resume"], method, checked)
     models.parse(checked.model)  # type: ignore[attr-defined]
     steps = values.get("preprocess") or (values.get("resume") or {}).get("data", {}).get("preprocess")
     regression = getattr(checked, "objective", None) == "regression"
+    if regression and options.target is not None:
+        raise SafeError(f"--target {options.target:g} is an accuracy, of no use to objective=regression; leave it out")
     experiment.check(steps=bool(steps), supervised=experiments.supervised(method), regression=regression)
     experiment.deal()
 

@@ -13,6 +13,7 @@ from v6_federated.preprocess import Features
 from v6_federated.randomness import generator
 from v6_federated.vantage import DataError
 
+LARGEST = 1e12  # label of a regression: sums of squares of many rows stay far from the end of float32
 IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp"}
 
 
@@ -148,7 +149,7 @@ class Source:
 
 
 def as_features(X: np.ndarray) -> np.ndarray:
-    """Arrays as features (n, d): 8-bit pixels to [0, 1], else as they are; float32, float64 where they have it."""
+    """Arrays as features (n, d): 8-bit pixels to [0, 1], else as they are; float32, float64 where that holds less."""
     flat = X.reshape(len(X), -1)
     if flat.dtype == np.uint8:
         return flat.astype(np.float32) / np.float32(255)
@@ -157,7 +158,7 @@ def as_features(X: np.ndarray) -> np.ndarray:
     if not flat.shape[1]:
         raise DataError("the array x has no features; expected at least one")
     with np.errstate(over="ignore"):
-        numbers = np.asarray(flat, dtype=np.float64 if flat.dtype == np.float64 else np.float32)
+        numbers = np.asarray(flat, dtype=np.float32 if np.can_cast(flat.dtype, np.float32) else np.float64)
     if not np.isfinite(numbers).all():
         raise DataError("missing or infinite values in the array x; expected none")
     return numbers
@@ -234,12 +235,15 @@ def checked_labels(y: np.ndarray) -> np.ndarray:
 
 
 def checked_numbers(y: np.ndarray) -> np.ndarray:
-    """Labels of a regression, float64. Raises DataError if they are not finite numbers that float32 can hold."""
-    if y.dtype.kind not in "iuf":
+    """Labels of a regression, float64. Raises DataError if they are not finite numbers up to ``LARGEST``."""
+    plain_numbers = y.dtype.kind == "O" and all(type(v) in (int, float) or isinstance(v, np.number) for v in y)
+    if y.dtype.kind not in "iuf" and not plain_numbers:
         raise DataError("labels that are not numbers; expected numbers, as objective=regression predicts them")
     numbers = y.astype(np.float64)
-    if not (np.abs(numbers) < np.finfo(np.float32).max).all():
-        raise DataError("labels that are missing, infinite or too large; expected numbers")
+    if not (np.abs(numbers) <= LARGEST).all():
+        raise DataError(
+            f"labels that are missing, infinite or beyond {LARGEST:g}; expected numbers, large ones in another unit"
+        )
     return numbers
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from v6_federated import partitions
-from v6_federated.data import Source, Spec, as_features, checked_labels, load_npz
+from v6_federated.data import Source, Spec, as_features, load_npz
 from v6_federated.errors import SafeError
 from v6_federated.guards import Policy
 from v6_federated.randomness import generator
@@ -154,7 +154,10 @@ def check(
         if label is not None or features is not None:
             raise SafeError("--label and --features name columns, and a .npz has none; leave them out")
         if supervised:
-            _check_label(dataset.rows[1], regression)
+            y, y_test = (_labels_of(pair, regression) for pair in (dataset.rows, dataset.test or dataset.rows))
+            _check_label(y, regression)
+            if not regression and not np.isin(y_test, y).all():
+                raise SafeError(f"{dataset.name}: y_test holds labels that y_train does not; expected none")
         return
     table = dataset.rows.drop(columns=ignored) if ignored else dataset.rows
     labels(Dataset(dataset.name, table), label)
@@ -166,6 +169,13 @@ def check(
             source.rows(spec)
         if supervised:
             _check_label(source.labels(spec), regression)
+    except DataError as error:
+        raise SafeError(str(error)) from None
+
+
+def _labels_of(rows: Any, regression: bool) -> np.ndarray:
+    try:
+        return Source(X=rows[0], y=rows[1]).labels(Spec(regression=regression))
     except DataError as error:
         raise SafeError(str(error)) from None
 
@@ -226,12 +236,9 @@ def _table(path: Path, table: pd.DataFrame) -> Dataset:
 
 
 def _check_test(name: str, arrays: dict[str, np.ndarray]) -> None:
-    train, test, train_labels = arrays["x_train"], arrays["x_test"], arrays["y_train"]
+    train, test = arrays["x_train"], arrays["x_test"]
     if train.shape[1:] != test.shape[1:] or train.dtype != test.dtype:
         raise SafeError(f"{name}: x_test and x_train differ in shape or type; expected rows of one kind")
-    numbers = train_labels.dtype.kind == "f" and (train_labels % 1).any()  # to predict by a regression: no classes
-    if not numbers and not np.isin(arrays["y_test"], train_labels).all():
-        raise SafeError(f"{name}: y_test holds labels that y_train does not; expected none")
     if len(test) < Policy.minimum_rows:
         raise SafeError(f"{name} holds {len(test)} test rows; expected at least {Policy.minimum_rows}")
 
@@ -249,7 +256,6 @@ def _read_npz(path: Path) -> Dataset:
             if arrays[x].ndim < 2 or arrays[y].ndim != 1 or len(arrays[x]) != len(arrays[y]) or not len(arrays[y]):
                 raise SafeError(f"{path.name}: {x} and {y} do not fit; expected (n, ...) features and (n,) labels")
             as_features(arrays[x][:1])
-            arrays[y] = checked_labels(arrays[y])
             if arrays[x].dtype.kind == "f" and not np.isfinite(arrays[x]).all():
                 raise SafeError(f"missing or infinite values in {x} of {path.name}; expected none")
         (x, y), test = pairs[0], pairs[1:]

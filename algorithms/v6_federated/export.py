@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from v6_federated import codec, components, experiments, models, preprocess
-from v6_federated.data import Source, Spec, encode_labels, load_npz, ready
+from v6_federated.data import Source, Spec, encode_labels, load_npz
 from v6_federated.errors import SafeError
 from v6_federated.models.linear import LinearModel, predicted
 from v6_federated.models.perceptron import Perceptron
@@ -25,7 +25,7 @@ def tensors(result: Mapping[str, Any]) -> dict[str, np.ndarray]:
     A linear model has ``coef`` (rows, features) and ``intercept`` (rows,) as in scikit-learn, for features as they are
     in the table: standardize and pca are folded in, as far as no other step follows them; ``about`` names the features
     that are left. A network has its layers' tensors in torch's layout, (out, in), and ``mean`` and ``scale`` (d,) where
-    standardize is its only step. Components have their arrays as scikit-learn names them.
+    standardize is its only step. Trees have none. Components have their arrays as scikit-learn names them.
     """
     try:
         arrays = codec.decode(result["weights"])
@@ -36,7 +36,7 @@ def tensors(result: Mapping[str, Any]) -> dict[str, np.ndarray]:
     except (KeyError, TypeError) as error:
         raise SafeError(f"not a result of a training method ({type(error).__name__} {error})") from None
     if hasattr(model, "text"):
-        raise SafeError(f"a model {result['model']['name']} is exported as text; expected an ending .txt")
+        return {}  # trees have no tensors; ``whole`` has the ensemble
     if isinstance(model, LinearModel):
         coef, intercept = (part.astype(np.float64) for part in model.split(w))
         while steps and steps[-1]["step"] in AFFINE:
@@ -141,25 +141,43 @@ def predict(result: Mapping[str, Any], source: Source) -> tuple[pd.DataFrame, di
         raise SafeError(f"not a model that predicts ({type(error).__name__} {error})") from None
     try:
         unlabelled = Spec(features=spec.features, categories=spec.categories, supervised=False)
-        X = _ready(source, unlabelled, spec.preprocess, result["model"]["features"])
         if model is None:
+            X = _features(source, unlabelled, spec.preprocess, result["model"]["features"])
             Z = components.project(X, arrays["mean"], arrays["scale"], arrays["components"])
             return pd.DataFrame(Z, columns=[f"pc{i + 1}" for i in range(Z.shape[1])]), {}
-        scores = model.scores(arrays["weights"], X)
-        labelled = source.table is None or spec.label in source.table.columns
+        X = _features(source, unlabelled, spec.preprocess, result["model"]["features"]).astype(np.float32)
+        scores = model.scores(arrays["weights"], np.ascontiguousarray(X))
+        labelled = _labelled(source, spec)
         if spec.regression:
             table = pd.DataFrame({"prediction": scores[:, 0]})
-            return table, _r2(source.labels(spec), scores[:, 0]) if labelled else {}
+            return table, _r2(_labels(source, spec, labelled), scores[labelled, 0]) if labelled.any() else {}
         assert spec.classes is not None
         guess = predicted(scores)
         names = ["score"] if scores.shape[1] == 1 else [f"score={c}" for c in spec.classes]
         table = pd.DataFrame(scores, columns=names)
         table.insert(0, "prediction", np.asarray(spec.classes, dtype=object)[guess])
-        if not labelled:
+        if not labelled.any():
             return table, {}
-        return table, {"accuracy": float(np.mean(encode_labels(source.labels(spec), spec.classes) == guess))}
+        y = encode_labels(_labels(source, spec, labelled), spec.classes)
+        return table, {"accuracy": float(np.mean(y == guess[labelled]))}
     except DataError as error:
         raise SafeError(str(error)) from None
+
+
+def _labelled(source: Source, spec: Spec) -> np.ndarray:
+    """Which rows have a label, (n,)."""
+    if source.table is None:
+        assert source.X is not None
+        return np.ones(len(source.X), dtype=bool)
+    if spec.label not in source.table.columns:
+        return np.zeros(len(source.table), dtype=bool)
+    return source.table[spec.label].notna().to_numpy()
+
+
+def _labels(source: Source, spec: Spec, labelled: np.ndarray) -> np.ndarray:
+    if source.table is None:
+        return source.labels(spec)
+    return Source(table=source.table[labelled]).labels(spec)
 
 
 def _r2(y: np.ndarray, prediction: np.ndarray) -> dict[str, float]:
@@ -167,10 +185,13 @@ def _r2(y: np.ndarray, prediction: np.ndarray) -> dict[str, float]:
     return {"r2": 1 - float(np.sum((y - prediction) ** 2)) / total} if total else {}
 
 
-def _ready(source: Source, spec: Spec, steps: Any, expected: int) -> np.ndarray:
+def _features(source: Source, spec: Spec, steps: Any, expected: int) -> np.ndarray:
+    """The rows after the steps, complete, as precise as they are."""
     features = source.features(spec)
     try:
-        X = ready(features, steps)
+        after = preprocess.apply(features, steps)
+        after.check_complete()
+        X = after.X
     except ValueError as error:
         if isinstance(error, SafeError):
             raise
@@ -187,7 +208,7 @@ def _txt(result: Mapping[str, Any], path: Path) -> None:
         raise SafeError(f"a model {result['model']['name']} has no form as text; expected .npz, .safetensors or .pt")
     if result["data"]["preprocess"]:
         raise SafeError(
-            "LightGBM's text has no place for preprocessing; expected a result trained without, trees need no scaling"
+            "LightGBM's text has no place for preprocessing; expected .npz, which `v6-federated predict` reads"
         )
     path.write_text(model.text(arrays["weights"], result["data"]["features"]), encoding="utf-8")
 

@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 
 from v6_federated.codec import DIVERGED
-from v6_federated.data import Rows
+from v6_federated.data import LARGEST, Rows
 from v6_federated.errors import SafeError
 from v6_federated.models import Model
 from v6_federated.models.linear import predicted
 
+MOST_ROWS = 2**53  # which float64 and JSON hold exactly
+MOST_LOSS = 1e100
 SCALE = 4.0  # log-odds at which a score is halfway between even and certain, where no evaluation has told
 
 
@@ -91,18 +93,24 @@ def next_scale(answers: Sequence[dict[str, Any]], scale: float) -> float:
     return float(np.clip(scale * distance / (1 - distance), 1e-4, 1e4))
 
 
+def is_loss(value: Any) -> bool:
+    """Whether a value is a mean or a sum of losses: finite, not negative, with room for sums of them."""
+    return type(value) in (int, float) and 0 <= value < MOST_LOSS
+
+
 def is_evaluation(answer: Any, classes: int | None) -> bool:
     """Whether a node's answer has the form of ``evaluate``'s, of so many classes; of ``evaluate_regression``'s where
     ``classes`` is None."""
-    if not isinstance(answer, dict) or type(answer.get("n")) is not int or answer["n"] < 0:
+    if not isinstance(answer, dict) or type(answer.get("n")) is not int or not 0 <= answer["n"] < MOST_ROWS:
         return False
     if not answer["n"]:
         return True
     try:
-        if type(answer["loss"]) is not float or not np.isfinite(answer["loss"]):
+        if not is_loss(answer["loss"]):
             return False
         if classes is None:
-            return all(type(answer[name]) is float and np.isfinite(answer[name]) for name in ("mean", "squares"))
+            mean = answer["mean"]
+            return type(mean) is float and abs(mean) <= LARGEST and is_loss(answer["squares"])
         confusion = np.asarray(answer["confusion"])
         bands = [np.asarray(answer["bands"])] if answer["bands"] else []
         counts = all(a.dtype.kind == "i" and a.min() >= 0 for a in [confusion, *bands])

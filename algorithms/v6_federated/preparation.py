@@ -5,15 +5,16 @@ rows of the nodes that have answered all that it asks.
 """
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
 
-from v6_federated import models, preprocess
+from v6_federated import metrics, models, preprocess
 from v6_federated.codec import Shape
-from v6_federated.collection import MOST_ROWS, Answer, Expected
+from v6_federated.collection import Answer, Expected
 from v6_federated.errors import SafeError
 from v6_federated.node import Job
 from v6_federated.vantage import CollectResultsError, DataError
@@ -45,7 +46,8 @@ def prepare(
         steps, model: as the request has them.
     """
     parsed = [preprocess.parse(step) for step in steps]
-    expected = Expected(wrong=lambda values: _wrong_description(values, bool(parsed)))
+    asked = job.data.supervised and not job.data.regression and job.data.classes is None
+    expected = Expected(wrong=lambda values: _wrong_description(values, bool(parsed), asked))
     answers = ask(Group("describe", list(organizations), job, {"raw": bool(parsed)}, expected=expected))
     features, spec = _same_features(answers), job.data
     if spec.classes is None and spec.supervised and not spec.regression:
@@ -103,12 +105,15 @@ def statistic(
     return Group("fit_step", list(organizations), replace(job, precision=precision), settings, arrays, expected)
 
 
-def _wrong_description(values: Mapping[str, Any], raw: bool) -> str | None:
+def _wrong_description(values: Mapping[str, Any], raw: bool, classes_asked: bool) -> str | None:
     """What is wrong with a node's answer to ``describe``, if anything."""
-    features, classes, found = values.get("features"), values.get("classes", []), values.get("kinds")
+    features, found = values.get("features"), values.get("kinds")
+    classes = values.get("classes", None if classes_asked else [])
     names = {name for name in features if isinstance(name, str)} if isinstance(features, list) else set()
     named = isinstance(features, list) and len(names) == len(features)
-    plain = isinstance(classes, list) and all(type(value) in (str, int, float, bool) for value in classes)
+    plain = isinstance(classes, list) and all(
+        type(value) in (str, int, bool) or (type(value) is float and math.isfinite(value)) for value in classes
+    )
     if not (named or type(features) is int) or not plain or not isinstance(values.get("label"), str | None):
         return "describes its data as nobody does; expected features, label and classes"
     if raw and named and not (isinstance(found, dict) and sorted(found) == sorted(preprocess.KINDS)):
@@ -125,7 +130,9 @@ def _wrong_levels(columns: Sequence[str], values: Mapping[str, Any]) -> str | No
     if not isinstance(levels, dict) or sorted(levels) != sorted(columns):
         return "names levels of other columns; expected those asked for"
     for counts in levels.values():
-        if not isinstance(counts, dict) or not all(type(c) is int and 0 < c < MOST_ROWS for c in counts.values()):
+        if not isinstance(counts, dict) or not all(
+            type(c) is int and 0 < c < metrics.MOST_ROWS for c in counts.values()
+        ):
             return "names levels without their counts; expected whole numbers from 1"
     return None
 

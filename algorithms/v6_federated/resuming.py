@@ -17,16 +17,12 @@ def check(
     kept: Mapping[str, Any], method: str, asked: Common, organizations: Sequence[int], rounds: int | None
 ) -> None:
     """Raise UserInputError, with one line, where ``kept`` is not a result that the job asked for can go on from."""
-    if kept.get("method") != method:
-        raise UserInputError(f"resume: a result of {kept.get('method')!r}; expected one of {method!r}")
+    check_kind(kept, method, asked)
     _check_same_rows(kept, asked, organizations)
     try:
         _check_form(kept)
     except (KeyError, TypeError, IndexError, AttributeError, ValueError, AssertionError):
         raise UserInputError("resume: not a result; expected the result.json of an earlier job, whole") from None
-    objective = "regression" if kept["data"].get("regression") else "classification"
-    if getattr(asked, "objective", objective) != objective:
-        raise UserInputError(f"resume: a result of objective={objective!r}; expected the same")
     alike = {"features": 0, "classes": 0}  # which the data settle
     if {**models.parse(asked.model), **alike} != {**kept["model"], **alike}:
         raise UserInputError(f"resume: a result of model {kept['model']['name']!r}; expected the model asked for")
@@ -36,6 +32,16 @@ def check(
     finished = len(kept["history"])
     if rounds is not None and rounds <= finished:
         raise UserInputError(f"rounds={rounds}: the earlier job has {finished} rounds already; expected more")
+
+
+def check_kind(kept: Mapping[str, Any], method: str, asked: Any) -> None:
+    """Raise UserInputError for a result of another method or objective."""
+    if kept.get("method") != method:
+        raise UserInputError(f"resume: a result of {kept.get('method')!r}; expected one of {method!r}")
+    data = kept.get("data")
+    objective = "regression" if isinstance(data, dict) and data.get("regression") else "classification"
+    if getattr(asked, "objective", objective) != objective:
+        raise UserInputError(f"resume: a result of objective={objective!r}; expected the same")
 
 
 def _check_same_rows(kept: Mapping[str, Any], asked: Common, organizations: Sequence[int]) -> None:

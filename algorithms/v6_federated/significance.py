@@ -3,7 +3,7 @@
 Corani and Benavoli 2015, as Nilsson et al. 2018 use it; computed by baycomp.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -17,8 +17,6 @@ from v6_federated.experiments import Experiment
 FOLDS = 5
 ROPE = 0.01  # region of practical equivalence
 CERTAIN = 0.95
-
-Train = Callable[[Experiment], Mapping[str, Any]]  # brings a result
 
 
 @dataclass(frozen=True)
@@ -43,25 +41,24 @@ class Verdict:
         return next((sign for sign, chance in chances.items() if chance >= CERTAIN), "?")
 
 
-def experiments_of(experiment: Experiment, iterations: int, folds: int = FOLDS) -> list[Experiment]:
+def experiments_of(experiment: Experiment, iterations: int, folds: int = FOLDS) -> Iterator[Experiment]:
     """The experiment on every fold of ``iterations`` cross-validations, each of another deal of the rows.
 
-    Raises SafeError for numbers that make none.
+    One at a time, since each holds a copy of the rows. Raises SafeError, at once, for numbers that make none.
     """
     for name, number, least in (("iterations", iterations, 1), ("folds", folds, 2)):
         if number < least:
             raise SafeError(f"{name}={number} is refused; expected at least {least}")
-    return [
+    return (
         replace(experiment, fold=(fold, folds), partition_seed=experiment.partition_seed + i, seed=experiment.seed + i)
         for i in range(iterations)
         for fold in range(folds)
-    ]
+    )
 
 
-def score(result: Mapping[str, Any]) -> float:
-    """Accuracy of the last model, R squared of a regression. Raises SafeError where nothing was evaluated."""
-    final = result["final"] or {}
-    found = final.get("r2", final.get("accuracy"))
+def score(result: Mapping[str, Any], measure: str) -> float:
+    """The last model's ``accuracy``, or ``r2`` of a regression. Raises SafeError where it has none."""
+    found = (result["final"] or {}).get(measure)
     if found is None:
         raise SafeError(f"{result['method']} has no score on a fold's rows; expected an evaluation at the end")
     return float(found)

@@ -14,7 +14,7 @@ from v6_federated.errors import SafeError
 from v6_federated.guards import number_of_threads
 from v6_federated.models.linear import predicted
 
-CHUNK = {"cpu": 100, "cuda": 5000}  # rows at once: activations stay in the cache, and memory bounded
+CHUNK, CHUNK_CPU = 5000, 100  # rows at once: memory is bounded, and on a processor activations stay in the cache
 torch.set_num_threads(number_of_threads())  # torch comes after the node has limited the other libraries
 
 
@@ -36,7 +36,7 @@ class Convolution:
         if next(module.buffers(), None) is not None:
             raise SafeError("a module with buffers (batch norm?) cannot be averaged; expected parameters only")
         self.device, self.side = device(), side
-        self.chunk = CHUNK[self.device.type]
+        self.chunk = CHUNK_CPU if self.device.type == "cpu" else CHUNK
         self.module = module.to(self.device)
         self.shapes = {name: tuple(p.shape) for name, p in module.named_parameters()}
         self.size = sum(math.prod(shape) for shape in self.shapes.values())
