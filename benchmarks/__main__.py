@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import benchmarks
-from benchmarks import download, runs
+from benchmarks import download, report, runs
 from v6_federated import datasets
 from v6_federated.errors import SafeError
 
-NO_BENCHMARKS = ("__main__", "download", "echo", "plain_loop", "runs", "tables")
+NO_BENCHMARKS = ("__main__", "download", "echo", "plain_loop", "report", "runs", "tables")
 OF_THE_MACHINE = ("cost", "network")  # timings, which nothing else may disturb: not among ``all``
 OTHER_DATA = {"garst2021_gbdt": ("mnist", "fashion_mnist"), "garst2021_pca": ("golub",)}
 OTHER_DATA_FULL = {"reddy2020": ("mnist", "fashion_mnist")}
@@ -27,7 +27,10 @@ def main() -> int:
         epilog="example: python -m benchmarks mcmahan2017 --data mnist.npz",
     )  # fmt: skip
     parser.add_argument(
-        "name", choices=["all", "download", *names], metavar="NAME", help=f"all, download, {', '.join(names)}"
+        "name",
+        choices=["all", "download", "report", *names],
+        metavar="NAME",
+        help=f"all, download, report, {', '.join(names)}",
     )
     parser.add_argument(
         "--data", type=Path, help="mnist.npz: x_train, y_train, x_test, y_test; of all and download their folder"
@@ -35,7 +38,7 @@ def main() -> int:
     parser.add_argument("--full", action="store_true", help="all rows and seeds, not only what runs in minutes")
     parser.add_argument("--out", type=Path, help=f"folder of tables, pictures and finished runs ({runs.RESULTS.name})")
     options = parser.parse_args()
-    if options.data is None and options.name != "network":
+    if options.data is None and options.name not in ("network", "report"):
         parser.error(f"{options.name} needs --data, for example --data mnist.npz")
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
@@ -55,6 +58,9 @@ def _run(options: Any, names: list[str]) -> int:
         for name in download.HOMES:
             print(download.download(name, options.data))
         return 0
+    if options.name == "report":
+        print(report.write())
+        return 0
     if options.name != "all":
         _benchmark(options.name, options.data, options.full)
         return 0
@@ -66,6 +72,8 @@ def _run(options: Any, names: list[str]) -> int:
                 _benchmark(name, file, options.full)
             else:
                 missing.append(f"{name}: no {file.name} in {options.data}")
+    if any(runs.RESULTS.glob("*.md")):
+        print(report.write())
     for line in missing:
         print(f"left out, {line}", file=sys.stderr)
     return 1 if missing else 0

@@ -19,7 +19,7 @@ from v6_federated.errors import SafeError
 from v6_federated.images import ROOT
 
 sys.path.insert(0, str(ROOT))
-from benchmarks import download
+from benchmarks import download, report, runs
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +77,25 @@ def test_all_names_the_data_that_are_not_there(tmp_path):
         "garst2021_pca: no golub.npz",
     ):
         assert f"left out, {line}" in err
+
+
+def test_a_report_counts_what_agrees(tmp_path, monkeypatch):
+    """The mean of several seeds counts; what was not reached, or is far off, is named; pictures are in the HTML."""
+    monkeypatch.setattr(runs, "RESULTS", tmp_path)
+    rows = ("a | 100 | 110, 130", "b | 100 | 120, 140", "c | 100 | not reached in 50", "d | - | 3")
+    table = ["| model | paper's rounds | ours, by seed |", "| --- | --- | --- |", *(f"| {row} |" for row in rows)]
+    page = ["# M", "", *table, "", "![p](p.png)"]
+    (tmp_path / "mcmahan2017.md").write_text("\n".join(page))
+    (tmp_path / "p.png").write_bytes(b"\x89PNG")
+    text = report.write().read_text()
+    assert "| [mcmahan2017](mcmahan2017.md) | 1 of 3 | within 1.25 times" in text
+    assert "b: 100 / 120, 140; c: 100 / not reached in 50 |" in text
+    assert "Not run yet in full: nilsson2018, " in text
+    shown = (tmp_path / "REPORT.html").read_text()
+    assert "<td>110, 130</td>" in shown and 'src="data:image/png;base64,iVBORw=="' in shown
+    monkeypatch.setattr(runs, "RESULTS", tmp_path / "nothing")
+    with pytest.raises(SafeError, match="no tables in"):
+        report.write()
 
 
 @pytest.fixture

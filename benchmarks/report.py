@@ -1,0 +1,146 @@
+"""All tables in one report, Markdown and HTML: ``python -m benchmarks report``.
+
+The pages that the benchmarks have written, with how many of their cells are the document's. Nothing is run.
+"""
+
+import base64
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from markdown_it import MarkdownIt
+
+from benchmarks import runs
+from v6_federated.errors import SafeError
+
+Cells = dict[str, list[str]]  # a row by the names of its columns; of a name that comes twice both
+
+
+@dataclass(frozen=True)
+class Count:
+    """What is counted in a page's tables: rows that have both columns, and how many of them agree."""
+
+    theirs: str
+    ours: str
+    agree: Callable[[float, float], bool]
+    what: str
+
+
+def _rounds(theirs: float, ours: float) -> bool:
+    return ours <= 1.25 * theirs
+
+
+def _points(theirs: float, ours: float) -> bool:
+    return abs(theirs - ours) <= 0.02
+
+
+WITHIN = "within 1.25 times of the document's rounds, or fewer"
+POINTS = "accuracies within 2 points of the document's"
+# page, and what is counted in it
+PAGES: list[tuple[str, list[Count]]] = [
+    ("mcmahan2017", [Count("paper's rounds", "ours, by seed", _rounds, WITHIN)]),
+    ("nilsson2018", [Count("max(acc) paper", "ours", _points, POINTS)]),
+    ("nilsson2018_cv", []),
+    ("pfitzner_arnrich", [Count("poster", "ours", _rounds, WITHIN)]),
+    ("garst2021", [Count("accuracy Garst", "ours", _points, POINTS)]),
+    ("garst2021_gbdt", [Count("accuracy Garst", "ours", _points, POINTS)]),
+    ("garst2021_gbdt-fashion_mnist", [Count("accuracy Garst", "ours", _points, POINTS)]),
+    ("garst2021_pca-golub", []),
+    ("reddy2020", []),
+    ("reddy2020-fashion_mnist", []),
+    ("cost", []),
+    ("network", []),
+]
+STYLE = (
+    "body{font:16px/1.5 sans-serif;max-width:70em;margin:2em auto;padding:0 1em}table{border-collapse:collapse;"
+    "margin:1em 0}td,th{border:1px solid #ccc;padding:.2em .6em;text-align:left}img{max-width:100%}"
+)
+
+
+def rows_of(page: str) -> Iterator[Cells]:
+    """The rows of all tables of a page."""
+    names: list[str] = []
+    for line in page.splitlines():
+        if not line.startswith("|"):
+            names = []
+            continue
+        cells = [cell.strip() for cell in line.strip("|").split(" |")]
+        if not names:
+            names = cells
+        elif not set(line) <= set("|- "):
+            row: Cells = {}
+            for name, cell in zip(names, cells, strict=False):
+                row.setdefault(name, []).append(cell)
+            yield row
+
+
+def number(text: str) -> float | None:
+    """The number of a cell, the mean of several; None where it holds none, or one in brackets: not reached."""
+    parts = [part.strip() for part in text.split(",")]
+    return sum(map(float, parts)) / len(parts) if all(re.fullmatch(r"-?\d+(\.\d+)?", p) for p in parts) else None
+
+
+def counted(page: str, count: Count) -> tuple[int, int, list[str]]:
+    """How many rows agree, of how many; and those that do not, or have not reached what the document has."""
+    agree, total, other = 0, 0, []
+    for row in rows_of(page):
+        if count.theirs not in row or (theirs := number(row[count.theirs][0])) is None:
+            continue
+        ours = number(row[count.ours][0])
+        total += 1
+        if ours is not None and count.agree(theirs, ours):
+            agree += 1
+        else:
+            other.append(f"{next(iter(row.values()))[0]}: {row[count.theirs][0]} / {row[count.ours][0]}")
+    return agree, total, other
+
+
+def lines(folder: Path) -> Iterator[str]:
+    """The report. Raises SafeError where the folder holds no page."""
+    found = [(name, folder / f"{name}.md", counts) for name, counts in PAGES if (folder / f"{name}.md").exists()]
+    if not found:
+        raise SafeError(f"no tables in {folder}; expected the folder that benchmarks have written to")
+    yield "# The documents and what was measured here"
+    yield ""
+    yield "`python -m benchmarks report`, from the pages beside it. Each says by which command it was made, and when."
+    yield ""
+    yield "| page | agree | what is counted | those that do not, document / here |"
+    yield "| --- | --- | --- | --- |"
+    for name, file, counts in found:
+        page = file.read_text()
+        unfinished = " (not finished)" if "(Not finished; " in page else ""
+        for count in counts:
+            agree, total, other = counted(page, count)
+            yield f"| [{name}]({file.name}){unfinished} | {agree} of {total} | {count.what} | {'; '.join(other)} |"
+        if not counts:
+            yield f"| [{name}]({file.name}){unfinished} | | see the page | |"
+    absent = [name for name, _ in PAGES if not (folder / f"{name}.md").exists()]
+    if absent:
+        yield ""
+        yield f"Not run yet in full: {', '.join(absent)}."
+    for _, file, _ in found:
+        yield ""
+        yield re.sub(r"^#", "##", file.read_text().strip(), flags=re.MULTILINE)
+
+
+def html(text: str, folder: Path) -> str:
+    """The report as one file, pictures included."""
+    body = MarkdownIt("commonmark").enable("table").render(text)
+
+    def included(match: re.Match[str]) -> str:
+        picture = folder / match.group(1)
+        if not picture.exists():
+            return match.group(0)
+        return f'src="data:image/png;base64,{base64.b64encode(picture.read_bytes()).decode()}"'
+
+    body = re.sub(r'src="([^":]+\.png)"', included, body)
+    return f'<!doctype html><meta charset="utf-8"><title>v6-federated</title><style>{STYLE}</style>{body}'
+
+
+def write() -> Path:
+    """``REPORT.md`` and ``REPORT.html`` among the results."""
+    text = "\n".join(lines(runs.RESULTS)) + "\n"
+    (runs.RESULTS / "REPORT.html").write_text(html(text, runs.RESULTS))
+    (runs.RESULTS / "REPORT.md").write_text(text)
+    return runs.RESULTS / "REPORT.md"
