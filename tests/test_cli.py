@@ -211,7 +211,7 @@ NONSENSE = [
     ([*RUN, "--partition", "dirichlet:inf"], "is refused"),
     (["run", "fedavg", "--data", "{tmp}/long.csv"], "more fields than its header"),
     (["run", "fedavg", "--data", "{tmp}/wide.npz"], "expected rows of one kind"),
-    (["run", "fedavg", "--data", "{tmp}/inf.npz"], "missing, infinite or too large"),
+    (["run", "fedavg", "--data", "{tmp}/inf.npz"], "missing or infinite; expected words or numbers"),
     (["compare", "fedavg", "centralized:fedavg", "--data", "wine", "--holdout", "0"], "no rows are held out"),
     ([*RUN, "--set", "epochs=0"], "epochs=0 is refused"),
     ([*RUN, "--set", "epochs=1.5"], "epochs=1.5 is refused"),

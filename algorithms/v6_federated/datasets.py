@@ -256,6 +256,9 @@ def _read_npz(path: Path) -> Dataset:
             if arrays[x].ndim < 2 or arrays[y].ndim != 1 or len(arrays[x]) != len(arrays[y]) or not len(arrays[y]):
                 raise SafeError(f"{path.name}: {x} and {y} do not fit; expected (n, ...) features and (n,) labels")
             as_features(arrays[x][:1])
+            kind = arrays[y].dtype.kind
+            if kind not in "biufU" or (kind == "f" and not np.isfinite(arrays[y]).all()):
+                raise SafeError(f"labels in {y} of {path.name} that are missing or infinite; expected words or numbers")
             if arrays[x].dtype.kind == "f" and not np.isfinite(arrays[x]).all():
                 raise SafeError(f"missing or infinite values in {x} of {path.name}; expected none")
         (x, y), test = pairs[0], pairs[1:]
