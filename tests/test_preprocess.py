@@ -18,6 +18,7 @@ from vantage6.algorithm.tools.mock_client import MockAlgorithmClient
 from v6_federated import codec, data, export, metrics, models, preprocess
 from v6_federated.cli import main
 from v6_federated.errors import SafeError
+from v6_federated.features import Features, read_features
 from v6_federated.mock import Fate, MockNetwork
 from v6_federated.state import State
 
@@ -115,7 +116,7 @@ def test_a_level_that_is_rare_everywhere_is_not_named(clinics):
 
 
 def test_an_unknown_level_is_zero_in_all():
-    rows = preprocess.read_features(pd.DataFrame({"a": ["f", "q"], "b": [1, 2]}), ["a", "b"], ["a"])
+    rows = read_features(pd.DataFrame({"a": ["f", "q"], "b": [1, 2]}), ["a", "b"], ["a"])
     out = preprocess.apply(rows, [{"step": "onehot", "fitted": {"levels": {"a": ["f", "m"]}}}])
     assert list(out.names) == ["a=f", "a=m", "b"]
     np.testing.assert_array_equal(out.X, [[1, 0, 1], [0, 0, 2]])
@@ -124,7 +125,7 @@ def test_an_unknown_level_is_zero_in_all():
 def test_clip_to_bounds(clinics):
     steps = [{"step": "clip", "lower": -1, "columns": ["x0"]}, "impute", "impute:most_frequent", "onehot"]
     assert fitted(clinics, *steps)[0]["bounds"] == {"x0": [-1, None]}
-    rows = preprocess.Features(["a"], np.array([[-2.0], [np.nan], [3.0]]), {})
+    rows = Features(["a"], np.array([[-2.0], [np.nan], [3.0]]), {})
     out = preprocess.apply(rows, [{"step": "clip", "fitted": {"bounds": {"a": [-1, None]}}}])
     np.testing.assert_array_equal(out.X[:, 0], [-1, np.nan, 3])
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from v6_federated import preprocess
-from v6_federated.preprocess import Features
+from v6_federated.features import Features, read_features
 from v6_federated.randomness import generator
 from v6_federated.vantage import DataError
 
@@ -102,7 +102,7 @@ class Source:
                 X = as_features(self.X)
                 self._read[key] = Features([str(i) for i in range(X.shape[1])], X, {})
             else:
-                self._read[key] = preprocess.read_features(self.table, self.columns(spec)[0], spec.categories)
+                self._read[key] = read_features(self.table, self.columns(spec)[0], spec.categories)
         return self._read[key]
 
     def labels(self, spec: Spec) -> np.ndarray:

@@ -179,7 +179,7 @@ class Federation:
     def statistic(
         self, name: str, precision: str = "float64", organizations: Sequence[int] | None = None, **arguments: Any
     ) -> list[Answer]:
-        """A statistic of all nodes' rows, see ``preprocess.statistic``, in a precision of its own."""
+        """A statistic of all nodes' rows, see ``statistics.statistic``, in a precision of its own."""
         who = self.organizations if organizations is None else organizations
         group = preparation.statistic(self._job, who, len(self.features), name, precision, **arguments)
         return self._ask([group], of=len(self.organizations))

@@ -13,9 +13,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from v6_federated import codec, components, metrics, preprocess, settings
+from v6_federated import codec, components, metrics, preprocess, settings, statistics
 from v6_federated.data import plain
 from v6_federated.errors import SafeError
+from v6_federated.features import kinds
 from v6_federated.federation import Federation
 from v6_federated.node import Job, Node, limit_threads
 from v6_federated.vantage import (
@@ -162,7 +163,7 @@ def describe(node: Node, *, raw: bool) -> dict[str, Any]:
     features, label = node.source.columns(spec)
     answer: dict[str, Any] = {"label": label}
     if raw and node.source.table is not None:
-        answer |= {"features": features, "kinds": preprocess.kinds(node.source.table, features)}
+        answer |= {"features": features, "kinds": kinds(node.source.table, features)}
     else:
         answer["features"] = features or node.rows.X.shape[1]
     if spec.classes is None and spec.supervised and not spec.regression:
@@ -192,7 +193,7 @@ def fit_step(
     arrays = {"mean": mean, "scale": scale, "lower": lower, "upper": upper}
     if statistic == "product":
         arrays["block"] = components.read_block(len(node.features.names), draw, block)
-    return preprocess.statistic(statistic, node.features, node.policy, columns or [], counts, arrays)
+    return statistics.statistic(statistic, node.features, node.policy, columns or [], counts, arrays)
 
 
 @partial

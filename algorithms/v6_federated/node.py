@@ -11,6 +11,7 @@ from threadpoolctl import threadpool_limits
 
 from v6_federated import data, metrics, models, preprocess, training
 from v6_federated.errors import SafeError
+from v6_federated.features import Features
 from v6_federated.guards import Policy, number_of_threads
 from v6_federated.randomness import generator
 from v6_federated.state import State
@@ -105,7 +106,7 @@ class Node:
         return n
 
     @functools.cached_property
-    def features(self) -> preprocess.Features:
+    def features(self) -> Features:
         """The same rows' features as statistics are of: after the steps so far, as precise as the table has them."""
         assert self.n
         kept, _ = self.source.split(self.job.data, self.organization_id, self.policy.minimum_rows)

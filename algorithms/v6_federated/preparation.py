@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from v6_federated import metrics, models, preprocess
+from v6_federated import metrics, models, preprocess, statistics
 from v6_federated.codec import Shape
 from v6_federated.collection import Answer, Expected
 from v6_federated.errors import SafeError
+from v6_federated.features import KINDS, Features
 from v6_federated.node import Job
 from v6_federated.vantage import CollectResultsError, DataError
 
@@ -72,8 +73,8 @@ def prepare(
 
 
 def _fit(
-    steps: Sequence[preprocess.Step], layout: preprocess.Features, job: Job, here: Sequence[int], ask: Ask
-) -> tuple[Job, preprocess.Features]:
+    steps: Sequence[preprocess.Step], layout: Features, job: Job, here: Sequence[int], ask: Ask
+) -> tuple[Job, Features]:
     """Fit the steps in order, each on rows that the ones before have been applied to; also the columns left."""
     for step in steps:
         fitted, here = _fit_one(step, layout, job, here, ask)
@@ -85,7 +86,7 @@ def _fit(
 
 
 def _fit_one(
-    step: preprocess.Step, layout: preprocess.Features, job: Job, here: Sequence[int], ask: Ask
+    step: preprocess.Step, layout: Features, job: Job, here: Sequence[int], ask: Ask
 ) -> tuple[dict[str, Any], list[int]]:
     def ask_nodes(organizations: Sequence[int], name: str, **arguments: Any) -> list[Answer]:
         return ask(statistic(job, organizations, len(layout.numeric), name, **arguments))
@@ -96,10 +97,10 @@ def _fit_one(
 def statistic(
     job: Job, organizations: Sequence[int], d: int, name: str, precision: str = "float64", **arguments: Any
 ) -> Group:
-    """What asks for a statistic of the training rows, see ``preprocess.statistic``, of d columns of numbers."""
+    """What asks for a statistic of the training rows, see ``statistics.statistic``, of d columns of numbers."""
     arrays = {k: v for k, v in arguments.items() if isinstance(v, np.ndarray)}
     settings = {"statistic": name, **{k: v for k, v in arguments.items() if k not in arrays}}
-    shapes: Mapping[str, Shape] = preprocess.shapes(d=d, **settings)
+    shapes: Mapping[str, Shape] = statistics.shapes(d=d, **settings)
     wrong = functools.partial(_wrong_levels, settings["columns"]) if name == "levels" else None
     expected = Expected(shapes, minimum_rows=job.minimum_rows or 1, wrong=wrong)
     return Group("fit_step", list(organizations), replace(job, precision=precision), settings, arrays, expected)
@@ -116,7 +117,7 @@ def _wrong_description(values: Mapping[str, Any], raw: bool, classes_asked: bool
     )
     if not (named or type(features) is int) or not plain or not isinstance(values.get("label"), str | None):
         return "describes its data as nobody does; expected features, label and classes"
-    if raw and named and not (isinstance(found, dict) and sorted(found) == sorted(preprocess.KINDS)):
+    if raw and named and not (isinstance(found, dict) and sorted(found) == sorted(KINDS)):
         return "does not tell columns of words from those of numbers; expected them by kind"
     for columns in (found or {}).values() if raw and named else ():
         if not isinstance(columns, list) or not set(map(str, columns)) <= names:

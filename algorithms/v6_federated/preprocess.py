@@ -1,18 +1,16 @@
 """Preprocessing as federated statistics: steps that are fitted in order before training, and applied at the nodes.
 
 A step is a class: its fields are the options of a request, ``fit`` runs where central does and asks the nodes for
-statistics of their training rows, ``apply`` is what nodes, and whoever predicts, do with what has been fitted. What is
-fitted is JSON, part of ``job.data.preprocess``, of the result and of the exported model. No value of a row is sent: a
-node answers means, sums of squares, counts rounded to a multiple of its minimum, levels that enough of its rows have,
-and for PCA what ``components`` says.
+``statistics`` of their training rows, ``apply`` is what nodes, and whoever predicts, do with what has been fitted. What
+is fitted is JSON, part of ``job.data.preprocess``, of the result and of the exported model.
 """
 
 import hashlib
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -20,180 +18,14 @@ import pandas as pd
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from v6_federated import codec, components
-from v6_federated.codec import Shape
 from v6_federated.components import SolverName
 from v6_federated.errors import SafeError
-from v6_federated.guards import Policy
+from v6_federated.features import DECIMAL, Features
 from v6_federated.state import State
+from v6_federated.statistics import Ask, pooled_levels, pooled_present, quantile
 from v6_federated.vantage import DataError
 
-DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-KINDS = ("words", "mixed", "empty")  # of columns, beside those of numbers
 LARGE = 100_000  # bytes of a fitted step from which on nodes keep it, and tasks name it only
-BINS = 200  # of the histogram that a quantile is read from
-
-# asks the nodes for a statistic of their training rows after the steps so far; answers by ascending id
-Ask = Callable[..., Sequence[Any]]
-
-
-# ---- features on their way through the steps
-
-
-@dataclass(frozen=True)
-class Features:
-    """Features of n rows: numbers, words and missing values.
-
-    Attributes:
-        names: of the d columns; of arrays, which have none, their indices.
-        X: (n, d), float64 of a table and as they are of arrays; NaN where missing, and throughout columns of words.
-        words: (n,) of each column of words by its name, None where missing.
-    """
-
-    names: Sequence[str]
-    X: np.ndarray
-    words: Mapping[str, np.ndarray]
-
-    def __len__(self) -> int:
-        return len(self.X)
-
-    def take(self, index: np.ndarray | slice) -> "Features":
-        """Some of the rows."""
-        return Features(self.names, self.X[index], {name: w[index] for name, w in self.words.items()})
-
-    @property
-    def numeric(self) -> list[str]:
-        """The columns of numbers."""
-        return [name for name in self.names if name not in self.words]
-
-    def numbers(self, columns: Sequence[str] | None = None) -> np.ndarray:
-        """X of columns of numbers (None: of all), float64."""
-        wanted = self.numeric if columns is None else columns
-        X = self.X if len(wanted) == len(self.names) else self.X[:, self.index(wanted)]
-        return np.ascontiguousarray(X, dtype=np.float64)
-
-    def with_numbers(self, columns: Sequence[str], X: np.ndarray) -> "Features":
-        """The same with other numbers in some columns."""
-        if len(columns) == len(self.names):
-            return replace(self, X=X)
-        whole = self.X.astype(np.float64)
-        whole[:, self.index(columns)] = X
-        return replace(self, X=whole)
-
-    def index(self, columns: Sequence[str]) -> list[int]:
-        """Where columns are. Raises SafeError for one that is not there."""
-        at = {name: i for i, name in enumerate(self.names)}
-        if absent := [c for c in columns if c not in at]:
-            raise SafeError(f"no column {', '.join(absent)} among the features at this step; expected one that is")
-        return [at[c] for c in columns]
-
-    def check_complete(self, step: str = "training") -> None:
-        """Raise DataError for columns with words, missing or infinite values; names the columns only."""
-        if self.words:
-            raise DataError(
-                f"the column(s) {', '.join(self.words)} hold values that are not numbers; expected numbers at {step}, "
-                "or a step onehot before it"
-            )
-        if bad := self._beyond(np.maximum, np.minimum):
-            raise DataError(
-                f"missing or infinite values in the column(s) {', '.join(bad)}; expected none at {step}, or a step "
-                "impute before it that fills missing ones"
-            )
-
-    def check_finite(self) -> None:
-        """Raise DataError for infinite values, which no step helps against; missing ones may stay."""
-        if bad := self._beyond(np.fmax, np.fmin):
-            raise DataError(f"infinite values in the column(s) {', '.join(bad)}; expected none")
-
-    def _beyond(self, largest: np.ufunc, smallest: np.ufunc) -> list[str]:
-        """The columns whose extremes are not finite in float32; found without a copy of X."""
-        if not len(self):
-            return []
-        most = np.maximum(largest.reduce(self.X, axis=0), -smallest.reduce(self.X, axis=0))
-        fine = most <= np.finfo(np.float32).max if largest is np.maximum else ~(most > np.finfo(np.float32).max)
-        return [name for name, good in zip(self.names, fine, strict=True) if not good]
-
-
-def read_features(table: pd.DataFrame, columns: Sequence[str], categories: Sequence[str] | None = None) -> Features:
-    """Columns of a table: words where they are among the categories, numbers otherwise.
-
-    Without categories (None: no steps follow) text is refused. With them, text that reads as a decimal number is that
-    number, wherever it stands; in a column of words a number is named by its shortest text (1.0 and "01" are "1").
-    Empty text is missing. Raises DataError for other values.
-    """
-    frame = table[list(columns)]
-    named = set(categories or ())
-    plain = _numeric(frame) - named
-    if len(plain) == len(columns):
-        X = np.ascontiguousarray(frame.to_numpy(dtype=np.float64, na_value=np.nan))
-        return Features(list(columns), X, {})
-    X, words, text = np.full((len(frame), len(columns)), np.nan), {}, []
-    for i, name in enumerate(columns):
-        if name in plain:
-            X[:, i] = frame[name].to_numpy(dtype=np.float64, na_value=np.nan)
-            continue
-        numbers, said = _read_column(frame[name])
-        if name in named:
-            words[name] = _named(numbers, said)
-        elif categories is None or any(word is not None for word in said):
-            text.append(name)
-        X[:, i] = np.nan if name in words else numbers
-    if text:
-        raise DataError(
-            f"the column(s) {', '.join(text)} hold values that are not numbers; expected numbers, or a step onehot"
-        )
-    return Features(list(columns), X, words)
-
-
-def kinds(table: pd.DataFrame, columns: Sequence[str]) -> dict[str, list[str]]:
-    """The columns that hold words only, both words and numbers, or nothing; all others hold numbers."""
-    found: dict[str, list[str]] = {kind: [] for kind in KINDS}
-    frame = table[list(columns)]
-    numeric = _numeric(frame)
-    found["empty"] = [str(c) for c, empty in frame[[c for c in columns if c in numeric]].isna().all().items() if empty]
-    for name in columns:
-        if name in numeric:
-            continue
-        numbers, said = _read_column(table[name])
-        some_numbers, some_words = not np.isnan(numbers).all(), any(word is not None for word in said)
-        kind = {(False, True): "words", (True, True): "mixed", (False, False): "empty"}.get((some_numbers, some_words))
-        if kind:
-            found[kind].append(name)
-    return found
-
-
-def _numeric(frame: pd.DataFrame) -> set[str]:
-    """The columns that pandas holds as numbers."""
-    return {str(c) for c, dtype in frame.dtypes.items() if pd.api.types.is_numeric_dtype(dtype)}
-
-
-def _read_column(column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
-    """A column's numbers (NaN where there is none) and words (None where there is none), (n,) each."""
-    numbers, said = np.full(len(column), np.nan), np.full(len(column), None, dtype=object)
-    for i, (value, missing) in enumerate(zip(column.astype(object), column.isna(), strict=True)):
-        if missing:
-            continue
-        text = value.strip() if isinstance(value, str) else None
-        if text is None and not isinstance(value, bool | int | float | np.number | np.bool_):
-            raise DataError(f"the column {column.name} holds values that are neither numbers nor words; leave it out")
-        if text is None or DECIMAL.fullmatch(text):
-            numbers[i] = float(value if text is None else text)
-        elif text:
-            said[i] = text
-    return numbers, said
-
-
-def _named(numbers: np.ndarray, said: np.ndarray) -> np.ndarray:
-    """Words, with numbers by their shortest text."""
-    given = ~np.isnan(numbers)
-    said[given] = [_shortest(v) for v in numbers[given]]
-    return said
-
-
-def _shortest(number: float) -> str:
-    return str(int(number)) if float(number).is_integer() else repr(float(number))
-
-
-# ---- steps
 
 
 def _columns(value: Any) -> Any:
@@ -281,12 +113,12 @@ class Impute(Step):
         if self.strategy == "constant":
             return {"values": dict.fromkeys(columns, self.value)}
         if self.strategy == "most_frequent":
-            counts = _pooled_levels(columns, ask("levels", columns=columns, counts=True))
+            counts = pooled_levels(columns, ask("levels", columns=columns, counts=True))
             kind = {c: str if c in layout.words else float for c in columns}  # of equally frequent ones the smallest
             return {
                 "values": {c: kind[c](max(sorted(counts[c], key=kind[c]), key=counts[c].__getitem__)) for c in columns}
             }
-        n, mean, deviation = _pooled_present(columns, ask("present", columns=columns))
+        n, mean, deviation = pooled_present(columns, ask("present", columns=columns))
         filled = mean if self.strategy == "mean" else quantile(0.5, columns, n, mean, deviation, ask)
         return {"values": dict(zip(columns, filled.tolist(), strict=True))}
 
@@ -318,7 +150,7 @@ class OneHot(Step):
             raise SafeError(f"onehot cannot take the column(s) {', '.join(wrong)} twice, or after another step")
         if not columns:
             return {"levels": {}}
-        counts = _pooled_levels(columns, ask("levels", columns=columns, counts=False))
+        counts = pooled_levels(columns, ask("levels", columns=columns, counts=False))
         return {"levels": {c: list(counts[c]) for c in columns}}
 
     @staticmethod
@@ -368,7 +200,7 @@ class Clip(Step):
             raise SafeError(f"clip cannot take the column(s) {', '.join(wrong)}: they hold words; expected numbers")
         if self.quantile is None or not columns:
             return {"bounds": {c: [self.lower, self.upper] for c in columns}}
-        n, mean, deviation = _pooled_present(columns, ask("present", columns=columns))
+        n, mean, deviation = pooled_present(columns, ask("present", columns=columns))
         lower, upper = (quantile(q, columns, n, mean, deviation, ask) for q in (self.quantile, 1 - self.quantile))
         return {"bounds": {c: [a, b] for c, a, b in zip(columns, lower.tolist(), upper.tolist(), strict=True)}}
 
@@ -516,131 +348,3 @@ def apply(features: Features, steps: Sequence[Mapping[str, Any]]) -> Features:
             raise SafeError(f"unknown step {step.get('step')!r}; expected one of {', '.join(STEPS)}")
         features = STEPS[step["step"]].apply(step["fitted"], features)
     return features
-
-
-# ---- statistics: what nodes answer, and what central makes of them
-
-
-def statistic(
-    name: str,
-    features: Features,
-    policy: Policy,
-    columns: Sequence[str],
-    counts: bool,
-    arrays: Mapping[str, np.ndarray],
-) -> dict[str, Any]:
-    """A statistic of a node's training rows, after the steps so far. Refused where it would describe too few rows."""
-    if name == "levels":
-        return {"levels": {c: _levels(c, features, policy, counts) for c in columns}}
-    if name == "present":
-        return _present(features, policy, columns)
-    if name == "below":
-        return {"below": _below(features, policy, columns, arrays["lower"], arrays["upper"])}
-    if name == "moments":  # of the columns of numbers, which must be complete
-        numbers = Features(features.numeric, features.numbers(), {})
-        numbers.check_complete("standardize or pca")
-        return components.moments(numbers.X)
-    features.check_complete("pca")
-    mean, scale = arrays["mean"], arrays["scale"]
-    if name == "covariance":
-        return {"covariance": components.covariance(features.X, mean, scale)}
-    return {"product": components.product(features.X, mean, scale, arrays["block"])}
-
-
-def shapes(
-    statistic: str,
-    d: int,
-    columns: Sequence[str] = (),
-    counts: bool = False,
-    draw: int | None = None,
-    block: Mapping[str, Any] | None = None,
-) -> dict[str, Shape]:
-    """The arrays that a statistic of d columns of numbers answers, by name; the rest is as it is asked for."""
-    c, wide = len(columns), draw if block is None else block["shapes"]["Q"][1]
-    of: dict[str, dict[str, Shape]] = {
-        "levels": {},
-        "present": {"count": (c,), "mean": (c,), "squares": (c,)},
-        "below": {"below": (c, BINS + 1)},
-        "moments": {"mean": (d,), "mean_rest": (d,), "squares": (d,)},
-        "covariance": {"covariance": (d * (d + 1) // 2,)},
-        "product": {"product": (d, wide)},
-    }
-    return of[statistic]
-
-
-def _levels(column: str, features: Features, policy: Policy, counts: bool) -> dict[str, int]:
-    """The levels that enough rows have, with their counts where they are asked for, else 1."""
-    if column in features.words:
-        said = features.words[column]
-        values = said[~pd.isna(said)].astype(str)
-    else:
-        values = np.asarray([_shortest(v) for v in features.numbers([column])[:, 0] if not np.isnan(v)], dtype=str)
-    found, rows = np.unique(values, return_counts=True)
-    policy.check_classes(len(found), f"the column {column}")
-    named = rows >= policy.minimum_rows_a_class
-    return {str(v): int(c) if counts else 1 for v, c in zip(found[named], rows[named], strict=True)}
-
-
-def _pooled_levels(columns: Sequence[str], answers: Sequence[Any]) -> dict[str, dict[str, int]]:
-    """Of each column its levels, sorted, with their counts over all nodes."""
-    pooled: dict[str, dict[str, int]] = {c: {} for c in columns}
-    for a in answers:
-        for c in columns:
-            for level, count in a.values["levels"][c].items():
-                pooled[c][level] = pooled[c].get(level, 0) + count
-    if empty := [c for c in columns if not pooled[c]]:
-        raise SafeError(
-            f"no node has enough rows with one value of the column(s) {', '.join(empty)} to name it; expected "
-            "categories, or leave them out"
-        )
-    return {c: dict(sorted(levels.items())) for c, levels in pooled.items()}
-
-
-def _present(features: Features, policy: Policy, columns: Sequence[str]) -> dict[str, Any]:
-    """Number, mean and sum of squares about it of the values that are not missing, (columns,) each."""
-    X = features.numbers(columns)
-    given = ~np.isnan(X)
-    count = given.sum(axis=0)
-    policy.check_values([c for c, n in zip(columns, count, strict=True) if 0 < n < policy.minimum_rows])
-    mean = np.where(given, X, 0).sum(axis=0) / np.maximum(count, 1)
-    squares = np.square(np.where(given, X - mean, 0)).sum(axis=0)
-    return {"count": count, "mean": mean, "squares": squares}
-
-
-def _pooled_present(columns: Sequence[str], answers: Sequence[Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Number of values, mean and deviation of each column over all nodes."""
-    n = np.asarray(sum(a["count"] for a in answers))
-    if empty := [c for c, count in zip(columns, n, strict=True) if count == 0]:
-        raise SafeError(f"no node has a value in the column(s) {', '.join(empty)}; expected some, or leave them out")
-    mean = np.asarray(sum(a["count"] * a["mean"] for a in answers)) / n
-    squares = sum(a["squares"] + a["count"] * np.square(a["mean"] - mean) for a in answers)
-    return n, mean, np.sqrt(squares / n)
-
-
-def quantile(
-    q: float, columns: Sequence[str], n: np.ndarray, mean: np.ndarray, deviation: np.ndarray, ask: Ask
-) -> np.ndarray:
-    """The quantile q of each column over all nodes, (columns,), from one histogram of ``BINS`` bins.
-
-    A quantile lies between mean - deviation sqrt((1-q)/q) and mean + deviation sqrt(q/(1-q)) (Cantelli), so the edges
-    are agreed without anybody's smallest or largest value; a median is found within a hundredth of a deviation, and
-    the roundings of the nodes' counts.
-    """
-    lower, upper = mean - deviation * np.sqrt((1 - q) / q), mean + deviation * np.sqrt(q / (1 - q))
-    answers = ask("below", columns=columns, lower=lower, upper=upper)
-    below = np.asarray(sum(a["below"] for a in answers))
-    edges = np.linspace(lower, upper, BINS + 1, axis=1)
-    return np.asarray([np.interp(q * n[i], below[i], edges[i]) for i in range(len(columns))])
-
-
-def _below(
-    features: Features, policy: Policy, columns: Sequence[str], lower: np.ndarray, upper: np.ndarray
-) -> np.ndarray:
-    """Values up to each edge, (columns, BINS + 1), rounded to a multiple of the rows that a class must have."""
-    X, edges, m = features.numbers(columns), np.linspace(lower, upper, BINS + 1, axis=1), policy.minimum_rows_a_class
-    counts = np.empty(edges.shape)
-    for i in range(len(columns)):
-        values = np.sort(X[~np.isnan(X[:, i]), i])
-        policy.check_values([columns[i]] if 0 < len(values) < policy.minimum_rows else [])
-        counts[i] = np.searchsorted(values, edges[i], side="right")
-    return m * np.round(counts / m)

@@ -1,0 +1,168 @@
+"""Features on their way through the steps: numbers, words and missing values, as a table holds them."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from v6_federated.errors import SafeError
+from v6_federated.vantage import DataError
+
+DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+KINDS = ("words", "mixed", "empty")  # of columns, beside those of numbers
+
+
+@dataclass(frozen=True)
+class Features:
+    """Features of n rows: numbers, words and missing values.
+
+    Attributes:
+        names: of the d columns; of arrays, which have none, their indices.
+        X: (n, d), float64 of a table and as they are of arrays; NaN where missing, and throughout columns of words.
+        words: (n,) of each column of words by its name, None where missing.
+    """
+
+    names: Sequence[str]
+    X: np.ndarray
+    words: Mapping[str, np.ndarray]
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def take(self, index: np.ndarray | slice) -> "Features":
+        """Some of the rows."""
+        return Features(self.names, self.X[index], {name: w[index] for name, w in self.words.items()})
+
+    @property
+    def numeric(self) -> list[str]:
+        """The columns of numbers."""
+        return [name for name in self.names if name not in self.words]
+
+    def numbers(self, columns: Sequence[str] | None = None) -> np.ndarray:
+        """X of columns of numbers (None: of all), float64."""
+        wanted = self.numeric if columns is None else columns
+        X = self.X if len(wanted) == len(self.names) else self.X[:, self.index(wanted)]
+        return np.ascontiguousarray(X, dtype=np.float64)
+
+    def with_numbers(self, columns: Sequence[str], X: np.ndarray) -> "Features":
+        """The same with other numbers in some columns."""
+        if len(columns) == len(self.names):
+            return replace(self, X=X)
+        whole = self.X.astype(np.float64)
+        whole[:, self.index(columns)] = X
+        return replace(self, X=whole)
+
+    def index(self, columns: Sequence[str]) -> list[int]:
+        """Where columns are. Raises SafeError for one that is not there."""
+        at = {name: i for i, name in enumerate(self.names)}
+        if absent := [c for c in columns if c not in at]:
+            raise SafeError(f"no column {', '.join(absent)} among the features at this step; expected one that is")
+        return [at[c] for c in columns]
+
+    def check_complete(self, step: str = "training") -> None:
+        """Raise DataError for columns with words, missing or infinite values; names the columns only."""
+        if self.words:
+            raise DataError(
+                f"the column(s) {', '.join(self.words)} hold values that are not numbers; expected numbers at {step}, "
+                "or a step onehot before it"
+            )
+        if bad := self._beyond(np.maximum, np.minimum):
+            raise DataError(
+                f"missing or infinite values in the column(s) {', '.join(bad)}; expected none at {step}, or a step "
+                "impute before it that fills missing ones"
+            )
+
+    def check_finite(self) -> None:
+        """Raise DataError for infinite values, which no step helps against; missing ones may stay."""
+        if bad := self._beyond(np.fmax, np.fmin):
+            raise DataError(f"infinite values in the column(s) {', '.join(bad)}; expected none")
+
+    def _beyond(self, largest: np.ufunc, smallest: np.ufunc) -> list[str]:
+        """The columns whose extremes are not finite in float32; found without a copy of X."""
+        if not len(self):
+            return []
+        most = np.maximum(largest.reduce(self.X, axis=0), -smallest.reduce(self.X, axis=0))
+        fine = most <= np.finfo(np.float32).max if largest is np.maximum else ~(most > np.finfo(np.float32).max)
+        return [name for name, good in zip(self.names, fine, strict=True) if not good]
+
+
+def read_features(table: pd.DataFrame, columns: Sequence[str], categories: Sequence[str] | None = None) -> Features:
+    """Columns of a table: words where they are among the categories, numbers otherwise.
+
+    Without categories (None: no steps follow) text is refused. With them, text that reads as a decimal number is that
+    number, wherever it stands; in a column of words a number is named by its shortest text (1.0 and "01" are "1").
+    Empty text is missing. Raises DataError for other values.
+    """
+    frame = table[list(columns)]
+    named = set(categories or ())
+    plain = _numeric(frame) - named
+    if len(plain) == len(columns):
+        X = np.ascontiguousarray(frame.to_numpy(dtype=np.float64, na_value=np.nan))
+        return Features(list(columns), X, {})
+    X, words, text = np.full((len(frame), len(columns)), np.nan), {}, []
+    for i, name in enumerate(columns):
+        if name in plain:
+            X[:, i] = frame[name].to_numpy(dtype=np.float64, na_value=np.nan)
+            continue
+        numbers, said = _read_column(frame[name])
+        if name in named:
+            words[name] = _named(numbers, said)
+        elif categories is None or any(word is not None for word in said):
+            text.append(name)
+        X[:, i] = np.nan if name in words else numbers
+    if text:
+        raise DataError(
+            f"the column(s) {', '.join(text)} hold values that are not numbers; expected numbers, or a step onehot"
+        )
+    return Features(list(columns), X, words)
+
+
+def kinds(table: pd.DataFrame, columns: Sequence[str]) -> dict[str, list[str]]:
+    """The columns that hold words only, both words and numbers, or nothing; all others hold numbers."""
+    found: dict[str, list[str]] = {kind: [] for kind in KINDS}
+    frame = table[list(columns)]
+    numeric = _numeric(frame)
+    found["empty"] = [str(c) for c, empty in frame[[c for c in columns if c in numeric]].isna().all().items() if empty]
+    for name in columns:
+        if name in numeric:
+            continue
+        numbers, said = _read_column(table[name])
+        some_numbers, some_words = not np.isnan(numbers).all(), any(word is not None for word in said)
+        kind = {(False, True): "words", (True, True): "mixed", (False, False): "empty"}.get((some_numbers, some_words))
+        if kind:
+            found[kind].append(name)
+    return found
+
+
+def _numeric(frame: pd.DataFrame) -> set[str]:
+    """The columns that pandas holds as numbers."""
+    return {str(c) for c, dtype in frame.dtypes.items() if pd.api.types.is_numeric_dtype(dtype)}
+
+
+def _read_column(column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
+    """A column's numbers (NaN where there is none) and words (None where there is none), (n,) each."""
+    numbers, said = np.full(len(column), np.nan), np.full(len(column), None, dtype=object)
+    for i, (value, missing) in enumerate(zip(column.astype(object), column.isna(), strict=True)):
+        if missing:
+            continue
+        text = value.strip() if isinstance(value, str) else None
+        if text is None and not isinstance(value, bool | int | float | np.number | np.bool_):
+            raise DataError(f"the column {column.name} holds values that are neither numbers nor words; leave it out")
+        if text is None or DECIMAL.fullmatch(text):
+            numbers[i] = float(value if text is None else text)
+        elif text:
+            said[i] = text
+    return numbers, said
+
+
+def _named(numbers: np.ndarray, said: np.ndarray) -> np.ndarray:
+    """Words, with numbers by their shortest text."""
+    given = ~np.isnan(numbers)
+    said[given] = [shortest(v) for v in numbers[given]]
+    return said
+
+
+def shortest(number: float) -> str:
+    return str(int(number)) if float(number).is_integer() else repr(float(number))

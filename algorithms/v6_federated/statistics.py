@@ -1,0 +1,147 @@
+"""Statistics that steps are fitted to: what nodes answer about their training rows, and what central makes of it.
+
+No value of a row is among them: means, sums of squares, counts rounded to a multiple of the node's minimum, levels that
+enough of its rows have, and for PCA what ``components`` says.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from v6_federated import components
+from v6_federated.codec import Shape
+from v6_federated.errors import SafeError
+from v6_federated.features import Features, shortest
+from v6_federated.guards import Policy
+
+BINS = 200  # of the histogram that a quantile is read from
+
+# asks the nodes for a statistic of their training rows after the steps so far; answers by ascending id
+Ask = Callable[..., Sequence[Any]]
+
+
+def statistic(
+    name: str,
+    features: Features,
+    policy: Policy,
+    columns: Sequence[str],
+    counts: bool,
+    arrays: Mapping[str, np.ndarray],
+) -> dict[str, Any]:
+    """A statistic of a node's training rows, after the steps so far. Refused where it would describe too few rows."""
+    if name == "levels":
+        return {"levels": {c: _levels(c, features, policy, counts) for c in columns}}
+    if name == "present":
+        return _present(features, policy, columns)
+    if name == "below":
+        return {"below": _below(features, policy, columns, arrays["lower"], arrays["upper"])}
+    if name == "moments":  # of the columns of numbers, which must be complete
+        numbers = Features(features.numeric, features.numbers(), {})
+        numbers.check_complete("standardize or pca")
+        return components.moments(numbers.X)
+    features.check_complete("pca")
+    mean, scale = arrays["mean"], arrays["scale"]
+    if name == "covariance":
+        return {"covariance": components.covariance(features.X, mean, scale)}
+    return {"product": components.product(features.X, mean, scale, arrays["block"])}
+
+
+def shapes(
+    statistic: str,
+    d: int,
+    columns: Sequence[str] = (),
+    counts: bool = False,
+    draw: int | None = None,
+    block: Mapping[str, Any] | None = None,
+) -> dict[str, Shape]:
+    """The arrays that a statistic of d columns of numbers answers, by name; the rest is as it is asked for."""
+    c, wide = len(columns), draw if block is None else block["shapes"]["Q"][1]
+    of: dict[str, dict[str, Shape]] = {
+        "levels": {},
+        "present": {"count": (c,), "mean": (c,), "squares": (c,)},
+        "below": {"below": (c, BINS + 1)},
+        "moments": {"mean": (d,), "mean_rest": (d,), "squares": (d,)},
+        "covariance": {"covariance": (d * (d + 1) // 2,)},
+        "product": {"product": (d, wide)},
+    }
+    return of[statistic]
+
+
+def _levels(column: str, features: Features, policy: Policy, counts: bool) -> dict[str, int]:
+    """The levels that enough rows have, with their counts where they are asked for, else 1."""
+    if column in features.words:
+        said = features.words[column]
+        values = said[~pd.isna(said)].astype(str)
+    else:
+        values = np.asarray([shortest(v) for v in features.numbers([column])[:, 0] if not np.isnan(v)], dtype=str)
+    found, rows = np.unique(values, return_counts=True)
+    policy.check_classes(len(found), f"the column {column}")
+    named = rows >= policy.minimum_rows_a_class
+    return {str(v): int(c) if counts else 1 for v, c in zip(found[named], rows[named], strict=True)}
+
+
+def pooled_levels(columns: Sequence[str], answers: Sequence[Any]) -> dict[str, dict[str, int]]:
+    """Of each column its levels, sorted, with their counts over all nodes."""
+    pooled: dict[str, dict[str, int]] = {c: {} for c in columns}
+    for a in answers:
+        for c in columns:
+            for level, count in a.values["levels"][c].items():
+                pooled[c][level] = pooled[c].get(level, 0) + count
+    if empty := [c for c in columns if not pooled[c]]:
+        raise SafeError(
+            f"no node has enough rows with one value of the column(s) {', '.join(empty)} to name it; expected "
+            "categories, or leave them out"
+        )
+    return {c: dict(sorted(levels.items())) for c, levels in pooled.items()}
+
+
+def _present(features: Features, policy: Policy, columns: Sequence[str]) -> dict[str, Any]:
+    """Number, mean and sum of squares about it of the values that are not missing, (columns,) each."""
+    X = features.numbers(columns)
+    given = ~np.isnan(X)
+    count = given.sum(axis=0)
+    policy.check_values([c for c, n in zip(columns, count, strict=True) if 0 < n < policy.minimum_rows])
+    mean = np.where(given, X, 0).sum(axis=0) / np.maximum(count, 1)
+    squares = np.square(np.where(given, X - mean, 0)).sum(axis=0)
+    return {"count": count, "mean": mean, "squares": squares}
+
+
+def pooled_present(columns: Sequence[str], answers: Sequence[Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Number of values, mean and deviation of each column over all nodes."""
+    n = np.asarray(sum(a["count"] for a in answers))
+    if empty := [c for c, count in zip(columns, n, strict=True) if count == 0]:
+        raise SafeError(f"no node has a value in the column(s) {', '.join(empty)}; expected some, or leave them out")
+    mean = np.asarray(sum(a["count"] * a["mean"] for a in answers)) / n
+    squares = sum(a["squares"] + a["count"] * np.square(a["mean"] - mean) for a in answers)
+    return n, mean, np.sqrt(squares / n)
+
+
+def quantile(
+    q: float, columns: Sequence[str], n: np.ndarray, mean: np.ndarray, deviation: np.ndarray, ask: Ask
+) -> np.ndarray:
+    """The quantile q of each column over all nodes, (columns,), from one histogram of ``BINS`` bins.
+
+    A quantile lies between mean - deviation sqrt((1-q)/q) and mean + deviation sqrt(q/(1-q)) (Cantelli), so the edges
+    are agreed without anybody's smallest or largest value; a median is found within a hundredth of a deviation, and
+    the roundings of the nodes' counts.
+    """
+    lower, upper = mean - deviation * np.sqrt((1 - q) / q), mean + deviation * np.sqrt(q / (1 - q))
+    answers = ask("below", columns=columns, lower=lower, upper=upper)
+    below = np.asarray(sum(a["below"] for a in answers))
+    edges = np.linspace(lower, upper, BINS + 1, axis=1)
+    return np.asarray([np.interp(q * n[i], below[i], edges[i]) for i in range(len(columns))])
+
+
+def _below(
+    features: Features, policy: Policy, columns: Sequence[str], lower: np.ndarray, upper: np.ndarray
+) -> np.ndarray:
+    """Values up to each edge, (columns, BINS + 1), rounded to a multiple of the rows that a class must have."""
+    X, edges, m = features.numbers(columns), np.linspace(lower, upper, BINS + 1, axis=1), policy.minimum_rows_a_class
+    counts = np.empty(edges.shape)
+    for i in range(len(columns)):
+        values = np.sort(X[~np.isnan(X[:, i]), i])
+        policy.check_values([columns[i]] if 0 < len(values) < policy.minimum_rows else [])
+        counts[i] = np.searchsorted(values, edges[i], side="right")
+    return m * np.round(counts / m)
