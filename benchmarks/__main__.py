@@ -41,6 +41,8 @@ def main() -> int:
     if options.data is None and options.name not in ("network", "report"):
         parser.error(f"{options.name} needs --data, for example --data mnist.npz")
     if options.out:
+        if options.out.exists() and not options.out.is_dir():
+            parser.error(f"--out {options.out} is a file; expected a folder")
         options.out.mkdir(parents=True, exist_ok=True)
         runs.RESULTS = options.out
     signal.signal(signal.SIGTERM, _stop)
@@ -72,10 +74,10 @@ def _run(options: Any, names: list[str]) -> int:
                 _benchmark(name, file, options.full)
             else:
                 missing.append(f"{name}: no {file.name} in {options.data}")
-    if any(runs.RESULTS.glob("*.md")):
-        print(report.write())
     for line in missing:
         print(f"left out, {line}", file=sys.stderr)
+    if any(runs.RESULTS.glob("*.md")):
+        print(report.write())
     return 1 if missing else 0
 
 

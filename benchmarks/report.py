@@ -1,6 +1,6 @@
 """All tables in one report, Markdown and HTML: ``python -m benchmarks report``.
 
-The pages that the benchmarks have written, with how many of their cells are the document's. Nothing is run.
+The pages that the benchmarks have written, with how many of their cells are as good as the document's. Nothing is run.
 """
 
 import base64
@@ -19,7 +19,7 @@ Cells = dict[str, list[str]]  # a row by the names of its columns; of a name tha
 
 @dataclass(frozen=True)
 class Count:
-    """What is counted in a page's tables: rows that have both columns, and how many of them agree."""
+    """What is counted in a page's tables: rows that have both columns, and how many of them are as good."""
 
     theirs: str
     ours: str
@@ -32,7 +32,7 @@ def _rounds(theirs: float, ours: float) -> bool:
 
 
 def _points(theirs: float, ours: float) -> bool:
-    return abs(theirs - ours) <= 0.02
+    return round(abs(theirs - ours), 6) <= 0.02
 
 
 WITHIN = "within 1.25 times of the document's rounds, or fewer"
@@ -68,7 +68,7 @@ def rows_of(page: str) -> Iterator[Cells]:
         cells = [cell.strip() for cell in line.strip("|").split(" |")]
         if not names:
             names = cells
-        elif not set(line) <= set("|- "):
+        elif not set(line) <= set("|-: "):
             row: Cells = {}
             for name, cell in zip(names, cells, strict=False):
                 row.setdefault(name, []).append(cell)
@@ -77,51 +77,60 @@ def rows_of(page: str) -> Iterator[Cells]:
 
 def number(text: str) -> float | None:
     """The number of a cell, the mean of several; None where it holds none, or one in brackets: not reached."""
-    parts = [part.strip() for part in text.split(",")]
+    parts = text.split(", ")
     return sum(map(float, parts)) / len(parts) if all(re.fullmatch(r"-?\d+(\.\d+)?", p) for p in parts) else None
 
 
 def counted(page: str, count: Count) -> tuple[int, int, list[str]]:
-    """How many rows agree, of how many; and those that do not, or have not reached what the document has."""
-    agree, total, other = 0, 0, []
+    """How many rows are as good, of how many; and those that are not, or have not reached what the document has."""
+    good, total, other = 0, 0, []
     for row in rows_of(page):
-        if count.theirs not in row or (theirs := number(row[count.theirs][0])) is None:
+        if count.theirs not in row or count.ours not in row or (theirs := number(row[count.theirs][0])) is None:
             continue
         ours = number(row[count.ours][0])
         total += 1
         if ours is not None and count.agree(theirs, ours):
-            agree += 1
+            good += 1
         else:
-            other.append(f"{next(iter(row.values()))[0]}: {row[count.theirs][0]} / {row[count.ours][0]}")
-    return agree, total, other
+            names = [cells[0] for name, cells in row.items() if name not in (count.theirs, count.ours)]
+            before = names[: list(row).index(count.theirs)]
+            other.append(f"{', '.join(before)}: {row[count.theirs][0]} / {row[count.ours][0]}")
+    return good, total, other
 
 
 def lines(folder: Path) -> Iterator[str]:
     """The report. Raises SafeError where the folder holds no page."""
-    found = [(name, folder / f"{name}.md", counts) for name, counts in PAGES if (folder / f"{name}.md").exists()]
+    files = [(name, _page(folder, name), counts) for name, counts in PAGES]
+    found = [(name, file, counts) for name, file, counts in files if file.exists()]
     if not found:
         raise SafeError(f"no tables in {folder}; expected the folder that benchmarks have written to")
     yield "# The documents and what was measured here"
     yield ""
-    yield "`python -m benchmarks report`, from the pages beside it. Each says by which command it was made, and when."
+    yield "`python -m benchmarks report`, from the pages beside it, each of which says by which command it was made."
     yield ""
-    yield "| page | agree | what is counted | those that do not, document / here |"
+    yield "| page | as good | what is counted | those that are not, document / here |"
     yield "| --- | --- | --- | --- |"
-    for name, file, counts in found:
+    for _, file, counts in found:
         page = file.read_text()
         unfinished = " (not finished)" if "(Not finished; " in page else ""
         for count in counts:
-            agree, total, other = counted(page, count)
-            yield f"| [{name}]({file.name}){unfinished} | {agree} of {total} | {count.what} | {'; '.join(other)} |"
+            good, total, other = counted(page, count)
+            yield f"| [{file.stem}]({file.name}){unfinished} | {good} of {total} | {count.what} | {'; '.join(other)} |"
         if not counts:
-            yield f"| [{name}]({file.name}){unfinished} | | see the page | |"
-    absent = [name for name, _ in PAGES if not (folder / f"{name}.md").exists()]
-    if absent:
+            yield f"| [{file.stem}]({file.name}){unfinished} | | see the page | |"
+    partly = [name for name, file, _ in files if file.name != f"{name}.md" or not file.exists()]
+    if partly:
         yield ""
-        yield f"Not run yet in full: {', '.join(absent)}."
+        yield f"Not run yet in full: {', '.join(partly)}."
     for _, file, _ in found:
         yield ""
         yield re.sub(r"^#", "##", file.read_text().strip(), flags=re.MULTILINE)
+
+
+def _page(folder: Path, name: str) -> Path:
+    """A benchmark's page; the reduced one where it has not been run in full."""
+    full, reduced = folder / f"{name}.md", folder / f"{name}-reduced.md"
+    return reduced if reduced.exists() and not full.exists() else full
 
 
 def html(text: str, folder: Path) -> str:

@@ -69,7 +69,7 @@ class Watch:
     def __enter__(self) -> "Watch":
         if self.screen:
             self.progress.start()
-        self.task = self.progress.add_task(self.document, total=None)
+        self.task = self.progress.add_task(self.document, total=None, visible=False)
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -79,7 +79,7 @@ class Watch:
     def begin(self, rounds: int | None) -> None:
         """A run begins."""
         text = f"{self.document}, run {len(self.seconds) + 1} of at most {self.total}{self._left()}"
-        self.progress.reset(self.task, total=rounds, description=text)
+        self.progress.reset(self.task, total=rounds, description=text, visible=True)
 
     def on_round(self, row: Mapping[str, Any]) -> None:
         """A round of it is done."""

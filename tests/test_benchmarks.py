@@ -68,9 +68,12 @@ def test_a_benchmark_that_was_stopped_goes_on(digits, tmp_path):
 
 
 def test_all_names_the_data_that_are_not_there(tmp_path):
+    """And puts the pages that are there into a report, reduced ones too."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "reddy2020-reduced.md").write_text("# Reddy\n")
     process = start("all", "--data", tmp_path, "--out", tmp_path / "out")
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 1
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 1 and out.endswith("REPORT.md\n")
     for line in (
         "mcmahan2017: no mnist.npz in",
         "garst2021_gbdt: no fashion_mnist.npz in",
@@ -79,23 +82,42 @@ def test_all_names_the_data_that_are_not_there(tmp_path):
         assert f"left out, {line}" in err
 
 
-def test_a_report_counts_what_agrees(tmp_path, monkeypatch):
+def test_a_report_counts_what_is_as_good(tmp_path, monkeypatch):
     """The mean of several seeds counts; what was not reached, or is far off, is named; pictures are in the HTML."""
     monkeypatch.setattr(runs, "RESULTS", tmp_path)
-    rows = ("a | 100 | 110, 130", "b | 100 | 120, 140", "c | 100 | not reached in 50", "d | - | 3")
-    table = ["| model | paper's rounds | ours, by seed |", "| --- | --- | --- |", *(f"| {row} |" for row in rows)]
+    rows = (
+        "a | 1 | 100 | 110, 130",
+        "b | 2 | 100 | 120, 140",
+        "c | 3 | 100 | not reached in 50",
+        "d | 4 | - | 3",
+        "e | 5",
+    )
+    table = ["| model | E | paper's rounds | ours, by seed |", "| :-- | --- | --- | --- |", *(f"| {r} |" for r in rows)]
     page = ["# M", "", *table, "", "![p](p.png)"]
     (tmp_path / "mcmahan2017.md").write_text("\n".join(page))
     (tmp_path / "p.png").write_bytes(b"\x89PNG")
+    points = [
+        "| rows | accuracy Garst | ours |",
+        "| --- | --- | --- |",
+        "| x | 0.930 | 0.910 |",
+        "| y | 0.95 | 0.929 |",
+    ]
+    (tmp_path / "garst2021-reduced.md").write_text("\n".join(points))
     text = report.write().read_text()
     assert "| [mcmahan2017](mcmahan2017.md) | 1 of 3 | within 1.25 times" in text
-    assert "b: 100 / 120, 140; c: 100 / not reached in 50 |" in text
-    assert "Not run yet in full: nilsson2018, " in text
+    assert "| b, 2: 100 / 120, 140; c, 3: 100 / not reached in 50 |" in text
+    assert "| [garst2021-reduced](garst2021-reduced.md) | 1 of 2 | accuracies" in text and "| y: 0.95 / 0.929 |" in text
+    assert "Not run yet in full: nilsson2018, " in text and ", garst2021, " in text
     shown = (tmp_path / "REPORT.html").read_text()
     assert "<td>110, 130</td>" in shown and 'src="data:image/png;base64,iVBORw=="' in shown
     monkeypatch.setattr(runs, "RESULTS", tmp_path / "nothing")
     with pytest.raises(SafeError, match="no tables in"):
         report.write()
+
+
+def test_the_report_is_of_the_pages_beside_it():
+    """``python -m benchmarks report`` after every benchmark."""
+    assert (runs.RESULTS / "REPORT.md").read_text() == "\n".join(report.lines(runs.RESULTS)) + "\n"
 
 
 @pytest.fixture

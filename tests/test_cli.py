@@ -211,7 +211,7 @@ NONSENSE = [
     ([*RUN, "--partition", "dirichlet:inf"], "is refused"),
     (["run", "fedavg", "--data", "{tmp}/long.csv"], "more fields than its header"),
     (["run", "fedavg", "--data", "{tmp}/wide.npz"], "expected rows of one kind"),
-    (["run", "fedavg", "--data", "{tmp}/inf.npz"], "missing or infinite; expected words or numbers"),
+    (["run", "fedavg", "--data", "{tmp}/inf.npz"], "missing, infinite or of another kind"),
     (["compare", "fedavg", "centralized:fedavg", "--data", "wine", "--holdout", "0"], "no rows are held out"),
     ([*RUN, "--set", "epochs=0"], "epochs=0 is refused"),
     ([*RUN, "--set", "epochs=1.5"], "epochs=1.5 is refused"),
@@ -312,3 +312,26 @@ def test_a_npz_with_numbers_to_predict(tmp_path, capsys):
     ]:
         assert main(arguments) == 2
         assert says in capsys.readouterr().err
+
+
+def test_predict_for_rows_of_any_file(tmp_path, capsys):
+    """Features are enough: a file of one column, arrays without labels; of a file with a test set, that."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 1))
+    y = (X[:, 0] > 0).astype(int)
+    pd.DataFrame({"x": X[:, 0], "ill": y}).to_csv(tmp_path / "rows.csv", index=False)
+    pd.DataFrame({"x": X[:7, 0]}).to_csv(tmp_path / "new.csv", index=False)
+    np.savez(tmp_path / "all.npz", x_train=X, y_train=y, x_test=X[:11], y_test=y[:11])
+    np.savez(tmp_path / "new.npz", x=X[:5])
+    for kind, train_, news in [("csv", "rows.csv", {"new.csv": 7}), ("npz", "all.npz", {"all.npz": 11, "new.npz": 5})]:
+        run = ["run", "fedavg", "--data", str(tmp_path / train_), "--nodes", "2", "--set", "lr=1", "--rounds", "20"]
+        assert main([*run, "--out", str(tmp_path / kind)]) == 0
+        for new, n in news.items():
+            out = tmp_path / "p.csv"
+            capsys.readouterr()
+            assert main(["predict", str(tmp_path / kind), "--data", str(tmp_path / new), "--out", str(out)]) == 0
+            line = json.loads(capsys.readouterr().out.splitlines()[-1])
+            assert line["rows"] == n == len(pd.read_csv(out)) and ("accuracy" in line) == (new == "all.npz")
+    (tmp_path / "odd.csv").write_text("x,ill\n1.0,?\n")
+    assert main(["predict", str(tmp_path / "csv"), "--data", str(tmp_path / "odd.csv"), "--out", str(out)]) == 2
+    assert "not among the model's 2 classes; correct them, or leave the column ill out" in capsys.readouterr().err

@@ -594,7 +594,7 @@ def test_predict_on_arrays(tmp_path, capsys):
     [
         (lambda rows: rows.drop(columns="x1"), "no column x1 in the table"),
         (lambda rows: rows.assign(x0="Smith"), "the column(s) x0 hold values that are not numbers"),
-        (lambda rows: rows.assign(label=7), "labels that are not among the 2 agreed classes"),
+        (lambda rows: rows.assign(label=7), "labels that are not among the model's 2 classes"),
     ],
 )
 def test_predict_refuses_in_one_line(clinics, tmp_path, capsys, change, says):

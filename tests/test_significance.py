@@ -125,7 +125,8 @@ def test_compare_with_a_test(tmp_path, capsys):
         (["--test", "fedavg", "scaffold"], "'fedavg' is no number of cross-validations; expected --test I, after"),
         (["fedavg", "gbdt:early_stopping=3", "--test"], "gbdt:early_stopping=3: early_stopping is refused with --test"),
         (["gbdt:objective=regression", "gbdt", "--test"], "classes and numbers to predict cannot be compared"),
-        (["fedavg", "scaffold", "--test", "--target", "0.9", "--stop-at-target"], "target is refused with --test"),
+        (["fedavg", "scaffold", "--test", "--target", "0.9"], "--target 0.9 is of no use with --test"),
+        (["fedavg", "pca", "--test"], "pca trains no model that could be tested"),
     ],
 )
 def test_tests_that_are_none(arguments, says, capsys):

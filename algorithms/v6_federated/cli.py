@@ -128,7 +128,7 @@ def build_parser() -> Parser:
         type=Path,
         required=True,
         metavar="FILE",
-        help="model.npz, .safetensors or .pt; of trees model.txt, LightGBM's",
+        help="model.npz, .safetensors or .pt; of trees also model.txt, LightGBM's",
     )
 
     predict = command(

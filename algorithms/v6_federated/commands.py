@@ -144,6 +144,10 @@ def _test(experiment: Any, jobs: Mapping[str, tuple[bool, str, dict[str, Any]]],
 
     options.folds = significance.FOLDS if options.folds is None else options.folds
     options.rope = significance.ROPE if options.rope is None else options.rope
+    if options.target is not None:
+        raise SafeError(
+            f"--target {options.target:g} is of no use with --test, which looks at last models; leave it out"
+        )
     measure = _measure_of(jobs)
     folds = significance.experiments_of(experiment, options.test, options.folds)
     if len(jobs) < 2 or not 0 <= options.rope < 1:
@@ -178,6 +182,11 @@ def _test(experiment: Any, jobs: Mapping[str, tuple[bool, str, dict[str, Any]]],
 
 def _measure_of(jobs: Mapping[str, tuple[bool, str, dict[str, Any]]]) -> str:
     """What the methods of a test are measured by, the same of all. Raises SafeError."""
+    from v6_federated import experiments
+
+    for name, (_, method, _) in jobs.items():
+        if not experiments.supervised(method):
+            raise SafeError(f"{name} trains no model that could be tested; expected methods that do")
     measures = {"r2" if own.get("objective") == "regression" else "accuracy" for _, _, own in jobs.values()}
     if len(measures) > 1:
         raise SafeError("classes and numbers to predict cannot be compared; expected one objective for all methods")
@@ -222,15 +231,13 @@ def export(options: Any) -> int:
 
 def predict(options: Any) -> int:
     """``v6-federated predict``."""
-    from v6_federated import data, datasets, export
+    from v6_federated import datasets, export
 
     if options.out.suffix != ".csv" or not options.out.parent.is_dir():
         raise SafeError(f"--out {options.out} is refused; expected a .csv in a folder that is there")
     exported = options.model.suffix in (".npz", ".safetensors", ".pt")
     model = export.load(options.model) if exported else _read(options.model)
-    rows = datasets.load(options.data).rows
-    source = data.Source(X=rows[0], y=rows[1]) if isinstance(rows, tuple) else data.Source(table=rows)
-    table, measured = export.predict(model, source)
+    table, measured = export.predict(model, datasets.load_new(options.data))
     table.to_csv(options.out, index=False)
     _last_line({"predictions": str(options.out), "rows": len(table), **measured})
     return 0

@@ -236,10 +236,14 @@ def checked_labels(y: np.ndarray) -> np.ndarray:
 
 def checked_numbers(y: np.ndarray) -> np.ndarray:
     """Labels of a regression, float64. Raises DataError if they are not finite numbers up to ``LARGEST``."""
-    plain_numbers = y.dtype.kind == "O" and all(type(v) in (int, float) or isinstance(v, np.number) for v in y)
+    kinds = (int, float, np.integer, np.floating)
+    plain_numbers = y.dtype.kind == "O" and all(isinstance(v, kinds) and not isinstance(v, bool) for v in y)
     if y.dtype.kind not in "iuf" and not plain_numbers:
         raise DataError("labels that are not numbers; expected numbers, as objective=regression predicts them")
-    numbers = y.astype(np.float64)
+    try:
+        numbers = y.astype(np.float64)
+    except OverflowError:  # a whole number of hundreds of digits
+        numbers = np.full(len(y), np.inf)
     if not (np.abs(numbers) <= LARGEST).all():
         raise DataError(
             f"labels that are missing, infinite or beyond {LARGEST:g}; expected numbers, large ones in another unit"

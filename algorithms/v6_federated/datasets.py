@@ -154,10 +154,8 @@ def check(
         if label is not None or features is not None:
             raise SafeError("--label and --features name columns, and a .npz has none; leave them out")
         if supervised:
-            y, y_test = (_labels_of(pair, regression) for pair in (dataset.rows, dataset.test or dataset.rows))
-            _check_label(y, regression)
-            if not regression and not np.isin(y_test, y).all():
-                raise SafeError(f"{dataset.name}: y_test holds labels that y_train does not; expected none")
+            _check_label(_labels_of(dataset.rows, regression), regression)
+            check_test(dataset, regression)
         return
     table = dataset.rows.drop(columns=ignored) if ignored else dataset.rows
     labels(Dataset(dataset.name, table), label)
@@ -171,6 +169,14 @@ def check(
             _check_label(source.labels(spec), regression)
     except DataError as error:
         raise SafeError(str(error)) from None
+
+
+def check_test(dataset: Dataset, regression: bool) -> None:
+    """Raise SafeError if the test set has a class that no other row has."""
+    if dataset.test is not None and not regression:
+        y, y_test = (_labels_of(pair, regression) for pair in (dataset.rows, dataset.test))
+        if not np.isin(y_test, y).all():
+            raise SafeError(f"{dataset.name}: y_test holds labels that y_train does not; expected none")
 
 
 def _labels_of(rows: Any, regression: bool) -> np.ndarray:
@@ -189,6 +195,27 @@ def _check_label(y: np.ndarray, regression: bool) -> None:
         raise SafeError(f"the label has {count} value(s); expected from 2 to {Policy.maximum_classes} classes")
 
 
+def load_new(data: str) -> Source:
+    """Rows to predict for, their label not needed: an embedded table, a file; of ``.npz`` x, else x_test, else x_train.
+
+    Raises SafeError.
+    """
+    path = Path(data)
+    if data not in EMBEDDED and path.suffix.lower() == ".npz" and path.is_file():
+        try:
+            arrays = load_npz(path)
+        except DataError as error:
+            raise SafeError(str(error)) from None
+        name = next((n for n in ("x", "x_test", "x_train") if n in arrays), None)
+        if name is None:
+            raise SafeError(f"{path.name} holds {', '.join(arrays) or 'nothing'}; expected x, x_test or x_train")
+        return Source(X=arrays[name], y=arrays.get(name.replace("x", "y", 1)))
+    if data not in EMBEDDED and path.suffix.lower() == ".csv" and path.is_file() and path.stat().st_size:
+        return Source(table=_parse_csv(path))
+    rows = load(data).rows
+    return Source(table=rows) if isinstance(rows, pd.DataFrame) else Source(X=rows[0], y=rows[1])
+
+
 def _embedded(name: str) -> pd.DataFrame:
     from sklearn import datasets  # slow to import, and needed here only
 
@@ -205,15 +232,18 @@ def _embedded(name: str) -> pd.DataFrame:
 
 
 def _read_csv(path: Path) -> Dataset:
+    return _table(path, _parse_csv(path))
+
+
+def _parse_csv(path: Path) -> pd.DataFrame:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # lines with more fields than the header
-            table = pd.read_csv(path, float_precision="round_trip", index_col=False)
+            return pd.read_csv(path, float_precision="round_trip", index_col=False)
     except pd.errors.ParserWarning:
         raise SafeError(f"lines of {path.name} have more fields than its header; expected as many") from None
     except ValueError as error:  # pandas' parser errors are ValueErrors; their text may quote a row
         raise SafeError(f"{path.name} cannot be read as .csv ({type(error).__name__})") from None
-    return _table(path, table)
 
 
 def _read_parquet(path: Path) -> Dataset:
@@ -258,7 +288,10 @@ def _read_npz(path: Path) -> Dataset:
             as_features(arrays[x][:1])
             kind = arrays[y].dtype.kind
             if kind not in "biufU" or (kind == "f" and not np.isfinite(arrays[y]).all()):
-                raise SafeError(f"labels in {y} of {path.name} that are missing or infinite; expected words or numbers")
+                raise SafeError(
+                    f"labels in {y} of {path.name} that are missing, infinite or of another kind; expected words or "
+                    "numbers"
+                )
             if arrays[x].dtype.kind == "f" and not np.isfinite(arrays[x]).all():
                 raise SafeError(f"missing or infinite values in {x} of {path.name}; expected none")
         (x, y), test = pairs[0], pairs[1:]

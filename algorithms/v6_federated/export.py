@@ -92,8 +92,8 @@ def about(result: Mapping[str, Any]) -> dict[str, str]:
     """What a file's reader must know of the model, as text."""
     data = result["data"]
     steps = list(data["preprocess"])
-    while steps and steps[-1]["step"] in AFFINE:
-        steps.pop()
+    while steps and steps[-1]["step"] in AFFINE and result["model"]["name"] in ("logreg", "svm"):
+        steps.pop()  # folded in
     names = preprocess.layout(data["features"] or [], data.get("categories") or [])
     return {
         "format": "pt",
@@ -158,7 +158,13 @@ def predict(result: Mapping[str, Any], source: Source) -> tuple[pd.DataFrame, di
         table.insert(0, "prediction", np.asarray(spec.classes, dtype=object)[guess])
         if not labelled.any():
             return table, {}
-        y = encode_labels(_labels(source, spec, labelled), spec.classes)
+        try:
+            y = encode_labels(_labels(source, spec, labelled), spec.classes)
+        except DataError:
+            raise SafeError(
+                f"labels that are not among the model's {len(spec.classes)} classes; correct them, or leave the column "
+                f"{spec.label} out"
+            ) from None
         return table, {"accuracy": float(np.mean(y == guess[labelled]))}
     except DataError as error:
         raise SafeError(str(error)) from None
@@ -168,7 +174,7 @@ def _labelled(source: Source, spec: Spec) -> np.ndarray:
     """Which rows have a label, (n,)."""
     if source.table is None:
         assert source.X is not None
-        return np.ones(len(source.X), dtype=bool)
+        return np.full(len(source.X), source.y is not None)
     if spec.label not in source.table.columns:
         return np.zeros(len(source.table), dtype=bool)
     return source.table[spec.label].notna().to_numpy()
@@ -208,7 +214,8 @@ def _txt(result: Mapping[str, Any], path: Path) -> None:
         raise SafeError(f"a model {result['model']['name']} has no form as text; expected .npz, .safetensors or .pt")
     if result["data"]["preprocess"]:
         raise SafeError(
-            "LightGBM's text has no place for preprocessing; expected .npz, which `v6-federated predict` reads"
+            "LightGBM's text has no place for preprocessing; expected .npz, .safetensors or .pt, which "
+            "`v6-federated predict` reads"
         )
     path.write_text(model.text(arrays["weights"], result["data"]["features"]), encoding="utf-8")
 
