@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from v6_federated.datasets import Dataset
-from v6_federated.experiments import Experiment, rounds_to_target, summary
+from v6_federated.experiments import Experiment, OnRound, rounds_to_target, summary
 
 RESULTS = Path(__file__).parent / "results"
 KEPT = ("round", "loss", "accuracy", "auc", "train_loss", "bytes_up", "bytes_down", "seconds", "uploads")
@@ -103,7 +103,7 @@ watch: Watch | None = None  # of the benchmark that runs
 
 
 @functools.cache
-def _digest(dataset: Dataset) -> str:
+def digest(dataset: Dataset) -> str:
     """Tells one table from another of the same name."""
     arrays = dataset.rows if isinstance(dataset.rows, tuple) else (dataset.rows.to_numpy(),)
     return hashlib.sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays)).hexdigest()[:8]
@@ -115,7 +115,7 @@ def kept(
     """Run ``method``, or read what an earlier run with the same settings has left; on the pooled rows where
     ``centralized``."""
     settings = {
-        "method": method, "data": f"{experiment.dataset.name} {_digest(experiment.dataset)}", "nodes": experiment.nodes,
+        "method": method, "data": f"{experiment.dataset.name} {digest(experiment.dataset)}", "nodes": experiment.nodes,
         "partition": experiment.partition, "seed": experiment.seed, "partition_seed": experiment.partition_seed,
         **({} if experiment.slowest is None else {"slowest": experiment.slowest}),
         **({} if experiment.holdout == 0.2 else {"holdout": experiment.holdout}),
@@ -123,15 +123,20 @@ def kept(
         **({"centralized": True} if centralized else {}),
         **({} if experiment.fold is None else {"fold": list(experiment.fold)}), **values,
     }  # fmt: skip
+    train = experiment.centralized if centralized else experiment.federated
+    return kept_as(document, settings, lambda on_round: train(method, values, on_round))
+
+
+def kept_as(document: str, settings: Mapping[str, Any], train: Callable[[OnRound | None], Mapping[str, Any]]) -> Run:
+    """What ``train(on_round)`` brings, with a ``history``, or what an earlier run with the same settings has left."""
     key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
     file = RESULTS / document / f"{key}.json"
     new = not file.exists()
     if new:
         if watch:
-            watch.begin(values.get("rounds"))
+            watch.begin(settings.get("rounds"))
         started = time.monotonic()
-        train = experiment.centralized if centralized else experiment.federated
-        result = train(method, values, watch.on_round if watch else None)
+        result = train(watch.on_round if watch else None)
         history = [{name: row.get(name) for name in KEPT} for row in result["history"]]
         file.parent.mkdir(parents=True, exist_ok=True)
         part = file.with_suffix(".part")
@@ -139,7 +144,8 @@ def kept(
             json.dumps(
                 {
                     "settings": settings, "machine": machine(), "date": date.today().isoformat(),
-                    "wall_seconds": round(time.monotonic() - started, 1), "summary": summary(result),
+                    "wall_seconds": round(time.monotonic() - started, 1),
+                    "summary": summary(result) if "settings" in result else None,
                     "history": [[_short(row[name]) for name in KEPT] for row in history], "columns": KEPT,
                 }
             )
