@@ -1,6 +1,6 @@
 """All tables in one report, Markdown and HTML: ``python -m benchmarks report``.
 
-The pages that the benchmarks have written, with how many of their cells are as good as the document's. Nothing is run.
+The pages that the benchmarks have written, with how many of their cells come near the document's. Nothing is run.
 """
 
 import base64
@@ -19,7 +19,7 @@ Cells = dict[str, list[str]]  # a row by the names of its columns; of a name tha
 
 @dataclass(frozen=True)
 class Count:
-    """What is counted in a page's tables: rows that have both columns, and how many of them are as good."""
+    """What is counted in a page's tables: rows that have both columns, and which of them."""
 
     theirs: str
     ours: str
@@ -52,6 +52,7 @@ PAGES: list[tuple[str, list[Count]]] = [
     ("cost", []),
     ("network", []),
 ]
+NOT_FINISHED = "(Not finished; "  # as ``tables.page`` says it
 STYLE = (
     "body{font:16px/1.5 sans-serif;max-width:70em;margin:2em auto;padding:0 1em}table{border-collapse:collapse;"
     "margin:1em 0}td,th{border:1px solid #ccc;padding:.2em .6em;text-align:left}img{max-width:100%}"
@@ -82,7 +83,7 @@ def number(text: str) -> float | None:
 
 
 def counted(page: str, count: Count) -> tuple[int, int, list[str]]:
-    """How many rows are as good, of how many; and those that are not, or have not reached what the document has."""
+    """How many rows are as counted, of how many; and the others, which may not have reached what the document has."""
     good, total, other = 0, 0, []
     for row in rows_of(page):
         if count.theirs not in row or count.ours not in row or (theirs := number(row[count.theirs][0])) is None:
@@ -108,23 +109,27 @@ def lines(folder: Path) -> Iterator[str]:
     yield ""
     yield "`python -m benchmarks report`, from the pages beside it, each of which says by which command it was made."
     yield ""
-    yield "| page | as good | what is counted | those that are not, document / here |"
+    yield "| page | cells | what is counted | the others, document / here |"
     yield "| --- | --- | --- | --- |"
     for _, file, counts in found:
         page = file.read_text()
-        unfinished = " (not finished)" if "(Not finished; " in page else ""
+        unfinished = " (not finished)" if NOT_FINISHED in page else ""
         for count in counts:
             good, total, other = counted(page, count)
             yield f"| [{file.stem}]({file.name}){unfinished} | {good} of {total} | {count.what} | {'; '.join(other)} |"
         if not counts:
             yield f"| [{file.stem}]({file.name}){unfinished} | | see the page | |"
-    partly = [name for name, file, _ in files if file.name != f"{name}.md" or not file.exists()]
+    partly = [name for name, file, _ in files if not _whole(file, name)]
     if partly:
         yield ""
         yield f"Not run yet in full: {', '.join(partly)}."
     for _, file, _ in found:
         yield ""
         yield re.sub(r"^#", "##", file.read_text().strip(), flags=re.MULTILINE)
+
+
+def _whole(file: Path, name: str) -> bool:
+    return file.exists() and file.name == f"{name}.md" and NOT_FINISHED not in file.read_text()
 
 
 def _page(folder: Path, name: str) -> Path:

@@ -82,7 +82,7 @@ def test_all_names_the_data_that_are_not_there(tmp_path):
         assert f"left out, {line}" in err
 
 
-def test_a_report_counts_what_is_as_good(tmp_path, monkeypatch):
+def test_a_report_counts_what_comes_near(tmp_path, monkeypatch):
     """The mean of several seeds counts; what was not reached, or is far off, is named; pictures are in the HTML."""
     monkeypatch.setattr(runs, "RESULTS", tmp_path)
     rows = (
