@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from v6_federated.mock import MockNetwork
+from v6_federated.mock import Fate, MockNetwork
 
 OPEN = {"V6_FEDERATED_MINIMUM_ORGANIZATIONS": "1"}  # laws on one node need it
 
@@ -26,3 +26,14 @@ def train(
         on_round=lambda row: None,
     ) as network:  # fmt: skip
         return network.run(**settings)
+
+
+def spoilt(**changes):
+    """Fates under which organization 2 answers its evaluations with ``changes``."""
+
+    def alter(answer):
+        if "evaluation" in answer:
+            answer["evaluation"] |= changes
+        return answer
+
+    return lambda organization, input_: Fate(alter=alter) if organization == 2 else Fate()

@@ -10,7 +10,7 @@ import os
 
 import numpy as np
 import pytest
-from helpers import OPEN, table
+from helpers import OPEN, spoilt, table
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from test_by_hand import arrays, gradient
@@ -442,16 +442,10 @@ def words():
     ],
 )
 def test_an_evaluation_of_other_classes_or_rows_is_refused(evaluation):
-    def fates(organization, input_):
-        def alter(answer):
-            if "evaluation" in answer:
-                answer["evaluation"] |= evaluation
-            return answer
-
-        return Fate(alter=alter) if organization == 2 else Fate()
-
     nodes = {k: table(60, seed=k) for k in (1, 2, 3)}
-    with MockNetwork("v6_fedavg", nodes, environment=OPEN, fates=fates, on_round=lambda row: None) as network:
+    with MockNetwork(
+        "v6_fedavg", nodes, environment=OPEN, fates=spoilt(**evaluation), on_round=lambda row: None
+    ) as network:
         result = network.run(rounds=2, retries=0, enough=2)
     assert result["history"][1]["missing"][0]["reason"].startswith("answers an evaluation that is none")
 

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from v6_federated import network_commands
 from v6_federated.errors import SafeError
 
-DEMO = {"rounds": 30, "model": "logreg", "lr": 0.1, "batch_size": 10, "preprocess": ["standardize"]}
+DEMO: dict[str, Any] = {"rounds": 30, "model": "logreg", "lr": 0.1, "batch_size": 10, "preprocess": ["standardize"]}
 
 # settings that have an option of their own
 OWN_OPTION = {name: name for name in ("rounds", "model", "seed", "label", "features", "holdout", "preprocess")}
@@ -29,7 +29,7 @@ def demo(options: Any) -> int:
     experiment = experiments.Experiment(datasets.load("breast-cancer"), 5, "dirichlet:0.5", options.seed, options.seed)
     organizations = list(experiment.deal())
     results = {}
-    with _Bar(DEMO["rounds"] * (2 + len(organizations)), "five mock hospitals") as bar:  # type: ignore[operator]
+    with _Bar(DEMO["rounds"] * (2 + len(organizations)), "five mock hospitals") as bar:
         results["federated"] = experiment.federated("fedavg", DEMO, bar.on_round)
         results["centralized"] = experiment.centralized("fedavg", DEMO, bar.on_round)
         for organization in organizations:
@@ -96,7 +96,7 @@ def submit(options: Any) -> int:
     if options.resume is not None and not options.resume.isdigit():
         values["resume"] = _read(Path(options.resume))
     checked = settings.validate(experiments.settings_of(options.method), values)
-    models.parse(checked.model)  # type: ignore[attr-defined]
+    models.parse(checked.model)
     _check_folder(options.out)
     with _Bar(options.rounds, options.method) as bar:
         result = network_commands.submit(options, values, bar.on_round)
@@ -150,8 +150,7 @@ def _test(experiment: Any, jobs: Mapping[str, tuple[bool, str, dict[str, Any]]],
         )
     measure = _measure_of(jobs)
     folds = significance.experiments_of(experiment, options.test, options.folds)
-    if len(jobs) < 2 or not 0 <= options.rope < 1:
-        significance.verdicts({name: [0.0, 0.0] for name in jobs}, 1, options.rope)  # says what is wrong with them
+    significance.check(len(jobs), options.rope)  # before the first is trained
     scores: dict[str, list[float]] = {name: [] for name in jobs}
     rounds = options.test * options.folds * sum(v["rounds"] for _, _, v in jobs.values())
     with _Bar(rounds, "compare --test") as bar:
@@ -296,7 +295,7 @@ def _check(method: str, values: Mapping[str, Any], experiment: Any, options: Any
     checked = settings.validate(accepted, {**experiment.common(), "holdout": experiment.holdout, **values})
     if values.get("resume"):
         resuming.check_kind(values["resume"], method, checked)
-    models.parse(checked.model)  # type: ignore[attr-defined]
+    models.parse(checked.model)
     steps = values.get("preprocess") or (values.get("resume") or {}).get("data", {}).get("preprocess")
     regression = getattr(checked, "objective", None) == "regression"
     if regression and options.target is not None:

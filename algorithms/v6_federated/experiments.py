@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pydantic import BaseModel
 
 import v6_federated
 from v6_federated import data, datasets, metrics, models, settings
@@ -29,7 +28,7 @@ def methods() -> list[str]:
     return sorted(name.removeprefix("v6_") for name in found if name != v6_federated.__name__)
 
 
-def settings_of(method: str) -> type[BaseModel]:
+def settings_of(method: str) -> type[settings.Common]:
     """The settings of a method. Raises SafeError for a method that is not there."""
     if method not in methods():
         raise SafeError(f"unknown method {method!r}; expected one of {', '.join(methods())}")
@@ -179,7 +178,7 @@ class Experiment:
         self, method: str, databases: dict[int, Database], values: dict[str, Any], on_round: OnRound | None
     ) -> dict[str, Any]:
         checked = settings.validate(settings_of(method), values)
-        models.parse(checked.model)  # type: ignore[attr-defined]
+        models.parse(checked.model)
         environment = {"V6_FEDERATED_MINIMUM_ORGANIZATIONS": "1", **_policies(os.environ), **self.environment}
         size = sum(rows.size if isinstance(rows, pd.DataFrame) else rows[0].size for rows in databases.values())
         processes = self.processes or (1 if size < SMALL else os.cpu_count() or 1)

@@ -7,7 +7,7 @@ annotations check a researcher's task, the command line's ``--set`` and the entr
 import inspect
 import math
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 
@@ -16,6 +16,7 @@ from v6_federated.components import SolverName
 from v6_federated.errors import SafeError
 
 LARGE = 2**31 - 1
+Settings = TypeVar("Settings", bound=BaseModel)
 
 
 def _no_truth(value: Any) -> Any:
@@ -196,7 +197,7 @@ class Common(BaseModel):
     ] = None
 
 
-def settings_of(central: Callable) -> type[BaseModel]:
+def settings_of(central: Callable) -> type[Common]:
     """The settings of a method: ``Common`` and the annotated keyword arguments of its ``central``."""
     fields: dict[str, Any] = {
         name: (p.annotation, ... if p.default is p.empty else p.default)
@@ -216,7 +217,7 @@ def settings_of_partial(partial: Callable) -> type[BaseModel]:
     return create_model("Arguments", __config__=ConfigDict(extra="forbid", protected_namespaces=()), **fields)
 
 
-def validate(model: type[BaseModel], values: dict[str, Any]) -> BaseModel:
+def validate(model: type[Settings], values: dict[str, Any]) -> Settings:
     """Check ``values``. Raises SafeError with one line that names the setting, its value and what is right."""
     try:
         return model(**values)

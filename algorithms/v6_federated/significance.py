@@ -56,6 +56,14 @@ def experiments_of(experiment: Experiment, iterations: int, folds: int = FOLDS) 
     )
 
 
+def check(methods: int, rope: float) -> None:
+    """Raise SafeError where so many methods and such a region of practical equivalence make no test."""
+    if methods < 2:
+        raise SafeError(f"{methods} method(s) cannot be compared; expected two or more")
+    if not 0 <= rope < 1:
+        raise SafeError(f"rope={rope:g} is refused; expected a difference in score from 0 to 1, for example 0.01")
+
+
 def score(result: Mapping[str, Any], measure: str) -> float:
     """The last model's ``accuracy``, or ``r2`` of a regression. Raises SafeError where it has none."""
     found = (result["final"] or {}).get(measure)
@@ -71,14 +79,13 @@ def verdicts(
 
     Raises SafeError for scores that do not fit.
     """
+    check(len(scores), rope)
     lengths = {len(s) for s in scores.values()}
-    if len(scores) < 2 or len(lengths) > 1 or min(lengths) < 2 or min(lengths) % iterations:
+    if len(lengths) > 1 or min(lengths) < 2 or min(lengths) % iterations:
         raise SafeError(
-            f"scores of lengths {sorted(lengths)} of {len(scores)} method(s) in {iterations} iteration(s) cannot be "
-            "compared; expected two methods or more on the same folds"
+            f"scores of lengths {sorted(lengths)} in {iterations} iteration(s) cannot be compared; expected all on the "
+            "same folds"
         )
-    if not 0 <= rope < 1:
-        raise SafeError(f"rope={rope:g} is refused; expected a difference in score from 0 to 1, for example 0.01")
     found = {}
     for first, second in combinations(scores, 2):
         x, y = np.asarray(scores[first], dtype=float), np.asarray(scores[second], dtype=float)

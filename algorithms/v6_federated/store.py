@@ -51,7 +51,7 @@ def entry(method: str) -> dict[str, Any]:
     """The store's entry of a method. Raises SafeError for a method that is not there."""
     fields = settings_of(method).model_fields
     central = importlib.import_module(f"v6_{method}").central
-    description = " ".join(inspect.getdoc(central).split())  # type: ignore[union-attr]
+    description = " ".join((inspect.getdoc(central) or "").split())
     own = [name for name in fields if name not in Common.model_fields]
     function = {
         "name": "central",

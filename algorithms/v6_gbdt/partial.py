@@ -49,7 +49,8 @@ def grow(
     import lightgbm
 
     node.policy.check_leaf(min_rows_leaf, node.job.minimum_rows)
-    model: Trees = node.model  # type: ignore[assignment]
+    model = node.model
+    assert isinstance(model, Trees)
     X, y = node.rows.X, node.rows.y
     columns = [bins.coarse(e, x) for e, x in zip(bins.unpack(codec.decode(edges)), X.T, strict=True)]
     binned = np.column_stack([np.searchsorted(e, x) for e, x in zip(columns, X.T, strict=True)]).astype(np.float32)
