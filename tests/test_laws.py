@@ -99,6 +99,18 @@ def test_same_bits_of_a_convolution_in_one_process_and_two():
         assert one["weights"] == two["weights"]
 
 
+def test_text_is_learned_with_the_same_bits_in_one_process_and_two():
+    """A text that repeats itself: after the first character every other is known."""
+    cycle = np.arange(200) % 5
+    windows = np.array([cycle[i : i + 9] for i in range(0, 190, 3)])
+    nodes = {k: (windows[k::2, :-1], windows[k::2, -1]) for k in (0, 1)}
+    settings = {"model": "lstm_char:hidden=16", "lr": 1.0, "batch_size": 4, "epochs": 5, "rounds": 4, "holdout": 0.2}
+    one, two = (train("v6_fedavg", nodes, p, **settings) for p in (1, 2))
+    assert one["weights"] == two["weights"]
+    assert one["history"][-1]["accuracy"] == 1
+    assert one["history"][-1]["evaluated"] % 8 == 0, "characters, eight a row"
+
+
 def without_times(result):
     history = [{k: v for k, v in row.items() if k != "seconds"} for row in result["history"]]
     return {**result, "history": history}

@@ -115,7 +115,57 @@ def test_wrong_models_are_refused(model, says):
 
 
 def test_a_module_with_buffers_is_refused():
-    from v6_federated.models.convolution import Convolution
+    from v6_federated.models.network import Network
 
     with pytest.raises(SafeError, match="buffers"):
-        Convolution(torch.nn.Sequential(torch.nn.BatchNorm2d(1)), 4)
+        Network(torch.nn.Sequential(torch.nn.BatchNorm2d(1)))
+
+
+def characters(n=7, length=5, classes=4, hidden=3):
+    """A small model of text, its parameters, rows and labels."""
+    rng = np.random.default_rng(6)
+    model = models.build({"name": "lstm_char", "features": length, "classes": classes, "hidden": hidden})
+    X = rng.integers(0, classes, (n, length)).astype(np.float32)
+    return model, model.init(rng), X, rng.integers(0, classes, n)
+
+
+def test_mcmahans_lstm_has_his_layers():
+    model = models.build({"name": "lstm_char", "features": 80, "classes": 71})
+    gates = 4 * 256
+    layers = gates * (8 + 256) + 2 * gates + gates * (256 + 256) + 2 * gates
+    assert model.size == 71 * 8 + layers + 257 * 71 == 817_535  # McMahan section 3: 866,578, of more characters
+
+
+def test_the_loss_of_text_is_of_every_character_given_those_before():
+    model, w, X, y = characters()
+    scores, labels = models.decisions(model, w, X, y)
+    assert scores.shape == (7 * 5, 4)
+    assert labels.reshape(7, 5)[:, :-1].tolist() == X[:, 1:].astype(int).tolist()
+    assert labels.reshape(7, 5)[:, -1].tolist() == y.tolist()
+    loss, _ = model.loss_and_gradient(w, X, y)
+    assert loss == pytest.approx(model.loss(scores, labels), rel=1e-6)
+    assert model.scores(w, X) == pytest.approx(scores.reshape(7, 5, 4)[:, -1])
+    changed = X.copy()
+    changed[:, 3:] = 0  # what follows a character does not change what is expected after it
+    before, after = (model.decisions(w, rows, y)[0].reshape(7, 5, 4)[:, :3] for rows in (X, changed))
+    assert after == pytest.approx(before, abs=1e-6)
+
+
+def test_the_gradient_of_text_is_that_of_the_loss_in_chunks_too():
+    model, w, X, y = characters()
+    gradient = model.loss_and_gradient(w, X, y)[1].numpy().copy()
+    for i in range(0, model.size, 5):
+        step = np.zeros_like(w)
+        step[i] = 1e-2
+        up, down = (model.loss_and_gradient(w + s, X, y)[0] for s in (step, -step))
+        assert gradient[i] == pytest.approx((up - down) / 2e-2, abs=1e-3)
+    model.chunk = 3
+    assert model.loss_and_gradient(w, X, y)[1].numpy() == pytest.approx(gradient, abs=1e-6)
+
+
+@pytest.mark.parametrize("wrong", [0.5, -1, 4])
+def test_features_that_are_no_characters_are_refused(wrong):
+    model, w, X, y = characters()
+    X[2, 3] = wrong
+    with pytest.raises(SafeError, match="no characters; expected their codes, whole numbers from 0 to 3"):
+        model.loss_and_gradient(w, X, y)

@@ -1,9 +1,10 @@
 """The models, by name. A model is named with its options in the task's input, so an operator can read what will run.
 
 All have four names: ``size``, ``init(rng) -> (d,)``, ``loss_and_gradient(w, X, y)`` and ``predict(w, X)``; their
-parameters are one flat float32 vector ``w``. Only models with convolutions import torch.
+parameters are one flat float32 vector ``w``. Only convolutions and recurrent networks import torch.
 """
 
+import importlib
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -42,17 +43,17 @@ class Model(Protocol):
         """Class indices (n,)."""
 
 
-def _convolution(name: str) -> Callable[..., Model]:
+def _torch(name: str, module: str) -> Callable[..., Model]:
     def build(features: int, classes: int, **options: Any) -> Model:
         try:
-            from v6_federated.models.convolution import ARCHITECTURES  # the only module that needs torch
+            architectures = importlib.import_module(f"{__name__}.{module}").ARCHITECTURES
         except ModuleNotFoundError as error:
             if error.name != "torch":
                 raise
             raise SafeError(
                 f"the model {name} needs torch, which is not installed; install v6-federated[torch]"
             ) from None
-        return ARCHITECTURES[name](features, classes, **options)
+        return architectures[name](features, classes, **options)
 
     return build
 
@@ -63,10 +64,18 @@ MODELS: dict[str, Callable[..., Model]] = {
     "fnn": lambda features, classes, hidden=100: Perceptron([features, hidden, classes], "relu"),
     "nn_reddy": lambda features, classes, hidden=128: Perceptron([features, hidden, classes], "sigmoid"),
     "2nn": lambda features, classes, hidden=200: Perceptron([features, hidden, hidden, classes], "relu"),
-    "cnn_garst": _convolution("cnn_garst"),
-    "cnn_reddy": _convolution("cnn_reddy"),
-    "cnn_mcmahan": _convolution("cnn_mcmahan"),
+    "cnn_garst": _torch("cnn_garst", "convolution"),
+    "cnn_reddy": _torch("cnn_reddy", "convolution"),
+    "cnn_mcmahan": _torch("cnn_mcmahan", "convolution"),
+    "lstm_char": _torch("lstm_char", "recurrent"),
 }
+
+
+def decisions(model: Model, w: Any, X: Any, y: Any) -> tuple[np.ndarray, Any]:
+    """What a loss or an accuracy on rows is of: decision values (m, c) and their classes (m,); one a row, of text one
+    a character."""
+    own = getattr(model, "decisions", None)
+    return own(w, X, y) if own else (model.scores(w, X), y)
 
 
 def register(name: str, build: Callable[..., Any]) -> None:
@@ -109,7 +118,7 @@ def parse(model: str | dict[str, Any]) -> dict[str, Any]:
 # option: models that take it, kind, least, most
 OPTIONS: dict[str, tuple[tuple[str, ...], type, float, float]] = {
     "l2": (("logreg", "svm"), float, 0, 1e6),
-    "hidden": (("fnn", "nn_reddy", "2nn"), int, 1, 100_000),
+    "hidden": (("fnn", "nn_reddy", "2nn", "lstm_char"), int, 1, 100_000),
     "dropout": (("cnn_reddy",), float, 0, 0.99),
 }
 

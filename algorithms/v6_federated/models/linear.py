@@ -41,32 +41,32 @@ class LinearModel:
         return X @ W.T + b
 
     def loss(self, scores: np.ndarray, y: np.ndarray) -> float:
+        return float(self._losses_and_slopes(scores, y)[0].sum()) / len(y)
+
+    def _losses_and_slopes(self, scores: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Each row's loss (n,), and its slope at the decision values (n, rows)."""
         if self.kind == "logistic" and self.rows > 1:
-            top = scores.max(axis=1)
-            return float(
-                np.mean(np.log(np.exp(scores - top[:, None]).sum(axis=1)) + top - scores[np.arange(len(y)), y])
-            )
-        margin = self._signs(y) * scores
-        per_row = np.logaddexp(0, -margin) if self.kind == "logistic" else np.maximum(0, 1 - margin)
-        return float(np.mean(per_row.sum(axis=1)))
+            own, top = (np.arange(len(y)), y), scores.max(axis=1, keepdims=True)
+            exponentials = np.exp(scores - top)
+            total = exponentials.sum(axis=1, keepdims=True)
+            losses = (np.log(total) + top)[:, 0] - scores[own]
+            exponentials /= total
+            exponentials[own] -= 1
+            return losses, exponentials
+        signs = self._signs(y)
+        margins = signs * scores
+        if self.kind == "logistic":  # the slope is -s sigmoid(-s f), without overflow
+            return np.logaddexp(0, -margins)[:, 0], -signs * np.exp(-np.logaddexp(0, margins))
+        return np.maximum(0, 1 - margins).sum(axis=1), -signs * (margins < 1)
 
     def loss_and_gradient(self, w: np.ndarray, X: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
-        scores, n = self.scores(w, X), len(y)
-        loss = self.loss(scores, y)
-        if self.kind == "logistic" and self.rows > 1:
-            slope = np.exp(scores - scores.max(axis=1, keepdims=True))
-            slope /= slope.sum(axis=1, keepdims=True)
-            slope[np.arange(n), y] -= 1
-        elif self.kind == "logistic":
-            signs = self._signs(y)
-            slope = -signs * np.exp(-np.logaddexp(0, signs * scores))  # -s sigmoid(-s f), without overflow
-        else:
-            signs = self._signs(y)
-            slope = -signs * (signs * scores < 1)
-        slope = (slope / np.float32(n)).astype(np.float32, copy=False)
+        n = len(y)
+        losses, slopes = self._losses_and_slopes(self.scores(w, X), y)
+        loss = float(losses.sum()) / n
+        slopes = (slopes / np.float32(n)).astype(np.float32, copy=False)
         dW, db = self.split(self._gradient)
-        np.matmul(slope.T, X, out=dW)
-        slope.sum(axis=0, out=db)
+        np.matmul(slopes.T, X, out=dW)
+        slopes.sum(axis=0, out=db)
         if self.l2:
             W, _ = self.split(w)
             dW += self.l2 * W

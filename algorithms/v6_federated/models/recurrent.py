@@ -1,0 +1,79 @@
+"""Recurrent networks on text."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from v6_federated.errors import SafeError
+from v6_federated.models.network import Network
+
+CHUNK_CPU = 50
+
+
+class Characters(nn.Module):
+    """Embedding, two layers of LSTM, and for each character the decision values of the next: (n * length, classes)."""
+
+    def __init__(self, characters: int, embedding: int, hidden: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(characters, embedding)
+        self.lstm = nn.LSTM(embedding, hidden, num_layers=2, batch_first=True)
+        self.next = nn.Linear(hidden, characters)
+
+    def forward(self, codes: torch.Tensor) -> torch.Tensor:
+        read, _ = self.lstm(self.embedding(codes))
+        return self.next(read).flatten(0, 1)
+
+
+class Text(Network):
+    """Rows are characters in order, as codes from 0 to ``classes`` - 1; the label is the character that follows.
+
+    The loss is of every character given those before it in its row. ``scores`` are of the label.
+    """
+
+    def __init__(self, module: Characters, length: int, classes: int) -> None:
+        super().__init__(module)
+        self.length, self.classes, self.hidden = length, classes, module.lstm.hidden_size
+        self.chunk = CHUNK_CPU if self.device.type == "cpu" else self.chunk
+
+    def init(self, rng: np.random.Generator) -> np.ndarray:
+        """As torch does: the embedding standard normal, all else uniform in +-1/sqrt(hidden)."""
+        bound = 1 / math.sqrt(self.hidden)
+        parts = [
+            rng.standard_normal(math.prod(shape)) if name.startswith("embedding")
+            else rng.uniform(-bound, bound, math.prod(shape))
+            for name, shape in self.shapes.items()
+        ]  # fmt: skip
+        return np.concatenate(parts).astype(np.float32)
+
+    def inputs(self, X: Any) -> torch.Tensor:
+        """(n, length) codes. Raises SafeError for rows that are none."""
+        rows = self.asarray(X)
+        codes = rows.long()
+        if len(codes) and (bool((codes != rows).any()) or int(codes.min()) < 0 or int(codes.max()) >= self.classes):
+            raise SafeError(
+                f"the features are no characters; expected their codes, whole numbers from 0 to {self.classes - 1}"
+            )
+        return codes
+
+    def targets(self, X: Any, y: Any) -> torch.Tensor:
+        """The next character of each of a row's: (n * length,)."""
+        return torch.cat([self.inputs(X)[:, 1:], self.asarray(y)[:, None]], dim=1).flatten()
+
+    def scores(self, w: Any, X: Any) -> np.ndarray:
+        return self._outputs(w, X).view(len(X), self.length, self.classes)[:, -1].numpy()
+
+    def decisions(self, w: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        """The decision values (n * length, classes) and the class (n * length,) of every character."""
+        return self._outputs(w, X).numpy(), self.targets(X, y).cpu().numpy()
+
+
+def lstm_char(features: int, classes: int, hidden: int = 256) -> Text:
+    """McMahan section 3: characters embedded in 8 dimensions, two LSTM layers of 256, softmax over characters."""
+    return Text(Characters(classes, 8, hidden), features, classes)
+
+
+ARCHITECTURES: dict[str, Callable[..., Network]] = {"lstm_char": lstm_char}
