@@ -15,8 +15,13 @@ from v6_federated.errors import SafeError
 
 NO_BENCHMARKS = ("__main__", "download", "echo", "plain_loop", "report", "runs", "tables")
 OF_THE_MACHINE = ("cost", "network")  # timings, which nothing else may disturb: not among ``all``
-OTHER_DATA = {"garst2021_gbdt": ("mnist", "fashion_mnist"), "garst2021_pca": ("golub",)}
-OTHER_DATA_FULL = {"reddy2020": ("mnist", "fashion_mnist")}
+MNIST, FASHION = "mnist.npz", "fashion_mnist.npz"
+OTHER_DATA = {
+    "garst2021_gbdt": (MNIST, FASHION),
+    "garst2021_pca": ("golub.npz",),
+    "mcmahan2017_shakespeare": ("shakespeare.json.gz",),
+}
+OTHER_DATA_FULL = {"reddy2020": (MNIST, FASHION), "garst2021": (MNIST, FASHION)}
 
 
 def main() -> int:
@@ -57,7 +62,7 @@ def main() -> int:
 
 def _run(options: Any, names: list[str]) -> int:
     if options.name == "download":
-        for name in download.HOMES:
+        for name in download.NAMES:
             print(download.download(name, options.data))
         return 0
     if options.name == "report":
@@ -69,7 +74,7 @@ def _run(options: Any, names: list[str]) -> int:
     missing = []
     for name in names:
         for data in _data_of(name, options.full) if name not in OF_THE_MACHINE else ():
-            file = options.data / f"{data}.npz"
+            file = options.data / data
             if file.exists():
                 _benchmark(name, file, options.full)
             else:
@@ -82,12 +87,13 @@ def _run(options: Any, names: list[str]) -> int:
 
 
 def _data_of(name: str, full: bool) -> tuple[str, ...]:
-    return OTHER_DATA.get(name) or (OTHER_DATA_FULL.get(name) if full else None) or ("mnist",)
+    return OTHER_DATA.get(name) or (OTHER_DATA_FULL.get(name) if full else None) or (MNIST,)
 
 
 def _benchmark(name: str, data: Path | None, full: bool) -> None:
-    dataset = None if data is None else datasets.load(str(data))
-    importlib.import_module(f"benchmarks.{name}").main(dataset, full)
+    module = importlib.import_module(f"benchmarks.{name}")
+    load = getattr(module, "load", lambda file: datasets.load(str(file)))  # of data that are no table
+    module.main(None if data is None else load(data), full)
 
 
 def _stop(*_: object) -> None:

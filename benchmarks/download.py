@@ -3,11 +3,15 @@
 import gzip
 import hashlib
 import http.client
+import io
+import json
 import struct
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 
@@ -37,26 +41,65 @@ SHA256 = {  # of the idx files, unpacked
         "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
     ),
 }
+# Bosak's XML of all plays, "Shakespeare 2.00"
+PLAYS = (
+    "https://raw.githubusercontent.com/samdutton/sonnet-search/fec5c0f3d9f1a1a0c71ba72ebc5e34b891080895/"
+    "originals/shaks200.zip"
+)
+PLAYS_SHA256 = "97ec6deee68fc595f2f817f901aa9f791d641b7a64d228a2f4c155cba4006bc2"
+NAMES = (*HOMES, "shakespeare")
 SECONDS = 60  # without a byte
 
 
-def download(name: str, folder: Path, home: str | None = None, digests: Sequence[str] | None = None) -> Path:
-    """Bring a data set to ``folder/NAME.npz``. Raises SafeError where its home does not answer or sends other bytes."""
+def download(name: str, folder: Path) -> Path:
+    """Bring a data set to ``folder``. Raises SafeError where its home does not answer or sends other bytes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return shakespeare(folder) if name == "shakespeare" else images(name, folder)
+
+
+def images(name: str, folder: Path, home: str | None = None, digests: Sequence[str] | None = None) -> Path:
+    """``NAME.npz``: x_train, y_train, x_test, y_test."""
     arrays = {}
     for (key, file), expected in zip(FILES.items(), digests or SHA256[name], strict=True):
-        url = (home or HOMES[name]) + file
-        try:
-            with urllib.request.urlopen(url, timeout=SECONDS) as stream:
-                content = gzip.decompress(stream.read())
-        except (OSError, EOFError, urllib.error.URLError, http.client.HTTPException) as error:
-            raise SafeError(f"{url} cannot be read ({error}); expected a connection to it") from None
-        if hashlib.sha256(content).hexdigest() != expected:
-            raise SafeError(f"{url} is another file than the one known; expected sha256 {expected} once unpacked")
-        arrays[key] = _array(content)
-    folder.mkdir(parents=True, exist_ok=True)
+        arrays[key] = _array(_checked((home or HOMES[name]) + file, expected, gzip.decompress))
     part = folder / f"{name}.part.npz"
     np.savez_compressed(part, allow_pickle=False, **arrays)
     return part.replace(folder / f"{name}.npz")
+
+
+def shakespeare(folder: Path, url: str = PLAYS, digest: str = PLAYS_SHA256) -> Path:
+    """``shakespeare.json.gz``: the lines of each speaking role in each play that has two or more."""
+    roles: dict[str, list[str]] = {}
+    with zipfile.ZipFile(io.BytesIO(_checked(url, digest))) as plays:
+        for name in sorted(name for name in plays.namelist() if name.endswith(".xml")):
+            play = ElementTree.fromstring(plays.read(name))
+            for speech in play.iter("SPEECH"):
+                speakers = [
+                    " ".join(speaker.text.upper().split()) for speaker in speech.findall("SPEAKER") if speaker.text
+                ]
+                lines = [
+                    " ".join("".join([line.text or "", *(part.tail or "" for part in line)]).split())
+                    for line in speech.findall("LINE")
+                ]  # without the stage directions in it
+                if speakers:
+                    role = roles.setdefault(f"{play.findtext('TITLE')}|{' & '.join(speakers)}", [])
+                    role += filter(None, lines)
+    part = folder / "shakespeare.part.json.gz"
+    with gzip.open(part, "wt") as stream:
+        json.dump({role: lines for role, lines in roles.items() if len(lines) > 1}, stream)
+    return part.replace(folder / "shakespeare.json.gz")
+
+
+def _checked(url: str, expected: str, unpack: Callable[[bytes], bytes] = bytes) -> bytes:
+    """What lies at an address, unpacked; raises SafeError unless it has the digest."""
+    try:
+        with urllib.request.urlopen(url, timeout=SECONDS) as stream:
+            content = unpack(stream.read())
+    except (OSError, EOFError, urllib.error.URLError, http.client.HTTPException) as error:
+        raise SafeError(f"{url} cannot be read ({error}); expected a connection to it") from None
+    if hashlib.sha256(content).hexdigest() != expected:
+        raise SafeError(f"{url} is another file than the one known; expected sha256 {expected} once unpacked")
+    return content
 
 
 def _array(idx: bytes) -> np.ndarray:

@@ -37,13 +37,19 @@ def _points(theirs: float, ours: float) -> bool:
 
 WITHIN = "within 1.25 times of the document's rounds, or fewer"
 POINTS = "accuracies within 2 points of the document's"
+AREA = "areas under the accuracy by round within 0.02 of the document's"
 # page, and what is counted in it
 PAGES: list[tuple[str, list[Count]]] = [
     ("mcmahan2017", [Count("paper's rounds", "ours, by seed", _rounds, WITHIN)]),
+    ("mcmahan2017_shakespeare", [Count("paper's rounds", "ours, by seed", _rounds, WITHIN)]),
     ("nilsson2018", [Count("max(acc) paper", "ours", _points, POINTS)]),
     ("nilsson2018_cv", []),
     ("pfitzner_arnrich", [Count("poster", "ours", _rounds, WITHIN)]),
-    ("garst2021", [Count("accuracy Garst", "ours", _points, POINTS)]),
+    ("garst2021", [Count("accuracy Garst", "accuracy", _points, POINTS), Count("area Garst", "area", _points, AREA)]),
+    (
+        "garst2021-fashion_mnist",
+        [Count("accuracy Garst", "accuracy", _points, POINTS), Count("area Garst", "area", _points, AREA)],
+    ),
     ("garst2021_gbdt", [Count("accuracy Garst", "ours", _points, POINTS)]),
     ("garst2021_gbdt-fashion_mnist", [Count("accuracy Garst", "ours", _points, POINTS)]),
     ("garst2021_pca-golub", []),

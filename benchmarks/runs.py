@@ -110,10 +110,15 @@ def digest(dataset: Dataset) -> str:
 
 
 def kept(
-    document: str, method: str, experiment: Experiment, values: Mapping[str, Any], centralized: bool = False
+    document: str,
+    method: str,
+    experiment: Experiment,
+    values: Mapping[str, Any],
+    centralized: bool = False,
+    segment: int | None = None,
 ) -> Run:
     """Run ``method``, or read what an earlier run with the same settings has left; on the pooled rows where
-    ``centralized``."""
+    ``centralized``. A long run is kept every ``segment`` rounds, and goes on from there if it is stopped."""
     settings = {
         "method": method, "data": f"{experiment.dataset.name} {digest(experiment.dataset)}", "nodes": experiment.nodes,
         "partition": experiment.partition, "seed": experiment.seed, "partition_seed": experiment.partition_seed,
@@ -124,13 +129,34 @@ def kept(
         **({} if experiment.fold is None else {"fold": list(experiment.fold)}), **values,
     }  # fmt: skip
     train = experiment.centralized if centralized else experiment.federated
-    return kept_as(document, settings, lambda on_round: train(method, values, on_round))
+    if segment is None:
+        return kept_as(document, settings, lambda on_round: train(method, values, on_round))
+    part = RESULTS / document / f"{_key(settings)}.part.json"
+
+    def in_segments(on_round: OnRound | None) -> Mapping[str, Any]:
+        result = json.loads(part.read_text()) if part.exists() else None
+        if result and watch:
+            watch.progress.advance(watch.task, len(result["history"]))
+        while True:
+            done = len(result["history"]) if result else 0
+            rounds = min(done + segment, values["rounds"])
+            result = train(method, {**values, "rounds": rounds, "resume": result}, on_round)
+            if len(result["history"]) < rounds or rounds == values["rounds"]:  # the target is reached, or the end
+                break
+            part.parent.mkdir(parents=True, exist_ok=True)
+            whole = part.with_suffix(".whole")
+            whole.write_text(json.dumps(result))
+            whole.replace(part)
+        return result
+
+    run = kept_as(document, settings, in_segments)
+    part.unlink(missing_ok=True)
+    return run
 
 
 def kept_as(document: str, settings: Mapping[str, Any], train: Callable[[OnRound | None], Mapping[str, Any]]) -> Run:
     """What ``train(on_round)`` brings, with a ``history``, or what an earlier run with the same settings has left."""
-    key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
-    file = RESULTS / document / f"{key}.json"
+    file = RESULTS / document / f"{_key(settings)}.json"
     new = not file.exists()
     if new:
         if watch:
@@ -156,6 +182,10 @@ def kept_as(document: str, settings: Mapping[str, Any], train: Callable[[OnRound
         watch.end(stored["wall_seconds"], new)
     rows = [dict(zip(stored["columns"], row, strict=True)) for row in stored["history"]]
     return Run(stored["settings"], rows, stored["machine"], stored["date"])
+
+
+def _key(settings: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def _short(value: Any) -> Any:

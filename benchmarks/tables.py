@@ -7,17 +7,25 @@ from benchmarks import runs
 
 
 def page(
-    document: str, title: str, full: bool, lines: Iterable[str], about: str, runs_: int, data: str = "mnist"
+    document: str,
+    title: str,
+    full: bool,
+    lines: Iterable[str],
+    about: str,
+    runs_: int,
+    data: str = "mnist",
+    file: str | None = None,
 ) -> None:
     """Print the lines as they come, and keep them with how they were made and with the document's notes.
 
-    Tables of other data than MNIST have their name in the file's. ``runs_``: the most runs that the lines take.
+    Tables of other data than MNIST have their name in the file's. ``runs_``: the most runs that the lines take;
+    ``file``: of the data, where it is not DATA.npz.
     """
     kept = [
         f"# {title}",
         "",
-        f"`python -m benchmarks {document} --data {data}.npz{' --full' if full else ''}`; each run is a file in "
-        f"[{document}/]({document}) with its settings, seed, machine and date.",
+        f"`python -m benchmarks {document} --data {file or f'{data}.npz'}{' --full' if full else ''}`; each run is a file "
+        f"in [{document}/]({document}) with its settings, seed, machine and date.",
         "",
         about,
         "",

@@ -4,6 +4,7 @@ import functools
 import gzip
 import hashlib
 import http.server
+import json
 import os
 import signal
 import struct
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import zipfile
 
 import numpy as np
 import pytest
@@ -19,7 +21,10 @@ from v6_federated.errors import SafeError
 from v6_federated.images import ROOT
 
 sys.path.insert(0, str(ROOT))
-from benchmarks import download, report, runs
+from benchmarks import download, mcmahan2017_shakespeare, report, runs
+
+from v6_federated import datasets
+from v6_federated.experiments import Experiment
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +72,38 @@ def test_a_benchmark_that_was_stopped_goes_on(digits, tmp_path):
     assert kept.items() <= {file.name: file.stat().st_mtime_ns for file in stopped.glob("reddy2020/*.json")}.items()
 
 
+@pytest.mark.parametrize("method", ["fedavg", "loadaboost", "colearning"])
+@pytest.mark.parametrize("target", [None, 0.99])
+def test_a_long_run_goes_on_within(method, target, digits, tmp_path, monkeypatch):
+    """Stopped between two segments, it ends with the history of one that was not; nothing else is left of it."""
+    monkeypatch.setattr(runs, "RESULTS", tmp_path)
+    experiment = Experiment(datasets.load(str(digits)), 4, "iid", 1, 1)
+    values = {"model": "logreg", "lr": 0.1, "batch_size": 20, "rounds": 5, "fraction": 0.5, "target": target}
+
+    def untimed(run):
+        return [{**row, "seconds": None} for row in run.history]
+
+    straight = runs.kept("straight", method, experiment, values)
+    train, calls = Experiment.federated, []
+
+    def stopped(self, method, values, on_round):
+        calls.append(values["rounds"])
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return train(self, method, values, on_round)
+
+    monkeypatch.setattr(Experiment, "federated", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        runs.kept("parts", method, experiment, values, segment=2)
+    assert [file.name.split(".", 1)[1] for file in (tmp_path / "parts").iterdir()] == ["part.json"]
+    parts = runs.kept("parts", method, experiment, values, segment=2)
+    assert calls == [2, 4, 5, 5], "from round 4 on"
+    assert untimed(parts) == untimed(straight)
+    assert [file.name for file in (tmp_path / "parts").iterdir()] == [
+        file.name for file in (tmp_path / "straight").iterdir()
+    ]
+
+
 def test_all_names_the_data_that_are_not_there(tmp_path):
     """And puts the pages that are there into a report, reduced ones too."""
     (tmp_path / "out").mkdir()
@@ -97,7 +134,7 @@ def test_a_report_counts_what_comes_near(tmp_path, monkeypatch):
     (tmp_path / "mcmahan2017.md").write_text("\n".join(page))
     (tmp_path / "p.png").write_bytes(b"\x89PNG")
     points = [
-        "| rows | accuracy Garst | ours |",
+        "| rows | accuracy Garst | accuracy |",
         "| --- | --- | --- |",
         "| x | 0.930 | 0.910 |",
         "| y | 0.95 | 0.929 |",
@@ -107,7 +144,7 @@ def test_a_report_counts_what_comes_near(tmp_path, monkeypatch):
     assert "| [mcmahan2017](mcmahan2017.md) | 1 of 3 | within 1.25 times" in text
     assert "| b, 2: 100 / 120, 140; c, 3: 100 / not reached in 50 |" in text
     assert "| [garst2021-reduced](garst2021-reduced.md) | 1 of 2 | accuracies" in text and "| y: 0.95 / 0.929 |" in text
-    assert "Not run yet in full: nilsson2018, " in text and ", garst2021, " in text
+    assert "Not run yet in full: mcmahan2017_shakespeare, nilsson2018, " in text and ", garst2021, " in text
     shown = (tmp_path / "REPORT.html").read_text()
     assert "<td>110, 130</td>" in shown and 'src="data:image/png;base64,iVBORw=="' in shown
     monkeypatch.setattr(runs, "RESULTS", tmp_path / "nothing")
@@ -146,7 +183,8 @@ def home(tmp_path):
 
 def test_data_are_downloaded_and_checked(home, tmp_path):
     url, arrays, digests = home
-    path = download.download("mnist", tmp_path / "data", url, digests)
+    (tmp_path / "data").mkdir()
+    path = download.images("mnist", tmp_path / "data", url, digests)
     with np.load(path, allow_pickle=False) as found:
         assert set(found.files) == set(arrays)
         for key, array in arrays.items():
@@ -154,7 +192,42 @@ def test_data_are_downloaded_and_checked(home, tmp_path):
     with pytest.raises(
         SafeError, match=r"train-images-idx3-ubyte.gz is another file than the one known; expected sha256"
     ):
-        download.download("mnist", tmp_path / "other", url)
+        download.images("mnist", tmp_path / "other", url)
     with pytest.raises(SafeError, match=r"nothing/train-images-idx3-ubyte.gz cannot be read"):
-        download.download("mnist", tmp_path / "other", f"{url}nothing/", digests)
+        download.images("mnist", tmp_path / "other", f"{url}nothing/", digests)
     assert not (tmp_path / "other").exists()
+
+
+def test_shakespeares_roles_are_read_from_the_plays(tmp_path):
+    """Speeches of two are a role of their own, stage directions go, roles of one line too; rows follow each other."""
+    speech = "<SPEECH>{}</SPEECH>"
+    long_lines = "".join(f"<LINE>Line  {i} of<STAGEDIR>Aside</STAGEDIR> many, <i/>all alike.</LINE>" for i in range(10))
+    play = "<PLAY><TITLE>A Play</TITLE>" + "".join(
+        speech.format(words)
+        for words in (
+            f"<SPEAKER>One</SPEAKER>{long_lines}",
+            "<SPEAKER>two</SPEAKER><LINE>No.</LINE>",
+            "<SPEAKER>One</SPEAKER><SPEAKER>Two</SPEAKER><LINE>Yes.</LINE><LINE>Yes!</LINE>",
+        )
+    )
+    archive = tmp_path / "plays.zip"
+    with zipfile.ZipFile(archive, "w") as plays:
+        plays.writestr("a.xml", play + "</PLAY>")
+        plays.writestr("play.dtd", "")
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+    file = download.shakespeare(tmp_path, archive.as_uri(), digest)
+    roles = json.loads(gzip.decompress(file.read_bytes()))
+    assert list(roles) == ["A Play|ONE", "A Play|ONE & TWO"]
+    assert roles["A Play|ONE"][3] == "Line 3 of many, all alike." and roles["A Play|ONE & TWO"] == ["Yes.", "Yes!"]
+    dataset = mcmahan2017_shakespeare.load(file)
+    X, y = dataset.rows
+    text = "\n".join(roles["A Play|ONE"][:8])
+    characters = sorted(set("".join(map("\n".join, roles.values()))))
+    assert X.shape == ((len(text) - 1) // 80, 80) and dataset.roles.tolist() == [0] * len(X)
+    assert "".join(characters[c] for c in X.flatten()) == text[: X.size]
+    assert [characters[c] for c in y] == [text[80 * (i + 1)] for i in range(len(y))]
+    with pytest.raises(SafeError, match="another file than the one known"):
+        download.shakespeare(tmp_path, archive.as_uri())
+    archive.with_suffix(".json.gz").write_bytes(b"no")
+    with pytest.raises(SafeError, match=r"plays.json.gz is no gzipped JSON of roles and their lines; expected"):
+        mcmahan2017_shakespeare.load(archive.with_suffix(".json.gz"))
