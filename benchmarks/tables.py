@@ -24,8 +24,8 @@ def page(
     kept = [
         f"# {title}",
         "",
-        f"`python -m benchmarks {document} --data {file or f'{data}.npz'}{' --full' if full else ''}`; each run is a file "
-        f"in [{document}/]({document}) with its settings, seed, machine and date.",
+        f"`python -m benchmarks {document} --data {file or f'{data}.npz'}{' --full' if full else ''}`; each run is a "
+        f"file in [{document}/]({document}) with its settings, seed, machine and date.",
         "",
         about,
         "",
