@@ -2,45 +2,57 @@
 
 The file given decides which table: fashion_mnist.npz or mnist.npz. Centralized is LightGBM's own training on all
 rows, with its own bins; one node of this method equals it on the same bins (tests/test_gbdt.py). The document tells
-neither rounds nor settings of its trees: this method's defaults here, and others. In its class-imbalanced Fashion-
-MNIST every node has about half of the classes; that is ``classes:5``, and ``class`` is the milder imbalance of its
-other data.
+neither rounds nor settings of its trees; its author's scripts do (see garst2021.py): scikit-learn's defaults, which are
+8 leaves, a rate of 0.1 and no penalty, 100 rounds, one node a round. In its class-imbalanced Fashion-MNIST a node has
+ten of a hundred parts of the rows sorted by class, ``shards:10``; ``class`` is the milder imbalance of its other data.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import lightgbm
 import numpy as np
 from sklearn.metrics import log_loss, roc_auc_score
 
-from benchmarks import runs, tables
+from benchmarks import garst2021, runs, tables
 from benchmarks.garst2021 import DIGITS, SEEDS, subset
 from v6_federated.data import as_features
 from v6_federated.datasets import Dataset
 from v6_federated.experiments import Experiment, OnRound
 
 DOCUMENT = "garst2021_gbdt"
-# name, nodes, partition, learning rate and lambda, the document's accuracy and AUC
-ROWS: dict[str, list[tuple[str, int, str, float, float, float | None, float | None]]] = {
-    "mnist": [("IID", 10, "iid", 0.1, 1, 0.956, 0.947), ("central", 1, "iid", 0.1, 1, 0.965, 0.955)],
+GARST: dict[str, Any] = {"lr": 0.1, "lambda_l2": 0, "max_leaves": 8, "max_depth": 3, "min_rows_leaf": 1}
+# rows, partition (None: all at one place), settings, the document's accuracy and area under the accuracy by round
+Setting = tuple[str, str | None, dict[str, Any], float | None, float | None]
+ROWS: dict[str, list[Setting]] = {
+    "mnist": [
+        ("IID", "iid", GARST, 0.956, 0.947),
+        ("central", None, GARST, 0.965, 0.955),
+        ("IID", "iid", {}, None, None),
+        ("central", None, {}, None, None),
+    ],
     "fashion_mnist": [
-        ("IID", 10, "iid", 0.1, 1, 0.839, 0.817),
-        ("IID", 10, "iid", 0.3, 1, None, None),
-        ("IID", 10, "iid", 0.3, 0, None, None),
-        ("CI, 5 of 10 classes a node", 10, "classes:5", 0.1, 1, 0.229, 0.275),
-        ("CI, 5 of 10 classes a node", 10, "classes:5", 0.3, 1, 0.229, 0.275),
-        ("CI, 5 of 10 classes a node", 10, "classes:5", 0.3, 0, 0.229, 0.275),
-        ("2 of 10 classes a node", 10, "classes:2", 0.1, 1, None, None),
-        ("1 of 10 classes a node", 10, "classes:1", 0.1, 1, None, None),
-        ("shares rising and falling", 10, "class", 0.1, 1, None, None),
-        ("central", 1, "iid", 0.1, 1, 0.867, 0.833),
-        ("central", 1, "iid", 0.3, 0, None, None),
+        ("IID", "iid", GARST, 0.839, 0.817),
+        ("CI", "shards:10", GARST, 0.229, 0.275),
+        ("central", None, GARST, 0.867, 0.833),
+        ("IID", "iid", {}, None, None),
+        ("IID", "iid", {"lr": 0.3}, None, None),
+        ("IID", "iid", {"lr": 0.3, "lambda_l2": 0}, None, None),
+        ("CI", "shards:10", {}, None, None),
+        ("CI", "shards:10", {"lr": 0.3, "lambda_l2": 0}, None, None),
+        ("5 of 10 classes a node", "classes:5", {}, None, None),
+        ("5 of 10 classes a node", "classes:5", {"lr": 0.3}, None, None),
+        ("5 of 10 classes a node", "classes:5", {"lr": 0.3, "lambda_l2": 0}, None, None),
+        ("2 of 10 classes a node", "classes:2", {}, None, None),
+        ("1 of 10 classes a node", "classes:1", {}, None, None),
+        ("shares rising and falling", "class", {}, None, None),
+        ("central", None, {}, None, None),
+        ("central", None, {"lr": 0.3, "lambda_l2": 0}, None, None),
     ],
 }
-ROUNDS = {"mnist": 200, "fashion_mnist": 100}
-REDUCED_ROUNDS = 40
-RATE = 0.1  # this method's default
+DEFAULTS: dict[str, Any] = {"lr": 0.1, "lambda_l2": 1, "max_leaves": 31, "max_depth": None, "min_rows_leaf": 20}
+ROUNDS, REDUCED_ROUNDS = 100, 20
+EVERY = 10  # rounds between evaluations; each is evaluated where there is an area to compare
 REDUCED = 6000  # rows, and a third of it test rows
 
 
@@ -52,16 +64,16 @@ def first(dataset: Dataset, rows: int) -> Dataset:
     return Dataset(f"{dataset.name}-first-{rows}", (X[:rows], y[:rows]), (X_test[:test], y_test[:test]))
 
 
-def seeds(data: str, printed: bool, lr: float, full: bool) -> tuple[int, ...]:
-    """Four runs as in the document; of ten classes, ten times the trees, two, and one of rows that it does not have or
-    that are here with another rate."""
-    if not full or not printed or lr != RATE:
+def seeds(data: str, setting: Setting, full: bool) -> tuple[int, ...]:
+    """Four runs as in the document; of ten classes, ten times the trees, two, and one of rows that it does not have."""
+    _, partition, _, printed, _ = setting
+    if not full or printed is None or partition is None:
         return SEEDS[:1]
     return SEEDS if data == "mnist" else SEEDS[:2]
 
 
-def centralized(dataset: Dataset, rounds: int, lr: float, l2: float) -> runs.Run:
-    """LightGBM on all rows with this method's other settings, evaluated on the test rows every ten rounds."""
+def centralized(dataset: Dataset, rounds: int, own: Mapping[str, Any], every: int) -> runs.Run:
+    """LightGBM on all rows with this method's other settings, evaluated on the test rows."""
     assert isinstance(dataset.rows, tuple) and dataset.test is not None
     (X, y), (X_test, y_test) = (
         (as_features(a), np.unique(b, return_inverse=True)[1]) for a, b in (dataset.rows, dataset.test)
@@ -69,8 +81,10 @@ def centralized(dataset: Dataset, rounds: int, lr: float, l2: float) -> runs.Run
     classes = int(y.max()) + 1
     settings: dict[str, Any] = {
         "objective": "binary" if classes == 2 else "multiclass", "num_class": 1 if classes == 2 else classes,
-        "learning_rate": lr, "lambda_l2": l2, "num_leaves": 31, "min_data_in_leaf": 20, "max_bin": 64,
+        "learning_rate": own["lr"], "lambda_l2": own["lambda_l2"], "num_leaves": own["max_leaves"],
+        "min_data_in_leaf": own["min_rows_leaf"], "max_bin": 64,
         "boost_from_average": False, "deterministic": True, "force_row_wise": True, "verbosity": -1,
+        **({"max_depth": own["max_depth"]} if own["max_depth"] else {}),
     }  # fmt: skip
 
     def train(on_round: OnRound | None) -> Mapping[str, Any]:
@@ -78,7 +92,7 @@ def centralized(dataset: Dataset, rounds: int, lr: float, l2: float) -> runs.Run
         for t in range(1, rounds + 1):
             booster.update()
             row: dict[str, Any] = {"round": t, "accuracy": None, "auc": None, "loss": None}
-            if t % 10 == 0:
+            if t % every == 0:
                 p: Any = booster.predict(X_test)
                 p = np.column_stack([1 - p, p]) if classes == 2 else p
                 row["accuracy"] = float(np.mean(p.argmax(axis=1) == y_test))
@@ -89,34 +103,40 @@ def centralized(dataset: Dataset, rounds: int, lr: float, l2: float) -> runs.Run
                 on_round(row)
         return {"history": history}
 
-    data = f"{dataset.name} {runs.digest(dataset)}"
-    return runs.kept_as(DOCUMENT, {"method": "LightGBM", "data": data, "rounds": rounds, **settings}, train)
+    data, often = f"{dataset.name} {runs.digest(dataset)}", {} if every == EVERY else {"evaluate_every": every}
+    return runs.kept_as(DOCUMENT, {"method": "LightGBM", "data": data, "rounds": rounds, **often, **settings}, train)
 
 
 def lines(dataset: Dataset, data: str, full: bool) -> Iterator[str]:
-    marks, rounds = (10, 20, 40, 100, 200), ROUNDS[data] if full else REDUCED_ROUNDS
+    marks, rounds = (10, 20, 40, 100), ROUNDS if full else REDUCED_ROUNDS
     yield from tables.head(
-        "rows",
-        "lr",
-        "lambda",
-        "accuracy Garst",
-        "ours",
-        "AUC Garst",
-        "ours",
-        "loss",
+        "rows", "lr", "lambda", "leaves", "accuracy Garst", "accuracy", "area Garst", "area", "AUC of the ROC", "loss",
         *(f"accuracy, round {t}" for t in marks),
-    )
-    for name, nodes, partition, lr, l2, accuracy, auc in ROWS[data]:
-        histories: list[Sequence[Mapping[str, Any]]] = []
-        if name == "central":
-            histories.append(centralized(dataset, rounds, lr, l2).history)
-        for seed in seeds(data, accuracy is not None, lr, full) if name != "central" else ():
-            experiment = Experiment(dataset, nodes, partition, seed, seed)
-            values = {"rounds": rounds, "evaluate_every": 10, "lr": lr, "lambda_l2": l2}
-            histories.append(runs.kept(DOCUMENT, "gbdt", experiment, values).history)
-        ours = [f"{np.mean([h[-1][key] for h in histories]):.3f}" for key in ("accuracy", "auc", "loss")]
+    )  # fmt: skip
+    for setting in ROWS[data]:
+        name, partition, changed, accuracy, area = setting
+        own = {**DEFAULTS, **changed}
+        every = EVERY if area is None else 1
+        if partition is None:
+            found = [centralized(dataset, rounds, own, every)]
+        else:
+            few = {"V6_FEDERATED_MINIMUM_ROWS": "1"} if own["min_rows_leaf"] == 1 else {}
+            values = {"rounds": rounds, "evaluate_every": every, "lr": own["lr"], "lambda_l2": own["lambda_l2"]}
+            found = [
+                runs.kept(
+                    DOCUMENT, "gbdt", Experiment(dataset, 10, partition, seed, seed, environment=few),
+                    {**values, **changed},
+                )
+                for seed in seeds(data, setting, full)
+            ]  # fmt: skip
+        histories = [run.history for run in found]
+        ours = {key: np.mean([h[-1][key] for h in histories]) for key in ("accuracy", "auc", "loss")}
         way = [f"{np.mean([h[t - 1]['accuracy'] for h in histories]):.3f}" if t <= rounds else None for t in marks]
-        yield tables.row(name, lr, l2, accuracy, ours[0], auc, ours[1], ours[2], *way)
+        yield tables.row(
+            name, own["lr"], own["lambda_l2"], own["max_leaves"], accuracy, f"{ours['accuracy']:.3f}", area,
+            None if area is None else f"{np.mean([garst2021.area(run) for run in found]):.3f}", f"{ours['auc']:.3f}",
+            f"{ours['loss']:.3f}", *way,
+        )  # fmt: skip
 
 
 def main(dataset: Dataset, full: bool) -> None:
@@ -125,16 +145,13 @@ def main(dataset: Dataset, full: bool) -> None:
     rows = dataset if data == "fashion_mnist" else subset(dataset, DIGITS["2 classes"])
     rows = rows if full else first(rows, REDUCED)
     about = (
-        f"Mean over {len(seeds(data, True, RATE, full))} run(s), of rows that the document does not have or "
-        f"of other rates one run, of {ROUNDS[data] if full else REDUCED_ROUNDS} rounds, one tree a class in each"
+        f"Mean over {len(seeds(data, ROWS[data][0], full))} run(s), of rows that the document does not have one run, "
+        f"of {ROUNDS if full else REDUCED_ROUNDS} rounds, one tree a class in each"
         + ("" if full else f", on the first {REDUCED} rows and {REDUCED // 3} test rows")
         + "; evaluated on the test rows."
     )
     title = "Garst et al. 2021, boosted trees on " + (
         "Fashion-MNIST" if data == "fashion_mnist" else "4 against 9 of MNIST"
     )
-    most = sum(
-        1 if name == "central" else len(seeds(data, accuracy is not None, lr, full))
-        for name, _, _, lr, _, accuracy, _ in ROWS[data]
-    )
+    most = sum(len(seeds(data, setting, full)) for setting in ROWS[data])
     tables.page(DOCUMENT, title, full, lines(rows, data, full), about, most, data)

@@ -38,6 +38,7 @@ def _points(theirs: float, ours: float) -> bool:
 WITHIN = "within 1.25 times of the document's rounds, or fewer"
 POINTS = "accuracies within 2 points of the document's"
 AREA = "areas under the accuracy by round within 0.02 of the document's"
+GARST = [Count("accuracy Garst", "accuracy", _points, POINTS), Count("area Garst", "area", _points, AREA)]
 # page, and what is counted in it
 PAGES: list[tuple[str, list[Count]]] = [
     ("mcmahan2017", [Count("paper's rounds", "ours, by seed", _rounds, WITHIN)]),
@@ -45,13 +46,10 @@ PAGES: list[tuple[str, list[Count]]] = [
     ("nilsson2018", [Count("max(acc) paper", "ours", _points, POINTS)]),
     ("nilsson2018_cv", []),
     ("pfitzner_arnrich", [Count("poster", "ours", _rounds, WITHIN)]),
-    ("garst2021", [Count("accuracy Garst", "accuracy", _points, POINTS), Count("area Garst", "area", _points, AREA)]),
-    (
-        "garst2021-fashion_mnist",
-        [Count("accuracy Garst", "accuracy", _points, POINTS), Count("area Garst", "area", _points, AREA)],
-    ),
-    ("garst2021_gbdt", [Count("accuracy Garst", "ours", _points, POINTS)]),
-    ("garst2021_gbdt-fashion_mnist", [Count("accuracy Garst", "ours", _points, POINTS)]),
+    ("garst2021", GARST),
+    ("garst2021-fashion_mnist", GARST),
+    ("garst2021_gbdt", GARST),
+    ("garst2021_gbdt-fashion_mnist", GARST),
     ("garst2021_pca-golub", []),
     ("reddy2020", []),
     ("reddy2020-fashion_mnist", []),
