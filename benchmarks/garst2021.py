@@ -26,7 +26,8 @@ NODES = 10
 
 
 class FromRandom(LinearModel):
-    """A linear model as ``SGDClassifier(penalty="l2")`` trains it, from the start that the author gave it."""
+    """A linear model as ``SGDClassifier(penalty="l2")`` trains it, from the start that the author gave it: of more than
+    two classes each against the others, also where the loss is logistic and ours one softmax."""
 
     def __init__(self, loss: Any, features: int, classes: int) -> None:
         super().__init__(loss, features, classes, l2=1e-4)
@@ -34,17 +35,15 @@ class FromRandom(LinearModel):
     def init(self, rng: np.random.Generator) -> np.ndarray:
         return rng.uniform(0, 1, self.size).astype(np.float32)
 
-
-class OneAgainstRest(FromRandom):
-    """Logistic regression of each class against the others, where ours is one softmax."""
-
     def _losses_and_slopes(self, scores: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         signs = self._signs(y)
         margins = signs * scores
+        if self.kind == "hinge":
+            return np.maximum(0, 1 - margins).sum(axis=1), -signs * (margins < 1)
         return np.logaddexp(0, -margins).sum(axis=1), -signs * np.exp(-np.logaddexp(0, margins))
 
 
-models.register("lr_garst", lambda features, classes: OneAgainstRest("logistic", features, classes))
+models.register("lr_garst", lambda features, classes: FromRandom("logistic", features, classes))
 models.register("svm_garst", lambda features, classes: FromRandom("hinge", features, classes))
 
 
