@@ -36,10 +36,10 @@ class FromRandom(LinearModel):
         return rng.uniform(0, 1, self.size).astype(np.float32)
 
     def _losses_and_slopes(self, scores: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if self.kind == "hinge":
+            return super()._losses_and_slopes(scores, y)
         signs = self._signs(y)
         margins = signs * scores
-        if self.kind == "hinge":
-            return np.maximum(0, 1 - margins).sum(axis=1), -signs * (margins < 1)
         return np.logaddexp(0, -margins).sum(axis=1), -signs * np.exp(-np.logaddexp(0, margins))
 
 
