@@ -9,6 +9,7 @@ import struct
 import urllib.error
 import urllib.request
 import zipfile
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
@@ -95,7 +96,7 @@ def _checked(url: str, expected: str, unpack: Callable[[bytes], bytes] = bytes) 
     try:
         with urllib.request.urlopen(url, timeout=SECONDS) as stream:
             content = unpack(stream.read())
-    except (OSError, EOFError, urllib.error.URLError, http.client.HTTPException) as error:
+    except (OSError, EOFError, zlib.error, urllib.error.URLError, http.client.HTTPException) as error:
         raise SafeError(f"{url} cannot be read ({error}); expected a connection to it") from None
     if hashlib.sha256(content).hexdigest() != expected:
         raise SafeError(f"{url} is another file than the one known; expected sha256 {expected} once unpacked")

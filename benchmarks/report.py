@@ -56,6 +56,7 @@ PAGES: list[tuple[str, list[Count]]] = [
     ("cost", []),
     ("network", []),
 ]
+NOT_RUN = ("not tried", "not run")  # as a cell begins that is not there for want of time
 NOT_FINISHED = "(Not finished; "  # as ``tables.page`` says it
 STYLE = (
     "body{font:16px/1.5 sans-serif;max-width:70em;margin:2em auto;padding:0 1em}table{border-collapse:collapse;"
@@ -86,11 +87,15 @@ def number(text: str) -> float | None:
     return sum(map(float, parts)) / len(parts) if all(re.fullmatch(r"-?\d+(\.\d+)?", p) for p in parts) else None
 
 
-def counted(page: str, count: Count) -> tuple[int, int, list[str]]:
-    """How many rows are as counted, of how many; and the others, which may not have reached what the document has."""
-    good, total, other = 0, 0, []
+def counted(page: str, count: Count) -> tuple[int, int, list[str], int]:
+    """How many rows are as counted, of how many that were run; the others, which may not have reached what the document
+    has; and how many were not run."""
+    good, total, other, not_run = 0, 0, list[str](), 0
     for row in rows_of(page):
         if count.theirs not in row or count.ours not in row or (theirs := number(row[count.theirs][0])) is None:
+            continue
+        if row[count.ours][0].startswith(NOT_RUN):
+            not_run += 1
             continue
         ours = number(row[count.ours][0])
         total += 1
@@ -100,7 +105,7 @@ def counted(page: str, count: Count) -> tuple[int, int, list[str]]:
             names = [cells[0] for name, cells in row.items() if name not in (count.theirs, count.ours)]
             before = names[: list(row).index(count.theirs)]
             other.append(f"{', '.join(before)}: {row[count.theirs][0]} / {row[count.ours][0]}")
-    return good, total, other
+    return good, total, other, not_run
 
 
 def lines(folder: Path) -> Iterator[str]:
@@ -119,8 +124,9 @@ def lines(folder: Path) -> Iterator[str]:
         page = file.read_text()
         unfinished = " (not finished)" if NOT_FINISHED in page else ""
         for count in counts:
-            good, total, other = counted(page, count)
-            yield f"| [{file.stem}]({file.name}){unfinished} | {good} of {total} | {count.what} | {'; '.join(other)} |"
+            good, total, other, not_run = counted(page, count)
+            cells = f"{good} of {total}" + (f", {not_run} not run" if not_run else "")
+            yield f"| [{file.stem}]({file.name}){unfinished} | {cells} | {count.what} | {'; '.join(other)} |"
         if not counts:
             yield f"| [{file.stem}]({file.name}){unfinished} | | see the page | |"
     partly = [name for name, file, _ in files if not _whole(file, name)]

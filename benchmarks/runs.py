@@ -20,10 +20,13 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from v6_federated import codec
 from v6_federated.datasets import Dataset
+from v6_federated.errors import SafeError
 from v6_federated.experiments import Experiment, OnRound, rounds_to_target, summary
 
 RESULTS = Path(__file__).parent / "results"
+STATEFUL = ("scaffold", "dynavg", "coop")
 KEPT = ("round", "loss", "accuracy", "auc", "train_loss", "bytes_up", "bytes_down", "seconds", "uploads")
 
 
@@ -118,7 +121,8 @@ def kept(
     segment: int | None = None,
 ) -> Run:
     """Run ``method``, or read what an earlier run with the same settings has left; on the pooled rows where
-    ``centralized``. A long run is kept every ``segment`` rounds, and goes on from there if it is stopped."""
+    ``centralized``. A long run is kept every ``segment`` rounds, and goes on from there if it is stopped; nodes that
+    keep a state between rounds would begin anew."""
     settings = {
         "method": method, "data": f"{experiment.dataset.name} {digest(experiment.dataset)}", "nodes": experiment.nodes,
         "partition": experiment.partition, "seed": experiment.seed, "partition_seed": experiment.partition_seed,
@@ -129,6 +133,7 @@ def kept(
         **({} if experiment.fold is None else {"fold": list(experiment.fold)}), **values,
     }  # fmt: skip
     train = experiment.centralized if centralized else experiment.federated
+    assert segment is None or method not in STATEFUL
     if segment is None:
         return kept_as(document, settings, lambda on_round: train(method, values, on_round))
     part = RESULTS / document / f"{_key(settings)}.part.json"
@@ -141,6 +146,7 @@ def kept(
             done = len(result["history"]) if result else 0
             rounds = min(done + segment, values["rounds"])
             result = train(method, {**values, "rounds": rounds, "resume": result}, on_round)
+            _check_ended(document, result)
             if len(result["history"]) < rounds or rounds == values["rounds"]:  # the target is reached, or the end
                 break
             part.parent.mkdir(parents=True, exist_ok=True)
@@ -163,6 +169,7 @@ def kept_as(document: str, settings: Mapping[str, Any], train: Callable[[OnRound
             watch.begin(settings.get("rounds"))
         started = time.monotonic()
         result = train(watch.on_round if watch else None)
+        _check_ended(document, result)
         history = [{name: row.get(name) for name in KEPT} for row in result["history"]]
         file.parent.mkdir(parents=True, exist_ok=True)
         part = file.with_suffix(".part")
@@ -182,6 +189,13 @@ def kept_as(document: str, settings: Mapping[str, Any], train: Callable[[OnRound
         watch.end(stored["wall_seconds"], new)
     rows = [dict(zip(stored["columns"], row, strict=True)) for row in stored["history"]]
     return Run(stored["settings"], rows, stored["machine"], stored["date"])
+
+
+def _check_ended(document: str, result: Mapping[str, Any]) -> None:
+    """Raise SafeError for a run that has ended for a reason of this machine: it is none of the method's."""
+    stopped = result.get("stopped", "")
+    if stopped and codec.DIVERGED not in stopped:
+        raise SafeError(f"{document}: a run has ended after round {len(result['history'])}: {stopped}")
 
 
 def _key(settings: Mapping[str, Any]) -> str:

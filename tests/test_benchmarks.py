@@ -201,7 +201,7 @@ def test_data_are_downloaded_and_checked(home, tmp_path):
 def test_shakespeares_roles_are_read_from_the_plays(tmp_path):
     """Speeches of two are a role of their own, stage directions go, roles of one line too; rows follow each other."""
     speech = "<SPEECH>{}</SPEECH>"
-    long_lines = "".join(f"<LINE>Line  {i} of<STAGEDIR>Aside</STAGEDIR> many, <i/>all alike.</LINE>" for i in range(10))
+    long_lines = "".join(f"<LINE>Line  {i} of<STAGEDIR>Aside</STAGEDIR> many, <i/>all alike.</LINE>" for i in range(20))
     play = "<PLAY><TITLE>A Play</TITLE>" + "".join(
         speech.format(words)
         for words in (
@@ -221,13 +221,20 @@ def test_shakespeares_roles_are_read_from_the_plays(tmp_path):
     assert roles["A Play|ONE"][3] == "Line 3 of many, all alike." and roles["A Play|ONE & TWO"] == ["Yes.", "Yes!"]
     dataset = mcmahan2017_shakespeare.load(file)
     X, y = dataset.rows
-    text = "\n".join(roles["A Play|ONE"][:8])
+    text = "\n".join(roles["A Play|ONE"][:16])
     characters = sorted(set("".join(map("\n".join, roles.values()))))
     assert X.shape == ((len(text) - 1) // 80, 80) and dataset.roles.tolist() == [0] * len(X)
     assert "".join(characters[c] for c in X.flatten()) == text[: X.size]
     assert [characters[c] for c in y] == [text[80 * (i + 1)] for i in range(len(y))]
     with pytest.raises(SafeError, match="another file than the one known"):
         download.shakespeare(tmp_path, archive.as_uri())
-    archive.with_suffix(".json.gz").write_bytes(b"no")
-    with pytest.raises(SafeError, match=r"plays.json.gz is no gzipped JSON of roles and their lines; expected"):
-        mcmahan2017_shakespeare.load(archive.with_suffix(".json.gz"))
+    assert len(dataset.test[1]) == 1
+    for content in (
+        b"no",
+        gzip.compress(b"{}"),
+        gzip.compress(b'{"a": ["b"]}'),
+        gzip.compress(b"[]")[:-9] + b"123456789",
+    ):
+        archive.with_suffix(".json.gz").write_bytes(content)
+        with pytest.raises(SafeError, match=r"plays.json.gz is no gzipped JSON of roles and their lines; expected"):
+            mcmahan2017_shakespeare.load(archive.with_suffix(".json.gz"))

@@ -144,7 +144,7 @@ class Experiment:
     ) -> dict[str, Any]:
         known: dict[str, Any] = {"organizations": [1], "evaluators": [2], "holdout": 0.0}
         if values.get("objective") != "regression":
-            known["classes"] = self._classes()
+            known["classes"] = values.get("classes") or self._classes()
         own = {k: v for k, v in values.items() if k != "fraction"}
         return self._run(method, {1: rows, 2: test}, {**self.common(), **own, **known}, on_round)
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from v6_federated import models
 from v6_federated.codec import DIVERGED
 from v6_federated.data import LARGEST, Rows
 from v6_federated.errors import SafeError
@@ -28,18 +27,18 @@ def evaluate(model: Model, w: Any, rows: Rows, classes: int, bands: int, scale: 
     """What a node answers about its rows. ``scale``: log-odds, beside those of chance, halfway to the outermost band.
 
     Returns:
-        n: rows, of text characters; loss: their mean; confusion: counts (classes, classes), true class by predicted;
+        n: rows; loss: their mean; confusion: counts (classes, classes), true class by predicted class;
         bands: counts (problems, 2, bands) of rows outside and inside the class by band, one problem when binary,
         one a class otherwise; empty when ``bands`` is 0.
     """
-    scores, y = models.decisions(model, w, rows.X, rows.y)
+    scores = model.scores(w, rows.X)
     if not np.isfinite(scores).all():
         raise SafeError(f"the model's scores are not finite; {DIVERGED}")
     guess = predicted(scores)
-    confusion = np.bincount(y * classes + guess, minlength=classes * classes).reshape(classes, classes)
+    confusion = np.bincount(rows.y * classes + guess, minlength=classes * classes).reshape(classes, classes)
     answer: dict[str, Any] = {
-        "n": len(y),
-        "loss": model.loss(scores, y),
+        "n": len(rows),
+        "loss": model.loss(scores, rows.y),
         "confusion": confusion.tolist(),
         "bands": [],
     }
@@ -48,7 +47,7 @@ def evaluate(model: Model, w: Any, rows: Rows, classes: int, bands: int, scale: 
         share = 0.5 + 0.5 * odds / (np.abs(odds) + scale)  # in (0, 1), finest about the odds of chance
         band = np.minimum((bands * share).astype(np.int64), bands - 1)
         for column, positive in enumerate([1] if classes == 2 else range(classes)):
-            inside = y == positive
+            inside = rows.y == positive
             counts = np.bincount(band[:, column] + bands * inside, minlength=2 * bands)
             answer["bands"].append(counts.reshape(2, bands).tolist())
     return answer

@@ -146,7 +146,7 @@ class Node:
 
     def loss(self, w: Any) -> float:
         """Mean loss of ``w`` on the node's rows."""
-        return self.model.loss(*models.decisions(self.model, w, self.model.asarray(self.rows.X), self.rows.y))
+        return self.model.loss(self.model.scores(w, self.model.asarray(self.rows.X)), self.rows.y)
 
     def evaluate(self, weights: Any, which: str, scale: float) -> dict[str, Any]:
         """Counts of how well ``weights`` do on the rows held out, or on its rows (``which`` is "held_out" or "all").

@@ -67,6 +67,7 @@ def prepare(
         raise SafeError(str(error)) from None
     if spec.supervised:
         classes = 1 if spec.classes is None else len(spec.classes)  # 1: a regression
+        models.check_classes(models.parse(model), spec.classes or [])
         full = {**models.parse(model), "features": len(layout.names), "classes": classes}
         job = replace(job, model=full)
     return job, layout.names

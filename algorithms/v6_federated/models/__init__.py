@@ -5,7 +5,7 @@ parameters are one flat float32 vector ``w``. Only convolutions and recurrent ne
 """
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -71,13 +71,6 @@ MODELS: dict[str, Callable[..., Model]] = {
 }
 
 
-def decisions(model: Model, w: Any, X: Any, y: Any) -> tuple[np.ndarray, Any]:
-    """What a loss or an accuracy on rows is of: decision values (m, c) and their classes (m,); one a row, of text one
-    a character."""
-    own = getattr(model, "decisions", None)
-    return own(w, X, y) if own else (model.scores(w, X), y)
-
-
 def register(name: str, build: Callable[..., Any]) -> None:
     """Make a model known that a method brings: it has what evaluation needs, ``init``, ``scores`` and ``loss``.
 
@@ -133,6 +126,15 @@ def _check_option(model: str, option: str, value: Any) -> None:
         noun = "whole number" if kind is int else "number"
         raise SafeError(
             f"{option}={value!r} of the model {model} is refused: expected a {noun} from {least:g} to {most:g}"
+        )
+
+
+def check_classes(spec: dict[str, Any], classes: Sequence[Any]) -> None:
+    """Raise SafeError where a model reads its features as codes of the classes and these are no codes."""
+    if spec["name"] == "lstm_char" and [*classes] != [*range(len(classes))]:
+        raise SafeError(
+            "the classes of lstm_char are the characters' codes, the whole numbers 0, 1, ... without a gap; name them "
+            "all in `classes`, also those that are no row's label"
         )
 
 

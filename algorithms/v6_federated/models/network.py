@@ -51,6 +51,10 @@ class Network:
         """The class of each of the module's outputs: one a row."""
         return self.asarray(y)
 
+    def decided(self, z: torch.Tensor) -> torch.Tensor:
+        """Of the module's outputs those that are the rows' decision values: all."""
+        return z
+
     def _views(self, w: torch.Tensor) -> list[torch.Tensor]:
         sizes = [math.prod(shape) for shape in self.shapes.values()]
         return [part.view(shape) for part, shape in zip(w.split(sizes), self.shapes.values(), strict=True)]
@@ -90,17 +94,16 @@ class Network:
             total += float(loss.detach())
         return total, self._gradient
 
-    def _outputs(self, w: Any, X: Any) -> torch.Tensor:
-        """The module's outputs for all rows, without dropout."""
+    def scores(self, w: Any, X: Any) -> np.ndarray:
         self._load(w)
         self.module.eval()
         with torch.no_grad():
-            parts = [self.module(self.inputs(X[i : i + self.chunk])).cpu() for i in range(0, len(X), self.chunk)]
+            parts = [
+                self.decided(self.module(self.inputs(X[i : i + self.chunk]))).cpu()
+                for i in range(0, len(X), self.chunk)
+            ]
         self.module.train()
-        return torch.cat(parts) if parts else torch.empty((0, list(self.shapes.values())[-1][0]))
-
-    def scores(self, w: Any, X: Any) -> np.ndarray:
-        return self._outputs(w, X).numpy()
+        return torch.cat(parts).numpy() if parts else np.empty((0, list(self.shapes.values())[-1][0]), np.float32)
 
     def loss(self, scores: np.ndarray, y: np.ndarray) -> float:
         return float(functional.cross_entropy(torch.from_numpy(scores), torch.as_tensor(np.asarray(y))))

@@ -11,7 +11,7 @@ from torch import nn
 from v6_federated.errors import SafeError
 from v6_federated.models.network import Network
 
-CHUNK_CPU = 50
+CHUNK = 50  # rows at once, each of many steps
 
 
 class Characters(nn.Module):
@@ -31,13 +31,14 @@ class Characters(nn.Module):
 class Text(Network):
     """Rows are characters in order, as codes from 0 to ``classes`` - 1; the label is the character that follows.
 
-    The loss is of every character given those before it in its row. ``scores`` are of the label.
+    Training is on every character given those before it in its row. Decision values, and so accuracy and all counts,
+    are of the label only: a row counts once.
     """
 
     def __init__(self, module: Characters, length: int, classes: int) -> None:
         super().__init__(module)
         self.length, self.classes, self.hidden = length, classes, module.lstm.hidden_size
-        self.chunk = CHUNK_CPU if self.device.type == "cpu" else self.chunk
+        self.chunk = CHUNK if self.device.type == "cpu" else 10 * CHUNK
 
     def init(self, rng: np.random.Generator) -> np.ndarray:
         """As torch does: the embedding standard normal, all else uniform in +-1/sqrt(hidden)."""
@@ -63,12 +64,9 @@ class Text(Network):
         """The next character of each of a row's: (n * length,)."""
         return torch.cat([self.inputs(X)[:, 1:], self.asarray(y)[:, None]], dim=1).flatten()
 
-    def scores(self, w: Any, X: Any) -> np.ndarray:
-        return self._outputs(w, X).view(len(X), self.length, self.classes)[:, -1].numpy()
-
-    def decisions(self, w: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
-        """The decision values (n * length, classes) and the class (n * length,) of every character."""
-        return self._outputs(w, X).numpy(), self.targets(X, y).cpu().numpy()
+    def decided(self, z: torch.Tensor) -> torch.Tensor:
+        """(n, classes): of the character that follows each row."""
+        return z[self.length - 1 :: self.length]
 
 
 def lstm_char(features: int, classes: int, hidden: int = 256) -> Text:
