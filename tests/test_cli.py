@@ -306,7 +306,10 @@ def test_a_npz_with_numbers_to_predict(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["r2"] is not None
     for arguments, says in [
         (run, "y_test holds labels that y_train does not; expected none"),
-        ([*run, "--resume", str(tmp_path / "r")], "resume: a result of objective='regression'; expected the same"),
+        (
+            [*run, "--resume", str(tmp_path / "r"), "--set", "objective=classification"],
+            "resume: a result of objective='regression'; expected the same",
+        ),
         (["run", "fedavg", *run[2:4], "--resume", str(tmp_path / "r")], "resume: a result of 'gbdt'; expected one of"),
         ([*regression, "--target", "0.9"], "--target 0.9 is an accuracy, of no use to objective=regression"),
     ]:
@@ -335,3 +338,130 @@ def test_predict_for_rows_of_any_file(tmp_path, capsys):
     (tmp_path / "odd.csv").write_text("x,ill\n1.0,?\n")
     assert main(["predict", str(tmp_path / "csv"), "--data", str(tmp_path / "odd.csv"), "--out", str(out)]) == 2
     assert "not among the model's 2 classes; correct them, or leave the column ill out" in capsys.readouterr().err
+
+
+@pytest.fixture
+def hospitals_csv(tmp_path):
+    """Three hospitals, a rare class, an identifier."""
+    rng = np.random.default_rng(4)
+    n = 300
+    x = rng.normal(size=n)
+    rows = pd.DataFrame(
+        {
+            "id": [f"p{i}" for i in range(n)],
+            "x": x,
+            "z": rng.normal(size=n),
+            "hospital": np.array(["Noord", "Zuid", "Oost"])[np.arange(n) % 3],
+            "outcome": np.where(x > 1.6, "died", "home"),
+        }
+    )
+    file = tmp_path / "rows.csv"
+    rows.to_csv(file, index=False)
+    return file, rows
+
+
+def test_run_tells_nodes_and_classes_and_what_a_rare_class_hides(hospitals_csv, capsys, tmp_path):
+    file, rows = hospitals_csv
+    run = ["run", "fedavg", "--data", file, "--partition", "column:hospital", "--label", "outcome", "--features", "x,z"]
+    assert main([str(a) for a in [*run, "--rounds", 1, "--set", "lr=0.001", "--out", tmp_path / "r"]]) == 0
+    out, err = capsys.readouterr()
+    died = (rows.outcome == "died").sum()
+    first = f"3 nodes: Noord (100), Oost (100), Zuid (100); 2 classes: home ({300 - died}), died ({died})"
+    assert out.splitlines()[0] == first
+    result = json.loads((tmp_path / "r" / "result.json").read_text())
+    shown = {line.split()[0]: line.split()[1:] for line in out.splitlines() if line.split()[0] in ("home", "died")}
+    confusion = np.array(result["final"]["confusion"])
+    assert [int(shown[c][0]) for c in ("died", "home")] == confusion.sum(axis=1).tolist()
+    assert [int(shown[c][1]) for c in ("died", "home")] == np.diag(confusion).tolist()
+    assert [int(shown[c][3]) for c in ("died", "home")] == confusion.sum(axis=0).tolist()
+    assert ", where always 'home' has 0." in err
+    rows.loc[:9, "hospital"] = " noord"
+    rows.loc[:9, "outcome"] = "Home"
+    rows.to_csv(file, index=False)
+    assert main([str(a) for a in [*run, "--rounds", 1]]) == 0
+    err = capsys.readouterr().err
+    assert "' noord', 'Noord' differ in spaces or capitals only; each is a node of its own" in err
+    assert "'home', 'Home' differ in spaces or capitals only; each is a class of its own" in err
+
+
+def test_resume_keeps_rows_and_settings(hospitals_csv, capsys, tmp_path):
+    """Settings that the command does not name are the earlier job's; other rows, or dealt otherwise, are refused."""
+    file, rows = hospitals_csv
+    run = ["run", "fedavg", "--label", "outcome", "--features", "x,z"]
+    dealt = ["--data", file, "--partition", "column:hospital"]
+    straight = [*run, *dealt, "--model", "fnn", "--set", "lr=0.5", "--set", "epochs=2"]
+    assert call(capsys, *straight, "--rounds", 4, "--out", tmp_path / "four")[0] == 0
+    assert call(capsys, *straight, "--rounds", 2, "--out", tmp_path / "two")[0] == 0
+    again = [*run, *dealt, "--rounds", 4, "--resume", tmp_path / "two", "--out", tmp_path / "again"]
+    status, _, err = call(capsys, *again)
+    assert status == 0 and "as in the earlier job: " in err and "lr=0.5" in err and "epochs=2" in err
+    weights = [json.loads((tmp_path / name / "result.json").read_text())["weights"] for name in ("four", "again")]
+    assert weights[0] == weights[1]
+    other = file.with_name("other.csv")
+    rows.to_csv(other, index=False)
+    for changed, says in [
+        (["--data", other, "--partition", "column:hospital"], "the earlier job had --data rows; expected the same"),
+        (["--data", file, "--nodes", 3], "the earlier job had --partition column:hospital; expected the same"),
+    ]:
+        status, _, err = call(capsys, *run, *changed, "--rounds", 4, "--resume", tmp_path / "two")
+        assert status == 2 and says in err
+
+
+def test_predictions_beside_an_identifier(hospitals_csv, capsys, tmp_path):
+    file, rows = hospitals_csv
+    run = ["run", "fedavg", "--data", file, "--label", "outcome", "--features", "x,z", "--nodes", 3]
+    assert call(capsys, *run, "--out", tmp_path / "r")[0] == 0
+    predict = ["predict", tmp_path / "r", "--data", file]
+    assert call(capsys, *predict, "--out", tmp_path / "p.csv", "--keep", "id,hospital")[0] == 0
+    told = pd.read_csv(tmp_path / "p.csv")
+    assert (
+        list(told.columns) == ["id", "hospital", "prediction", "score"] and told["id"].tolist() == rows["id"].tolist()
+    )
+    for arguments, says in [
+        (["--out", tmp_path / "p.csv", "--keep", "name"], "--keep name is refused; expected columns of"),
+        (["--out", file], "is the file of --data, which would be lost; expected another"),
+    ]:
+        status, _, err = call(capsys, *predict, *arguments)
+        assert status == 2 and says in err and len(err.splitlines()) == 1
+    assert len(pd.read_csv(file)) == 300
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--data", "wine", "--partition", "alcohol"], "or column:alcohol if it is a column"),
+        (
+            ["--data", "wine", "--partition", "classes:9"],
+            "classes:9 is refused: the label has 3 classes; expected from 1",
+        ),
+        (
+            ["--data", "wine", "--partition", "column:town"],
+            "no column 'town' to tell the nodes by; expected one of alcohol,",
+        ),
+        (["--data", "diabetes"], "or for a number to predict gbdt with --set objective=regression"),
+        (["--data", "wine", "--node-env", "FOO"], "expected KEY=VALUE, for example V6_FEDERATED_MINIMUM_ROWS=20"),
+        (
+            ["--data", "wine", "--node-env", "V6_FEDERATED_MINIMUM_ROW=3"],
+            "V6_FEDERATED_MINIMUM_ROW is no limit of a node; expected V6_FEDERATED_MINIMUM_ROWS; nothing is computed",
+        ),
+    ],
+)
+def test_refusals_say_what_would_be_right(arguments, says, capsys):
+    status, _, err = call(capsys, "run", "fedavg", *arguments)
+    assert status in (1, 2) and says in err and len(err.splitlines()) == 1
+
+
+def test_lists_of_settings_without_brackets(capsys):
+    assert call(capsys, *RUN, "--set", "organizations=1,2,4")[0] == 0
+    assert call(capsys, *RUN, "--set", "organizations=[1, 2, 4]", "--set", "classes=0,1")[0] == 0
+
+
+def test_files_as_a_european_excel_writes_them(tmp_path, capsys):
+    for content, says in [
+        (b"a;b;y\n1,5;2;0\n2,5;3;1\n", "its header has semicolons: save it with commas between columns and points"),
+        (b"a;b;y\n1;2;0\n2;3;1\n", "its header has semicolons: save it with commas between columns and points"),
+        ("ä,y\n1,0\n2,1\n".encode("latin-1"), "is not in UTF-8; expected it saved as CSV UTF-8"),
+    ]:
+        (tmp_path / "rows.csv").write_bytes(content)
+        status, _, err = call(capsys, "run", "fedavg", "--data", tmp_path / "rows.csv")
+        assert status == 2 and says in err and len(err.splitlines()) == 1

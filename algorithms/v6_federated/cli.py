@@ -90,7 +90,7 @@ def build_parser() -> Parser:
     compare = command(
         "compare", commands.compare,
         "Run several methods or settings on the same partition and seeds: one table, one picture.",
-        "compare fedavg fedavg:epochs=5,batch_size=10 centralized:fedavg --data digits --rounds 20 --out DIR",
+        "compare fedavg:epochs=5 scaffold:epochs=5 centralized:fedavg:epochs=5 --data digits --rounds 20 --out DIR",
     )  # fmt: skip
     compare.add_argument(
         "methods", nargs="+", metavar="METHOD[:key=value,...]",
@@ -140,6 +140,7 @@ def build_parser() -> Parser:
         "--data", required=True, metavar="D", help="rows with the features' columns: .csv, .parquet, .npz"
     )
     predict.add_argument("--out", type=Path, required=True, metavar="FILE", help="the predictions, a .csv")
+    predict.add_argument("--keep", metavar="A,B", help="columns of the rows to write beside, for example an identifier")
 
     submit = command(
         "submit", commands.submit, "Send a method as a task to a vantage6 server, the local network by default.",

@@ -12,13 +12,15 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from v6_federated import network_commands
+from v6_federated import network_commands, remarks
 from v6_federated.errors import SafeError
+from v6_federated.network_commands import resume
 
 DEMO: dict[str, Any] = {"rounds": 30, "model": "logreg", "lr": 0.1, "batch_size": 10, "preprocess": ["standardize"]}
 
 # settings that have an option of their own
 OWN_OPTION = {name: name for name in ("rounds", "model", "seed", "label", "features", "holdout", "preprocess")}
+LISTS = ("classes", "organizations", "evaluators")  # settings that a,b,c may be given to
 OWN_OPTION |= {"target": "target A --stop-at-target"}
 
 
@@ -52,9 +54,14 @@ def run(options: Any) -> int:
     if options.speeds is not None:
         experiment = replace(experiment, slowest=options.speeds)
     if options.resume:
-        values["resume"] = _read(options.resume)
+        values = resume(_read(options.resume), options.method, values)
     _check(options.method, values, experiment, options)
+    if options.resume:
+        _check_same_experiment(values["resume"].get("experiment", {}), experiment)
     _check_folder(options.out)
+    if options.out and (options.out / "result.json").exists():
+        print(f"the earlier result in {options.out} will be replaced", file=sys.stderr)
+    remarks.rows(experiment, options.method, values)
     with _Bar(options.rounds, options.method) as bar:
         result = experiment.federated(options.method, values, bar.on_round)
     return _finish(result, options)
@@ -67,6 +74,9 @@ def _finish(result: dict[str, Any], options: Any) -> int:
     if options.out:
         _write(options.out, result, options.target)
     _console().print(report.rounds_table(result))
+    if (classes := report.classes_table(result)) is not None:
+        _console().print(classes)
+    remarks.baseline(result)
     if (result["final"] or {}).get("evaluated") == 0:
         print(
             "nothing was evaluated: no rows were held out, or too few for the nodes' policy to count them",
@@ -94,7 +104,7 @@ def submit(options: Any) -> int:
     common = {"seed": options.seed, "label": options.label, "features": features, "holdout": options.holdout}
     values = {**common, **job_values(options)}
     if options.resume is not None and not options.resume.isdigit():
-        values["resume"] = _read(Path(options.resume))
+        values = resume(_read(Path(options.resume)), options.method, values)
     checked = settings.validate(experiments.settings_of(options.method), values)
     models.parse(checked.model)
     _check_folder(options.out)
@@ -204,8 +214,8 @@ def report(options: Any) -> int:
 
     _check_target(options.target)
     results = {str(path): _read(path) for path in dict.fromkeys(options.results)}
+    _check_folder(options.out)
     if options.out:
-        options.out.mkdir(parents=True, exist_ok=True)
         report.curves(results, options.out / "curves.png", options.target)
         report.comparison(results, options.out / "comparison.png", options.target)
         for i, result in enumerate(results.values(), start=1):
@@ -213,6 +223,9 @@ def report(options: Any) -> int:
     for name, result in results.items():
         if len(results) == 1:
             _console().print(report.rounds_table(result))
+            if (classes := report.classes_table(result)) is not None:
+                _console().print(classes)
+            remarks.baseline(result)
         print(f"{name}: {result['method']}, {json.dumps(result.get('experiment', {}))}")
     _console().print(report.table(results, options.target))
     _last_line({name: experiments.summary(result, options.target) for name, result in results.items()})
@@ -234,9 +247,19 @@ def predict(options: Any) -> int:
 
     if options.out.suffix != ".csv" or not options.out.parent.is_dir():
         raise SafeError(f"--out {options.out} is refused; expected a .csv in a folder that is there")
+    if options.out.exists() and Path(options.data).exists() and options.out.samefile(options.data):
+        raise SafeError(f"--out {options.out} is the file of --data, which would be lost; expected another")
     exported = options.model.suffix in (".npz", ".safetensors", ".pt")
+    if not exported and options.model.suffix not in ("", ".json"):
+        raise SafeError(f"{options.model} is refused; expected a result.json, its folder, .npz, .safetensors or .pt")
     model = export.load(options.model) if exported else _read(options.model)
-    table, measured = export.predict(model, datasets.load_new(options.data))
+    rows = datasets.load_new(options.data)
+    table, measured = export.predict(model, rows)
+    for name in reversed([name.strip() for name in options.keep.split(",")] if options.keep else []):
+        if rows.table is None or name not in rows.table.columns or name in table.columns:
+            there = "none, as a .npz has no columns" if rows.table is None else ", ".join(map(str, rows.table.columns))
+            raise SafeError(f"--keep {name} is refused; expected columns of {options.data}: {there}")
+        table.insert(0, name, rows.table[name].to_numpy())
     table.to_csv(options.out, index=False)
     _last_line({"predictions": str(options.out), "rows": len(table), **measured})
     return 0
@@ -284,7 +307,19 @@ def job_values(options: Any) -> dict[str, Any]:
         if key in values:
             raise SafeError(f"--set {key} is given twice; expected once")
         values[key] = _value(value)
+        if key in LISTS and not isinstance(values[key], list | None):
+            values[key] = [_value(part.strip()) for part in value.split(",")]
     return values
+
+
+def _check_same_experiment(before: Mapping[str, Any], experiment: Any) -> None:
+    """Raise SafeError where an earlier result is of other rows, or of rows dealt otherwise: rows that it was trained on
+    would be among those held out."""
+    now = experiment.description()
+    for name, option in (("data", "--data"), ("partition", "--partition"), ("nodes", "--nodes"), ("dealt", "")):
+        if name in before and before[name] != now[name]:
+            was = f"{option} {before[name]}" if name in ("data", "partition") else "other nodes or rows"
+            raise SafeError(f"--resume: the earlier job had {was}; expected the same, --partition-seed included")
 
 
 def _check(method: str, values: Mapping[str, Any], experiment: Any, options: Any) -> None:
@@ -310,6 +345,8 @@ def _features(options: Any) -> list[str] | None:
 
 def _method_with_settings(text: str) -> tuple[bool, str, dict[str, Any]]:
     central = text.startswith("centralized:")
+    if text == "centralized" or not text.removeprefix("centralized:").partition(":")[0]:
+        raise SafeError(f"{text!r} names no method; expected for example centralized:fedavg")
     method, _, own = text.removeprefix("centralized:").partition(":")
     return (
         central,
@@ -321,7 +358,8 @@ def _method_with_settings(text: str) -> tuple[bool, str, dict[str, Any]]:
 def _pair(text: str, where: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key:
-        raise SafeError(f"{where} {text!r} is refused; expected KEY=VALUE, for example lr=0.1")
+        example = "V6_FEDERATED_MINIMUM_ROWS=20" if where == "--node-env" else "lr=0.1"
+        raise SafeError(f"{where} {text!r} is refused; expected KEY=VALUE, for example {example}")
     return key.strip(), value.strip()
 
 

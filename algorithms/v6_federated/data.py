@@ -257,7 +257,10 @@ def encode_labels(y: np.ndarray, classes: Sequence[Any]) -> np.ndarray:
     values, inverse = np.unique(y, return_inverse=True)
     codes = [index.get(plain(value), -1) for value in values]
     if -1 in codes:
-        raise DataError(f"labels that are not among the {len(classes)} agreed classes; name all in `classes`")
+        raise DataError(
+            f"labels that are not among the {len(classes)} agreed classes, those that some node has in 3 rows or more; "
+            "name all in `classes`, for example classes=no,yes,unknown"
+        )
     return np.asarray(codes, dtype=np.int64)[inverse]
 
 

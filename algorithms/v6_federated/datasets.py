@@ -95,7 +95,8 @@ def _dealt(
     kind, _, column = partition.partition(":")
     if kind == "column":
         if not isinstance(dataset.rows, pd.DataFrame) or column not in dataset.rows.columns:
-            raise SafeError(f"no column {column!r} to tell the nodes by; expected a column of the table")
+            there = ", ".join(map(str, dataset.rows.columns)) if isinstance(dataset.rows, pd.DataFrame) else "a .csv"
+            raise SafeError(f"no column {column!r} to tell the nodes by; expected one of {there}")
         if dataset.rows[column].isna().any():
             raise SafeError(f"missing values in the column {column}; expected a node's name in every row")
         named = partitions.by_column(dataset.rows[column].to_numpy())
@@ -192,7 +193,8 @@ def _check_label(y: np.ndarray, regression: bool) -> None:
         if y.dtype.kind not in "iuf" or count < 2:
             raise SafeError("the label is no number that varies; expected one, as objective=regression predicts it")
     elif not 2 <= count <= Policy.maximum_classes:
-        raise SafeError(f"the label has {count} value(s); expected from 2 to {Policy.maximum_classes} classes")
+        number = ", or for a number to predict gbdt with --set objective=regression" if y.dtype.kind in "iuf" else ""
+        raise SafeError(f"the label has {count} value(s); expected from 2 to {Policy.maximum_classes} classes{number}")
 
 
 def load_new(data: str) -> Source:
@@ -241,9 +243,23 @@ def _parse_csv(path: Path) -> pd.DataFrame:
             warnings.simplefilter("error", pd.errors.ParserWarning)  # lines with more fields than the header
             return pd.read_csv(path, float_precision="round_trip", index_col=False)
     except pd.errors.ParserWarning:
-        raise SafeError(f"lines of {path.name} have more fields than its header; expected as many") from None
+        raise SafeError(
+            f"lines of {path.name} have more fields than its header; expected as many{_dialect(path)}"
+        ) from None
+    except UnicodeDecodeError:
+        raise SafeError(f"{path.name} is not in UTF-8; expected it saved as CSV UTF-8") from None
     except ValueError as error:  # pandas' parser errors are ValueErrors; their text may quote a row
-        raise SafeError(f"{path.name} cannot be read as .csv ({type(error).__name__})") from None
+        raise SafeError(f"{path.name} cannot be read as .csv ({type(error).__name__}){_dialect(path)}") from None
+
+
+def _dialect(path: Path) -> str:
+    """What may help, where the header of a .csv looks as a European Excel writes it."""
+    with path.open(encoding="utf-8", errors="replace") as stream:
+        header = stream.readline()
+    semicolons = path.suffix.lower() == ".csv" and header.count(";") > header.count(",")
+    return (
+        "; its header has semicolons: save it with commas between columns and points in numbers" if semicolons else ""
+    )
 
 
 def _read_parquet(path: Path) -> Dataset:
@@ -261,6 +277,7 @@ def _table(path: Path, table: pd.DataFrame) -> Dataset:
     if table.empty or len(table.columns) < 2:
         raise SafeError(
             f"{path.name} holds {table.shape[0]} rows of {table.shape[1]} column(s); expected rows of two or more"
+            + _dialect(path)
         )
     return Dataset(path.stem, table)
 

@@ -99,12 +99,26 @@ class Experiment:
             raise SafeError(f"speeds {self.slowest:g} is refused; expected at least 1, for example 10")
         return paces(list(databases), self.slowest, seed=self.partition_seed)
 
+    def description(self) -> dict[str, Any]:
+        """What a result keeps of where its rows are from."""
+        return {
+            "data": self.dataset.name, "partition": self.partition, "nodes": [*self.named()],
+            "dealt": [len(rows if isinstance(rows, pd.DataFrame) else rows[1]) for rows in self.named().values()]
+            + [self.partition_seed],
+        }  # fmt: skip
+
+    def class_counts(self) -> dict[Any, int]:
+        """Rows of each class at all nodes, the most frequent first."""
+        found, counts = np.unique(self._all_labels(), return_counts=True)
+        return {data.plain(found[i]): int(counts[i]) for i in np.argsort(-counts, kind="stable")}
+
     def check(self, *, steps: bool = False, supervised: bool = True, regression: bool = False) -> None:
         """Raise SafeError if the data cannot be used as asked, see ``datasets.check``."""
         kind, _, column = self.partition.partition(":")
         ignored = column if kind == "column" else None
         if ignored and isinstance(self.dataset.rows, pd.DataFrame) and ignored not in self.dataset.rows.columns:
-            raise SafeError(f"no column {ignored!r} to tell the nodes by; expected a column of the table")
+            there = ", ".join(map(str, self.dataset.rows.columns))
+            raise SafeError(f"no column {ignored!r} to tell the nodes by; expected one of {there}")
         datasets.check(
             self.dataset, self.label, self.features, ignored, steps=steps, supervised=supervised, regression=regression
         )
@@ -168,11 +182,14 @@ class Experiment:
         return training, test
 
     def _classes(self) -> list[Any]:
+        return [data.plain(v) for v in np.unique(self._all_labels())]
+
+    def _all_labels(self) -> np.ndarray:
         kind, _, column = self.partition.partition(":")
         rows = self.dataset.rows
         if kind == "column" and isinstance(rows, pd.DataFrame):
             rows = rows.drop(columns=column)
-        return [data.plain(v) for v in np.unique(datasets.labels(Dataset("", rows), self.label))]
+        return datasets.labels(Dataset("", rows), self.label)
 
     def _run(
         self, method: str, databases: dict[int, Database], values: dict[str, Any], on_round: OnRound | None
@@ -191,10 +208,7 @@ class Experiment:
             fates=self._fates(databases),
         ) as network:
             result = network.run(**values)
-        return {
-            **result,
-            "experiment": {"data": self.dataset.name, "partition": self.partition, "nodes": [*self.named()]},
-        }
+        return {**result, "experiment": self.description()}
 
 
 def summary(result: Mapping[str, Any], target: float | None = None) -> dict[str, Any]:

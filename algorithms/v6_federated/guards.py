@@ -3,6 +3,7 @@
 A request can make a limit stricter, never looser. No message holds a value of a row.
 """
 
+import difflib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,11 @@ from dataclasses import dataclass
 from v6_federated.vantage import NodePermissionException, PrivacyThresholdViolation
 
 PREFIX = "V6_FEDERATED_"
+LIMITS = (
+    "MINIMUM_ROWS", "MINIMUM_ROWS_A_CLASS", "MINIMUM_BATCH", "MAXIMUM_CLASSES", "MINIMUM_ORGANIZATIONS",
+    "MAXIMUM_ROUNDS", "ALLOWED_COLUMNS", "DISALLOWED_COLUMNS", "SCORE_BANDS", "ALLOW_QUERIES",
+)  # fmt: skip
+OTHERS = ("DEBUG", "DEVICE", "THREADS", "PASSWORD", "NETWORK")  # of which some are no node's
 
 
 def number_of_threads() -> int:
@@ -49,13 +55,20 @@ class Policy:
     def of_node(cls, environment: Mapping[str, str] | None = None) -> "Policy":
         """The limits in the environment. Raises NodePermissionException if one cannot be read."""
         env = os.environ if environment is None else environment
+        known = {PREFIX + name for name in (*LIMITS, *OTHERS)}
+        for unknown in sorted(name for name in env if name.startswith(PREFIX) and name not in known):
+            # a limit that is misspelt limits nothing, and its operator would not know
+            near = difflib.get_close_matches(unknown, known, n=1) or [", ".join(PREFIX + name for name in LIMITS)]
+            raise NodePermissionException(f"{unknown} is no limit of a node; expected {near[0]}; nothing is computed")
 
         def number(name: str, default: int | None) -> int | None:
             text = env.get(PREFIX + name, "").strip()
             if not text:
                 return default
             if not text.isdigit():
-                raise NodePermissionException(f"{PREFIX}{name} of this node is not a whole number; nothing is computed")
+                raise NodePermissionException(
+                    f"{PREFIX}{name} of this node is not a whole number from 0; nothing is computed"
+                )
             return int(text)
 
         def columns(name: str) -> frozenset[str] | None:
@@ -137,7 +150,7 @@ class Policy:
         if columns:
             raise PrivacyThresholdViolation(
                 f"fewer than {self.minimum_rows} rows have a value in the column(s) {', '.join(columns)} "
-                f"({PREFIX}MINIMUM_ROWS); leave them out"
+                f"({PREFIX}MINIMUM_ROWS); leave the columns out"
             )
 
     def check_rows(self, rows: int, minimum_rows: int | None) -> None:

@@ -83,7 +83,7 @@ def submit(options: Any, values: dict[str, Any], on_round: Callable[[dict[str, A
     for offline in sending.check_nodes(client, collaboration, label, asked):
         _say(f"organization {offline}: its node is offline; the task waits for it")
     if options.resume is not None and options.resume.isdigit():
-        values["resume"] = sending.earlier(client, int(options.resume), options.method)
+        values = resume(sending.earlier(client, int(options.resume), options.method), options.method, values)
     task_id = sending.send(
         client, options.method, values,
         collaboration=collaboration, organization=organization, image=options.image or f"v6-{options.method}",
@@ -98,6 +98,17 @@ def submit(options: Any, values: dict[str, Any], on_round: Callable[[dict[str, A
     if (version := result["versions"]["v6-federated"]) != v6_federated.__version__:
         _say(f"the image holds v6-federated {version}, here is {v6_federated.__version__}")
     return {**result, "experiment": {"network": where, "task": task_id}}
+
+
+def resume(earlier: dict[str, Any], method: str, values: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a job that goes on from ``earlier``: those of the command, all others as they were; told."""
+    from v6_federated import experiments, resuming
+
+    same = earlier.get("method") == method  # else it is refused later, for the better reason
+    kept = resuming.inherited(earlier, experiments.settings_of(method), values) if same else {}
+    if kept:
+        _say("as in the earlier job: " + ", ".join(f"{name}={value}" for name, value in kept.items()))
+    return {**kept, **values, "resume": earlier}
 
 
 def _connect(options: Any) -> tuple[Any, int, int, str, str]:

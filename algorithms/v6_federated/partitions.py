@@ -58,8 +58,12 @@ def classes(y: np.ndarray, nodes: int, rng: np.random.Generator, each: float = 2
     C, each = len(values), int(each)
     starts = [k % C if nodes >= C else k * C // nodes for k in range(nodes)]
     shares = [np.array([(c - start) % C < each for start in starts], dtype=float) for c in range(C)]
-    if not 1 <= each <= C or not all(share.any() for share in shares):
-        raise SafeError(f"classes:{each} on {nodes} nodes leaves some of the {C} classes without a node")
+    if not 1 <= each <= C:
+        raise SafeError(f"classes:{each} is refused: the label has {C} classes; expected from 1 to {C}")
+    if not all(share.any() for share in shares):
+        raise SafeError(
+            f"classes:{each} on {nodes} nodes leaves some of the {C} classes without a node; expected more nodes"
+        )
     return _by_shares(y, values, shares, rng)
 
 
@@ -116,7 +120,9 @@ def check(name: str) -> None:
     if kind == "column" and argument:
         return
     if kind not in PARTITIONS:
-        raise SafeError(f"unknown partition {name!r}; expected one of {', '.join(PARTITIONS)}, column:COLUMN")
+        raise SafeError(
+            f"unknown partition {name!r}; expected one of {', '.join(PARTITIONS)}, or column:{name} if it is a column"
+        )
     if argument:
         try:
             number = WITH_NUMBER[kind](argument) if kind in WITH_NUMBER else 0

@@ -324,7 +324,8 @@ def categories(steps: Sequence[Step], told: Mapping[int, Mapping[str, Sequence[s
         if wrong := [c for c in found["mixed"] if c not in named]:
             raise SafeError(
                 f"organization {organization}: the column(s) {', '.join(wrong)} hold both numbers and words; expected "
-                f"numbers, or a step onehot that names them (onehot:{'|'.join(wrong)})"
+                "numbers (with a decimal point, no signs like <, and nothing where one is missing), or, if they are "
+                f"categories, a step onehot that names them (onehot:{'|'.join(wrong)})"
             )
         if not every and (wrong := [c for c in found["words"] if c not in named]):
             raise SafeError(

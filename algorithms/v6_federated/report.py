@@ -73,11 +73,13 @@ def distances(result: Result, path: Path) -> bool:
     image = axis.imshow(grid, aspect="auto", cmap="viridis", interpolation="nearest")
     axis.set_facecolor("0.9")  # not asked in that round
     step, wide = max(1, len(nodes) // 25), max(1, len(rounds) // 15)
-    axis.set_yticks(range(0, len(nodes), step), [str(k) for k in nodes[::step]], fontsize=8)
+    called = dict(enumerate(result.get("experiment", {}).get("nodes", []), start=1))
+    names = [called.get(k, str(k)) for k in nodes]
+    axis.set_yticks(range(0, len(nodes), step), names[::step], fontsize=8)
     axis.set_xticks(range(0, len(rounds), wide), [str(t) for t in rounds[::wide]], fontsize=8)
     axis.set(
         xlabel="round",
-        ylabel="organization",
+        ylabel="organization" if names == [str(k) for k in nodes] else "",
         title=f"{result['method']}: distance of a node's model from the global one",
     )
     figure.colorbar(image, label="Euclidean distance")
@@ -102,6 +104,32 @@ def table(results: Mapping[str, Result], target: float | None = None) -> Table:
             *rounds, f"{s['bytes_up'] / 1e6:.3f}", f"{s['bytes_down'] / 1e6:.3f}", f"{s['seconds']:.2f}",
         )  # fmt: skip
     return out
+
+
+def classes_table(result: Result, most: int = 12) -> Table | None:
+    """Of each class how many held-out rows there are, how many of these are found, and how many it is said of; None
+    where nothing was counted, or of more than ``most`` classes."""
+    confusion = np.asarray((result.get("final") or {}).get("confusion") or [[0]])
+    classes = result["data"]["classes"] or []
+    if not confusion.any() or len(classes) > most:
+        return None
+    out = Table(box=None, pad_edge=False)
+    for heading in ("held-out class", "rows", "found", "recall", "said of", "precision"):
+        out.add_column(heading, justify="left" if heading == "held-out class" else "right")
+    for c, (name, rows, said) in enumerate(zip(classes, confusion.sum(axis=1), confusion.sum(axis=0), strict=True)):
+        found = confusion[c, c]
+        recall, precision = (f"{found / of:.3f}" if of else "-" for of in (rows, said))
+        out.add_row(escape(str(name)), str(rows), str(found), recall, str(said), precision)
+    return out
+
+
+def most_frequent(result: Result) -> tuple[str, float] | None:
+    """The class that most held-out rows have, and the accuracy of always saying it; None where nothing was counted."""
+    confusion = np.asarray((result.get("final") or {}).get("confusion") or [[0]])
+    if not confusion.any():
+        return None
+    rows = confusion.sum(axis=1)
+    return str(result["data"]["classes"][int(rows.argmax())]), float(rows.max() / rows.sum())
 
 
 def signs(found: "Mapping[tuple[str, str], Verdict]", scores: Mapping[str, Sequence[float]]) -> Table:

@@ -5,12 +5,30 @@ from typing import Any
 
 from v6_federated import checkpoint, codec, models, preprocess
 from v6_federated.data import Spec
-from v6_federated.settings import Common
+from v6_federated.settings import Common, Settings
 from v6_federated.vantage import UserInputError
 
 SAME = ("label", "features", "holdout")  # what the job must have as before
 NUMBERS = ("loss", "accuracy", "auc", "n", "bytes_up", "bytes_down", "seconds")  # of a row of history
 BYTES = ("bytes_up", "bytes_down")
+
+
+# settings that a job has of its own, not of the earlier one; its steps are those that are fitted
+OWN = (
+    "rounds", "seed", "label", "features", "holdout", "organizations", "evaluators", "target", "preprocess", "classes",
+    "resume",
+)  # fmt: skip
+
+
+def inherited(earlier: Mapping[str, Any], accepted: type[Settings], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of an earlier job that are not the default, as far as ``values`` does not name them anew."""
+    settings = earlier.get("settings")
+    return {
+        name: settings[name]
+        for name, field in accepted.model_fields.items()
+        if isinstance(settings, dict) and name in settings and name not in (*OWN, *values)
+        and settings[name] != field.default
+    }  # fmt: skip
 
 
 def check(
