@@ -111,7 +111,7 @@ def parse(model: str | dict[str, Any]) -> dict[str, Any]:
 # option: models that take it, kind, least, most
 OPTIONS: dict[str, tuple[tuple[str, ...], type, float, float]] = {
     "l2": (("logreg", "svm"), float, 0, 1e6),
-    "hidden": (("fnn", "nn_reddy", "2nn", "lstm_char"), int, 1, 100_000),
+    "hidden": (("fnn", "nn_reddy", "2nn", "lstm_char"), int, 1, 10_000),
     "dropout": (("cnn_reddy",), float, 0, 0.99),
 }
 
