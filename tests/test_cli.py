@@ -465,3 +465,22 @@ def test_files_as_a_european_excel_writes_them(tmp_path, capsys):
         (tmp_path / "rows.csv").write_bytes(content)
         status, _, err = call(capsys, "run", "fedavg", "--data", tmp_path / "rows.csv")
         assert status == 2 and says in err and len(err.splitlines()) == 1
+
+
+def test_compare_with_each_node_alone(hospitals_csv, capsys, tmp_path):
+    """On the same held-out rows of all; what a hospital has to gain."""
+    file, _ = hospitals_csv
+    compare = ["compare", "fedavg", "alone:fedavg:epochs=2", "--data", file, "--partition", "column:hospital",
+               "--label", "outcome", "--features", "x,z", "--rounds", 2]  # fmt: skip
+    status, line, _ = call(capsys, *compare, "--out", tmp_path)
+    assert status == 0
+    assert list(line) == ["fedavg", *(f"{name} alone:fedavg:epochs=2" for name in ("Noord", "Oost", "Zuid"))]
+    results = [json.loads((folder / "result.json").read_text()) for folder in sorted(tmp_path.glob("[0-9]-*"))]
+    assert len(results) == 4 and len({result["final"]["evaluated"] for result in results}) == 1
+    for arguments, says in [
+        ([*compare, "--test"], "alone:fedavg:epochs=2 is refused with --test"),
+        (["compare", "alone", "--data", file], "'alone' names no method; expected for example alone:fedavg"),
+        (["compare", "centralized:", "--data", file], "expected for example centralized:fedavg"),
+    ]:
+        status, _, err = call(capsys, *arguments)
+        assert status == 2 and says in err and len(err.splitlines()) == 1

@@ -94,7 +94,8 @@ def build_parser() -> Parser:
     )  # fmt: skip
     compare.add_argument(
         "methods", nargs="+", metavar="METHOD[:key=value,...]",
-        help="a method with settings of its own; centralized:METHOD[:...] trains it on the pooled rows",
+        help="a method with settings of its own; centralized:METHOD[:...] trains it on the pooled rows, alone:METHOD "
+        "at each node on its own rows only",
     )  # fmt: skip
     _add_job_options(compare)
     _add_data_options(compare)

@@ -121,21 +121,27 @@ def compare(options: Any) -> int:
         raise SafeError("--folds and --rope are of use with --test only; leave them out, or add --test")
     experiment, values = _experiment(options)
     _check_folder(options.out)
-    jobs: dict[str, tuple[bool, str, dict[str, Any]]] = {}
+    jobs: dict[str, tuple[str, str, dict[str, Any]]] = {}
     for text in options.methods:
-        central, method, own = _method_with_settings(text)
+        kind, method, own = _method_with_settings(text)
         name = text
         while name in jobs:
             name += " again"
         _check(method, {**values, **own}, experiment, options)
-        jobs[name] = (central, method, {**values, **own})
+        jobs[name] = (kind, method, {**values, **own})
     if options.test is not None:
         return _test(experiment, jobs, options)
     results = {}
-    with _Bar(sum(v["rounds"] for _, _, v in jobs.values()), "compare") as bar:
-        for name, (central, method, own) in jobs.items():
-            train = experiment.centralized if central else experiment.federated
-            results[name] = train(method, own, bar.on_round)
+    nodes = list(experiment.named())
+    rounds = sum(v["rounds"] * (len(nodes) if kind == "alone" else 1) for kind, _, v in jobs.values())
+    with _Bar(rounds, "compare") as bar:
+        for name, (kind, method, own) in jobs.items():
+            if kind == "alone":
+                for k, node in enumerate(nodes, start=1):
+                    results[f"{node} {name}"] = experiment.alone(method, own, k, bar.on_round)
+            else:
+                train = experiment.centralized if kind == "centralized" else experiment.federated
+                results[name] = train(method, own, bar.on_round)
     if options.out:
         for i, (name, result) in enumerate(results.items(), start=1):
             _write(options.out / f"{i}-{name.replace(':', '-').replace('/', '-')}", result, options.target)
@@ -148,7 +154,7 @@ def compare(options: Any) -> int:
     return 0
 
 
-def _test(experiment: Any, jobs: Mapping[str, tuple[bool, str, dict[str, Any]]], options: Any) -> int:
+def _test(experiment: Any, jobs: Mapping[str, tuple[str, str, dict[str, Any]]], options: Any) -> int:
     """``compare --test``: every method on every fold; signs, posteriors, and the scores in a file."""
     from v6_federated import report, significance
 
@@ -165,8 +171,8 @@ def _test(experiment: Any, jobs: Mapping[str, tuple[bool, str, dict[str, Any]]],
     rounds = options.test * options.folds * sum(v["rounds"] for _, _, v in jobs.values())
     with _Bar(rounds, "compare --test") as bar:
         for one in folds:
-            for name, (central, method, own) in jobs.items():
-                result = (one.centralized if central else one.federated)(method, own, bar.on_round)
+            for name, (kind, method, own) in jobs.items():
+                result = (one.federated if kind == "" else one.centralized)(method, own, bar.on_round)
                 if "stopped" in result:
                     return complain(1, f"{name}: {result['stopped']}")
                 scores[name].append(significance.score(result, measure))
@@ -189,11 +195,13 @@ def _test(experiment: Any, jobs: Mapping[str, tuple[bool, str, dict[str, Any]]],
     return 0
 
 
-def _measure_of(jobs: Mapping[str, tuple[bool, str, dict[str, Any]]]) -> str:
+def _measure_of(jobs: Mapping[str, tuple[str, str, dict[str, Any]]]) -> str:
     """What the methods of a test are measured by, the same of all. Raises SafeError."""
     from v6_federated import experiments
 
-    for name, (_, method, _) in jobs.items():
+    for name, (kind, method, _) in jobs.items():
+        if kind == "alone":
+            raise SafeError(f"{name} is refused with --test, which compares methods; expected it without --test")
         if not experiments.supervised(method):
             raise SafeError(f"{name} trains no model that could be tested; expected methods that do")
     measures = {"r2" if own.get("objective") == "regression" else "accuracy" for _, _, own in jobs.values()}
@@ -343,13 +351,16 @@ def _features(options: Any) -> list[str] | None:
     return [name.strip() for name in options.features.split(",")] if options.features else None
 
 
-def _method_with_settings(text: str) -> tuple[bool, str, dict[str, Any]]:
-    central = text.startswith("centralized:")
-    if text == "centralized" or not text.removeprefix("centralized:").partition(":")[0]:
-        raise SafeError(f"{text!r} names no method; expected for example centralized:fedavg")
-    method, _, own = text.removeprefix("centralized:").partition(":")
+def _method_with_settings(text: str) -> tuple[str, str, dict[str, Any]]:
+    """Where it is trained ("" at all nodes, "centralized", "alone"), the method and its own settings."""
+    kind, colon, rest = text.partition(":")
+    if kind not in ("centralized", "alone"):
+        kind, rest = "", text
+    method, _, own = rest.partition(":")
+    if not method:
+        raise SafeError(f"{text!r} names no method; expected for example {text.rstrip(':')}:fedavg")
     return (
-        central,
+        kind,
         method,
         {k: _value(v) for k, v in (_pair(pair, text) for pair in re.split(r",(?=\w+=)", own) if own)},
     )

@@ -222,7 +222,9 @@ def _txt(result: Mapping[str, Any], path: Path) -> None:
 
 def _npz(result: Mapping[str, Any], path: Path) -> None:
     classes = {} if result["data"]["classes"] is None else {"classes": np.asarray(result["data"]["classes"])}
-    np.savez(path, **whole(result), **classes)  # type: ignore[arg-type]  # numpy's stubs take any ** for allow_pickle
+    names = json.loads(about(result)["inputs"])
+    inputs = {"inputs": np.asarray(names)} if names else {}
+    np.savez(path, **whole(result), **classes, **inputs)  # type: ignore[arg-type]  # numpy's stubs take any ** for allow_pickle
 
 
 def _safetensors(result: Mapping[str, Any], path: Path) -> None:
