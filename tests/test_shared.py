@@ -117,6 +117,31 @@ def test_metrics_from_counts_equal_those_from_scores(name, classes):
         assert found["loss"] == pytest.approx(log_loss(y, p / p.sum(axis=1, keepdims=True)), rel=1e-4)
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+def test_bands_follow_a_rare_class(classes):
+    """Scores of rows of which few have the class lie about its odds, far from even: there the bands get fine."""
+    rng = np.random.default_rng(3)
+    y = rng.choice(classes, 4000, p=[0.93, 0.07] if classes == 2 else [0.8, 0.15, 0.05])
+    X = (rng.normal(size=(4000, classes)) * 0.4 + 0.3 * np.eye(classes)[y]).astype(np.float32)
+    model = models.build({"name": "logreg", "features": classes, "classes": classes})
+    prior = np.log(np.bincount(y) / len(y))
+    w = np.array([-1, 1, prior[1] - prior[0]] if classes == 2 else [*np.eye(3).flatten(), *prior], np.float32)
+    rows = data.Rows(X, y)
+    scores = model.scores(w, X).astype(float)
+    p = np.exp(scores - scores.max(axis=1, keepdims=True))
+    exact = roc_auc_score(y, scores[:, 0] if classes == 2 else p / p.sum(axis=1, keepdims=True), multi_class="ovr")
+    first = metrics.evaluate(model, w, rows, classes, 64)
+    placed = metrics.next_bands([first], metrics.SCALE, None)
+    assert metrics.is_placement(*placed, classes)
+    shares = np.bincount(y) / len(y)
+    expected = np.log(shares / (1 - shares))[1 if classes == 2 else 0 :]
+    np.testing.assert_allclose(placed[1], expected, atol=0.02)
+    then = metrics.evaluate(model, w, rows, classes, 64, *placed)
+    errors = [abs(metrics.combine([answer])["auc"] - exact) for answer in (first, then)]
+    assert errors[1] < 0.001 and errors[1] < errors[0] / 2
+    assert np.sum(then["bands"]) == np.sum(first["bands"]) and metrics.is_evaluation(then, classes)
+
+
 def test_no_rows_or_one_class_give_no_auc():
     assert metrics.combine([{"n": 0}])["accuracy"] is None
     model = models.build({"name": "logreg", "features": 1, "classes": 2})

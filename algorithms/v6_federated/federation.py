@@ -116,7 +116,8 @@ class Federation:
         self._large: Sequence[dict[str, Any]] = []  # fitted steps that nodes are to keep
         self._named: Sequence[dict[str, Any]] = []  # all steps, as they are told to those that keep the large ones
         self._keepers: set[int] = set()
-        self._scale = metrics.SCALE
+        self._scale: float = metrics.SCALE
+        self._centers: Sequence[float] | None = None
         self._generators: dict[tuple[str, int], np.random.Generator] = {}
         self._started = vantage.now(client)
         self._missing: dict[int, Unusable] = {}  # in this round
@@ -482,7 +483,7 @@ class Federation:
         number = self._round if round_ is None else round_
         arguments: dict[str, Any] = {"round": number, **group.settings}
         if group.evaluate:
-            arguments |= {"evaluate": group.evaluate, "scale": self._scale}
+            arguments |= {"evaluate": group.evaluate, "scale": self._scale, "centers": self._centers}
         if group.arrays:
             arguments["arrays"] = codec.encode(group.arrays, group.job.precision)
         name = f"{self._method} {group.function}, round {number}"
@@ -572,6 +573,7 @@ class Federation:
             "data": self._job.to_json()["data"],
             "undescribed": self._undescribed,
             "score_scale": self._scale,
+            "score_centers": self._centers,
             "history": self.history,
             "per_node": self._per_node,
             "traffic": {"preparation": self._preparation, "evaluation": self._evaluation_bytes},
@@ -616,7 +618,8 @@ class Federation:
             return False
         self._restored = kept
         self.history, self._per_node = kept["history"], kept["per_node"]
-        self._undescribed, self._scale = kept["undescribed"], kept["score_scale"]
+        self._undescribed = kept["undescribed"]
+        self._scale, self._centers = kept["score_scale"], kept.get("score_centers")
         self._preparation, self._evaluation_bytes = kept["traffic"]["preparation"], kept["traffic"]["evaluation"]
         self._job = replace(self._job, data=Spec(**kept["data"]), model=kept["model"])
         if self._job.model is not None:
@@ -639,7 +642,7 @@ class Federation:
             found = metrics.combine_regression(evaluations)
         else:
             found = metrics.combine(evaluations)
-            self._scale = metrics.next_scale(evaluations, self._scale)
+            self._scale, self._centers = metrics.next_bands(evaluations, self._scale, self._centers)
         for a in answers:
             a.values.pop("evaluation", None)
             if a.function == "evaluate":

@@ -99,14 +99,19 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
         round: int,
         evaluate: str | None = None,
         scale: float = metrics.SCALE,
+        centers: list[float] | None = None,
         arrays: dict[str, Any] | None = None,
         mock_data: list[Any] | None = None,
         **values: Any,
     ) -> dict[str, Any]:
         organization = client.organization_id
         try:
-            if type(scale) is not float or not 1e-4 <= scale <= 1e4:
-                raise SafeError("the scale of the scores' bands is not a number from 0.0001 to 10000")
+            classes = job.get("data", {}).get("classes") if isinstance(job, dict) else None
+            if not metrics.is_placement(scale, centers, len(classes) if isinstance(classes, list) else None):
+                raise SafeError(
+                    "the scores' bands cannot be placed; expected a scale from 0.0001 to 10000, and for each problem a "
+                    "centre of at most 10000"
+                )
             checked = {name: value for name, value in settings.validate(accepted, values)}
             database = read_database() if mock_data is None else mock_data[0]
             node = Node(organization, database, Job.from_json(job), round)
@@ -116,7 +121,7 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
             answer: dict[str, Any] = {"organization_id": node.organization_id, "round": round}
             with np.errstate(over="ignore", invalid="ignore"):  # numbers that are not finite are refused
                 if evaluate:
-                    answer["evaluation"] = node.evaluate(received["weights"], evaluate, scale)
+                    answer["evaluation"] = node.evaluate(received["weights"], evaluate, scale, centers)
                 returned = function(node, *(received.get(name) for name in wanted), **checked)
             sent = {k: _to_numpy(v) for k, v in returned.items() if isinstance(v, np.ndarray) or hasattr(v, "cpu")}
             answer |= {"n": node.n} | {k: v for k, v in returned.items() if k not in sent}

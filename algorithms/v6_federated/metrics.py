@@ -4,7 +4,8 @@ mean squared error and R squared, from sums.
 For the AUC a node counts its rows by class and band of the score. Whoever chooses the weights chooses the scores, so
 counts of few rows can describe few people: nodes count no fewer rows than their minimum.
 Bands are equal steps of a monotone function of the score, the same at all nodes, so that counts can be added; within
-a band, rows are taken as tied. The function's scale is that of the scores in the evaluation before.
+a band, rows are taken as tied. They are finest where a score speaks as much for the class as against it, at the odds
+that a row has the class at all; these, and the function's scale, are those of the evaluation before.
 """
 
 from collections.abc import Sequence
@@ -21,10 +22,28 @@ from v6_federated.models.linear import predicted
 MOST_ROWS = 2**53  # which float64 and JSON hold exactly
 MOST_LOSS = 1e100
 SCALE = 4.0  # log-odds at which a score is halfway between even and certain, where no evaluation has told
+MOST_ODDS = 1e4
 
 
-def evaluate(model: Model, w: Any, rows: Rows, classes: int, bands: int, scale: float = SCALE) -> dict[str, Any]:
-    """What a node answers about its rows. ``scale``: log-odds, beside those of chance, halfway to the outermost band.
+def problems(classes: int) -> int:
+    """Of one class against the rest: one problem when binary, one a class otherwise."""
+    return 1 if classes == 2 else classes
+
+
+def evaluate(
+    model: Model,
+    w: Any,
+    rows: Rows,
+    classes: int,
+    bands: int,
+    scale: float = SCALE,
+    centers: Sequence[float] | None = None,
+) -> dict[str, Any]:
+    """What a node answers about its rows.
+
+    Args:
+        scale: log-odds, beside those of the centre, halfway to the outermost band.
+        centers: log-odds of each problem where bands are finest; None where all classes are taken as as likely.
 
     Returns:
         n: rows; loss: their mean; confusion: counts (classes, classes), true class by predicted class;
@@ -43,8 +62,9 @@ def evaluate(model: Model, w: Any, rows: Rows, classes: int, bands: int, scale: 
         "bands": [],
     }
     if bands:
-        odds = _log_odds(scores) + np.log(max(classes - 1, 1))  # zero where all classes are as likely
-        share = 0.5 + 0.5 * odds / (np.abs(odds) + scale)  # in (0, 1), finest about the odds of chance
+        middle = [-np.log(max(classes - 1, 1))] * problems(classes) if centers is None else centers
+        odds = _log_odds(scores) - np.asarray(middle)
+        share = 0.5 + 0.5 * odds / (np.abs(odds) + scale)  # in (0, 1), finest about the centre
         band = np.minimum((bands * share).astype(np.int64), bands - 1)
         for column, positive in enumerate([1] if classes == 2 else range(classes)):
             inside = rows.y == positive
@@ -80,17 +100,33 @@ def _log_odds(scores: np.ndarray) -> np.ndarray:
     return z
 
 
-def next_scale(answers: Sequence[dict[str, Any]], scale: float) -> float:
-    """The median distance of the scores from the odds of chance, read off the bands of an evaluation with ``scale``."""
-    counted = [np.sum(a["bands"], axis=(0, 1)) for a in answers if a and a["n"] and a["bands"]]
-    if not counted or len({len(c) for c in counted}) > 1:
-        return scale
-    counts = np.sum(counted, axis=0)
+def next_bands(
+    answers: Sequence[dict[str, Any]], scale: float, centers: Sequence[float] | None
+) -> tuple[float, Sequence[float] | None]:
+    """``scale`` and ``centers`` of the next evaluation, read off the bands of one with these: the scores' median
+    distance from the centre, and the log-odds of each class among the rows."""
+    counted = [np.asarray(a["bands"]) for a in answers if a and a["n"] and a["bands"]]
+    if not counted or len({c.shape for c in counted}) > 1:
+        return scale, centers
+    outside, inside = np.sum(counted, axis=(0, 3)).T
+    counts = np.sum(counted, axis=(0, 1, 2))
     share = np.abs((np.arange(len(counts)) + 0.5) / len(counts) - 0.5)  # of the middle of each band
     order = np.argsort(share)
     middle = np.searchsorted(np.cumsum(counts[order]), counts.sum() / 2)
     distance = 2 * share[order][middle]  # |odds| / (|odds| + scale)
-    return float(np.clip(scale * distance / (1 - distance), 1e-4, 1e4))
+    # a half row on either side, where a class has none
+    prior = np.log((inside + 0.5) / (outside + 0.5))
+    return float(np.clip(scale * distance / (1 - distance), 1e-4, 1e4)), prior.tolist()
+
+
+def is_placement(scale: Any, centers: Any, classes: int | None) -> bool:
+    """Whether these can be the ``scale`` and ``centers`` of an evaluation, of so many classes."""
+    if type(scale) is not float or not 1e-4 <= scale <= 1e4:
+        return False
+    if centers is None:
+        return True
+    fit = isinstance(centers, list) and (classes is None or len(centers) == problems(classes))
+    return fit and all(type(c) is float and abs(c) <= MOST_ODDS for c in centers)
 
 
 def is_loss(value: Any) -> bool:
@@ -114,7 +150,7 @@ def is_evaluation(answer: Any, classes: int | None) -> bool:
         confusion = np.asarray(answer["confusion"])
         bands = [np.asarray(answer["bands"])] if answer["bands"] else []
         counts = all(a.dtype.kind == "i" and a.min() >= 0 for a in [confusion, *bands])
-        layout = all(b.ndim == 3 and b.shape[:2] == (1 if classes == 2 else classes, 2) for b in bands)
+        layout = all(b.ndim == 3 and b.shape[:2] == (problems(classes), 2) for b in bands)
         return bool(counts and layout and confusion.shape == (classes, classes) and confusion.sum() == answer["n"])
     except (KeyError, ValueError, TypeError):
         return False

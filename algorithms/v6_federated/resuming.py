@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from v6_federated import checkpoint, codec, models, preprocess
+from v6_federated import checkpoint, codec, metrics, models, preprocess
 from v6_federated.data import Spec
 from v6_federated.settings import Common, Settings
 from v6_federated.vantage import UserInputError
@@ -88,7 +88,10 @@ def _check_form(kept: Mapping[str, Any]) -> None:
     for part in ("preparation", "evaluation"):
         if not all(_is_number(kept["traffic"][part][name]) for name in BYTES):
             raise TypeError
-    if not isinstance(kept["undescribed"], list) or not _is_number(kept["score_scale"]):
+    placed = metrics.is_placement(
+        kept["score_scale"], kept.get("score_centers"), None if data.classes is None else len(data.classes)
+    )
+    if not isinstance(kept["undescribed"], list) or not placed:
         raise TypeError
     if not isinstance(checkpoint.from_json(kept["state"]), dict) or (data.classes is None) != data.regression:
         raise TypeError
