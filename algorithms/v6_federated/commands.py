@@ -129,6 +129,7 @@ def compare(options: Any) -> int:
             name += " again"
         _check(method, {**values, **own}, experiment, options)
         jobs[name] = (kind, method, {**values, **own})
+    remarks.rows(experiment, *next((method, own) for _, method, own in jobs.values()))
     if options.test is not None:
         return _test(experiment, jobs, options)
     results = {}
