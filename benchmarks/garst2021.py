@@ -169,7 +169,7 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
     )  # fmt: skip
     for row in rows:
         rounds = row.rounds if full else 3
-        seeds = SEEDS if full else SEEDS[:1]
+        seeds = runs.seeds(SEEDS) if full else SEEDS[:1]
         found = [train(dataset, row, seed, rounds) for seed in seeds]
         accuracies = [tables.accuracies(run) for run in found]
         accuracy = np.mean([a[-1] if row.last else np.mean(a) for a in accuracies])
@@ -223,10 +223,11 @@ def collapse(dataset: Dataset, full: bool) -> Iterator[str]:
 def main(dataset: Dataset, full: bool) -> None:
     """Print and keep the tables."""
     fashion = dataset.name == "fashion_mnist"
-    most = len(FASHION if fashion else MNIST) * (len(SEEDS) if full else 1) + (0 if fashion else 10 if full else 6)
+    seeds = runs.seeds(SEEDS)
+    most = len(FASHION if fashion else MNIST) * (len(seeds) if full else 1) + (0 if fashion else 10 if full else 6)
     about = (
-        f"Mean over {len(SEEDS)} runs, seeds {SEEDS[0]} to {SEEDS[-1]}: accuracy, and area under the accuracy by "
-        "round (of linear models the first 100)." if full else "Seed 1, 3 rounds of 100 to 500."
+        f"Mean over {len(seeds)} run(s), seeds from {seeds[0]} to {seeds[-1]}: accuracy, and area under the accuracy "
+        "by round (of linear models the first 100)." if full else "Seed 1, 3 rounds of 100 to 500."
     )  # fmt: skip
 
     def all_() -> Iterator[str]:

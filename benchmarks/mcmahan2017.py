@@ -142,7 +142,7 @@ def table(dataset: Dataset, full: bool) -> Iterator[str]:
         grid = list(row.grid)
         while found := runs.best_rate(grid, first_seed, target, row.most):
             lr, first = found
-            others = [train(dataset, row, lr, row.most, seed) for seed in row.seeds[1:] if full]
+            others = [train(dataset, row, lr, row.most, seed) for seed in runs.seeds(row.seeds)[1:] if full]
             reached = [run.reached(target) for run in (first, *others)]
             if None not in reached:
                 break

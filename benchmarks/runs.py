@@ -103,6 +103,12 @@ class Watch:
 
 
 watch: Watch | None = None  # of the benchmark that runs
+most_seeds: int | None = None  # --seeds
+
+
+def seeds(every: Sequence[int]) -> Sequence[int]:
+    """The seeds of a row, fewer where fewer were asked for."""
+    return every[:most_seeds]
 
 
 @functools.cache

@@ -24,7 +24,7 @@ def page(
     kept = [
         f"# {title}",
         "",
-        f"`python -m benchmarks {document} --data {file or f'{data}.npz'}{' --full' if full else ''}`; each run is a "
+        f"`python -m benchmarks {document} --data {file or f'{data}.npz'}{_options(full)}`; each run is a "
         f"file in [{document}/]({document}) with its settings, seed, machine and date.",
         "",
         about,
@@ -40,6 +40,11 @@ def page(
             runs.write_table(document, name, [*kept, "", "(Not finished; the same command goes on from here.)", *last])
     runs.watch = None
     runs.write_table(document, name, [*kept, *last])
+
+
+def _options(full: bool) -> str:
+    few = f" --seeds {runs.most_seeds}" if runs.most_seeds else ""
+    return f" --full{few}" if full else ""
 
 
 def row(*cells: object) -> str:
