@@ -102,10 +102,15 @@ def counted(page: str, count: Count) -> tuple[int, int, list[str], int]:
         if ours is not None and count.agree(theirs, ours):
             good += 1
         else:
-            names = [cells[0] for name, cells in row.items() if name not in (count.theirs, count.ours)]
-            before = names[: list(row).index(count.theirs)]
+            before = [cells[0] for name, cells in row.items() if list(row).index(name) < _first_number(row)]
             other.append(f"{', '.join(before)}: {row[count.theirs][0]} / {row[count.ours][0]}")
     return good, total, other, not_run
+
+
+def _first_number(row: Cells) -> int:
+    """Where in a row the numbers begin that are compared."""
+    compared = {count.theirs for _, counts in PAGES for count in counts}
+    return min(i for i, name in enumerate(row) if name in compared)
 
 
 def lines(folder: Path) -> Iterator[str]:
