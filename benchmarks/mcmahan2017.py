@@ -206,13 +206,13 @@ def main(dataset: Dataset, full: bool) -> None:
     """Print and keep the tables and the figure."""
 
     def lines() -> Iterator[str]:
-        yield from table(dataset, full)
-        yield ""
         yield from other_rates(dataset)
         yield ""
         yield figure_1(dataset, runs.RESULTS / f"{DOCUMENT}-figure1.png")
         yield ""
         yield f"![Figure 1]({DOCUMENT}-figure1.png)"
+        yield ""
+        yield from table(dataset, full)
 
     about = "Rounds until the 2NN reaches 97% and the CNN 99% on the 10,000 test rows (best so far, interpolated)."
     chosen = [row for row in ROWS if row.most is not None and (full or row.reduced)]
