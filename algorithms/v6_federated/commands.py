@@ -20,8 +20,8 @@ DEMO: dict[str, Any] = {"rounds": 30, "model": "logreg", "lr": 0.1, "batch_size"
 
 # settings that have an option of their own
 OWN_OPTION = {name: name for name in ("rounds", "model", "seed", "label", "features", "holdout", "preprocess")}
-LISTS = ("classes", "organizations", "evaluators")  # settings that a,b,c may be given to
 OWN_OPTION |= {"target": "target A --stop-at-target"}
+LISTS = ("classes", "organizations", "evaluators")  # settings that a,b,c may be given to
 
 
 def demo(options: Any) -> int:
@@ -69,14 +69,11 @@ def run(options: Any) -> int:
 
 def _finish(result: dict[str, Any], options: Any) -> int:
     """Write the files, show the rounds, end with the line of JSON."""
-    from v6_federated import experiments, report
+    from v6_federated import experiments
 
     if options.out:
         _write(options.out, result, options.target)
-    _console().print(report.rounds_table(result))
-    if (classes := report.classes_table(result)) is not None:
-        _console().print(classes)
-    remarks.baseline(result)
+    _show(result)
     if (result["final"] or {}).get("evaluated") == 0:
         print(
             "nothing was evaluated: no rows were held out, or too few for the nodes' policy to count them",
@@ -94,6 +91,16 @@ def _finish(result: dict[str, Any], options: Any) -> int:
         kept = f"; --resume {options.out} goes on from there" if options.out else ""
         return complain(1, f"{result['stopped']}; the model is that of round {finished}{kept}")
     return 0
+
+
+def _show(result: dict[str, Any]) -> None:
+    """The rounds, the classes, and what the accuracy may hide."""
+    from v6_federated import report
+
+    _console().print(report.rounds_table(result))
+    if (classes := report.classes_table(result)) is not None:
+        _console().print(classes)
+    remarks.baseline(result)
 
 
 def submit(options: Any) -> int:
@@ -231,10 +238,7 @@ def report(options: Any) -> int:
             report.distances(result, options.out / f"distances{'' if len(results) == 1 else f'-{i}'}.png")
     for name, result in results.items():
         if len(results) == 1:
-            _console().print(report.rounds_table(result))
-            if (classes := report.classes_table(result)) is not None:
-                _console().print(classes)
-            remarks.baseline(result)
+            _show(result)
         print(f"{name}: {result['method']}, {json.dumps(result.get('experiment', {}))}")
     _console().print(report.table(results, options.target))
     _last_line({name: experiments.summary(result, options.target) for name, result in results.items()})
@@ -325,10 +329,10 @@ def _check_same_experiment(before: Mapping[str, Any], experiment: Any) -> None:
     """Raise SafeError where an earlier result is of other rows, or of rows dealt otherwise: rows that it was trained on
     would be among those held out."""
     now = experiment.description()
-    for name, option in (("data", "--data"), ("partition", "--partition"), ("nodes", "--nodes"), ("dealt", "")):
+    for name in now:
         if name in before and before[name] != now[name]:
-            was = f"{option} {before[name]}" if name in ("data", "partition") else "other nodes or rows"
-            raise SafeError(f"--resume: the earlier job had {was}; expected the same, --partition-seed included")
+            was = "other nodes or rows" if name in ("nodes", "rows") else f"--{name.replace('_', '-')} {before[name]}"
+            raise SafeError(f"--resume: the earlier job had {was}; expected the same")
 
 
 def _check(method: str, values: Mapping[str, Any], experiment: Any, options: Any) -> None:
@@ -354,7 +358,7 @@ def _features(options: Any) -> list[str] | None:
 
 def _method_with_settings(text: str) -> tuple[str, str, dict[str, Any]]:
     """Where it is trained ("" at all nodes, "centralized", "alone"), the method and its own settings."""
-    kind, colon, rest = text.partition(":")
+    kind, _, rest = text.partition(":")
     if kind not in ("centralized", "alone"):
         kind, rest = "", text
     method, _, own = rest.partition(":")

@@ -101,10 +101,11 @@ class Experiment:
 
     def description(self) -> dict[str, Any]:
         """What a result keeps of where its rows are from."""
+        named = self.named()
         return {
-            "data": self.dataset.name, "partition": self.partition, "nodes": [*self.named()],
-            "dealt": [len(rows if isinstance(rows, pd.DataFrame) else rows[1]) for rows in self.named().values()]
-            + [self.partition_seed],
+            "data": self.dataset.name, "partition": self.partition, "partition_seed": self.partition_seed,
+            "nodes": [*named],
+            "rows": [len(rows if isinstance(rows, pd.DataFrame) else rows[1]) for rows in named.values()],
         }  # fmt: skip
 
     def class_counts(self) -> dict[Any, int]:

@@ -96,7 +96,7 @@ class Network:
 
     def scores(self, w: Any, X: Any) -> np.ndarray:
         self._load(w)
-        self.module.eval()
+        self.module.train(False)
         with torch.no_grad():
             parts = [
                 self.decided(self.module(self.inputs(X[i : i + self.chunk]))).cpu()
