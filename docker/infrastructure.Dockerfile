@@ -18,5 +18,8 @@ LABEL org.opencontainers.image.title="vantage6 server and node of the local netw
       org.opencontainers.image.source="https://github.com/vantage6/vantage6" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=packages /install /usr/local
+# Python's own image has no compiled files of the standard library.
+RUN python -m compileall -q -x '/(site-packages|idlelib|lib2to3|tkinter|turtledemo)/' \
+    "$(python -c "import sysconfig; print(sysconfig.get_path('stdlib'))")"
 # The port on which the node's proxy serves algorithm containers, as in the official image.
 ENV PROXY_SERVER_PORT=80

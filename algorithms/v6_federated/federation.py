@@ -1,6 +1,7 @@
 """The federation as a central function sees it: whom to ask, asking, waiting, counting bytes, keeping the history."""
 
 import contextlib
+import functools
 import math
 import platform
 import uuid
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import v6_federated
-from v6_federated import checkpoint, codec, metrics, models, preparation, preprocess, resuming, vantage
+from v6_federated import checkpoint, codec, models, preparation, preprocess, resuming, vantage
 from v6_federated.checkpoint import Checkpoint
 from v6_federated.codec import Shape
 from v6_federated.collection import (
@@ -32,6 +33,7 @@ from v6_federated.collection import (
 from v6_federated.data import Spec
 from v6_federated.errors import SafeError
 from v6_federated.guards import Policy
+from v6_federated.history import History
 from v6_federated.node import Job
 from v6_federated.preparation import Group
 from v6_federated.randomness import generator
@@ -41,7 +43,6 @@ from v6_federated.vantage import UserInputError
 __all__ = ["Answer", "Federation", "combine", "mean", "weighted_mean"]
 
 LANDING_SECONDS = 60.0  # for those that were given up to end before state is removed
-MEASURES = ("loss", "accuracy", "auc", "r2")  # of an evaluation; r2 of regressions only
 GLOBAL_MODEL = "weights"  # the name of the array, among arguments, that nodes evaluate
 
 
@@ -52,7 +53,6 @@ class Federation:
         organizations: ids of those that train, ascending.
         model: the model; known once prepared, where the method is supervised.
         features: names of the features after preprocessing, of arrays their indices; unknown where a result is resumed.
-        history: a row a round, as the result has it.
     """
 
     def __init__(self, client: Any, method: str, settings: Any, supervised: bool = True) -> None:
@@ -107,22 +107,14 @@ class Federation:
         models.parse(common.model)  # a wrong name is refused before any node is asked
         self.model: models.Model
         self.features: Sequence[str] = ()
-        self.history: list[dict[str, Any]] = []
-        self._per_node: list[dict[str, Any]] = []
-        self._preparation = {"bytes_up": 0, "bytes_down": 0}
-        self._evaluation_bytes = {"bytes_up": 0, "bytes_down": 0}
-        self._round, self._last_evaluated, self._shown = 0, 0, 0
+        self._history = History(self.evaluators, regression, functools.partial(vantage.progress, client))
+        self._round = 0
         self._stateful = False
         self._large: Sequence[dict[str, Any]] = []  # fitted steps that nodes are to keep
         self._named: Sequence[dict[str, Any]] = []  # all steps, as they are told to those that keep the large ones
         self._keepers: set[int] = set()
-        self._scale: float = metrics.SCALE
-        self._centers: Sequence[float] | None = None
         self._generators: dict[tuple[str, int], np.random.Generator] = {}
         self._started = vantage.now(client)
-        self._missing: dict[int, Unusable] = {}  # in this round
-        self._undescribed: list[dict[str, Any]] = []  # who was not there when the data were described, and why
-        self._unevaluated: dict[int, Unusable] = {}  # of those that were asked for an evaluation only
         self._flight = Flight(self._collector)
         self._failed: dict[int, int] = {}  # organization: the last round in which it gave no good answer
         self._restored: dict[str, Any] | None = None
@@ -142,7 +134,7 @@ class Federation:
             self._job, self.features = preparation.prepare(
                 self._job, self._common.preprocess, self._common.model, self.organizations, self._ask_in_preparation
             )
-            self._undescribed, self._missing = _reasons(self._missing), {}
+            self._history.prepared()
             self._save()  # nodes are to keep steps under the job's key
             if self._job.model is not None:
                 self.model = models.build(self._job.model)
@@ -204,6 +196,11 @@ class Federation:
                 raise UserInputError(f"the job cannot go on from that result: it is not one of {self._method} as here")
         self._state = SimpleNamespace(**values)
         return self._state
+
+    @property
+    def history(self) -> Sequence[Mapping[str, Any]]:
+        """A row a round so far, as the result has it."""
+        return self._history.rounds
 
     @property
     def resumed(self) -> bool:
@@ -285,8 +282,8 @@ class Federation:
                 evaluations = [replace(self._evaluation(weights), organizations=rest)]
         answers = self._ask(sent, evaluations, of)
         if not self.evaluators:
-            self._unevaluated |= {k: self._missing[k] for k in asked if k in self._missing}
-        self._record_evaluation(self._round - 1, answers)
+            self._history.unevaluated |= {k: self._history.missing[k] for k in asked if k in self._history.missing}
+        self._history.evaluated(self._round - 1, answers)
         return [a for a in answers if a.function == function and a.organization_id in asked]
 
     # ---- asynchronous methods: one call at a time to each node
@@ -307,18 +304,19 @@ class Federation:
 
         Raises CollectResultsError when fewer organizations are left than the job's settings need.
         """
+        missing = self._history.missing
         while True:
             if not self._flight:
-                raise vantage.CollectResultsError(f"round {self._round}: nobody is at work; {told(self._missing)}")
+                raise vantage.CollectResultsError(f"round {self._round}: nobody is at work; {told(missing)}")
             for call, outcome in self._flight.next():
                 if isinstance(outcome, Answer):
                     return outcome
                 self._failed[call.organization] = self._round
-                self._missing[call.organization] = outcome
+                missing[call.organization] = outcome
                 self._keepers.discard(call.organization)
                 K = len(self.organizations)
-                if K - len(self._missing) < self._collector.tolerance.needed(K):
-                    raise vantage.CollectResultsError(f"round {self._round}, {call.function}: {told(self._missing)}")
+                if K - len(missing) < self._collector.tolerance.needed(K):
+                    raise vantage.CollectResultsError(f"round {self._round}, {call.function}: {told(missing)}")
                 return None
 
     def at_work(self) -> list[int]:
@@ -329,13 +327,13 @@ class Federation:
         """The organizations that are not at work and are worth asking: at the start, and again after a failure."""
         rest = [k for k in self.organizations if k not in self.at_work()]
         absent = {} if self._collector.tolerance.strict else self._absent(rest)
-        self._missing |= absent
+        self._history.missing |= absent
         return [k for k in rest if k not in absent]
 
     def evaluate(self, weights: np.ndarray) -> None:
         """Evaluate the model of the round before at all nodes, where no ``ask`` has done so in passing."""
         if self._due():
-            self._record_evaluation(self._round - 1, self._ask([], [self._evaluation(weights)]))
+            self._history.evaluated(self._round - 1, self._ask([], [self._evaluation(weights)]))
 
     def generator(self, purpose: str) -> np.random.Generator:
         """Random numbers for one purpose of central; one stream a round, kept as it goes on within the round."""
@@ -349,42 +347,16 @@ class Federation:
 
         With the round's new ``model`` (d,), a node's row holds the distance from it of the weights that the node sent.
         """
-        nodes = sorted({a.organization_id for a in answers})
-        trained = [a for a in answers if a.values.get("train_loss") is not None]
-        rows = sum(a.n for a in trained)
-        self.history.append(
-            {
-                "round": self._round,
-                "participants": nodes,
-                "n": sum({a.organization_id: a.n for a in answers}.values()),
-                "train_loss": sum(a.n * a.values["train_loss"] for a in trained) / rows if rows else None,
-                "loss": None,
-                "accuracy": None,
-                "auc": None,
-                **({"r2": None} if self._job.data.regression else {}),
-                "evaluated": 0,
-                "bytes_up": sum(a.bytes_up for a in answers),
-                "bytes_down": sum(a.bytes_down for a in answers),
-                "seconds": round(vantage.now(self._client) - self._started, 6),
-                "missing": _reasons(self._missing),
-                "unevaluated": [],
-                **columns,
-            }
-        )
-        self._missing = {}
-        for a in sorted(answers, key=by_organization):
-            row: dict[str, Any] = {"round": self._round, "organization_id": a.organization_id, "n": a.n}
-            if model is not None and "weights" in a.arrays:
-                row["distance"] = float(np.linalg.norm(a["weights"] - model))
-            self._per_node.append(row | dict(a.values) | {"bytes_up": a.bytes_up, "bytes_down": a.bytes_down})
+        seconds = vantage.now(self._client) - self._started
+        self._history.record(self._round, seconds, answers, model, columns)
         if not self._job.data.supervised:  # no evaluation is to come
-            self._show(len(self.history))
+            self._history.show(self._round)
 
     def result(self, weights: np.ndarray) -> dict[str, Any]:
         """Evaluate the last model at all nodes and return the job's result."""
         self._round = len(self.history) + 1
         last = self.history[-1]["round"] if self.history else 0
-        final = self._record_evaluation(last, self._ask([], [self._evaluation(weights)]))
+        final = self._history.evaluated(last, self._ask([], [self._evaluation(weights)]))
         return self.finished(final, weights=codec.encode({"weights": weights}))
 
     def stopped(self, reason: str) -> dict[str, Any] | None:
@@ -396,10 +368,7 @@ class Federation:
             self.give_up()
             return None
         self._round = len(self.history) + 1
-        rows = {
-            "history": self.history[: self._finished],
-            "per_node": [node for node in self._per_node if node["round"] <= self._finished],
-        }
+        rows = self._history.up_to(self._finished)
         return {**self._ended(None, {**self._last_snapshot, **rows}), "stopped": reason}
 
     def give_up(self) -> None:
@@ -440,8 +409,7 @@ class Federation:
 
     def count_preparation(self, answers: Sequence[Answer]) -> None:
         """Add what a method asked before its first round to the bytes of the preparation."""
-        for key in self._preparation:
-            self._preparation[key] += sum(getattr(a, key) for a in answers)
+        self._history.count_preparation(answers)
 
     def keep_state(self) -> None:
         """From now on nodes keep state between rounds; it is removed when the job ends, well or not."""
@@ -467,7 +435,7 @@ class Federation:
     def _due(self) -> bool:
         """Whether the model before this round is still to be evaluated (the initial model is not)."""
         t = self._round - 1
-        return t > self._last_evaluated and t % self._common.evaluate_every == 0
+        return t > self._history.last_evaluated and t % self._common.evaluate_every == 0
 
     def _evaluation(self, weights: np.ndarray) -> Group:
         expected = replace(self._expected(), minimum_rows=1)
@@ -483,7 +451,7 @@ class Federation:
         number = self._round if round_ is None else round_
         arguments: dict[str, Any] = {"round": number, **group.settings}
         if group.evaluate:
-            arguments |= {"evaluate": group.evaluate, "scale": self._scale, "centers": self._centers}
+            arguments |= {"evaluate": group.evaluate, "scale": self._history.scale, "centers": self._history.centers}
         if group.arrays:
             arguments["arrays"] = codec.encode(group.arrays, group.job.precision)
         name = f"{self._method} {group.function}, round {number}"
@@ -542,7 +510,7 @@ class Federation:
         for k, error in missing.items():
             if k in failed:
                 self._failed[k] = self._round
-            (self._missing if k in here else self._unevaluated)[k] = error
+            (self._history.missing if k in here else self._history.unevaluated)[k] = error
         came = [a for a in answers if a.organization_id in here]
         asked_for = groups[0].function if groups else "evaluate"
         needed = tolerance.needed(len(wanted) if of is None else of)
@@ -571,12 +539,7 @@ class Federation:
             "state": checkpoint.to_json(carried),
             "model": self._job.model,
             "data": self._job.to_json()["data"],
-            "undescribed": self._undescribed,
-            "score_scale": self._scale,
-            "score_centers": self._centers,
-            "history": self.history,
-            "per_node": self._per_node,
-            "traffic": {"preparation": self._preparation, "evaluation": self._evaluation_bytes},
+            **self._history.snapshot(),
         }
 
     def _own_snapshot(self) -> dict[str, Any]:
@@ -590,7 +553,7 @@ class Federation:
             "keepers": sorted(self._keepers),
             "contacts": [*self._collector.contacts.items()],
             "failed": [*self._failed.items()],
-            "last_evaluated": self._last_evaluated,
+            "last_evaluated": self._history.last_evaluated,
             "flight": [
                 [task, call.function, call.organization, call.round, call.size]
                 for task, (call, _, _) in self._flight.tasks.items()
@@ -605,22 +568,18 @@ class Federation:
             self.features, self._stateful, self._keepers = kept["features"], kept["stateful"], {*kept["keepers"]}
             self._collector.contacts = {k: task for k, task in kept["contacts"]}
             self._failed = {k: t for k, t in kept["failed"]}
-            self._last_evaluated = kept["last_evaluated"]
-            self._shown = self._last_evaluated
+            last_evaluated = shown = kept["last_evaluated"]
         elif self._common.resume is not None:
             kept = self._common.resume
             if not self._job.data.supervised:
                 raise UserInputError(f"resume: {self._method} has nothing to go on from; expected a new job")
             resuming.check(kept, self._method, self._common, self.organizations, self._job.rounds)
-            self._last_evaluated = max((r["round"] for r in kept["history"] if r["loss"] is not None), default=0)
-            self._shown = len(kept["history"])
+            last_evaluated = max((r["round"] for r in kept["history"] if r["loss"] is not None), default=0)
+            shown = len(kept["history"])
         else:
             return False
         self._restored = kept
-        self.history, self._per_node = kept["history"], kept["per_node"]
-        self._undescribed = kept["undescribed"]
-        self._scale, self._centers = kept["score_scale"], kept.get("score_centers")
-        self._preparation, self._evaluation_bytes = kept["traffic"]["preparation"], kept["traffic"]["evaluation"]
+        self._history.restore(kept, last_evaluated, shown)
         self._job = replace(self._job, data=Spec(**kept["data"]), model=kept["model"])
         if self._job.model is not None:
             self.model = models.build(self._job.model)
@@ -633,35 +592,3 @@ class Federation:
         for task, function, organization, round_, size in flight:
             call = Call(function, organization, round_, {}, size, "", self._expected(optional=[GLOBAL_MODEL]))
             self._flight.tasks[task] = call, LARGE, math.inf  # what was sent is not kept: there is no second attempt
-
-    def _record_evaluation(self, round_: int, answers: Sequence[Answer]) -> dict[str, Any]:
-        """Put the evaluation that came with ``answers`` into the row of ``round_``."""
-        counted = [a for a in answers if a.organization_id in self.evaluators] if self.evaluators else answers
-        evaluations = [a.values.get("evaluation", {}) for a in counted]
-        if self._job.data.regression:
-            found = metrics.combine_regression(evaluations)
-        else:
-            found = metrics.combine(evaluations)
-            self._scale, self._centers = metrics.next_bands(evaluations, self._scale, self._centers)
-        for a in answers:
-            a.values.pop("evaluation", None)
-            if a.function == "evaluate":
-                self._evaluation_bytes["bytes_up"] += a.bytes_up
-                self._evaluation_bytes["bytes_down"] += a.bytes_down
-        self._last_evaluated = round_
-        for row in self.history:
-            if row["round"] == round_:
-                row.update({key: found[key] for key in (*MEASURES, "evaluated") if key in found})
-                row["unevaluated"] = _reasons(self._unevaluated)
-        self._unevaluated = {}
-        self._show(round_)
-        return found
-
-    def _show(self, until: int) -> None:
-        for row in self.history[self._shown : until]:
-            vantage.progress(self._client, row)
-        self._shown = max(self._shown, until)
-
-
-def _reasons(missing: dict[int, Unusable]) -> list[dict[str, Any]]:
-    return [{"organization_id": k, "reason": str(missing[k])} for k in sorted(missing)]

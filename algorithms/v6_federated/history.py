@@ -1,0 +1,144 @@
+"""What a job's result tells of its rounds: a row a round and a row a node, evaluations, bytes, and who was missing."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from v6_federated import metrics
+from v6_federated.collection import Answer, Unusable, by_organization
+
+MEASURES = ("loss", "accuracy", "auc", "r2")  # of an evaluation; r2 of regressions only
+
+
+def _no_bytes() -> dict[str, int]:
+    return {"bytes_up": 0, "bytes_down": 0}
+
+
+class History:
+    """The history of one job.
+
+    Args:
+        evaluators: ids of the organizations that evaluate in place of those that train, if any.
+        regression: whether rows have numbers in place of classes.
+        show: called with each row once its round is finished and evaluated.
+
+    Attributes:
+        rounds: a row a round, as the result has it; nodes: a row a node and round.
+        missing: who gave no good answer in this round, and why; unevaluated: the same of an evaluation.
+        last_evaluated: the round whose model was evaluated last.
+        scale, centers: of the bands in which nodes count their scores in the next evaluation, see ``metrics``.
+    """
+
+    def __init__(self, evaluators: Sequence[int], regression: bool, show: Callable[[dict[str, Any]], None]) -> None:
+        self._evaluators, self._regression, self._show = evaluators, regression, show
+        self.rounds: list[dict[str, Any]] = []
+        self.nodes: list[dict[str, Any]] = []
+        self.missing: dict[int, Unusable] = {}
+        self.unevaluated: dict[int, Unusable] = {}
+        self.last_evaluated, self._shown = 0, 0
+        self.scale: float = metrics.SCALE
+        self.centers: Sequence[float] | None = None
+        self._undescribed: list[dict[str, Any]] = []
+        self._preparation, self._evaluation = _no_bytes(), _no_bytes()
+
+    def prepared(self) -> None:
+        """The preparation is over; who was missing in it stays undescribed."""
+        self._undescribed, self.missing = _reasons(self.missing), {}
+
+    def count_preparation(self, answers: Sequence[Answer]) -> None:
+        """Add the bytes of answers that came before the first round."""
+        _add_bytes(self._preparation, answers)
+
+    def record(
+        self, t: int, seconds: float, answers: Sequence[Answer], model: np.ndarray | None, columns: Mapping[str, Any]
+    ) -> None:
+        """Round t, which took ``seconds`` and of which ``answers`` are all.
+
+        With the round's new ``model`` (d,), a node's row holds the distance from it of the weights that the node sent.
+        """
+        trained = [a for a in answers if a.values.get("train_loss") is not None]
+        rows = sum(a.n for a in trained)
+        self.rounds.append(
+            {
+                "round": t,
+                "participants": sorted({a.organization_id for a in answers}),
+                "n": sum({a.organization_id: a.n for a in answers}.values()),
+                "train_loss": sum(a.n * a.values["train_loss"] for a in trained) / rows if rows else None,
+                "loss": None,
+                "accuracy": None,
+                "auc": None,
+                **({"r2": None} if self._regression else {}),
+                "evaluated": 0,
+                "bytes_up": sum(a.bytes_up for a in answers),
+                "bytes_down": sum(a.bytes_down for a in answers),
+                "seconds": round(seconds, 6),
+                "missing": _reasons(self.missing),
+                "unevaluated": [],
+                **columns,
+            }
+        )
+        self.missing = {}
+        for a in sorted(answers, key=by_organization):
+            row: dict[str, Any] = {"round": t, "organization_id": a.organization_id, "n": a.n}
+            if model is not None and "weights" in a.arrays:
+                row["distance"] = float(np.linalg.norm(a["weights"] - model))
+            self.nodes.append(row | dict(a.values) | {"bytes_up": a.bytes_up, "bytes_down": a.bytes_down})
+
+    def evaluated(self, t: int, answers: Sequence[Answer]) -> dict[str, Any]:
+        """Take the evaluation of round t's model out of ``answers``, into the row of that round, and return it."""
+        counted = [a for a in answers if a.organization_id in self._evaluators] if self._evaluators else answers
+        evaluations = [a.values.get("evaluation", {}) for a in counted]
+        if self._regression:
+            found = metrics.combine_regression(evaluations)
+        else:
+            found = metrics.combine(evaluations)
+            self.scale, self.centers = metrics.next_bands(evaluations, self.scale, self.centers)
+        for a in answers:
+            a.values.pop("evaluation", None)
+        _add_bytes(self._evaluation, [a for a in answers if a.function == "evaluate"])
+        self.last_evaluated = t
+        for row in self.rounds:
+            if row["round"] == t:
+                row.update({key: found[key] for key in (*MEASURES, "evaluated") if key in found})
+                row["unevaluated"] = _reasons(self.unevaluated)
+        self.unevaluated = {}
+        self.show(t)
+        return found
+
+    def show(self, until: int) -> None:
+        """Show the rounds up to this one that have not been shown yet."""
+        for row in self.rounds[self._shown : until]:
+            self._show(row)
+        self._shown = max(self._shown, until)
+
+    def up_to(self, t: int) -> dict[str, Any]:
+        """The rows of the rounds until t."""
+        return {"history": self.rounds[:t], "per_node": [node for node in self.nodes if node["round"] <= t]}
+
+    def snapshot(self) -> dict[str, Any]:
+        """The part of a result, and of a checkpoint, that is the history's."""
+        return {
+            "undescribed": self._undescribed,
+            "score_scale": self.scale,
+            "score_centers": self.centers,
+            "history": self.rounds,
+            "per_node": self.nodes,
+            "traffic": {"preparation": self._preparation, "evaluation": self._evaluation},
+        }
+
+    def restore(self, kept: Mapping[str, Any], last_evaluated: int, shown: int) -> None:
+        """Go on from a snapshot, whose rows until ``shown`` somebody has seen."""
+        self.rounds, self.nodes, self._undescribed = kept["history"], kept["per_node"], kept["undescribed"]
+        self.scale, self.centers = kept["score_scale"], kept.get("score_centers")
+        self._preparation, self._evaluation = kept["traffic"]["preparation"], kept["traffic"]["evaluation"]
+        self.last_evaluated, self._shown = last_evaluated, shown
+
+
+def _add_bytes(total: dict[str, int], answers: Sequence[Answer]) -> None:
+    for key in total:
+        total[key] += sum(getattr(a, key) for a in answers)
+
+
+def _reasons(missing: Mapping[int, Unusable]) -> list[dict[str, Any]]:
+    return [{"organization_id": k, "reason": str(missing[k])} for k in sorted(missing)]
