@@ -19,6 +19,12 @@ def test_only_one_method_and_no_build_tools(engine, toy):
     assert printed(engine, toy, "import importlib.util as u; print(u.find_spec('torch'))") == "None"
 
 
+def test_the_standard_library_is_compiled(engine, toy):
+    """Else every container would do it anew, which takes longer than all that it imports."""
+    code = "import importlib.util as u, os; print(os.path.exists(u.cache_from_source(u.find_spec('json').origin)))"
+    assert printed(engine, toy, code) == "True"
+
+
 @pytest.mark.parametrize("method", ["pca", "gbdt"])
 def test_no_torch_where_nothing_needs_it(engine, image_of, method):
     code = f"import sys, importlib.util as u, v6_{method}; print(u.find_spec('torch'), 'torch' in sys.modules)"

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import matplotlib
 import numpy as np
@@ -95,6 +96,28 @@ def submit(hospitals, image_of, capsys):
     return call
 
 
+def selected(request, test: str) -> list[str]:
+    """The ids of the cases of a test that are to run."""
+    return [item.callspec.id for item in request.session.items if item.originalname == test]
+
+
+@pytest.fixture(scope="module")
+def at_once(hospitals, image_of):
+    """``v6-federated submit`` of several jobs at a time: futures of what has come of them."""
+
+    def submit_in_a_process(method, *arguments):
+        command = ["submit", method, "--network", hospitals, *TRAINING, *map(str, arguments)]
+        return subprocess.run([sys.executable, "-m", "v6_federated.cli", *command], capture_output=True, text=True)
+
+    with ThreadPoolExecutor(4) as pool:
+
+        def call(method, *arguments):
+            image_of(method)
+            return pool.submit(submit_in_a_process, method, *arguments)
+
+        yield call
+
+
 def complaint(err: str) -> str:
     """The one line that says what is wrong."""
     [line] = [line for line in err.splitlines() if line.startswith("v6-federated: ")]
@@ -106,15 +129,31 @@ def three(arguments: list[str]) -> list[str]:
     return [] if any(text.startswith("organizations=") for text in arguments) else THREE
 
 
-SYNCHRONOUS = [(method, settings) for method, settings in METHODS if method != "coop"]
+SYNCHRONOUS = {
+    f"{method}{'-regression' * ('objective=regression' in settings)}": (method, settings)
+    for method, settings in METHODS
+    if method != "coop"
+}
 
 
-@pytest.mark.parametrize(("method", "settings"), SYNCHRONOUS, ids=[method for method, _ in SYNCHRONOUS])
-def test_the_weights_are_those_of_run(submit, table, tmp_path, method, settings):
-    real, mock = tmp_path / "real", tmp_path / "mock"
-    status, line, err = submit(method, *settings, *THREE, "--out", real)
-    assert status == 0, err
-    assert json.loads(line)["rounds"] == 2
+@pytest.fixture(scope="module")
+def jobs(at_once, request, tmp_path_factory):
+    """A job of each method, and the folder of its result."""
+    names, folder = selected(request, "test_the_weights_are_those_of_run"), tmp_path_factory.mktemp("jobs")
+    methods = {name: SYNCHRONOUS[name] for name in names}
+    return {
+        name: (at_once(method, *settings, *THREE, "--out", folder / name), folder / name)
+        for name, (method, settings) in methods.items()
+    }
+
+
+@pytest.mark.parametrize("name", SYNCHRONOUS)
+def test_the_weights_are_those_of_run(jobs, table, tmp_path, name):
+    method, settings = SYNCHRONOUS[name]
+    future, real = jobs[name]
+    mock, process = tmp_path / "mock", future.result()
+    assert process.returncode == 0, process.stderr
+    assert json.loads(process.stdout.splitlines()[-1])["rounds"] == 2
     run = ["run", method, "--data", str(table), "--partition", "column:hospital", *TRAINING, *settings, *THREE]
     assert main([*run, "--out", str(mock)]) == 0
     ours, theirs = (json.loads((folder / "result.json").read_text()) for folder in (real, mock))
@@ -154,7 +193,7 @@ def test_the_exported_model_predicts_what_the_nodes_counted(submit, table, tmp_p
 
 def test_the_merges_of_coop_replayed(submit, table, tmp_path):
     """On a real network answers are merged as they arrive. Mock nodes that answer in the same order: the same bits."""
-    status, _, err = submit("coop", *THREE, "--rounds", "4", "--out", tmp_path)
+    status, _, err = submit("coop", *THREE, "--rounds", "2", "--out", tmp_path)
     assert status == 0, err
     real = json.loads((tmp_path / "result.json").read_text())
     arrivals = sorted(real["per_node"], key=lambda row: (row["round"], row["place"]))
@@ -169,7 +208,7 @@ def test_the_merges_of_coop_replayed(submit, table, tmp_path):
     experiment = Experiment(
         datasets.load(str(table)), None, "column:hospital", 3, 0, "outcome", FEATURES.split(","), fates=fates
     )
-    mock = experiment.federated("coop", {"rounds": 4, "organizations": [1, 2, 3]})
+    mock = experiment.federated("coop", {"rounds": 2, "organizations": [1, 2, 3]})
     assert mock["weights"] == real["weights"]
     assert mock["per_node"] == real["per_node"]
 
@@ -178,40 +217,52 @@ def test_every_image_is_tried():
     assert {f"v6-{method}" for method, _ in METHODS} == set(images.listed())
 
 
-@pytest.mark.parametrize(
-    ("arguments", "rule"),
-    [
-        ([], "fewer than 1000 rows"),
-        (["--set", "minimum_rows=20"], "asks for a minimum of 20 rows, this node's is 1000"),
-        (["--features", "a,b,FEDAVGXX"], "column(s) FEDAVGXX may not be used"),
-        (["--rounds", "9"], "9 rounds are more than the 8"),
-    ],
-    ids=["rows", "lower", "column", "rounds"],
-)
-def test_the_strict_hospital_refuses(submit, arguments, rule):
-    status, _, err = submit("fedavg", *STRICT, *arguments)
-    line = complaint(err)
-    assert status == 1
-    assert "organization 4: " in line and rule in line and "V6_FEDERATED_" in line
+# what is asked, and what the strict hospital says
+REFUSED = {
+    "rows": ([], "fewer than 1000 rows"),
+    "lower": (["--set", "minimum_rows=20"], "asks for a minimum of 20 rows, this node's is 1000"),
+    "column": (["--features", "a,b,FEDAVGXX"], "column(s) FEDAVGXX may not be used"),
+    "rounds": (["--rounds", "9"], "9 rounds are more than the 8"),
+}
+FAILED = {
+    "text": (["--features", "a,name"], "the column(s) name hold values that are not numbers"),
+    "rare": (["--label", "rare"], "labels that are not among the 2 agreed classes"),
+    "few": (["--set", "organizations=[1,2]"], "2 organization(s) take part, at least 3 must"),
+    "no-image": (["--image", "v6-no-such-image"], "organization 1: its node finds no image v6-no-such-image"),
+    "other-method": (
+        ["--image", "v6-toy", "--rounds", "1"], "image v6-toy holds another method; expected fedavg"
+    ),
+    "no-algorithm": (
+        ["--image", images.INFRASTRUCTURE], "ended without a result; expected the image of a vantage6 algorithm"
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def refusals(at_once, toy, request):
+    """Jobs that fail, all at once."""
+    refused, failed = (
+        selected(request, f"test_{name}") for name in ("the_strict_hospital_refuses", "a_failed_task_is_one_line")
+    )
+    asked = {name: [*STRICT, *REFUSED[name][0]] for name in refused}
+    asked |= {name: [*three(FAILED[name][0]), *FAILED[name][0]] for name in failed}
+    return {name: at_once("fedavg", *arguments) for name, arguments in asked.items()}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_strict_hospital_refuses(refusals, name):
+    process = refusals[name].result()
+    line = complaint(process.stderr)
+    assert process.returncode == 1
+    assert "organization 4: " in line and REFUSED[name][1] in line and "V6_FEDERATED_" in line
     assert "organization 1" not in line and "organization 2" not in line
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--features", "a,name"], "the column(s) name hold values that are not numbers"),
-        (["--label", "rare"], "labels that are not among the 2 agreed classes"),
-        (["--set", "organizations=[1,2]"], "2 organization(s) take part, at least 3 must"),
-        (["--image", "v6-no-such-image"], "organization 1: its node finds no image v6-no-such-image"),
-        (["--image", "v6-toy", "--rounds", "1"], "image v6-toy holds another method; expected fedavg"),
-        (["--image", images.INFRASTRUCTURE], "ended without a result; expected the image of a vantage6 algorithm"),
-    ],
-    ids=["text", "rare", "few", "no-image", "other-method", "no-algorithm"],
-)
-def test_a_failed_task_is_one_line(submit, toy, arguments, says):
-    status, _, err = submit("fedavg", *three(arguments), *arguments)
-    assert status == 1
-    assert says in complaint(err)
+@pytest.mark.parametrize("name", FAILED)
+def test_a_failed_task_is_one_line(refusals, name):
+    process = refusals[name].result()
+    assert process.returncode == 1 and "Traceback" not in process.stderr
+    assert FAILED[name][1] in complaint(process.stderr)
 
 
 @pytest.mark.parametrize(
