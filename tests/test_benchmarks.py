@@ -238,3 +238,20 @@ def test_shakespeares_roles_are_read_from_the_plays(tmp_path):
         archive.with_suffix(".json.gz").write_bytes(content)
         with pytest.raises(SafeError, match=r"plays.json.gz is no gzipped JSON of roles and their lines; expected"):
             mcmahan2017_shakespeare.load(archive.with_suffix(".json.gz"))
+
+
+def test_a_character_that_only_test_rows_have(tmp_path):
+    """As in Shakespeare's plays, whose characters the benchmark names."""
+    words = [f"Line {i} of many, all alike." for i in range(40)]
+    roles = {f"A Play|{k}": words[k:] + words[:k] for k in range(20)}
+    roles["A Play|20"] = words[:32] + ["!" * 100] * 8
+    file = tmp_path / "shakespeare.json.gz"
+    file.write_bytes(gzip.compress(json.dumps(roles).encode()))
+    dataset = mcmahan2017_shakespeare.load(file)
+    assert set(dataset.test[1]) - set(dataset.rows[1])
+    process = start("mcmahan2017_shakespeare", "--data", file, "--out", tmp_path / "out")
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert (
+        "| roles | 1 | 10 | 164 | not in 3 |" in (tmp_path / "out" / "mcmahan2017_shakespeare-reduced.md").read_text()
+    )

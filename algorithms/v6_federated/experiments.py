@@ -135,7 +135,8 @@ class Experiment:
 
     def federated(self, method: str, values: Mapping[str, Any], on_round: OnRound | None = None) -> dict[str, Any]:
         """Train on all nodes. Raises SafeError, or vantage6's errors when nodes refuse."""
-        datasets.check_test(self.dataset, values.get("objective") == "regression")
+        if values.get("classes") is None:
+            datasets.check_test(self.dataset, values.get("objective") == "regression")
         databases, common = self.deal(), self.common()
         if self.test is not None:
             common |= {"organizations": list(databases), "evaluators": [len(databases) + 1]}
