@@ -53,15 +53,6 @@ ROWS: dict[str, list[Setting]] = {
 DEFAULTS: dict[str, Any] = {"lr": 0.1, "lambda_l2": 1, "max_leaves": 31, "max_depth": None, "min_rows_leaf": 20}
 ROUNDS, REDUCED_ROUNDS = 100, 20
 EVERY = 10  # rounds between evaluations; each is evaluated where there is an area to compare
-REDUCED = 6000  # rows, and a third of it test rows
-
-
-def first(dataset: Dataset, rows: int) -> Dataset:
-    """The first rows only, in the order of the file, which is that of no class."""
-    assert isinstance(dataset.rows, tuple) and isinstance(dataset.test, tuple)
-    (X, y), (X_test, y_test) = dataset.rows, dataset.test
-    test = rows // 3
-    return Dataset(f"{dataset.name}-first-{rows}", (X[:rows], y[:rows]), (X_test[:test], y_test[:test]))
 
 
 def seeds(data: str, setting: Setting, full: bool) -> Sequence[int]:
@@ -147,11 +138,11 @@ def main(dataset: Dataset, full: bool) -> None:
     """Print and keep the table."""
     data = "fashion_mnist" if "fashion" in dataset.name else "mnist"
     rows = dataset if data == "fashion_mnist" else subset(dataset, DIGITS["2 classes"])
-    rows = rows if full else first(rows, REDUCED)
+    rows = rows if full else runs.first(rows)
     about = (
         f"Mean over {len(seeds(data, ROWS[data][0], full))} run(s), of rows that the document does not have one run, "
         f"of {ROUNDS if full else REDUCED_ROUNDS} rounds, one tree a class in each"
-        + ("" if full else f", on the first {REDUCED} rows and {REDUCED // 3} test rows")
+        + ("" if full else f", {runs.FIRST}")
         + "; evaluated on the test rows."
     )
     title = "Garst et al. 2021, boosted trees on " + (

@@ -82,7 +82,7 @@ TABLES_2_4: dict[str, list[tuple[int, int | None, int | None, int | None]]] = {
 CELLS = (("iid", None), ("iid", 10), ("shards", None), ("shards", 10))
 ROWS = [
     Row("1", "2nn", "iid", 0.1, 1, 10, 87, 300, reduced=True),
-    Row("1", "2nn", "shards", 0.1, 1, 10, 664, 600, reduced=True),
+    Row("1", "2nn", "shards", 0.1, 1, 10, 664, 600),
     Row("4", "2nn", "iid", 0.1, 10, 10, 34, 100),
     Row("1", "2nn", "iid", 0.0, 1, 10, 316, 600),
     Row("1", "2nn", "iid", 0.2, 1, 10, 77, 200),

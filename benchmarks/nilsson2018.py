@@ -53,7 +53,7 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
     )
     curves: dict[str, dict[str, tuple[list[int], list[float]]]] = {"iid": {}, "shards": {}}
     for method, partition, settings, best, average, what in ROWS:
-        share = 1.0 if full else {"fedavg": 0.02, "fsvrg": 0.1, "coop": 0.05}[method]
+        share = 1.0 if full else {"fedavg": 0.01, "fsvrg": 0.04, "coop": 0.02}[method]
         values = {"model": "2nn", **settings, "rounds": max(2, round(settings["rounds"] * share))}
         experiment = Experiment(dataset, 100, partition, 1, 1, slowest=1.0 if method == "coop" else None)
         run = runs.kept(DOCUMENT, method, experiment, values)
