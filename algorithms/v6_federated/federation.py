@@ -57,19 +57,7 @@ class Federation:
 
     def __init__(self, client: Any, method: str, settings: Any, supervised: bool = True) -> None:
         common: Common = settings
-        present = vantage.organizations(client)
-        self.evaluators = sorted(common.evaluators or [])
-        self.organizations = sorted(common.organizations or [o for o in present if o not in self.evaluators])
-        for name, asked in (("organizations", self.organizations), ("evaluators", self.evaluators)):
-            unknown = sorted(set(asked) - set(present))
-            if unknown:
-                raise SafeError(f"{name}={unknown}: not in the collaboration; expected some of {present}")
-            if len(set(asked)) < len(asked):
-                raise SafeError(f"{name}={asked} names an organization twice")
-        if set(self.organizations) & set(self.evaluators):
-            raise SafeError(f"evaluators={self.evaluators} train as well; expected other organizations")
-        if not self.organizations:
-            raise SafeError("no organization is left to train; expected at least one that is not an evaluator")
+        self.organizations, self.evaluators = _parties(common, vantage.organizations(client))
         Policy.of_node().check_participants(len(self.organizations))
         regression = getattr(settings, "objective", None) == "regression"
         for name, value in (("classes", common.classes), ("target", common.target)):
@@ -592,3 +580,20 @@ class Federation:
         for task, function, organization, round_, size in flight:
             call = Call(function, organization, round_, {}, size, "", self._expected(optional=[GLOBAL_MODEL]))
             self._flight.tasks[task] = call, LARGE, math.inf  # what was sent is not kept: there is no second attempt
+
+
+def _parties(common: Common, present: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Ids of those that train and of those that evaluate, ascending. Raises SafeError."""
+    evaluators = sorted(common.evaluators or [])
+    organizations = sorted(common.organizations or [o for o in present if o not in evaluators])
+    for name, asked in (("organizations", organizations), ("evaluators", evaluators)):
+        unknown = sorted(set(asked) - set(present))
+        if unknown:
+            raise SafeError(f"{name}={unknown}: not in the collaboration; expected some of {present}")
+        if len(set(asked)) < len(asked):
+            raise SafeError(f"{name}={asked} names an organization twice")
+    if set(organizations) & set(evaluators):
+        raise SafeError(f"evaluators={evaluators} train as well; expected other organizations")
+    if not organizations:
+        raise SafeError("no organization is left to train; expected at least one that is not an evaluator")
+    return organizations, evaluators
