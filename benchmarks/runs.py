@@ -26,7 +26,7 @@ from v6_federated.errors import SafeError
 from v6_federated.experiments import Experiment, OnRound, rounds_to_target, summary
 
 RESULTS = Path(__file__).parent / "results"
-REDUCED = 6000, 2000  # rows and test rows of a benchmark in minutes
+REDUCED = 4000, 1500  # rows and test rows of a benchmark in minutes
 FIRST = "on the first {} rows and {} test rows".format(*REDUCED)
 STATEFUL = ("scaffold", "dynavg", "coop")
 KEPT = ("round", "loss", "accuracy", "auc", "train_loss", "bytes_up", "bytes_down", "seconds", "uploads")
