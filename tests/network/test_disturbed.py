@@ -236,7 +236,7 @@ def test_a_full_disk(job, engine, hospitals, image_of):
     jobs = [task["job_id"] for task in job.user.request("task", params={"per_page": 1000})["data"]]
     node = network_engine.container_name(network_engine.node_name(hospitals, 2))
     options = {"type": "tmpfs", "device": "tmpfs", "o": "size=64k"}
-    engine.volumes.create(f"{node.removesuffix('-user')}-user-{max(jobs) + 1}-tmpvol", driver_opts=options)
+    engine.volumes.create(f"{node.removesuffix('-user')}-user-{max(jobs, default=0) + 1}-tmpvol", driver_opts=options)
     job.capsys.readouterr()
     assert main(["submit", "scaffold", "--network", hospitals, *RUN, "--model", "2nn"]) == 1
     [line] = [x for x in job.capsys.readouterr().err.splitlines() if x.startswith("v6-federated: ")]
@@ -246,7 +246,7 @@ def test_a_full_disk(job, engine, hospitals, image_of):
 def test_a_central_that_is_killed_leaves_enough_to_go_on(job, undisturbed, hospitals, capsys, tmp_path):
     """`submit --resume TASK` begins a new job with what the lost one had sent in its last round."""
     status, result, err = job.submit(
-        "fedavg", disturb=lambda job: (time.sleep(1.5), job.algorithm(1, central=True).kill())
+        "fedavg", disturb=lambda job: (time.sleep(1.5), job.algorithm(1, central=True).kill()), in_round=3
     )
     assert (status, result) == (1, None)
     [task] = {line.split()[1] for line in err.splitlines() if line.startswith("task ")}
