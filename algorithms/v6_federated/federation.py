@@ -1,4 +1,4 @@
-"""The federation as a central function sees it: whom to ask, asking, waiting, counting bytes, keeping the history."""
+"""The federation as a central function sees it: whom to ask, asking, going on after an interruption."""
 
 import contextlib
 import functools
