@@ -13,6 +13,7 @@ from markdown_it import MarkdownIt
 
 from benchmarks import runs
 from v6_federated.errors import SafeError
+from v6_federated.files import write_whole
 
 Cells = dict[str, list[str]]  # a row by the names of its columns; of a name that comes twice both
 
@@ -170,6 +171,6 @@ def html(text: str, folder: Path) -> str:
 def write() -> Path:
     """``REPORT.md`` and ``REPORT.html`` among the results."""
     text = "\n".join(lines(runs.RESULTS)) + "\n"
-    (runs.RESULTS / "REPORT.html").write_text(html(text, runs.RESULTS))
-    (runs.RESULTS / "REPORT.md").write_text(text)
+    write_whole(runs.RESULTS / "REPORT.html", html(text, runs.RESULTS))
+    write_whole(runs.RESULTS / "REPORT.md", text)
     return runs.RESULTS / "REPORT.md"

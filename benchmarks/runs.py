@@ -24,6 +24,7 @@ from v6_federated import codec
 from v6_federated.datasets import Dataset
 from v6_federated.errors import SafeError
 from v6_federated.experiments import Experiment, OnRound, rounds_to_target, summary
+from v6_federated.files import write_whole
 
 RESULTS = Path(__file__).parent / "results"
 REDUCED = 4000, 1500  # rows and test rows of a benchmark in minutes
@@ -165,10 +166,7 @@ def kept(
             _check_ended(document, result)
             if len(result["history"]) < rounds or rounds == values["rounds"]:  # the target is reached, or the end
                 break
-            part.parent.mkdir(parents=True, exist_ok=True)
-            whole = part.with_suffix(".whole")
-            whole.write_text(json.dumps(result))
-            whole.replace(part)
+            write_whole(part, json.dumps(result))
         return result
 
     run = kept_as(document, settings, in_segments)
@@ -187,9 +185,8 @@ def kept_as(document: str, settings: Mapping[str, Any], train: Callable[[OnRound
         result = train(watch.on_round if watch else None)
         _check_ended(document, result)
         history = [{name: row.get(name) for name in KEPT} for row in result["history"]]
-        file.parent.mkdir(parents=True, exist_ok=True)
-        part = file.with_suffix(".part")
-        part.write_text(
+        write_whole(
+            file,
             json.dumps(
                 {
                     "settings": settings, "machine": machine(), "date": date.today().isoformat(),
@@ -197,9 +194,8 @@ def kept_as(document: str, settings: Mapping[str, Any], train: Callable[[OnRound
                     "summary": summary(result) if "settings" in result else None,
                     "history": [[_short(row[name]) for name in KEPT] for row in history], "columns": KEPT,
                 }
-            )
+            ),
         )  # fmt: skip
-        part.replace(file)
     stored = json.loads(file.read_text())
     if watch:
         watch.end(stored["wall_seconds"], new)
@@ -241,5 +237,5 @@ def best_rate(
 def write_table(document: str, name: str, lines: Sequence[str]) -> Path:
     """A Markdown file under ``results``; the caller prints it too."""
     file = RESULTS / f"{document}-{name}.md" if name else RESULTS / f"{document}.md"
-    file.write_text("\n".join(lines) + "\n")
+    write_whole(file, "\n".join(lines) + "\n")
     return file

@@ -3,6 +3,7 @@
 import base64
 import importlib
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from vantage6.algorithm.tools.exceptions import UserInputError
 from v6_federated import preprocess, submit, vantage
 from v6_federated.errors import SafeError
 from v6_federated.federation import Federation, weighted_mean
+from v6_federated.files import write_whole
 from v6_federated.mock import Fate, MockNetwork
 
 STATELESS = [(p, s) for p, s in METHODS if p in ("v6_fedavg", "v6_fsvrg", "v6_loadaboost", "v6_colearning")]
@@ -23,6 +25,25 @@ OWN = {"rounds": 6, "seed": 3, "preprocess": ["standardize"]}
 
 class Killed(BaseException):
     """The container of central is gone, and nothing of it has been tidied up."""
+
+
+def test_a_file_is_the_old_one_until_the_new_one_is_whole(tmp_path, monkeypatch):
+    """A reader never sees a part, and neither a full disk nor a signal takes what was there."""
+    file = tmp_path / "folder" / "page.md"
+    write_whole(file, "old")
+    truly = Path.write_text
+
+    def cut(path, text, **options):
+        truly(path, text[:1], **options)
+        assert file.read_text() == "old"
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Path, "write_text", cut)
+        write_whole(file, "new")
+    assert file.read_text() == "old" and list(file.parent.iterdir()) == [file]
+    write_whole(file, "new \N{GREEK SMALL LETTER RHO}")
+    assert file.read_text(encoding="utf-8") == "new \N{GREEK SMALL LETTER RHO}"
 
 
 def uneven(organization, input_):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from v6_federated import codec
+from v6_federated.files import write_whole
 
 ROUNDS = ("history", "per_node")
 
@@ -37,12 +38,10 @@ class Checkpoint:
         try:
             self._write(snapshot)
         except OSError as error:  # a job does not end because it could not be taken up again
-            self._state.with_suffix(".part").unlink(missing_ok=True)
             print(f"the checkpoint cannot be written: {error.strerror}", flush=True)
 
     def _write(self, snapshot: Mapping[str, Any]) -> None:
         assert self._state is not None and self._rounds is not None
-        self._state.parent.mkdir(parents=True, exist_ok=True)
         rows = snapshot["history"][-2:] if self._begun else snapshot["history"]
         lines = []
         for row in rows:  # the evaluation of a round comes with the next
@@ -52,13 +51,9 @@ class Checkpoint:
             with self._rounds.open("a") as stream:
                 stream.writelines(lines)
         else:
-            part = self._rounds.with_suffix(".rounds")
-            part.write_text("".join(lines))
-            part.replace(self._rounds)
+            write_whole(self._rounds, "".join(lines))
             self._begun = True
-        part = self._state.with_suffix(".part")
-        part.write_text(json.dumps({k: v for k, v in snapshot.items() if k not in ROUNDS}))
-        part.replace(self._state)
+        write_whole(self._state, json.dumps({k: v for k, v in snapshot.items() if k not in ROUNDS}))
 
     def load(self) -> dict[str, Any] | None:
         """The newest snapshot; None where there is none."""

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from v6_federated import network_commands, remarks
 from v6_federated.errors import SafeError
+from v6_federated.files import write_whole
 from v6_federated.network_commands import resume
 
 DEMO: dict[str, Any] = {"rounds": 30, "model": "logreg", "lr": 0.1, "batch_size": 10, "preprocess": ["standardize"]}
@@ -197,7 +198,7 @@ def _test(experiment: Any, jobs: Mapping[str, tuple[str, str, dict[str, Any]]], 
         ],
     }  # fmt: skip
     if options.out:
-        (options.out / "test.json").write_text(json.dumps(tested, indent=1))
+        write_whole(options.out / "test.json", json.dumps(tested, indent=1))
         report.posteriors(found, options.rope, options.out / "posteriors.png", what)
     _last_line({key: tested[key] for key in ("iterations", "folds", "rope", "pairs")})
     return 0
@@ -423,13 +424,10 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _write(folder: Path, result: dict[str, Any], target: float | None = None) -> None:
-    """``result.json`` and ``curves.png``; a file appears whole or not at all."""
+    """``result.json``, ``curves.png`` and ``distances.png``."""
     from v6_federated import report
 
-    folder.mkdir(parents=True, exist_ok=True)
-    part = folder / "result.json.part"
-    part.write_text(json.dumps(result, indent=1))
-    part.replace(folder / "result.json")
+    write_whole(folder / "result.json", json.dumps(result, indent=1))
     report.curves({result["method"]: result}, folder / "curves.png", target)
     report.distances(result, folder / "distances.png")
 

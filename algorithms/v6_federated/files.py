@@ -1,0 +1,14 @@
+"""Files that appear whole or not at all: who is stopped while writing leaves what was there before."""
+
+from pathlib import Path
+
+
+def write_whole(file: Path, text: str) -> None:
+    """Write a text file in one step; its folder is made. Raises OSError, and the file is as it was."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    part = file.with_name(f"{file.name}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)
