@@ -175,6 +175,7 @@ def test_every_command_has_help_with_an_example(capsys):
         assert status == 0 and f"example: v6-federated {name}" in out
 
 
+SIGNED = ["--username", "u", "--collaboration", "1", "--organization", "1"]
 NONSENSE = [
     (["run", "fedprox", "--data", "wine"], "unknown method 'fedprox'; expected one of "),
     ([*RUN, "--model", "resnet"], "unknown model 'resnet'; expected one of logreg"),
@@ -221,7 +222,17 @@ NONSENSE = [
     ([*RUN, "--target", "1.2"], "--target 1.2 is refused"),
     ([*RUN, "--holdout", "1"], "holdout=1.0 is refused"),
     ([*RUN, "--preprocess", "whiten"], "preprocess="),
-    ([*RUN, "--seed", "-1"], "seed=-1 is refused"),
+    ([*RUN, "--seed", "-1"], "--seed: -1 is refused"),
+    ([*RUN, "--partition-seed", "-1"], "--partition-seed: -1 is refused"),
+    (["run", "coop", *RUN[2:], "--speeds", "inf"], "speeds inf is refused"),
+    (["run", "coop", *RUN[2:], "--speeds", "nan"], "speeds nan is refused"),
+    ([*RUN, "--set", "proximal_mu=10"], "expected a product up to 0.5"),
+    ([*RUN, "--model", "svm:l2=10"], "expected a product up to 0.5"),
+    (
+        ["submit", "fedavg", "--rounds", "1", "--server", "http://x:99999", *SIGNED],
+        "--server http://x:99999 is refused",
+    ),
+    (["report", "{tmp}/part.json"], "is not a result"),
     ([*RUN, "--model", "cnn_garst"], "not a square image"),
     ([*RUN, "--out", "{tmp}/noise.npz"], "is a file; expected a folder"),
     (["report", "{tmp}"], "no result"),
@@ -237,6 +248,8 @@ def test_nonsense_is_refused_in_one_line(capsys, tmp_path, arguments, says):
     (tmp_path / "empty.csv").touch()
     for name in ("noise.npz", "noise.parquet", "table.xlsx"):
         (tmp_path / name).write_bytes(b"noise")
+    part = {"history": [{"round": 1}], "settings": {"seed": 1}, "method": "fedavg", "final": None, "per_node": []}
+    (tmp_path / "part.json").write_text(json.dumps(part))
     hole = table(30)
     hole.loc[3, "x1"] = np.nan
     hole.to_csv(tmp_path / "hole.csv", index=False)

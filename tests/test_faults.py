@@ -5,6 +5,7 @@ follows from exactly the answers which its history names. Checked by following e
 """
 
 import base64
+import json
 import math
 import os
 
@@ -36,6 +37,11 @@ def wrong_numbers(answer):
     return {**answer, "arrays": {**payload, "data": base64.b64encode(not_finite.tobytes()).decode()}}
 
 
+def shaped(answer, shape):
+    arrays = answer.get("arrays", codec.encode({"weights": np.ones(5)}))
+    return {**answer, "arrays": {**arrays, "shapes": {"weights": shape}}}
+
+
 # what may become of a call, besides a good answer after 1 to 3 seconds
 FAULTS = {
     "late": Fate(DEADLINE + 13),
@@ -55,6 +61,8 @@ FAULTS = {
     "broken payload": Fate(1.5, alter=lambda a: {**a, "arrays": {"dtype": "float32", "shapes": {}, "data": "!"}}),
     "twice": Fate(1.5, times=2),
     "text": Fate(1.5, alter=lambda a: "hello"),
+    "endless shape": Fate(1.5, alter=lambda a: shaped(a, [math.inf])),
+    "too many dimensions": Fate(1.5, alter=lambda a: shaped(a, [5, *[1] * 70])),
 }
 NAMES = st.sampled_from(["good"] * 20 + [*FAULTS])
 
@@ -261,6 +269,20 @@ def test_each_fault_is_named(fault, says):
         told = f"organization {missing['organization_id']}: {missing['reason']}"
         t = row["round"]
         assert told.startswith(says.replace("round 0; expected round 1", f"round {t - 1}; expected round {t}"))
+
+
+def test_what_is_sent_in_vain_is_counted_too():
+    """Every attempt has gone over the line."""
+    sent = {1: 0, 2: 0}
+
+    def fates(organization, input_):
+        if input_["method"] != "client_update":
+            return Fate()
+        sent[input_["kwargs"]["round"]] += len(json.dumps(input_))
+        return Fate(status="crashed") if organization == 4 else Fate()
+
+    result = run("v6_fedavg", fates, rounds=2, enough=0.5, retries=2)
+    assert {row["round"]: row["bytes_down"] for row in result["history"]} == sent
 
 
 def test_a_node_is_left_out_and_admitted_again():

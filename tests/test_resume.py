@@ -13,11 +13,13 @@ from test_faults import NODES
 from test_laws import METHODS, weights
 from vantage6.algorithm.tools.exceptions import UserInputError
 
-from v6_federated import preprocess, submit, vantage
+from v6_federated import network_commands, preprocess, submit, vantage
+from v6_federated.checkpoint import Checkpoint
 from v6_federated.errors import SafeError
 from v6_federated.federation import Federation, weighted_mean
 from v6_federated.files import write_whole
 from v6_federated.mock import Fate, MockNetwork
+from v6_federated.state import State
 
 STATELESS = [(p, s) for p, s in METHODS if p in ("v6_fedavg", "v6_fsvrg", "v6_loadaboost", "v6_colearning")]
 OWN = {"rounds": 6, "seed": 3, "preprocess": ["standardize"]}
@@ -44,6 +46,48 @@ def test_a_file_is_the_old_one_until_the_new_one_is_whole(tmp_path, monkeypatch)
     assert file.read_text() == "old" and list(file.parent.iterdir()) == [file]
     write_whole(file, "new \N{GREEK SMALL LETTER RHO}")
     assert file.read_text(encoding="utf-8") == "new \N{GREEK SMALL LETTER RHO}"
+
+
+def test_a_disk_that_was_full_for_a_moment_spoils_no_later_checkpoint(tmp_path, monkeypatch):
+    """A line of rounds that was cut is written again, and whoever comes next reads all."""
+    kept, history = Checkpoint(tmp_path, "fedavg-1"), []
+
+    def save(t):
+        history.append({"round": t})
+        kept.save({"history": history, "per_node": [{"round": t, "organization_id": 7}], "round": t})
+
+    truly = Path.open
+
+    def full(path, mode="r", *arguments, **options):
+        with truly(path, mode, *arguments, **options) as stream:
+            stream.write('{"row": {"ro')
+        raise OSError(28, "No space left on device")
+
+    for t in (1, 2, 3):
+        save(t)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", full)
+        save(4)
+    assert (tmp_path / "checkpoint-fedavg-1.jsonl").read_text().endswith('{"row": {"ro')
+    for t in (5, 6):
+        save(t)
+        assert Checkpoint(tmp_path, "fedavg-1").load()["history"] == history
+
+
+def test_two_containers_of_one_round_keep_their_state(tmp_path, monkeypatch):
+    """vantage6 may start a task twice; the one ends while the other writes."""
+    first, second = (State(tmp_path, "scaffold-x-1", 5) for _ in range(2))
+    truly = np.savez
+
+    def meanwhile(stream, **arrays):
+        monkeypatch.setattr(np, "savez", truly)
+        truly(stream, **arrays)
+        second.save({"c_k": np.ones(3)})
+
+    monkeypatch.setattr(np, "savez", meanwhile)
+    first.save({"c_k": np.zeros(3)})
+    assert State(tmp_path, "scaffold-x-1", 6).load(5)["c_k"].shape == (3,)
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def uneven(organization, input_):
@@ -221,24 +265,44 @@ def test_fitted_steps_are_handed_to_the_nodes_of_a_new_job(evaluators, hospitals
 def test_what_a_lost_job_had_handed_over_is_read_from_the_server(hospitals, monkeypatch):
     """``submit --resume TASK``: the last round's task only names the large steps, an earlier task has them."""
     monkeypatch.setattr(preprocess, "LARGE", 1)
-    settings, tasks = {**OWN, **STEPS, "lr": 0.3}, []
+    settings = {**OWN, **STEPS, "lr": 0.3}
+    left, straight = lost(hospitals, settings, monkeypatch)
+    assert left["data"] == straight["data"]
+    assert train("v6_fedavg", hospitals, **settings, resume=left)["weights"] == straight["weights"]
+
+
+def test_a_lost_job_goes_on_with_its_settings_and_hospitals(hospitals, monkeypatch):
+    """``submit --resume TASK --rounds 6`` alone: the rest is what the lost task had asked for."""
+    settings = {**OWN, "lr": 0.3, "epochs": 2, "batch_size": 8, "fraction": 0.5}
+    left, straight = lost(hospitals, settings, monkeypatch)
+    assert left["organizations"] == [*hospitals]
+    values = network_commands.resume(left, "fedavg", {"rounds": 6})
+    named = settings.keys() - {"preprocess"}  # its steps are fitted already
+    assert {name: values[name] for name in named} == {name: settings[name] for name in named}
+    assert train("v6_fedavg", hospitals, **values)["weights"] == straight["weights"]
+    with pytest.raises(UserInputError, match="organizations"):
+        train("v6_fedavg", {**hospitals, 99: hospitals[3]}, **values)
+
+
+def lost(hospitals, settings, monkeypatch):
+    """What the server has kept of a job whose central was lost in round 4; and the result of one that was not."""
+    tasks: list[dict] = []
 
     def fates(organization, input_):
-        text = json.dumps(input_)
         name = f"fedavg {input_['method']}, round {input_['kwargs']['round']}"
-        tasks.append({"id": len(tasks) + 2, "name": name, "input": base64.b64encode(text.encode())})
+        tasks.append({"id": len(tasks) + 2, "name": name, "input": base64.b64encode(json.dumps(input_).encode())})
         return Fate()
 
     rows: list[dict] = []
     with MockNetwork("v6_fedavg", hospitals, environment=OPEN, on_round=rows.append, fates=fates) as network:
         straight = network.run(**settings)
+    asked = json.dumps({"method": "central", "kwargs": settings}).encode()
     log = "\n".join(vantage.ROUND + json.dumps(row) for row in rows)
+    central = {"id": 1, "input": base64.b64encode(asked), "log": log}
     end = [task["name"] for task in tasks].index("fedavg client_update, round 4") + 1
     monkeypatch.setattr(submit.network, "subtasks", lambda client, task: tasks[:end])
-    monkeypatch.setattr(submit.network, "one_run", lambda client, task: {"log": log} if task == 1 else tasks[task - 2])
-    left = submit._left_by(None, 1, "fedavg")
-    assert left["data"] == straight["data"]
-    assert train("v6_fedavg", hospitals, **settings, resume=left)["weights"] == straight["weights"]
+    monkeypatch.setattr(submit.network, "one_run", lambda client, task: central if task == 1 else tasks[task - 2])
+    return submit._left_by(None, 1, "fedavg"), straight
 
 
 def test_a_resumed_job_that_is_started_again(hospitals, monkeypatch):

@@ -18,10 +18,11 @@ from vantage6.algorithm.tools.exceptions import (
     UserInputError,
 )
 
-from v6_federated import codec, data, metrics, models, partitions
+from v6_federated import codec, data, metrics, models, partitions, training
 from v6_federated.errors import SafeError
 from v6_federated.guards import Policy
 from v6_federated.mock import MockNetwork
+from v6_federated.models.linear import LinearModel
 from v6_federated.randomness import generator
 
 # ---- codec
@@ -332,9 +333,57 @@ def test_columns(hospitals):
     train("v6_fedavg", hospitals, environment=allowed, rounds=1, features=["x0", "x1"])
 
 
+def test_a_column_whose_name_holds_a_comma(hospitals):
+    """The list of columns has it in parts."""
+    named = {k: rows.rename(columns={"x1": "weight, kg"}) for k, rows in hospitals.items()}
+    refused("weight, kg may not be used", named, environment={"V6_FEDERATED_DISALLOWED_COLUMNS": "age,weight, kg"})
+    train("v6_fedavg", named, environment={"V6_FEDERATED_DISALLOWED_COLUMNS": "kg"}, rounds=1)
+
+
 def test_small_batches(hospitals):
     refused("batch_size=4 is below the 5", hospitals, environment={"V6_FEDERATED_MINIMUM_BATCH": "5"}, batch_size=4)
     train("v6_fedavg", hospitals, environment={"V6_FEDERATED_MINIMUM_BATCH": "5"}, rounds=1, batch_size=5)
+
+
+def test_no_minibatch_is_smaller_than_the_operators_minimum(hospitals):
+    """The rows that are left at the end of an epoch join the minibatch before them."""
+    rng = np.random.default_rng(0)
+    for n, size, least, lengths in [
+        (41, 20, 20, [20, 21]), (41, 20, 1, [20, 20, 1]), (40, 20, 20, [20, 20]), (15, 10, 10, [15]),
+        (5, 10, 10, [5]), (45, 20, 5, [20, 20, 5]), (45, 20, 6, [20, 25]), (3, 1, 1, [1, 1, 1]),
+    ]:  # fmt: skip
+        for batches in (list(training.batches(rng, n, 1, size, least)), list(training.batches(rng, n, 1, size, least))):
+            taken = [np.arange(n)[batch] for batch in batches]
+            assert [len(rows) for rows in taken] == lengths
+            assert len(batches) == training.steps_per_epoch(n, size, least)
+            assert sorted(np.concatenate(taken)) == list(range(n))
+    seen = []
+
+    def spied(self, w, X, y):
+        seen.append(len(y))
+        return gradient(self, w, X, y)
+
+    gradient = LinearModel.loss_and_gradient
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LinearModel, "loss_and_gradient", spied)
+        nodes = {k: table(41, seed=k) for k in (1, 2, 3)}
+        train("v6_fedavg", nodes, environment={"V6_FEDERATED_MINIMUM_BATCH": "20"}, rounds=1, batch_size=20, holdout=0)
+    assert seen == [20, 21] * 3
+
+
+@pytest.mark.parametrize(
+    "package", ["v6_fedavg", "v6_scaffold", "v6_fsvrg", "v6_loadaboost", "v6_colearning", "v6_gbdt"]
+)
+def test_as_many_rounds_as_a_node_allows(hospitals, package):
+    """The last model is evaluated too."""
+    result = train(package, hospitals, environment={"V6_FEDERATED_MAXIMUM_ROUNDS": "2"}, rounds=2)
+    assert len(result["history"]) == 2 and "stopped" not in result and result["final"]["evaluated"]
+
+
+@pytest.mark.parametrize("settings", [{"proximal_mu": 1.0}, {"model": "logreg:l2=1"}, {"model": "svm:l2=0.6"}])
+def test_no_setting_lets_the_last_rows_stand_alone(hospitals, settings):
+    """A step that forgets those before it would send the last minibatch's gradient: of one row, the row."""
+    refused("the last rows would stand alone", hospitals, lr=1.0, batch_size=20, **settings)
 
 
 def test_rounds(hospitals):
@@ -379,9 +428,9 @@ def test_divergence_is_named(hospitals):
     text = refused(
         "training has diverged",
         {k: v * 1e6 for k, v in hospitals.items()},
-        lr=1e30,
+        lr=1e38,
         rounds=5,
-        model="svm:l2=1.0",
+        model="svm",
         classes=[0, 1000000],
     )
     assert "organization" in text
@@ -442,6 +491,9 @@ def test_a_crafted_task_cannot_loosen_a_limit(hospitals):
         ({"job": {"key": "*"}}, "no proper key"),
         ({"job": {"method": "../x"}}, "no proper key or method"),
         ({"rows": "all"}, "unknown setting 'rows'"),
+        # rates that would grow before the first round
+        ({"round": 0, "lr_decay_step": 1 - 1e-9, "batch_size": 1}, "round 0 is none of training"),
+        ({"lr": 1.0, "proximal_mu": 1.0, "batch_size": 1}, "expected a product up to 0.5"),
     ]:
         status, log = crafted(hospitals, **request)
         assert status == "crashed" and says in log, (request, log)

@@ -29,7 +29,7 @@ def client_update(
     if weights is None and kept is None:
         return {"state_lost": True, "train_loss": None}
     w = node.model.asarray(kept["w"]) if weights is None and kept is not None else weights + 0
-    steps = epochs * training.steps_per_epoch(len(node.rows), batch_size)
+    steps = epochs * node.steps_per_epoch(batch_size)
     eta = training.schedule(lr, lr_decay_round, lr_decay_step, node.round, (node.round - 1) * steps)
     loss = node.train(w, training.optimizer(optimizer, eta), epochs, batch_size)
     node.state.save({"w": w})

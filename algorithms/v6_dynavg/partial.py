@@ -5,8 +5,18 @@ from typing import Any
 import numpy as np
 
 from v6_federated import functions, training
+from v6_federated.errors import SafeError
 from v6_federated.node import Node
-from v6_federated.settings import BatchSize, Delta, LearningRate, LocalPasses, LrDecayRound, LrDecayStep, OptimizerName
+from v6_federated.settings import (
+    BatchSize,
+    Delta,
+    LearningRate,
+    LocalPasses,
+    LrDecayRound,
+    LrDecayStep,
+    OptimizerName,
+    Since,
+)
 
 LOST = {"state_lost": True, "violation": False, "train_loss": None}
 
@@ -38,7 +48,7 @@ def local_update(
         return dict(LOST)
     else:
         f, r = node.model.asarray(kept["f"]) if weights is None else weights + 0, node.model.asarray(kept["r"])
-    steps = passes * training.steps_per_epoch(len(node.rows), batch_size)
+    steps = passes * node.steps_per_epoch(batch_size)
     eta = training.schedule(lr, lr_decay_round, lr_decay_step, node.round, (node.round - 1) * steps)
     loss = node.train(f, training.optimizer(optimizer, eta), passes, batch_size)
     squared = float(((f - r) ** 2).sum())
@@ -70,7 +80,7 @@ def train(
     node: Node,
     weights: Any,
     *,
-    since: int,
+    since: Since,
     local_passes: LocalPasses,
     batch_size: BatchSize,
     lr: LearningRate,
@@ -82,7 +92,9 @@ def train(
 
     The rates are those of the rounds in which the passes were due.
     """
-    steps = local_passes * training.steps_per_epoch(len(node.rows), batch_size)  # of one round
+    if since >= node.round:
+        raise SafeError(f"since={since} is refused; expected an earlier round than {node.round}")
+    steps = local_passes * node.steps_per_epoch(batch_size)  # of one round
     passes = (node.round - since) * local_passes
 
     def eta(i: int) -> float:

@@ -21,7 +21,7 @@ def client_update(
     proximal_mu: ProximalMu,
 ) -> dict[str, Any]:
     """ClientUpdate(k, w) of McMahan et al. 2017, Algorithm 1: E epochs of minibatch SGD from w_t (d,)."""
-    steps = epochs * training.steps_per_epoch(len(node.rows), batch_size)
+    steps = epochs * node.steps_per_epoch(batch_size)
     step = training.optimizer(
         optimizer, training.schedule(lr, lr_decay_round, lr_decay_step, node.round, (node.round - 1) * steps)
     )

@@ -38,6 +38,7 @@ class Checkpoint:
         try:
             self._write(snapshot)
         except OSError as error:  # a job does not end because it could not be taken up again
+            self._begun = False  # a line may be cut: all rounds are written again
             print(f"the checkpoint cannot be written: {error.strerror}", flush=True)
 
     def _write(self, snapshot: Mapping[str, Any]) -> None:

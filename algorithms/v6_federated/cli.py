@@ -67,7 +67,7 @@ def build_parser() -> Parser:
         "demo", commands.demo, "Train across five mock hospitals, against pooled rows and each hospital alone.", "demo"
     )
     demo.add_argument("--out", type=Path, default=Path("runs/demo"), metavar="DIR", help="where files go (%(default)s)")
-    demo.add_argument("--seed", type=int, default=0, help="seed of every random choice (%(default)s)")
+    demo.add_argument("--seed", type=_seed, default=0, help="seed of every random choice (%(default)s)")
 
     run = command(
         "run", commands.run, "Run a method on mock nodes.",
@@ -218,7 +218,15 @@ def _add_job_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--holdout", type=float, default=0.2, metavar="SHARE", help="share of rows kept for evaluation (%(default)s)"
     )
-    parser.add_argument("--seed", type=int, default=0, help="seed of every random choice (%(default)s)")
+    parser.add_argument("--seed", type=_seed, help="seed of every random choice (0; of a resumed job as before)")
+
+
+def _seed(text: str) -> int:
+    from v6_federated.settings import LARGE
+
+    if not text.isdecimal() or int(text) > LARGE:
+        raise argparse.ArgumentTypeError(f"{text} is refused; expected a whole number from 0 to {LARGE}")
+    return int(text)
 
 
 def _add_data_options(parser: argparse.ArgumentParser) -> None:
@@ -241,7 +249,7 @@ def _add_dealing_options(parser: argparse.ArgumentParser, partition: str) -> Non
         help="iid, shards, dirichlet:0.5, column:hospital, ... (%(default)s)",
     )  # fmt: skip
     parser.add_argument(
-        "--partition-seed", type=int, default=0, metavar="S", help="seed of the partition (%(default)s)"
+        "--partition-seed", type=_seed, default=0, metavar="S", help="seed of the partition (%(default)s)"
     )
 
 

@@ -13,6 +13,7 @@ import pybase64
 
 from v6_federated.errors import SafeError
 
+MOST_DIMENSIONS = 8  # of an array
 DTYPES: dict[str, np.dtype] = {"float32": np.dtype("<f4"), "float16": np.dtype("<f2"), "float64": np.dtype("<f8")}
 
 Shape = tuple[int | None, ...]  # None: of any length
@@ -43,10 +44,14 @@ def decode(payload: Mapping[str, Any]) -> dict[str, np.ndarray]:
         dtype = DTYPES[payload["dtype"]]
         shapes = {str(name): tuple(int(n) for n in shape) for name, shape in payload["shapes"].items()}
         buffer = np.frombuffer(pybase64.b64decode_as_bytearray(payload["data"], validate=True), dtype=dtype)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise SafeError(f"not a payload of arrays: {type(error).__name__}") from None
     sizes = [math.prod(shape) for shape in shapes.values()]
-    if sum(sizes) != buffer.size or any(n < 0 for shape in shapes.values() for n in shape):
+    if (
+        sum(sizes) != buffer.size
+        or any(n < 0 for shape in shapes.values() for n in shape)
+        or any(len(shape) > MOST_DIMENSIONS for shape in shapes.values())
+    ):
         raise SafeError(f"a payload of {buffer.size} numbers for shapes {shapes}")
     if not np.isfinite(buffer).all():
         raise SafeError(f"{', '.join(shapes)}: numbers that are not finite")

@@ -119,11 +119,13 @@ class Collector:
     Attributes:
         tolerance: what is done about answers that do not come.
         contacts: a task of each organization with a short message, from which the server tells its node's status.
+        unanswered: bytes that were sent and brought no answer that could be used, since somebody set it to 0.
     """
 
     def __init__(self, client: Any, tolerance: Tolerance) -> None:
         self.client, self.tolerance = client, tolerance
         self.contacts: dict[int, int] = {}
+        self.unanswered = 0
         self.given_up: dict[int, int] = {}  # organizations, by the task that they may still be at work on
         self._offline_since: dict[int, float] = {}
 
@@ -182,7 +184,10 @@ class Collector:
             raise Unusable(words or f"run {status}", refused=said)
         if len(results) > 1:
             raise Unusable(f"{len(results)} answers to one call; expected one")
-        return _usable(results[0], call)
+        try:
+            return _usable(results[0], call)
+        except (ValueError, TypeError, ArithmeticError, LookupError) as error:  # one node's nonsense ends no job
+            raise Unusable(f"sends what cannot be read: {type(error).__name__}") from None
 
 
 class Flight:
@@ -233,6 +238,7 @@ class Flight:
         try:
             return [(call, self._collector.take(task, call))]
         except Unusable as error:
+            self._collector.unanswered += call.size
             in_time = vantage.now(self._collector.client) < until
             if error.refused or attempt > self._collector.tolerance.retries or not in_time:
                 return [(call, error)]
@@ -263,6 +269,7 @@ class Flight:
             else:
                 continue
             del self.tasks[task]
+            self._collector.unanswered += call.size
             self._collector.given_up[task] = call.organization
         return given_up
 

@@ -22,6 +22,7 @@ DEMO: dict[str, Any] = {"rounds": 30, "model": "logreg", "lr": 0.1, "batch_size"
 # settings that have an option of their own
 OWN_OPTION = {name: name for name in ("rounds", "model", "seed", "label", "features", "holdout", "preprocess")}
 OWN_OPTION |= {"target": "target A --stop-at-target"}
+COLUMNS = ("round", "participants", "loss", "accuracy", "auc", "bytes_up", "bytes_down", "seconds")  # of a history
 LISTS = ("classes", "organizations", "evaluators")  # settings that a,b,c may be given to
 
 
@@ -55,7 +56,7 @@ def run(options: Any) -> int:
     if options.speeds is not None:
         experiment = replace(experiment, slowest=options.speeds)
     if options.resume:
-        values = resume(_read(options.resume), options.method, values)
+        values = resume(_read(options.resume), options.method, {**values, **_seed(options)})
     _check(options.method, values, experiment, options)
     if options.resume:
         _check_same_experiment(values["resume"].get("experiment", {}), experiment)
@@ -106,15 +107,15 @@ def _show(result: dict[str, Any]) -> None:
 
 def submit(options: Any) -> int:
     """``v6-federated submit``."""
-    from v6_federated import experiments, models, settings
+    from v6_federated import experiments, settings, training
 
     features = _features(options)
-    common = {"seed": options.seed, "label": options.label, "features": features, "holdout": options.holdout}
-    values = {**common, **job_values(options)}
+    values = {"label": options.label, "features": features, "holdout": options.holdout}
+    values |= {**_seed(options), **job_values(options)}
     if options.resume is not None and not options.resume.isdigit():
         values = resume(_read(Path(options.resume)), options.method, values)
     checked = settings.validate(experiments.settings_of(options.method), values)
-    models.parse(checked.model)
+    training.check_settings(checked)
     _check_folder(options.out)
     with _Bar(options.rounds, options.method) as bar:
         result = network_commands.submit(options, values, bar.on_round)
@@ -189,7 +190,7 @@ def _test(experiment: Any, jobs: Mapping[str, tuple[str, str, dict[str, Any]]], 
     what = report.NAMES[measure]
     _console().print(report.signs(found, scores))
     tested = {
-        "folds": options.folds, "iterations": options.test, "rope": options.rope, "seed": options.seed,
+        "folds": options.folds, "iterations": options.test, "rope": options.rope, "seed": experiment.seed,
         "partition_seed": options.partition_seed, "measure": what, "scores": scores,
         "pairs": [
             {"first": a, "second": b, "difference": v.difference, "better": v.better, "equal": v.equal,
@@ -296,7 +297,7 @@ def _experiment(options: Any) -> tuple[Any, dict[str, Any]]:
     dataset = datasets.load(options.data)
     features = _features(options)
     experiment = experiments.Experiment(
-        dataset, nodes, options.partition, options.seed, options.partition_seed, options.label, features,
+        dataset, nodes, options.partition, options.seed or 0, options.partition_seed, options.label, features,
         options.holdout, options.processes, environment,
     )  # fmt: skip
     return experiment, values
@@ -338,19 +339,24 @@ def _check_same_experiment(before: Mapping[str, Any], experiment: Any) -> None:
 
 def _check(method: str, values: Mapping[str, Any], experiment: Any, options: Any) -> None:
     """Refuse what can be seen to be wrong before anything starts."""
-    from v6_federated import experiments, models, resuming, settings
+    from v6_federated import experiments, resuming, settings, training
 
     accepted = experiments.settings_of(method)
     checked = settings.validate(accepted, {**experiment.common(), "holdout": experiment.holdout, **values})
     if values.get("resume"):
         resuming.check_kind(values["resume"], method, checked)
-    models.parse(checked.model)
+    training.check_settings(checked)
     steps = values.get("preprocess") or (values.get("resume") or {}).get("data", {}).get("preprocess")
     regression = getattr(checked, "objective", None) == "regression"
     if regression and options.target is not None:
         raise SafeError(f"--target {options.target:g} is an accuracy, of no use to objective=regression; leave it out")
     experiment.check(steps=bool(steps), supervised=experiments.supervised(method), regression=regression)
     experiment.deal()
+
+
+def _seed(options: Any) -> dict[str, int]:
+    """The seed that the options name: none is that of the job resumed, else 0."""
+    return {} if options.seed is None else {"seed": options.seed}
 
 
 def _features(options: Any) -> list[str] | None:
@@ -413,7 +419,9 @@ def _read(path: Path) -> dict[str, Any]:
     file = path / "result.json" if path.is_dir() else path
     try:
         result = json.loads(file.read_text())
-        result["history"][-1]["round"], result["settings"]["seed"], result["method"]
+        result["settings"]["seed"], result["method"], result["final"], result["per_node"], result["history"][-1]
+        if not all(name in row for row in result["history"] for name in COLUMNS):
+            raise KeyError
     except FileNotFoundError:
         raise SafeError(f"no result {file}; expected a result.json that `v6-federated run --out DIR` wrote") from None
     except (ValueError, KeyError, IndexError, TypeError):

@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import math
 import os
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 import v6_federated
-from v6_federated import data, datasets, metrics, models, settings
+from v6_federated import data, datasets, metrics, settings, training
 from v6_federated.datasets import Database, Dataset
 from v6_federated.errors import SafeError
 from v6_federated.guards import Policy
@@ -95,8 +96,8 @@ class Experiment:
     def _fates(self, databases: Mapping[int, Database]) -> Fates | None:
         if self.slowest is None:
             return self.fates
-        if self.slowest < 1:
-            raise SafeError(f"speeds {self.slowest:g} is refused; expected at least 1, for example 10")
+        if not 1 <= self.slowest < math.inf:
+            raise SafeError(f"speeds {self.slowest:g} is refused; expected a number from 1, for example 10")
         return paces(list(databases), self.slowest, seed=self.partition_seed)
 
     def description(self) -> dict[str, Any]:
@@ -197,7 +198,7 @@ class Experiment:
         self, method: str, databases: dict[int, Database], values: dict[str, Any], on_round: OnRound | None
     ) -> dict[str, Any]:
         checked = settings.validate(settings_of(method), values)
-        models.parse(checked.model)
+        training.check_settings(checked)
         environment = {"V6_FEDERATED_MINIMUM_ORGANIZATIONS": "1", **_policies(os.environ), **self.environment}
         size = sum(rows.size if isinstance(rows, pd.DataFrame) else rows[0].size for rows in databases.values())
         processes = self.processes or (1 if size < SMALL else os.cpu_count() or 1)

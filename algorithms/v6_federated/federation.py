@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import v6_federated
-from v6_federated import checkpoint, codec, models, preparation, preprocess, resuming, vantage
+from v6_federated import checkpoint, codec, models, preparation, preprocess, resuming, training, vantage
 from v6_federated.checkpoint import Checkpoint
 from v6_federated.codec import Shape
 from v6_federated.collection import (
@@ -92,7 +92,7 @@ class Federation:
             minimum_rows=common.minimum_rows,
             precision=common.precision,
         )
-        models.parse(common.model)  # a wrong name is refused before any node is asked
+        training.check_settings(settings)
         self.model: models.Model
         self.features: Sequence[str] = ()
         self._history = History(self.evaluators, regression, functools.partial(vantage.progress, client))
@@ -336,15 +336,15 @@ class Federation:
         With the round's new ``model`` (d,), a node's row holds the distance from it of the weights that the node sent.
         """
         seconds = vantage.now(self._client) - self._started
-        self._history.record(self._round, seconds, answers, model, columns)
+        self._history.record(self._round, seconds, answers, self._unanswered(), model, columns)
         if not self._job.data.supervised:  # no evaluation is to come
             self._history.show(self._round)
 
     def result(self, weights: np.ndarray) -> dict[str, Any]:
         """Evaluate the last model at all nodes and return the job's result."""
-        self._round = len(self.history) + 1
-        last = self.history[-1]["round"] if self.history else 0
-        final = self._history.evaluated(last, self._ask([], [self._evaluation(weights)]))
+        self._round = last = len(self.history)  # one more might be more than a node allows
+        answers = self._ask([], [self._evaluation(weights)])
+        final = self._history.evaluated(last, answers, self._unanswered())
         return self.finished(final, weights=codec.encode({"weights": weights}))
 
     def stopped(self, reason: str) -> dict[str, Any] | None:
@@ -397,7 +397,7 @@ class Federation:
 
     def count_preparation(self, answers: Sequence[Answer]) -> None:
         """Add what a method asked before its first round to the bytes of the preparation."""
-        self._history.count_preparation(answers)
+        self._history.count_preparation(answers, self._unanswered() if self._round == 0 else 0)
 
     def keep_state(self) -> None:
         """From now on nodes keep state between rounds; it is removed when the job ends, well or not."""
@@ -419,6 +419,11 @@ class Federation:
                 raise vantage.CollectResultsError(f"round {self._round}, forget: {told(missing)}")
 
     # ---- tasks and answers
+
+    def _unanswered(self) -> int:
+        """Bytes that were sent since the last call of this and brought no answer that could be used."""
+        self._collector.unanswered, unanswered = 0, self._collector.unanswered
+        return unanswered
 
     def _due(self) -> bool:
         """Whether the model before this round is still to be evaluated (the initial model is not)."""
@@ -577,9 +582,11 @@ class Federation:
 
     def _take_over(self, flight: Sequence[Sequence[Any]]) -> None:
         """Wait for the answers of calls that were under way at the checkpoint; the server has kept them."""
+        deadline = self._common.deadline
+        until = math.inf if deadline is None else vantage.now(self._client) + deadline
         for task, function, organization, round_, size in flight:
             call = Call(function, organization, round_, {}, size, "", self._expected(optional=[GLOBAL_MODEL]))
-            self._flight.tasks[task] = call, LARGE, math.inf  # what was sent is not kept: there is no second attempt
+            self._flight.tasks[task] = call, LARGE, until  # what was sent is not kept: there is no second attempt
 
 
 def _parties(common: Common, present: Sequence[int]) -> tuple[list[int], list[int]]:

@@ -7,13 +7,13 @@ import inspect
 import math
 import os
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from v6_federated import codec, components, metrics, preprocess, settings, statistics
+from v6_federated import codec, components, metrics, preprocess, settings, statistics, training
 from v6_federated.data import plain
 from v6_federated.errors import SafeError
 from v6_federated.features import kinds
@@ -120,6 +120,8 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
                 received = {k: node.model.asarray(v) for k, v in received.items()}
             answer: dict[str, Any] = {"organization_id": node.organization_id, "round": round}
             with np.errstate(over="ignore", invalid="ignore"):  # numbers that are not finite are refused
+                if "lr" in checked or "stepsize" in checked:
+                    _check_training(node, checked)
                 if evaluate:
                     answer["evaluation"] = node.evaluate(received["weights"], evaluate, scale, centers)
                 returned = function(node, *(received.get(name) for name in wanted), **checked)
@@ -144,6 +146,14 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
     functools.update_wrapper(call, function)
     call.wrapped_in_data_decorator = True  # vantage6's mock client then passes mock_data
     return call
+
+
+def _check_training(node: Node, settings: Mapping[str, Any]) -> None:
+    """Refuse a task whose steps would single out rows, see ``training.check_pull``; rates would grow before round 1."""
+    if node.round < 1:
+        raise SafeError(f"round {node.round} is none of training; expected a whole number from 1")
+    pull = settings.get("proximal_mu", 0.0) + float(getattr(node.model, "l2", 0))
+    training.check_pull(settings.get("lr", settings.get("stepsize", 0.0)), pull)
 
 
 def _check_finite(value: Any, name: str = "the answer") -> None:

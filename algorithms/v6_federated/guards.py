@@ -113,8 +113,10 @@ class Policy:
         refused = [
             c
             for c in map(str.strip, columns)
-            if c in self.disallowed_columns or (self.allowed_columns is not None and c not in self.allowed_columns)
-        ]
+            # a name that holds a comma is in the list in parts
+            if c in self.disallowed_columns or {part.strip() for part in c.split(",")} <= self.disallowed_columns
+            or (self.allowed_columns is not None and c not in self.allowed_columns)
+        ]  # fmt: skip
         if refused:
             raise PrivacyThresholdViolation(
                 f"the column(s) {', '.join(refused)} may not be used at this node "

@@ -46,14 +46,21 @@ class History:
         """The preparation is over; who was missing in it stays undescribed."""
         self._undescribed, self.missing = _reasons(self.missing), {}
 
-    def count_preparation(self, answers: Sequence[Answer]) -> None:
-        """Add the bytes of answers that came before the first round."""
+    def count_preparation(self, answers: Sequence[Answer], unanswered: int = 0) -> None:
+        """Add the bytes of answers that came before the first round, and those sent that brought none."""
         _add_bytes(self._preparation, answers)
+        self._preparation["bytes_down"] += unanswered
 
     def record(
-        self, t: int, seconds: float, answers: Sequence[Answer], model: np.ndarray | None, columns: Mapping[str, Any]
+        self,
+        t: int,
+        seconds: float,
+        answers: Sequence[Answer],
+        unanswered: int,
+        model: np.ndarray | None,
+        columns: Mapping[str, Any],
     ) -> None:
-        """Round t, which took ``seconds`` and of which ``answers`` are all.
+        """Round t, which took ``seconds`` and of which ``answers`` are all; ``unanswered`` bytes brought none.
 
         With the round's new ``model`` (d,), a node's row holds the distance from it of the weights that the node sent.
         """
@@ -71,7 +78,7 @@ class History:
                 **({"r2": None} if self._regression else {}),
                 "evaluated": 0,
                 "bytes_up": sum(a.bytes_up for a in answers),
-                "bytes_down": sum(a.bytes_down for a in answers),
+                "bytes_down": sum(a.bytes_down for a in answers) + unanswered,
                 "seconds": round(seconds, 6),
                 "missing": _reasons(self.missing),
                 "unevaluated": [],
@@ -85,7 +92,7 @@ class History:
                 row["distance"] = float(np.linalg.norm(a["weights"] - model))
             self.nodes.append(row | dict(a.values) | {"bytes_up": a.bytes_up, "bytes_down": a.bytes_down})
 
-    def evaluated(self, t: int, answers: Sequence[Answer]) -> dict[str, Any]:
+    def evaluated(self, t: int, answers: Sequence[Answer], unanswered: int = 0) -> dict[str, Any]:
         """Take the evaluation of round t's model out of ``answers``, into the row of that round, and return it."""
         counted = [a for a in answers if a.organization_id in self._evaluators] if self._evaluators else answers
         evaluations = [a.values.get("evaluation", {}) for a in counted]
@@ -97,6 +104,7 @@ class History:
         for a in answers:
             a.values.pop("evaluation", None)
         _add_bytes(self._evaluation, [a for a in answers if a.function == "evaluate"])
+        self._evaluation["bytes_down"] += unanswered
         self.last_evaluated = t
         for row in self.rounds:
             if row["round"] == t:

@@ -1,5 +1,6 @@
 """The commands that need a Docker engine or a vantage6 server: ``network up|status|down`` and ``submit``."""
 
+import contextlib
 import getpass
 import json
 import os
@@ -124,11 +125,12 @@ def _connect(options: Any) -> tuple[Any, int, int, str, str]:
     missing = [f"--{name}" for name, value in needed.items() if value is None]
     if missing:
         raise SafeError(f"--server needs {', '.join(missing)} too")
-    address = urlsplit(options.server)
-    if address.scheme not in ("http", "https") or not address.hostname:
+    address, port = urlsplit(options.server), None
+    with contextlib.suppress(ValueError):  # of a port that is none
+        port = address.port or (443 if address.scheme == "https" else 80)
+    if address.scheme not in ("http", "https") or not address.hostname or port is None:
         raise SafeError(f"--server {options.server} is refused; expected for example https://server.org:443/api")
     password = os.environ.get("V6_FEDERATED_PASSWORD") or getpass.getpass("password: ")
-    port = address.port or (443 if address.scheme == "https" else 80)
     client = network.sign_in(
         f"{address.scheme}://{address.hostname}", port, address.path.rstrip("/") or "/api", options.username, password,
         options.collaboration, None if options.key is None else str(options.key),

@@ -114,6 +114,14 @@ class Node:
         features.check_finite()
         return preprocess.apply(features.take(kept), self.job.data.preprocess)
 
+    def features_without(self, step: str) -> np.ndarray:
+        """The features of the rows to train on, (n, d) float32, as they would be without a kind of preprocessing."""
+        steps = [s for s in self.job.data.preprocess if s.get("step") != step]
+        if len(steps) == len(self.job.data.preprocess):
+            return self.rows.X
+        kept, _ = self.source.split(self.job.data, self.organization_id, self.policy.minimum_rows)
+        return data.ready(self.source.features(self.job.data).take(kept), steps)
+
     def generator(self, purpose: str) -> np.random.Generator:
         """Random numbers for one purpose of this node in this round."""
         return generator(self.job.seed, purpose, self.organization_id, self.round)
@@ -127,12 +135,18 @@ class Node:
         self.policy.check_batch(1)
         return self._shuffle.permutation(len(self.rows))
 
+    def steps_per_epoch(self, batch_size: int | None) -> int:
+        """Minibatches of one epoch of ``batches``."""
+        return training.steps_per_epoch(len(self.rows), batch_size, self.policy.minimum_batch)
+
     def batches(self, epochs: int, batch_size: int | None) -> Iterator[tuple[Any, Any]]:
-        """(X, y) of each minibatch of the node's rows, over ``epochs`` passes."""
+        """(X, y) of each minibatch of the node's rows, over ``epochs`` passes. None is of fewer rows than the
+        operator's minimum, the last of an epoch neither, unless the node has no more."""
         if batch_size is not None:
             self.policy.check_batch(batch_size)
         X, y = self.model.asarray(self.rows.X), self.model.asarray(self.rows.y)
-        for batch in training.batches(self._shuffle, len(self.rows), epochs, batch_size):
+        least = self.policy.minimum_batch
+        for batch in training.batches(self._shuffle, len(self.rows), epochs, batch_size, least):
             yield X[batch], y[batch]
 
     def train(self, w: Any, step: training.Step, epochs: int, batch_size: int | None) -> float:

@@ -15,7 +15,7 @@ BYTES = ("bytes_up", "bytes_down")
 
 # settings that a job has of its own, not of the earlier one; its steps are those that are fitted
 OWN = (
-    "rounds", "seed", "label", "features", "holdout", "organizations", "evaluators", "target", "preprocess", "classes",
+    "rounds", "label", "features", "holdout", "organizations", "evaluators", "target", "preprocess", "classes",
     "resume",
 )  # fmt: skip
 

@@ -52,6 +52,8 @@ Fraction = Annotated[
 ]
 Rounds = Annotated[int, Field(ge=1, le=LARGE, description="number of communication rounds"), Number]
 Epochs = Annotated[int, Field(ge=1, le=LARGE, description="E, passes over a node's rows in a round"), Number]
+EpochsBefore = Annotated[int, Field(ge=0, le=LARGE, description="epochs of the rounds before"), Number]
+Since = Annotated[int, Field(ge=0, le=LARGE, description="the round in which the node was sent its model"), Number]
 BatchSize = Annotated[
     int | None, Field(ge=1, le=LARGE, description="B, rows of a minibatch (unset: all rows of the node)"), Number
 ]

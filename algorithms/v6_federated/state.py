@@ -8,6 +8,7 @@ loaded is kept.
 import contextlib
 import glob
 import os
+import uuid
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -48,7 +49,7 @@ class State:
     def save(self, arrays: Mapping[str, Any]) -> None:
         """Keep arrays (numpy or torch) for later rounds. Raises SafeError where the job's folder takes no more."""
         file = self._file(self.round)
-        part = file.with_suffix(".part")
+        part = file.with_suffix(f".{uuid.uuid4().hex}.part")  # the same task may run twice, in two containers
         plain: dict[str, Any] = {k: v.cpu().numpy() if hasattr(v, "cpu") else v for k, v in arrays.items()}
         try:
             self.folder.mkdir(parents=True, exist_ok=True)

@@ -137,8 +137,11 @@ def _left_by(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
     finished = range(1, sent["round"])
     known = dict.fromkeys(next(iter(told.values())))  # the round before the last is told with the last one's answers
     history = [told.get(t, {**known, "round": t, "participants": [], **LOST_ROUND}) for t in finished]
+    settings = _sent(client, task_id, nothing)
     return {
         "method": method,
+        "settings": {name: value for name, value in settings.items() if name != "resume"},
+        "organizations": job["participants"],
         "weights": codec.encode({"weights": arrays.pop("weights")}),
         "state": checkpoint.to_json({**sent, **arrays}),
         "model": job["model"],
@@ -151,10 +154,10 @@ def _left_by(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
     }
 
 
-def _sent(client: UserClient, subtask: int, nothing: str) -> dict[str, Any]:
+def _sent(client: UserClient, task: int, nothing: str) -> dict[str, Any]:
     """The arguments of a call as the server has kept them. Raises SafeError that begins with ``nothing``."""
     try:
-        return json.loads(base64.b64decode(network.one_run(client, subtask)["input"]))["kwargs"]
+        return json.loads(base64.b64decode(network.one_run(client, task)["input"]))["kwargs"]
     except (ValueError, KeyError, TypeError):
         raise SafeError(f"{nothing}: what it sent cannot be read, its collaboration is encrypted") from None
 

@@ -1,27 +1,50 @@
 """Local training: minibatches, learning-rate schedules, optimisers. Each is one step of the paper's inner loop."""
 
-import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
+from v6_federated import models
+from v6_federated.errors import SafeError
+
 Step = Callable[[Any, Any], None]
+MOST_FORGOTTEN = 0.5
 
 
-def batches(rng: np.random.Generator, n: int, epochs: int, batch_size: int | None) -> Iterator[np.ndarray | slice]:
-    """Row indices of each minibatch: the rows shuffled anew each epoch, or all rows where B is unset."""
+def batches(
+    rng: np.random.Generator, n: int, epochs: int, batch_size: int | None, least: int = 1
+) -> Iterator[np.ndarray | slice]:
+    """Row indices of each minibatch: the rows shuffled anew each epoch, or all rows where B is unset.
+
+    What is left for the last minibatch joins the one before it where it is fewer than ``least`` rows.
+    """
+    steps = steps_per_epoch(n, batch_size, least)
     for _ in range(epochs):
-        if batch_size is None or batch_size >= n:
+        if batch_size is None or steps == 1:
             yield slice(None)
         else:
             order = rng.permutation(n)  # anew each epoch; McMahan's box splits the rows once a round
-            yield from (order[i : i + batch_size] for i in range(0, n, batch_size))
+            ends = [batch_size * i for i in range(1, steps)] + [n]
+            yield from (order[i:j] for i, j in zip([0, *ends], ends, strict=False))
 
 
-def steps_per_epoch(n: int, batch_size: int | None) -> int:
-    """Minibatches of one epoch."""
-    return 1 if batch_size is None else math.ceil(n / batch_size)
+def steps_per_epoch(n: int, batch_size: int | None, least: int = 1) -> int:
+    """Minibatches of one epoch, as ``batches`` makes them."""
+    if batch_size is None:
+        return 1
+    whole, rest = divmod(n, batch_size)
+    return max(whole + (rest >= least and rest > 0), 1)
+
+
+def check_pull(rate: float, pull: float) -> None:
+    """Refuse steps w <- w - rate (g + pull (w - w_0)) that forget more than half of the steps before them: what is sent
+    would be little more than the last minibatch's gradient, of a linear model a multiple of its rows."""
+    if rate * pull > MOST_FORGOTTEN:
+        raise SafeError(
+            f"a step of {rate:g} with a penalty of {pull:g} (proximal_mu and l2 together) is refused: it forgets the "
+            f"steps before it, and the last rows would stand alone; expected a product up to {MOST_FORGOTTEN:g}"
+        )
 
 
 def schedule(lr: float, decay_round: float, decay_step: float, round_: int, before: int) -> Callable[[int], float]:
@@ -32,6 +55,12 @@ def schedule(lr: float, decay_round: float, decay_step: float, round_: int, befo
     """
     start = lr * decay_round ** (round_ - 1)
     return lambda i: start / (1 + decay_step * (before + i))
+
+
+def check_settings(settings: Any) -> None:
+    """Refuse a model or a rate that nodes would refuse, before any is asked."""
+    rate = getattr(settings, "lr", getattr(settings, "stepsize", 0.0))
+    check_pull(rate, getattr(settings, "proximal_mu", 0.0) + models.parse(settings.model).get("l2", 0))
 
 
 def optimizer(name: str, lr: Callable[[int], float]) -> Step:

@@ -24,8 +24,13 @@ def average(node: Node) -> dict[str, Any]:
 @functions.partial
 def count(node: Node, low: Any, high: Any, *, max_bin: MaxBin) -> dict[str, Any]:
     """Rows up to each boundary between cells, (d, boundaries), in multiples of the node's minimum of rows."""
-    step = max(node.policy.minimum_rows, node.job.minimum_rows or 0)
-    return {"counts": bins.counts(node.rows.X, bins.boundaries(low, high, max_bin), step)}
+    step = node.policy.minimum_rows  # not the request's: requests with many of them would tell the counts in between
+    return {"counts": bins.counts(node.rows.X, bins.boundaries(low, high, max_bin), step, grains(node))}
+
+
+def grains(node: Node) -> np.ndarray:
+    """Distances (d,) below which this node tells no two values of a column apart."""
+    return bins.grains(node.rows.X, node.features_without("clip"))
 
 
 @functions.partial
@@ -52,7 +57,7 @@ def grow(
     model = node.model
     assert isinstance(model, Trees)
     X, y = node.rows.X, node.rows.y
-    columns = [bins.coarse(e, x) for e, x in zip(bins.unpack(codec.decode(edges)), X.T, strict=True)]
+    columns = [bins.coarse(e, g) for e, g in zip(bins.unpack(codec.decode(edges)), grains(node), strict=True)]
     binned = np.column_stack([np.searchsorted(e, x) for e, x in zip(columns, X.T, strict=True)]).astype(np.float32)
     settings = {
         "objective": "none", "learning_rate": 1.0, "num_class": model.columns, "num_leaves": max_leaves,

@@ -27,7 +27,7 @@ def client_update(
     """
     E, w = epochs, weights + 0
     half, most = max(E // 2, 1), max(3 * E // 2, 1)
-    steps = E * training.steps_per_epoch(len(node.rows), batch_size)
+    steps = E * node.steps_per_epoch(batch_size)
     step = training.optimizer(
         optimizer, training.schedule(lr, lr_decay_round, lr_decay_step, node.round, (node.round - 1) * steps)
     )

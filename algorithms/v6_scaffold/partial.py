@@ -31,7 +31,7 @@ def client_update(
     last = known.get(str(node.organization_id))  # the round in which this node kept its c_k; None before its first
     kept = None if last is None else node.state.load(last)
     c_k = 0 * x if kept is None else node.model.asarray(kept["c_k"])
-    steps = epochs * training.steps_per_epoch(len(node.rows), batch_size)
+    steps = epochs * node.steps_per_epoch(batch_size)
     eta = training.schedule(lr, lr_decay_round, lr_decay_step, node.round, (node.round - 1) * steps)
     loss, n, travelled = 0.0, 0, 0.0
     for step, (X, Y) in enumerate(node.batches(epochs, batch_size)):
