@@ -22,7 +22,7 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-data: $(STAMP)  ## MNIST, Fashion-MNIST and Shakespeare from their homes
+data: $(STAMP)  ## MNIST, Fashion-MNIST, Shakespeare and Golub from their homes
 	$(BIN)/python -m benchmarks download --data $(DATA)
 
 bench: $(STAMP)  ## reduced benchmarks of all documents, anew: make bench DATA=FOLDER, with mnist.npz, ...

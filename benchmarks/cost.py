@@ -6,6 +6,7 @@ import pstats
 import statistics
 import threading
 import time
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -193,7 +194,7 @@ def main(dataset: Dataset, full: bool) -> None:
     lines = [
         "# What the mock network costs",
         "",
-        f"`python -m benchmarks cost --data mnist.npz`, {runs.machine()}.",
+        f"`python -m benchmarks cost --data mnist.npz{' --full' if full else ''}`, {runs.machine()}, {date.today()}.",
         "",
     ]
     lines += call_overhead(dataset)

@@ -8,6 +8,7 @@ import json
 import struct
 import urllib.error
 import urllib.request
+import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
+import rdata
 
 from v6_federated.errors import SafeError
 
@@ -48,14 +50,18 @@ PLAYS = (
     "originals/shaks200.zip"
 )
 PLAYS_SHA256 = "97ec6deee68fc595f2f817f901aa9f791d641b7a64d228a2f4c155cba4006bc2"
-NAMES = (*HOMES, "shakespeare")
+# Golub et al. 1999: 72 patients, 7,129 gene expressions, in R's format
+GOLUB = "https://raw.githubusercontent.com/ramhiser/datamicroarray/a95f6f68ed3debf48ee54f198435fa12aa655b16/data/golub.RData"
+GOLUB_SHA256 = "594f5507597fb2352d210c803a88a218fbf6d1f2705372029e5738815216747b"
+NAMES = (*HOMES, "shakespeare", "golub")
 SECONDS = 60  # without a byte
 
 
 def download(name: str, folder: Path) -> Path:
     """Bring a data set to ``folder``. Raises SafeError where its home does not answer or sends other bytes."""
     folder.mkdir(parents=True, exist_ok=True)
-    return shakespeare(folder) if name == "shakespeare" else images(name, folder)
+    others = {"shakespeare": shakespeare, "golub": golub}
+    return others[name](folder) if name in others else images(name, folder)
 
 
 def images(name: str, folder: Path, home: str | None = None, digests: Sequence[str] | None = None) -> Path:
@@ -89,6 +95,17 @@ def shakespeare(folder: Path, url: str = PLAYS, digest: str = PLAYS_SHA256) -> P
     with gzip.open(part, "wt") as stream:
         json.dump({role: lines for role, lines in roles.items() if len(lines) > 1}, stream)
     return part.replace(folder / "shakespeare.json.gz")
+
+
+def golub(folder: Path, url: str = GOLUB, digest: str = GOLUB_SHA256) -> Path:
+    """``golub.npz``: x (72, 7129) gene expressions, y (72,) 1 for the patients with AML, 0 for ALL."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Unknown encoding")  # its names are ASCII
+        found = rdata.conversion.convert(rdata.parser.parse_data(_checked(url, digest)))["golub"]
+    part = folder / "golub.part.npz"
+    labels = np.asarray(found["y"]) == "AML"
+    np.savez_compressed(part, allow_pickle=False, x=np.asarray(found["x"], np.float32), y=labels.astype(np.uint8))
+    return part.replace(folder / "golub.npz")
 
 
 def _checked(url: str, expected: str, unpack: Callable[[bytes], bytes] = bytes) -> bytes:

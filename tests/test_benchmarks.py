@@ -198,6 +198,24 @@ def test_data_are_downloaded_and_checked(home, tmp_path):
     assert not (tmp_path / "other").exists()
 
 
+def test_golubs_patients_are_read_from_rs_format(tmp_path):
+    """A list of x, a matrix by columns, and y, a factor, as R writes it in ASCII."""
+    text = "262153 {} {}"  # a string: its length and itself
+    name = "1026 1 " + text  # of what follows in a list
+    x = f"526 6 1 2 3 4 5 6.5 {name.format(3, 'dim')} 13 2 2 3 254"
+    levels = f"{name.format(6, 'levels')} 16 2 {text.format(3, 'ALL')} {text.format(3, 'AML')}"
+    y = f"781 2 2 1 {levels} {name.format(5, 'class')} 16 1 {text.format(6, 'factor')} 254"
+    names = f"{name.format(5, 'names')} 16 2 {text.format(1, 'x')} {text.format(1, 'y')} 254"
+    file = tmp_path / "golub.RData"
+    file.write_text(f"RDA2 A 2 196865 131840 {name.format(5, 'golub')} 531 2 {x} {y} {names} 254 ".replace(" ", "\n"))
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    with np.load(download.golub(tmp_path, file.as_uri(), digest), allow_pickle=False) as found:
+        np.testing.assert_array_equal(found["x"], np.array([[1, 3, 5], [2, 4, 6.5]], np.float32))
+        assert found["y"].tolist() == [1, 0] and found["x"].dtype == np.float32
+    with pytest.raises(SafeError, match="another file than the one known"):
+        download.golub(tmp_path, file.as_uri())
+
+
 def test_shakespeares_roles_are_read_from_the_plays(tmp_path):
     """Speeches of two are a role of their own, stage directions go, roles of one line too; rows follow each other."""
     speech = "<SPEECH>{}</SPEECH>"

@@ -76,7 +76,7 @@ def build_parser() -> Parser:
     run.add_argument("method", metavar="METHOD", help="a folder's name without v6_, for example fedavg")
     _add_job_options(run)
     _add_data_options(run)
-    run.add_argument("--out", type=Path, metavar="DIR", help="folder for result.json and curves.png")
+    run.add_argument("--out", type=Path, metavar="DIR", help="folder for result.json, curves.png and distances.png")
     run.add_argument(
         "--resume", type=Path, metavar="RESULT", help="go on from an earlier result.json, up to --rounds in all"
     )
@@ -149,7 +149,7 @@ def build_parser() -> Parser:
     )  # fmt: skip
     submit.add_argument("method", metavar="METHOD", help="a folder's name without v6_, for example fedavg")
     _add_job_options(submit)
-    submit.add_argument("--out", type=Path, metavar="DIR", help="folder for result.json and curves.png")
+    submit.add_argument("--out", type=Path, metavar="DIR", help="folder for result.json, curves.png and distances.png")
     submit.add_argument(
         "--resume",
         metavar="RESULT|TASK",

@@ -104,7 +104,7 @@ AgeUp = Annotated[
     Field(
         ge=1,
         le=LARGE,
-        description="b_u, age difference above which a model is outdated (unset: K // 2 + 1, at least 10)",
+        description="b_u, age difference above which a model is outdated (unset: K // 2 + 1, at least 10 and 2 b_l)",
     ),
     Number,
 ]
