@@ -337,6 +337,8 @@ def test_a_column_whose_name_holds_a_comma(hospitals):
     """The list of columns has it in parts."""
     named = {k: rows.rename(columns={"x1": "weight, kg"}) for k, rows in hospitals.items()}
     refused("weight, kg may not be used", named, environment={"V6_FEDERATED_DISALLOWED_COLUMNS": "age,weight, kg"})
+    named = {k: rows.rename(columns={"x1": "weight,"}) for k, rows in hospitals.items()}
+    refused("weight, may not be used", named, environment={"V6_FEDERATED_DISALLOWED_COLUMNS": "weight,"})
     train("v6_fedavg", named, environment={"V6_FEDERATED_DISALLOWED_COLUMNS": "kg"}, rounds=1)
 
 
@@ -384,6 +386,34 @@ def test_as_many_rounds_as_a_node_allows(hospitals, package):
 def test_no_setting_lets_the_last_rows_stand_alone(hospitals, settings):
     """A step that forgets those before it would send the last minibatch's gradient: of one row, the row."""
     refused("the last rows would stand alone", hospitals, lr=1.0, batch_size=20, **settings)
+
+
+def test_steps_that_forget_nothing_or_little_are_taken(hospitals):
+    """All rows a step, Adam, and a product of 0.5 in the model's own precision."""
+    for package, settings in [
+        ("v6_fedavg", {"lr": 5.0, "model": "logreg:l2=0.1", "batch_size": 10}),
+        ("v6_fedavg", {"lr": 1.0, "model": "logreg:l2=1", "epochs": 2}),
+        ("v6_fedavg", {"lr": 1.0, "proximal_mu": 1.0, "optimizer": "adam", "batch_size": 10}),
+        ("v6_fsvrg", {"stepsize": 1.0, "model": "logreg:l2=1", "batch_size": 5}),
+    ]:
+        assert len(train(package, hospitals, rounds=1, **settings)["history"]) == 1
+
+
+def test_a_label_of_as_many_values_as_rows_is_none(hospitals):
+    """Whoever names them all would have parameters of its own for each patient."""
+    named = {k: rows.assign(id=np.arange(len(rows)) + 1000 * k) for k, rows in hospitals.items()}
+    ids = sorted({value for rows in named.values() for value in rows["id"].tolist()})
+    refused("fewer than 3 rows a value on the average", named, label="id", classes=ids[: max(map(len, named.values()))])
+    refused("the request names 101 classes; expected 100 at most", hospitals, classes=[*range(101)])
+
+
+def test_an_operator_can_keep_the_order_of_rows_to_the_node(hospitals):
+    """Else whoever has the seed knows which rows make up a minibatch. Shuffled anew each time, with other bits."""
+    settings = {"rounds": 2, "batch_size": 7, "seed": 3}
+    own = {"V6_FEDERATED_OWN_SHUFFLE": "1"}
+    one, two = (train("v6_fedavg", hospitals, environment=own, **settings)["weights"] for _ in range(2))
+    assert one != two
+    assert train("v6_fedavg", hospitals, **settings)["weights"] == train("v6_fedavg", hospitals, **settings)["weights"]
 
 
 def test_rounds(hospitals):

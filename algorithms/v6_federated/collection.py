@@ -1,6 +1,7 @@
 """Sending calls to nodes, waiting for their answers, and what becomes of answers that do not come or cannot be used."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -119,13 +120,13 @@ class Collector:
     Attributes:
         tolerance: what is done about answers that do not come.
         contacts: a task of each organization with a short message, from which the server tells its node's status.
-        unanswered: bytes that were sent and brought no answer that could be used, since somebody set it to 0.
+        unanswered: bytes sent that brought no answer that could be used, by function, since somebody took them.
     """
 
     def __init__(self, client: Any, tolerance: Tolerance) -> None:
         self.client, self.tolerance = client, tolerance
         self.contacts: dict[int, int] = {}
-        self.unanswered = 0
+        self.unanswered: Counter[str] = Counter()
         self.given_up: dict[int, int] = {}  # organizations, by the task that they may still be at work on
         self._offline_since: dict[int, float] = {}
 
@@ -238,7 +239,7 @@ class Flight:
         try:
             return [(call, self._collector.take(task, call))]
         except Unusable as error:
-            self._collector.unanswered += call.size
+            self._collector.unanswered[call.function] += call.size
             in_time = vantage.now(self._collector.client) < until
             if error.refused or attempt > self._collector.tolerance.retries or not in_time:
                 return [(call, error)]
@@ -269,7 +270,7 @@ class Flight:
             else:
                 continue
             del self.tasks[task]
-            self._collector.unanswered += call.size
+            self._collector.unanswered[call.function] += call.size
             self._collector.given_up[task] = call.organization
         return given_up
 

@@ -271,7 +271,7 @@ class Federation:
         answers = self._ask(sent, evaluations, of)
         if not self.evaluators:
             self._history.unevaluated |= {k: self._history.missing[k] for k in asked if k in self._history.missing}
-        self._history.evaluated(self._round - 1, answers)
+        self._history.evaluated(self._round - 1, answers, self._unanswered(evaluations=True))
         return [a for a in answers if a.function == function and a.organization_id in asked]
 
     # ---- asynchronous methods: one call at a time to each node
@@ -321,7 +321,8 @@ class Federation:
     def evaluate(self, weights: np.ndarray) -> None:
         """Evaluate the model of the round before at all nodes, where no ``ask`` has done so in passing."""
         if self._due():
-            self._history.evaluated(self._round - 1, self._ask([], [self._evaluation(weights)]))
+            answers = self._ask([], [self._evaluation(weights)])
+            self._history.evaluated(self._round - 1, answers, self._unanswered(evaluations=True))
 
     def generator(self, purpose: str) -> np.random.Generator:
         """Random numbers for one purpose of central; one stream a round, kept as it goes on within the round."""
@@ -344,7 +345,7 @@ class Federation:
         """Evaluate the last model at all nodes and return the job's result."""
         self._round = last = len(self.history)  # one more might be more than a node allows
         answers = self._ask([], [self._evaluation(weights)])
-        final = self._history.evaluated(last, answers, self._unanswered())
+        final = self._history.evaluated(last, answers, self._unanswered(evaluations=True))
         return self.finished(final, weights=codec.encode({"weights": weights}))
 
     def stopped(self, reason: str) -> dict[str, Any] | None:
@@ -420,10 +421,10 @@ class Federation:
 
     # ---- tasks and answers
 
-    def _unanswered(self) -> int:
-        """Bytes that were sent since the last call of this and brought no answer that could be used."""
-        self._collector.unanswered, unanswered = 0, self._collector.unanswered
-        return unanswered
+    def _unanswered(self, evaluations: bool = False) -> int:
+        """Bytes that were sent since this was last asked and brought no answer that could be used."""
+        unanswered = self._collector.unanswered
+        return sum(unanswered.pop(name) for name in [*unanswered] if (name == "evaluate") == evaluations)
 
     def _due(self) -> bool:
         """Whether the model before this round is still to be evaluated (the initial model is not)."""

@@ -120,7 +120,7 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
                 received = {k: node.model.asarray(v) for k, v in received.items()}
             answer: dict[str, Any] = {"organization_id": node.organization_id, "round": round}
             with np.errstate(over="ignore", invalid="ignore"):  # numbers that are not finite are refused
-                if "lr" in checked or "stepsize" in checked:
+                if "batch_size" in checked:
                     _check_training(node, checked)
                 if evaluate:
                     answer["evaluation"] = node.evaluate(received["weights"], evaluate, scale, centers)
@@ -152,8 +152,13 @@ def _check_training(node: Node, settings: Mapping[str, Any]) -> None:
     """Refuse a task whose steps would single out rows, see ``training.check_pull``; rates would grow before round 1."""
     if node.round < 1:
         raise SafeError(f"round {node.round} is none of training; expected a whole number from 1")
-    pull = settings.get("proximal_mu", 0.0) + float(getattr(node.model, "l2", 0))
-    training.check_pull(settings.get("lr", settings.get("stepsize", 0.0)), pull)
+    batch_size, penalty = settings["batch_size"], float(getattr(node.model, "l2", 0))
+    if node.steps_per_epoch(batch_size) == 1 or settings.get("optimizer", "sgd") != "sgd":
+        return  # each step is of all rows, or its length is not its gradient's
+    if "stepsize" in settings:
+        training.check_pull(settings["stepsize"] * batch_size / len(node.rows), penalty)
+    else:
+        training.check_pull(settings["lr"], settings.get("proximal_mu", 0.0) + penalty)
 
 
 def _check_finite(value: Any, name: str = "the answer") -> None:

@@ -13,7 +13,7 @@ from v6_federated.vantage import NodePermissionException, PrivacyThresholdViolat
 PREFIX = "V6_FEDERATED_"
 LIMITS = (
     "MINIMUM_ROWS", "MINIMUM_ROWS_A_CLASS", "MINIMUM_BATCH", "MAXIMUM_CLASSES", "MINIMUM_ORGANIZATIONS",
-    "MAXIMUM_ROUNDS", "ALLOWED_COLUMNS", "DISALLOWED_COLUMNS", "SCORE_BANDS", "ALLOW_QUERIES",
+    "MAXIMUM_ROUNDS", "ALLOWED_COLUMNS", "DISALLOWED_COLUMNS", "SCORE_BANDS", "ALLOW_QUERIES", "OWN_SHUFFLE",
 )  # fmt: skip
 OTHERS = ("DEBUG", "DEVICE", "THREADS", "PASSWORD", "NETWORK")  # of which some are no node's
 
@@ -39,6 +39,7 @@ class Policy:
         maximum_rounds: rounds a job may have; None is any number.
         allowed_columns, disallowed_columns: columns a request may, may not name; allowed None is all.
         score_bands: bands in which the scores of held-out rows are counted for the AUC; 0 is none.
+        own_shuffle: whether rows are shuffled by chance of the node's own, and not from the job's seed.
     """
 
     minimum_rows: int = 10
@@ -50,6 +51,7 @@ class Policy:
     allowed_columns: frozenset[str] | None = None
     disallowed_columns: frozenset[str] = frozenset()
     score_bands: int = 64
+    own_shuffle: bool = False
 
     @classmethod
     def of_node(cls, environment: Mapping[str, str] | None = None) -> "Policy":
@@ -85,6 +87,7 @@ class Policy:
             allowed_columns=columns("ALLOWED_COLUMNS"),
             disallowed_columns=columns("DISALLOWED_COLUMNS") or frozenset(),
             score_bands=number("SCORE_BANDS", cls.score_bands) or 0,
+            own_shuffle=bool(number("OWN_SHUFFLE", 0)),
         )
 
     def check_request(self, minimum_rows: int | None, participants: int, rounds: int) -> None:
@@ -114,7 +117,7 @@ class Policy:
             c
             for c in map(str.strip, columns)
             # a name that holds a comma is in the list in parts
-            if c in self.disallowed_columns or {part.strip() for part in c.split(",")} <= self.disallowed_columns
+            if c in self.disallowed_columns or {p.strip() for p in c.split(",") if p.strip()} <= self.disallowed_columns
             or (self.allowed_columns is not None and c not in self.allowed_columns)
         ]  # fmt: skip
         if refused:
@@ -130,13 +133,28 @@ class Policy:
                 f"batch_size={batch_size} is below the {self.minimum_batch} this node asks for ({PREFIX}MINIMUM_BATCH)"
             )
 
-    def check_leaf(self, min_rows_leaf: int, minimum_rows: int | None) -> None:
-        """Refuse leaves of fewer rows than the minimum: a leaf's output is a statistic of its rows."""
+    def check_leaf(self, min_rows_leaf: int, minimum_rows: int | None) -> int:
+        """Refuse leaves of fewer rows than the minimum, and return that: a leaf's output is a statistic of its rows."""
         required = max(self.minimum_rows, minimum_rows or 0)
         if min_rows_leaf < required:
             raise PrivacyThresholdViolation(
                 f"min_rows_leaf={min_rows_leaf} is below the {required} rows that this node asks for "
                 f"({PREFIX}MINIMUM_ROWS or the request's minimum_rows)"
+            )
+        return required
+
+    def check_labels(self, rows: int, values: int, named: int) -> None:
+        """Refuse a label that is no class, also where the request names its values: a model has parameters of its own
+        for each, from which a row could be read that is the only one of its value."""
+        if named > max(self.maximum_classes, Policy.maximum_classes):
+            raise PrivacyThresholdViolation(
+                f"the request names {named} classes; expected {max(self.maximum_classes, Policy.maximum_classes)} at "
+                f"most ({PREFIX}MAXIMUM_CLASSES)"
+            )
+        if values * self.minimum_rows_a_class > rows:
+            raise PrivacyThresholdViolation(
+                f"the label has fewer than {self.minimum_rows_a_class} rows a value on the average "
+                f"({PREFIX}MINIMUM_ROWS_A_CLASS); expected a column of classes"
             )
 
     def check_classes(self, classes: int, column: str = "the label") -> None:

@@ -103,6 +103,9 @@ class Node:
         kept, _ = self.source.split(self.job.data, self.organization_id, self.policy.minimum_rows)
         n = len(self.source.labels(self.job.data)[kept])
         self.policy.check_rows(n, self.job.minimum_rows)
+        if self.job.data.supervised and not self.job.data.regression:
+            values = len(np.unique(self.source.labels(self.job.data)[kept]))
+            self.policy.check_labels(n, values, len(self.job.data.classes or []))
         return n
 
     @functools.cached_property
@@ -114,21 +117,14 @@ class Node:
         features.check_finite()
         return preprocess.apply(features.take(kept), self.job.data.preprocess)
 
-    def features_without(self, step: str) -> np.ndarray:
-        """The features of the rows to train on, (n, d) float32, as they would be without a kind of preprocessing."""
-        steps = [s for s in self.job.data.preprocess if s.get("step") != step]
-        if len(steps) == len(self.job.data.preprocess):
-            return self.rows.X
-        kept, _ = self.source.split(self.job.data, self.organization_id, self.policy.minimum_rows)
-        return data.ready(self.source.features(self.job.data).take(kept), steps)
-
     def generator(self, purpose: str) -> np.random.Generator:
         """Random numbers for one purpose of this node in this round."""
         return generator(self.job.seed, purpose, self.organization_id, self.round)
 
     @functools.cached_property
     def _shuffle(self) -> np.random.Generator:
-        return self.generator("shuffle")
+        # whoever knows the seed knows the order, and from many jobs the rows of each minibatch
+        return np.random.default_rng() if self.policy.own_shuffle else self.generator("shuffle")
 
     def permutation(self) -> np.ndarray:
         """The node's rows in random order, one a step: that of the next epoch of ``batches``."""

@@ -40,7 +40,7 @@ def steps_per_epoch(n: int, batch_size: int | None, least: int = 1) -> int:
 def check_pull(rate: float, pull: float) -> None:
     """Refuse steps w <- w - rate (g + pull (w - w_0)) that forget more than half of the steps before them: what is sent
     would be little more than the last minibatch's gradient, of a linear model a multiple of its rows."""
-    if rate * pull > MOST_FORGOTTEN:
+    if rate * pull > MOST_FORGOTTEN * (1 + 1e-6):  # a model's penalty is in float32
         raise SafeError(
             f"a step of {rate:g} with a penalty of {pull:g} (proximal_mu and l2 together) is refused: it forgets the "
             f"steps before it, and the last rows would stand alone; expected a product up to {MOST_FORGOTTEN:g}"
@@ -59,8 +59,9 @@ def schedule(lr: float, decay_round: float, decay_step: float, round_: int, befo
 
 def check_settings(settings: Any) -> None:
     """Refuse a model or a rate that nodes would refuse, before any is asked."""
-    rate = getattr(settings, "lr", getattr(settings, "stepsize", 0.0))
-    check_pull(rate, getattr(settings, "proximal_mu", 0.0) + models.parse(settings.model).get("l2", 0))
+    penalty = models.parse(settings.model).get("l2", 0)
+    if getattr(settings, "batch_size", None) is not None and getattr(settings, "optimizer", "sgd") == "sgd":
+        check_pull(getattr(settings, "lr", 0.0), getattr(settings, "proximal_mu", 0.0) + penalty)
 
 
 def optimizer(name: str, lr: Callable[[int], float]) -> Step:

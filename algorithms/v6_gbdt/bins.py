@@ -12,7 +12,6 @@ import numpy as np
 SPREAD = 4.0
 CELLS_A_BIN = 8
 FINEST = 256  # a node tells apart no values closer than this share of its own standard deviation
-TAIL = 0.01  # share of a node's rows at either end of a column by which its grain is not stretched
 
 
 def boundaries(low: np.ndarray, high: np.ndarray, max_bin: int) -> np.ndarray:
@@ -22,28 +21,15 @@ def boundaries(low: np.ndarray, high: np.ndarray, max_bin: int) -> np.ndarray:
     return (low[:, None] + (high - low)[:, None] * steps).astype(np.float32)
 
 
-def grains(X: np.ndarray, unclipped: np.ndarray) -> np.ndarray:
-    """Per column of X (n, d), the distance (d,) below which the node tells no two values apart: its deviation /
-    ``FINEST``.
-
-    Bounds crafted to be close together would make that as small as one likes; so it is not below what it would be of
-    the columns ``unclipped`` (n, d), whose own tails are put aside.
-    """
-    low, high = np.quantile(unclipped, (TAIL, 1 - TAIL), axis=0)
-    of_most, of_all = (np.std(x, axis=0, dtype=np.float64) for x in (np.clip(unclipped, low, high), unclipped))
-    before = np.where(of_most > 0, of_most, of_all)
-    return np.maximum(np.std(X, axis=0, dtype=np.float64), before) / FINEST
-
-
-def counts(X: np.ndarray, at: np.ndarray, step: int, grains: np.ndarray) -> np.ndarray:
+def counts(X: np.ndarray, at: np.ndarray, step: int) -> np.ndarray:
     """Rows of X (n, d) up to each boundary (d, b), rounded down to multiples of ``step``.
 
-    A boundary is moved down to a multiple of the column's grain, so that boundaries crafted to be close together tell
-    no value more finely.
+    A boundary is moved down to a multiple of the column's own deviation / ``FINEST``, so that boundaries crafted to be
+    close together tell no value more finely.
     """
     found = np.empty(at.shape, np.float32)
-    for column, (x, b, grain) in enumerate(zip(X.T, at, grains, strict=True)):
-        found[column] = np.searchsorted(np.sort(x), _snapped(b, grain), side="right") // step * step
+    for column, (x, b) in enumerate(zip(X.T, at, strict=True)):
+        found[column] = np.searchsorted(np.sort(x), _snapped(b, _grain(x)), side="right") // step * step
     return found
 
 
@@ -64,8 +50,9 @@ def edges(total: np.ndarray, at: np.ndarray, n: int, max_bin: int) -> list[np.nd
     return chosen
 
 
-def coarse(e: np.ndarray, grain: float) -> np.ndarray:
-    """The edges that a node uses for a column: of those too close together for it, the first."""
+def coarse(e: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """The edges that a node uses for its values x (n,): of those too close together for it, the first."""
+    grain = _grain(x)
     return e[np.unique(np.floor(e / grain), return_index=True)[1]] if grain else e
 
 
@@ -77,6 +64,10 @@ def pack(columns: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
 def unpack(arrays: dict[str, np.ndarray]) -> list[np.ndarray]:
     """The columns of ``pack``."""
     return np.split(arrays["edges"], np.cumsum(arrays["lengths"].astype(np.int64))[:-1])
+
+
+def _grain(x: np.ndarray) -> float:
+    return float(np.std(x, dtype=np.float64)) / FINEST
 
 
 def _snapped(b: np.ndarray, grain: float) -> np.ndarray:

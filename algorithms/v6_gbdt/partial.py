@@ -10,7 +10,7 @@ from v6_federated.guards import number_of_threads
 from v6_federated.node import Node
 from v6_federated.settings import LambdaL2, LearningRate, MaxBin, MaxDepth, MaxLeaves, MinRowsLeaf, TreesARound
 from v6_gbdt import bins
-from v6_gbdt.trees import Trees, tree
+from v6_gbdt.trees import Trees, pruned, tree
 
 MINIMUM_HESSIAN = 1e-3  # of a leaf, LightGBM's own default
 
@@ -25,12 +25,7 @@ def average(node: Node) -> dict[str, Any]:
 def count(node: Node, low: Any, high: Any, *, max_bin: MaxBin) -> dict[str, Any]:
     """Rows up to each boundary between cells, (d, boundaries), in multiples of the node's minimum of rows."""
     step = node.policy.minimum_rows  # not the request's: requests with many of them would tell the counts in between
-    return {"counts": bins.counts(node.rows.X, bins.boundaries(low, high, max_bin), step, grains(node))}
-
-
-def grains(node: Node) -> np.ndarray:
-    """Distances (d,) below which this node tells no two values of a column apart."""
-    return bins.grains(node.rows.X, node.features_without("clip"))
+    return {"counts": bins.counts(node.rows.X, bins.boundaries(low, high, max_bin), step)}
 
 
 @functions.partial
@@ -53,11 +48,11 @@ def grow(
     """
     import lightgbm
 
-    node.policy.check_leaf(min_rows_leaf, node.job.minimum_rows)
+    least = node.policy.check_leaf(min_rows_leaf, node.job.minimum_rows)
     model = node.model
     assert isinstance(model, Trees)
     X, y = node.rows.X, node.rows.y
-    columns = [bins.coarse(e, g) for e, g in zip(bins.unpack(codec.decode(edges)), grains(node), strict=True)]
+    columns = [bins.coarse(e, x) for e, x in zip(bins.unpack(codec.decode(edges)), X.T, strict=True)]
     binned = np.column_stack([np.searchsorted(e, x) for e, x in zip(columns, X.T, strict=True)]).astype(np.float32)
     settings = {
         "objective": "none", "learning_rate": 1.0, "num_class": model.columns, "num_leaves": max_leaves,
@@ -80,13 +75,19 @@ def grow(
             booster = lightgbm.Booster(settings, rows)
             booster.update(fobj=functools.partial(_derivatives, (g, h) if model.columns > 1 else (g[:, 0], h[:, 0])))
             structures = [t["tree_structure"] for t in booster.dump_model()["tree_info"]]
-        # where no split brings anything, LightGBM's leaf says 0: here what any leaf says of its rows
-        G, H = g.sum(axis=0), h.sum(axis=0)
-        whole = np.where(H < MINIMUM_HESSIAN, 0, -G / (np.maximum(H, MINIMUM_HESSIAN) + lambda_l2))
-        new = [tree(s, columns, lr, alone) for s, alone in zip(structures, whole, strict=True)]
+        new = []
+        for c, structure in enumerate(structures):
+            output = functools.partial(_output, g[:, c], h[:, c], lambda_l2)
+            new.append(tree(pruned(structure, binned, least, output), columns, lr))
         grown += new
         f = f + model.scores(np.concatenate(new), X)
     return {"trees": np.concatenate(grown), "train_loss": loss}
+
+
+def _output(g: np.ndarray, h: np.ndarray, lambda_l2: float, rows: np.ndarray) -> float:
+    """Of a leaf with these rows."""
+    G, H = float(g[rows].sum()), float(h[rows].sum())
+    return 0.0 if H < MINIMUM_HESSIAN else -G / (H + lambda_l2)
 
 
 def _derivatives(known: Any, _scores: Any, _rows: Any) -> Any:

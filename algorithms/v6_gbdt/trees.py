@@ -1,7 +1,7 @@
 """An ensemble of boosted trees as one array, and as LightGBM's text."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -124,19 +124,44 @@ class Trees:
         return f"tree\n{lines}\n\n{''.join(trees)}end of trees\n"
 
 
-def tree(structure: dict[str, Any], edges: Sequence[np.ndarray], lr: float, alone: float) -> np.ndarray:
-    """A tree (m, 3) from LightGBM's ``tree_structure``, grown on indices of bins, its outputs times ``lr``.
+def pruned(
+    structure: Mapping[str, Any], binned: np.ndarray, least: int, output: Callable[[np.ndarray], float]
+) -> dict[str, Any]:
+    """LightGBM's ``tree_structure`` without splits that leave fewer than ``least`` rows on one side: it only estimates,
+    from second derivatives, how many there are. A split that goes becomes a leaf.
 
-    ``alone`` is the output of a tree that is one leaf.
+    Args:
+        binned: indices of bins (n, d) that it was grown on.
+        output: what a leaf of some rows (their indices) says; also of a tree that is one leaf, where LightGBM's says 0.
+    """
+    root, found = dict(structure), []
+    todo = [(root, np.arange(len(binned)))]
+    while todo:
+        node, rows = todo.pop()
+        found.append((node, rows))
+        node["rows"] = len(rows)
+        if "split_feature" in node:
+            left = binned[rows, node["split_feature"]] <= int(node["threshold"])
+            node["left_child"], node["right_child"] = dict(node["left_child"]), dict(node["right_child"])
+            todo += [(node["left_child"], rows[left]), (node["right_child"], rows[~left])]
+    for node, rows in reversed(found):  # children before their parents
+        if "split_feature" in node and min(node["left_child"]["rows"], node["right_child"]["rows"]) < least:
+            del node["split_feature"]
+            node["leaf_value"] = output(rows)
+    if "split_feature" not in root:
+        root["leaf_value"] = output(np.arange(len(binned)))
+    return root
+
+
+def tree(structure: Mapping[str, Any], edges: Sequence[np.ndarray], lr: float) -> np.ndarray:
+    """A tree (m, 3) from LightGBM's ``tree_structure``, grown on indices of bins, its outputs times ``lr``.
 
     A split at bins up to k is one at values up to edge k, for every value there is.
     """
-    if "split_feature" not in structure:
-        return np.array([(LEAF, alone * lr, 0.0)], np.float32)
     rows, todo = [], [structure]
     while todo:
         node = todo.pop()
-        if "leaf_value" in node:
+        if "split_feature" not in node:
             rows.append((LEAF, node["leaf_value"] * lr, 0.0))
         else:
             feature = node["split_feature"]
