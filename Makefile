@@ -36,4 +36,4 @@ network: $(STAMP) images  ## a real vantage6 network of three nodes on this mach
 	$(BIN)/v6-federated network up --nodes 3 --data digits --split iid
 
 clean:
-	rm -rf $(VENV) build *.egg-info algorithms/*.egg-info runs
+	rm -rf $(VENV) build *.egg-info algorithms/*.egg-info runs/bench

@@ -107,7 +107,8 @@ def train(dataset: Plays, rows: str, E: int, B: int | None, rounds: int, full: b
     """One run, ended when the target is reached."""
     assert dataset.roles is not None
     nodes = len(np.unique(dataset.roles))
-    environment = {"V6_FEDERATED_MINIMUM_ROWS": "1", "V6_FEDERATED_SCORE_BANDS": "0"}  # roles of few lines; no AUC
+    open_ = dict.fromkeys(("V6_FEDERATED_MINIMUM_ROWS", "V6_FEDERATED_MINIMUM_ROWS_A_CLASS"), "1")  # roles of few lines
+    environment = {**open_, "V6_FEDERATED_SCORE_BANDS": "0"}  # no AUC
     deal = ByRole if rows == "roles" else Experiment
     experiment = deal(dataset, nodes, rows if rows == "roles" else "iid", 1, 1, environment=environment)
     values: dict[str, Any] = {

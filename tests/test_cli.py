@@ -5,13 +5,14 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+import requests
 import torch
 from helpers import table
 from safetensors.numpy import load_file
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 
-from v6_federated import codec
+from v6_federated import codec, commands
 from v6_federated.cli import main
 from v6_federated.mock import MockNetwork
 
@@ -226,13 +227,19 @@ NONSENSE = [
     ([*RUN, "--partition-seed", "-1"], "--partition-seed: -1 is refused"),
     (["run", "coop", *RUN[2:], "--speeds", "inf"], "speeds inf is refused"),
     (["run", "coop", *RUN[2:], "--speeds", "nan"], "speeds nan is refused"),
-    ([*RUN, "--set", "proximal_mu=10"], "expected a product up to 0.5"),
-    ([*RUN, "--model", "svm:l2=10"], "expected a product up to 0.5"),
+    ([*RUN, "--set", "proximal_mu=10", "--set", "batch_size=5"], "expected a product up to 0.5"),
+    ([*RUN, "--model", "svm:l2=10", "--set", "batch_size=5"], "expected a product up to 0.5"),
     (
         ["submit", "fedavg", "--rounds", "1", "--server", "http://x:99999", *SIGNED],
         "--server http://x:99999 is refused",
     ),
     (["report", "{tmp}/part.json"], "is not a result"),
+    (
+        ["run", "fedavg", "--data", "wine", "--nodes", "100", "--partition", "sorted-unbalanced"],
+        "be cut into 200 pieces",
+    ),
+    ([*RUN, "--features", "[1]"], "expected a,b,c or a JSON list"),
+    (["network", "status", "--name", "Bad Name"], "network name is 'Bad Name'"),
     ([*RUN, "--model", "cnn_garst"], "not a square image"),
     ([*RUN, "--out", "{tmp}/noise.npz"], "is a file; expected a folder"),
     (["report", "{tmp}"], "no result"),
@@ -478,6 +485,42 @@ def test_files_as_a_european_excel_writes_them(tmp_path, capsys):
         (tmp_path / "rows.csv").write_bytes(content)
         status, _, err = call(capsys, "run", "fedavg", "--data", tmp_path / "rows.csv")
         assert status == 2 and says in err and len(err.splitlines()) == 1
+
+
+def test_classes_and_columns_that_look_like_something_else(tmp_path, capsys):
+    """None is a class like another, and so are 1 and 2 beside 3a; a column's name may hold a comma."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(120, 2))
+    rows = pd.DataFrame({"weight (kg), first": x[:, 0], "b": x[:, 1]})
+    rows.assign(stage=np.where(x[:, 0] > 1, "3a", np.where(x[:, 1] > 0, "1", "2"))).to_csv(
+        tmp_path / "a.csv", index=False
+    )
+    run = ["run", "fedavg", "--data", tmp_path / "a.csv", "--nodes", 2, "--rounds", 1]
+    status, line, err = call(capsys, *run, "--set", "classes=1,2,3a", "--out", tmp_path / "out")
+    assert status == 0, err
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert result["data"]["classes"] == ["1", "2", "3a"]
+    status, line, err = call(capsys, *run, "--features", '["weight (kg), first"]', "--out", tmp_path / "out")
+    assert status == 0, err
+    assert json.loads((tmp_path / "out" / "result.json").read_text())["data"]["features"] == ["weight (kg), first"]
+    status, _, err = call(capsys, *run, "--set", "classes=none,severe")
+    assert status == 1 and "not among the 2 agreed classes" in err
+
+
+def test_trees_that_cannot_split_say_why(capsys):
+    status, _, err = call(capsys, "run", "gbdt", "--data", "wine", "--rounds", 2)
+    assert status == 0 and "with min_rows_leaf=20 a node needs 40 training rows or more" in err
+    status, _, err = call(capsys, "run", "gbdt", "--data", "wine", "--rounds", 2, "--set", "min_rows_leaf=10")
+    assert status == 0 and "no tree has a split" not in err
+
+
+def test_an_error_of_the_connection_has_words(capsys, monkeypatch):
+    def lost(options):
+        raise requests.exceptions.ReadTimeout("the server did not answer in time")
+
+    monkeypatch.setattr(commands, "submit", lost)
+    status, _, err = call(capsys, "submit", "fedavg", "--rounds", 1)
+    assert status == 1 and err == "v6-federated: ReadTimeout: the server did not answer in time\n"
 
 
 def test_compare_with_each_node_alone(hospitals_csv, capsys, tmp_path):

@@ -309,6 +309,20 @@ def rows_of_leaves(tree, X):
     return found
 
 
+def test_the_exported_text_compares_as_nodes_do(tmp_path):
+    """LightGBM compares float64 values, nodes float32: dates as numbers lie on thresholds."""
+    rng = np.random.default_rng(0)
+    days = 20200000 + rng.integers(100, 1200, 300)
+    nodes = {k: pd.DataFrame({"day": days + k, "label": (days + rng.integers(-90, 90, 300) > 20200600).astype(int)})
+             for k in (1, 2, 3)}  # fmt: skip
+    result = train("v6_gbdt", nodes, rounds=6, holdout=0)
+    model, w = ensemble(result)
+    X = np.concatenate([rows[["day"]].to_numpy() for rows in nodes.values()])
+    assert (X.astype(np.float32) != X).any() and (w[:, 0] >= 0).any()
+    theirs = exported(result, tmp_path).predict(X.astype(np.float64), raw_score=True)
+    np.testing.assert_allclose(model.scores(w, X.astype(np.float32))[:, 0], theirs, atol=1e-12)
+
+
 @pytest.mark.parametrize(("least", "classes"), [(10, 2), (10, 3), (40, 2)])
 def test_no_leaf_has_fewer_rows_than_the_operators_minimum(least, classes):
     """LightGBM's own count is an estimate, and is wrong once the ensemble is sure of most rows."""

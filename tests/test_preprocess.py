@@ -15,7 +15,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from vantage6.algorithm.tools.exceptions import CollectResultsError
 from vantage6.algorithm.tools.mock_client import MockAlgorithmClient
 
-from v6_federated import codec, data, export, metrics, models, preprocess
+from v6_federated import codec, components, data, export, metrics, models, preprocess
 from v6_federated.cli import main
 from v6_federated.errors import SafeError
 from v6_federated.features import Features, read_features
@@ -84,13 +84,34 @@ def test_quantiles_are_near_those_of_pooled_rows(spread):
     assert clip["bounds"]["x0"] == pytest.approx(x.quantile([0.05, 0.95]).tolist(), abs=0.12 * x.std())
 
 
+@pytest.mark.parametrize(("q", "rows"), [(0.01, 50), (0.001, 700), (0.01, 52)])
+def test_the_upper_bound_is_found_where_counts_are_rounded_down(q, rows):
+    """No node's rounded counts may reach all of its rows; one value far out is what clip is for."""
+    rng = np.random.default_rng(0)
+    nodes = {k: table(rows, seed=k).assign(x0=rng.normal(size=rows)) for k in range(1, 6)}
+    nodes[1].loc[0, "x0"] = 30.0
+    (clip,) = fitted(nodes, {"step": "clip", "quantile": q, "columns": ["x0"]})
+    lower, upper = clip["bounds"]["x0"]
+    assert -4.5 < lower < -1 and 1 < upper < 4.5
+
+
+def test_a_constant_column_of_many_rows_is_constant():
+    """The error of numpy's mean grows with the rows; it is no deviation."""
+    X = np.column_stack([np.full(400_000, 37.2), np.arange(400_000.0)])
+    found = components.moments(X)
+    scale = components.deviation(len(X), codec.whole(found, "mean"), found["squares"])
+    assert scale[0] == 1 and scale[1] == pytest.approx(X[:, 1].std())
+
+
 def test_median_by_hand():
     """mean - deviation to mean + deviation in 200 bins; counts to each edge, rounded to threes, of each node."""
     nodes = {k: table(30, seed=k) for k in (1, 2)}
     x = pooled(nodes)["x0"].to_numpy()
     edges = np.linspace(x.mean() - x.std(), x.mean() + x.std(), 201)
     below = sum(3 * np.round((rows["x0"].to_numpy()[:, None] <= edges).sum(axis=0) / 3) for rows in nodes.values())
-    expected = np.interp(30, below, edges)
+    first, last = np.searchsorted(below, 30), np.searchsorted(below, 30, side="right") - 1
+    assert below[first] == 30 and last > first, "30 of 60 lie below several edges: in their middle"
+    expected = (edges[first] + edges[last]) / 2
     assert fitted(nodes, "impute:median,columns=x0")[0]["values"]["x0"] == pytest.approx(expected, rel=1e-9)
 
 

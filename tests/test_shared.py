@@ -259,6 +259,24 @@ def test_npz_and_folders_of_images(tmp_path):
     assert folder.y.tolist() == ["benign"] * 6 + ["malign"] * 6
 
 
+def test_images_of_16_bits(tmp_path):
+    """As radiology has them: the same picture as their first 8 bits, not all white."""
+    from PIL import Image
+
+    X = np.random.default_rng(0).integers(0, 255, (4, 5, 5), dtype=np.uint8)
+    for bits in (8, 16):
+        for i, image in enumerate(X):
+            folder = tmp_path / str(bits) / "ab"[i % 2]
+            folder.mkdir(parents=True, exist_ok=True)
+            pixels = image if bits == 8 else image.astype(np.uint16) * 257
+            Image.fromarray(pixels).save(folder / f"{i}.png")
+    few, many = (data.open_source(tmp_path / bits).rows(data.Spec()) for bits in ("8", "16"))
+    np.testing.assert_allclose(many.X, few.X, atol=1e-6)
+    Image.fromarray(X[0]).save(tmp_path / "16" / "a" / "mixed.png")
+    with pytest.raises(DataError, match="images of 8 bits and of 16"):
+        data.open_source(tmp_path / "16")
+
+
 @pytest.mark.parametrize("content", [b"", b"not an archive", b"PK\x03\x04 broken"])
 def test_a_broken_npz(tmp_path: Path, content):
     (tmp_path / "rows.npz").write_bytes(content)

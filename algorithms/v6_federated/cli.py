@@ -33,8 +33,9 @@ def main(arguments: list[str] | None = None) -> int:
         return complain(2, error)
     except KeyboardInterrupt:
         return complain(130, "interrupted; nothing was written")
-    except OSError as error:
-        return complain(1, f"{error.strerror}: {error.filename}")
+    except OSError as error:  # requests' errors are of this kind and have no number
+        what = f"{error.strerror}: {error.filename}" if error.strerror else f"{type(error).__name__}: {error}"
+        return complain(1, what)
     except Exception as error:
         if os.environ.get("V6_FEDERATED_DEBUG") == "1":
             raise
@@ -162,6 +163,7 @@ def build_parser() -> Parser:
     submit.add_argument("--collaboration", type=int, metavar="ID", help="at that server")
     submit.add_argument("--organization", type=int, metavar="ID", help="where central runs (the first)")
     submit.add_argument("--database", metavar="LABEL", help="label of the nodes' database (default)")
+    submit.add_argument("--query", metavar="SQL", help="what to ask of an SQL or SPARQL database, where nodes allow it")
     submit.add_argument("--key", type=Path, metavar="FILE", help="private key, where the collaboration is encrypted")
 
     net = subparsers.add_parser(

@@ -82,7 +82,10 @@ def _finish(result: dict[str, Any], options: Any) -> int:
             file=sys.stderr,
         )
     losses = [row["loss"] for row in result["history"] if row["loss"] is not None]
-    if len(losses) > 1 and losses[-1] > losses[0]:
+    trees = result.get("model") is not None and result["model"]["name"] == "trees"
+    if trees:
+        remarks.splits(result)
+    elif len(losses) > 1 and losses[-1] > losses[0]:
         print("the loss has grown: a smaller lr, or --preprocess standardize, may help", file=sys.stderr)
     if options.target is not None:
         reached = experiments.rounds_to_target(result, options.target)
@@ -270,7 +273,7 @@ def predict(options: Any) -> int:
     model = export.load(options.model) if exported else _read(options.model)
     rows = datasets.load_new(options.data)
     table, measured = export.predict(model, rows)
-    for name in reversed([name.strip() for name in options.keep.split(",")] if options.keep else []):
+    for name in reversed(_names(options.keep, "--keep") if options.keep else []):
         if rows.table is None or name not in rows.table.columns or name in table.columns:
             there = "none, as a .npz has no columns" if rows.table is None else ", ".join(map(str, rows.table.columns))
             raise SafeError(f"--keep {name} is refused; expected columns of {options.data}: {there}")
@@ -323,7 +326,10 @@ def job_values(options: Any) -> dict[str, Any]:
             raise SafeError(f"--set {key} is given twice; expected once")
         values[key] = _value(value)
         if key in LISTS and not isinstance(values[key], list | None):
-            values[key] = [_value(part.strip()) for part in value.split(",")]
+            parts = [part.strip() for part in value.split(",")]
+            numbers = [_value(part) for part in parts]
+            # none and 1 beside 3a are words: labels are of one kind
+            values[key] = numbers if all(isinstance(v, int | float) for v in numbers) else parts
     return values
 
 
@@ -360,7 +366,17 @@ def _seed(options: Any) -> dict[str, int]:
 
 
 def _features(options: Any) -> list[str] | None:
-    return [name.strip() for name in options.features.split(",")] if options.features else None
+    return _names(options.features, "--features") if options.features else None
+
+
+def _names(text: str, option: str) -> list[str]:
+    """Names of columns: a,b,c, or a JSON list where one holds a comma or begins with a space."""
+    if not text.lstrip().startswith("["):
+        return [name.strip() for name in text.split(",")]
+    names = _value(text)
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise SafeError(f"{option} {text} is refused; expected a,b,c or a JSON list of names")
+    return names
 
 
 def _method_with_settings(text: str) -> tuple[str, str, dict[str, Any]]:

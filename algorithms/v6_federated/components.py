@@ -58,6 +58,8 @@ def moments(X: np.ndarray) -> dict[str, np.ndarray]:
     """Mean (d,) of the node's rows and sum of squares about it (d,); float64."""
     mean = X.mean(axis=0)
     centred = X - mean
+    rest = centred.mean(axis=0)  # numpy adds row by row: of many rows the first mean's error is no longer small
+    mean, centred = mean + rest, np.subtract(centred, rest, out=centred)
     return {**codec.two_parts("mean", mean), "squares": np.square(centred, out=centred).sum(axis=0)}
 
 

@@ -203,19 +203,37 @@ def read_npz(path: Path) -> Source:
 
 
 def read_images(folder: Path) -> Source:
-    """A node's rows from ``folder/CLASS/*.png`` (or jpg, bmp): grey, of one size; the folder's name is the label."""
-    from PIL import Image  # only images need Pillow
+    """A node's rows from ``folder/CLASS/*.png`` (or jpg, bmp): grey, of one size; the folder's name is the label.
+    Pixels of 8 bits stay as they are, those of 16 bits are divided by 65535."""
+    try:
+        from PIL import Image  # only images need Pillow
+    except ImportError:
+        raise DataError("folders of images cannot be read here: Pillow is not in this image; expected .npz") from None
 
     images, labels = [], []
     for file in sorted(f for f in folder.glob("*/*") if f.suffix.lower() in IMAGE_SUFFIXES):
         with Image.open(file) as image:
-            images.append(np.asarray(image.convert("L")))
+            images.append(_grey(image))
         labels.append(file.parent.name)
     if not images:
         raise DataError("no images in the folder; expected CLASS/NAME.png, a folder for each class")
     if len({image.shape for image in images}) > 1:
         raise DataError("images of different sizes; expected one size")
+    if len({image.dtype for image in images}) > 1:
+        raise DataError("images of 8 bits and of 16; expected one kind")
     return Source(X=np.stack(images), y=np.asarray(labels))
+
+
+def _grey(image: Any) -> np.ndarray:
+    """Its pixels (height, width). Pillow's own conversion would make all of 16 bits white."""
+    if image.mode == "F":
+        raise DataError("images with pixels that are no whole numbers; expected 8 or 16 bits")
+    if not image.mode.startswith("I"):
+        return np.asarray(image.convert("L"))
+    pixels = np.asarray(image)
+    if pixels.min() < 0 or pixels.max() > 65535:
+        raise DataError("images of more than 16 bits; expected 8 or 16 bits")
+    return (pixels / 65535).astype(np.float32)
 
 
 def checked_labels(y: np.ndarray) -> np.ndarray:

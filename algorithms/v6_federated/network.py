@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import requests
 from docker.client import DockerClient
@@ -32,6 +33,7 @@ from vantage6.common.encryption import RSACryptor
 from vantage6.common.exceptions import AuthenticationException
 
 from v6_federated import images, network_engine
+from v6_federated.errors import SafeError
 from v6_federated.network_engine import SERVER_ALIAS, SERVER_PORT, Hospital
 
 HOST, API = "http://127.0.0.1", "/api"
@@ -106,12 +108,13 @@ def up(
         label: the databases' label, the same on every node.
         official: pull vantage6's published images where that works; otherwise they are built from PyPI.
 
-    Raises ValueError for a wrong request, and EngineError or NetworkError if the network did not start; whatever had
+    Raises SafeError for a wrong request, and EngineError or NetworkError if the network did not start; whatever had
     been started is removed, on Ctrl-C too.
     """
     sources = [Path(path) for path in databases]
     environments = _per_node(algorithm_env, len(sources))
     _check(name, label, sources)
+    _past_proxies()
     engine = images.engine()
     if network_engine.containers(engine, name):
         raise NetworkError(f"network '{name}' is there already; take it down first, or give this one another name")
@@ -149,6 +152,7 @@ def load(name: str = "default") -> Network:
     record = folder(name) / "network.json"
     if not record.exists():
         raise NetworkError(f"no network '{name}' is up; known: {', '.join(names()) or 'none'}")
+    _past_proxies()
     return Network(**json.loads(record.read_text()))
 
 
@@ -405,6 +409,14 @@ def _wait(what: str, containers: list[Container], ready: Callable[[], bool]) -> 
         time.sleep(0.25)
 
 
+def _past_proxies() -> None:
+    """A server on this machine is spoken to directly, also where other addresses are behind a proxy."""
+    here = urlsplit(HOST).hostname or HOST
+    for variable in ("NO_PROXY", "no_proxy"):
+        others = [host for host in os.environ.get(variable, "").split(",") if host and host != here]
+        os.environ[variable] = ",".join([*others, here])
+
+
 def _answers(port: int) -> bool:
     try:
         return requests.get(f"{HOST}:{port}{API}/version", timeout=2).ok
@@ -435,24 +447,24 @@ def _state() -> Path:
 def _check(name: str, label: str, sources: list[Path]) -> None:
     _check_name(name)
     if not label.isidentifier() or label in ("data", "tmp", "log", "config"):
-        raise ValueError(f"label is '{label}'; it must be letters, digits and _, and none of data, tmp, log, config")
+        raise SafeError(f"label is '{label}'; it must be letters, digits and _, and none of data, tmp, log, config")
     if not sources:
-        raise ValueError("no databases are given; expected one file or folder per node")
+        raise SafeError("no databases are given; expected one file or folder per node")
     for source in sources:
         if not source.exists():
-            raise ValueError(f"database {source} does not exist; expected a file or folder per node")
+            raise SafeError(f"database {source} does not exist; expected a file or folder per node")
 
 
 def _check_name(name: str) -> None:
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,30}", name):
-        raise ValueError(f"network name is '{name}'; it must be up to 31 small letters, digits and -, such as default")
+        raise SafeError(f"network name is '{name}'; it must be up to 31 small letters, digits and -, such as default")
 
 
 def _per_node(environment: Mapping[str, Any] | Sequence[Mapping[str, Any]], nodes: int) -> list[dict[str, str]]:
     """One mapping a node, its values as text."""
     each = [environment] * nodes if isinstance(environment, Mapping) else list(environment) or [{}] * nodes
     if len(each) != nodes:
-        raise ValueError(f"algorithm_env has {len(each)} entries for {nodes} nodes; give one mapping, or one a node")
+        raise SafeError(f"algorithm_env has {len(each)} entries for {nodes} nodes; give one mapping, or one a node")
     return [{key: str(value) for key, value in one.items()} for one in each]
 
 

@@ -35,13 +35,10 @@ def up(options: Any) -> int:
         _set_environment(environments, text)
     with tempfile.TemporaryDirectory() as folder:
         files = [_write(part, Path(folder) / f"node-{k}") for k, part in enumerate(parts.values(), start=1)]
-        try:
-            found = network.up(
-                files, name=options.name, port=options.port, encrypted=options.encrypted,
-                algorithm_env=environments, log=_say,
-            )  # fmt: skip
-        except ValueError as error:
-            raise SafeError(str(error)) from None
+        found = network.up(
+            files, name=options.name, port=options.port, encrypted=options.encrypted,
+            algorithm_env=environments, log=_say,
+        )  # fmt: skip
     print(json.dumps({"network": found.name, "url": f"{found.url}:{found.port}", "organizations": found.organizations}))
     return 0
 
@@ -65,10 +62,7 @@ def down(options: Any) -> int:
     """Remove a network."""
     from v6_federated import network
 
-    try:
-        network.down(options.name)
-    except ValueError as error:
-        raise SafeError(str(error)) from None
+    network.down(options.name)
     print(json.dumps({"network": options.name, "down": True}))
     return 0
 
@@ -88,7 +82,7 @@ def submit(options: Any, values: dict[str, Any], on_round: Callable[[dict[str, A
     task_id = sending.send(
         client, options.method, values,
         collaboration=collaboration, organization=organization, image=options.image or f"v6-{options.method}",
-        label=label,
+        label=label, query=options.query,
     )  # fmt: skip
     _say(f"task {task_id} is on its way to {where}")
     try:

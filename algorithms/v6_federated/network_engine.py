@@ -103,6 +103,7 @@ def run_server(engine: DockerClient, network: str, folder: Path, port: int | Non
         labels={LABEL: network},
         ports={f"{SERVER_PORT}/tcp": ("127.0.0.1", port)},
         volumes={str(path): {"bind": target, "mode": "ro"} for path, target in files.items()},
+        use_config_proxy=False,  # they talk among themselves
     )
     engine.networks.get(docker_name(network)).connect(container, aliases=[SERVER_ALIAS])
     container.start()

@@ -170,6 +170,8 @@ def _by_shares(y: np.ndarray, values: np.ndarray, shares: list[np.ndarray], rng:
 
 
 def _random_cuts(rows: np.ndarray, pieces: int, rng: np.random.Generator) -> Parts:
+    if pieces > len(rows):
+        raise SafeError(f"{len(rows)} rows cannot be cut into {pieces} pieces; expected fewer nodes")
     return np.split(rows, np.sort(rng.choice(np.arange(1, len(rows)), pieces - 1, replace=False)))
 
 

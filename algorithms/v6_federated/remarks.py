@@ -4,6 +4,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from v6_federated import codec
+
 
 def rows(experiment: Any, method: str, values: Mapping[str, Any]) -> None:
     """One line: the nodes with their rows, and the classes with theirs; one more on standard error where names of
@@ -36,6 +38,14 @@ def baseline(result: Mapping[str, Any]) -> None:
     always = report.most_frequent(result)
     if accuracy is not None and always is not None and accuracy < always[1] + 0.02:
         _say(f"accuracy {accuracy:.4f}, where always {always[0]!r} has {always[1]:.4f}: look at the classes one by one")
+
+
+def splits(result: Mapping[str, Any]) -> None:
+    """One line where no tree has a split: all that is predicted then is the classes' shares."""
+    found = codec.decode(result["weights"])["weights"]
+    if len(found) and (found[:, 0] < 0).all():
+        least = result["settings"]["min_rows_leaf"]
+        _say(f"no tree has a split: with min_rows_leaf={least} a node needs {2 * least} training rows or more")
 
 
 def _some(texts: list[str], most: int = 12) -> str:

@@ -74,7 +74,7 @@ def distances(result: Result, path: Path) -> bool:
     axis.set_facecolor("0.9")  # not asked in that round
     step, wide = max(1, len(nodes) // 25), max(1, len(rounds) // 15)
     called = dict(enumerate(result.get("experiment", {}).get("nodes", []), start=1))
-    names = [called.get(k, str(k)) for k in nodes]
+    names = [str(called.get(k, k)).replace("$", r"\$") for k in nodes]
     axis.set_yticks(range(0, len(nodes), step), names[::step], fontsize=8)
     axis.set_xticks(range(0, len(rounds), wide), [str(t) for t in rounds[::wide]], fontsize=8)
     axis.set(

@@ -131,7 +131,18 @@ def quantile(
     answers = ask("below", columns=columns, lower=lower, upper=upper)
     below = np.asarray(sum(a["below"] for a in answers))
     edges = np.linspace(lower, upper, BINS + 1, axis=1)
-    return np.asarray([np.interp(q * n[i], below[i], edges[i]) for i in range(len(columns))])
+    return np.asarray([_crossing(q * n[i], below[i], edges[i]) for i in range(len(columns))])
+
+
+def _crossing(rows: float, below: np.ndarray, edges: np.ndarray) -> float:
+    """Where so many rows lie below: between two edges, in the middle where several have just so many below them. The
+    nodes' roundings may leave fewer in all, up to an edge: then there."""
+    j = int(np.searchsorted(below, min(rows, below[-1])))
+    if j == 0 or rows >= below[-1]:
+        return float(edges[j])
+    if below[j] == rows:
+        return float(edges[j] + edges[int(np.searchsorted(below, rows, side="right")) - 1]) / 2
+    return float(edges[j - 1] + (rows - below[j - 1]) / (below[j] - below[j - 1]) * (edges[j] - edges[j - 1]))
 
 
 def _below(

@@ -35,6 +35,7 @@ def send(
     organization: int,
     image: str,
     label: str,
+    query: str | None = None,
 ) -> int:
     """Send a task whose central function runs at ``organization``; returns its id. Raises SafeError."""
     task = client.task.create(
@@ -44,7 +45,7 @@ def send(
         image=image,
         description=f"{method}, {values.get('rounds')} rounds of {values.get('model')}",
         input_={"method": "central", "kwargs": values},
-        databases=[{"label": label}],
+        databases=[{"label": label, **({"query": query} if query else {})}],
     )
     if not task or "id" not in task:
         raise SafeError(f"the server refused the task: {(task or {}).get('msg', 'no reason given')}")

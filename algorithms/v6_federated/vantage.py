@@ -186,7 +186,12 @@ def read_database() -> "pd.DataFrame | Path":
         # the task brings the query: it can rename columns and repeat rows, past the limits on both
         raise NodePermissionException("this node does not run a task's queries (V6_FEDERATED_ALLOW_QUERIES)")
     if kind in TABLE_TYPES | QUERY_TYPES:
-        frame = data(1)(lambda frame: frame)()
+        if kind in QUERY_TYPES and not os.environ.get(f"{label}_QUERY"):
+            raise UserInputError("the database is asked by a query and the task brings none; expected one (--query)")
+        try:
+            frame = data(1)(lambda frame: frame)()
+        except ImportError:
+            raise DataError(f"{kind} files cannot be read: this image has no reader; expected csv") from None
         if not isinstance(frame.index, pd.RangeIndex) and kind == "csv":
             raise DataError("lines of the table have more fields than its header; expected as many")
         return frame

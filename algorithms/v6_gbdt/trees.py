@@ -191,7 +191,7 @@ def _block(tree: np.ndarray) -> str:
         fields = {
             "split_feature": map(int, tree[split, FEATURE]),
             "split_gain": map(float, tree[split, GAIN]),
-            "threshold": map(float, tree[split, VALUE]),
+            "threshold": map(float, _widest(tree[split, VALUE])),
             "decision_type": [2] * splits,  # numerical, no value is missing
             "left_child": left,
             "right_child": right,
@@ -199,6 +199,14 @@ def _block(tree: np.ndarray) -> str:
     fields["leaf_value"] = map(float, tree[~split, VALUE])
     lines = [f"{key}={' '.join(map(repr, values))}" for key, values in fields.items()]
     return "\n".join([f"num_leaves={leaves}", "num_cat=0", *lines, "is_linear=0", "shrinkage=1"])
+
+
+def _widest(t: np.ndarray) -> np.ndarray:
+    """The largest float64 that is not above a float32 threshold once it is rounded: nodes compare float32 values,
+    LightGBM those that it is given."""
+    low, high = t.astype(np.float64), np.nextafter(t, np.float32(np.inf)).astype(np.float64)
+    middle = (low + high) / 2
+    return np.where(middle.astype(np.float32) > t, np.nextafter(middle, -np.inf), middle)
 
 
 def _names(names: Sequence[str]) -> Iterator[str]:
