@@ -144,7 +144,9 @@ class Source:
             return np.zeros(len(rows))
         y = np.asarray(self.y) if self.table is None else self.table[label].to_numpy()
         if self.table is not None and self.table[label].isna().any():
-            raise DataError(f"missing values in the label column {label}; expected none")
+            raise DataError(
+                f"missing values in the label column {label} (in text None, NA and null count as such); expected none"
+            )
         return checked_numbers(y) if spec.regression else checked_labels(y)
 
 

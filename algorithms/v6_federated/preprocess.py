@@ -160,7 +160,8 @@ class OneHot(Step):
         missing = [c for c in levels if pd.isna(features.words[c]).any()]
         if missing:
             raise DataError(
-                f"missing values in the column(s) {', '.join(missing)}; expected none at onehot, or a step "
+                f"missing values in the column(s) {', '.join(missing)}; expected none at onehot (in text None, NA and "
+                "null count as missing: another word where they are a level), or a step "
                 "impute:most_frequent or impute:constant before it"
             )
         names: list[str] = []

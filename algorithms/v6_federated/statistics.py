@@ -1,7 +1,7 @@
 """Statistics that steps are fitted to: what nodes answer about their training rows, and what central makes of it.
 
-No value of a row is among them: means, sums of squares, counts rounded to a multiple of the node's minimum, levels that
-enough of its rows have, and for PCA what ``components`` says.
+No value of a row is sent as such (docs/preprocessing.md says what many statistics tell): means, sums of squares, counts
+rounded to a multiple of the node's minimum, levels that enough of its rows have, and for PCA what ``components`` says.
 """
 
 from collections.abc import Callable, Mapping, Sequence
