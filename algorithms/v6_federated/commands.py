@@ -329,7 +329,11 @@ def job_values(options: Any) -> dict[str, Any]:
             parts = [part.strip() for part in value.split(",")]
             numbers = [_value(part) for part in parts]
             # none and 1 beside 3a are words: labels are of one kind
-            values[key] = numbers if all(isinstance(v, int | float) for v in numbers) else parts
+            values[key] = (
+                numbers
+                if all(isinstance(v, int | float) for v in numbers)
+                else [v if isinstance(v, str) else part for v, part in zip(numbers, parts, strict=True)]
+            )
     return values
 
 

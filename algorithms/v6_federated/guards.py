@@ -153,8 +153,8 @@ class Policy:
             )
         if values * self.minimum_rows_a_class > rows:
             raise PrivacyThresholdViolation(
-                f"the label has fewer than {self.minimum_rows_a_class} rows a value on the average "
-                f"({PREFIX}MINIMUM_ROWS_A_CLASS); expected a column of classes"
+                f"the label has fewer than {self.minimum_rows_a_class} rows a value on the average at this node "
+                f"({PREFIX}MINIMUM_ROWS_A_CLASS); expected a column of classes, or an evaluator"
             )
 
     def check_classes(self, classes: int, column: str = "the label") -> None:

@@ -412,9 +412,10 @@ def _wait(what: str, containers: list[Container], ready: Callable[[], bool]) -> 
 def _past_proxies() -> None:
     """A server on this machine is spoken to directly, also where other addresses are behind a proxy."""
     here = urlsplit(HOST).hostname or HOST
-    for variable in ("NO_PROXY", "no_proxy"):
-        others = [host for host in os.environ.get(variable, "").split(",") if host and host != here]
-        os.environ[variable] = ",".join([*others, here])
+    said = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""  # the first is the one that is read
+    if said.strip() != "*":
+        others = [host for host in said.split(",") if host and host != here]
+        os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join([*others, here])
 
 
 def _answers(port: int) -> bool:

@@ -58,7 +58,8 @@ def schedule(lr: float, decay_round: float, decay_step: float, round_: int, befo
 
 
 def check_settings(settings: Any) -> None:
-    """Refuse a model or a rate that nodes would refuse, before any is asked."""
+    """Refuse a model or a rate that nodes would refuse, before any is asked; minibatches may hold all their rows only
+    where ``batch_size`` is left out."""
     penalty = models.parse(settings.model).get("l2", 0)
     if getattr(settings, "batch_size", None) is not None and getattr(settings, "optimizer", "sgd") == "sgd":
         check_pull(getattr(settings, "lr", 0.0), getattr(settings, "proximal_mu", 0.0) + penalty)

@@ -10,7 +10,7 @@ from v6_federated.guards import number_of_threads
 from v6_federated.node import Node
 from v6_federated.settings import LambdaL2, LearningRate, MaxBin, MaxDepth, MaxLeaves, MinRowsLeaf, TreesARound
 from v6_gbdt import bins
-from v6_gbdt.trees import Trees, pruned, tree
+from v6_gbdt.trees import Trees, tree
 
 MINIMUM_HESSIAN = 1e-3  # of a leaf, LightGBM's own default
 
@@ -78,7 +78,7 @@ def grow(
         new = []
         for c, structure in enumerate(structures):
             output = functools.partial(_output, g[:, c], h[:, c], lambda_l2)
-            new.append(tree(pruned(structure, binned, least, output), columns, lr))
+            new.append(tree(structure, binned, columns, lr, least, output))
         grown += new
         f = f + model.scores(np.concatenate(new), X)
     return {"trees": np.concatenate(grown), "train_loss": loss}

@@ -124,50 +124,40 @@ class Trees:
         return f"tree\n{lines}\n\n{''.join(trees)}end of trees\n"
 
 
-def pruned(
-    structure: Mapping[str, Any], binned: np.ndarray, least: int, output: Callable[[np.ndarray], float]
-) -> dict[str, Any]:
-    """LightGBM's ``tree_structure`` without splits that leave fewer than ``least`` rows on one side: it only estimates,
-    from second derivatives, how many there are. A split that goes becomes a leaf.
+def tree(
+    structure: Mapping[str, Any],
+    binned: np.ndarray,
+    edges: Sequence[np.ndarray],
+    lr: float,
+    least: int,
+    output: Callable[[np.ndarray], float],
+) -> np.ndarray:
+    """A tree (m, 3) from LightGBM's ``tree_structure``, its outputs times ``lr``.
+
+    LightGBM only estimates, from second derivatives, how many rows a leaf has. A split that leaves fewer than ``least``
+    on one side goes: the larger side takes its place, for all its rows. A split at bins up to k is one at values up to
+    edge k, for every value there is.
 
     Args:
-        binned: indices of bins (n, d) that it was grown on.
-        output: what a leaf of some rows (their indices) says; also of a tree that is one leaf, where LightGBM's says 0.
+        binned: indices of bins (n, d) on which it was grown.
+        output: what a leaf of some rows (their indices) says, where it is not LightGBM's own; also of a tree that is
+            one leaf, where LightGBM's says 0.
     """
-    root, found = dict(structure), []
-    todo = [(root, np.arange(len(binned)))]
+    found = []
+    todo = [(structure, np.arange(len(binned)), "split_feature" in structure)]
     while todo:
-        node, rows = todo.pop()
-        found.append((node, rows))
-        node["rows"] = len(rows)
-        if "split_feature" in node:
-            left = binned[rows, node["split_feature"]] <= int(node["threshold"])
-            node["left_child"], node["right_child"] = dict(node["left_child"]), dict(node["right_child"])
-            todo += [(node["left_child"], rows[left]), (node["right_child"], rows[~left])]
-    for node, rows in reversed(found):  # children before their parents
-        if "split_feature" in node and min(node["left_child"]["rows"], node["right_child"]["rows"]) < least:
-            del node["split_feature"]
-            node["leaf_value"] = output(rows)
-    if "split_feature" not in root:
-        root["leaf_value"] = output(np.arange(len(binned)))
-    return root
-
-
-def tree(structure: Mapping[str, Any], edges: Sequence[np.ndarray], lr: float) -> np.ndarray:
-    """A tree (m, 3) from LightGBM's ``tree_structure``, grown on indices of bins, its outputs times ``lr``.
-
-    A split at bins up to k is one at values up to edge k, for every value there is.
-    """
-    rows, todo = [], [structure]
-    while todo:
-        node = todo.pop()
-        if "split_feature" not in node:
-            rows.append((LEAF, node["leaf_value"] * lr, 0.0))
-        else:
+        node, rows, as_grown = todo.pop()
+        while "split_feature" in node:
             feature = node["split_feature"]
-            rows.append((feature, edges[feature][int(node["threshold"])], float(f"{node['split_gain']:.1e}")))
-            todo += [node["right_child"], node["left_child"]]
-    return np.array(rows, np.float32)
+            left = binned[rows, feature] <= int(node["threshold"])
+            if least <= left.sum() <= len(rows) - least:
+                found.append((feature, edges[feature][int(node["threshold"])], float(f"{node['split_gain']:.1e}")))
+                todo += [(node["right_child"], rows[~left], as_grown), (node["left_child"], rows[left], as_grown)]
+                break
+            node, as_grown = node["left_child" if 2 * left.sum() >= len(rows) else "right_child"], False
+        else:
+            found.append((LEAF, (node["leaf_value"] if as_grown else output(rows)) * lr, 0.0))
+    return np.array(found, np.float32)
 
 
 def _block(tree: np.ndarray) -> str:
