@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 
-from v6_federated import codec, commands
+from v6_federated import codec, commands, network
 from v6_federated.cli import main
 from v6_federated.mock import MockNetwork
 
@@ -496,10 +496,11 @@ def test_classes_and_columns_that_look_like_something_else(tmp_path, capsys):
         tmp_path / "a.csv", index=False
     )
     run = ["run", "fedavg", "--data", tmp_path / "a.csv", "--nodes", 2, "--rounds", 1]
-    status, line, err = call(capsys, *run, "--set", "classes=1,2,3a", "--out", tmp_path / "out")
-    assert status == 0, err
-    result = json.loads((tmp_path / "out" / "result.json").read_text())
-    assert result["data"]["classes"] == ["1", "2", "3a"]
+    for classes in ("1,2,3a", '"1","2","3a"', '["1","2","3a"]'):
+        status, line, err = call(capsys, *run, "--set", f"classes={classes}", "--out", tmp_path / "out")
+        assert status == 0, err
+        result = json.loads((tmp_path / "out" / "result.json").read_text())
+        assert result["data"]["classes"] == ["1", "2", "3a"]
     status, line, err = call(capsys, *run, "--features", '["weight (kg), first"]', "--out", tmp_path / "out")
     assert status == 0, err
     assert json.loads((tmp_path / "out" / "result.json").read_text())["data"]["features"] == ["weight (kg), first"]
@@ -512,6 +513,22 @@ def test_trees_that_cannot_split_say_why(capsys):
     assert status == 0 and "with min_rows_leaf=20 a node needs 40 training rows or more" in err
     status, _, err = call(capsys, "run", "gbdt", "--data", "wine", "--rounds", 2, "--set", "min_rows_leaf=10")
     assert status == 0 and "no tree has a split" not in err
+
+
+@pytest.mark.parametrize(
+    "named", [{}, {"NO_PROXY": "docker.hospital"}, {"no_proxy": "a", "NO_PROXY": "b"}, {"no_proxy": "*"}]
+)
+def test_the_local_server_is_not_asked_through_a_proxy(monkeypatch, named):
+    """Nor is anything else that was not before."""
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", "http://proxy.hospital:3128")
+    for name, value in named.items():
+        monkeypatch.setenv(name, value)
+    before = [requests.utils.should_bypass_proxies(f"http://{host}", None) for host in ("docker.hospital", "a", "c")]
+    network._past_proxies()
+    after = [requests.utils.should_bypass_proxies(f"http://{host}", None) for host in ("docker.hospital", "a", "c")]
+    assert before == after and requests.utils.should_bypass_proxies("http://127.0.0.1:5000", None)
 
 
 def test_an_error_of_the_connection_has_words(capsys, monkeypatch):
