@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,7 @@ from vantage6.algorithm.tools.exceptions import (
     UserInputError,
 )
 
-from v6_federated import codec, data, metrics, models, partitions, training
+from v6_federated import codec, data, metrics, models, partitions, submit, training, vantage
 from v6_federated.errors import SafeError
 from v6_federated.guards import Policy
 from v6_federated.mock import MockNetwork
@@ -358,6 +359,32 @@ def test_a_column_whose_name_holds_a_comma(hospitals):
     named = {k: rows.rename(columns={"x1": "weight,"}) for k, rows in hospitals.items()}
     refused("weight, may not be used", named, environment={"V6_FEDERATED_DISALLOWED_COLUMNS": "weight,"})
     train("v6_fedavg", named, environment={"V6_FEDERATED_DISALLOWED_COLUMNS": "kg"}, rounds=1)
+
+
+def test_a_database_that_is_asked_by_a_query(monkeypatch):
+    """The task must bring one; vantage6 itself would only end."""
+    for name, value in [("USER_REQUESTED_DATABASE_LABELS", "warehouse"), ("WAREHOUSE_DATABASE_URI", "sqlite://"),
+                        ("WAREHOUSE_DATABASE_TYPE", "sql")]:  # fmt: skip
+        monkeypatch.setenv(name, value)
+    with pytest.raises(NodePermissionException, match="does not run a task's queries"):
+        vantage.read_database()
+    monkeypatch.setenv("V6_FEDERATED_ALLOW_QUERIES", "1")
+    with pytest.raises(UserInputError, match="the task brings none"):
+        vantage.read_database()
+    monkeypatch.setenv("WAREHOUSE_QUERY", "select 1 as x, 'no' as y")
+    assert vantage.read_database().to_dict("list") == {"x": [1], "y": ["no"]}
+
+
+def test_a_task_brings_its_query():
+    sent = []
+    client = SimpleNamespace(task=SimpleNamespace(create=lambda **task: sent.append(task) or {"id": 7}))
+    common = {"collaboration": 1, "organization": 1, "image": "v6-fedavg", "label": "warehouse"}
+    assert submit.send(client, "fedavg", {"rounds": 1}, **common, query="select 1") == 7
+    submit.send(client, "fedavg", {"rounds": 1}, **common)
+    assert [task["databases"] for task in sent] == [
+        [{"label": "warehouse", "query": "select 1"}],
+        [{"label": "warehouse"}],
+    ]
 
 
 def test_small_batches(hospitals):

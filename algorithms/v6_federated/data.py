@@ -210,7 +210,7 @@ def read_images(folder: Path) -> Source:
     try:
         from PIL import Image  # only images need Pillow
     except ImportError:
-        raise DataError("folders of images cannot be read here: Pillow is not in this image; expected .npz") from None
+        raise DataError("folders of images cannot be read here, where Pillow is not installed; expected .npz") from None
 
     images, labels = [], []
     for file in sorted(f for f in folder.glob("*/*") if f.suffix.lower() in IMAGE_SUFFIXES):

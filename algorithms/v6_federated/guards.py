@@ -113,13 +113,16 @@ class Policy:
 
     def check_columns(self, columns: Iterable[str]) -> None:
         """Refuse columns that the operator does not allow."""
+
+        def disallowed(column: str) -> bool:
+            parts = {part.strip() for part in column.split(",")} - {""}  # a name that holds a comma is listed in parts
+            return bool(parts) and parts <= self.disallowed_columns
+
         refused = [
             c
             for c in map(str.strip, columns)
-            # a name that holds a comma is in the list in parts
-            if c in self.disallowed_columns or {p.strip() for p in c.split(",") if p.strip()} <= self.disallowed_columns
-            or (self.allowed_columns is not None and c not in self.allowed_columns)
-        ]  # fmt: skip
+            if disallowed(c) or (self.allowed_columns is not None and c not in self.allowed_columns)
+        ]
         if refused:
             raise PrivacyThresholdViolation(
                 f"the column(s) {', '.join(refused)} may not be used at this node "

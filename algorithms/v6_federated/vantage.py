@@ -191,7 +191,7 @@ def read_database() -> "pd.DataFrame | Path":
         try:
             frame = data(1)(lambda frame: frame)()
         except ImportError:
-            raise DataError(f"{kind} files cannot be read: this image has no reader; expected csv") from None
+            raise DataError(f"{kind} files cannot be read: their reader is not installed here; expected csv") from None
         if not isinstance(frame.index, pd.RangeIndex) and kind == "csv":
             raise DataError("lines of the table have more fields than its header; expected as many")
         return frame
