@@ -8,6 +8,7 @@ import base64
 import json
 import math
 import os
+import re
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from test_by_hand import arrays, gradient
 from vantage6.algorithm.tools.exceptions import CollectResultsError
 
-from v6_federated import codec
+from v6_federated import codec, vantage
 from v6_federated.mock import Fate, MockNetwork
 
 SCHEDULES = int(os.environ.get("FAULT_SCHEDULES", 143))
@@ -352,23 +353,42 @@ def test_a_node_that_is_offline_joins_when_it_comes():
 
 
 def test_with_sampling_the_absent_count_and_are_named():
-    """Nodes 2 to 4 go offline after round 1; with C = 0.75 three are asked for, and one alone is never the model."""
-    clock = {"time": 0.0}
+    """Nodes 2 to 4 go offline after round 1; with C = 0.75 three are asked for, and one alone is never the model: the
+    others are waited for, as long as patience lasts."""
 
     def online(organization, time):
-        clock["time"] = time
         return organization == 1 or time < 1.5
 
     with MockNetwork(
-        "v6_fedavg", NODES, environment=OPEN, on_round=lambda row: None, online=online, fates=lambda k, i: Fate(1.0)
-    ) as network:
-        result = network.run(rounds=3, classes=[0, 1], fraction=0.75, enough=2)
+        "v6_fedavg", NODES, environment=OPEN, on_round=lambda row: None, online=online,
+        fates=lambda k, input_: Fate(1.0 if k == 1 or input_["kwargs"]["round"] < 2 else math.inf),
+    ) as network:  # fmt: skip
+        result = network.run(rounds=3, classes=[0, 1], fraction=0.75, enough=2, patience=40)
     assert len(result["history"]) == 1
-    assert (
-        "round 2, client_update: organizations 2, 3, 4: its node is offline; 1 of 3 answered, 2 are needed"
-        in result["stopped"]
+    assert re.search(
+        r"round 2, client_update: organizations [234, ]+: its node has been offline for 40 s; \d of 3 answered, 2 are",
+        result["stopped"],
     )
     assert result["history"][0]["missing"] == []
+
+
+@pytest.mark.parametrize("method", ["fedavg", "coop"])
+def test_when_too_few_are_online_the_others_are_waited_for(method):
+    """The server was restarted: for a while it thinks that all nodes are offline, which is no reason to stop."""
+
+    def online(organization, time):
+        return not 1.5 <= time < 20
+
+    def fates(organization, input_):
+        late = input_["kwargs"]["round"] == 2 and input_["method"] == "client_update"
+        return Fate(20.0 if late else 1.0)
+
+    with MockNetwork(
+        f"v6_{method}", NODES, environment=OPEN, on_round=lambda row: None, online=online, fates=fates
+    ) as network:
+        result = network.run(rounds=4, classes=[0, 1], enough=0.75, patience=30)
+    assert "stopped" not in result
+    assert [row["missing"] for row in result["history"]] == [[]] * 4
 
 
 def edited(**values):
@@ -489,8 +509,6 @@ def test_coop_notices_that_a_node_is_away_while_others_answer():
 
 
 def test_a_task_is_created_again_when_the_server_is_away_for_a_moment(monkeypatch):
-    from v6_federated import vantage
-
     monkeypatch.setattr(vantage, "POLL_SECONDS", 0.0)
     with MockNetwork("v6_fedavg", NODES, environment=OPEN, on_round=lambda row: None) as network:
         tasks = type(network.client().task)
@@ -510,22 +528,49 @@ def test_a_task_is_created_again_when_the_server_is_away_for_a_moment(monkeypatc
 
 
 def test_a_server_that_is_gone_ends_the_job(monkeypatch):
-    from v6_federated import vantage
-
     monkeypatch.setattr(vantage, "POLL_SECONDS", 0.0)
     with MockNetwork("v6_fedavg", NODES, environment=OPEN, on_round=lambda row: None) as network:
         client = network.client()
         request, calls = client.request, []
 
-        def gone(endpoint):
+        def gone(*arguments, **parameters):
             calls.append(1)
-            if len(calls) > 20:
+            if len(calls) > 4:
                 raise ConnectionError
-            return request(endpoint)
+            return request(*arguments, **parameters)
 
         monkeypatch.setattr(client, "request", gone, raising=False)
         result = network.run(rounds=5)
     assert "the server has not told the status of task" in result["stopped"]
+
+
+@pytest.mark.parametrize(
+    ("tasks", "newer", "requests"),
+    [
+        (range(1, 101), 0, 1),
+        (range(1, 101), 30, 1 + 30),  # others have sent tasks since: the oldest are not among the newest 100
+        ([7], 0, 1),
+        ([1, 50, 100], 0, 3),  # far apart: the list would be longer than three requests
+    ],
+    ids=["round", "busy", "one", "stragglers"],
+)
+def test_how_often_the_server_is_asked_at_each_look(tasks, newer, requests):
+    asked = []
+
+    class Server:
+        def request(self, endpoint, params=None):
+            asked.append(endpoint)
+            if endpoint == "task":
+                ids = range(max(tasks) + newer, 0, -1)[: params["per_page"]]
+                return {"data": [{"id": k, "status": status(k)} for k in ids]}
+            return {"status": status(int(endpoint.split("/")[1]))}
+
+    def status(task):
+        return ("active", "completed", "crashed", "pending")[task % 4]
+
+    ended = vantage.wait_for_any(Server(), tasks, until=0.0)
+    assert ended == [task for task in tasks if task % 4 in (1, 2)]
+    assert len(asked) == requests
 
 
 def test_given_up_nodes_leave_nothing_behind():

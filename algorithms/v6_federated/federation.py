@@ -314,7 +314,10 @@ class Federation:
     def idle(self) -> list[int]:
         """The organizations that are not at work and are worth asking: at the start, and again after a failure."""
         rest = [k for k in self.organizations if k not in self.at_work()]
-        absent = {} if self._collector.tolerance.strict else self._absent(rest)
+        tolerance, K = self._collector.tolerance, len(self.organizations)
+        absent = {} if tolerance.strict else self._absent(rest)
+        if K - len(absent) < tolerance.needed(K):
+            absent = {}  # too few are left: those that are away are awaited, as long as patience lasts
         self._history.missing |= absent
         return [k for k in rest if k not in absent]
 
@@ -493,6 +496,9 @@ class Federation:
         wanted = [k for group in groups for k in group.organizations]
         everyone = [*wanted, *(k for group in evaluations for k in group.organizations)]
         missing = {} if tolerance.strict else self._absent(everyone)
+        here, needed = set(wanted), tolerance.needed(len(wanted) if of is None else of)
+        if len(here) >= needed > len(here - missing.keys()):
+            missing = {}  # too few are left: those that are away are awaited, as long as patience lasts
         failed = self._hand_over([k for k in everyone if k not in missing])
         # a benchmark's test set takes longest: first
         calls = [c for group in [*evaluations, *groups] for c in self._calls(group)]
@@ -500,14 +506,12 @@ class Federation:
         failed |= more
         missing |= failed
         self._keepers -= {*failed}  # they may have lost what they keep
-        here = set(wanted)
         for k, error in missing.items():
             if k in failed:
                 self._failed[k] = self._round
             (self._history.missing if k in here else self._history.unevaluated)[k] = error
         came = [a for a in answers if a.organization_id in here]
         asked_for = groups[0].function if groups else "evaluate"
-        needed = tolerance.needed(len(wanted) if of is None else of)
         if (tolerance.strict and missing) or len(came) < needed:
             few = "" if tolerance.strict else f"; {len(came)} of {of or len(wanted)} answered, {needed} are needed"
             raise vantage.CollectResultsError(f"round {self._round}, {asked_for}: {told(missing)}{few}")

@@ -48,7 +48,7 @@ class Step(BaseModel, ABC):
         main: the option that stands alone after the colon of ``NAME:VALUE``.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     main: ClassVar[str] = ""
 
     @abstractmethod

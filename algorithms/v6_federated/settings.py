@@ -143,10 +143,14 @@ EarlyStopping = Annotated[
 ]
 
 
+# a container begins sooner where the checks are made once they are needed
+CHECKED = ConfigDict(extra="forbid", protected_namespaces=(), defer_build=True)
+
+
 class Common(BaseModel):
     """Settings that every method takes: what to train, on which data, where, and how it is evaluated."""
 
-    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+    model_config = CHECKED
 
     model: Annotated[str | dict[str, Any], Field(description="name of a model, or its name and options")] = "logreg"
     seed: Annotated[int, Field(ge=0, le=LARGE, description="seed of every random choice"), Number] = 0
@@ -216,7 +220,7 @@ def settings_of_partial(partial: Callable) -> type[BaseModel]:
         for name, p in inspect.signature(partial).parameters.items()
         if p.kind is p.KEYWORD_ONLY
     }
-    return create_model("Arguments", __config__=ConfigDict(extra="forbid", protected_namespaces=()), **fields)
+    return create_model("Arguments", __config__=CHECKED, **fields)
 
 
 def validate(model: type[Settings], values: dict[str, Any]) -> Settings:

@@ -1,6 +1,7 @@
 """What hospitals do to a job, done to a real network of three: each time the job ends well or with one clear line, and
 nothing is lost or left behind."""
 
+import contextlib
 import json
 import threading
 import time
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import docker
 import pytest
+import yaml
+from requests.exceptions import RequestException
 
 from v6_federated import network, network_engine
 from v6_federated.cli import main
@@ -46,39 +49,44 @@ def read(out: Path) -> dict:
 
 
 class Disturbed:
-    """A job to which something is done once its first round has begun (or a later one)."""
+    """A job to which something is done once a round has begun, or in several rounds."""
 
     def __init__(self, engine, hospitals, capsys, out, image_of):
         self.engine, self.hospitals, self.capsys, self.out, self.image_of = engine, hospitals, capsys, out, image_of
         self.user = network.client(network.load(hospitals))
+        self.happened = 0
 
-    def submit(self, method, *arguments, disturb, function="client_update", in_round=2):
-        """Exit status, result (None without one) and what standard error says."""
+    def submit(self, method, *arguments, disturb, in_round=2):
+        """Exit status, result (None without one) and what standard error says. ``disturb`` is what happens in the
+        round ``in_round``, or by round."""
         self.image_of(method)
-        last = self.last_task()
+        last = max((task["id"] for task in self.newest()), default=0)
 
         def watch():
-            wanted = f"{method} {function}, round {in_round}"
-            deadline = time.monotonic() + 120
-            while time.monotonic() < deadline:
-                tasks = self.user.request("task", params={"per_page": 20, "sort": "-id"})["data"]
-                if any(task["id"] > last and task["name"] == wanted for task in tasks):
-                    disturb(self)
-                    return
-                time.sleep(0.1)
+            for round_, happens in sorted((disturb if isinstance(disturb, dict) else {in_round: disturb}).items()):
+                wanted = f"{method} client_update, round {round_}"
+                deadline = time.monotonic() + 120
+                while not any(task["id"] > last and task["name"] == wanted for task in self.newest()):
+                    assert time.monotonic() < deadline, f"no task {wanted!r}"
+                    time.sleep(0.3)
+                happens(self)
+                self.happened += 1
 
         thread = threading.Thread(target=watch)
         thread.start()
         self.capsys.readouterr()
         status = main(["submit", method, "--network", self.hospitals, *RUN, *arguments, "--out", str(self.out)])
         thread.join()
+        assert self.happened == (len(disturb) if isinstance(disturb, dict) else 1)
         err = self.capsys.readouterr().err
         assert "Traceback" not in err
         return status, read(self.out) if (self.out / "result.json").exists() else None, err
 
-    def last_task(self) -> int:
-        tasks = self.user.request("task", params={"per_page": 100, "sort": "-id"})["data"]
-        return max((task["id"] for task in tasks), default=0)
+    def newest(self) -> list[dict]:
+        """The newest tasks; none where the server does not answer."""
+        with contextlib.suppress(RequestException):
+            return self.user.request("task", params={"per_page": 8, "sort": "-id"}).get("data", [])
+        return []
 
     def node(self, number: int):
         name = network_engine.container_name(network_engine.node_name(self.hospitals, number))
@@ -117,24 +125,26 @@ def kill(container) -> None:
         assert error.status_code in (404, 409)
 
 
-def test_an_algorithm_that_is_killed_is_started_again(job, undisturbed):
-    status, result, err = job.submit("scaffold", disturb=lambda job: kill(job.algorithm(2)))
+def test_a_job_to_which_something_happens_in_each_round(job, undisturbed):
+    """An algorithm is killed, then a node is stopped and started, then the server: each time what was asked is asked
+    again, and the bits are those of a job to which nothing happens."""
+
+    def restart_node(job):
+        job.node(3).stop(timeout=5)
+        job.node(3).start()
+
+    def restart_server(job):
+        job.engine.containers.get(network_engine.server_name(job.hospitals)).restart(timeout=2)
+
+    happens = {1: lambda job: kill(job.algorithm(2)), 2: restart_node, 3: restart_server}
+    status, result, err = job.submit("scaffold", disturb=happens)
     assert status == 0, err
     assert result["weights"] == undisturbed("scaffold")["weights"]
     mine, other = (without_seconds(r) for r in (result, undisturbed("scaffold")))
     again = [row.pop("bytes_down") - twin.pop("bytes_down") for row, twin in zip(mine, other, strict=True)]
     assert mine == other
     assert min(again) >= 0, "what was sent to the container that was killed counts too"
-
-
-def test_a_node_that_is_stopped_and_started_goes_on(job, undisturbed):
-    def restart(job):
-        job.node(3).stop(timeout=5)
-        job.node(3).start()
-
-    status, result, err = job.submit("scaffold", disturb=restart)
-    assert status == 0, err
-    assert result["weights"] == undisturbed("scaffold")["weights"]
+    assert not any(row.get("state_lost") for row in result["per_node"])
 
 
 def test_the_node_of_central_is_stopped_and_started(job, undisturbed):
@@ -151,18 +161,12 @@ def test_the_node_of_central_is_stopped_and_started(job, undisturbed):
     assert not any(row.get("state_lost") for row in result["per_node"])
 
 
-def test_a_server_that_is_restarted(job, undisturbed):
-    def restart(job):
-        job.engine.containers.get(network_engine.server_name(job.hospitals)).restart(timeout=2)
-
-    status, result, err = job.submit("fedavg", disturb=restart)
-    assert status == 0, err
-    assert result["weights"] == undisturbed("fedavg")["weights"]
-
-
 def test_a_node_that_leaves_and_comes_back(job, image_of):
     """With ``enough`` below 1 the others go on without it, the history says so, and it joins again."""
     image_of("fedavg")
+
+    for number in (1, 2, 3):  # after a restart the server takes a node for offline for up to a minute
+        wait_until_online(job.hospitals, number)
 
     def leave(job):
         job.node(3).stop(timeout=5)
@@ -170,11 +174,11 @@ def test_a_node_that_leaves_and_comes_back(job, image_of):
         job.node(3).start()
 
     status, result, err = job.submit(
-        "fedavg", "--rounds", "9", "--set", "enough=0.6", "--set", "patience=3", disturb=leave
+        "fedavg", "--rounds", "7", "--set", "enough=0.6", "--set", "patience=3", disturb=leave
     )
     assert status == 0, err
     away = [row["round"] for row in result["history"] if row["missing"]]
-    assert away and away[-1] < 9
+    assert away and away[-1] < 7
     for row in result["history"]:
         if row["missing"]:
             assert row["participants"] == [1, 2]
@@ -192,14 +196,14 @@ def test_a_slow_node_is_not_waited_for(job, image_of):
     def slow(job):
         container = job.algorithm(2)
         container.pause()
-        time.sleep(25)
+        time.sleep(45)
         container.unpause()
 
-    policy = ["--set", "deadline=12", "--set", "enough=2"]
-    status, result, err = job.submit("fedavg", "--rounds", "6", *policy, disturb=slow)
+    policy = ["--set", "deadline=30", "--set", "enough=2"]
+    status, result, err = job.submit("fedavg", "--rounds", "4", *policy, disturb=slow)
     assert status == 0, err
     late = [row for row in result["history"] if row["missing"]]
-    assert [row["missing"] for row in late[:1]] == [[{"organization_id": 2, "reason": "no answer within 12 s"}]]
+    assert [row["missing"] for row in late[:1]] == [[{"organization_id": 2, "reason": "no answer within 30 s"}]]
     assert late[0]["participants"] == [1, 3]
     assert result["history"][-1]["participants"] == [1, 2, 3]
 
@@ -209,10 +213,7 @@ def test_a_node_that_does_not_have_the_image(job, image_of, hospitals):
     image_of("fedavg")
     file = network.folder(hospitals) / network_engine.node_name(hospitals, 3) / "node.yaml"
     before = file.read_text()
-    config = json.loads(before) if before.startswith("{") else None
-    import yaml
-
-    config = config or yaml.safe_load(before)
+    config = yaml.safe_load(before)
     config.setdefault("policies", {})["allowed_algorithms"] = ["v6-another"]
     try:
         file.write_text(yaml.safe_dump(config))
@@ -222,8 +223,8 @@ def test_a_node_that_does_not_have_the_image(job, image_of, hospitals):
         assert main(["submit", "fedavg", "--network", hospitals, *RUN, "--out", str(job.out)]) == 1
         [line] = [x for x in job.capsys.readouterr().err.splitlines() if x.startswith("v6-federated: ")]
         assert line.endswith("round 0, describe: organization 3: run not allowed")
-        command = ["submit", "fedavg", "--network", hospitals, *RUN, "--set", "enough=2", "--out", str(job.out)]
-        assert main(command) == 0
+        command = ["submit", "fedavg", "--network", hospitals, *RUN, "--rounds", "1", "--set", "enough=2"]
+        assert main([*command, "--out", str(job.out)]) == 0
     finally:
         file.write_text(before)
         job.node(3).restart(timeout=5)
@@ -276,7 +277,7 @@ def test_nothing_is_left_in_the_folders_of_jobs(job, engine, hospitals):
 
 
 def wait_until_online(hospitals: str, number: int) -> None:
-    user, deadline = network.client(network.load(hospitals)), time.monotonic() + 60
+    user, deadline = network.client(network.load(hospitals)), time.monotonic() + 90
     while time.monotonic() < deadline:
         [node] = [n for n in network.nodes(user, 1) if n["organization"]["id"] == number]
         if node["status"] == "online":
