@@ -128,7 +128,6 @@ class Collector:
         self.contacts: dict[int, int] = {}
         self.unanswered: Counter[str] = Counter()
         self.given_up: dict[int, int] = {}  # organizations, by the task that they may still be at work on
-        self._offline_since: dict[int, float] = {}
 
     def send(self, call: Call) -> int:
         """Create the task of a call; returns its id. Raises Unusable with the server's reason."""
@@ -166,14 +165,13 @@ class Collector:
                 del self.given_up[task]
 
     def offline(self, organizations: Iterable[int]) -> list[int]:
-        """Those whose node the server knows to be offline; of an organization not yet called it tells nothing."""
-        return [k for k in organizations if k in self.contacts and not vantage.online(self.client, self.contacts[k])]
+        """Those whose node the server knows to be offline; of an organization not yet called it tells nothing.
 
-    def gone(self, organizations: Iterable[int]) -> list[int]:
-        """Those whose node has been offline for longer than patience lasts; call it now and then while waiting."""
-        now, off = vantage.now(self.client), self.offline(organizations)
-        self._offline_since = {k: self._offline_since.get(k, now) for k in off}
-        return [k for k in off if now - self._offline_since[k] >= self.tolerance.patience]
+        For up to a minute after a node was restarted the server may take it for offline, when the old connection ends.
+        The own node is there: what it is asked and what it answers go through it.
+        """
+        others = [k for k in organizations if k in self.contacts and k != self.client.organization_id]
+        return [k for k in others if not vantage.online(self.client, self.contacts[k])]
 
     def take(self, task: int, call: Call) -> Answer:
         """The answer of an ended task. Raises Unusable with the reason, without the organization's name."""
@@ -204,6 +202,7 @@ class Flight:
         self._ended: list[int] = []  # of the tasks, in the order in which they are to be taken
         self._silence = vantage.Silence()
         self._looked = vantage.now(collector.client)
+        self._offline_since: dict[int, float] = {}  # as far as it was looked at
         self._lost: list[tuple[Call, Unusable]] = []  # could not even be sent
 
     def __bool__(self) -> bool:
@@ -258,7 +257,9 @@ class Flight:
     def _given_up(self) -> list[tuple[Call, Answer | Unusable]]:
         """The calls that are out of time, or whose node has been away for too long."""
         tolerance, now = self._collector.tolerance, vantage.now(self._collector.client)
-        away = self._collector.gone([call.organization for call, _, _ in self.tasks.values()])
+        off = self._collector.offline([call.organization for call, _, _ in self.tasks.values()])
+        self._offline_since = {k: self._offline_since.get(k, now) for k in off}
+        away = [k for k in off if now - self._offline_since[k] >= tolerance.patience]
         given_up: list[tuple[Call, Answer | Unusable]] = []
         for task, (call, _, until) in list(self.tasks.items()):
             if task in self._ended:

@@ -132,7 +132,7 @@ class Federation:
         self._large = preprocess.large(steps)
         self._named = [preprocess.reference(step) if step in self._large else step for step in steps]
         everyone = [*self.organizations, *self.evaluators]
-        absent = {} if self._collector.tolerance.strict else self._absent(everyone)
+        absent = self._absent(everyone)
         self._hand_over([k for k in everyone if k not in absent])  # who fails is asked again once it is needed
 
     def _ask_in_preparation(self, group: Group) -> list[Answer]:
@@ -218,7 +218,7 @@ class Federation:
         m = max(math.floor(fraction * K + 1e-9), 1)  # 0.29 * 100 is a little less than 29
         if m == K:
             return list(self.organizations)
-        absent = {} if self._collector.tolerance.strict else self._absent(self.organizations)
+        absent = self._absent(self.organizations)
         present = [k for k in self.organizations if k not in absent]
         rng = generator(self._job.seed, "sample", 0, self._round)
         drawn = rng.choice(present, min(m, len(present)), replace=False).tolist()
@@ -314,10 +314,8 @@ class Federation:
     def idle(self) -> list[int]:
         """The organizations that are not at work and are worth asking: at the start, and again after a failure."""
         rest = [k for k in self.organizations if k not in self.at_work()]
-        tolerance, K = self._collector.tolerance, len(self.organizations)
-        absent = {} if tolerance.strict else self._absent(rest)
-        if K - len(absent) < tolerance.needed(K):
-            absent = {}  # too few are left: those that are away are awaited, as long as patience lasts
+        K = len(self.organizations)
+        absent = self._absent(rest, self._collector.tolerance.needed(K) - (K - len(rest)))
         self._history.missing |= absent
         return [k for k in rest if k not in absent]
 
@@ -478,14 +476,24 @@ class Federation:
         rows, classes = self._common.minimum_rows or 1, self._job.data.classes
         return Expected(shapes, frozenset(optional), tuple(numbers), rows, None if classes is None else len(classes))
 
-    def _absent(self, organizations: Sequence[int]) -> dict[int, Unusable]:
-        """Those that are not worth asking in this round, and why."""
-        absent = {k: Unusable("its node is offline") for k in self._collector.offline(organizations)}
+    def _absent(self, organizations: Sequence[int], needed: int = 0) -> dict[int, Unusable]:
+        """Those that are not worth asking in this round, and why.
+
+        Where fewer than ``needed`` would be left, those that were to be left out are asked after all; where these are
+        not enough, those whose node is offline as well, which are then awaited as long as patience lasts.
+        """
+        if self._collector.tolerance.strict:
+            return {}
+        offline = {k: Unusable("its node is offline") for k in self._collector.offline(organizations)}
+        left_out = {}
         for k in organizations:
             since = self._round - self._failed.get(k, self._round)
-            if 0 < since <= self._collector.tolerance.leave_out:
-                absent.setdefault(k, Unusable(f"left out after it failed in round {self._failed[k]}"))
-        return absent
+            if k not in offline and 0 < since <= self._collector.tolerance.leave_out:
+                left_out[k] = Unusable(f"left out after it failed in round {self._failed[k]}")
+        for spare in (left_out, offline):
+            if len(organizations) >= needed > len(organizations) - len(left_out) - len(offline):
+                spare.clear()
+        return {**left_out, **offline}
 
     def _ask(self, groups: Sequence[Group], evaluations: Sequence[Group] = (), of: int | None = None) -> list[Answer]:
         """Send the groups' calls, wait, and see that enough answers came; ascending ids.
@@ -494,12 +502,11 @@ class Federation:
         """
         tolerance = self._collector.tolerance
         wanted = [k for group in groups for k in group.organizations]
-        everyone = [*wanted, *(k for group in evaluations for k in group.organizations)]
-        missing = {} if tolerance.strict else self._absent(everyone)
+        others = [k for group in evaluations for k in group.organizations]
         here, needed = set(wanted), tolerance.needed(len(wanted) if of is None else of)
-        if len(here) >= needed > len(here - missing.keys()):
-            missing = {}  # too few are left: those that are away are awaited, as long as patience lasts
-        failed = self._hand_over([k for k in everyone if k not in missing])
+        # an evaluation by itself needs somebody too
+        missing = self._absent(wanted, needed) | self._absent(others, 0 if wanted else 1)
+        failed = self._hand_over([k for k in [*wanted, *others] if k not in missing])
         # a benchmark's test set takes longest: first
         calls = [c for group in [*evaluations, *groups] for c in self._calls(group)]
         answers, more = self._collector.gather([c for c in calls if c.organization not in missing | failed])

@@ -9,7 +9,6 @@ into memory; a call carries nothing but its message.
 import functools
 import heapq
 import importlib
-import itertools
 import math
 import os
 import tempfile
@@ -274,19 +273,13 @@ class MockClient:
         self.ends: list[float] = []  # a heap
         self.count = 0
 
-    def request(self, endpoint: str, params: Mapping[str, int] | None = None) -> dict[str, Any]:
-        """``task/ID/status`` and, newest first, ``task``, as far as they are asked for, as the server answers them."""
-        if endpoint == "task":
-            newest = itertools.islice(reversed(self.runs), (params or {})["per_page"])
-            return {"data": [{"id": task, "status": self._task_status(task)} for task in newest]}
-        return {"status": self._task_status(int(endpoint.split("/")[1]))}
-
-    def _task_status(self, task: int) -> str:
-        statuses = [self.status(run) for run in self.runs[task]]
+    def request(self, endpoint: str) -> dict[str, Any]:
+        """``task/ID/status``, as the server answers it."""
+        statuses = [self.status(run) for run in self.runs[int(endpoint.split("/")[1])]]
         for status in statuses:
             if status != "completed":
-                return "active" if status == "active" else "failed"
-        return "completed"
+                return {"status": "active" if status == "active" else "failed"}
+        return {"status": "completed"}
 
     def wait_for_results(self, task_id: int, interval: float = 1) -> list[Any]:
         """The task's results, once its runs are over."""

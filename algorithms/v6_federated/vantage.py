@@ -94,15 +94,15 @@ def wait_for_any(
     while True:
         ended = []
         try:
-            for task, status in _statuses(client, tasks):
-                if has_task_finished(status):
+            for task in tasks:
+                if has_task_finished(client.request(f"task/{task}/status")["status"]):
                     ended.append(task)
             silence.tries = 0
         except Exception:  # a server that restarts, a proxy that times out: whatever a client raises
             silence.tries += 1
             if silence.tries >= PATIENCE:
                 raise CollectResultsError(
-                    f"the server has not told the status of task {min(tasks)} for {PATIENCE} tries in a row"
+                    f"the server has not told the status of task {task} for {PATIENCE} tries in a row"
                 ) from None
         if ended or now(client) >= until:
             return ended
@@ -110,18 +110,6 @@ def wait_for_any(
             client.pause(until)
         else:
             time.sleep(POLL_SECONDS)
-
-
-def _statuses(client: Any, tasks: Collection[int]) -> Iterator[tuple[int, str]]:
-    """Each task and its status. Tasks that were sent one after another are mostly the server's newest, and one request
-    tells of all; a request for each of a hundred nodes would keep the server busy for seconds, at every look."""
-    told: dict[int, str] = {}
-    span = max(tasks, default=0) - min(tasks, default=0) + 1
-    if len(tasks) > 2 and span <= 2 * len(tasks):
-        newest = client.request("task", params={"per_page": span})["data"]
-        told = {task["id"]: task["status"] for task in newest}
-    for task in tasks:
-        yield task, told[task] if task in told else client.request(f"task/{task}/status")["status"]
 
 
 def wait(client: Any, task_id: int) -> None:
