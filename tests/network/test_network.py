@@ -46,7 +46,7 @@ def outcome(task_of: network.Network, task: int) -> tuple[str, dict | None, list
 
 
 def names_in_engine(engine, name: str) -> list[str]:
-    things = [*engine.containers.list(all=True), *engine.networks.list(), *engine.volumes.list()]
+    things = [*engine.containers.list(all=True, ignore_removed=True), *engine.networks.list(), *engine.volumes.list()]
     return [thing.name for thing in things if f"-{name}-" in f"{thing.name}-"]
 
 
