@@ -421,6 +421,11 @@ def test_those_left_out_are_asked_before_those_offline_are_waited_for():
     assert max(row["seconds"] for row in result["history"]) < 5
 
 
+def test_the_node_of_central_is_there_whatever_the_server_says():
+    result = attended(lambda k, time: k != 1, training(lambda k, round_: 1), rounds=2)
+    assert [row["participants"] for row in result["history"]] == [[1, 2, 3, 4]] * 2
+
+
 def test_an_evaluator_that_is_away_is_not_waited_for():
     """Not even where a node that trains is."""
     result = attended(
