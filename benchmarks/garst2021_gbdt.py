@@ -7,6 +7,7 @@ neither rounds nor settings of its trees; its author's scripts do (see garst2021
 ten of a hundred parts of the rows sorted by class, ``shards:10``; ``class`` is the milder imbalance of its other data.
 """
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -52,6 +53,7 @@ ROWS: dict[str, list[Setting]] = {
 }
 DEFAULTS: dict[str, Any] = {"lr": 0.1, "lambda_l2": 1, "max_leaves": 31, "max_depth": None, "min_rows_leaf": 20}
 ROUNDS, REDUCED_ROUNDS = 100, 20
+MARKS = 10, 20, 40, 100  # rounds whose accuracy is told
 EVERY = 10  # rounds between evaluations; each is evaluated where there is an area to compare
 
 
@@ -99,39 +101,49 @@ def centralized(dataset: Dataset, rounds: int, own: Mapping[str, Any], every: in
 
 
 def lines(dataset: Dataset, data: str, full: bool) -> Iterator[str]:
-    marks, rounds = (10, 20, 40, 100), ROUNDS if full else REDUCED_ROUNDS
+    rounds = ROUNDS if full else REDUCED_ROUNDS
     yield from tables.head(
         "rows", "lr", "lambda", "leaves", "accuracy of", "accuracy Garst", "accuracy", "area Garst", "area",
-        "AUC of the ROC", "loss", *(f"accuracy, round {t}" for t in marks),
+        "AUC of the ROC", "loss", *(f"accuracy, round {t}" for t in MARKS),
     )  # fmt: skip
     for setting in ROWS[data]:
-        name, partition, changed, accuracy, area = setting
+        name, _, changed, accuracy, area = setting
         own = {**DEFAULTS, **changed}
-        every = EVERY if area is None else 1
-        if partition is None:
-            found = [centralized(dataset, rounds, own, every)]
-        else:
-            few = {"V6_FEDERATED_MINIMUM_ROWS": "1"} if own["min_rows_leaf"] == 1 else {}
-            values = {"rounds": rounds, "evaluate_every": every, "lr": own["lr"], "lambda_l2": own["lambda_l2"]}
-            found = [
-                runs.kept(
-                    DOCUMENT, "gbdt", Experiment(dataset, 10, partition, seed, seed, environment=few),
-                    {**values, **changed},
-                )
-                for seed in seeds(data, setting, full)
-            ]  # fmt: skip
-        histories = [run.history for run in found]
-        ours = {key: np.mean([h[-1][key] for h in histories]) for key in ("accuracy", "auc", "loss")}
         last = area is None or data != "mnist"  # Table D.3 has a run's mean over rounds, see garst2021.py
-        if not last:
-            ours["accuracy"] = np.mean([tables.accuracies(run) for run in found])
-        way = [f"{np.mean([h[t - 1]['accuracy'] for h in histories]):.3f}" if t <= rounds else None for t in marks]
-        yield tables.row(
+        known = (
             name, own["lr"], own["lambda_l2"], own["max_leaves"], "the last round" if last else "all rounds, mean",
-            accuracy, f"{ours['accuracy']:.3f}", area,
-            None if area is None else f"{np.mean([garst2021.area(run) for run in found]):.3f}", f"{ours['auc']:.3f}",
-            f"{ours['loss']:.3f}", *way,
+            accuracy,
         )  # fmt: skip
+        make = functools.partial(cells, dataset, setting, seeds(data, setting, full), rounds, last)
+        yield tables.trained(known, make, 5 + len(MARKS))
+
+
+def cells(
+    dataset: Dataset, setting: Setting, seeds: Sequence[int], rounds: int, last: bool
+) -> Sequence[str | float | None]:
+    """What the runs of a setting have come to: at the end (``last``), by round, and at the marks."""
+    _, partition, changed, _, area = setting
+    own = {**DEFAULTS, **changed}
+    every = EVERY if area is None else 1
+    if partition is None:
+        found = [centralized(dataset, rounds, own, every)]
+    else:
+        few = {"V6_FEDERATED_MINIMUM_ROWS": "1"} if own["min_rows_leaf"] == 1 else {}
+        values = {"rounds": rounds, "evaluate_every": every, "lr": own["lr"], "lambda_l2": own["lambda_l2"]}
+        found = [
+            runs.kept(
+                DOCUMENT, "gbdt", Experiment(dataset, 10, partition, seed, seed, environment=few),
+                {**values, **changed},
+            )
+            for seed in seeds
+        ]  # fmt: skip
+    histories = [run.history for run in found]
+    ours = {key: np.mean([h[-1][key] for h in histories]) for key in ("accuracy", "auc", "loss")}
+    if not last:
+        ours["accuracy"] = np.mean([tables.accuracies(run) for run in found])
+    way = [f"{np.mean([h[t - 1]['accuracy'] for h in histories]):.3f}" if t <= rounds else None for t in MARKS]
+    own_area = None if area is None else f"{np.mean([garst2021.area(run) for run in found]):.3f}"
+    return f"{ours['accuracy']:.3f}", area, own_area, f"{ours['auc']:.3f}", f"{ours['loss']:.3f}", *way
 
 
 def main(dataset: Dataset, full: bool) -> None:

@@ -4,6 +4,7 @@ Every number of the paper is the best of a grid of learning rates; so is ours, o
 searched with the first seed; the row's other seeds use the rate found. The first rows have three seeds, the others one.
 """
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,33 +137,31 @@ def train(dataset: Dataset, row: Row, lr: float, rounds: int, seed: int) -> runs
 
 def table(dataset: Dataset, full: bool) -> Iterator[str]:
     """The Markdown table, a line as soon as it is known."""
-    yield "| table | model | rows | C | E | B | paper's rounds | ours, by seed | rate |"
-    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+    yield from tables.head("table", "model", "rows", "C", "E", "B", "paper's rounds", "ours, by seed", "rate")
     for row in ROWS:
         if not (full or row.reduced):
             continue
-        target = TARGET[row.model]
-        head = f"| {row.table} | {row.model} | {row.partition} | {row.C:g} | {row.E} | {row.B or 'all'} | {row.paper} |"
-        if row.most is None:
-            yield f"{head} not tried | - |"
-            continue
+        known = row.table, row.model, row.partition, f"{row.C:g}", row.E, row.B or "all", row.paper
+        yield tables.trained(known, functools.partial(cells, dataset, row, full), 2)
 
-        def first_seed(lr: float, rounds: int, row: Row = row) -> runs.Run:
-            return train(dataset, row, lr, rounds, row.seeds[0])
 
-        grid = list(row.grid)
-        while found := runs.best_rate(grid, first_seed, target, row.most):
-            lr, first = found
-            others = [train(dataset, row, lr, row.most, seed) for seed in runs.seeds(row.seeds)[1:] if full]
-            reached = [run.reached(target) for run in (first, *others)]
-            if None not in reached:
-                break
-            grid.remove(lr)  # a rate with which another seed fails is no rate to recommend
-        if found is None:
-            yield f"{head} not reached in {row.most} | {', '.join(map(str, row.grid))} |"
-            continue
-        ours = ", ".join(f"{r:.0f}" for r in reached)
-        yield f"{head} {ours} | {lr:g} |"
+def cells(dataset: Dataset, row: Row, full: bool) -> tuple[str, str | None]:
+    """Rounds to the target by seed, and the rate that takes the fewest."""
+    if row.most is None:
+        return "not tried", None
+    target, grid = TARGET[row.model], list(row.grid)
+
+    def first_seed(lr: float, rounds: int) -> runs.Run:
+        return train(dataset, row, lr, rounds, row.seeds[0])
+
+    while found := runs.best_rate(grid, first_seed, target, row.most):
+        lr, first = found
+        others = [train(dataset, row, lr, row.most, seed) for seed in runs.seeds(row.seeds)[1:] if full]
+        reached = [run.reached(target) for run in (first, *others)]
+        if None not in reached:
+            return ", ".join(f"{r:.0f}" for r in reached), f"{lr:g}"
+        grid.remove(lr)  # a rate with which another seed fails is no rate to recommend
+    return f"not reached in {row.most}", ", ".join(map(str, row.grid))
 
 
 def figure_1(dataset: Dataset, picture: Path) -> str:

@@ -1,6 +1,7 @@
 """Nilsson et al. 2018: FedAvg, FSVRG and CO-OP with the 2NN on MNIST at equal uploads, 100 a node (Tables 3 and 4), and
 what waiting for slow nodes costs."""
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -81,10 +82,15 @@ def extended(dataset: Dataset) -> Iterator[str]:
     for method, partition, settings, what in EXTENDED:
         experiment = Experiment(dataset, 100, partition, 1, 1, slowest=1.0 if method == "coop" else None)
         values = {"model": "2nn", **settings}
-        run = runs.kept(DOCUMENT, method, experiment, values, segment=50 if method == "fsvrg" else None)
-        found = tables.accuracies(run)
-        uploads = UPLOADS[method] * len(found)
-        yield tables.row(method, partition, what, uploads, f"{max(found):.4f}", f"{found[-1]:.4f}")
+        known = method, partition, what, UPLOADS[method] * settings["rounds"]
+        yield tables.trained(known, functools.partial(best_and_last, method, experiment, values), 2)
+
+
+def best_and_last(method: str, experiment: Experiment, values: dict[str, Any]) -> tuple[str, str]:
+    """The best and the last accuracy of a run."""
+    run = runs.kept(DOCUMENT, method, experiment, values, segment=50 if method == "fsvrg" else None)
+    found = tables.accuracies(run)
+    return f"{max(found):.4f}", f"{found[-1]:.4f}"
 
 
 def race(dataset: Dataset, full: bool) -> Iterator[str]:

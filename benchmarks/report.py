@@ -12,6 +12,7 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 
 from benchmarks import runs
+from benchmarks.tables import NOT_RUN_YET
 from v6_federated.errors import SafeError
 from v6_federated.files import write_whole
 
@@ -57,7 +58,7 @@ PAGES: list[tuple[str, list[Count]]] = [
     ("cost", []),
     ("network", []),
 ]
-NOT_RUN = ("not tried", "not run")  # as a cell begins that is not there for want of time
+NOT_RUN = ("not tried", "not run")  # as a cell begins that is not there
 NOT_FINISHED = "(Not finished; "  # as ``tables.page`` says it
 STYLE = (
     "body{font:16px/1.5 sans-serif;max-width:70em;margin:2em auto;padding:0 1em}table{border-collapse:collapse;"
@@ -145,7 +146,9 @@ def lines(folder: Path) -> Iterator[str]:
 
 
 def _whole(file: Path, name: str) -> bool:
-    return file.exists() and file.name == f"{name}.md" and NOT_FINISHED not in file.read_text()
+    if not file.exists() or file.name != f"{name}.md":
+        return False
+    return not any(text in file.read_text() for text in (NOT_FINISHED, NOT_RUN_YET))
 
 
 def _page(folder: Path, name: str) -> Path:

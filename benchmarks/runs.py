@@ -107,6 +107,11 @@ class Watch:
 
 watch: Watch | None = None  # of the benchmark that runs
 most_seeds: int | None = None  # --seeds
+only_kept = False  # --kept
+
+
+class NotRun(SafeError):
+    """A run that is not kept, where nothing is to be run."""
 
 
 def seeds(every: Sequence[int]) -> Sequence[int]:
@@ -178,6 +183,8 @@ def kept_as(document: str, settings: Mapping[str, Any], train: Callable[[OnRound
     """What ``train(on_round)`` brings, with a ``history``, or what an earlier run with the same settings has left."""
     file = RESULTS / document / f"{_key(settings)}.json"
     new = not file.exists()
+    if new and only_kept:
+        raise NotRun(f"{document}: a run of {settings['method']} is not kept; without --kept it is run")
     if new:
         if watch:
             watch.begin(settings.get("rounds"))

@@ -1,9 +1,12 @@
 """What the tables of several documents share."""
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from benchmarks import runs
+
+NOT_RUN_YET = "not run yet"
 
 
 def page(
@@ -34,12 +37,15 @@ def page(
     notes = Path(__file__).parent / "notes" / f"{document}.md"
     last = ["", notes.read_text()] if notes.exists() else []
     with runs.Watch(document, runs_) as runs.watch:
-        for line in lines:
-            print(line, flush=True)
-            kept.append(line)
-            runs.write_table(document, name, [*kept, "", "(Not finished; the same command goes on from here.)", *last])
+        unfinished = ["", "(Not finished; the same command goes on from here.)", *last]
+        with contextlib.suppress(runs.NotRun):  # what follows needs that run
+            for line in lines:
+                print(line, flush=True)
+                kept.append(line)
+                runs.write_table(document, name, [*kept, *unfinished])
+            unfinished = last
     runs.watch = None
-    runs.write_table(document, name, [*kept, *last])
+    runs.write_table(document, name, [*kept, *unfinished])
 
 
 def _options(full: bool) -> str:
@@ -55,6 +61,14 @@ def row(*cells: object) -> str:
 def head(*cells: str) -> list[str]:
     """The first two lines of a Markdown table."""
     return [row(*cells), row(*["---"] * len(cells))]
+
+
+def trained(known: Sequence[object], cells: Callable[[], Sequence[object]], width: int) -> str:
+    """A line of which the last ``width`` cells come of runs; the first of them says so where those are not kept."""
+    try:
+        return row(*known, *cells())
+    except runs.NotRun:
+        return row(*known, NOT_RUN_YET, *[None] * (width - 1))
 
 
 def accuracies(run: runs.Run) -> Sequence[float]:

@@ -21,7 +21,7 @@ from v6_federated.errors import SafeError
 from v6_federated.images import ROOT
 
 sys.path.insert(0, str(ROOT))
-from benchmarks import download, mcmahan2017_shakespeare, report, runs
+from benchmarks import download, garst2021, mcmahan2017_shakespeare, report, runs, tables
 
 from v6_federated import datasets
 from v6_federated.experiments import Experiment
@@ -117,6 +117,42 @@ def test_all_names_the_data_that_are_not_there(tmp_path):
         "garst2021_pca: no golub.npz",
     ):
         assert f"left out, {line}" in err
+
+
+def test_kept_runs_alone_make_a_page(digits, tmp_path, monkeypatch):
+    """With --kept nothing is run; each line whose run is not there says so, and the report counts it as not run."""
+    monkeypatch.setattr(runs, "RESULTS", tmp_path)
+    experiment = Experiment(datasets.load(str(digits)), 4, "iid", 1, 1)
+
+    def cells(lr):
+        run = runs.kept("d", "fedavg", experiment, {"model": "logreg", "lr": lr, "rounds": 1})
+        return f"{run.history[0]['accuracy']:.3f}", len(run.history)
+
+    def page():
+        lines = [*tables.head("rate", "paper's rounds", "ours, by seed", "rounds")]
+        lines += [tables.trained((lr, 9), lambda lr=lr: cells(lr), 2) for lr in (0.1, 0.2)]
+        tables.page("d", "D", True, lines, "", 2)
+        return (tmp_path / "d.md").read_text()
+
+    whole = page()
+    monkeypatch.setattr(runs, "only_kept", True)
+    assert page() == whole and "not run yet" not in whole
+    gone = next(f for f in (tmp_path / "d").iterdir() if json.loads(f.read_text())["settings"]["lr"] == 0.2)
+    gone.unlink()
+    partly = page()
+    assert "| 0.2 | 9 | not run yet | - |" in partly and not gone.exists()
+    assert partly.splitlines()[:9] == whole.splitlines()[:9], "the other line is as it was"
+    assert report.counted(partly, dict(report.PAGES)["mcmahan2017"][0])[3] == 1
+
+
+def test_kept_of_the_command(digits, tmp_path):
+    """A line whose table takes all of its runs is not there: the page is not finished."""
+    process = start("garst2021", "--data", digits, "--out", tmp_path, "--kept")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    page = (tmp_path / "garst2021-reduced.md").read_text()
+    assert page.count("| not run yet | - | - |") == len(garst2021.MNIST) and "(Not finished; " in page
+    assert not (tmp_path / "garst2021").exists()
 
 
 def test_a_report_counts_what_comes_near(tmp_path, monkeypatch):
