@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 
 import v6_federated
 from v6_federated import commands, network_commands
-from v6_federated.commands import complain
 from v6_federated.errors import SafeError
+from v6_federated.screen import complain
 
 
 class Parser(argparse.ArgumentParser):

@@ -176,7 +176,8 @@ def posteriors(found: "Mapping[tuple[str, str], Verdict]", rope: float, path: Pa
         else:
             axis.axvline(100 * middle, color=COLOURS[0], linewidth=1.5)
         if rope:
-            axis.axvspan(-100 * rope, 100 * rope, color=COLOURS[4], alpha=0.25)
+            label = f"practically equal, up to {100 * rope:g}" if axis is axes.flat[0] else None
+            axis.axvspan(-100 * rope, 100 * rope, color=COLOURS[4], alpha=0.25, label=label)
         axis.set_yticks([])
         axis.set_ylim(bottom=0)
         chances = f"better {verdict.better:.0%}, equal {verdict.equal:.0%}, worse {verdict.worse:.0%}"
@@ -184,6 +185,8 @@ def posteriors(found: "Mapping[tuple[str, str], Verdict]", rope: float, path: Pa
         axis.set_title(f"{names}\n{chances}", fontsize=9)
         axis.set_xlabel(f"difference in {what}, points", fontsize=9)
         axis.spines[["top", "right", "left"]].set_visible(False)
+    if rope:
+        figure.legend(loc="outside lower center", frameon=False, fontsize=9)
     figure.savefig(path, dpi=120)
     plt.close(figure)
 

@@ -1,0 +1,162 @@
+"""What the options of a command ask for, checked before anything starts. All raise SafeError."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from v6_federated.errors import SafeError
+
+# settings that have an option of their own
+OWN_OPTION = {name: name for name in ("rounds", "model", "seed", "label", "features", "holdout", "preprocess")}
+OWN_OPTION |= {"target": "target A --stop-at-target"}
+LISTS = ("classes", "organizations", "evaluators")  # settings that a,b,c may be given to
+
+
+def experiment(options: Any) -> tuple[Any, dict[str, Any]]:
+    """The experiment and the method's settings that the options ask for."""
+    from v6_federated import datasets, experiments, partitions
+
+    values = job_values(options)
+    partitions.check(options.partition)
+    for name, least in (("nodes", 1), ("processes", 1)):
+        if getattr(options, name) is not None and getattr(options, name) < least:
+            raise SafeError(f"--{name} {getattr(options, name)} is refused; expected at least {least}")
+    nodes = options.nodes if options.nodes or options.partition.startswith("column:") else 5
+    environment = dict(_pair(text, "--node-env") for text in options.node_env)
+    dataset = datasets.load(options.data)
+    made = experiments.Experiment(
+        dataset, nodes, options.partition, options.seed or 0, options.partition_seed, options.label, features(options),
+        options.holdout, options.processes, environment,
+    )  # fmt: skip
+    return made, values
+
+
+def job_values(options: Any) -> dict[str, Any]:
+    """The settings of a job that the options name."""
+    check_target(options.target)
+    if options.stop_at_target and options.target is None:
+        raise SafeError("--stop-at-target needs a target; expected for example --target 0.97")
+    values: dict[str, Any] = {"rounds": options.rounds}
+    if options.model is not None:
+        values["model"] = options.model
+    if options.stop_at_target:
+        values["target"] = options.target
+    if options.preprocess:
+        values["preprocess"] = options.preprocess
+    for text in options.set:
+        key, value = _pair(text, "--set")
+        if key in OWN_OPTION:
+            raise SafeError(f"--set {key} is refused; expected --{OWN_OPTION[key]}, which says the same")
+        if key in values:
+            raise SafeError(f"--set {key} is given twice; expected once")
+        values[key] = _value(value)
+        if key in LISTS and not isinstance(values[key], list | None):
+            parts = [part.strip() for part in value.split(",")]
+            numbers = [_value(part) for part in parts]
+            # none and 1 beside 3a are words: labels are of one kind
+            values[key] = (
+                numbers
+                if all(isinstance(v, int | float) for v in numbers)
+                else [v if isinstance(v, str) else part for v, part in zip(numbers, parts, strict=True)]
+            )
+    return values
+
+
+def check_same_experiment(before: Mapping[str, Any], new: Any) -> None:
+    """Refuse an earlier result of other rows, or of rows dealt otherwise: rows that it was trained on would be among
+    those held out."""
+    now = new.description()
+    for name in now:
+        if name in before and before[name] != now[name]:
+            was = "other nodes or rows" if name in ("nodes", "rows") else f"--{name.replace('_', '-')} {before[name]}"
+            raise SafeError(f"--resume: the earlier job had {was}; expected the same")
+
+
+def check(method: str, values: Mapping[str, Any], on: Any, options: Any) -> None:
+    """Refuse what can be seen to be wrong with a method and its settings on an experiment."""
+    from v6_federated import experiments, resuming, settings, training
+
+    accepted = experiments.settings_of(method)
+    checked = settings.validate(accepted, {**on.common(), "holdout": on.holdout, **values})
+    if values.get("resume"):
+        resuming.check_kind(values["resume"], method, checked)
+    training.check_settings(checked)
+    steps = values.get("preprocess") or (values.get("resume") or {}).get("data", {}).get("preprocess")
+    regression = getattr(checked, "objective", None) == "regression"
+    if regression and options.target is not None:
+        raise SafeError(f"--target {options.target:g} is an accuracy, of no use to objective=regression; leave it out")
+    on.check(steps=bool(steps), supervised=experiments.supervised(method), regression=regression)
+    on.deal()
+
+
+def seed(options: Any) -> dict[str, int]:
+    """The seed that the options name: none is that of the job resumed, else 0."""
+    return {} if options.seed is None else {"seed": options.seed}
+
+
+def features(options: Any) -> list[str] | None:
+    """The columns that the options name, if any."""
+    return names(options.features, "--features") if options.features else None
+
+
+def names(text: str, option: str) -> list[str]:
+    """Names of columns: a,b,c, or a JSON list where one holds a comma or begins with a space."""
+    if not text.lstrip().startswith("["):
+        return [name.strip() for name in text.split(",")]
+    found = _value(text)
+    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        raise SafeError(f"{option} {text} is refused; expected a,b,c or a JSON list of names")
+    return found
+
+
+def method_with_settings(text: str) -> tuple[str, str, dict[str, Any]]:
+    """Where it is trained ("" at all nodes, "centralized", "alone"), the method and its own settings."""
+    kind, _, rest = text.partition(":")
+    if kind not in ("centralized", "alone"):
+        kind, rest = "", text
+    method, _, own = rest.partition(":")
+    if not method:
+        raise SafeError(f"{text!r} names no method; expected for example {text.rstrip(':')}:fedavg")
+    return (
+        kind,
+        method,
+        {k: _value(v) for k, v in (_pair(pair, text) for pair in re.split(r",(?=\w+=)", own) if own)},
+    )
+
+
+def _pair(text: str, where: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        example = "V6_FEDERATED_MINIMUM_ROWS=20" if where == "--node-env" else "lr=0.1"
+        raise SafeError(f"{where} {text!r} is refused; expected KEY=VALUE, for example {example}")
+    return key.strip(), value.strip()
+
+
+def _value(text: str) -> Any:
+    if text.lower() in ("none", "null"):
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def check_target(target: float | None) -> None:
+    """Refuse an accuracy that there is not."""
+    if target is not None and not 0 < target <= 1:
+        raise SafeError(f"--target {target:g} is refused; expected an accuracy above 0 and at most 1, for example 0.97")
+
+
+def check_folder(folder: Path | None) -> None:
+    """Make the folder of ``--out``."""
+    if folder is not None:
+        if folder.exists() and not folder.is_dir():
+            raise SafeError(f"--out {folder} is a file; expected a folder")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SafeError(
+                f"--out {folder} cannot be made ({error.strerror}); expected a folder to write to"
+            ) from None

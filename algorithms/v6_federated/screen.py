@@ -1,0 +1,91 @@
+"""What all commands read, write and show: results, the last line, progress."""
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from v6_federated.errors import SafeError
+from v6_federated.files import write_whole
+
+COLUMNS = ("round", "participants", "loss", "accuracy", "auc", "bytes_up", "bytes_down", "seconds")  # of a history
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A result, or the one in a folder. Raises SafeError."""
+    file = path / "result.json" if path.is_dir() else path
+    try:
+        result = json.loads(file.read_text())
+        result["settings"]["seed"], result["method"], result["final"], result["per_node"], result["history"][-1]
+        if not all(name in row for row in result["history"] for name in COLUMNS):
+            raise KeyError
+    except FileNotFoundError:
+        raise SafeError(f"no result {file}; expected a result.json that `v6-federated run --out DIR` wrote") from None
+    except (ValueError, KeyError, IndexError, TypeError):
+        raise SafeError(
+            f"{file} is not a result; expected a result.json that `v6-federated run --out DIR` wrote"
+        ) from None
+    return result
+
+
+def write(folder: Path, result: dict[str, Any], target: float | None = None) -> None:
+    """``result.json``, ``curves.png`` and ``distances.png``."""
+    from v6_federated import report
+
+    write_whole(folder / "result.json", json.dumps(result, indent=1))
+    report.curves({result["method"]: result}, folder / "curves.png", target)
+    report.distances(result, folder / "distances.png")
+
+
+def complain(status: int, problem: object) -> int:
+    """One line on standard error; returns the exit status."""
+    print(f"v6-federated: {' '.join(str(problem).split())}", file=sys.stderr)
+    return status
+
+
+def console() -> Console:
+    """Standard output; wide where it is no terminal, so that a table in a file is whole."""
+    return Console() if sys.stdout.isatty() else Console(width=140)
+
+
+def last_line(values: Mapping[str, Any]) -> None:
+    """A command's last line of standard output: JSON."""
+    print(json.dumps(values), flush=True)
+
+
+class Bar:
+    """A progress bar on standard error; where that is no terminal, a line now and then."""
+
+    def __init__(self, rounds: int, text: str) -> None:
+        self.rounds, self.text, self.done, self.said = rounds, text, 0, time.monotonic()
+        console = Console(stderr=True)
+        self.screen = console.is_terminal
+        self.progress = Progress(
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[last]}"),
+            TimeElapsedColumn(), TimeRemainingColumn(), console=console, disable=not self.screen,
+        )  # fmt: skip
+
+    def __enter__(self) -> "Bar":
+        if self.screen:
+            self.progress.start()
+        self.bar = self.progress.add_task(self.text, total=self.rounds, last="")
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self.screen:  # it would print an empty line elsewhere
+            self.progress.stop()
+
+    def on_round(self, row: Mapping[str, Any]) -> None:
+        """Show a finished round."""
+        self.done += 1
+        measure = "r2" if "r2" in row else "accuracy"
+        reached = "" if row[measure] is None else f"{measure} {row[measure]:.4f}"
+        self.progress.update(self.bar, advance=1, last=reached)
+        if not self.screen and (time.monotonic() - self.said > 10 or self.done == self.rounds):
+            self.said = time.monotonic()
+            print(f"{self.text}: round {self.done} of {self.rounds} {reached}", file=sys.stderr, flush=True)
