@@ -20,9 +20,10 @@ DOCUMENT = "nilsson2018"
 FEDAVG = {"fraction": 0.1, "epochs": 10, "batch_size": 20, "lr": 0.088, "lr_decay_step": 3.2e-6, "rounds": 1000}
 SEARCH = {"fraction": 0.1, "epochs": 5, "batch_size": 20, "lr": 0.11, "lr_decay_step": 2.2e-7, "rounds": 1200}
 FSVRG = {"stepsize": 4.0, "batch_size": 1, "rounds": 50}
-# a round of CO-OP is 100 merges
-COOP = {"age_low": 16, "age_up": 51, "epochs": 1, "batch_size": 20, "lr": 0.11, "lr_decay_step": 2.2e-7, "rounds": 100}
-UPLOADS = {"fsvrg": 200, "fedavg": 10, "coop": 100}  # of a round
+COOP = {
+    "age_lower": 16, "age_upper": 51, "epochs": 1, "batch_size": 20, "lr": 0.11, "lr_decay_step": 2.2e-7, "rounds": 100
+}  # fmt: skip
+UPLOADS = {"fsvrg": 200, "fedavg": 10, "coop": 100}  # of a round; one of CO-OP is 100 merges
 
 # method, partition, settings, the paper's max(acc) and avg(acc), what the row is
 ROWS: list[tuple[str, str, dict[str, Any], float | None, float | None, str]] = [
@@ -41,7 +42,7 @@ EXTENDED: list[tuple[str, str, dict[str, Any], str]] = [
 SLOW = {"epochs": 1, "batch_size": 20, "lr": 0.11, "lr_decay_step": 2.2e-7}
 SLOW_FEDAVG = {**SLOW, "fraction": 0.1, "rounds": 200}
 RACE: list[tuple[str, str, dict[str, Any]]] = [
-    ("CO-OP", "coop", {**SLOW, "age_low": 16, "age_up": 51, "rounds": 20}),
+    ("CO-OP", "coop", {**SLOW, "age_lower": 16, "age_upper": 51, "rounds": 20}),
     ("FedAvg, C = 0.1", "fedavg", SLOW_FEDAVG),
     ("FedAvg, C = 0.1, deadline 7 s", "fedavg", {**SLOW_FEDAVG, "deadline": 7.0, "enough": 0.1}),
 ]

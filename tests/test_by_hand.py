@@ -342,7 +342,7 @@ def test_coop(hospitals):
 
     settings = {"batch_size": 10, "lr": 0.3, "lr_decay_round": 0.9, "lr_decay_step": 0.01}
     with mock.MockNetwork("v6_coop", hospitals, environment=OPEN, on_round=lambda row: None, fates=fates) as network:
-        result = network.run(rounds=6, age_low=b_l, age_up=b_u, holdout=0, seed=SEED, **settings)
+        result = network.run(rounds=6, age_lower=b_l, age_upper=b_u, holdout=0, seed=SEED, **settings)
 
     n = {k: len(rows) for k, rows in hospitals.items()}
     w, a, a_k = np.zeros(5), b_l, dict.fromkeys(hospitals, 0)

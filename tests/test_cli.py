@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 
-from v6_federated import codec, commands, network
+from v6_federated import codec, commands, experiments, network, network_commands
 from v6_federated.cli import main
 from v6_federated.mock import MockNetwork
 
@@ -171,7 +171,7 @@ def test_nothing_is_left_in_the_temporary_folder(capsys, tmp_path, monkeypatch):
 
 
 def test_every_command_has_help_with_an_example(capsys):
-    for name in ("demo", "run", "compare", "report", "export", "predict"):
+    for name in ("demo", "run", "compare", "settings", "report", "export", "predict"):
         status, out, _ = call(capsys, name, "--help")
         assert status == 0 and f"example: v6-federated {name}" in out
 
@@ -407,14 +407,15 @@ def test_run_tells_nodes_and_classes_and_what_a_rare_class_hides(hospitals_csv, 
 def test_resume_keeps_rows_and_settings(hospitals_csv, capsys, tmp_path):
     """Settings that the command does not name are the earlier job's; other rows, or dealt otherwise, are refused."""
     file, rows = hospitals_csv
-    run = ["run", "fedavg", "--label", "outcome", "--features", "x,z"]
+    run, named = ["run", "fedavg"], ["--label", "outcome", "--features", "x,z", "--holdout", 0.3]
     dealt = ["--data", file, "--partition", "column:hospital"]
-    straight = [*run, *dealt, "--model", "fnn", "--set", "lr=0.5", "--set", "epochs=2"]
+    straight = [*run, *named, *dealt, "--model", "fnn", "--set", "lr=0.5", "--set", "epochs=2"]
     assert call(capsys, *straight, "--rounds", 4, "--out", tmp_path / "four")[0] == 0
     assert call(capsys, *straight, "--rounds", 2, "--out", tmp_path / "two")[0] == 0
     again = [*run, *dealt, "--rounds", 4, "--resume", tmp_path / "two", "--out", tmp_path / "again"]
     status, _, err = call(capsys, *again)
-    assert status == 0 and "as in the earlier job: " in err and "lr=0.5" in err and "epochs=2" in err
+    for told in ("as in the earlier job: label=outcome, features=['x', 'z'], holdout=0.3, ", "lr=0.5", "epochs=2"):
+        assert status == 0 and told in err
     weights = [json.loads((tmp_path / name / "result.json").read_text())["weights"] for name in ("four", "again")]
     assert weights[0] == weights[1]
     other = file.with_name("other.csv")
@@ -422,9 +423,35 @@ def test_resume_keeps_rows_and_settings(hospitals_csv, capsys, tmp_path):
     for changed, says in [
         (["--data", other, "--partition", "column:hospital"], "the earlier job had --data rows; expected the same"),
         (["--data", file, "--nodes", 3], "the earlier job had --partition column:hospital; expected the same"),
+        ([*dealt, "--holdout", 0.2], "the earlier job had holdout=0.3; expected the same, not 0.2"),
+        ([*dealt, "--features", "x"], "the earlier job had features=['x', 'z']; expected the same, not ['x']"),
     ]:
         status, _, err = call(capsys, *run, *changed, "--rounds", 4, "--resume", tmp_path / "two")
         assert status == 2 and says in err
+
+
+@pytest.mark.parametrize("method", experiments.methods())
+def test_settings_of_a_method(method, capsys):
+    """Every setting is shown once, with the default that a run without it has."""
+    status = main(["settings", method])
+    *lines, last = capsys.readouterr().out.splitlines()
+    fields = experiments.settings_of(method).model_fields
+    assert status == 0 and sorted(line.split()[0] for line in lines[1:]) == sorted(fields)
+    defaults = json.loads(last)["defaults"]
+    assert all(fields[name].default == value for name, value in defaults.items())
+    assert fields.keys() - defaults.keys() == {name for name, field in fields.items() if field.is_required()}
+
+
+def test_a_resumed_task_has_the_rows_of_the_earlier_one(capsys):
+    """Whose rows and which columns: what `submit --resume TASK` does not name."""
+    rows = {"label": "y", "features": ["a"], "holdout": 0.3, "organizations": [1, 2], "evaluators": [3]}
+    earlier = {"method": "fedavg", "settings": {"rounds": 5, "seed": 3, "target": 0.9, **rows}}
+    asked = network_commands.resume(earlier, "fedavg", {"rounds": 9, "holdout": 0.1})
+    assert asked == {"rounds": 9, "seed": 3, **rows, "holdout": 0.1, "resume": earlier}
+    assert "organizations=[1, 2]" in capsys.readouterr().err
+    own = network_commands.resume(earlier, "fedavg", {"rounds": 9}, {"label": "y"})
+    assert own == {"rounds": 9, "seed": 3, "resume": earlier}, "an experiment has its own"
+    assert capsys.readouterr().err == "as in the earlier job: label=y, seed=3\n"
 
 
 def test_predictions_beside_an_identifier(hospitals_csv, capsys, tmp_path):

@@ -15,10 +15,10 @@ NODES = {k: table(30, seed=k) for k in range(1, 7)}
 @pytest.mark.parametrize(
     ("K", "low", "up", "says"),
     [
-        (100, 16, 16, "expected age_low < age_up"),
-        (100, 51, 16, "expected age_low < age_up"),
-        (100, 100, 200, "expected age_low < 100"),
-        (100, 16, 31, "expected age_up of at least 32"),
+        (100, 16, 16, "expected age_lower < age_upper"),
+        (100, 51, 16, "expected age_lower < age_upper"),
+        (100, 100, 200, "expected age_lower < 100"),
+        (100, 16, 31, "expected age_upper of at least 32"),
     ],
 )
 def test_filters_that_deadlock_are_refused(K, low, up, says):
@@ -33,10 +33,10 @@ def test_filters_of_the_paper_and_unset_ones():
 
 def test_a_filter_is_refused_in_one_line():
     """As it is, without the word of a round: also where the job goes on from an earlier result."""
-    settings = {"rounds": 2, "age_low": 6, "age_up": 12}
+    settings = {"rounds": 2, "age_lower": 6, "age_upper": 12}
     earlier = train("v6_coop", NODES, rounds=1)
     for more in ({}, {"resume": earlier}):
-        with pytest.raises(UserInputError, match="^age_low=6 is refused: with 6 nodes"):
+        with pytest.raises(UserInputError, match="^age_lower=6 is refused: with 6 nodes"):
             train("v6_coop", NODES, **settings, **more)
 
 
@@ -52,8 +52,8 @@ def test_a_deadlock_while_running_is_told():
         return Fate(seconds=organization, status="crashed" if failed else "completed")
 
     with MockNetwork("v6_coop", NODES, environment=OPEN, on_round=lambda row: None, fates=fates) as network:
-        result = network.run(rounds=9, age_low=4, age_up=8, enough=0.5, retries=0)
-    assert "nodes at work are overactive (age difference below age_low = 4)" in result["stopped"]
+        result = network.run(rounds=9, age_lower=4, age_upper=8, enough=0.5, retries=0)
+    assert "nodes at work are overactive (age difference below age_lower = 4)" in result["stopped"]
     assert len(result["history"]) >= 1
     assert not list(network.folder.glob("node-*/tmp/*"))
 
@@ -69,7 +69,7 @@ def test_a_node_that_comes_back_takes_part_again():
         return Fate(1.0 if input_["method"] == "client_update" else 0.0)
 
     with MockNetwork("v6_coop", NODES, environment=OPEN, on_round=lambda row: None, fates=fates) as network:
-        history = network.run(rounds=3, enough=0.8, retries=0, age_low=1, age_up=7)["history"]
+        history = network.run(rounds=3, enough=0.8, retries=0, age_lower=1, age_upper=7)["history"]
     assert [row["missing"] for row in history] == [[{"organization_id": 6, "reason": "run crashed"}], [], []]
     assert 6 not in history[0]["participants"] and 6 in history[1]["participants"] + history[2]["participants"]
 
@@ -81,7 +81,7 @@ def test_slow_nodes_do_not_hold_up_the_others():
         return Fate((20.0 if organization == 6 else 1.0) if input_["method"] == "client_update" else 0.0)
 
     seconds = {}
-    for package, own in (("v6_coop", {"age_low": 1, "age_up": 12}), ("v6_fedavg", {})):
+    for package, own in (("v6_coop", {"age_lower": 1, "age_upper": 12}), ("v6_fedavg", {})):
         with MockNetwork(package, NODES, environment=OPEN, on_round=lambda row: None, fates=fates) as network:
             result = network.run(rounds=5, **own)
         seconds[package] = sum(row["seconds"] for row in result["history"])

@@ -153,11 +153,11 @@ def by_divergence(result):
 
 def coop(result):
     w, at_work, start = np.zeros(5), set(), {}
-    a, a_k = result["settings"]["age_low"], {}
+    a, a_k = result["settings"]["age_lower"], {}
     begin = True
     for row in result["history"]:
         for k in set(NODES) - at_work:
-            start[k], a_k[k] = w, a - result["settings"]["age_low"] if begin else a
+            start[k], a_k[k] = w, a - result["settings"]["age_lower"] if begin else a
         at_work, begin = set(NODES), False
         for event in sorted(rows_of(result, row["round"]), key=lambda e: e["place"]):
             k = event["organization_id"]
@@ -180,7 +180,7 @@ METHODS = {
     "v6_fsvrg": ({"batch_size": None, "stepsize": LR}, fsvrg),
     "v6_dynavg": ({"protocol": "loss"}, by_loss),
     "v6_dynavg-divergence": ({"protocol": "divergence", "delta": 0.005}, by_divergence),
-    "v6_coop": ({"age_low": 0, "age_up": 2}, coop),
+    "v6_coop": ({"age_lower": 0, "age_upper": 2}, coop),
 }
 
 
@@ -556,7 +556,7 @@ def test_coop_notices_that_a_node_is_away_while_others_answer():
         "v6_coop", NODES, environment=OPEN, on_round=lambda row: None, fates=fates,
         online=lambda k, time: k != 4 or time < 0.5,
     ) as network:  # fmt: skip
-        history = network.run(rounds=6, enough=0.5, patience=5, age_low=1, age_up=10)["history"]
+        history = network.run(rounds=6, enough=0.5, patience=5, age_lower=1, age_upper=10)["history"]
     assert {"organization_id": 4, "reason": "its node has been offline for 5 s"} in [
         m for r in history for m in r["missing"]
     ]

@@ -26,8 +26,8 @@ def central(
     federation: Federation,
     *,
     rounds: Rounds,
-    age_low: AgeLow = None,
-    age_up: AgeUp = None,
+    age_lower: AgeLow = None,
+    age_upper: AgeUp = None,
     epochs: Epochs = 1,
     batch_size: BatchSize = None,
     lr: LearningRate = 0.1,
@@ -38,13 +38,13 @@ def central(
     """CO-OP: Wang 2017; Nilsson et al. 2018, Algorithm 3. Asynchronous: every node trains at its own pace, and its
     model is merged when it arrives.
 
-    Symbols: K nodes, w (d,) and a the global model and its age, a_k the age of node k's model, b_l = age_low and
-    b_u = age_up the filter on a - a_k, E = epochs. A round is K merges. What leaves a node: its model after E epochs,
-    n_k, its mean training loss, and counts of how w does on its held-out rows. Bytes: 16/3 d up for each answer, 16/3 d
-    down for each that was merged or outdated.
+    Symbols: K nodes, w (d,) and a the global model and its age, a_k the age of node k's model, b_l = age_lower and
+    b_u = age_upper the filter on a - a_k, E = epochs. A round is K merges. What leaves a node: its model after E
+    epochs, n_k, its mean training loss, and counts of how w does on its held-out rows. Bytes: 16/3 d up for each
+    answer, 16/3 d down for each that was merged or outdated.
     """
     K = federation.organizations
-    b_l, b_u = age_filter(len(K), age_low, age_up)
+    b_l, b_u = age_filter(len(K), age_lower, age_upper)
     local = {
         "epochs": epochs,
         "batch_size": batch_size,
@@ -96,8 +96,8 @@ def central(
             s.w,
             participants=sorted({a.organization_id for a in arrived if a.values["outcome"] == "merged"}),
             age=s.a,
-            age_low=b_l,
-            age_up=b_u,
+            age_lower=b_l,
+            age_upper=b_u,
             uploads=len(K),
             overactive=count["overactive"],
             outdated=count["outdated"],
@@ -113,17 +113,18 @@ def age_filter(K: int, low: int | None, up: int | None) -> tuple[int, int]:
     b_u = max(K // 2 + 1, 2 * b_l, 10) if up is None else up
     if b_l >= b_u:
         raise UserInputError(
-            f"age_low={b_l} and age_up={b_u} are refused: no age would be merged (deadlock); expected age_low < age_up"
+            f"age_lower={b_l} and age_upper={b_u} are refused: no age would be merged (deadlock); expected age_lower < "
+            "age_upper"
         )
     if b_l >= K:
         raise UserInputError(
-            f"age_low={b_l} is refused: with {K} nodes every one would be overactive in the end, each waiting for more "
-            f"merges than the others can make (deadlock); expected age_low < {K}"
+            f"age_lower={b_l} is refused: with {K} nodes every one would be overactive in the end, each waiting for "
+            f"more merges than the others can make (deadlock); expected age_lower < {K}"
         )
     if b_u < 2 * b_l:
         raise UserInputError(
-            f"age_low={b_l} and age_up={b_u} are refused: once nodes are outdated all may be overactive at once "
-            f"(deadlock); expected age_up of at least {2 * b_l}, twice age_low"
+            f"age_lower={b_l} and age_upper={b_u} are refused: once nodes are outdated all may be overactive at once "
+            f"(deadlock); expected age_upper of at least {2 * b_l}, twice age_lower"
         )
     return b_l, b_u
 
@@ -132,6 +133,6 @@ def _check_deadlock(federation: Federation, t: int, differences: dict[int, int],
     """The age grows with merges only: if no difference is b_l yet, none ever will be. Nodes that fail can cause it."""
     if differences and max(differences.values()) < b_l:
         raise CollectResultsError(
-            f"round {t}: deadlock: all {len(differences)} nodes at work are overactive (age difference below age_low = "
-            f"{b_l}) and none can be merged; a smaller age_low helps"
+            f"round {t}: deadlock: all {len(differences)} nodes at work are overactive (age difference below age_lower "
+            f"= {b_l}) and none can be merged; a smaller age_lower helps"
         )

@@ -111,6 +111,12 @@ def build_parser() -> Parser:
         help="difference in accuracy, or R squared, up to which methods are practically equivalent (0.01)",
     )  # fmt: skip
 
+    settings = command(
+        "settings", commands.settings, "Show the settings of a method, which --set gives, with their defaults.",
+        "settings fedavg",
+    )  # fmt: skip
+    settings.add_argument("method", metavar="METHOD", help="a folder's name without v6_, for example fedavg")
+
     report = command(
         "report",
         commands.report,
@@ -218,7 +224,10 @@ def _add_job_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--label", metavar="COLUMN", help="the label's column (the last)")
     parser.add_argument("--features", metavar="A,B,C", help="the features' columns (all others)")
     parser.add_argument(
-        "--holdout", type=float, default=0.2, metavar="SHARE", help="share of rows kept for evaluation (%(default)s)"
+        "--holdout",
+        type=float,
+        metavar="SHARE",
+        help="share of rows kept for evaluation (0.2; of a resumed job as before)",
     )
     parser.add_argument("--seed", type=_seed, help="seed of every random choice (0; of a resumed job as before)")
 

@@ -41,13 +41,15 @@ def demo(options: Any) -> int:
 
 def run(options: Any) -> int:
     """``v6-federated run``."""
+    earlier = screen.read(options.resume) if options.resume else None
+    rows = request.take_over(options, earlier) if earlier else None
     experiment, values = request.experiment(options)
     if options.speeds is not None:
         experiment = replace(experiment, slowest=options.speeds)
-    if options.resume:
-        values = resume(screen.read(options.resume), options.method, {**values, **request.seed(options)})
+    if earlier:
+        values = resume(earlier, options.method, {**values, **request.seed(options)}, rows)
     request.check(options.method, values, experiment, options)
-    if options.resume:
+    if earlier:
         request.check_same_experiment(values["resume"].get("experiment", {}), experiment)
     request.check_folder(options.out)
     if options.out and (options.out / "result.json").exists():
@@ -102,7 +104,8 @@ def submit(options: Any) -> int:
     from v6_federated import experiments, settings, training
 
     features = request.features(options)
-    values = {"label": options.label, "features": features, "holdout": options.holdout}
+    rows = {"label": options.label, "features": features, "holdout": options.holdout}
+    values = {name: value for name, value in rows.items() if value is not None}
     values |= {**request.seed(options), **request.job_values(options)}
     if options.resume is not None and not options.resume.isdigit():
         values = resume(screen.read(Path(options.resume)), options.method, values)
@@ -216,6 +219,18 @@ def _measure_of(jobs: Mapping[str, tuple[str, str, dict[str, Any]]]) -> str:
                     f"{name}: {setting} is refused with --test: it would look at the fold that is tested on"
                 )
     return measures.pop()
+
+
+def settings(options: Any) -> int:
+    """``v6-federated settings``."""
+    from v6_federated import experiments, report, store
+
+    (central,) = store.entry(options.method)["functions"]
+    screen.console().print(report.settings_table(central["arguments"]))
+    fields = experiments.settings_of(options.method).model_fields
+    defaults = {name: field.default for name, field in fields.items() if not field.is_required()}
+    screen.last_line({"method": options.method, "defaults": defaults})
+    return 0
 
 
 def report(options: Any) -> int:

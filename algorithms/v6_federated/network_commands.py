@@ -95,14 +95,21 @@ def submit(options: Any, values: dict[str, Any], on_round: Callable[[dict[str, A
     return {**result, "experiment": {"network": where, "task": task_id}}
 
 
-def resume(earlier: dict[str, Any], method: str, values: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a job that goes on from ``earlier``: those of the command, all others as they were; told."""
+def resume(
+    earlier: dict[str, Any], method: str, values: dict[str, Any], rows: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """The settings of a job that goes on from ``earlier``: those of the command, all others as they were; told.
+
+    ``rows``: what was taken over for an experiment, which then has the settings of its rows.
+    """
     from v6_federated import experiments, resuming
 
     same = earlier.get("method") == method  # else it is refused later, for the better reason
     kept = resuming.inherited(earlier, experiments.settings_of(method), values) if same else {}
-    if kept:
-        _say("as in the earlier job: " + ", ".join(f"{name}={value}" for name, value in kept.items()))
+    if rows is not None:
+        kept = {name: value for name, value in kept.items() if name not in resuming.OF_ROWS}
+    if told := {**(rows or {}), **kept}:
+        _say("as in the earlier job: " + ", ".join(f"{name}={value}" for name, value in told.items()))
     return {**kept, **values, "resume": earlier}
 
 

@@ -191,6 +191,19 @@ def posteriors(found: "Mapping[tuple[str, str], Verdict]", rope: float, path: Pa
     plt.close(figure)
 
 
+def settings_table(arguments: Sequence[Mapping[str, Any]]) -> Table:
+    """The settings of a method, as its entry in an algorithm store has them."""
+    out = Table(box=None, pad_edge=False)
+    for heading in ("setting", "default", "meaning"):
+        out.add_column(heading, overflow="fold", no_wrap=heading == "setting")
+    for argument in arguments:
+        default = argument.get("default_value", "") if argument["has_default_value"] else "none: give it"
+        allowed = argument.get("allowed_values")
+        meaning = argument["description"] + (f" ({', '.join(map(str, allowed))})" if allowed else "")
+        out.add_row(argument["name"], str(default), escape(meaning))
+    return out
+
+
 def rounds_table(result: Result, lines: int = 12) -> Table:
     """A few rounds of one result, evenly spaced, the last among them."""
     history = result["history"]

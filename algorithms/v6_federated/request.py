@@ -26,9 +26,10 @@ def experiment(options: Any) -> tuple[Any, dict[str, Any]]:
     nodes = options.nodes if options.nodes or options.partition.startswith("column:") else 5
     environment = dict(_pair(text, "--node-env") for text in options.node_env)
     dataset = datasets.load(options.data)
+    holdout = experiments.Experiment.holdout if options.holdout is None else options.holdout
     made = experiments.Experiment(
         dataset, nodes, options.partition, options.seed or 0, options.partition_seed, options.label, features(options),
-        options.holdout, options.processes, environment,
+        holdout, options.processes, environment,
     )  # fmt: skip
     return made, values
 
@@ -62,6 +63,17 @@ def job_values(options: Any) -> dict[str, Any]:
                 else [v if isinstance(v, str) else part for v, part in zip(numbers, parts, strict=True)]
             )
     return values
+
+
+def take_over(options: Any, earlier: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the options the label, the features and the share held out of an earlier job where they name none; returns
+    what they got."""
+    settings = earlier["settings"]
+    asked = {"label": options.label, "features": options.features, "holdout": options.holdout}
+    taken = {name: settings[name] for name in asked if asked[name] is None and settings.get(name) is not None}
+    for name, value in taken.items():
+        setattr(options, name, json.dumps(value) if name == "features" else value)
+    return taken
 
 
 def check_same_experiment(before: Mapping[str, Any], new: Any) -> None:

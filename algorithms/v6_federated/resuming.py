@@ -13,11 +13,9 @@ NUMBERS = ("loss", "accuracy", "auc", "n", "bytes_up", "bytes_down", "seconds") 
 BYTES = ("bytes_up", "bytes_down")
 
 
-# settings that a job has of its own, not of the earlier one; its steps are those that are fitted
-OWN = (
-    "rounds", "label", "features", "holdout", "organizations", "evaluators", "target", "preprocess", "classes",
-    "resume",
-)  # fmt: skip
+# settings that a job has of its own, not of the earlier one; its classes and steps are those that were settled
+OWN = ("rounds", "target", "preprocess", "classes", "resume")
+OF_ROWS = ("label", "features", "holdout", "organizations", "evaluators")  # settings that say which rows and whose
 
 
 def inherited(earlier: Mapping[str, Any], accepted: type[Settings], values: Mapping[str, Any]) -> dict[str, Any]:
