@@ -13,7 +13,7 @@ from benchmarks import download, report, runs
 from v6_federated import datasets
 from v6_federated.errors import SafeError
 
-NO_BENCHMARKS = ("__main__", "download", "echo", "plain_loop", "report", "runs", "tables")
+NO_BENCHMARKS = ("__main__", "download", "echo", "pictures", "plain_loop", "report", "runs", "tables")
 OF_THE_MACHINE = ("cost", "network")  # timings, which nothing else may disturb: not among ``all``
 MNIST, FASHION = "mnist.npz", "fashion_mnist.npz"
 OTHER_DATA = {

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import runs, tables
+from benchmarks import pictures, runs, tables
 from v6_federated import models
 from v6_federated.datasets import Dataset
 from v6_federated.experiments import Experiment
@@ -23,6 +23,10 @@ from v6_federated.models.linear import LinearModel
 DOCUMENT = "garst2021"
 SEEDS = (1, 2, 3, 4)
 NODES = 10
+WAYS = {
+    ("fedavg", "iid"): "IID", ("fedavg", "class"): "CI", ("fedavg", "shards:10"): "CI", ("fedavg", "size"): "SI",
+    ("scaffold", "class"): "CI, SCAFFOLD", ("centralized", "iid"): "centralized",
+}  # fmt: skip
 
 
 class FromRandom(LinearModel):
@@ -68,6 +72,19 @@ class Row:
         """Whether the printed accuracy is of the last round; in Table D.3 and of the FNN it is a run's mean over
         rounds, by the author's curves to three digits."""
         return self.table != "D.3" and self.model != "fnn"
+
+    @property
+    def panel(self) -> str:
+        """The title of the picture's part that shows it."""
+        model = "" if self.table == "D.3" else f", {self.model.removesuffix('_garst').upper()}"
+        return f"{self.table}{model}, {self.data}"
+
+    @property
+    def name(self) -> str:
+        """Of its line there."""
+        model = f"{self.model.removesuffix('_garst').upper()} " if self.table == "D.3" else ""
+        rate = f" {self.lr:g}" if self.table in ("D.1", "D.5") else ""
+        return f"{model}{WAYS[self.method, self.partition]}{rate}"
 
 
 def linear(
@@ -162,7 +179,8 @@ def area(run: runs.Run, rounds: int = 500) -> float:
 
 
 def lines(dataset: Dataset, full: bool) -> Iterator[str]:
-    rows = FASHION if dataset.name == "fashion_mnist" else MNIST
+    fashion = dataset.name == "fashion_mnist"
+    rows, panels = FASHION if fashion else MNIST, dict[str, dict[str, pictures.Line]]()
     yield from tables.head(
         "table", "model", "data", "method", "rows", "rate", "rounds", "accuracy of", "accuracy Garst", "accuracy",
         "area Garst", "area",
@@ -174,13 +192,25 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
             row.table, row.model.removesuffix("_garst"), row.data, row.method, row.partition, f"{row.lr:g}", rounds,
             "the last round" if row.last else "all rounds, mean", f"{row.accuracy:.3f}",
         )  # fmt: skip
-        yield tables.trained(known, functools.partial(cells, dataset, row, seeds, rounds), 3)
+        panel = panels.setdefault(row.panel, {})
+        yield tables.trained(known, functools.partial(cells, dataset, row, seeds, rounds, panel), 3)
+    panels = {title: lines for title, lines in panels.items() if lines}
+    if panels:
+        picture = f"{DOCUMENT}{'-fashion_mnist' if fashion else ''}{'' if full else '-reduced'}.png"
+        pictures.curves(panels, runs.RESULTS / picture, bottom=0.5 if full else None)
+        yield ""
+        yield "Mean of the seeds and, shaded, from the lowest to the highest, like its Figures 4.1, 4.3, 4.4:"
+        yield ""
+        yield f"![accuracy by round]({picture})"
 
 
-def cells(dataset: Dataset, row: Row, seeds: Sequence[int], rounds: int) -> tuple[str, str, str]:
-    """Accuracy, the document's area and the area, of one run a seed."""
+def cells(
+    dataset: Dataset, row: Row, seeds: Sequence[int], rounds: int, panel: dict[str, pictures.Line]
+) -> tuple[str, str, str]:
+    """Accuracy, the document's area and the area, of one run a seed, whose curves go into ``panel``."""
     found = [train(dataset, row, seed, rounds) for seed in seeds]
     accuracies = [tables.accuracies(run) for run in found]
+    panel[row.name] = range(1, rounds + 1), accuracies
     accuracy = np.mean([a[-1] if row.last else np.mean(a) for a in accuracies])
     mean_area = np.mean([area(run, row.area_rounds) for run in found])
     return f"{accuracy:.3f}", f"{row.area:.3f}", f"{mean_area:.3f}"

@@ -12,7 +12,7 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 
-from benchmarks import runs, tables
+from benchmarks import pictures, runs, tables
 from v6_federated import models, training
 from v6_federated.data import as_features
 from v6_federated.datasets import Dataset
@@ -137,16 +137,26 @@ def train(dataset: Dataset, row: Row, lr: float, rounds: int, seed: int) -> runs
 
 def table(dataset: Dataset, full: bool) -> Iterator[str]:
     """The Markdown table, a line as soon as it is known."""
+    panels: dict[str, dict[str, pictures.Line]] = {}
     yield from tables.head("table", "model", "rows", "C", "E", "B", "paper's rounds", "ours, by seed", "rate")
     for row in ROWS:
         if not (full or row.reduced):
             continue
         known = row.table, row.model, row.partition, f"{row.C:g}", row.E, row.B or "all", row.paper
-        yield tables.trained(known, functools.partial(cells, dataset, row, full), 2)
+        lines = panels.setdefault(f"{row.model}, {row.partition}, C = 0.1", {}) if row.C == 0.1 else {}
+        yield tables.trained(known, functools.partial(cells, dataset, row, full, lines), 2)
+    panels = {title: lines for title, lines in panels.items() if lines}
+    if panels:
+        picture = f"{DOCUMENT}{'' if full else '-reduced'}.png"
+        pictures.curves(panels, runs.RESULTS / picture, ylabel="best test accuracy so far", bottom=0.8, log=True)
+        yield ""
+        yield "Learning curves of the rows with C = 0.1, first seed, until the target, as the paper's Figures 2 and 7:"
+        yield ""
+        yield f"![best accuracy by round]({picture})"
 
 
-def cells(dataset: Dataset, row: Row, full: bool) -> tuple[str, str | None]:
-    """Rounds to the target by seed, and the rate that takes the fewest."""
+def cells(dataset: Dataset, row: Row, full: bool, lines: dict[str, pictures.Line]) -> tuple[str, str | None]:
+    """Rounds to the target by seed, and the rate that takes the fewest; the first seed's curve goes into ``lines``."""
     if row.most is None:
         return "not tried", None
     target, grid = TARGET[row.model], list(row.grid)
@@ -159,6 +169,8 @@ def cells(dataset: Dataset, row: Row, full: bool) -> tuple[str, str | None]:
         others = [train(dataset, row, lr, row.most, seed) for seed in runs.seeds(row.seeds)[1:] if full]
         reached = [run.reached(target) for run in (first, *others)]
         if None not in reached:
+            best = np.maximum.accumulate(tables.accuracies(first))
+            lines[f"E = {row.E}, B = {row.B or 'all'}"] = range(1, len(best) + 1), [best.tolist()]
             return ", ".join(f"{r:.0f}" for r in reached), f"{lr:g}"
         grid.remove(lr)  # a rate with which another seed fails is no rate to recommend
     return f"not reached in {row.most}", ", ".join(map(str, row.grid))

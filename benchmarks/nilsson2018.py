@@ -5,16 +5,11 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-import matplotlib
 import numpy as np
 
-from benchmarks import runs, tables
+from benchmarks import pictures, runs, tables
 from v6_federated.datasets import Dataset
 from v6_federated.experiments import Experiment
-from v6_federated.report import COLOURS
-
-matplotlib.use("Agg")
-from matplotlib import pyplot as plt
 
 DOCUMENT = "nilsson2018"
 FEDAVG = {"fraction": 0.1, "epochs": 10, "batch_size": 20, "lr": 0.088, "lr_decay_step": 3.2e-6, "rounds": 1000}
@@ -23,6 +18,7 @@ FSVRG = {"stepsize": 4.0, "batch_size": 1, "rounds": 50}
 COOP = {
     "age_lower": 16, "age_upper": 51, "epochs": 1, "batch_size": 20, "lr": 0.11, "lr_decay_step": 2.2e-7, "rounds": 100
 }  # fmt: skip
+NAMES = {"fedavg": "FedAvg", "fsvrg": "FSVRG", "coop": "CO-OP"}
 UPLOADS = {"fsvrg": 200, "fedavg": 10, "coop": 100}  # of a round; one of CO-OP is 100 merges
 
 # method, partition, settings, the paper's max(acc) and avg(acc), what the row is
@@ -53,7 +49,7 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
     yield from tables.head(
         "method", "rows", "setting", "uploads", "max(acc) paper", "ours", "avg(acc) paper", "ours", "last"
     )
-    curves: dict[str, dict[str, tuple[list[int], list[float]]]] = {"iid": {}, "shards": {}}
+    curves: dict[str, dict[str, pictures.Line]] = {"iid": {}, "shards": {}}
     for method, partition, settings, best, average, what in ROWS:
         share = 1.0 if full else {"fedavg": 0.02, "fsvrg": 0.1, "coop": 0.05}[method]
         values = {"model": "2nn", **settings, "rounds": max(2, round(settings["rounds"] * share))}
@@ -62,13 +58,16 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
         found = tables.accuracies(run)
         uploads = [UPLOADS[method] * (t + 1) for t in range(len(found))]
         if settings in (FEDAVG, FSVRG, COOP):
-            curves[partition][method] = uploads, list(found)
+            curves[partition][NAMES[method]] = uploads, [found]
         yield tables.row(
             method, partition, what, uploads[-1], best, f"{max(found):.4f}", average, f"{np.mean(found):.4f}",
             f"{found[-1]:.4f}",
         )  # fmt: skip
+    picture = f"{DOCUMENT}{'' if full else '-reduced'}.png"
+    names = list(NAMES.values())
+    pictures.curves(curves, runs.RESULTS / picture, xlabel="uploads of a model or gradient", bottom=0.4, names=names)
     yield ""
-    yield f"![accuracy by uploads]({_picture(curves, full)})"
+    yield f"![accuracy by uploads]({picture})"
     yield from race(dataset, full)
     if full:
         yield from extended(dataset)
@@ -109,22 +108,6 @@ def race(dataset: Dataset, full: bool) -> Iterator[str]:
             when = [next((f"{s:.0f}" for s, a in zip(seconds, found, strict=True) if a >= t), "-") for t in TARGETS]
             uploads = sum(row["uploads"] or UPLOADS[method] for row in run.history)
             yield tables.row(partition, name, *when, uploads, f"{seconds[-1]:.0f}")
-
-
-def _picture(curves: dict[str, dict[str, tuple[list[int], list[float]]]], full: bool) -> str:
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, constrained_layout=True)
-    names = {"fedavg": "FedAvg", "fsvrg": "FSVRG", "coop": "CO-OP"}
-    for axis, (partition, found) in zip(axes, curves.items(), strict=True):
-        for i, (method, name) in enumerate(names.items()):
-            axis.plot(*found[method], "-", color=COLOURS[i], linewidth=1.2, label=name)
-        axis.set(title=partition, xlabel="uploads of a model or gradient", ylim=(0.4, 1.0))
-        axis.grid(alpha=0.3)
-    axes[0].set_ylabel("test accuracy")
-    axes[1].legend(frameon=False, loc="lower right")
-    file = f"{DOCUMENT}{'' if full else '-reduced'}.png"
-    figure.savefig(runs.RESULTS / file, dpi=110)
-    plt.close(figure)
-    return file
 
 
 def main(dataset: Dataset, full: bool) -> None:

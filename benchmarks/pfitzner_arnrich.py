@@ -9,7 +9,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks import runs, tables
+from benchmarks import pictures, runs, tables
 from v6_federated.datasets import Dataset
 from v6_federated.experiments import Experiment
 
@@ -41,6 +41,7 @@ IN_AN_HOUR = [("Co-Learning", 0.1, 5)]
 
 
 def lines(dataset: Dataset, full: bool) -> Iterator[str]:
+    panels: dict[str, dict[str, pictures.Line]] = {}
     yield from tables.head("method", "C", "B", "E", "poster", "ours", "best accuracy", "MB up")
     for (C, B, E), printed in POSTER.items():
         if not full and (C, B, E) != (0.1, 10, 5):
@@ -55,12 +56,23 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
             most = 60 if B else 120
             values = {**COMMON, "fraction": C, "batch_size": B, "epochs": E, "rounds": most if full else 3, **own}
             known = name, C, B or "all", E, poster
-            yield tables.trained(known, functools.partial(cells, dataset, method, values), 3)
+            panel = panels.setdefault(f"C = {C:g}, B = {B or 'all'}, E = {E}", {})
+            yield tables.trained(known, functools.partial(cells, dataset, method, values, panel, name), 3)
+    panels = {title: lines for title, lines in panels.items() if lines}
+    if panels:
+        picture = f"{DOCUMENT}{'' if full else '-reduced'}.png"
+        names = [name for name, _, _ in METHODS]
+        pictures.curves(panels, runs.RESULTS / picture, bottom=0.85 if full else None, target=0.97, names=names)
+        yield ""
+        yield f"![accuracy by round]({picture})"
 
 
-def cells(dataset: Dataset, method: str, values: dict[str, Any]) -> tuple[str, str, str]:
-    """Rounds to 97%, the best accuracy and what the nodes have sent, of one run."""
+def cells(
+    dataset: Dataset, method: str, values: dict[str, Any], panel: dict[str, pictures.Line], name: str
+) -> tuple[str, str, str]:
+    """Rounds to 97%, the best accuracy and what the nodes have sent, of one run, whose line goes into ``panel``."""
     run = runs.kept(DOCUMENT, method, Experiment(dataset, 100, "iid", 1, 1), values, segment=2)
+    panel[name] = range(1, len(run.history) + 1), [tables.accuracies(run)]
     reached = run.reached(0.97)
     sent = sum(row["bytes_up"] for row in run.history) / 1e6
     ours = f"{reached:.1f}" if reached is not None else f"not in {len(run.history)}"

@@ -1,0 +1,67 @@
+"""Pictures that several benchmarks draw."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+
+from v6_federated.report import COLOURS, STYLES
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt
+from matplotlib.ticker import MaxNLocator
+
+ACROSS = 3  # panels in a row
+Line = tuple[Sequence[float], Sequence[Sequence[float]]]  # along the axis, and the values of each run
+
+
+def curves(
+    panels: Mapping[str, Mapping[str, Line]],
+    path: Path,
+    *,
+    xlabel: str = "round",
+    ylabel: str = "test accuracy",
+    bottom: float | None = None,
+    target: float | None = None,
+    log: bool = False,
+    names: Sequence[str] = (),
+) -> None:
+    """A panel a setting with a line a method, as a PNG: the mean of its runs, and shaded from the lowest of them to the
+    highest. A line ends with its shortest run.
+
+    Args:
+        panels: title, name of a line, the line.
+        target: value at which a thin line is drawn; log: logarithmic rounds; bottom: lowest value shown.
+        names: lines that have the same colour in each panel.
+    """
+    across = min(ACROSS, len(panels))
+    down = -(-len(panels) // across)
+    figure, axes = plt.subplots(
+        down, across, figsize=(4.2 * across, 3.8 * down), sharey=True, squeeze=False, constrained_layout=True
+    )
+    for axis in axes.flat[len(panels) :]:
+        axis.set_axis_off()
+    for i, (axis, (title, lines)) in enumerate(zip(axes.flat, panels.items(), strict=False)):
+        for name in sorted(lines, key=[*names, *lines].index):
+            along, runs = lines[name]
+            j = [*names, *lines].index(name)
+            length = min(map(len, runs))
+            values, x = np.array([run[:length] for run in runs]), along[:length]
+            colour, style = COLOURS[j % len(COLOURS)], STYLES[j // len(COLOURS) % len(STYLES)]
+            axis.plot(x, values.mean(axis=0), style, color=colour, linewidth=1.3, label=name)
+            if len(runs) > 1:
+                axis.fill_between(x, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.2, linewidth=0)
+        if target is not None:
+            axis.axhline(target, color="0.5", linewidth=0.8)
+        axis.set(title=title, xlabel=xlabel, ylabel=ylabel if i % across == 0 else "")
+        if log:
+            axis.set_xscale("log")
+        else:
+            axis.xaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True))
+        axis.tick_params(labelleft=True)
+        axis.grid(alpha=0.3)
+        axis.legend(frameon=False, loc="lower right", fontsize=7)
+    axes[0, 0].set_ylim(bottom, min(axes[0, 0].get_ylim()[1], 1))
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
