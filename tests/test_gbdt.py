@@ -634,9 +634,21 @@ def test_early_stopping_goes_back_to_the_best_round():
     assert len(model.split(w)) == best + 1
 
 
-def test_early_stopping_needs_rows_held_out(hospitals):
-    with pytest.raises(UserInputError, match="early_stopping=2: no loss on held-out rows after 3 rounds"):
-        train("v6_gbdt", hospitals, rounds=6, holdout=0, early_stopping=2, **SMALL)
+@pytest.mark.parametrize("unfit", [{"holdout": 0}, {"evaluate_every": 3}])
+def test_early_stopping_needs_rows_held_out(unfit, hospitals):
+    with pytest.raises(
+        UserInputError, match="early_stopping=2 needs losses on held-out rows; expected a holdout above"
+    ):
+        train("v6_gbdt", hospitals, rounds=6, early_stopping=2, **{**SMALL, **unfit})
+
+
+def test_early_stopping_where_no_node_can_hold_rows_out(hospitals):
+    """What was trained until that is known is not lost."""
+    strict = {k: {"V6_FEDERATED_MINIMUM_ROWS": "10"} for k in hospitals}
+    few = {k: rows[:15] for k, rows in hospitals.items()}
+    result = train("v6_gbdt", few, rounds=6, early_stopping=2, environments=strict, **SMALL)
+    assert "early_stopping=2: no loss on held-out rows after 3 rounds; no node has rows enough" in result["stopped"]
+    assert len(result["history"]) == 3
 
 
 def test_feature_importance_names_what_splits():

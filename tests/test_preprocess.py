@@ -17,8 +17,10 @@ from vantage6.algorithm.tools.mock_client import MockAlgorithmClient
 
 from v6_federated import codec, components, data, export, metrics, models, preprocess
 from v6_federated.cli import main
+from v6_federated.collection import Collector
 from v6_federated.errors import SafeError
 from v6_federated.features import Features, read_features
+from v6_federated.guards import Policy
 from v6_federated.mock import Fate, MockNetwork
 from v6_federated.state import State
 
@@ -26,6 +28,10 @@ ALL = ["impute:median", "impute:most_frequent", "onehot", "clip:0.05", "standard
 TRAINING = ["v6_fedavg", "v6_scaffold", "v6_fsvrg", "v6_loadaboost", "v6_colearning", "v6_dynavg", "v6_coop", "v6_gbdt"]
 MISSING = 0.15
 UPDATE = "client_update"
+JOB = {
+    "method": "fedavg", "key": "0" * 32, "seed": 0, "participants": [1, 2, 3], "evaluators": [], "rounds": 1,
+    "minimum_rows": None, "precision": "float32",
+}  # fmt: skip
 
 
 def hospital(n, seed, levels):
@@ -492,7 +498,7 @@ def test_steps_that_do_not_fit_the_columns(clinics, steps, says):
 def same_as_at_the_node(result, rows, predicted):
     """The scores are those that a node has for the same rows."""
     spec = data.Spec(**{**result["data"], "holdout": 0.0})
-    train_rows, _ = data.Source(table=rows).prepared(spec, 1, 10)
+    train_rows, _ = data.Source(table=rows).prepared(spec, 1, Policy())
     model = models.build(result["model"])
     w = codec.decode(result["weights"])["weights"]
     np.testing.assert_array_equal(np.float32(predicted["score"]), model.scores(w, train_rows.X)[:, 0])
@@ -653,3 +659,63 @@ def test_run_pca_on_the_command_line(tmp_path, capsys):
     out, err = capsys.readouterr()
     assert json.loads(out.splitlines()[-1])["method"] == "pca" and "no accuracy" not in err
     assert main(["report", str(tmp_path)]) == 0
+
+
+# ---- columns and levels of a few rows
+
+
+def test_a_column_that_few_rows_have_is_refused_whatever_fills_it(clinics):
+    """Filled first, its mean would be that of the few; so would a model's parameters."""
+    few = {k: rows.assign(load=np.where(np.arange(len(rows)) < 4, 48_213.0, np.nan)) for k, rows in clinics.items()}
+    few = {k: rows[["load", "x0", "label"]] for k, rows in few.items()}
+    for steps in (["impute:constant,value=0", "standardize"], ["impute:constant,value=0"], ["impute:mean"]):
+        with pytest.raises(
+            CollectResultsError, match=r"fewer than 10 rows have a value in the column\(s\) load "
+        ) as told:
+            train("v6_fedavg", few, rounds=1, preprocess=steps)
+        assert "48213" not in str(told.value)
+    words = {k: rows.assign(load=rows["load"].map({48_213.0: "BRCA1"}).astype(object)) for k, rows in few.items()}
+    with pytest.raises(CollectResultsError, match=r"fewer than 10 rows have a value in the column\(s\) load "):
+        train("v6_fedavg", words, rounds=1, preprocess=["impute:most_frequent", "onehot"])
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_a_level_that_few_rows_of_a_node_have_is_not_told_from_unknown_ones(rows, monkeypatch):
+    """The second clinic has the level x, which the first names, in so many rows; of fewer than 3 nothing tells."""
+    sent = []
+    taken = Collector.take
+    monkeypatch.setattr(Collector, "take", lambda self, task, call: sent.append(taken(self, task, call)) or sent[-1])
+    nodes = {k: hospital(60, k, ["f", "m"]).dropna() for k in (1, 2, 3)}
+    nodes[1].iloc[:6, 0] = "x"
+    nodes[2].iloc[:rows, 0] = "x"
+    result = train("v6_fedavg", nodes, rounds=1, holdout=0, preprocess=["onehot", "pca:2"])
+    levels = result["data"]["preprocess"][0]["fitted"]["levels"]["sex"]
+    assert levels == ["f", "m", "x"]
+    (answer,) = [a for a in sent if a.organization_id == 2 and "mean" in a.arrays and a.function == "fit_step"]
+    n = answer.n
+    mean = codec.whole(answer.arrays, "mean")
+    assert round(float(n * mean[levels.index("x")]), 6) == (3 if rows == 3 else 0)
+    spec = data.Spec(**{**result["data"], "preprocess": result["data"]["preprocess"][:1]})
+    X = data.Source(table=nodes[2]).prepared(spec, 2, Policy())[0].X
+    assert X[:, 2].sum() == (3 if rows == 3 else 0)
+    assert (X[:rows, :3].sum(axis=1) == (1 if rows == 3 else 0)).all(), "as of a level that is not known"
+    new = read_features(nodes[2], list(nodes[2].columns[:-1]), ["sex"])
+    assert data.ready(new, spec.preprocess)[:, 2].sum() == rows, "who predicts knows the level"
+
+
+def test_fitted_steps_that_no_nodes_have_made_are_refused(clinics):
+    complete = {k: rows.dropna() for k, rows in clinics.items()}
+    result = train("v6_fedavg", complete, rounds=1, preprocess=["onehot", "pca:2"])
+    steps = json.loads(json.dumps(result["data"]["preprocess"]))
+    many = [{"step": "onehot", "fitted": {"levels": {"sex": [str(i) for i in range(301)]}}}]
+    arrays = codec.decode(steps[1]["fitted"])
+    wide = {**arrays, "components": np.ones((99, arrays["components"].shape[1]), np.float32)}
+    wider = [steps[0], {"step": "pca", "fitted": codec.encode(wide)}]
+    for forged, says in [(many, "names more levels than 300"), (wider, "more components than there are columns")]:
+        job = {**JOB, "data": {**result["data"], "preprocess": forged}, "model": None}
+        with MockNetwork("v6_fedavg", complete) as network:
+            client = network.client()
+            kwargs = {"job": job, "round": 0, "statistic": "moments"}
+            task = client.task.create({"method": "fit_step", "kwargs": kwargs}, [1])
+            client.wait_for_results(task["id"])
+            assert says in client.run.from_task(task["id"])[0]["log"]

@@ -305,6 +305,46 @@ def lost(hospitals, settings, monkeypatch):
     return submit._left_by(None, 1, "fedavg"), straight
 
 
+@pytest.mark.parametrize("method", ["gbdt", "coop", "dynavg", "pca"])
+def test_what_central_has_told_nobody_is_not_gone_on_from(method):
+    with pytest.raises(SafeError, match=f"task 1 has left nothing to go on from: .* what {method} tells no node"):
+        submit._left_by(None, 1, method)
+
+
+def test_a_line_of_a_log_that_is_cut():
+    """It ends in a brace and is no row yet."""
+    row = vantage.ROUND + json.dumps({"round": 1, "missing": [{"organization_id": 2, "reason": "x"}]})
+    assert submit._rounds(f"info > begun\n{row}\n{row[:-3]}") == [row]
+
+
+def test_a_checkpoint_that_lacks_a_line_goes_on_all_the_same(hospitals, monkeypatch):
+    """Of that round only the row is lost: model and nodes' state are those of a job that was not interrupted."""
+    straight = train("v6_scaffold", hospitals, **OWN)
+    load = Checkpoint.load
+
+    def cut(self):
+        if self._rounds.exists():
+            whole = self._rounds.read_text().splitlines(keepends=True)
+            self._rounds.write_text("".join(line for line in whole if json.loads(line)["row"]["round"] != 4))
+        return load(self)
+
+    monkeypatch.setattr(Checkpoint, "load", cut)
+    resumed, started, left = killed_and_started_again("v6_scaffold", hospitals, 5, monkeypatch, **OWN)
+    assert started == [1, 2, 3, 4, 5, 5, 6] and left == []
+    assert weights(resumed).tobytes() == weights(straight).tobytes()
+    rows = {row["round"]: row for row in resumed["history"]}
+    assert rows[4]["participants"] == [] and rows[3]["participants"] == [*hospitals]
+    assert rows[4].keys() <= rows[3].keys() and len(rows) == 6
+
+
+def test_a_disk_that_is_gone_at_the_end_costs_no_model(hospitals, monkeypatch):
+    def gone(self):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(Checkpoint, "remove", gone)
+    assert len(train("v6_fedavg", hospitals, **OWN)["history"]) == OWN["rounds"]
+
+
 def test_a_resumed_job_that_is_started_again(hospitals, monkeypatch):
     """It goes on from its own checkpoint, not from the result that it began with."""
     straight = train("v6_fedavg", hospitals, **OWN)
@@ -459,9 +499,13 @@ def test_a_spoilt_result_is_refused_in_one_line(package, spoil, hospitals):
     [
         ({"organizations": [3, 5]}, r"organizations=\[3, 5, 8\]; expected the same, not \[3, 5\]"),
         ({"holdout": 0.5}, "holdout=0.2; expected the same, not 0.5"),
+        ({"label": "x0"}, "label='label'; expected the same, not 'x0'"),
+        ({"features": ["x0"]}, r"features=\['x0', 'x1', 'x2', 'x3'\]; expected the same, not \['x0'\]"),
+        ({"classes": ["no", "yes"]}, r"classes=\[0, 1\]; expected the same, not \['no', 'yes'\]"),
+        ({"preprocess": ["clip:0.4"]}, r"the earlier job had the steps \['clip:0.05'\]; expected the same"),
     ],
 )
 def test_other_hospitals_or_rows_are_refused(change, says, hospitals):
-    half = train("v6_dynavg", hospitals, rounds=2, protocol="loss")
+    half = train("v6_dynavg", hospitals, rounds=2, protocol="loss", preprocess=["clip:0.05"])
     with pytest.raises(UserInputError, match=says):
         train("v6_dynavg", hospitals, rounds=4, protocol="loss", resume=half, **change)

@@ -1,6 +1,7 @@
 """Codec, randomness, metrics, partitions, data and guards."""
 
 import json
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,7 +20,7 @@ from vantage6.algorithm.tools.exceptions import (
     UserInputError,
 )
 
-from v6_federated import codec, data, metrics, models, partitions, submit, training, vantage
+from v6_federated import codec, data, metrics, models, node, partitions, submit, training, vantage
 from v6_federated.errors import SafeError
 from v6_federated.guards import Policy
 from v6_federated.mock import MockNetwork
@@ -569,9 +570,82 @@ def test_a_crafted_task_cannot_loosen_a_limit(hospitals):
         # rates that would grow before the first round
         ({"round": 0, "lr_decay_step": 1 - 1e-9, "batch_size": 1}, "round 0 is none of training"),
         ({"lr": 1.0, "proximal_mu": 1.0, "batch_size": 1}, "expected a product up to 0.5"),
+        ({"job": {"rounds": 1.5}}, "not described as central does"),
+        ({"job": {"minimum_rows": "10"}}, "not described as central does"),
+        ({"job": {"data": {"classes": [0, 1], "holdout": -1.0}}}, "not described as central does"),
+        ({"job": {"data": {"classes": [0, 1], "features": "x0"}}}, "not described as central does"),
+        ({"job": {"data": {"classes": [0, 1], "preprocess": {}}}}, "not described as central does"),
+        # else no limit on labels would hold: a class of its own for each patient
+        ({"job": {"data": {"classes": [0, 1], "regression": True}}}, "classes for labels that are none"),
+        ({"job": {"data": {"classes": [0, 1], "supervised": False}}}, "classes for labels that are none"),
+        ({"job": {"data": {"classes": [0, 0]}}}, "or one twice"),
+        ({"job": {"model": {"name": "logreg", "features": 4, "classes": 9}}}, "2 classes, its model has others"),
     ]:
         status, log = crafted(hospitals, **request)
         assert status == "crashed" and says in log, (request, log)
+
+
+def test_a_task_that_takes_too_long_is_ended(hospitals, monkeypatch):
+    """Between two minibatches, at the node whose operator says so; others are not asked again for it."""
+    clock = iter(range(0, 10_000, 5))
+    monkeypatch.setattr(node, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    limit = {5: {"V6_FEDERATED_MAXIMUM_SECONDS": "60"}}
+    settings = {"rounds": 1, "epochs": 20, "enough": 0.5}
+    result = train("v6_fedavg", hospitals, environments=limit, **settings)
+    (row,) = result["history"]
+    assert row["participants"] == [3, 8]
+    assert "the task takes longer than 60 s (V6_FEDERATED_MAXIMUM_SECONDS)" in row["missing"][0]["reason"]
+    clock = iter(range(0, 10_000, 5))
+    short = train("v6_fedavg", hospitals, environments=limit, **{**settings, "epochs": 2})
+    assert short["history"][0]["participants"] == [3, 5, 8]
+
+
+def test_a_column_that_is_twice_in_a_file(hospitals, tmp_path):
+    """pandas calls the second ssn.1: it is as disallowed as the first. Of another column called so nothing is known."""
+    named = {k: rows.rename(columns={"x0": "ssn", "x1": "ssn.1"}) for k, rows in hospitals.items()}
+    limit = {"V6_FEDERATED_DISALLOWED_COLUMNS": "ssn"}
+    refused("ssn (twice in the file) may not be used", named, environment=limit, features=["ssn.1", "x2"])
+    alone = {k: rows.drop(columns="ssn") for k, rows in named.items()}
+    train("v6_fedavg", alone, environment=limit, rounds=1, features=["ssn.1", "x2"])
+    listed = {"V6_FEDERATED_ALLOWED_COLUMNS": "ssn.1,x2,label"}
+    train("v6_fedavg", named, environment=listed, rounds=1, features=["ssn.1", "x2"])
+
+
+def test_an_excel_file(monkeypatch, tmp_path, capfd):
+    """What its reader would say of a cell is in no log, and the task does not choose the sheet."""
+    file = tmp_path / "rows.xlsx"
+    with pd.ExcelWriter(file) as book:
+        pd.DataFrame({"age": [50.0] * 3, "label": [0, 1, 0]}).to_excel(book, sheet_name="for research", index=False)
+        dates = pd.DataFrame({"age": [50.0] * 3, "birth": [19850412] * 3})
+        dates.to_excel(book, sheet_name="all", index=False)
+        for sheet in book.sheets.values():
+            sheet["A2"].value, sheet["A2"].number_format = 19850412, "yyyy-mm-dd"
+    for name, value in [("LABELS", "book"), ("BOOK_DATABASE_URI", str(file)), ("BOOK_DATABASE_TYPE", "excel")]:
+        monkeypatch.setenv(name.replace("LABELS", "USER_REQUESTED_DATABASE_LABELS"), value)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert list(vantage.read_database().columns) == ["age", "label"]
+    assert "1985" not in "".join(capfd.readouterr())
+    monkeypatch.setenv("BOOK_SHEET_NAME", "all")
+    with pytest.raises(NodePermissionException, match="does not let a task choose a sheet"):
+        vantage.read_database()
+    monkeypatch.setenv("V6_FEDERATED_ALLOW_QUERIES", "1")
+    assert list(vantage.read_database().columns) == ["age", "birth"]
+
+
+def test_a_server_that_is_away_for_a_moment_is_asked_again(monkeypatch):
+    """Also for the organizations, with which central begins."""
+    monkeypatch.setattr(vantage, "POLL_SECONDS", 0)
+    answers = iter([KeyError("data"), ConnectionError(), [{"id": 7}, {"id": 3}]])
+
+    def listed():
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    client = SimpleNamespace(organization=SimpleNamespace(list=listed), request=None)
+    assert vantage.organizations(client) == [3, 7]
 
 
 def test_a_measurement_is_no_label(hospitals):
@@ -608,7 +682,7 @@ def test_evaluation_is_of_all_nodes_in_every_round(hospitals):
 
 
 def test_rows_cannot_be_changed_by_a_call(hospitals):
-    rows, _ = data.Source(table=hospitals[3]).prepared(data.Spec(classes=[0, 1]), 3, 10)
+    rows, _ = data.Source(table=hospitals[3]).prepared(data.Spec(classes=[0, 1]), 3, Policy())
     with pytest.raises(ValueError, match="read-only"):
         rows.X[0] = 0
 

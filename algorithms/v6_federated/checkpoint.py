@@ -6,6 +6,7 @@ newest state, written whole or not at all, and the history, to which rounds are 
 
 import contextlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 
 from v6_federated import codec
 from v6_federated.files import write_whole
+from v6_federated.history import lost
 
 ROUNDS = ("history", "per_node")
 
@@ -51,6 +53,8 @@ class Checkpoint:
         if self._begun:
             with self._rounds.open("a") as stream:
                 stream.writelines(lines)
+                stream.flush()
+                os.fsync(stream.fileno())
         else:
             write_whole(self._rounds, "".join(lines))
             self._begun = True
@@ -67,7 +71,9 @@ class Checkpoint:
                 with contextlib.suppress(ValueError):  # the line that was being written
                     entry = json.loads(line)
                     rounds[entry["row"]["round"]] = entry
-            finished = [rounds[t] for t in range(1, snapshot["round"] + 1)]
+            columns: dict[str, Any] = next((entry["row"] for entry in rounds.values()), {})
+            # a line that did not reach the disk is no reason to begin anew: the model is there
+            finished = [rounds.get(t, {"row": lost(t, columns), "nodes": []}) for t in range(1, snapshot["round"] + 1)]
             snapshot["history"] = [entry["row"] for entry in finished]
             snapshot["per_node"] = [node for entry in finished for node in entry["nodes"]]
             return snapshot

@@ -10,6 +10,7 @@ import pandas as pd
 
 from v6_federated import preprocess
 from v6_federated.features import Features, read_features
+from v6_federated.guards import Policy
 from v6_federated.randomness import generator
 from v6_federated.vantage import DataError
 
@@ -91,6 +92,12 @@ class Source:
             raise DataError("no feature column; expected at least one beside the label")
         return features, label
 
+    def twins(self, columns: Sequence[str]) -> list[str]:
+        """The names that columns had in a file where another was called the same: pandas has made NAME.1 of it."""
+        assert self.table is not None
+        before = {c: c.rpartition(".") for c in columns}
+        return [name for name, dot, n in before.values() if dot and n.isdecimal() and name in self.table.columns]
+
     def features(self, spec: Spec) -> Features:
         """The features of all rows, before any step; words and missing values may be among them. Raises DataError."""
         names = None if spec.features is None else tuple(spec.features)
@@ -124,16 +131,25 @@ class Source:
             return slice(None), slice(0)
         return split(len(self.labels(spec)), spec.holdout, organization, step)
 
-    def prepared(self, spec: Spec, organization: int, step: int) -> tuple[Rows, Rows]:
+    def training(self, spec: Spec, organization: int, policy: Policy) -> Features:
+        """The features of the rows to train on, before any step. Refused where only a few of them have a value."""
+        kept, _ = self.split(spec, organization, policy.minimum_rows)
+        features = self.features(spec).take(kept)
+        if self.table is not None:
+            policy.check_values(features.scarce(policy.minimum_rows))
+        return features
+
+    def prepared(self, spec: Spec, organization: int, policy: Policy) -> tuple[Rows, Rows]:
         """The rows to train on and those held out, labels as class indices, preprocessed; kept for the next call."""
-        key = (spec, organization, step)
+        key = (spec, organization, policy)
         if self._prepared is None or self._prepared[0] != key:
-            features, y = self.features(spec), self.labels(spec)
+            y = self.labels(spec)
             if spec.classes is not None:
                 y = encode_labels(y, spec.classes)
-            kept, held = self.split(spec, organization, step)
-            train = Rows(ready(features.take(kept), spec.preprocess), y[kept])
-            self._prepared = key, (train, Rows(ready(features.take(held), spec.preprocess), y[held]))
+            kept, held = self.split(spec, organization, policy.minimum_rows)
+            features, least = self.training(spec, organization, policy), policy.minimum_rows_a_class
+            train = Rows(ready(features, spec.preprocess, least), y[kept])
+            self._prepared = key, (train, Rows(ready(self.features(spec).take(held), spec.preprocess), y[held]))
         return self._prepared[1]
 
     def _labels(self, spec: Spec) -> np.ndarray:
@@ -301,9 +317,10 @@ def split(n: int, holdout: float, organization: int, step: int = 10) -> tuple[np
     return np.sort(order[held:]), np.sort(order[:held])
 
 
-def ready(features: Features, steps: Sequence[dict[str, Any]]) -> np.ndarray:
-    """The features as a model takes them: after the fitted steps, complete, (n, d) float32, read-only."""
-    features = preprocess.apply(features, steps)
+def ready(features: Features, steps: Sequence[dict[str, Any]], least: int = 0) -> np.ndarray:
+    """The features as a model takes them: after the fitted steps, see ``preprocess.apply``; complete, (n, d) float32,
+    read-only."""
+    features = preprocess.apply(features, steps, least)
     features.check_complete()
     X = np.ascontiguousarray(features.X, dtype=np.float32)
     X.setflags(write=False)

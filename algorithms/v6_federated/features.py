@@ -61,6 +61,15 @@ class Features:
             raise SafeError(f"no column {', '.join(absent)} among the features at this step; expected one that is")
         return [at[c] for c in columns]
 
+    def scarce(self, least: int) -> list[str]:
+        """The columns in which some rows, but fewer than ``least``, have a value; complete ones are none of them."""
+        given = np.full(len(self.names), len(self))
+        if self.X.dtype.kind == "f":
+            given -= np.isnan(self.X).sum(axis=0)
+        for name, i in zip(self.words, self.index(list(self.words)), strict=True):
+            given[i] = len(self) - int(pd.isna(self.words[name]).sum())
+        return [name for name, n in zip(self.names, given, strict=True) if 0 < n < min(least, len(self))]
+
     def check_complete(self, step: str = "training") -> None:
         """Raise DataError for columns with words, missing or infinite values; names the columns only."""
         if self.words:

@@ -60,6 +60,12 @@ class Federation:
         self.organizations, self.evaluators = _parties(common, vantage.organizations(client))
         Policy.of_node().check_participants(len(self.organizations))
         regression = getattr(settings, "objective", None) == "regression"
+        early = getattr(settings, "early_stopping", None)
+        if early is not None and (not (common.holdout or self.evaluators) or common.evaluate_every > early):
+            raise SafeError(
+                f"early_stopping={early} needs losses on held-out rows; expected a holdout above 0 or evaluators, and "
+                "evaluate_every of at most as many rounds"
+            )
         for name, value in (("classes", common.classes), ("target", common.target)):
             if regression and value is not None:
                 raise SafeError(f"{name}={value} is of no use to objective=regression; leave it out")
@@ -378,7 +384,8 @@ class Federation:
             left = None
         except vantage.CollectResultsError as error:  # a finished model is not lost for it
             left = str(error)
-        self._checkpoint.remove()
+        with contextlib.suppress(OSError):  # nor for a disk that is full or gone
+            self._checkpoint.remove()
         return {
             "method": self._method,
             "settings": self._settings.model_dump(mode="json", exclude={"resume"}),

@@ -1,5 +1,6 @@
 """Files that appear whole or not at all: who is stopped while writing leaves what was there before."""
 
+import os
 from pathlib import Path
 
 
@@ -9,6 +10,8 @@ def write_whole(file: Path, text: str) -> None:
     part = file.with_name(f"{file.name}.part")
     try:
         part.write_text(text, encoding="utf-8")
+        with part.open("rb") as stream:
+            os.fsync(stream.fileno())  # the name must not come to the disk before the text
         part.replace(file)
     finally:
         part.unlink(missing_ok=True)

@@ -57,10 +57,7 @@ def central(function: Callable[..., dict[str, Any]], *, supervised: bool = True)
         try:
             federation.prepare()
             return function(federation, **{k: v for k, v in checked if k not in common})
-        except UserInputError:
-            federation.give_up()
-            raise
-        except (CollectResultsError, SafeError) as error:
+        except (UserInputError, CollectResultsError, SafeError) as error:
             result = federation.stopped(str(error))
             if result is None:
                 raise

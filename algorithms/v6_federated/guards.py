@@ -13,7 +13,8 @@ from v6_federated.vantage import NodePermissionException, PrivacyThresholdViolat
 PREFIX = "V6_FEDERATED_"
 LIMITS = (
     "MINIMUM_ROWS", "MINIMUM_ROWS_A_CLASS", "MINIMUM_BATCH", "MAXIMUM_CLASSES", "MINIMUM_ORGANIZATIONS",
-    "MAXIMUM_ROUNDS", "ALLOWED_COLUMNS", "DISALLOWED_COLUMNS", "SCORE_BANDS", "ALLOW_QUERIES", "OWN_SHUFFLE",
+    "MAXIMUM_ROUNDS", "MAXIMUM_SECONDS", "ALLOWED_COLUMNS", "DISALLOWED_COLUMNS", "SCORE_BANDS", "ALLOW_QUERIES",
+    "OWN_SHUFFLE",
 )  # fmt: skip
 OTHERS = ("DEBUG", "DEVICE", "THREADS", "PASSWORD", "NETWORK")  # of which some are no node's
 
@@ -37,6 +38,7 @@ class Policy:
         maximum_classes: values a label may have for them to be named.
         minimum_organizations: participants a job must have.
         maximum_rounds: rounds a job may have; None is any number.
+        maximum_seconds: that the training of one task may take; None is any number.
         allowed_columns, disallowed_columns: columns a request may, may not name; allowed None is all.
         score_bands: bands in which the scores of held-out rows are counted for the AUC; 0 is none.
         own_shuffle: whether rows are shuffled by chance of the node's own, and not from the job's seed.
@@ -48,10 +50,16 @@ class Policy:
     minimum_batch: int = 1
     minimum_organizations: int = 3
     maximum_rounds: int | None = None
+    maximum_seconds: int | None = None
     allowed_columns: frozenset[str] | None = None
     disallowed_columns: frozenset[str] = frozenset()
     score_bands: int = 64
     own_shuffle: bool = False
+
+    @property
+    def most_named(self) -> int:
+        """Values of a label, or levels of a category, that a node can name, or another that keeps to the default."""
+        return max(self.maximum_classes, Policy.maximum_classes)
 
     @classmethod
     def of_node(cls, environment: Mapping[str, str] | None = None) -> "Policy":
@@ -84,6 +92,7 @@ class Policy:
             maximum_classes=number("MAXIMUM_CLASSES", cls.maximum_classes) or 0,
             minimum_organizations=number("MINIMUM_ORGANIZATIONS", cls.minimum_organizations) or 1,
             maximum_rounds=number("MAXIMUM_ROUNDS", None),
+            maximum_seconds=number("MAXIMUM_SECONDS", None),
             allowed_columns=columns("ALLOWED_COLUMNS"),
             disallowed_columns=columns("DISALLOWED_COLUMNS") or frozenset(),
             score_bands=number("SCORE_BANDS", cls.score_bands) or 0,
@@ -111,8 +120,9 @@ class Policy:
                 f"({PREFIX}MINIMUM_ORGANIZATIONS)"
             )
 
-    def check_columns(self, columns: Iterable[str]) -> None:
-        """Refuse columns that the operator does not allow."""
+    def check_columns(self, columns: Iterable[str], twins: Iterable[str] = ()) -> None:
+        """Refuse columns that the operator does not allow, and those that had the name of one before pandas renamed
+        them (``twins``)."""
 
         def disallowed(column: str) -> bool:
             parts = {part.strip() for part in column.split(",")} - {""}  # a name that holds a comma is listed in parts
@@ -123,10 +133,19 @@ class Policy:
             for c in map(str.strip, columns)
             if disallowed(c) or (self.allowed_columns is not None and c not in self.allowed_columns)
         ]
+        refused += [f"{c} (twice in the file)" for c in map(str.strip, twins) if disallowed(c)]
         if refused:
             raise PrivacyThresholdViolation(
                 f"the column(s) {', '.join(refused)} may not be used at this node "
                 f"({PREFIX}ALLOWED_COLUMNS, {PREFIX}DISALLOWED_COLUMNS)"
+            )
+
+    def check_seconds(self, seconds: float) -> None:
+        """End a task that takes longer than the operator allows."""
+        if self.maximum_seconds is not None and seconds > self.maximum_seconds:
+            raise NodePermissionException(
+                f"the task takes longer than {self.maximum_seconds} s ({PREFIX}MAXIMUM_SECONDS); expected fewer epochs "
+                "or trees a round, or a smaller model"
             )
 
     def check_batch(self, batch_size: int) -> None:
@@ -149,15 +168,14 @@ class Policy:
     def check_labels(self, rows: int, values: int, named: int) -> None:
         """Refuse a label that is no class, also where the request names its values: a model has parameters of its own
         for each, from which a row could be read that is the only one of its value."""
-        if named > max(self.maximum_classes, Policy.maximum_classes):
+        if named > self.most_named:
             raise PrivacyThresholdViolation(
-                f"the request names {named} classes; expected {max(self.maximum_classes, Policy.maximum_classes)} at "
-                f"most ({PREFIX}MAXIMUM_CLASSES)"
+                f"the request names {named} classes; expected {self.most_named} at most ({PREFIX}MAXIMUM_CLASSES)"
             )
         if values * self.minimum_rows_a_class > rows:
             raise PrivacyThresholdViolation(
                 f"the label has fewer than {self.minimum_rows_a_class} rows a value on the average at this node "
-                f"({PREFIX}MINIMUM_ROWS_A_CLASS); expected a column of classes, or an evaluator"
+                f"({PREFIX}MINIMUM_ROWS_A_CLASS); expected a column of classes"
             )
 
     def check_classes(self, classes: int, column: str = "the label") -> None:

@@ -1,6 +1,6 @@
 """What a job's result tells of its rounds: a row a round and a row a node, evaluations, bytes, and who was missing."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,15 @@ from v6_federated import metrics
 from v6_federated.collection import Answer, Unusable, by_organization
 
 MEASURES = ("loss", "accuracy", "auc", "r2")  # of an evaluation; r2 of regressions only
+
+
+def lost(t: int, columns: Iterable[str] = ()) -> dict[str, Any]:
+    """The row of a round of which nothing is known but that it was; ``columns``: what other rows have."""
+    unknown = dict.fromkeys([*columns, "train_loss", *MEASURES[:3], "evaluated"])
+    return {
+        **unknown, "round": t, "participants": [], "n": 0, "bytes_up": 0, "bytes_down": 0, "seconds": 0.0,
+        "missing": [], "unevaluated": [],
+    }  # fmt: skip
 
 
 def _no_bytes() -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 import functools
 import re
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -70,12 +71,15 @@ class Node:
         self.state = self.state_of(organization_id, job, round_)
         steps = preprocess.kept(job.data.preprocess, self.state)
         self.job = replace(job, data=replace(job.data, preprocess=steps))
-        self.policy = Policy.of_node()
+        self.policy, self._began = Policy.of_node(), time.monotonic()
         self.policy.check_request(job.minimum_rows, len(job.participants), max(job.rounds or 0, round_))
+        preprocess.check_fitted(steps, self.policy.most_named * len(job.participants))
         limit_threads()
         self.source = data.open_source(database)
         features, label = self.source.columns(job.data)
-        self.policy.check_columns([*features, *filter(None, [label])] if self.source.table is not None else [])
+        if self.source.table is not None:
+            used = [*features, *filter(None, [label])]
+            self.policy.check_columns(used, self.source.twins(used))
 
     @staticmethod
     def state_of(organization_id: int, job: Job, round_: int) -> State:
@@ -95,7 +99,7 @@ class Node:
     def rows(self) -> data.Rows:
         """The rows to train on. Refused if they are fewer than the minimum."""
         assert self.n
-        return self.source.prepared(self.job.data, self.organization_id, self.policy.minimum_rows)[0]
+        return self.source.prepared(self.job.data, self.organization_id, self.policy)[0]
 
     @functools.cached_property
     def n(self) -> int:
@@ -112,10 +116,13 @@ class Node:
     def features(self) -> Features:
         """The same rows' features as statistics are of: after the steps so far, as precise as the table has them."""
         assert self.n
-        kept, _ = self.source.split(self.job.data, self.organization_id, self.policy.minimum_rows)
-        features = self.source.features(self.job.data)
-        features.check_finite()
-        return preprocess.apply(features.take(kept), self.job.data.preprocess)
+        self.source.features(self.job.data).check_finite()
+        features = self.source.training(self.job.data, self.organization_id, self.policy)
+        return preprocess.apply(features, self.job.data.preprocess, self.policy.minimum_rows_a_class)
+
+    def check_time(self) -> None:
+        """End a task that takes longer than the operator allows."""
+        self.policy.check_seconds(time.monotonic() - self._began)
 
     def generator(self, purpose: str) -> np.random.Generator:
         """Random numbers for one purpose of this node in this round."""
@@ -143,6 +150,7 @@ class Node:
         X, y = self.model.asarray(self.rows.X), self.model.asarray(self.rows.y)
         least = self.policy.minimum_batch
         for batch in training.batches(self._shuffle, len(self.rows), epochs, batch_size, least):
+            self.check_time()
             yield X[batch], y[batch]
 
     def train(self, w: Any, step: training.Step, epochs: int, batch_size: int | None) -> float:
@@ -169,7 +177,7 @@ class Node:
         if which == "all":
             rows = self.rows
         else:
-            _, rows = self.source.prepared(self.job.data, self.organization_id, self.policy.minimum_rows)
+            _, rows = self.source.prepared(self.job.data, self.organization_id, self.policy)
             if not len(rows):
                 return {"n": 0}
         if self.job.data.regression:
@@ -188,6 +196,24 @@ def _check_job(job: Job, round_: int, organization_id: int) -> None:
         raise SafeError("the job does not list who takes part; expected ids, each once, this organization's among them")
     if type(round_) is not int or round_ < 0:
         raise SafeError("the round of the task is not a whole number from 0")
+    spec = job.data
+    whole = (job.seed, job.rounds or 0, job.minimum_rows or 0)
+    texts = ([] if spec.label is None else [spec.label], spec.features or [], spec.categories or [])
+    if not (
+        all(type(number) is int and number >= 0 for number in whole)
+        and all(isinstance(names, list | tuple) and all(isinstance(n, str) for n in names) for names in texts)
+        and isinstance(spec.classes, list | tuple | None)
+        and type(spec.holdout) in (int, float) and 0 <= spec.holdout < 1
+        and type(spec.supervised) is bool and type(spec.regression) is bool
+        and isinstance(spec.preprocess, list | tuple) and all(isinstance(step, dict) for step in spec.preprocess)
+        and isinstance(job.model, dict | None)
+    ):  # fmt: skip
+        raise SafeError("the job is not described as central does; expected its settings, each of its own type")
+    classes = spec.classes
+    if classes is not None and (spec.regression or not spec.supervised or len({*map(str, classes)}) < len(classes)):
+        raise SafeError("the job names classes for labels that are none, or one twice; expected each once, or none")
+    if classes is not None and job.model is not None and job.model.get("classes") != len(classes):
+        raise SafeError(f"the job names {len(classes)} classes, its model has others; expected as many")
 
 
 @functools.cache

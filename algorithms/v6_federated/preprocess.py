@@ -25,6 +25,7 @@ from v6_federated.state import State
 from v6_federated.statistics import Ask, pooled_levels, pooled_present, quantile
 from v6_federated.vantage import DataError
 
+UNKNOWN = object()  # in place of a word that is too rare to be told: equal to no level
 LARGE = 100_000  # bytes of a fitted step from which on nodes keep it, and tasks name it only
 
 
@@ -178,6 +179,18 @@ class OneHot(Step):
             X[:, i] = part
         return Features(names, X, {c: w for c, w in features.words.items() if c not in levels})
 
+    @staticmethod
+    def without_rare(fitted: Mapping[str, Any], features: Features, least: int) -> Features:
+        """The same, with one word that is no level in place of levels that fewer than ``least`` rows have: statistics
+        of such a column, and a model's parameters for it, would be those of single rows."""
+        words = dict(features.words)
+        for name in fitted["levels"] if least > 1 else ():
+            found, at, rows = np.unique(words[name].astype(str), return_inverse=True, return_counts=True)
+            rare = (rows < least) & np.isin(found, fitted["levels"][name])
+            words[name] = words[name].astype(object)
+            words[name][rare[at] & ~pd.isna(words[name])] = UNKNOWN
+        return replace(features, words=words)
+
 
 class Clip(Step):
     """Columns of numbers to bounds: given ones, or the quantiles q and 1 - q over all nodes, see ``quantile``."""
@@ -232,6 +245,8 @@ class PCA(Step):
         features.check_complete("pca")
         arrays = codec.decode(fitted)
         mean = codec.whole(arrays, "mean")
+        if len(arrays["components"]) > len(features.names):
+            raise SafeError("a step pca has more components than there are columns; expected at most as many")
         Z = components.project(features.X, mean, arrays["scale"], arrays["components"])
         return Features([f"pc{i + 1}" for i in range(Z.shape[1])], Z, {})
 
@@ -343,10 +358,23 @@ def categories(steps: Sequence[Step], told: Mapping[int, Mapping[str, Sequence[s
     return [c for c in columns if c in named | words]
 
 
-def apply(features: Features, steps: Sequence[Mapping[str, Any]]) -> Features:
-    """The features after fitted steps, each ``{"step": NAME, "fitted": ...}``. Raises SafeError for an unknown one."""
+def apply(features: Features, steps: Sequence[Mapping[str, Any]], least: int = 0) -> Features:
+    """The features after fitted steps, each ``{"step": NAME, "fitted": ...}``. Raises SafeError for an unknown one.
+
+    ``least``: rows that a level must have here to be told from one that is not known: at a node that trains on them.
+    """
     for step in steps:
         if step.get("step") not in STEPS:
             raise SafeError(f"unknown step {step.get('step')!r}; expected one of {', '.join(STEPS)}")
-        features = STEPS[step["step"]].apply(step["fitted"], features)
+        kind = STEPS[step["step"]]
+        if kind is OneHot:
+            features = OneHot.without_rare(step["fitted"], features, least)
+        features = kind.apply(step["fitted"], features)
     return features
+
+
+def check_fitted(steps: Sequence[Mapping[str, Any]], most_levels: int) -> None:
+    """Refuse fitted steps that no nodes have made: of more levels a column than they could have named."""
+    for step in steps:
+        if step.get("step") == "onehot" and any(len(of) > most_levels for of in step["fitted"]["levels"].values()):
+            raise SafeError(f"a step onehot names more levels than {most_levels}; expected those that nodes have named")

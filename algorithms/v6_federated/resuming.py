@@ -8,7 +8,7 @@ from v6_federated.data import Spec
 from v6_federated.settings import Common, Settings
 from v6_federated.vantage import UserInputError
 
-SAME = ("label", "features", "holdout")  # what the job must have as before
+SAME = ("label", "features", "classes", "holdout")  # what the job must have as before, where it asks for it
 NUMBERS = ("loss", "accuracy", "auc", "n", "bytes_up", "bytes_down", "seconds")  # of a row of history
 BYTES = ("bytes_up", "bytes_down")
 
@@ -45,6 +45,9 @@ def check(
     steps, fitted = _names(asked.preprocess), [step["step"] for step in kept["data"]["preprocess"]]
     if steps and steps != fitted:
         raise UserInputError(f"resume: a result with the steps {fitted}; expected those asked for, or to ask for none")
+    earlier = kept["settings"].get("preprocess") if isinstance(kept.get("settings"), dict) else None
+    if steps and earlier and [preprocess.parse(s) for s in earlier] != [preprocess.parse(s) for s in asked.preprocess]:
+        raise UserInputError(f"resume: the earlier job had the steps {earlier}; expected the same, or to ask for none")
     finished = len(kept["history"])
     if rounds is not None and rounds <= finished:
         raise UserInputError(f"rounds={rounds}: the earlier job has {finished} rounds already; expected more")
@@ -61,12 +64,12 @@ def check_kind(kept: Mapping[str, Any], method: str, asked: Any) -> None:
 
 
 def _check_same_rows(kept: Mapping[str, Any], asked: Common, organizations: Sequence[int]) -> None:
-    """The same hospitals and rows as before; what a central that was lost has left does not tell its settings."""
-    settings = kept.get("settings")
-    before = {**(settings if isinstance(settings, dict) else {}), "organizations": kept.get("organizations")}
+    """The same hospitals, rows and classes as before; settings that are unset were settled then."""
+    data = kept.get("data")
+    before = {**(data if isinstance(data, dict) else {}), "organizations": kept.get("organizations")}
     now = {"organizations": [*organizations], **{name: getattr(asked, name) for name in SAME}}
     for name, value in now.items():
-        if before.get(name) is not None and before[name] != value:
+        if value is not None and before.get(name) is not None and before[name] != value:
             raise UserInputError(
                 f"resume: the earlier job had {name}={before[name]!r}; expected the same, not {value!r}"
             )

@@ -12,10 +12,11 @@ from vantage6.common.task_status import has_task_finished
 
 from v6_federated import checkpoint, codec, metrics, network, preprocess, vantage
 from v6_federated.errors import SafeError
+from v6_federated.history import lost
 
 POLL_SECONDS = 1.0
 NOT_TRAINING = ("describe", "fit_step", "keep_steps", "evaluate", "forget", "singular_index")
-LOST_ROUND = {"n": 0, "bytes_up": 0, "bytes_down": 0, "seconds": 0.0, "missing": [], "unevaluated": []}
+TOLD_IN_FULL = ("fedavg", "scaffold", "fsvrg", "loadaboost", "colearning")  # by central to nodes, in each round
 # What a run's status means where its log says nothing that helps.
 WHY = {
     "non-existing Docker image": "its node finds no image {image}; expected one that it can pull, or, where its "
@@ -114,6 +115,8 @@ def earlier(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
 
 def _left_by(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
     nothing = f"task {task_id} has left nothing to go on from"
+    if method not in TOLD_IN_FULL:
+        raise SafeError(f"{nothing}: its central function was lost, and with it what {method} tells no node")
     subtasks = sorted(network.subtasks(client, task_id), key=lambda task: -task["id"])
     functions = [str(subtask["name"]).removeprefix(f"{method} ").partition(",")[0] for subtask in subtasks]
     for subtask, function in zip(subtasks, functions, strict=True):
@@ -135,9 +138,8 @@ def _left_by(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
     told = {row["round"]: row for row in (json.loads(line.partition(vantage.ROUND)[2]) for line in _rounds(log))}
     if not told:
         raise SafeError(f"{nothing}: its node keeps the log of the rounds to itself, or there was none")
-    finished = range(1, sent["round"])
-    known = dict.fromkeys(next(iter(told.values())))  # the round before the last is told with the last one's answers
-    history = [told.get(t, {**known, "round": t, "participants": [], **LOST_ROUND}) for t in finished]
+    # the round before the last is told with the last one's answers
+    finished = [told.get(t, lost(t, next(iter(told.values())))) for t in range(1, sent["round"])]
     settings = _sent(client, task_id, nothing)
     return {
         "method": method,
@@ -149,7 +151,7 @@ def _left_by(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
         "data": job["data"],
         "undescribed": [],
         "score_scale": metrics.SCALE,
-        "history": history,
+        "history": finished,
         "per_node": [],
         "traffic": {name: {"bytes_up": 0, "bytes_down": 0} for name in ("preparation", "evaluation")},
     }
@@ -176,7 +178,12 @@ def _told(client: UserClient, endpoint: str, **parameters: Any) -> dict[str, Any
 
 
 def _is_round(line: str) -> bool:
-    return vantage.ROUND in line and line.rstrip().endswith("}")
+    """Whether a line of a log holds a row of history, whole: the last may still be on its way."""
+    _, begun, row = line.partition(vantage.ROUND)
+    try:
+        return bool(begun) and isinstance(json.loads(row), dict)
+    except ValueError:
+        return False
 
 
 def _result(client: UserClient, task_id: int, method: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import os
 import re
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from json import JSONDecodeError
@@ -50,7 +51,11 @@ QUERY_TYPES = {"sparql", "sql"}
 
 def organizations(client: Any) -> list[int]:
     """The ids of the collaboration's organizations, ascending."""
-    return sorted(organization["id"] for organization in client.organization.list())
+
+    def ids() -> list[int]:
+        return sorted(organization["id"] for organization in client.organization.list())
+
+    return _again(ids) if hasattr(client, "request") else ids()
 
 
 def create_task(client: Any, input_: dict[str, Any], organizations: list[int], name: str) -> int:
@@ -185,11 +190,15 @@ def read_database() -> "pd.DataFrame | Path":
     if kind in QUERY_TYPES and os.environ.get("V6_FEDERATED_ALLOW_QUERIES") != "1":
         # the task brings the query: it can rename columns and repeat rows, past the limits on both
         raise NodePermissionException("this node does not run a task's queries (V6_FEDERATED_ALLOW_QUERIES)")
+    if os.environ.get(f"{label}_SHEET_NAME") and os.environ.get("V6_FEDERATED_ALLOW_QUERIES") != "1":
+        raise NodePermissionException("this node does not let a task choose a sheet (V6_FEDERATED_ALLOW_QUERIES)")
     if kind in TABLE_TYPES | QUERY_TYPES:
         if kind in QUERY_TYPES and not os.environ.get(f"{label}_QUERY"):
             raise UserInputError("the database is asked by a query and the task brings none; expected one (--query)")
         try:
-            frame = data(1)(lambda frame: frame)()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # they may quote a cell of the table
+                frame = data(1)(lambda frame: frame)()
         except ImportError:
             raise DataError(f"{kind} files cannot be read: their reader is not installed here; expected csv") from None
         if not isinstance(frame.index, pd.RangeIndex) and kind == "csv":

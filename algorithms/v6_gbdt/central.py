@@ -140,8 +140,8 @@ def stopped(history: Sequence[dict[str, Any]], early_stopping: int | None) -> in
     if not evaluated:
         if len(history) > early_stopping:
             raise UserInputError(
-                f"early_stopping={early_stopping}: no loss on held-out rows after {len(history)} rounds; expected a "
-                "holdout above 0 or evaluators, enough rows at some node, and evaluate_every of at most early_stopping"
+                f"early_stopping={early_stopping}: no loss on held-out rows after {len(history)} rounds; no node "
+                "has rows enough to hold some out"
             )
         return None
     best = min(evaluated, key=lambda row: row["loss"])

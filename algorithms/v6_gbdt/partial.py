@@ -69,6 +69,7 @@ def grow(
     varied = bool(np.ptp(binned, axis=0).any())
     grown = []
     for _ in range(trees):
+        node.check_time()
         g, h = model.gradient(f, y)
         structures: list[dict[str, Any]] = [{}] * model.columns
         if varied:  # LightGBM fails where no column has two bins
