@@ -9,13 +9,13 @@ against the rest, from a start uniform in (0, 1); and the AUC is the area under 
 
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from benchmarks import pictures, runs, tables
-from v6_federated import models
+from v6_federated import models, report
 from v6_federated.datasets import Dataset
 from v6_federated.experiments import Experiment
 from v6_federated.models.linear import LinearModel
@@ -140,6 +140,7 @@ FASHION: list[Row] = [
     Row("D.5", "cnn_garst", "10 classes", "centralized", "iid", 5e-2, 0.830, 0.812, 10, 500),
     Row("D.5", "cnn_garst", "10 classes", "centralized", "iid", 5e-3, 0.813, 0.743, 10, 500),
 ]
+HEAT = linear("4.2", "lr", "2 classes", "fedavg", "iid", 5e-3, 0, 0)
 DIGITS = {"2 classes": (4, 9), "4 classes": (2, 4, 8, 9)}
 
 
@@ -155,7 +156,7 @@ def subset(dataset: Dataset, digits: tuple[int, ...]) -> Dataset:
     return Dataset(f"{dataset.name}-{''.join(map(str, digits))}", only(dataset.rows), only(dataset.test))
 
 
-def train(dataset: Dataset, row: Row, seed: int, rounds: int) -> runs.Run:
+def train(dataset: Dataset, row: Row, seed: int, rounds: int, distances: bool = False) -> runs.Run:
     """One run of a cell."""
     centralized = row.method == "centralized"
     nodes = 1 if centralized else NODES
@@ -169,7 +170,7 @@ def train(dataset: Dataset, row: Row, seed: int, rounds: int) -> runs.Run:
     values = {"model": row.model, "lr": row.lr, "rounds": rounds}
     if row.batches != 1:
         values["batch_size"] = 1 if row.batches is None else -(-n // row.batches)
-    return runs.kept(DOCUMENT, "fedavg" if centralized else row.method, experiment, values)
+    return runs.kept(DOCUMENT, "fedavg" if centralized else row.method, experiment, values, distances=distances)
 
 
 def area(run: runs.Run, rounds: int = 500) -> float:
@@ -216,6 +217,27 @@ def cells(
     return f"{accuracy:.3f}", f"{row.area:.3f}", f"{mean_area:.3f}"
 
 
+def heat_maps(dataset: Dataset, full: bool) -> Iterator[str]:
+    """Distances of the nodes' models from the global one by round, where nodes are alike and where classes are not."""
+    yield ""
+    yield f"Logistic regression, 2 classes, rate {HEAT.lr:g}: distance of each node's model from the global one, like"
+    yield "its Figure 4.2, rows dealt IID, and with unlike shares of the classes."
+    for partition in ("iid", "class"):
+        row = replace(HEAT, partition=partition)
+        run = train(dataset, row, SEEDS[0], row.rounds if full else 3, distances=True)
+        nodes = [
+            {"organization_id": k, "round": r["round"], "distance": d}
+            for r in run.history
+            for k, d in enumerate(r["distances"], start=1)
+        ]
+        picture = f"{DOCUMENT}-distances-{partition}{'' if full else '-reduced'}.png"
+        report.distances(
+            {"method": f"FedAvg, {partition}", "per_node": nodes, "history": run.history}, runs.RESULTS / picture
+        )
+        yield ""
+        yield f"![distance of the nodes' models, {partition}]({picture})"
+
+
 def one_label_a_node(dataset: Dataset, full: bool) -> Iterator[str]:
     """Where SCAFFOLD wins: a linear model, unlike nodes, many local epochs."""
     yield ""
@@ -259,7 +281,7 @@ def main(dataset: Dataset, full: bool) -> None:
     """Print and keep the tables."""
     fashion = dataset.name == "fashion_mnist"
     seeds = runs.seeds(SEEDS)
-    most = len(FASHION if fashion else MNIST) * (len(seeds) if full else 1) + (0 if fashion else 10 if full else 6)
+    most = len(FASHION if fashion else MNIST) * (len(seeds) if full else 1) + (0 if fashion else 12 if full else 8)
     about = (
         f"Mean over {len(seeds)} run(s), seeds from {seeds[0]} to {seeds[-1]}: accuracy, and area under the accuracy "
         "by round (of linear models the first 100)." if full else "Seed 1, 3 rounds of 100 to 500."
@@ -268,6 +290,7 @@ def main(dataset: Dataset, full: bool) -> None:
     def all_() -> Iterator[str]:
         yield from lines(dataset, full)
         if not fashion:
+            yield from heat_maps(dataset, full)
             yield from one_label_a_node(dataset, full)
             yield from collapse(dataset, full)
 

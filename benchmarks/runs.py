@@ -141,21 +141,25 @@ def kept(
     values: Mapping[str, Any],
     centralized: bool = False,
     segment: int | None = None,
+    distances: bool = False,
 ) -> Run:
     """Run ``method``, or read what an earlier run with the same settings has left; on the pooled rows where
     ``centralized``. A long run is kept every ``segment`` rounds, and goes on from there if it is stopped; nodes that
-    keep a state between rounds would begin anew."""
+    keep a state between rounds would begin anew. With ``distances`` each round has those of the nodes' models from the
+    global one."""
     settings = {
         "method": method, "data": f"{experiment.dataset.name} {digest(experiment.dataset)}", "nodes": experiment.nodes,
         "partition": experiment.partition, "seed": experiment.seed, "partition_seed": experiment.partition_seed,
         **({} if experiment.slowest is None else {"slowest": experiment.slowest}),
         **({} if experiment.holdout == 0.2 else {"holdout": experiment.holdout}),
         **({"environment": dict(experiment.environment)} if experiment.environment else {}),
-        **({"centralized": True} if centralized else {}),
+        **({"centralized": True} if centralized else {}), **({"distances": True} if distances else {}),
         **({} if experiment.fold is None else {"fold": list(experiment.fold)}), **values,
     }  # fmt: skip
     train = experiment.centralized if centralized else experiment.federated
     assert segment is None or method not in STATEFUL
+    if distances:
+        return kept_as(document, settings, lambda on_round: _with_distances(train(method, values, on_round)))
     if segment is None:
         return kept_as(document, settings, lambda on_round: train(method, values, on_round))
     part = RESULTS / document / f"{_key(settings)}.part.json"
@@ -191,7 +195,8 @@ def kept_as(document: str, settings: Mapping[str, Any], train: Callable[[OnRound
         started = time.monotonic()
         result = train(watch.on_round if watch else None)
         _check_ended(document, result)
-        history = [{name: row.get(name) for name in KEPT} for row in result["history"]]
+        columns = [*KEPT, *(["distances"] if "distances" in result["history"][0] else [])]
+        history = [{name: row.get(name) for name in columns} for row in result["history"]]
         write_whole(
             file,
             json.dumps(
@@ -199,7 +204,7 @@ def kept_as(document: str, settings: Mapping[str, Any], train: Callable[[OnRound
                     "settings": settings, "machine": machine(), "date": date.today().isoformat(),
                     "wall_seconds": round(time.monotonic() - started, 1),
                     "summary": summary(result) if "settings" in result else None,
-                    "history": [[_short(row[name]) for name in KEPT] for row in history], "columns": KEPT,
+                    "history": [[_short(row[name]) for name in columns] for row in history], "columns": columns,
                 }
             ),
         )  # fmt: skip
@@ -221,7 +226,18 @@ def _key(settings: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
 
 
+def _with_distances(result: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The result with the distances of the nodes' models, by ascending id, in the rows of the history."""
+    rows = [
+        {**row, "distances": [node["distance"] for node in result["per_node"] if node["round"] == row["round"]]}
+        for row in result["history"]
+    ]
+    return {**result, "history": rows}
+
+
 def _short(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_short(part) for part in value]
     return round(value, 5) if isinstance(value, float) else value
 
 

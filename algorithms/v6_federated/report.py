@@ -11,6 +11,8 @@ import numpy as np
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
+from matplotlib.ticker import LogLocator
 from rich.markup import escape
 from rich.table import Table
 
@@ -70,7 +72,10 @@ def distances(result: Result, path: Path) -> bool:
     grid = [[cells.get((k, t), float("nan")) for t in rounds] for k in nodes]
     height = min(max(2.4, 0.16 * len(nodes) + 1.2), 9)
     figure, axis = plt.subplots(figsize=(8, height), constrained_layout=True)
-    image = axis.imshow(grid, aspect="auto", cmap="viridis", interpolation="nearest")
+    least, most = min(cells.values()), max(cells.values())
+    # the first round's are often many times the others
+    norm = LogNorm(least, most) if 0 < least < most / 5 else None
+    image = axis.imshow(grid, aspect="auto", cmap="viridis", interpolation="nearest", norm=norm)
     axis.set_facecolor("0.9")  # not asked in that round
     step, wide = max(1, len(nodes) // 25), max(1, len(rounds) // 15)
     called = dict(enumerate(result.get("experiment", {}).get("nodes", []), start=1))
@@ -82,7 +87,8 @@ def distances(result: Result, path: Path) -> bool:
         ylabel="organization" if names == [str(k) for k in nodes] else "",
         title=f"{result['method']}: distance of a node's model from the global one",
     )
-    figure.colorbar(image, label="Euclidean distance")
+    ticks = LogLocator(subs=(1, 2, 5)) if norm else None
+    figure.colorbar(image, label="Euclidean distance", ticks=ticks, format="%g")
     figure.savefig(path, dpi=120)
     plt.close(figure)
     return True
