@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import requests
 import torch
-from helpers import table
+from helpers import table, train
 from safetensors.numpy import load_file
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
@@ -17,6 +17,9 @@ from v6_federated.cli import main
 from v6_federated.mock import MockNetwork
 
 RUN = ["run", "fedavg", "--data", "breast-cancer", "--rounds", "2"]
+
+
+FEW = {"pca": {"components": 2}, "gbdt": {"min_rows_leaf": 10}}  # what 40 rows need
 
 
 def call(capsys, *arguments):
@@ -420,6 +423,12 @@ def test_resume_keeps_rows_and_settings(hospitals_csv, capsys, tmp_path):
     assert weights[0] == weights[1]
     other = file.with_name("other.csv")
     rows.to_csv(other, index=False)
+    evaluated = [*straight, "--rounds", 2, "--set", "evaluators=3", "--out", tmp_path / "three"]
+    assert call(capsys, *evaluated)[0] == 0
+    more = [*run, *dealt, "--rounds", 3, "--resume", tmp_path / "three", "--out", tmp_path / "more"]
+    assert (
+        call(capsys, *more)[0] == 0 and call(capsys, *run, *dealt, "--rounds", 4, "--resume", tmp_path / "more")[0] == 0
+    )
     for changed, says in [
         (["--data", other, "--partition", "column:hospital"], "the earlier job had --data rows; expected the same"),
         (["--data", file, "--nodes", 3], "the earlier job had --partition column:hospital; expected the same"),
@@ -438,8 +447,11 @@ def test_settings_of_a_method(method, capsys):
     fields = experiments.settings_of(method).model_fields
     assert status == 0 and sorted(line.split()[0] for line in lines[1:]) == sorted(fields)
     defaults = json.loads(last)["defaults"]
-    assert all(fields[name].default == value for name, value in defaults.items())
-    assert fields.keys() - defaults.keys() == {name for name, field in fields.items() if field.is_required()}
+    assert fields.keys() - defaults.keys() <= {"rounds"}
+    run = {"label", "rounds", "organizations", "evaluators"}  # which the data settle
+    result = train(f"v6_{method}", {k: table(40, seed=k) for k in (1, 2)}, rounds=2, **FEW.get(method, {}))
+    used = {name: value for name, value in result["settings"].items() if name not in (*run, *FEW.get(method, ()))}
+    assert used == {name: defaults[name] for name in used} and len(used) >= 15
 
 
 def test_a_resumed_task_has_the_rows_of_the_earlier_one(capsys):
@@ -450,8 +462,9 @@ def test_a_resumed_task_has_the_rows_of_the_earlier_one(capsys):
     assert asked == {"rounds": 9, "seed": 3, **rows, "holdout": 0.1, "resume": earlier}
     assert "organizations=[1, 2]" in capsys.readouterr().err
     own = network_commands.resume(earlier, "fedavg", {"rounds": 9}, {"label": "y"})
-    assert own == {"rounds": 9, "seed": 3, "resume": earlier}, "an experiment has its own"
-    assert capsys.readouterr().err == "as in the earlier job: label=y, seed=3\n"
+    parties = {name: rows[name] for name in ("organizations", "evaluators")}
+    assert own == {"rounds": 9, "seed": 3, **parties, "resume": earlier}, "an experiment has its own columns"
+    assert capsys.readouterr().err == "as in the earlier job: label=y, seed=3, organizations=[1, 2], evaluators=[3]\n"
 
 
 def test_predictions_beside_an_identifier(hospitals_csv, capsys, tmp_path):

@@ -634,7 +634,7 @@ def test_early_stopping_goes_back_to_the_best_round():
     assert len(model.split(w)) == best + 1
 
 
-@pytest.mark.parametrize("unfit", [{"holdout": 0}, {"evaluate_every": 3}])
+@pytest.mark.parametrize("unfit", [{"holdout": 0}, {"evaluate_every": 4}])
 def test_early_stopping_needs_rows_held_out(unfit, hospitals):
     with pytest.raises(
         UserInputError, match="early_stopping=2 needs losses on held-out rows; expected a holdout above"

@@ -498,7 +498,7 @@ def test_steps_that_do_not_fit_the_columns(clinics, steps, says):
 def same_as_at_the_node(result, rows, predicted):
     """The scores are those that a node has for the same rows."""
     spec = data.Spec(**{**result["data"], "holdout": 0.0})
-    train_rows, _ = data.Source(table=rows).prepared(spec, 1, Policy())
+    train_rows, _ = data.Source(table=rows).prepared(spec, 1, Policy(), trains=False)
     model = models.build(result["model"])
     w = codec.decode(result["weights"])["weights"]
     np.testing.assert_array_equal(np.float32(predicted["score"]), model.scores(w, train_rows.X)[:, 0])
@@ -694,24 +694,33 @@ def test_a_level_that_few_rows_of_a_node_have_is_not_told_from_unknown_ones(rows
     (answer,) = [a for a in sent if a.organization_id == 2 and "mean" in a.arrays and a.function == "fit_step"]
     n = answer.n
     mean = codec.whole(answer.arrays, "mean")
-    assert round(float(n * mean[levels.index("x")]), 6) == (3 if rows == 3 else 0)
+    counts = np.round(n * mean[: len(levels)].astype(float), 6)
+    assert counts[2] == (3 if rows == 3 else 0)
+    assert counts.sum() == n, "else the few would be those without any level"
     spec = data.Spec(**{**result["data"], "preprocess": result["data"]["preprocess"][:1]})
     X = data.Source(table=nodes[2]).prepared(spec, 2, Policy())[0].X
     assert X[:, 2].sum() == (3 if rows == 3 else 0)
-    assert (X[:rows, :3].sum(axis=1) == (1 if rows == 3 else 0)).all(), "as of a level that is not known"
+    assert (X[:, :3].sum(axis=1) == 1).all()
+    nodes[2].iloc[:rows, 0] = ["p", "q", "r"][:rows]  # three may be of no level that is known
+    told = data.Source(table=nodes[2]).prepared(spec, 2, Policy())[0].X
+    assert (told[:rows, :3].sum(axis=1) == (0 if rows == 3 else 1)).all() and (told[rows:, :3].sum(axis=1) == 1).all()
+    nodes[2].iloc[:rows, 0] = "x"
     new = read_features(nodes[2], list(nodes[2].columns[:-1]), ["sex"])
-    assert data.ready(new, spec.preprocess)[:, 2].sum() == rows, "who predicts knows the level"
+    whole = data.ready(new, spec.preprocess)
+    assert whole[:, 2].sum() == rows, "who predicts knows the level"
+    evaluated = data.Source(table=nodes[2]).prepared(spec, 2, Policy(), trains=False)[0].X
+    assert (evaluated == whole).all(), "and who evaluates does as who predicts"
 
 
 def test_fitted_steps_that_no_nodes_have_made_are_refused(clinics):
     complete = {k: rows.dropna() for k, rows in clinics.items()}
     result = train("v6_fedavg", complete, rounds=1, preprocess=["onehot", "pca:2"])
     steps = json.loads(json.dumps(result["data"]["preprocess"]))
-    many = [{"step": "onehot", "fitted": {"levels": {"sex": [str(i) for i in range(301)]}}}]
+    many = [{"step": "onehot", "fitted": {"levels": {"sex": [str(i) for i in range(10_001)]}}}]
     arrays = codec.decode(steps[1]["fitted"])
     wide = {**arrays, "components": np.ones((99, arrays["components"].shape[1]), np.float32)}
     wider = [steps[0], {"step": "pca", "fitted": codec.encode(wide)}]
-    for forged, says in [(many, "names more levels than 300"), (wider, "more components than there are columns")]:
+    for forged, says in [(many, "names more levels than 10000"), (wider, "more components than there are columns")]:
         job = {**JOB, "data": {**result["data"], "preprocess": forged}, "model": None}
         with MockNetwork("v6_fedavg", complete) as network:
             client = network.client()
@@ -719,3 +728,15 @@ def test_fitted_steps_that_no_nodes_have_made_are_refused(clinics):
             task = client.task.create({"method": "fit_step", "kwargs": kwargs}, [1])
             client.wait_for_results(task["id"])
             assert says in client.run.from_task(task["id"])[0]["log"]
+
+
+def test_evaluators_are_not_held_to_what_training_needs(clinics):
+    """A column that few of its rows have, and levels that few have: they are counted as predictions would be."""
+    few = {
+        k: rows.assign(m=np.where(np.arange(len(rows)) < 5, 1.0, np.nan) if k == 3 else 1.0)
+        for k, rows in clinics.items()
+    }
+    few = {k: rows[["sex", "x0", "m", "label"]] for k, rows in few.items()}
+    steps = ["impute:constant,value=0,columns=m", "impute:most_frequent", "onehot"]
+    result = train("v6_fedavg", few, rounds=2, evaluators=[3], preprocess=steps)
+    assert [row["evaluated"] for row in result["history"]] == [len(few[3])] * 2

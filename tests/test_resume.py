@@ -277,8 +277,7 @@ def test_a_lost_job_goes_on_with_its_settings_and_hospitals(hospitals, monkeypat
     left, straight = lost(hospitals, settings, monkeypatch)
     assert left["organizations"] == [*hospitals]
     values = network_commands.resume(left, "fedavg", {"rounds": 6})
-    named = settings.keys() - {"preprocess"}  # its steps are fitted already
-    assert {name: values[name] for name in named} == {name: settings[name] for name in named}
+    assert {name: values[name] for name in settings} == {**settings, "rounds": 6}
     assert train("v6_fedavg", hospitals, **values)["weights"] == straight["weights"]
     with pytest.raises(UserInputError, match="organizations"):
         train("v6_fedavg", {**hospitals, 99: hospitals[3]}, **values)
@@ -309,6 +308,20 @@ def lost(hospitals, settings, monkeypatch):
 def test_what_central_has_told_nobody_is_not_gone_on_from(method):
     with pytest.raises(SafeError, match=f"task 1 has left nothing to go on from: .* what {method} tells no node"):
         submit._left_by(None, 1, method)
+
+
+def test_a_result_that_was_resumed_knows_its_steps(hospitals):
+    """So the next resume is refused with others, as the first was."""
+    settings = {**OWN, "preprocess": ["clip:0.05", "standardize"]}
+    half = train("v6_fedavg", hospitals, **{**settings, "rounds": 2})
+    values = network_commands.resume(half, "fedavg", {"rounds": 4})
+    again = train("v6_fedavg", hospitals, **values)
+    assert again["settings"]["preprocess"] == settings["preprocess"]
+    with pytest.raises(UserInputError, match="the earlier job had the steps"):
+        train("v6_fedavg", hospitals, rounds=6, resume=again, preprocess=["clip:0.4", "standardize"])
+    spoilt = {**half, "settings": {**half["settings"], "preprocess": [1]}}
+    with pytest.raises(UserInputError, match="resume: not a result"):
+        train("v6_fedavg", hospitals, rounds=6, resume=spoilt)
 
 
 def test_a_line_of_a_log_that_is_cut():

@@ -26,9 +26,11 @@ class Checkpoint:
     Args:
         folder: of the job; None where there is none: then nothing is kept.
         name: of method and organization, since the nodes of one machine may share the folder.
+        durable: whether what is kept must outlast a power cut.
     """
 
-    def __init__(self, folder: Path | None, name: str) -> None:
+    def __init__(self, folder: Path | None, name: str, durable: bool = False) -> None:
+        self._durable = durable
         self._state = None if folder is None else folder / f"checkpoint-{name}.json"
         self._rounds = None if folder is None else folder / f"checkpoint-{name}.jsonl"
         self._begun = False
@@ -53,12 +55,14 @@ class Checkpoint:
         if self._begun:
             with self._rounds.open("a") as stream:
                 stream.writelines(lines)
-                stream.flush()
-                os.fsync(stream.fileno())
+                if self._durable:
+                    stream.flush()
+                    os.fsync(stream.fileno())
         else:
-            write_whole(self._rounds, "".join(lines))
+            write_whole(self._rounds, "".join(lines), self._durable)
             self._begun = True
-        write_whole(self._state, json.dumps({k: v for k, v in snapshot.items() if k not in ROUNDS}))
+        state = json.dumps({k: v for k, v in snapshot.items() if k not in ROUNDS})
+        write_whole(self._state, state, self._durable)
 
     def load(self) -> dict[str, Any] | None:
         """The newest snapshot; None where there is none."""

@@ -139,16 +139,22 @@ class Source:
             policy.check_values(features.scarce(policy.minimum_rows))
         return features
 
-    def prepared(self, spec: Spec, organization: int, policy: Policy) -> tuple[Rows, Rows]:
-        """The rows to train on and those held out, labels as class indices, preprocessed; kept for the next call."""
-        key = (spec, organization, policy)
+    def prepared(self, spec: Spec, organization: int, policy: Policy, trains: bool = True) -> tuple[Rows, Rows]:
+        """The rows to train on and those held out, labels as class indices, preprocessed; kept for the next call.
+
+        Where the node does not train (``trains``), all are as whoever predicts has them.
+        """
+        key = (spec, organization, policy, trains)
         if self._prepared is None or self._prepared[0] != key:
             y = self.labels(spec)
             if spec.classes is not None:
                 y = encode_labels(y, spec.classes)
             kept, held = self.split(spec, organization, policy.minimum_rows)
-            features, least = self.training(spec, organization, policy), policy.minimum_rows_a_class
-            train = Rows(ready(features, spec.preprocess, least), y[kept])
+            if trains:
+                X = ready(self.training(spec, organization, policy), spec.preprocess, policy.minimum_rows_a_class)
+            else:
+                X = ready(self.features(spec).take(kept), spec.preprocess)
+            train = Rows(X, y[kept])
             self._prepared = key, (train, Rows(ready(self.features(spec).take(held), spec.preprocess), y[held]))
         return self._prepared[1]
 

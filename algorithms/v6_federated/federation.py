@@ -61,10 +61,10 @@ class Federation:
         Policy.of_node().check_participants(len(self.organizations))
         regression = getattr(settings, "objective", None) == "regression"
         early = getattr(settings, "early_stopping", None)
-        if early is not None and (not (common.holdout or self.evaluators) or common.evaluate_every > early):
+        if early is not None and (not (common.holdout or self.evaluators) or common.evaluate_every > early + 1):
             raise SafeError(
                 f"early_stopping={early} needs losses on held-out rows; expected a holdout above 0 or evaluators, and "
-                "evaluate_every of at most as many rounds"
+                f"evaluate_every of at most {early + 1}"
             )
         for name, value in (("classes", common.classes), ("target", common.target)):
             if regression and value is not None:
@@ -77,7 +77,9 @@ class Federation:
                 common.deadline, common.enough, common.retries, common.leave_out, common.patience, at_least=least
             ),
         )
-        self._checkpoint = Checkpoint(vantage.own_job_folder(), f"{method}-{client.organization_id}")
+        self._checkpoint = Checkpoint(
+            vantage.own_job_folder(), f"{method}-{client.organization_id}", durable=vantage.on_a_node(client)
+        )
         self._job = Job(
             method=method,
             key=uuid.uuid4().hex,

@@ -100,17 +100,22 @@ def resume(
 ) -> dict[str, Any]:
     """The settings of a job that goes on from ``earlier``: those of the command, all others as they were; told.
 
-    ``rows``: what was taken over for an experiment, which then has the settings of its rows.
+    ``rows``: what was taken over for an experiment, which then has label, features and share held out.
     """
     from v6_federated import experiments, resuming
 
     same = earlier.get("method") == method  # else it is refused later, for the better reason
     kept = resuming.inherited(earlier, experiments.settings_of(method), values) if same else {}
     if rows is not None:
-        kept = {name: value for name, value in kept.items() if name not in resuming.OF_ROWS}
+        kept = {name: value for name, value in kept.items() if name not in ("label", "features", "holdout")}
     if told := {**(rows or {}), **kept}:
-        _say("as in the earlier job: " + ", ".join(f"{name}={value}" for name, value in told.items()))
+        _say("as in the earlier job: " + ", ".join(f"{name}={_short(value)}" for name, value in told.items()))
     return {**kept, **values, "resume": earlier}
+
+
+def _short(value: Any) -> str:
+    """A setting as a line can hold it."""
+    return f"[{', '.join(map(str, value[:10]))}, ...]" if isinstance(value, list) and len(value) > 10 else str(value)
 
 
 def _connect(options: Any) -> tuple[Any, int, int, str, str]:

@@ -73,7 +73,7 @@ class Node:
         self.job = replace(job, data=replace(job.data, preprocess=steps))
         self.policy, self._began = Policy.of_node(), time.monotonic()
         self.policy.check_request(job.minimum_rows, len(job.participants), max(job.rounds or 0, round_))
-        preprocess.check_fitted(steps, self.policy.most_named * len(job.participants))
+        preprocess.check_fitted(steps)
         limit_threads()
         self.source = data.open_source(database)
         features, label = self.source.columns(job.data)
@@ -133,10 +133,12 @@ class Node:
         # whoever knows the seed knows the order, and from many jobs the rows of each minibatch
         return np.random.default_rng() if self.policy.own_shuffle else self.generator("shuffle")
 
-    def permutation(self) -> np.ndarray:
+    def permutation(self) -> Iterator[int]:
         """The node's rows in random order, one a step: that of the next epoch of ``batches``."""
         self.policy.check_batch(1)
-        return self._shuffle.permutation(len(self.rows))
+        for i in self._shuffle.permutation(len(self.rows)):
+            self.check_time()
+            yield i
 
     def steps_per_epoch(self, batch_size: int | None) -> int:
         """Minibatches of one epoch of ``batches``."""
@@ -175,7 +177,8 @@ class Node:
         A node with too few rows to hold any out gives none: n is 0.
         """
         if which == "all":
-            rows = self.rows
+            assert self.n
+            rows, _ = self.source.prepared(self.job.data, self.organization_id, self.policy, trains=False)
         else:
             _, rows = self.source.prepared(self.job.data, self.organization_id, self.policy)
             if not len(rows):
@@ -209,11 +212,11 @@ def _check_job(job: Job, round_: int, organization_id: int) -> None:
         and isinstance(job.model, dict | None)
     ):  # fmt: skip
         raise SafeError("the job is not described as central does; expected its settings, each of its own type")
-    classes = spec.classes
+    classes = spec.classes  # limits on labels are checked by their number
     if classes is not None and (spec.regression or not spec.supervised or len({*map(str, classes)}) < len(classes)):
         raise SafeError("the job names classes for labels that are none, or one twice; expected each once, or none")
-    if classes is not None and job.model is not None and job.model.get("classes") != len(classes):
-        raise SafeError(f"the job names {len(classes)} classes, its model has others; expected as many")
+    if job.model is not None and job.model.get("classes") != (1 if spec.regression else len(classes or [])):
+        raise SafeError("the job's model has other classes than the job names; expected as many, one of a regression")
 
 
 @functools.cache

@@ -26,6 +26,7 @@ from v6_federated.statistics import Ask, pooled_levels, pooled_present, quantile
 from v6_federated.vantage import DataError
 
 UNKNOWN = object()  # in place of a word that is too rare to be told: equal to no level
+MOST_LEVELS = 10_000  # of a column
 LARGE = 100_000  # bytes of a fitted step from which on nodes keep it, and tasks name it only
 
 
@@ -182,13 +183,19 @@ class OneHot(Step):
     @staticmethod
     def without_rare(fitted: Mapping[str, Any], features: Features, least: int) -> Features:
         """The same, with one word that is no level in place of levels that fewer than ``least`` rows have: statistics
-        of such a column, and a model's parameters for it, would be those of single rows."""
+        of such a column, and a model's parameters for it, would be those of single rows.
+
+        So would those of the rows that are then without a level: where they are fewer, they count as of the most
+        frequent one.
+        """
         words = dict(features.words)
-        for name in fitted["levels"] if least > 1 else ():
+        for name, levels in fitted["levels"].items() if least > 1 else ():
             found, at, rows = np.unique(words[name].astype(str), return_inverse=True, return_counts=True)
-            rare = (rows < least) & np.isin(found, fitted["levels"][name])
+            known = np.isin(found, levels) & (rows >= least)
+            few = known.any() and rows[~known].sum() < least
             words[name] = words[name].astype(object)
-            words[name][rare[at] & ~pd.isna(words[name])] = UNKNOWN
+            other = found[np.argmax(np.where(known, rows, 0))] if few else UNKNOWN
+            words[name][~known[at] & ~pd.isna(words[name])] = other
         return replace(features, words=words)
 
 
@@ -373,8 +380,8 @@ def apply(features: Features, steps: Sequence[Mapping[str, Any]], least: int = 0
     return features
 
 
-def check_fitted(steps: Sequence[Mapping[str, Any]], most_levels: int) -> None:
-    """Refuse fitted steps that no nodes have made: of more levels a column than they could have named."""
+def check_fitted(steps: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse fitted steps that no nodes have made, and that would take much memory."""
     for step in steps:
-        if step.get("step") == "onehot" and any(len(of) > most_levels for of in step["fitted"]["levels"].values()):
-            raise SafeError(f"a step onehot names more levels than {most_levels}; expected those that nodes have named")
+        if step.get("step") == "onehot" and any(len(of) > MOST_LEVELS for of in step["fitted"]["levels"].values()):
+            raise SafeError(f"a step onehot names more levels than {MOST_LEVELS}; expected those that nodes have named")

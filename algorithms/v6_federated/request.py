@@ -67,13 +67,15 @@ def job_values(options: Any) -> dict[str, Any]:
 
 def take_over(options: Any, earlier: Mapping[str, Any]) -> dict[str, Any]:
     """Give the options the label, the features and the share held out of an earlier job where they name none; returns
-    what they got."""
+    what they got that is not the default."""
+    from v6_federated.settings import Common
+
     settings = earlier["settings"]
     asked = {"label": options.label, "features": options.features, "holdout": options.holdout}
     taken = {name: settings[name] for name in asked if asked[name] is None and settings.get(name) is not None}
     for name, value in taken.items():
         setattr(options, name, json.dumps(value) if name == "features" else value)
-    return taken
+    return {name: value for name, value in taken.items() if value != Common.model_fields[name].default}
 
 
 def check_same_experiment(before: Mapping[str, Any], new: Any) -> None:

@@ -13,9 +13,7 @@ NUMBERS = ("loss", "accuracy", "auc", "n", "bytes_up", "bytes_down", "seconds") 
 BYTES = ("bytes_up", "bytes_down")
 
 
-# settings that a job has of its own, not of the earlier one; its classes and steps are those that were settled
-OWN = ("rounds", "target", "preprocess", "classes", "resume")
-OF_ROWS = ("label", "features", "holdout", "organizations", "evaluators")  # settings that say which rows and whose
+OWN = ("rounds", "target", "resume")  # settings that a job has of its own, not of the earlier one
 
 
 def inherited(earlier: Mapping[str, Any], accepted: type[Settings], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,11 +40,13 @@ def check(
     alike = {"features": 0, "classes": 0}  # which the data settle
     if {**models.parse(asked.model), **alike} != {**kept["model"], **alike}:
         raise UserInputError(f"resume: a result of model {kept['model']['name']!r}; expected the model asked for")
-    steps, fitted = _names(asked.preprocess), [step["step"] for step in kept["data"]["preprocess"]]
+    steps, fitted = (
+        [step.name for step in _parsed(asked.preprocess)],
+        [step["step"] for step in kept["data"]["preprocess"]],
+    )
     if steps and steps != fitted:
         raise UserInputError(f"resume: a result with the steps {fitted}; expected those asked for, or to ask for none")
-    earlier = kept["settings"].get("preprocess") if isinstance(kept.get("settings"), dict) else None
-    if steps and earlier and [preprocess.parse(s) for s in earlier] != [preprocess.parse(s) for s in asked.preprocess]:
+    if steps and (earlier := kept["settings"].get("preprocess")) and _parsed(earlier) != _parsed(asked.preprocess):
         raise UserInputError(f"resume: the earlier job had the steps {earlier}; expected the same, or to ask for none")
     finished = len(kept["history"])
     if rounds is not None and rounds <= finished:
@@ -92,8 +92,9 @@ def _check_form(kept: Mapping[str, Any]) -> None:
     placed = metrics.is_placement(
         kept["score_scale"], kept.get("score_centers"), None if data.classes is None else len(data.classes)
     )
-    if not isinstance(kept["undescribed"], list) or not placed:
+    if not isinstance(kept["undescribed"], list) or not placed or not isinstance(kept["settings"], dict):
         raise TypeError
+    _parsed(kept["settings"].get("preprocess", []))
     if not isinstance(checkpoint.from_json(kept["state"]), dict) or (data.classes is None) != data.regression:
         raise TypeError
     codec.decode(kept["weights"])["weights"]
@@ -106,5 +107,5 @@ def _is_number(value: Any, none: bool = False) -> bool:
     return (none and value is None) or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
-def _names(steps: Sequence[Any]) -> list[str]:
-    return [preprocess.parse(step).name for step in steps]
+def _parsed(steps: Sequence[Any]) -> list[preprocess.Step]:
+    return [preprocess.parse(step) for step in steps]

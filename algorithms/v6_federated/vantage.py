@@ -74,6 +74,11 @@ def create_task(client: Any, input_: dict[str, Any], organizations: list[int], n
     return task["id"]
 
 
+def on_a_node(client: Any) -> bool:
+    """Whether this runs on a real node, not on a mock network."""
+    return hasattr(client, "request") and not hasattr(client, "clock")
+
+
 def now(client: Any) -> float:
     """Seconds on the clock of the network: this machine's, or a mock network's simulated one."""
     return client.clock() if hasattr(client, "clock") else time.monotonic()

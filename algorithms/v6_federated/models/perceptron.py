@@ -4,7 +4,7 @@ A round of small minibatches is faster than with torch's autograd (`python -m be
 task that needs no torch does not import it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Literal
 
@@ -123,7 +123,7 @@ class Perceptron:
         y: np.ndarray,
         full: np.ndarray,
         step: float,
-        order: np.ndarray,
+        order: Iterable[int],
     ) -> None:
         """w <- w - step (grad f_i(w) - grad f_i(w_t) + full) for each row i of ``order``, in place.
 
