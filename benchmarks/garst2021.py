@@ -195,12 +195,10 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
         )  # fmt: skip
         panel = panels.setdefault(row.panel, {})
         yield tables.trained(known, functools.partial(cells, dataset, row, seeds, rounds, panel), 3)
-    panels = {title: lines for title, lines in panels.items() if lines}
-    if panels:
-        picture = f"{DOCUMENT}{'-fashion_mnist' if fashion else ''}{'' if full else '-reduced'}.png"
-        pictures.curves(panels, runs.RESULTS / picture, bottom=0.5 if full else None)
+    picture = f"{DOCUMENT}{'-fashion_mnist' if fashion else ''}{'' if full else '-reduced'}.png"
+    if pictures.curves(panels, runs.RESULTS / picture, bottom=0.5 if full else None):
         yield ""
-        yield "Mean of the seeds and, shaded, from the lowest to the highest, like its Figures 4.1, 4.3, 4.4:"
+        yield "Mean of the seeds and, shaded, from the lowest to the highest, like Garst's Figures 4.1, 4.3, 4.4:"
         yield ""
         yield f"![accuracy by round]({picture})"
 
@@ -221,7 +219,7 @@ def heat_maps(dataset: Dataset, full: bool) -> Iterator[str]:
     """Distances of the nodes' models from the global one by round, where nodes are alike and where classes are not."""
     yield ""
     yield f"Logistic regression, 2 classes, rate {HEAT.lr:g}: distance of each node's model from the global one, like"
-    yield "its Figure 4.2, rows dealt IID, and with unlike shares of the classes."
+    yield "Garst's Figure 4.2, rows dealt IID, and with unlike shares of the classes."
     for partition in ("iid", "class"):
         row = replace(HEAT, partition=partition)
         run = train(dataset, row, SEEDS[0], row.rounds if full else 3, distances=True)

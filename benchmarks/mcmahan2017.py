@@ -145,14 +145,12 @@ def table(dataset: Dataset, full: bool) -> Iterator[str]:
         known = row.table, row.model, row.partition, f"{row.C:g}", row.E, row.B or "all", row.paper
         lines = panels.setdefault(f"{row.model}, {row.partition}, C = 0.1", {}) if row.C == 0.1 else {}
         yield tables.trained(known, functools.partial(cells, dataset, row, full, lines), 2)
-    panels = {title: lines for title, lines in panels.items() if lines}
-    if panels:
-        picture = f"{DOCUMENT}{'' if full else '-reduced'}.png"
-        pictures.curves(panels, runs.RESULTS / picture, ylabel="best test accuracy so far", bottom=0.8, log=True)
+    picture = runs.RESULTS / f"{DOCUMENT}{'' if full else '-reduced'}.png"
+    if pictures.curves(panels, picture, ylabel="best test accuracy so far", bottom=0.8, log=True):
         yield ""
         yield "Learning curves of the rows with C = 0.1, first seed, until the target, as the paper's Figures 2 and 7:"
         yield ""
-        yield f"![best accuracy by round]({picture})"
+        yield f"![best accuracy by round]({picture.name})"
 
 
 def cells(dataset: Dataset, row: Row, full: bool, lines: dict[str, pictures.Line]) -> tuple[str, str | None]:

@@ -58,13 +58,10 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
             known = name, C, B or "all", E, poster
             panel = panels.setdefault(f"C = {C:g}, B = {B or 'all'}, E = {E}", {})
             yield tables.trained(known, functools.partial(cells, dataset, method, values, panel, name), 3)
-    panels = {title: lines for title, lines in panels.items() if lines}
-    if panels:
-        picture = f"{DOCUMENT}{'' if full else '-reduced'}.png"
-        names = [name for name, _, _ in METHODS]
-        pictures.curves(panels, runs.RESULTS / picture, bottom=0.85 if full else None, target=0.97, names=names)
+    picture, names = runs.RESULTS / f"{DOCUMENT}{'' if full else '-reduced'}.png", [name for name, _, _ in METHODS]
+    if pictures.curves(panels, picture, bottom=0.85 if full else None, target=0.97, names=names):
         yield ""
-        yield f"![accuracy by round]({picture})"
+        yield f"![accuracy by round]({picture.name})"
 
 
 def cells(

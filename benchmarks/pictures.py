@@ -26,15 +26,18 @@ def curves(
     target: float | None = None,
     log: bool = False,
     names: Sequence[str] = (),
-) -> None:
+) -> bool:
     """A panel a setting with a line a method, as a PNG: the mean of its runs, and shaded from the lowest of them to the
-    highest. A line ends with its shortest run.
+    highest. A line ends with its shortest run. Panels without a line are left out; False where there is none.
 
     Args:
         panels: title, name of a line, the line.
         target: value at which a thin line is drawn; log: logarithmic rounds; bottom: lowest value shown.
         names: lines that have the same colour in each panel.
     """
+    panels = {title: lines for title, lines in panels.items() if lines}
+    if not panels:
+        return False
     across = min(ACROSS, len(panels))
     down = -(-len(panels) // across)
     figure, axes = plt.subplots(
@@ -65,3 +68,4 @@ def curves(
     axes[0, 0].set_ylim(bottom, min(axes[0, 0].get_ylim()[1], 1))
     figure.savefig(path, dpi=110)
     plt.close(figure)
+    return True

@@ -8,8 +8,8 @@ import numpy as np
 from v6_federated import functions
 from v6_federated.federation import Answer, Federation
 from v6_federated.settings import (
-    AgeLow,
-    AgeUp,
+    AgeLower,
+    AgeUpper,
     BatchSize,
     Epochs,
     LearningRate,
@@ -26,8 +26,8 @@ def central(
     federation: Federation,
     *,
     rounds: Rounds,
-    age_lower: AgeLow = None,
-    age_upper: AgeUp = None,
+    age_lower: AgeLower = None,
+    age_upper: AgeUpper = None,
     epochs: Epochs = 1,
     batch_size: BatchSize = None,
     lr: LearningRate = 0.1,

@@ -56,11 +56,6 @@ class Policy:
     score_bands: int = 64
     own_shuffle: bool = False
 
-    @property
-    def most_named(self) -> int:
-        """Values of a label, or levels of a category, that a node can name, or another that keeps to the default."""
-        return max(self.maximum_classes, Policy.maximum_classes)
-
     @classmethod
     def of_node(cls, environment: Mapping[str, str] | None = None) -> "Policy":
         """The limits in the environment. Raises NodePermissionException if one cannot be read."""
@@ -168,9 +163,10 @@ class Policy:
     def check_labels(self, rows: int, values: int, named: int) -> None:
         """Refuse a label that is no class, also where the request names its values: a model has parameters of its own
         for each, from which a row could be read that is the only one of its value."""
-        if named > self.most_named:
+        most = max(self.maximum_classes, Policy.maximum_classes)  # other nodes may have named as many
+        if named > most:
             raise PrivacyThresholdViolation(
-                f"the request names {named} classes; expected {self.most_named} at most ({PREFIX}MAXIMUM_CLASSES)"
+                f"the request names {named} classes; expected {most} at most ({PREFIX}MAXIMUM_CLASSES)"
             )
         if values * self.minimum_rows_a_class > rows:
             raise PrivacyThresholdViolation(

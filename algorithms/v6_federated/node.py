@@ -73,7 +73,6 @@ class Node:
         self.job = replace(job, data=replace(job.data, preprocess=steps))
         self.policy, self._began = Policy.of_node(), time.monotonic()
         self.policy.check_request(job.minimum_rows, len(job.participants), max(job.rounds or 0, round_))
-        preprocess.check_fitted(steps)
         limit_threads()
         self.source = data.open_source(database)
         features, label = self.source.columns(job.data)

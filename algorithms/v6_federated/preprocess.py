@@ -62,6 +62,11 @@ class Step(BaseModel, ABC):
     def apply(fitted: Mapping[str, Any], features: Features) -> Features:
         """The features after the step."""
 
+    @staticmethod
+    def without_rare(fitted: Mapping[str, Any], features: Features, least: int) -> Features:
+        """The features with nothing that the step would make a column of fewer than ``least`` rows of."""
+        return features
+
     @property
     def name(self) -> str:
         """As a request has it."""
@@ -158,6 +163,8 @@ class OneHot(Step):
     @staticmethod
     def apply(fitted: Mapping[str, Any], features: Features) -> Features:
         levels = fitted["levels"]
+        if any(len(of) > MOST_LEVELS for of in levels.values()):  # which would take much memory
+            raise SafeError(f"a step onehot names more levels than {MOST_LEVELS}; expected those that nodes have named")
         features.index(list(levels))
         missing = [c for c in levels if pd.isna(features.words[c]).any()]
         if missing:
@@ -374,14 +381,5 @@ def apply(features: Features, steps: Sequence[Mapping[str, Any]], least: int = 0
         if step.get("step") not in STEPS:
             raise SafeError(f"unknown step {step.get('step')!r}; expected one of {', '.join(STEPS)}")
         kind = STEPS[step["step"]]
-        if kind is OneHot:
-            features = OneHot.without_rare(step["fitted"], features, least)
-        features = kind.apply(step["fitted"], features)
+        features = kind.apply(step["fitted"], kind.without_rare(step["fitted"], features, least))
     return features
-
-
-def check_fitted(steps: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse fitted steps that no nodes have made, and that would take much memory."""
-    for step in steps:
-        if step.get("step") == "onehot" and any(len(of) > MOST_LEVELS for of in step["fitted"]["levels"].values()):
-            raise SafeError(f"a step onehot names more levels than {MOST_LEVELS}; expected those that nodes have named")

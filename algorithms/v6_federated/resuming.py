@@ -11,8 +11,6 @@ from v6_federated.vantage import UserInputError
 SAME = ("label", "features", "classes", "holdout")  # what the job must have as before, where it asks for it
 NUMBERS = ("loss", "accuracy", "auc", "n", "bytes_up", "bytes_down", "seconds")  # of a row of history
 BYTES = ("bytes_up", "bytes_down")
-
-
 OWN = ("rounds", "target", "resume")  # settings that a job has of its own, not of the earlier one
 
 
@@ -40,13 +38,11 @@ def check(
     alike = {"features": 0, "classes": 0}  # which the data settle
     if {**models.parse(asked.model), **alike} != {**kept["model"], **alike}:
         raise UserInputError(f"resume: a result of model {kept['model']['name']!r}; expected the model asked for")
-    steps, fitted = (
-        [step.name for step in _parsed(asked.preprocess)],
-        [step["step"] for step in kept["data"]["preprocess"]],
-    )
-    if steps and steps != fitted:
+    steps, earlier = _parsed(asked.preprocess), kept["settings"].get("preprocess")
+    fitted = [step["step"] for step in kept["data"]["preprocess"]]
+    if steps and [step.name for step in steps] != fitted:
         raise UserInputError(f"resume: a result with the steps {fitted}; expected those asked for, or to ask for none")
-    if steps and (earlier := kept["settings"].get("preprocess")) and _parsed(earlier) != _parsed(asked.preprocess):
+    if steps and earlier and steps != _parsed(earlier):
         raise UserInputError(f"resume: the earlier job had the steps {earlier}; expected the same, or to ask for none")
     finished = len(kept["history"])
     if rounds is not None and rounds <= finished:

@@ -92,14 +92,14 @@ Delta = Annotated[
     float, Field(ge=0, allow_inf_nan=False, description="squared distance from the reference allowed"), Number
 ]
 LocalPasses = Annotated[int, Field(ge=1, le=LARGE, description="rho, passes over a node's rows in a round"), Number]
-AgeLow = Annotated[
+AgeLower = Annotated[
     int | None,
     Field(
         ge=0, le=LARGE, description="b_l, age difference below which a node is overactive (unset: K // 6, at least 1)"
     ),
     Number,
 ]
-AgeUp = Annotated[
+AgeUpper = Annotated[
     int | None,
     Field(
         ge=1,
