@@ -1,5 +1,6 @@
 """The server of Co-Learning."""
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from v6_federated.settings import (
 )
 
 
-@functions.central
+@functools.partial(functions.central, told_in_full=True)
 def central(
     federation: Federation,
     *,

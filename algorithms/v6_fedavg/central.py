@@ -1,5 +1,6 @@
 """The server of FederatedAveraging."""
 
+import functools
 from typing import Any
 
 from v6_federated import functions
@@ -17,7 +18,7 @@ from v6_federated.settings import (
 )
 
 
-@functions.central
+@functools.partial(functions.central, told_in_full=True)
 def central(
     federation: Federation,
     *,

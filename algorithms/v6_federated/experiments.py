@@ -31,15 +31,23 @@ def methods() -> list[str]:
 
 def settings_of(method: str) -> type[settings.Common]:
     """The settings of a method. Raises SafeError for a method that is not there."""
-    if method not in methods():
-        raise SafeError(f"unknown method {method!r}; expected one of {', '.join(methods())}")
-    return importlib.import_module(f"v6_{method}").central.settings
+    return _central_of(method).settings
 
 
 def supervised(method: str) -> bool:
     """Whether a method needs labels. Raises SafeError for a method that is not there."""
-    settings_of(method)
-    return importlib.import_module(f"v6_{method}").central.supervised
+    return _central_of(method).supervised
+
+
+def told_in_full(method: str) -> bool:
+    """Whether nodes are told all that a method carries. Raises SafeError for a method that is not there."""
+    return _central_of(method).told_in_full
+
+
+def _central_of(method: str) -> Any:
+    if method not in methods():
+        raise SafeError(f"unknown method {method!r}; expected one of {', '.join(methods())}")
+    return importlib.import_module(f"v6_{method}").central
 
 
 @dataclass(frozen=True)

@@ -34,13 +34,17 @@ from v6_federated.vantage import (
 SAFE_ERRORS = (SafeError, DataError, NodePermissionException, PrivacyThresholdViolation, UserInputError)
 
 
-def central(function: Callable[..., dict[str, Any]], *, supervised: bool = True) -> Callable[..., dict[str, Any]]:
+def central(
+    function: Callable[..., dict[str, Any]], *, supervised: bool = True, told_in_full: bool = False
+) -> Callable[..., dict[str, Any]]:
     """Make ``function(federation, *, settings...)`` a central function: ``central(client, **settings)``.
 
     The settings are checked against the function's annotations; the federation is prepared (every node describes its
     data, preprocessing is fitted, the model is built) before the function starts. A job that cannot go on after its
     first round returns the model of the last one, and why under ``stopped``. A method that is not ``supervised`` has
-    neither labels nor a model to train. Raises UserInputError for settings that are wrong.
+    neither labels nor a model to train. What a method carries from round to round is ``told_in_full`` where its nodes
+    are told all of it in each round, so that a job whose central was lost can go on from its tasks. Raises
+    UserInputError for settings that are wrong.
     """
     accepted = settings.settings_of(function)
     method = function.__module__.split(".")[0].removeprefix("v6_")
@@ -72,7 +76,7 @@ def central(function: Callable[..., dict[str, Any]], *, supervised: bool = True)
             raise
 
     functools.update_wrapper(call, function)
-    call.settings, call.supervised = accepted, supervised
+    call.settings, call.supervised, call.told_in_full = accepted, supervised, told_in_full
     return call
 
 

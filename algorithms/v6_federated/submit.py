@@ -10,13 +10,12 @@ from requests.exceptions import RequestException
 from vantage6.client import UserClient
 from vantage6.common.task_status import has_task_finished
 
-from v6_federated import checkpoint, codec, metrics, network, preprocess, vantage
+from v6_federated import checkpoint, codec, experiments, metrics, network, preprocess, vantage
 from v6_federated.errors import SafeError
 from v6_federated.history import lost
 
 POLL_SECONDS = 1.0
 NOT_TRAINING = ("describe", "fit_step", "keep_steps", "evaluate", "forget", "singular_index")
-TOLD_IN_FULL = ("fedavg", "scaffold", "fsvrg", "loadaboost", "colearning")  # by central to nodes, in each round
 # What a run's status means where its log says nothing that helps.
 WHY = {
     "non-existing Docker image": "its node finds no image {image}; expected one that it can pull, or, where its "
@@ -115,7 +114,7 @@ def earlier(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
 
 def _left_by(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
     nothing = f"task {task_id} has left nothing to go on from"
-    if method not in TOLD_IN_FULL:
+    if not experiments.told_in_full(method):
         raise SafeError(f"{nothing}: its central function was lost, and with it what {method} tells no node")
     subtasks = sorted(network.subtasks(client, task_id), key=lambda task: -task["id"])
     functions = [str(subtask["name"]).removeprefix(f"{method} ").partition(",")[0] for subtask in subtasks]

@@ -1,5 +1,6 @@
 """The server of federated SVRG."""
 
+import functools
 from typing import Any
 
 from v6_federated import functions
@@ -7,7 +8,7 @@ from v6_federated.federation import Federation, weighted_mean
 from v6_federated.settings import BatchSize, Rounds, Stepsize
 
 
-@functions.central
+@functools.partial(functions.central, told_in_full=True)
 def central(
     federation: Federation, *, rounds: Rounds, stepsize: Stepsize = 1.0, batch_size: BatchSize = 1
 ) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The server of SCAFFOLD."""
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from v6_federated.federation import Federation, combine, mean
 from v6_federated.settings import BatchSize, Epochs, Fraction, GlobalLr, LearningRate, LrDecayRound, LrDecayStep, Rounds
 
 
-@functions.central
+@functools.partial(functions.central, told_in_full=True)
 def central(
     federation: Federation,
     *,
