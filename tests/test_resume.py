@@ -20,6 +20,7 @@ from v6_federated.federation import Federation, weighted_mean
 from v6_federated.files import write_whole
 from v6_federated.mock import Fate, MockNetwork
 from v6_federated.state import State
+from v6_federated.tasks import Tasks
 
 STATELESS = [(p, s) for p, s in METHODS if p in ("v6_fedavg", "v6_fsvrg", "v6_loadaboost", "v6_colearning")]
 OWN = {"rounds": 6, "seed": 3, "preprocess": ["standardize"]}
@@ -133,8 +134,8 @@ def killed_and_started_again(package, nodes, killed_in, monkeypatch, fates=None,
     record, started = Federation.record, []
 
     def kill(self, *arguments, **columns):
-        started.append(self._round)
-        if self._round == killed_in and started.count(killed_in) == 1:
+        started.append(self._tasks.round)
+        if self._tasks.round == killed_in and started.count(killed_in) == 1:
             raise Killed
         return record(self, *arguments, **columns)
 
@@ -193,7 +194,7 @@ def test_killed_while_fitted_steps_are_handed_over(package, hospitals, monkeypat
     own = {"min_rows_leaf": 10} if package == "v6_gbdt" else {}
     settings, functions = {**OWN, **STEPS, "lr": 0.3, **own}, []
     straight = train(package, hospitals, **settings)
-    hand_over, killed = Federation._hand_over, []
+    hand_over, killed = Tasks._hand_over, []
 
     def kill(self, organizations):
         failed = hand_over(self, organizations)
@@ -202,7 +203,7 @@ def test_killed_while_fitted_steps_are_handed_over(package, hospitals, monkeypat
             raise Killed
         return failed
 
-    monkeypatch.setattr(Federation, "_hand_over", kill)
+    monkeypatch.setattr(Tasks, "_hand_over", kill)
     give_up = Federation.give_up
     monkeypatch.setattr(Federation, "give_up", lambda self: None)
     with MockNetwork(
@@ -223,7 +224,7 @@ def test_pca_begins_its_rounds_anew_with_the_fitted_steps(hospitals, monkeypatch
     record, killed = Federation.record, []
 
     def kill(self, *arguments, **columns):
-        if self._round == 2 and not killed:
+        if self._tasks.round == 2 and not killed:
             killed.append(2)
             raise Killed
         return record(self, *arguments, **columns)
@@ -453,18 +454,18 @@ def test_what_cannot_be_resumed_is_refused(change, says, hospitals):
 
 
 @pytest.mark.parametrize("package", ["v6_fedavg", "v6_scaffold"])
-@pytest.mark.parametrize("where", ["result", "forget"])
-def test_central_killed_after_the_last_round(package, where, hospitals, monkeypatch):
+@pytest.mark.parametrize(("owner", "name"), [(Federation, "result"), (Tasks, "forget")])
+def test_central_killed_after_the_last_round(package, owner, name, hospitals, monkeypatch):
     straight = train(package, hospitals, **OWN)
-    before, killed = getattr(Federation, where), []
+    before, killed = getattr(owner, name), []
 
     def kill(self, *arguments):
         if not killed:
-            killed.append(where)
+            killed.append(name)
             raise Killed
         return before(self, *arguments)
 
-    monkeypatch.setattr(Federation, where, kill)
+    monkeypatch.setattr(owner, name, kill)
     give_up = Federation.give_up
     monkeypatch.setattr(Federation, "give_up", lambda self: None)
     with MockNetwork(package, hospitals, environment=OPEN, on_round=lambda row: None, keep=True) as network:

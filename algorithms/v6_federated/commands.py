@@ -101,7 +101,7 @@ def _show(result: dict[str, Any]) -> None:
 
 def submit(options: Any) -> int:
     """``v6-federated submit``."""
-    from v6_federated import experiments, settings, training
+    from v6_federated import experiments
 
     features = request.features(options)
     rows = {"label": options.label, "features": features, "holdout": options.holdout}
@@ -109,8 +109,7 @@ def submit(options: Any) -> int:
     values |= {**request.seed(options), **request.job_values(options)}
     if options.resume is not None and not options.resume.isdigit():
         values = resume(screen.read(Path(options.resume)), options.method, values)
-    checked = settings.validate(experiments.settings_of(options.method), values)
-    training.check_settings(checked)
+    experiments.checked(options.method, values)
     request.check_folder(options.out)
     with screen.Bar(options.rounds, options.method) as bar:
         result = network_commands.submit(options, values, bar.on_round)

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 import v6_federated
-from v6_federated import data, datasets, metrics, settings, training
+from v6_federated import data, datasets, metrics, settings
 from v6_federated.datasets import Database, Dataset
 from v6_federated.errors import SafeError
 from v6_federated.guards import Policy
@@ -32,6 +32,13 @@ def methods() -> list[str]:
 def settings_of(method: str) -> type[settings.Common]:
     """The settings of a method. Raises SafeError for a method that is not there."""
     return _central_of(method).settings
+
+
+def checked(method: str, values: dict[str, Any]) -> settings.Common:
+    """A method's settings, each fit for itself and for the others. Raises SafeError."""
+    found = settings.validate(settings_of(method), values)
+    _central_of(method).check(found)
+    return found
 
 
 def supervised(method: str) -> bool:
@@ -205,8 +212,7 @@ class Experiment:
     def _run(
         self, method: str, databases: dict[int, Database], values: dict[str, Any], on_round: OnRound | None
     ) -> dict[str, Any]:
-        checked = settings.validate(settings_of(method), values)
-        training.check_settings(checked)
+        checked(method, values)
         environment = {"V6_FEDERATED_MINIMUM_ORGANIZATIONS": "1", **_policies(os.environ), **self.environment}
         size = sum(rows.size if isinstance(rows, pd.DataFrame) else rows[0].size for rows in databases.values())
         processes = self.processes or (1 if size < SMALL else os.cpu_count() or 1)

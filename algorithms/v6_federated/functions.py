@@ -35,17 +35,29 @@ SAFE_ERRORS = (SafeError, DataError, NodePermissionException, PrivacyThresholdVi
 
 
 def central(
-    function: Callable[..., dict[str, Any]], *, supervised: bool = True, told_in_full: bool = False
+    function: Callable[..., dict[str, Any]],
+    *,
+    supervised: bool = True,
+    told_in_full: bool = False,
+    check: Callable[[Any], None] = lambda settings: None,
 ) -> Callable[..., dict[str, Any]]:
     """Make ``function(federation, *, settings...)`` a central function: ``central(client, **settings)``.
 
     The settings are checked against the function's annotations; the federation is prepared (every node describes its
     data, preprocessing is fitted, the model is built) before the function starts. A job that cannot go on after its
-    first round returns the model of the last one, and why under ``stopped``. A method that is not ``supervised`` has
-    neither labels nor a model to train. What a method carries from round to round is ``told_in_full`` where its nodes
-    are told all of it in each round, so that a job whose central was lost can go on from its tasks. Raises
-    UserInputError for settings that are wrong.
+    first round returns the model of the last one, and why under ``stopped``. Raises UserInputError for wrong settings.
+
+    Args:
+        supervised: whether the method has labels, and a model to train.
+        told_in_full: whether nodes are told, in each round, all that the method carries: then a job whose central was
+            lost can go on from its tasks.
+        check: refuses settings that do not fit each other.
     """
+
+    def check_all(checked: Any) -> None:
+        training.check_settings(checked)
+        check(checked)
+
     accepted = settings.settings_of(function)
     method = function.__module__.split(".")[0].removeprefix("v6_")
 
@@ -53,6 +65,7 @@ def central(
     def call(client: Any, **values: Any) -> dict[str, Any]:
         try:
             checked = settings.validate(accepted, values)
+            check_all(checked)
             federation = Federation(client, method, checked, supervised)
         except ValueError as error:
             raise UserInputError(str(error)) from None
@@ -76,7 +89,8 @@ def central(
             raise
 
     functools.update_wrapper(call, function)
-    call.settings, call.supervised, call.told_in_full = accepted, supervised, told_in_full
+    call.settings, call.check = accepted, check_all
+    call.supervised, call.told_in_full = supervised, told_in_full
     return call
 
 

@@ -7,7 +7,7 @@ rows of the nodes that have answered all that it asks.
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,29 +18,14 @@ from v6_federated.collection import Answer, Expected
 from v6_federated.errors import SafeError
 from v6_federated.features import KINDS, Features
 from v6_federated.node import Job
+from v6_federated.tasks import Group
 from v6_federated.vantage import CollectResultsError, DataError
-
-
-@dataclass(frozen=True)
-class Group:
-    """Organizations that are asked the same."""
-
-    function: str
-    organizations: list[int]
-    job: Job
-    settings: dict[str, Any] = field(default_factory=dict)
-    arrays: dict[str, np.ndarray] = field(default_factory=dict)
-    expected: Expected = field(default_factory=Expected)
-    evaluate: str | None = None
-
 
 Ask = Callable[[Group], list[Answer]]  # brings the answers of those that gave one, enough of them, by ascending id
 Found = TypeVar("Found")
 
 
-def prepare(
-    job: Job, steps: Sequence[Any], model: str | dict[str, Any], organizations: Sequence[int], ask: Ask
-) -> tuple[Job, Sequence[str]]:
+def prepare(job: Job, steps: Sequence[Any], model: str | dict[str, Any], ask: Ask) -> tuple[Job, Sequence[str]]:
     """The job with its columns, classes, fitted steps and model; and the features' names after the steps.
 
     Args:
@@ -49,7 +34,7 @@ def prepare(
     parsed = [preprocess.parse(step) for step in steps]
     asked = job.data.supervised and not job.data.regression and job.data.classes is None
     expected = Expected(wrong=lambda values: _wrong_description(values, bool(parsed), asked))
-    answers = ask(Group("describe", list(organizations), job, {"raw": bool(parsed)}, expected=expected))
+    answers = ask(Group("describe", job.participants, job, {"raw": bool(parsed)}, expected=expected))
     features, spec = _same_features(answers), job.data
     if spec.classes is None and spec.supervised and not spec.regression:
         spec = replace(spec, classes=_agreed_classes(answers))

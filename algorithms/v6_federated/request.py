@@ -90,13 +90,12 @@ def check_same_experiment(before: Mapping[str, Any], new: Any) -> None:
 
 def check(method: str, values: Mapping[str, Any], on: Any, options: Any) -> None:
     """Refuse what can be seen to be wrong with a method and its settings on an experiment."""
-    from v6_federated import experiments, resuming, settings, training
+    from v6_federated import experiments, resuming
 
-    accepted = experiments.settings_of(method)
-    checked = settings.validate(accepted, {**on.common(), "holdout": on.holdout, **values})
+    evaluators = None if on.dataset.test is None else [0]  # the test set's
+    checked = experiments.checked(method, {**on.common(), "holdout": on.holdout, "evaluators": evaluators, **values})
     if values.get("resume"):
         resuming.check_kind(values["resume"], method, checked)
-    training.check_settings(checked)
     steps = values.get("preprocess") or (values.get("resume") or {}).get("data", {}).get("preprocess")
     regression = getattr(checked, "objective", None) == "regression"
     if regression and options.target is not None:

@@ -1,5 +1,6 @@
 """The server of boosted trees."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,7 +28,20 @@ from v6_gbdt import bins
 from v6_gbdt.trees import FEATURE, LEAF, VALUE, Trees
 
 
-@functions.central
+def check(settings: Any) -> None:
+    """Refuse settings that do not fit each other."""
+    early = settings.early_stopping
+    if early is not None and (not (settings.holdout or settings.evaluators) or settings.evaluate_every > early + 1):
+        raise SafeError(
+            f"early_stopping={early} needs losses on held-out rows; expected a holdout above 0 or evaluators, and "
+            f"evaluate_every of at most {early + 1}"
+        )
+    for name, value in (("classes", settings.classes), ("target", settings.target)):
+        if settings.objective == "regression" and value is not None:
+            raise SafeError(f"{name}={value} is of no use to objective=regression; leave it out")
+
+
+@functools.partial(functions.central, check=check)
 def central(
     federation: Federation,
     *,
