@@ -1,5 +1,8 @@
 """FederatedAveraging: two rounds by hand, and what its settings do."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from helpers import table, train
@@ -146,3 +149,17 @@ def test_convolutions_train(model):
     )
     assert first["weights"] == again["weights"]
     assert first["final"]["accuracy"] > 0.9
+
+
+def test_the_method_that_contributing_shows_is_fedsgd(tmp_path, monkeypatch, hospitals):
+    """As a method's developer would: its three files from the page, beside the installed methods."""
+    page = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
+    blocks = dict(re.findall(r"`(\w+\.py)`[^\n]*:\n\n```python\n(.*?)```", page, re.DOTALL))
+    assert set(blocks) == {"central.py", "partial.py", "__init__.py"}
+    (tmp_path / "v6_shown").mkdir()
+    for name, block in blocks.items():
+        (tmp_path / "v6_shown" / name).write_text(block.replace("v6_METHOD", "v6_shown"))
+    monkeypatch.syspath_prepend(tmp_path)
+    settings = {"rounds": 4, "lr": 0.3, "seed": 2}
+    shown, fedsgd = train("v6_shown", hospitals, **settings), train("v6_fedavg", hospitals, **settings)
+    assert shown["method"] == "shown" and shown["weights"] == fedsgd["weights"] and shown["final"] == fedsgd["final"]
