@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 
-from v6_federated import codec, commands, experiments, network, network_commands
+from v6_federated import codec, commands, methods, network, network_commands
 from v6_federated.cli import main
 from v6_federated.mock import MockNetwork
 
@@ -335,9 +335,40 @@ def test_a_npz_with_numbers_to_predict(tmp_path, capsys):
         ),
         (["run", "fedavg", *run[2:4], "--resume", str(tmp_path / "r")], "resume: a result of 'gbdt'; expected one of"),
         ([*regression, "--target", "0.9"], "--target 0.9 is an accuracy, of no use to objective=regression"),
+        ([*regression, "--target", "0.9", "--stop-at-target"], "--target 0.9 is an accuracy, of no use"),
+        (["compare", "gbdt:classes=[0]", *regression[2:]], "classes=[0] is refused"),
     ]:
         assert main(arguments) == 2
         assert says in capsys.readouterr().err
+    # on the test set, whatever is held out
+    assert main([*regression, "--rounds", "2", "--holdout", "0", "--set", "early_stopping=1"]) == 0
+
+
+EARLY = "early_stopping=3 needs losses on held-out rows"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["run", "gbdt", "--data", "wine", "--holdout", "0", "--set", "early_stopping=3"], EARLY),
+        (["compare", "gbdt:early_stopping=3", "--data", "wine", "--holdout", "0"], EARLY),
+        (["submit", "gbdt", "--rounds", "9", "--holdout", "0", "--set", "early_stopping=3"], EARLY),
+        # the earlier task may have had evaluators: first it is asked
+        (
+            ["submit", "gbdt", "--rounds", "9", "--holdout", "0", "--set", "early_stopping=3", "--resume", "1"],
+            "no network",
+        ),
+    ],
+)
+def test_settings_that_do_not_fit_each_other(arguments, says, capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))  # knows no network
+    assert main(arguments) in (1, 2)
+    assert says in capsys.readouterr().err
+
+
+def test_early_stopping_of_pooled_rows_has_those_held_out(capsys):
+    arguments = ["compare", "centralized:gbdt:holdout=0,early_stopping=1", "--data", "wine", "--rounds", "2"]
+    assert main(arguments) == 0
 
 
 def test_predict_for_rows_of_any_file(tmp_path, capsys):
@@ -439,12 +470,12 @@ def test_resume_keeps_rows_and_settings(hospitals_csv, capsys, tmp_path):
         assert status == 2 and says in err
 
 
-@pytest.mark.parametrize("method", experiments.methods())
+@pytest.mark.parametrize("method", methods.names())
 def test_settings_of_a_method(method, capsys):
     """Every setting is shown once, with the default that a run without it has."""
     status = main(["settings", method])
     *lines, last = capsys.readouterr().out.splitlines()
-    fields = experiments.settings_of(method).model_fields
+    fields = methods.settings_of(method).model_fields
     assert status == 0 and sorted(line.split()[0] for line in lines[1:]) == sorted(fields)
     defaults = json.loads(last)["defaults"]
     assert fields.keys() - defaults.keys() <= {"rounds"}

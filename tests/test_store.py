@@ -6,7 +6,7 @@ import json
 import pytest
 
 from v6_federated import store
-from v6_federated.experiments import methods
+from v6_federated.methods import names
 
 
 def values(entry):
@@ -17,13 +17,13 @@ def values(entry):
             yield from values(value)
 
 
-@pytest.mark.parametrize("method", methods())
+@pytest.mark.parametrize("method", names())
 def test_the_file_is_what_the_code_says(method):
     written = store.path(method).read_text() if store.path(method).exists() else ""
     assert written == store.text(method), f"run: python -m v6_federated.store {method}"
 
 
-@pytest.mark.parametrize("method", methods())
+@pytest.mark.parametrize("method", names())
 def test_defaults_equal_the_code(method):
     settings = importlib.import_module(f"v6_{method}").central.settings
     [function] = store.entry(method)["functions"]
@@ -38,7 +38,7 @@ def test_defaults_equal_the_code(method):
     assert settings(**dict.fromkeys(required, 1), **given)
 
 
-@pytest.mark.parametrize("method", methods())
+@pytest.mark.parametrize("method", names())
 def test_nothing_is_null_and_defaults_are_text(method):
     entry = store.entry(method)
     assert None not in values(entry)
@@ -48,7 +48,7 @@ def test_nothing_is_null_and_defaults_are_text(method):
 
 
 def test_types():
-    arguments = {a["name"]: a for a in store.entry(methods()[0])["functions"][0]["arguments"]}
+    arguments = {a["name"]: a for a in store.entry(names()[0])["functions"][0]["arguments"]}
     expected = {
         "rounds": "integer",
         "model": "string",

@@ -101,7 +101,7 @@ def _show(result: dict[str, Any]) -> None:
 
 def submit(options: Any) -> int:
     """``v6-federated submit``."""
-    from v6_federated import experiments
+    from v6_federated import methods
 
     features = request.features(options)
     rows = {"label": options.label, "features": features, "holdout": options.holdout}
@@ -109,7 +109,9 @@ def submit(options: Any) -> int:
     values |= {**request.seed(options), **request.job_values(options)}
     if options.resume is not None and not options.resume.isdigit():
         values = resume(screen.read(Path(options.resume)), options.method, values)
-    experiments.checked(options.method, values)
+    checked = methods.validate(options.method, values)
+    if options.resume is None or not options.resume.isdigit():  # else with what the earlier task had
+        methods.check(options.method, checked)
     request.check_folder(options.out)
     with screen.Bar(options.rounds, options.method) as bar:
         result = network_commands.submit(options, values, bar.on_round)
@@ -130,7 +132,7 @@ def compare(options: Any) -> int:
         name = text
         while name in jobs:
             name += " again"
-        request.check(method, {**values, **own}, experiment, options)
+        request.check(method, {**values, **own}, experiment, options, kind)
         jobs[name] = (kind, method, {**values, **own})
     remarks.rows(experiment, *next((method, own) for _, method, own in jobs.values()))
     if options.test is not None:
@@ -201,12 +203,12 @@ def _test(experiment: Any, jobs: Mapping[str, tuple[str, str, dict[str, Any]]], 
 
 def _measure_of(jobs: Mapping[str, tuple[str, str, dict[str, Any]]]) -> str:
     """What the methods of a test are measured by, the same of all. Raises SafeError."""
-    from v6_federated import experiments
+    from v6_federated import methods
 
     for name, (kind, method, _) in jobs.items():
         if kind == "alone":
             raise SafeError(f"{name} is refused with --test, which compares methods; expected it without --test")
-        if not experiments.supervised(method):
+        if not methods.supervised(method):
             raise SafeError(f"{name} trains no model that could be tested; expected methods that do")
     measures = {"r2" if own.get("objective") == "regression" else "accuracy" for _, _, own in jobs.values()}
     if len(measures) > 1:
@@ -222,11 +224,11 @@ def _measure_of(jobs: Mapping[str, tuple[str, str, dict[str, Any]]]) -> str:
 
 def settings(options: Any) -> int:
     """``v6-federated settings``."""
-    from v6_federated import experiments, report, store
+    from v6_federated import methods, report, store
 
     (central,) = store.entry(options.method)["functions"]
     screen.console().print(report.settings_table(central["arguments"]))
-    fields = experiments.settings_of(options.method).model_fields
+    fields = methods.settings_of(options.method).model_fields
     defaults = {name: field.default for name, field in fields.items() if not field.is_required()}
     screen.last_line({"method": options.method, "defaults": defaults})
     return 0

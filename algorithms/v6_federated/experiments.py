@@ -1,10 +1,8 @@
 """Experiments on mock nodes: a method, data dealt to nodes, settings; and the baselines to compare with."""
 
 import functools
-import importlib
 import math
 import os
-import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,8 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-import v6_federated
-from v6_federated import data, datasets, metrics, settings
+from v6_federated import data, datasets, methods, metrics
 from v6_federated.datasets import Database, Dataset
 from v6_federated.errors import SafeError
 from v6_federated.guards import Policy
@@ -21,40 +18,6 @@ from v6_federated.mock import Fates, MockNetwork, paces
 
 OnRound = Callable[[dict[str, Any]], None]
 SMALL = 5_000_000  # numbers in a table below which starting worker processes costs more than it saves
-
-
-def methods() -> list[str]:
-    """The methods that are installed: packages named ``v6_METHOD``."""
-    found = (m.name for m in pkgutil.iter_modules() if m.ispkg and m.name.startswith("v6_"))
-    return sorted(name.removeprefix("v6_") for name in found if name != v6_federated.__name__)
-
-
-def settings_of(method: str) -> type[settings.Common]:
-    """The settings of a method. Raises SafeError for a method that is not there."""
-    return _central_of(method).settings
-
-
-def checked(method: str, values: dict[str, Any]) -> settings.Common:
-    """A method's settings, each fit for itself and for the others. Raises SafeError."""
-    found = settings.validate(settings_of(method), values)
-    _central_of(method).check(found)
-    return found
-
-
-def supervised(method: str) -> bool:
-    """Whether a method needs labels. Raises SafeError for a method that is not there."""
-    return _central_of(method).supervised
-
-
-def told_in_full(method: str) -> bool:
-    """Whether nodes are told all that a method carries. Raises SafeError for a method that is not there."""
-    return _central_of(method).told_in_full
-
-
-def _central_of(method: str) -> Any:
-    if method not in methods():
-        raise SafeError(f"unknown method {method!r}; expected one of {', '.join(methods())}")
-    return importlib.import_module(f"v6_{method}").central
 
 
 @dataclass(frozen=True)
@@ -212,7 +175,7 @@ class Experiment:
     def _run(
         self, method: str, databases: dict[int, Database], values: dict[str, Any], on_round: OnRound | None
     ) -> dict[str, Any]:
-        checked(method, values)
+        methods.check(method, methods.validate(method, values))
         environment = {"V6_FEDERATED_MINIMUM_ORGANIZATIONS": "1", **_policies(os.environ), **self.environment}
         size = sum(rows.size if isinstance(rows, pd.DataFrame) else rows[0].size for rows in databases.values())
         processes = self.processes or (1 if size < SMALL else os.cpu_count() or 1)

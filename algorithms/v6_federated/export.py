@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from v6_federated import codec, components, experiments, models, preprocess
+from v6_federated import codec, components, methods, models, preprocess
 from v6_federated.data import Source, Spec, encode_labels, load_npz
 from v6_federated.errors import SafeError
 from v6_federated.models.linear import LinearModel, predicted
@@ -120,7 +120,7 @@ def save(result: Mapping[str, Any], path: Path) -> None:
 
 def _model(result: Mapping[str, Any]) -> Any:
     if result["model"]["name"] not in models.MODELS:
-        experiments.settings_of(result["method"])  # the method brings its model
+        methods.settings_of(result["method"])  # the method brings its model
     return models.build(result["model"])
 
 

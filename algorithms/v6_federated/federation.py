@@ -323,7 +323,7 @@ class Federation:
             self._checkpoint.remove()
         return {
             "method": self._method,
-            "settings": self._asked(),
+            "settings": self._own_settings(),
             "organizations": self.organizations,
             **learned,
             "final": final,
@@ -362,7 +362,7 @@ class Federation:
         if self._carries:
             self._last_snapshot, self._finished = snapshot, len(self.history)
         own = {
-            "settings": self._asked(),
+            "settings": self._own_settings(),
             "features": [*self.features],
             "last_evaluated": self._history.last_evaluated,
             **self._tasks.snapshot(),
@@ -381,14 +381,15 @@ class Federation:
             **self._history.snapshot(),
         }
 
-    def _asked(self) -> dict[str, Any]:
-        """The settings of the job, as the researcher may read them."""
+    def _own_settings(self) -> dict[str, Any]:
+        """The job's settings, without the earlier result that it resumes."""
         return self._settings.model_dump(mode="json", exclude={"resume"})
 
     def _restore(self) -> bool:
         """Go on from this job's checkpoint, else from the result that the researcher sent; False without either."""
         kept = self._checkpoint.load()
-        if kept is not None and kept["settings"] == self._asked():
+        if kept is not None and kept["settings"] == self._own_settings():
+            self._tasks.restore(kept)
             self.features = kept["features"]
             last_evaluated = shown = kept["last_evaluated"]
         elif self._common.resume is not None:
@@ -405,7 +406,7 @@ class Federation:
         self._tasks.job = replace(self._tasks.job, data=Spec(**kept["data"]), model=kept["model"])
         self._build_model()
         if not self.resumed:
-            self._tasks.restore(kept)
+            self._tasks.take_over(kept["flight"])
         return True
 
 

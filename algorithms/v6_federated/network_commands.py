@@ -69,6 +69,7 @@ def down(options: Any) -> int:
 
 def submit(options: Any, values: dict[str, Any], on_round: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """Send the task, show its rounds, return its result. Ctrl-C asks whether the nodes shall stop too."""
+    from v6_federated import methods
     from v6_federated import submit as sending
 
     client, collaboration, organization, label, where = _connect(options)
@@ -79,6 +80,7 @@ def submit(options: Any, values: dict[str, Any], on_round: Callable[[dict[str, A
         _say(f"organization {offline}: its node is offline; the task waits for it")
     if options.resume is not None and options.resume.isdigit():
         values = resume(sending.earlier(client, int(options.resume), options.method), options.method, values)
+        methods.check(options.method, methods.validate(options.method, values))
     task_id = sending.send(
         client, options.method, values,
         collaboration=collaboration, organization=organization, image=options.image or f"v6-{options.method}",
@@ -102,10 +104,10 @@ def resume(
 
     ``rows``: what was taken over for an experiment, which then has label, features and share held out.
     """
-    from v6_federated import experiments, resuming
+    from v6_federated import methods, resuming
 
     same = earlier.get("method") == method  # else it is refused later, for the better reason
-    kept = resuming.inherited(earlier, experiments.settings_of(method), values) if same else {}
+    kept = resuming.inherited(earlier, methods.settings_of(method), values) if same else {}
     if rows is not None:
         kept = {name: value for name, value in kept.items() if name not in ("label", "features", "holdout")}
     if told := {**(rows or {}), **kept}:

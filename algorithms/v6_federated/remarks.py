@@ -10,13 +10,13 @@ from v6_federated import codec
 def rows(experiment: Any, method: str, values: Mapping[str, Any]) -> None:
     """One line: the nodes with their rows, and the classes with theirs; one more on standard error where names of
     classes or nodes differ in spaces or capitals only."""
-    from v6_federated import experiments
+    from v6_federated import methods
 
     named = experiment.named()
     nodes = [f"{name} ({len(rows if hasattr(rows, 'columns') else rows[1])})" for name, rows in named.items()]
     told = [f"{len(nodes)} nodes: {_some(nodes)}"]
     names = {"node": list(named)}
-    if experiments.supervised(method) and values.get("objective") != "regression":
+    if methods.supervised(method) and values.get("objective") != "regression":
         counts = experiment.class_counts()
         told.append(f"{len(counts)} classes: {_some([f'{name} ({count})' for name, count in counts.items()])}")
         names["class"] = [str(name) for name in counts]

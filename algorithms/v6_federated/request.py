@@ -88,19 +88,23 @@ def check_same_experiment(before: Mapping[str, Any], new: Any) -> None:
             raise SafeError(f"--resume: the earlier job had {was}; expected the same")
 
 
-def check(method: str, values: Mapping[str, Any], on: Any, options: Any) -> None:
-    """Refuse what can be seen to be wrong with a method and its settings on an experiment."""
-    from v6_federated import experiments, resuming
+def check(method: str, values: Mapping[str, Any], on: Any, options: Any, kind: str = "") -> None:
+    """Refuse what can be seen to be wrong with a method and its settings on an experiment; ``kind``: where it is
+    trained."""
+    from v6_federated import methods, resuming
 
-    evaluators = None if on.dataset.test is None else [0]  # the test set's
-    checked = experiments.checked(method, {**on.common(), "holdout": on.holdout, "evaluators": evaluators, **values})
+    known = {**on.common(), "holdout": on.holdout}
+    if kind or on.dataset.test is not None:
+        known["evaluators"] = [0]  # who has all the rows that are held out
+    checked = methods.validate(method, {**known, **values})
     if values.get("resume"):
         resuming.check_kind(values["resume"], method, checked)
     steps = values.get("preprocess") or (values.get("resume") or {}).get("data", {}).get("preprocess")
     regression = getattr(checked, "objective", None) == "regression"
     if regression and options.target is not None:
         raise SafeError(f"--target {options.target:g} is an accuracy, of no use to objective=regression; leave it out")
-    on.check(steps=bool(steps), supervised=experiments.supervised(method), regression=regression)
+    methods.check(method, checked)
+    on.check(steps=bool(steps), supervised=methods.supervised(method), regression=regression)
     on.deal()
 
 

@@ -17,8 +17,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import v6_federated
 from v6_federated.errors import SafeError
-from v6_federated.experiments import methods, settings_of, supervised
 from v6_federated.images import SOURCE, VANTAGE6
+from v6_federated.methods import names, settings_of, supervised
 from v6_federated.settings import Common
 
 MEANINGS = {  # settings whose values a user interface can offer
@@ -126,9 +126,9 @@ def _code_url() -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the entries of the methods named, of all by default."""
     parser = argparse.ArgumentParser(prog="python -m v6_federated.store", description=main.__doc__)
-    parser.add_argument("methods", nargs="*", metavar="METHOD", help=f"some of {', '.join(methods())}")
+    parser.add_argument("methods", nargs="*", metavar="METHOD", help=f"some of {', '.join(names())}")
     try:
-        for method in parser.parse_args(arguments).methods or methods():
+        for method in parser.parse_args(arguments).methods or names():
             content = text(method)
             path(method).write_text(content)
             print(path(method))

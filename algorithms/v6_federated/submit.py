@@ -10,7 +10,7 @@ from requests.exceptions import RequestException
 from vantage6.client import UserClient
 from vantage6.common.task_status import has_task_finished
 
-from v6_federated import checkpoint, codec, experiments, metrics, network, preprocess, vantage
+from v6_federated import checkpoint, codec, methods, metrics, network, preprocess, vantage
 from v6_federated.errors import SafeError
 from v6_federated.history import lost
 
@@ -114,7 +114,7 @@ def earlier(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
 
 def _left_by(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
     nothing = f"task {task_id} has left nothing to go on from"
-    if not experiments.told_in_full(method):
+    if not methods.told_in_full(method):
         raise SafeError(f"{nothing}: its central function was lost, and with it what {method} tells no node")
     subtasks = sorted(network.subtasks(client, task_id), key=lambda task: -task["id"])
     functions = [str(subtask["name"]).removeprefix(f"{method} ").partition(",")[0] for subtask in subtasks]

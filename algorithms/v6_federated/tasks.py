@@ -48,7 +48,7 @@ class Tasks:
         client: of vantage6.
         tolerance: which answers a round does without.
         job: what the first task tells the nodes.
-        history: told who was missing, and why.
+        history: told who was missing, and why, and what the preparation sent; tells in which bands to count scores.
 
     Attributes:
         job: what the next task tells the nodes.
@@ -78,7 +78,7 @@ class Tasks:
         """
         wanted = [k for group in groups for k in group.organizations]
         others = [k for group in evaluations for k in group.organizations]
-        here, needed = set(wanted), self._tolerance.needed(len(wanted) if of is None else of)
+        here, needed = set(wanted), self.needed(len(wanted) if of is None else of)
         # an evaluation by itself needs somebody too
         missing = self.absent(wanted, needed) | self.absent(others, 0 if wanted else 1)
         failed = self._hand_over([k for k in [*wanted, *others] if k not in missing])
@@ -171,7 +171,7 @@ class Tasks:
             return {}
         self.stateful = True
         calls = []
-        for job in (self.job, self.evaluators_job()):
+        for job in (self.job, self._evaluators_job()):
             who = [k for k in lacking if (k in self.job.evaluators) == (job is not self.job)]
             bare = replace(job, data=replace(job.data, preprocess=self._large))
             calls += self._calls(Group("keep_steps", who, bare, expected=Expected({})))
@@ -202,10 +202,10 @@ class Tasks:
         """The evaluation of a model by the evaluators, or else by everybody on the rows held out."""
         expected, arrays = replace(self.expected(), minimum_rows=1), {GLOBAL_MODEL: weights}
         if self.job.evaluators:
-            return Group("evaluate", self.job.evaluators, self.evaluators_job(), {}, arrays, expected, "all")
+            return Group("evaluate", self.job.evaluators, self._evaluators_job(), {}, arrays, expected, "all")
         return Group("evaluate", self.job.participants, self.job, {}, arrays, expected, "held_out")
 
-    def evaluators_job(self) -> Job:
+    def _evaluators_job(self) -> Job:
         """The job as evaluators are told it: they hold no rows out."""
         return replace(self.job, data=replace(self.job.data, holdout=0.0))
 
@@ -272,14 +272,17 @@ class Tasks:
         }
 
     def restore(self, kept: Mapping[str, Any]) -> None:
-        """Go on from a snapshot, once job and size are those of its job: wait for the answers of calls that were under
-        way; the server has kept them."""
+        """Know again, from a snapshot, what nodes keep and who failed; its round is the checkpoint's to read."""
         self.job = replace(self.job, key=kept["key"])
         self.stateful, self._keepers = kept["stateful"], {*kept["keepers"]}
         self._collector.contacts = {k: task for k, task in kept["contacts"]}
         self._failed = {k: t for k, t in kept["failed"]}
+
+    def take_over(self, flight: Sequence[Sequence[Any]]) -> None:
+        """Wait for the answers of calls that were under way at a snapshot, once the model's size is known; the server
+        has kept them."""
         deadline = self._tolerance.deadline
         until = math.inf if deadline is None else vantage.now(self._client) + deadline
-        for task, function, organization, round_, size in kept["flight"]:
+        for task, function, organization, round_, size in flight:
             call = Call(function, organization, round_, {}, size, "", self.expected(optional=[GLOBAL_MODEL]))
             self._flight.tasks[task] = call, LARGE, until  # what was sent is not kept: there is no second attempt

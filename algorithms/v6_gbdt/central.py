@@ -28,7 +28,7 @@ from v6_gbdt import bins
 from v6_gbdt.trees import FEATURE, LEAF, VALUE, Trees
 
 
-def check(settings: Any) -> None:
+def check_settings(settings: Any) -> None:
     """Refuse settings that do not fit each other."""
     early = settings.early_stopping
     if early is not None and (not (settings.holdout or settings.evaluators) or settings.evaluate_every > early + 1):
@@ -41,7 +41,7 @@ def check(settings: Any) -> None:
             raise SafeError(f"{name}={value} is of no use to objective=regression; leave it out")
 
 
-@functools.partial(functions.central, check=check)
+@functools.partial(functions.central, check=check_settings)
 def central(
     federation: Federation,
     *,

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from v6_federated import images
-from v6_federated.experiments import methods
+from v6_federated.methods import names
 from v6_federated.store import path
 
 VALIDATE = """
@@ -18,11 +18,11 @@ def test_the_store_accepts_them(engine):
     base, recipe = images.infrastructure(), Path(__file__).parent / "store.Dockerfile"
     arguments = {"BASE": base, "VANTAGE6": images.VANTAGE6}
     images.build("v6-federated-store", recipe, arguments=arguments)
-    entries = {method: json.loads(path(method).read_text()) for method in methods()}
+    entries = {method: json.loads(path(method).read_text()) for method in names()}
     entries["broken"] = entries["fedavg"] | {"image": None}
     answer = engine.containers.run(
         "v6-federated-store", ["python", "-c", VALIDATE, json.dumps(entries)], remove=True, stderr=False
     )
     errors = json.loads(answer.decode().splitlines()[-1])
     assert errors.pop("broken") == {"image": ["Field may not be null."]}
-    assert errors == {method: {} for method in methods()}
+    assert errors == {method: {} for method in names()}

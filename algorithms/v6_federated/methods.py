@@ -1,0 +1,46 @@
+"""The methods that are installed, and what each says of itself; none is known here by name."""
+
+import importlib
+import pkgutil
+from typing import Any
+
+import v6_federated
+from v6_federated import settings
+from v6_federated.errors import SafeError
+
+
+def names() -> list[str]:
+    """The methods that are installed: packages named ``v6_METHOD``."""
+    found = (m.name for m in pkgutil.iter_modules() if m.ispkg and m.name.startswith("v6_"))
+    return sorted(name.removeprefix("v6_") for name in found if name != v6_federated.__name__)
+
+
+def _central(method: str) -> Any:
+    if method not in names():
+        raise SafeError(f"unknown method {method!r}; expected one of {', '.join(names())}")
+    return importlib.import_module(f"v6_{method}").central
+
+
+def settings_of(method: str) -> type[settings.Common]:
+    """The settings of a method. Raises SafeError for a method that is not there, as all others here."""
+    return _central(method).settings
+
+
+def validate(method: str, values: dict[str, Any]) -> settings.Common:
+    """The values as settings of a method. Raises SafeError for one that is wrong by itself."""
+    return settings.validate(settings_of(method), values)
+
+
+def check(method: str, checked: settings.Common) -> None:
+    """Raise SafeError for settings that do not fit each other."""
+    _central(method).check(checked)
+
+
+def supervised(method: str) -> bool:
+    """Whether a method needs labels."""
+    return _central(method).supervised
+
+
+def told_in_full(method: str) -> bool:
+    """Whether nodes are told, in each round, all that a method carries."""
+    return _central(method).told_in_full
