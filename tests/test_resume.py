@@ -300,8 +300,8 @@ def lost(hospitals, settings, monkeypatch):
     log = "\n".join(vantage.ROUND + json.dumps(row) for row in rows)
     central = {"id": 1, "input": base64.b64encode(asked), "log": log}
     end = [task["name"] for task in tasks].index("fedavg client_update, round 4") + 1
-    monkeypatch.setattr(submit.network, "subtasks", lambda client, task: tasks[:end])
-    monkeypatch.setattr(submit.network, "one_run", lambda client, task: central if task == 1 else tasks[task - 2])
+    monkeypatch.setattr(submit.server, "subtasks", lambda client, task: tasks[:end])
+    monkeypatch.setattr(submit.server, "one_run", lambda client, task: central if task == 1 else tasks[task - 2])
     return submit._left_by(None, 1, "fedavg"), straight
 
 

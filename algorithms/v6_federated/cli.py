@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import v6_federated
 from v6_federated import commands, network_commands
-from v6_federated.errors import SafeError
+from v6_federated.errors import EngineError, SafeError
 from v6_federated.screen import complain
 
 
@@ -31,6 +31,8 @@ def main(arguments: list[str] | None = None) -> int:
         return options.command(options)
     except SafeError as error:
         return complain(2, error)
+    except EngineError as error:
+        return complain(1, error)
     except KeyboardInterrupt:
         return complain(130, "interrupted; nothing was written")
     except OSError as error:  # requests' errors are of this kind and have no number
@@ -39,8 +41,6 @@ def main(arguments: list[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("V6_FEDERATED_DEBUG") == "1":
             raise
-        if type(error).__name__ in ("EngineError", "NetworkError"):
-            return complain(1, error)
         if type(error).__module__.startswith("vantage6."):
             return complain(2 if type(error).__name__ == "UserInputError" else 1, error)
         return complain(1, f"{type(error).__name__}: {error} (V6_FEDERATED_DEBUG=1 shows where)")

@@ -1,5 +1,13 @@
-"""The errors whose text may leave a node."""
+"""Errors that are told in one line; only that of a SafeError may leave a node."""
 
 
 class SafeError(ValueError):
     """Something is wrong with a request or its outcome; the text holds no value of a row."""
+
+
+class EngineError(RuntimeError):
+    """The Docker engine of this machine does not answer, or did not do what was asked; the text is one line."""
+
+
+class NetworkError(EngineError):
+    """A network could not be started, found or reached; the text is one line that says why and what would be right."""

@@ -17,6 +17,8 @@ from types import MappingProxyType
 from docker.client import DockerClient
 from docker.errors import BuildError, DockerException, ImageNotFound
 
+from v6_federated.errors import EngineError
+
 ROOT = Path(__file__).resolve().parents[2]
 RECIPES = ROOT / "docker"
 VANTAGE6 = "4.15.2"
@@ -25,10 +27,6 @@ PYTHON = "python:3.11-slim-bookworm"
 SOURCE = "v6-federated"  # the label of images built where pyproject.toml names no address
 
 Log = Callable[[str], None]
-
-
-class EngineError(RuntimeError):
-    """The Docker engine could not do what was asked; the text is one line that says why."""
 
 
 @dataclass(frozen=True)

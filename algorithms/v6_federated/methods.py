@@ -15,15 +15,16 @@ def names() -> list[str]:
     return sorted(name.removeprefix("v6_") for name in found if name != v6_federated.__name__)
 
 
-def _central(method: str) -> Any:
+def central_of(method: str) -> Any:
+    """The central function of a method. Raises SafeError for a method that is not there, as all others here."""
     if method not in names():
         raise SafeError(f"unknown method {method!r}; expected one of {', '.join(names())}")
     return importlib.import_module(f"v6_{method}").central
 
 
 def settings_of(method: str) -> type[settings.Common]:
-    """The settings of a method. Raises SafeError for a method that is not there, as all others here."""
-    return _central(method).settings
+    """The settings of a method."""
+    return central_of(method).settings
 
 
 def validate(method: str, values: dict[str, Any]) -> settings.Common:
@@ -33,14 +34,14 @@ def validate(method: str, values: dict[str, Any]) -> settings.Common:
 
 def check(method: str, checked: settings.Common) -> None:
     """Raise SafeError for settings that do not fit each other."""
-    _central(method).check(checked)
+    central_of(method).check(checked)
 
 
 def supervised(method: str) -> bool:
     """Whether a method needs labels."""
-    return _central(method).supervised
+    return central_of(method).supervised
 
 
 def told_in_full(method: str) -> bool:
     """Whether nodes are told, in each round, all that a method carries."""
-    return _central(method).told_in_full
+    return central_of(method).told_in_full

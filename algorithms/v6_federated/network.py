@@ -10,7 +10,6 @@ Organizations are ``hospital_1`` .. ``hospital_N`` with ids 1..N, each with one 
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
 import secrets
@@ -30,16 +29,15 @@ from docker.models.containers import Container
 from vantage6.client import UserClient
 from vantage6.common import bytes_to_base64s
 from vantage6.common.encryption import RSACryptor
-from vantage6.common.exceptions import AuthenticationException
 
-from v6_federated import images, network_engine
-from v6_federated.errors import SafeError
+from v6_federated import images, network_engine, server
+from v6_federated.errors import NetworkError, SafeError
 from v6_federated.network_engine import SERVER_ALIAS, SERVER_PORT, Hospital
+from v6_federated.server import last_line
 
 HOST, API = "http://127.0.0.1", "/api"
 START_SECONDS, START_SECONDS_PER_NODE = 60, 15
 TYPES = {".csv": "csv", ".parquet": "parquet", ".xlsx": "excel"}
-SILENT = logging.Logger("v6_federated.client", logging.CRITICAL + 1)
 LOGGING = {
     "level": "INFO",
     "use_console": True,
@@ -48,10 +46,6 @@ LOGGING = {
     "format": "%(asctime)s - %(name)-14s - %(levelname)-8s - %(message)s",
     "datefmt": "%Y-%m-%d %H:%M:%S",
 }
-
-
-class NetworkError(images.EngineError):
-    """A network could not be started, found or reached; the text is one line that says why and what would be right."""
 
 
 @dataclass(frozen=True)
@@ -177,80 +171,14 @@ def status(name: str = "default") -> list[dict[str, Any]]:
 
 
 def client(network: Network) -> UserClient:
-    """A client of the network's researcher, as ``sign_in`` gives it."""
+    """A client of the network's researcher, as ``server.sign_in`` gives it."""
     try:
-        return sign_in(
+        return server.sign_in(
             network.url, network.port, network.api_path, network.username, network.password, network.collaboration,
             network.private_key,
         )  # fmt: skip
     except NetworkError as error:
         raise NetworkError(f"network '{network.name}': {error}") from error
-
-
-def sign_in(
-    url: str, port: int, api_path: str, username: str, password: str, collaboration: int, private_key: str | None
-) -> UserClient:
-    """A client of a server: authenticated, encryption set up, collaboration chosen, silent."""
-    address = f"{url}:{port}{api_path}"
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    try:
-        version = requests.get(f"{address}/version", timeout=30).json()["version"]
-        if version.split(".")[0] != images.VANTAGE6.split(".")[0]:
-            raise NetworkError(f"the server at {address} is vantage6 {version}; expected {images.VANTAGE6} or near it")
-        user = UserClient(url, port, api_path, log_level="critical")
-        user.log = SILENT  # it would print what the errors below say
-        user.authenticate(username, password)
-        user.setup_collaboration(collaboration)
-        found = user.request(f"collaboration/{collaboration}")
-        if "id" not in found:
-            raise NetworkError(f"{username} sees no collaboration {collaboration} at {address}: {found.get('msg')}")
-        if found["encrypted"] and private_key is None:
-            raise NetworkError(f"collaboration {collaboration} is encrypted; expected the private key of {username}'s "
-                               "organization")  # fmt: skip
-        user.setup_encryption(private_key)
-    except AuthenticationException:
-        raise NetworkError(f"the server at {address} refuses the user {username} with this password") from None
-    except (requests.exceptions.RequestException, KeyError, TypeError) as error:
-        raise NetworkError(f"no vantage6 server answers at {address}") from error
-    finally:  # UserClient makes the root logger print to standard output
-        root.handlers[:] = handlers
-        root.setLevel(level)
-    return user
-
-
-def runs(client: UserClient, task: int) -> list[dict[str, Any]]:
-    """The runs of a task and of its subtasks: task, organization_id, status, and the last line of the run's log.
-
-    The server sends each run's whole input along, so this is for the end of a task or a failure, not for polling.
-    """
-    tasks = [task, *(subtask["id"] for subtask in subtasks(client, task))]
-    return [
-        {
-            "task": number,
-            "organization_id": run["organization"]["id"],
-            "status": run["status"],
-            "log": _last_line(run.get("log") or ""),
-        }
-        for number in tasks
-        for run in _all(client, "run", task_id=number)
-    ]
-
-
-def subtasks(client: UserClient, task: int) -> list[dict[str, Any]]:
-    """What the central function of a task has asked of the nodes."""
-    return _all(client, "task", parent_id=task)
-
-
-def one_run(client: UserClient, task: int) -> dict[str, Any]:
-    """The run of a task that one organization was sent, as the server has it."""
-    [run] = _all(client, "run", task_id=task)
-    return run
-
-
-def nodes(client: UserClient, collaboration: int) -> list[dict[str, Any]]:
-    """The nodes of a collaboration as the server tells them: organization, status, and the config that they share."""
-    return _all(client, "node", collaboration_id=collaboration)
 
 
 def folder(name: str) -> Path:
@@ -401,10 +329,10 @@ def _wait(what: str, containers: list[Container], ready: Callable[[], bool]) -> 
         for container in containers:
             container.reload()
             if container.status != "running":
-                line = _last_line(container.logs(tail=50).decode(errors="replace"))
+                line = last_line(container.logs(tail=50).decode(errors="replace"))
                 raise NetworkError(f"{container.name} stopped while {what} started: {line or 'it printed nothing'}")
         if time.monotonic() > deadline:
-            lines = "; ".join(f"{it.name}: {_last_line(it.logs(tail=5).decode(errors='replace'))}" for it in containers)
+            lines = "; ".join(f"{it.name}: {last_line(it.logs(tail=5).decode(errors='replace'))}" for it in containers)
             raise NetworkError(f"{what} did not come online within {seconds} s; last lines: {lines}")
         time.sleep(0.25)
 
@@ -427,17 +355,9 @@ def _answers(port: int) -> bool:
 
 def _online(user: UserClient) -> set[int]:
     """Ids of the organizations whose node is online."""
-    return {node["organization"]["id"] for node in nodes(user, user.collaboration_id) if node["status"] == "online"}
-
-
-def _all(user: UserClient, endpoint: str, **filters: int) -> list[dict[str, Any]]:
-    """All rows of a list of the server, page by page."""
-    rows: list[dict[str, Any]] = []
-    while True:
-        page = user.request(endpoint, params=filters | {"page": 1 + len(rows) // 100, "per_page": 100})["data"]
-        rows += page
-        if len(page) < 100:
-            return rows
+    return {
+        node["organization"]["id"] for node in server.nodes(user, user.collaboration_id) if node["status"] == "online"
+    }
 
 
 def _state() -> Path:
@@ -478,8 +398,3 @@ def _write(path: Path, text: str) -> None:
     """Write a file that only this user can read: it may hold a password or a key of the server."""
     path.touch(mode=0o600)
     path.write_text(text)
-
-
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines() if line.strip()]
-    return lines[-1] if lines else ""

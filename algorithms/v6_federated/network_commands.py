@@ -122,7 +122,7 @@ def _short(value: Any) -> str:
 
 def _connect(options: Any) -> tuple[Any, int, int, str, str]:
     """Client, collaboration, organization where central runs, database label, and the server's name."""
-    from v6_federated import network
+    from v6_federated import network, server
 
     if options.server is None:
         local = network.load(options.network)
@@ -139,7 +139,7 @@ def _connect(options: Any) -> tuple[Any, int, int, str, str]:
     if address.scheme not in ("http", "https") or not address.hostname or port is None:
         raise SafeError(f"--server {options.server} is refused; expected for example https://server.org:443/api")
     password = os.environ.get("V6_FEDERATED_PASSWORD") or getpass.getpass("password: ")
-    client = network.sign_in(
+    client = server.sign_in(
         f"{address.scheme}://{address.hostname}", port, address.path.rstrip("/") or "/api", options.username, password,
         options.collaboration, None if options.key is None else str(options.key),
     )  # fmt: skip

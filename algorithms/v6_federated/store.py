@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import v6_federated
 from v6_federated.errors import SafeError
 from v6_federated.images import SOURCE, VANTAGE6
-from v6_federated.methods import names, settings_of, supervised
+from v6_federated.methods import central_of, names, settings_of, supervised
 from v6_federated.settings import Common
 
 MEANINGS = {  # settings whose values a user interface can offer
@@ -50,7 +50,7 @@ VISUALIZATIONS = [
 def entry(method: str) -> dict[str, Any]:
     """The store's entry of a method. Raises SafeError for a method that is not there."""
     fields = settings_of(method).model_fields
-    central = importlib.import_module(f"v6_{method}").central
+    central = central_of(method)
     description = " ".join((inspect.getdoc(central) or "").split())
     own = [name for name in fields if name not in Common.model_fields]
     function = {

@@ -10,7 +10,7 @@ from requests.exceptions import RequestException
 from vantage6.client import UserClient
 from vantage6.common.task_status import has_task_finished
 
-from v6_federated import checkpoint, codec, methods, metrics, network, preprocess, vantage
+from v6_federated import checkpoint, codec, methods, metrics, preprocess, server, vantage
 from v6_federated.errors import SafeError
 from v6_federated.history import lost
 
@@ -58,7 +58,7 @@ def check_nodes(client: UserClient, collaboration: int, label: str, organization
     Raises SafeError where an organization is not in the collaboration, or where a node tells its labels and has no
     such database.
     """
-    nodes = {node["organization"]["id"]: node for node in network.nodes(client, collaboration)}
+    nodes = {node["organization"]["id"]: node for node in server.nodes(client, collaboration)}
     asked = sorted(nodes) if organizations is None else organizations
     if unknown := sorted(set(asked) - set(nodes)):
         raise SafeError(f"no node of organizations {unknown} in the collaboration; expected some of {sorted(nodes)}")
@@ -116,7 +116,7 @@ def _left_by(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
     nothing = f"task {task_id} has left nothing to go on from"
     if not methods.told_in_full(method):
         raise SafeError(f"{nothing}: its central function was lost, and with it what {method} tells no node")
-    subtasks = sorted(network.subtasks(client, task_id), key=lambda task: -task["id"])
+    subtasks = sorted(server.subtasks(client, task_id), key=lambda task: -task["id"])
     functions = [str(subtask["name"]).removeprefix(f"{method} ").partition(",")[0] for subtask in subtasks]
     for subtask, function in zip(subtasks, functions, strict=True):
         if function in NOT_TRAINING:
@@ -133,7 +133,7 @@ def _left_by(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
         large = _sent(client, handed, nothing)["job"]["data"]["preprocess"]
         whole = {preprocess.reference(step)["kept"]: step for step in large}
         job["data"]["preprocess"] = [whole.get(step.get("kept"), step) for step in job["data"]["preprocess"]]
-    log = network.one_run(client, task_id).get("log") or ""
+    log = server.one_run(client, task_id).get("log") or ""
     told = {row["round"]: row for row in (json.loads(line.partition(vantage.ROUND)[2]) for line in _rounds(log))}
     if not told:
         raise SafeError(f"{nothing}: its node keeps the log of the rounds to itself, or there was none")
@@ -159,7 +159,7 @@ def _left_by(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
 def _sent(client: UserClient, task: int, nothing: str) -> dict[str, Any]:
     """The arguments of a call as the server has kept them. Raises SafeError that begins with ``nothing``."""
     try:
-        return json.loads(base64.b64decode(network.one_run(client, task)["input"]))["kwargs"]
+        return json.loads(base64.b64decode(server.one_run(client, task)["input"]))["kwargs"]
     except (ValueError, KeyError, TypeError):
         raise SafeError(f"{nothing}: what it sent cannot be read, its collaboration is encrypted") from None
 
@@ -198,7 +198,7 @@ def _result(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
 
 def _failure(client: UserClient, task_id: int) -> str:
     """What became of a task without a result: its status where that says it, else the run's last words."""
-    run = next(run for run in network.runs(client, task_id) if run["task"] == task_id)
+    run = next(run for run in server.runs(client, task_id) if run["task"] == task_id)
     who = f"organization {run['organization_id']}: "
     if run["status"] in WHY:
         return who + WHY[run["status"]].format(image=client.task.get(task_id)["image"])

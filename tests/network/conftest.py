@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from v6_federated import images, network
+from v6_federated.errors import EngineError
 
 
 @pytest.fixture(scope="session")
 def engine():
     try:
         return images.engine()
-    except images.EngineError as error:
+    except EngineError as error:
         if os.environ.get("REQUIRE_DOCKER") == "1":
             pytest.fail(f"REQUIRE_DOCKER=1, but {error}")
         pytest.skip(f"tests of the real network: {error}")

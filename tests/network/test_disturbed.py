@@ -12,7 +12,7 @@ import docker
 import pytest
 import yaml
 
-from v6_federated import network, network_engine
+from v6_federated import network, network_engine, server
 from v6_federated.cli import main
 
 RUN = ["--rounds", "3", "--seed", "3", "--set", "batch_size=7"]
@@ -281,7 +281,7 @@ def test_nothing_is_left_in_the_folders_of_jobs(job, engine, hospitals):
 def wait_until_online(hospitals: str, number: int) -> None:
     user, deadline = network.client(network.load(hospitals)), time.monotonic() + 90
     while time.monotonic() < deadline:
-        [node] = [n for n in network.nodes(user, 1) if n["organization"]["id"] == number]
+        [node] = [n for n in server.nodes(user, 1) if n["organization"]["id"] == number]
         if node["status"] == "online":
             time.sleep(2)
             return

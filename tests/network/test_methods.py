@@ -20,7 +20,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from v6_federated import data, datasets, images, network
+from v6_federated import data, datasets, images, network, server
 from v6_federated.cli import main
 from v6_federated.experiments import Experiment
 from v6_federated.mock import Fate, MockNetwork
@@ -295,7 +295,7 @@ def test_a_database_that_nodes_do_not_tell(hospitals, submit):
     )["id"]  # fmt: skip
     while user.request(f"task/{task}/status")["status"] in ("pending", "initializing", "active"):
         time.sleep(0.5)
-    [central] = [run for run in network.runs(user, task) if run["task"] == task]
+    [central] = [run for run in server.runs(user, task) if run["task"] == task]
     said = "organizations 1, 2, 3: this node has no database 'no'; expected a label of its configuration"
     assert said in central["log"]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from v6_federated import network
-from v6_federated.images import EngineError
+from v6_federated import network, server
+from v6_federated.errors import EngineError, NetworkError
 from v6_federated.mock import MockNetwork
 
 FINISHED = ("completed", "failed", "crashed", "not allowed", "non-existing Docker image", "killed by user")
@@ -35,14 +35,14 @@ def ask(task_of: network.Network, function: str, /, **arguments) -> tuple[str, d
 
 
 def outcome(task_of: network.Network, task: int) -> tuple[str, dict | None, list[dict]]:
-    """Status, result and rows of ``network.runs`` of a task, once it is over."""
+    """Status, result and rows of ``server.runs`` of a task, once it is over."""
     user = network.client(task_of)
     deadline = time.monotonic() + 120
     while (status := user.request(f"task/{task}/status")["status"]) not in FINISHED:
         assert time.monotonic() < deadline, f"task {task} is still {status}"
         time.sleep(0.2)
     results = [row["result"] for row in user.result.from_task(task)["data"] if row["result"]]
-    return status, json.loads(results[0]) if results else None, network.runs(user, task)
+    return status, json.loads(results[0]) if results else None, server.runs(user, task)
 
 
 def names_in_engine(engine, name: str) -> list[str]:
@@ -167,7 +167,7 @@ def test_a_wrong_request_says_what_would_be_right(databases, request_, error, sa
 
 
 def test_a_network_that_is_up_is_not_started_again(three, databases):
-    with pytest.raises(network.NetworkError, match="is there already"):
+    with pytest.raises(NetworkError, match="is there already"):
         network.up(databases, name=three.name)
     assert all(row["online"] for row in network.status(three.name))
 
@@ -186,7 +186,7 @@ def test_a_start_that_fails_leaves_nothing(engine, databases, named):
 
 def test_a_node_that_stops_is_named_with_its_last_line(engine, databases, named):
     name = named("stopping")
-    with pytest.raises(network.NetworkError, match=r"node-1-user stopped while the nodes started: .+") as caught:
+    with pytest.raises(NetworkError, match=r"node-1-user stopped while the nodes started: .+") as caught:
         network.up(databases[:1], name=name, node_config={"encryption": {"enabled": True, "private_key": ""}})
     assert "\n" not in str(caught.value)
     assert names_in_engine(engine, name) == []
@@ -194,6 +194,6 @@ def test_a_node_that_stops_is_named_with_its_last_line(engine, databases, named)
 
 
 def test_an_unknown_network(engine):
-    with pytest.raises(network.NetworkError, match="no network 'nobody' is up"):
+    with pytest.raises(NetworkError, match="no network 'nobody' is up"):
         network.load("nobody")
     network.down("nobody")
