@@ -2,9 +2,11 @@
 
 Every number of the paper is the best of a grid of learning rates; so is ours, on a grid of 10^(1/3). The grid is
 searched with the first seed; the row's other seeds use the rate found. The first rows have three seeds, the others one.
+The CNN's rows that take two cores more than half an hour a rate are tried on a GPU only (V6_FEDERATED_DEVICE=cuda).
 """
 
 import functools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +34,7 @@ TARGET = {"2nn": 0.97, "cnn_mcmahan": 0.99}
 
 @dataclass(frozen=True)
 class Row:
-    """One cell of the paper: its setting, the paper's rounds, and how far ours may go; None: it is not tried."""
+    """One cell of the paper: its setting, the paper's rounds, how far ours may go, and whether it takes hours."""
 
     table: str
     model: str
@@ -41,19 +43,24 @@ class Row:
     E: int
     B: int | None
     paper: int
-    most: int | None = None
+    most: int
     grid: Sequence[float] = GRID
     seeds: Sequence[int] = SEEDS
     reduced: bool = False
+    hours: bool = False
+
+    @property
+    def tried(self) -> bool:
+        """Whether it is run here, where it is not kept."""
+        return not self.hours or runs.on_gpu()
 
 
 def row(table: str, model: str, partition: str, C: float, E: int, B: int | None, paper: int) -> Row:
-    """A cell that is tried with one seed, to as many rounds as the paper's and a little more; CNNs where two cores take
-    less than half an hour a rate."""
+    """A cell with one seed, to as many rounds as the paper's and a little more."""
     if model == "cnn_mcmahan":
         steps = paper * max(1, 100 * C) * E * (1 if B is None else 600 // B)
-        quick = (B == 10 and steps < 50_000) or (B == 50 and steps < 20_000)
-        return Row(table, model, partition, C, E, B, paper, round(1.5 * paper) if quick else None, CNN_GRID, (1,))
+        hours = not ((B == 10 and steps < 50_000) or (B == 50 and steps < 20_000))
+        return Row(table, model, partition, C, E, B, paper, round(1.5 * paper), CNN_GRID, (1,), hours=hours)
     grid = (0.464, 0.215) if B is None else (0.215, 0.1)  # which were best in the first rows
     return Row(table, model, partition, C, E, B, paper, round(1.5 * paper), grid, (1,))
 
@@ -117,9 +124,9 @@ OTHERS = [
 
 
 def effort(row: Row) -> float:
-    """About the milliseconds that a rate takes a core; rows that are not tried come last."""
+    """About the milliseconds that a rate takes a core; infinite where it is not tried."""
     epoch = (5 if row.B is None else 0.35 * 600 / row.B) * (60 if row.model == "cnn_mcmahan" else 1)
-    return row.paper * (max(1, 100 * row.C) * row.E * epoch + 60) if row.most else float("inf")
+    return row.paper * (max(1, 100 * row.C) * row.E * epoch + 60) if row.tried else math.inf
 
 
 ROWS = [*FIRST_ROWS, *sorted(OTHERS, key=effort)]  # what a night does not finish is what takes longest
@@ -132,7 +139,8 @@ def train(dataset: Dataset, row: Row, lr: float, rounds: int, seed: int) -> runs
         "target": TARGET[row.model],
     }  # fmt: skip
     experiment = Experiment(dataset, 100, row.partition, seed, seed)
-    return runs.kept(DOCUMENT, "fedavg", experiment, values, segment=5 if row.model == "cnn_mcmahan" else None)
+    segment = 5 if row.model == "cnn_mcmahan" else None
+    return runs.kept(DOCUMENT, "fedavg", experiment, values, segment=segment, new=row.tried)
 
 
 def table(dataset: Dataset, full: bool) -> Iterator[str]:
@@ -144,7 +152,8 @@ def table(dataset: Dataset, full: bool) -> Iterator[str]:
             continue
         known = row.table, row.model, row.partition, f"{row.C:g}", row.E, row.B or "all", row.paper
         lines = panels.setdefault(f"{row.model}, {row.partition}, C = 0.1", {}) if row.C == 0.1 else {}
-        yield tables.trained(known, functools.partial(cells, dataset, row, full, lines), 2)
+        found = functools.partial(cells, dataset, row, full, lines)
+        yield tables.trained(known, found, 2, tables.NOT_RUN_YET if row.tried else "not tried")
     picture = runs.RESULTS / f"{DOCUMENT}{'' if full else '-reduced'}.png"
     if pictures.curves(panels, picture, ylabel="best test accuracy so far", bottom=0.8, log=True):
         yield ""
@@ -155,8 +164,6 @@ def table(dataset: Dataset, full: bool) -> Iterator[str]:
 
 def cells(dataset: Dataset, row: Row, full: bool, lines: dict[str, pictures.Line]) -> tuple[str, str | None]:
     """Rounds to the target by seed, and the rate that takes the fewest; the first seed's curve goes into ``lines``."""
-    if row.most is None:
-        return "not tried", None
     target, grid = TARGET[row.model], list(row.grid)
 
     def first_seed(lr: float, rounds: int) -> runs.Run:
@@ -215,7 +222,6 @@ def figure_1(dataset: Dataset, picture: Path) -> str:
 def other_rates(dataset: Dataset) -> Iterator[str]:
     """How much the rate matters: rounds to the target for each rate of the grid, first row, first seed."""
     row = ROWS[0]
-    assert row.most is not None
     yield from tables.head("rate", "rounds to 97%, IID, C = 0.1, E = 1, B = 10, seed 1")
     for lr in sorted(row.grid):
         reached = train(dataset, row, lr, row.most, row.seeds[0]).reached(TARGET[row.model])
@@ -235,6 +241,6 @@ def main(dataset: Dataset, full: bool) -> None:
         yield from table(dataset, full)
 
     about = "Rounds until the 2NN reaches 97% and the CNN 99% on the 10,000 test rows (best so far, interpolated)."
-    chosen = [row for row in ROWS if row.most is not None and (full or row.reduced)]
+    chosen = [row for row in ROWS if row.tried and (full or row.reduced)]
     most = sum(len(row.grid) + (len(row.seeds) - 1 if full else 0) for row in chosen) + len(ROWS[0].grid)
     tables.page(DOCUMENT, "McMahan et al. 2017 on MNIST", full, lines(), about, most)

@@ -38,8 +38,8 @@ def curves(
     panels = {title: lines for title, lines in panels.items() if lines}
     if not panels:
         return False
-    across = min(ACROSS, len(panels))
-    down = -(-len(panels) // across)
+    down = -(-len(panels) // ACROSS)
+    across = -(-len(panels) // down)
     figure, axes = plt.subplots(
         down, across, figsize=(4.2 * across, 3.8 * down), sharey=True, squeeze=False, constrained_layout=True
     )

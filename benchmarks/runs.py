@@ -50,7 +50,19 @@ class Run:
 def machine() -> str:
     """The processor and what computes on it."""
     cpu = next((line.split(":")[1].strip() for line in _cpuinfo() if line.startswith("model name")), platform.machine())
-    return f"{cpu}, {os.cpu_count()} cores, Python {platform.python_version()}, numpy {np.__version__}"
+    known = f"{cpu}, {os.cpu_count()} cores, Python {platform.python_version()}, numpy {np.__version__}"
+    return f"{known}, {_gpu()}" if on_gpu() else known
+
+
+def on_gpu() -> bool:
+    """Whether the nodes of these runs train networks on a GPU."""
+    return os.environ.get("V6_FEDERATED_DEVICE", "").startswith("cuda")
+
+
+def _gpu() -> str:
+    import torch  # costs seconds, and most benchmarks do without
+
+    return f"torch {torch.__version__} on {torch.cuda.get_device_name()}"
 
 
 def _cpuinfo() -> list[str]:
@@ -142,11 +154,12 @@ def kept(
     centralized: bool = False,
     segment: int | None = None,
     distances: bool = False,
+    new: bool = True,
 ) -> Run:
     """Run ``method``, or read what an earlier run with the same settings has left; on the pooled rows where
     ``centralized``. A long run is kept every ``segment`` rounds, and goes on from there if it is stopped; nodes that
     keep a state between rounds would begin anew. With ``distances`` each round has those of the nodes' models from the
-    global one."""
+    global one. Raises NotRun for one that is not kept, unless it is to be run (``new``)."""
     settings = {
         "method": method, "data": f"{experiment.dataset.name} {digest(experiment.dataset)}", "nodes": experiment.nodes,
         "partition": experiment.partition, "seed": experiment.seed, "partition_seed": experiment.partition_seed,
@@ -159,9 +172,9 @@ def kept(
     train = experiment.centralized if centralized else experiment.federated
     assert segment is None or method not in STATEFUL
     if distances:
-        return kept_as(document, settings, lambda on_round: _with_distances(train(method, values, on_round)))
+        return kept_as(document, settings, lambda on_round: _with_distances(train(method, values, on_round)), new)
     if segment is None:
-        return kept_as(document, settings, lambda on_round: train(method, values, on_round))
+        return kept_as(document, settings, lambda on_round: train(method, values, on_round), new)
     part = RESULTS / document / f"{_key(settings)}.part.json"
 
     def in_segments(on_round: OnRound | None) -> Mapping[str, Any]:
@@ -178,18 +191,26 @@ def kept(
             write_whole(part, json.dumps(result))
         return result
 
-    run = kept_as(document, settings, in_segments)
+    run = kept_as(document, settings, in_segments, new)
     part.unlink(missing_ok=True)
     return run
 
 
-def kept_as(document: str, settings: Mapping[str, Any], train: Callable[[OnRound | None], Mapping[str, Any]]) -> Run:
-    """What ``train(on_round)`` brings, with a ``history``, or what an earlier run with the same settings has left."""
+def kept_as(
+    document: str,
+    settings: Mapping[str, Any],
+    train: Callable[[OnRound | None], Mapping[str, Any]],
+    new: bool = True,
+) -> Run:
+    """What ``train(on_round)`` brings, with a ``history``, or what an earlier run with the same settings has left.
+
+    Raises NotRun for one that is not kept, unless it is to be run (``new``).
+    """
     file = RESULTS / document / f"{_key(settings)}.json"
-    new = not file.exists()
-    if new and only_kept:
+    absent = not file.exists()
+    if absent and (only_kept or not new):
         raise NotRun(f"{document}: a run of {settings['method']} is not kept; without --kept it is run")
-    if new:
+    if absent:
         if watch:
             watch.begin(settings.get("rounds"))
         started = time.monotonic()
@@ -210,7 +231,7 @@ def kept_as(document: str, settings: Mapping[str, Any], train: Callable[[OnRound
         )  # fmt: skip
     stored = json.loads(file.read_text())
     if watch:
-        watch.end(stored["wall_seconds"], new)
+        watch.end(stored["wall_seconds"], absent)
     rows = [dict(zip(stored["columns"], row, strict=True)) for row in stored["history"]]
     return Run(stored["settings"], rows, stored["machine"], stored["date"])
 

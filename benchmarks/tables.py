@@ -63,12 +63,14 @@ def head(*cells: str) -> list[str]:
     return [row(*cells), row(*["---"] * len(cells))]
 
 
-def trained(known: Sequence[object], cells: Callable[[], Sequence[object]], width: int) -> str:
-    """A line of which the last ``width`` cells come of runs; the first of them says so where those are not kept."""
+def trained(
+    known: Sequence[object], cells: Callable[[], Sequence[object]], width: int, absent: str = NOT_RUN_YET
+) -> str:
+    """A line of which the last ``width`` cells come of runs; the first is ``absent`` where those are not kept."""
     try:
         return row(*known, *cells())
     except runs.NotRun:
-        return row(*known, NOT_RUN_YET, *[None] * (width - 1))
+        return row(*known, absent, *[None] * (width - 1))
 
 
 def accuracies(run: runs.Run) -> Sequence[float]:

@@ -18,10 +18,17 @@ torch.set_num_threads(number_of_threads())  # torch comes after the node has lim
 
 
 def device() -> torch.device:
-    """``V6_FEDERATED_DEVICE`` of the node, default cpu. Raises SafeError if the node offers no such device."""
+    """``V6_FEDERATED_DEVICE`` of the node, default cpu. Raises SafeError if the node offers no such device.
+
+    A GPU computes in float32 as a processor does, not in TF32, and the same numbers each time.
+    """
     name = os.environ.get("V6_FEDERATED_DEVICE", "") or "cpu"
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise SafeError(f"V6_FEDERATED_DEVICE={name}, but this node has no GPU that torch can use; expected cpu")
+    if name.startswith("cuda"):
+        if not torch.cuda.is_available():
+            raise SafeError(f"V6_FEDERATED_DEVICE={name}, but this node has no GPU that torch can use; expected cpu")
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS would choose among its ways of summing
+        torch.backends.cudnn.deterministic = True
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     return torch.device(name)
 
 
