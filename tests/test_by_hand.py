@@ -12,6 +12,7 @@ import pytest
 from helpers import OPEN, table, train
 
 from v6_federated import codec, mock, models
+from v6_federated.models import perceptron
 from v6_federated.randomness import generator
 
 SEED = 11
@@ -108,8 +109,9 @@ def test_fsvrg(hospitals):
 
 
 @pytest.mark.parametrize("name", ["2nn", "nn_reddy"])
-def test_fsvrg_on_networks_is_the_box_row_by_row(name):
+def test_fsvrg_on_networks_is_the_box_row_by_row(name, monkeypatch):
     """The fast pass of networks equals lines 7 to 11 of the paper's box, written with ``loss_and_gradient``."""
+    monkeypatch.setattr(perceptron, "BLOCK", 16)  # 16, 16 and 8 rows
     rng = np.random.default_rng(0)
     model = models.build({"name": name, "hidden": 8, "features": 6, "classes": 3})
     X = rng.normal(size=(40, 6)).astype(np.float32) * (rng.random((40, 6)) > 0.4)
