@@ -19,7 +19,8 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     # until it has converged
     "centralized": ("fedavg", {"lr": 0.0703, "lr_decay_step": 3.77e-6, "batch_size": 10, "epochs": 1, "rounds": 30}),
 }
-SEGMENT = {"FedAvg": 100, "FSVRG": 5}  # rounds after which a long run is kept; nodes of CO-OP keep a state
+# rounds after which a long run is kept, and evaluated besides; nodes of CO-OP keep a state
+SEGMENT = {"FedAvg": 100, "FSVRG": 5}
 # row against column, as the paper prints them
 TABLE_1 = {
     "iid": {"FedAvg": " ++=", "CO-OP": "- =-", "FSVRG": "-= -", "centralized": "=++ "},

@@ -29,6 +29,7 @@ from v6_federated.files import write_whole
 RESULTS = Path(__file__).parent / "results"
 REDUCED = 4000, 1500  # rows and test rows of a benchmark in minutes
 FIRST = "on the first {} rows and {} test rows".format(*REDUCED)
+ON_TORCH = ("cnn_", "lstm_")
 STATEFUL = ("scaffold", "dynavg", "coop")
 KEPT = ("round", "loss", "accuracy", "auc", "train_loss", "bytes_up", "bytes_down", "seconds", "uploads")
 
@@ -47,22 +48,23 @@ class Run:
         return rounds_to_target({"history": self.history}, target)
 
 
-def machine() -> str:
-    """The processor and what computes on it."""
+def machine(model: str = "") -> str:
+    """The processor and what computes on it, and the GPU where it is one that trains ``model``. Raises SafeError where
+    nodes are to use a GPU that is not there."""
     cpu = next((line.split(":")[1].strip() for line in _cpuinfo() if line.startswith("model name")), platform.machine())
     known = f"{cpu}, {os.cpu_count()} cores, Python {platform.python_version()}, numpy {np.__version__}"
-    return f"{known}, {_gpu()}" if on_gpu() else known
+    return f"{known}, {_gpu()}" if on_gpu() and model.startswith(ON_TORCH) else known
 
 
 def on_gpu() -> bool:
-    """Whether the nodes of these runs train networks on a GPU."""
+    """Whether the nodes of these runs train convolutions and LSTMs on a GPU."""
     return os.environ.get("V6_FEDERATED_DEVICE", "").startswith("cuda")
 
 
 def _gpu() -> str:
-    import torch  # costs seconds, and most benchmarks do without
+    from v6_federated.models.network import device, torch  # costs seconds, and most benchmarks do without
 
-    return f"torch {torch.__version__} on {torch.cuda.get_device_name()}"
+    return f"torch {torch.__version__} on {torch.cuda.get_device_name(device())}"
 
 
 def _cpuinfo() -> list[str]:
@@ -209,8 +211,9 @@ def kept_as(
     file = RESULTS / document / f"{_key(settings)}.json"
     absent = not file.exists()
     if absent and (only_kept or not new):
-        raise NotRun(f"{document}: a run of {settings['method']} is not kept; without --kept it is run")
+        raise NotRun(f"{document}: a run of {settings['method']} is not kept, and none is run now")
     if absent:
+        here = machine(settings.get("model", ""))
         if watch:
             watch.begin(settings.get("rounds"))
         started = time.monotonic()
@@ -222,7 +225,7 @@ def kept_as(
             file,
             json.dumps(
                 {
-                    "settings": settings, "machine": machine(), "date": date.today().isoformat(),
+                    "settings": settings, "machine": here, "date": date.today().isoformat(),
                     "wall_seconds": round(time.monotonic() - started, 1),
                     "summary": summary(result) if "settings" in result else None,
                     "history": [[_short(row[name]) for name in columns] for row in history], "columns": columns,

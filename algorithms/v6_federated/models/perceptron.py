@@ -1,7 +1,7 @@
 """Fully connected networks in numpy, with gradients by hand.
 
-A round of small minibatches takes no longer than with torch's autograd (`python -m benchmarks cost` prints the ratio),
-and a task that needs no torch does not import it.
+A round of small minibatches takes about as long as with torch's autograd, or less (`python -m benchmarks cost` prints
+the ratio), and a task that needs no torch does not import it.
 """
 
 from collections.abc import Iterable, Iterator
