@@ -161,7 +161,8 @@ def svrg_pass(dataset: Dataset, repeats: int = 5) -> list[str]:
     """A node's pass of federated SVRG with B = 1 over its 600 rows: the paper's box row by row, and ours."""
     assert isinstance(dataset.rows, tuple)
     X, y = as_features(dataset.rows[0][:600]), np.asarray(dataset.rows[1][:600], np.int64)
-    model = Perceptron([X.shape[1], 200, 200, 10], "relu")
+    model = models.build(TWO_NN)
+    assert isinstance(model, Perceptron)
     w_t = model.init(np.random.default_rng(0))
     full = model.loss_and_gradient(w_t, X, y)[1].copy()
     order, h_k = np.random.default_rng(1).permutation(len(y)), 4 / len(y)

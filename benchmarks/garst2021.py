@@ -61,8 +61,8 @@ class Row:
     method: str  # centralized: all rows at one node
     partition: str
     lr: float
-    accuracy: float
-    area: float
+    accuracy: float | None  # None: the document has none
+    area: float | None
     batches: int | None = 1  # a round; None: a step a row
     rounds: int = 100
     area_rounds: int = 500  # the most, from the first, that the area is of
@@ -76,8 +76,8 @@ class Row:
     @property
     def panel(self) -> str:
         """The title of the picture's part that shows it."""
-        model = "" if self.table == "D.3" else f", {self.model.removesuffix('_garst').upper()}"
-        return f"{self.table}{model}, {self.data}"
+        model = "" if self.table == "D.3" else f"{self.model.removesuffix('_garst').upper()}, "
+        return f"{'' if self.table == '-' else f'{self.table}, '}{model}{self.data}"
 
     @property
     def name(self) -> str:
@@ -88,20 +88,22 @@ class Row:
 
 
 def linear(
-    table: str, model: str, data: str, method: str, partition: str, lr: float, accuracy: float, area: float,
-    rounds: int = 100,
+    table: str, model: str, data: str, method: str, partition: str, lr: float, accuracy: float | None,
+    area: float | None, rounds: int = 100,
 ) -> Row:  # fmt: skip
     """A row of a linear model: a step a row."""
     return Row(table, f"{model}_garst", data, method, partition, lr, accuracy, area, None, rounds, area_rounds=100)
 
 
-def four_ways(data: str, table: str, model: str, lr: float, printed: list[tuple[float, float]]) -> list[Row]:
+def four_ways(
+    data: str, table: str, model: str, lr: float, theirs: Sequence[tuple[float | None, float | None]]
+) -> list[Row]:
     """IID, CI, SCAFFOLD, SI and centralized, with the document's accuracy and area of each."""
     ways = [("fedavg", "iid"), ("fedavg", "class"), ("scaffold", "class"), ("fedavg", "size"), ("centralized", "iid")]
     build = Row if model == "fnn" else linear
     return [
         build(table, model, data, method, partition, lr, accuracy, area)
-        for (method, partition), (accuracy, area) in zip(ways, printed, strict=True)
+        for (method, partition), (accuracy, area) in zip(ways, theirs, strict=True)
     ]
 
 
@@ -126,6 +128,7 @@ MNIST: list[Row] = [
                [(0.971, 0.956), (0.970, 0.954), (0.971, 0.955), (0.970, 0.955), (0.971, 0.961)]),
     *four_ways("4 classes", "D.4", "lr", 5e-4,
                [(0.926, 0.897), (0.926, 0.897), (0.926, 0.897), (0.928, 0.900), (0.940, 0.926)]),
+    *four_ways("4 classes", "-", "svm", 5e-4, [(None, None)] * 5),
     *four_ways("2 classes", "D.4", "fnn", 0.5,
                [(0.891, 0.870), (0.851, 0.867), (0.869, 0.862), (0.889, 0.870), (0.876, 0.863)]),
     *four_ways("4 classes", "D.4", "fnn", 0.5,
@@ -140,7 +143,7 @@ FASHION: list[Row] = [
     Row("D.5", "cnn_garst", "10 classes", "centralized", "iid", 5e-2, 0.830, 0.812, 10, 500),
     Row("D.5", "cnn_garst", "10 classes", "centralized", "iid", 5e-3, 0.813, 0.743, 10, 500),
 ]
-HEAT = linear("4.2", "lr", "2 classes", "fedavg", "iid", 5e-3, 0, 0)
+HEAT = linear("4.2", "lr", "2 classes", "fedavg", "iid", 5e-3, None, None)
 DIGITS = {"2 classes": (4, 9), "4 classes": (2, 4, 8, 9)}
 
 
@@ -191,7 +194,7 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
         seeds = runs.seeds(SEEDS) if full else SEEDS[:1]
         known = (
             row.table, row.model.removesuffix("_garst"), row.data, row.method, row.partition, f"{row.lr:g}", rounds,
-            "the last round" if row.last else "all rounds, mean", f"{row.accuracy:.3f}",
+            "the last round" if row.last else "all rounds, mean", printed(row.accuracy),
         )  # fmt: skip
         panel = panels.setdefault(row.panel, {})
         yield tables.trained(known, functools.partial(cells, dataset, row, seeds, rounds, panel), 3)
@@ -205,14 +208,19 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
 
 def cells(
     dataset: Dataset, row: Row, seeds: Sequence[int], rounds: int, panel: dict[str, pictures.Line]
-) -> tuple[str, str, str]:
+) -> tuple[str, str | None, str]:
     """Accuracy, the document's area and the area, of one run a seed, whose curves go into ``panel``."""
     found = [train(dataset, row, seed, rounds) for seed in seeds]
     accuracies = [tables.accuracies(run) for run in found]
     panel[row.name] = range(1, rounds + 1), accuracies
     accuracy = np.mean([a[-1] if row.last else np.mean(a) for a in accuracies])
     mean_area = np.mean([area(run, row.area_rounds) for run in found])
-    return f"{accuracy:.3f}", f"{row.area:.3f}", f"{mean_area:.3f}"
+    return f"{accuracy:.3f}", printed(row.area), f"{mean_area:.3f}"
+
+
+def printed(number: float | None) -> str | None:
+    """A number of the document, where it has one."""
+    return None if number is None else f"{number:.3f}"
 
 
 def heat_maps(dataset: Dataset, full: bool) -> Iterator[str]:

@@ -20,7 +20,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from v6_federated import codec
+from v6_federated import codec, models
 from v6_federated.datasets import Dataset
 from v6_federated.errors import SafeError
 from v6_federated.experiments import Experiment, OnRound, rounds_to_target, summary
@@ -29,7 +29,6 @@ from v6_federated.files import write_whole
 RESULTS = Path(__file__).parent / "results"
 REDUCED = 4000, 1500  # rows and test rows of a benchmark in minutes
 FIRST = "on the first {} rows and {} test rows".format(*REDUCED)
-ON_TORCH = ("cnn_", "lstm_")
 STATEFUL = ("scaffold", "dynavg", "coop")
 KEPT = ("round", "loss", "accuracy", "auc", "train_loss", "bytes_up", "bytes_down", "seconds", "uploads")
 
@@ -53,7 +52,7 @@ def machine(model: str = "") -> str:
     nodes are to use a GPU that is not there."""
     cpu = next((line.split(":")[1].strip() for line in _cpuinfo() if line.startswith("model name")), platform.machine())
     known = f"{cpu}, {os.cpu_count()} cores, Python {platform.python_version()}, numpy {np.__version__}"
-    return f"{known}, {_gpu()}" if on_gpu() and model.startswith(ON_TORCH) else known
+    return f"{known}, {_gpu()}" if on_gpu() and model.partition(":")[0] in models.ON_TORCH else known
 
 
 def on_gpu() -> bool:

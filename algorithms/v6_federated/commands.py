@@ -135,8 +135,7 @@ def compare(options: Any) -> int:
         try:
             request.check(method, {**values, **own}, experiment, options, kind)
         except SafeError as error:
-            shared = "; a setting of one method only is METHOD:key=value, --set is of all" if options.set else ""
-            raise SafeError(f"{text}: {error}{shared}") from None
+            raise SafeError(f"{text}: {error}") from None
         jobs[name] = (kind, method, {**values, **own})
     remarks.rows(experiment, *next((method, own) for _, method, own in jobs.values()))
     if options.test is not None:

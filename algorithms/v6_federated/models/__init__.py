@@ -58,16 +58,17 @@ def _torch(name: str, module: str) -> Callable[..., Model]:
     return build
 
 
+# networks of torch, and the module that has them
+ON_TORCH = {
+    "cnn_garst": "convolution", "cnn_reddy": "convolution", "cnn_mcmahan": "convolution", "lstm_char": "recurrent"
+}  # fmt: skip
 MODELS: dict[str, Callable[..., Model]] = {
     "logreg": lambda features, classes, **options: LinearModel("logistic", features, classes, **options),
     "svm": lambda features, classes, **options: LinearModel("hinge", features, classes, **options),
     "fnn": lambda features, classes, hidden=100: Perceptron([features, hidden, classes], "relu"),
     "nn_reddy": lambda features, classes, hidden=128: Perceptron([features, hidden, classes], "sigmoid"),
     "2nn": lambda features, classes, hidden=200: Perceptron([features, hidden, hidden, classes], "relu"),
-    "cnn_garst": _torch("cnn_garst", "convolution"),
-    "cnn_reddy": _torch("cnn_reddy", "convolution"),
-    "cnn_mcmahan": _torch("cnn_mcmahan", "convolution"),
-    "lstm_char": _torch("lstm_char", "recurrent"),
+    **{name: _torch(name, module) for name, module in ON_TORCH.items()},
 }
 
 
