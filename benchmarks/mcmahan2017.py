@@ -139,7 +139,7 @@ def train(dataset: Dataset, row: Row, lr: float, rounds: int, seed: int) -> runs
         "target": TARGET[row.model],
     }  # fmt: skip
     experiment = Experiment(dataset, 100, row.partition, seed, seed)
-    segment = 5 if row.model == "cnn_mcmahan" else None
+    segment = 5 if row.model == "cnn_mcmahan" else 100
     return runs.kept(DOCUMENT, "fedavg", experiment, values, segment=segment, new=row.tried)
 
 

@@ -38,6 +38,21 @@ POSTER = {
 }
 
 
+def rounds(B: int | None) -> int:
+    """The most rounds of a row, by its rows in a batch."""
+    return 60 if B else 600
+
+
+def hours(C: float, B: int | None) -> bool:
+    """Whether two cores take more than an hour: such a row is tried on a GPU only (V6_FEDERATED_DEVICE=cuda)."""
+    return C == 1 or B is None
+
+
+def tried(C: float, B: int | None) -> bool:
+    """Whether a row is run here, where it is not kept."""
+    return not hours(C, B) or runs.on_gpu()
+
+
 def lines(dataset: Dataset, full: bool) -> Iterator[str]:
     panels: dict[str, dict[str, pictures.Line]] = {}
     yield from tables.head("method", "C", "B", "E", "poster", "ours", "best accuracy", "MB up")
@@ -49,12 +64,10 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
             if poster is None:
                 continue
             known = name, C, B or "all", E, poster
-            if C == 1 or B is None:  # on two cores none of these ends within an hour
-                yield tables.row(*known, "not run: hours", None, None)
-                continue
-            values = {**COMMON, "fraction": C, "batch_size": B, "epochs": E, "rounds": 60 if full else 3, **own}
-            panel = panels.setdefault(f"C = {C:g}, B = {B}, E = {E}", {})
-            yield tables.trained(known, functools.partial(cells, dataset, method, values, panel, name), 3)
+            values = {**COMMON, "fraction": C, "batch_size": B, "epochs": E, "rounds": rounds(B) if full else 3, **own}
+            panel = panels.setdefault(f"C = {C:g}, B = {B or 'all'}, E = {E}", {})
+            found = functools.partial(cells, dataset, method, values, panel, name)
+            yield tables.trained(known, found, 3, tables.NOT_RUN_YET if tried(C, B) else "not run: hours")
     picture, names = runs.RESULTS / f"{DOCUMENT}{'' if full else '-reduced'}.png", [name for name, _, _ in METHODS]
     if pictures.curves(panels, picture, bottom=0.85 if full else None, target=0.97, names=names):
         yield ""
@@ -65,7 +78,9 @@ def cells(
     dataset: Dataset, method: str, values: dict[str, Any], panel: dict[str, pictures.Line], name: str
 ) -> tuple[str, str, str]:
     """Rounds to 97%, the best accuracy and what the nodes have sent, of one run, whose line goes into ``panel``."""
-    run = runs.kept(DOCUMENT, method, Experiment(dataset, 100, "iid", 1, 1), values, segment=2)
+    B, new = values["batch_size"], tried(values["fraction"], values["batch_size"])
+    segment = 2 if B else 20
+    run = runs.kept(DOCUMENT, method, Experiment(dataset, 100, "iid", 1, 1), values, segment=segment, new=new)
     panel[name] = range(1, len(run.history) + 1), [tables.accuracies(run)]
     reached = run.reached(0.97)
     sent = sum(row["bytes_up"] for row in run.history) / 1e6
