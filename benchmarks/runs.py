@@ -179,9 +179,14 @@ def kept(
     part = RESULTS / document / f"{_key(settings)}.part.json"
 
     def in_segments(on_round: OnRound | None) -> Mapping[str, Any]:
-        result = json.loads(part.read_text()) if part.exists() else None
-        if result and watch:
-            watch.progress.advance(watch.task, len(result["history"]))
+        result, here = None, machine(settings.get("model", ""))
+        if part.exists():
+            stored = json.loads(part.read_text())
+            result, before = stored["result"], stored["machine"]
+            same = before.split(";")[0] == here  # another's numbers may differ in their last bits
+            here = before if same else f"{here}; rounds 1 to {len(result['history'])}: {before}"
+            if watch:
+                watch.progress.advance(watch.task, len(result["history"]))
         while True:
             done = len(result["history"]) if result else 0
             rounds = min(done + segment, values["rounds"])
@@ -189,8 +194,8 @@ def kept(
             _check_ended(document, result)
             if len(result["history"]) < rounds or rounds == values["rounds"]:  # the target is reached, or the end
                 break
-            write_whole(part, json.dumps(result))
-        return result
+            write_whole(part, json.dumps({"result": result, "machine": here}))
+        return {**result, "machine": here}
 
     run = kept_as(document, settings, in_segments, new)
     part.unlink(missing_ok=True)
@@ -212,7 +217,7 @@ def kept_as(
     if absent and (only_kept or not new):
         raise NotRun(f"{document}: a run of {settings['method']} is not kept, and none is run now")
     if absent:
-        here = machine(settings.get("model", ""))
+        here = machine(settings.get("model", ""))  # raises, before any training, where the GPU asked for is absent
         if watch:
             watch.begin(settings.get("rounds"))
         started = time.monotonic()
@@ -224,7 +229,7 @@ def kept_as(
             file,
             json.dumps(
                 {
-                    "settings": settings, "machine": here, "date": date.today().isoformat(),
+                    "settings": settings, "machine": result.get("machine", here), "date": date.today().isoformat(),
                     "wall_seconds": round(time.monotonic() - started, 1),
                     "summary": summary(result) if "settings" in result else None,
                     "history": [[_short(row[name]) for name in columns] for row in history], "columns": columns,

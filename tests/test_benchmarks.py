@@ -96,8 +96,10 @@ def test_a_long_run_goes_on_within(method, target, digits, tmp_path, monkeypatch
     with pytest.raises(KeyboardInterrupt):
         runs.kept("parts", method, experiment, values, segment=2)
     assert [file.name.split(".", 1)[1] for file in (tmp_path / "parts").iterdir()] == ["part.json"]
+    monkeypatch.setattr(runs, "machine", lambda model: "another")
     parts = runs.kept("parts", method, experiment, values, segment=2)
     assert calls == [2, 4, 5, 5], "from round 4 on"
+    assert parts.machine == f"another; rounds 1 to 4: {straight.machine}"
     assert untimed(parts) == untimed(straight)
     assert [file.name for file in (tmp_path / "parts").iterdir()] == [
         file.name for file in (tmp_path / "straight").iterdir()
