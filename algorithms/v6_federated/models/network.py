@@ -28,7 +28,6 @@ def device() -> torch.device:
             raise SafeError(f"V6_FEDERATED_DEVICE={name}, but this node has no GPU that torch can use; expected cpu")
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS would choose among its ways of summing
         torch.use_deterministic_algorithms(True, warn_only=True)  # convolutions', and the gradient of an embedding
-        torch.utils.deterministic.fill_uninitialized_memory = False  # which costs time, and none is read here
         torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     return torch.device(name)
 
