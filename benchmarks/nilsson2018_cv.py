@@ -77,7 +77,6 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
         report.posteriors(found, significance.ROPE, runs.RESULTS / picture)
         yield ""
         yield f"![posterior differences in accuracy]({picture})"
-    yield ""
     yield from speeds(dataset, full)
     yield ""
     yield f"{agree} of {2 * len(METHODS) * (len(METHODS) - 1)} signs are the paper's."

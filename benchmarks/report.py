@@ -135,7 +135,9 @@ def lines(folder: Path) -> Iterator[str]:
             cells = f"{good} of {total}" + (f", {not_run} not run" if not_run else "")
             yield f"| [{file.stem}]({file.name}){unfinished} | {cells} | {count.what} | {'; '.join(other)} |"
         if not counts:
-            yield f"| [{file.stem}]({file.name}){unfinished} | | see the page | |"
+            signs = re.search(r"^(\d+ of \d+) (signs are .*)\.$", page, re.MULTILINE)
+            cells, what = signs.groups() if signs else ("", "see the page")
+            yield f"| [{file.stem}]({file.name}){unfinished} | {cells} | {what} | |"
     partly = [name for name, file, _ in files if not _whole(file, name)]
     if partly:
         yield ""
