@@ -22,7 +22,7 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 # rounds after which a long run is kept, and evaluated besides; nodes of CO-OP keep a state
 SEGMENT = {"FedAvg": 100, "FSVRG": 5}
-# row against column, as the paper prints them
+# row against column, as the paper prints them; for centralized training it has a column only
 TABLE_1 = {
     "iid": {"FedAvg": " ++=", "CO-OP": "- =-", "FSVRG": "-= -", "centralized": "=++ "},
     "shards": {"FedAvg": " ++-", "CO-OP": "- +-", "FSVRG": "-- -", "centralized": "+++ "},
@@ -83,7 +83,7 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
 
 
 def speeds(dataset: Dataset, full: bool) -> Iterator[str]:
-    """What CO-OP loses where nodes differ in speed, as the paper's machines did."""
+    """What CO-OP loses where nodes differ in speed."""
     one = next(significance.experiments_of(Experiment(dataset, 100, "iid", 1, 1), ITERATIONS))
     yield ""
     yield from tables.head("slowest node, times the fastest's time", "accuracy of CO-OP, IID, fold 1")

@@ -20,7 +20,7 @@ torch.set_num_threads(number_of_threads())  # torch comes after the node has lim
 def device() -> torch.device:
     """``V6_FEDERATED_DEVICE`` of the node, default cpu. Raises SafeError if the node offers no such device.
 
-    A GPU computes in float32 as a processor does, not in TF32, and the same numbers each time.
+    A GPU computes in float32 as a processor does, not in TF32, in torch's deterministic ways.
     """
     name = os.environ.get("V6_FEDERATED_DEVICE", "") or "cpu"
     if name.startswith("cuda"):
