@@ -23,7 +23,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from v6_federated import codec, models
 from v6_federated.datasets import Dataset
 from v6_federated.errors import SafeError
-from v6_federated.experiments import Experiment, OnRound, rounds_to_target, summary
+from v6_federated.experiments import Experiment, OnRound, summary, to_target
 from v6_federated.files import write_whole
 
 RESULTS = Path(__file__).parent / "results"
@@ -44,7 +44,7 @@ class Run:
 
     def reached(self, target: float) -> float | None:
         """Rounds to ``target``, as McMahan counts them."""
-        return rounds_to_target({"history": self.history}, target)
+        return to_target({"history": self.history}, target)
 
 
 def machine(model: str = "") -> str:

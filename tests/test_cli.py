@@ -38,10 +38,14 @@ def test_run_writes_result_and_curves(capsys, tmp_path):
     )
     assert status == 0
     assert list(line) == [
-        "method", "rounds", "accuracy", "auc", "loss", "rounds_to_target", "bytes_up", "bytes_down", "seconds", "seed"
+        "method", "rounds", "accuracy", "auc", "loss", "rounds_to_target", "uploads_to_target", "bytes_to_target",
+        "uploads", "bytes_up", "bytes_down", "seconds", "seed",
     ]  # fmt: skip
     assert (line["method"], line["rounds"], line["seed"], line["rounds_to_target"]) == ("fedavg", 2, 3, 1)
     result = json.loads((tmp_path / "result.json").read_text())
+    first = result["history"][0]
+    assert (line["uploads_to_target"], line["uploads"]) == (5, 10)
+    assert line["bytes_to_target"] == first["bytes_up"] + first["bytes_down"]
     assert {"method", "settings", "weights", "model", "history", "per_node", "versions"} <= set(result)
     assert {"round", "participants", "loss", "accuracy", "auc", "bytes_up", "bytes_down", "seconds"} <= set(
         result["history"][0]

@@ -140,7 +140,7 @@ def by_divergence(result):
     w = r = np.zeros(5)
     f = {k: np.zeros(5) for k in NODES}
     for row in result["history"]:
-        here = {e["organization_id"] for e in rows_of(result, row["round"]) if "distance" in e}
+        here = {e["organization_id"] for e in rows_of(result, row["round"]) if "from_reference" in e}
         f = {k: step(f[k], k) for k in here}
         B = row["participants"]
         if B:

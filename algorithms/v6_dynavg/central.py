@@ -112,8 +112,9 @@ def by_divergence(
             if who
         ]
         federation.record(
-            [*answers, *fetched], participants=sorted(B), uploads=len(B), violations=violations, full_average=full
-        )
+            [*answers, *fetched], participants=sorted(B), uploads=len(B),
+            communication_rate=len(B) / len(everyone), violations=violations, full_average=full,
+        )  # fmt: skip
     return s.w
 
 
@@ -185,7 +186,7 @@ def by_schedule(
             renewed = _plans(s.losses, E - t, t)
             # a node learns how long to train on with the model it is sent
             s.plans |= {a.organization_id: renewed[a.organization_id] for a in answers}
-        federation.record(answers, s.w, uploads=len(answers))
+        federation.record(answers, s.w, uploads=len(answers), communication_rate=len(answers) / len(K))
     return s.w
 
 

@@ -79,7 +79,7 @@ def _finish(result: dict[str, Any], options: Any) -> int:
     elif len(losses) > 1 and losses[-1] > losses[0]:
         print("the loss has grown: a smaller lr, or --preprocess standardize, may help", file=sys.stderr)
     if options.target is not None:
-        reached = experiments.rounds_to_target(result, options.target)
+        reached = experiments.to_target(result, options.target)
         print(f"accuracy {options.target:g}: " + (f"reached after {reached:.1f} rounds" if reached else "not reached"))
     screen.last_line(experiments.summary(result, options.target))
     if "stopped" in result:

@@ -1,6 +1,7 @@
 """Experiments on mock nodes: a method, data dealt to nodes, settings; and the baselines to compare with."""
 
 import functools
+import itertools
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -202,7 +203,8 @@ def summary(result: Mapping[str, Any], target: float | None = None) -> dict[str,
         "auc": last["auc"],
         "loss": last["loss"],
         **({"r2": last["r2"]} if "r2" in last else {}),
-        "rounds_to_target": None if target is None else rounds_to_target(result, target),
+        **{f"{unit}_to_target": None if target is None else to_target(result, target, unit) for unit in COUNTED},
+        "uploads": sum(map(COUNTED["uploads"], history)),
         "bytes_up": sum(row["bytes_up"] for row in history),
         "bytes_down": sum(row["bytes_down"] for row in history),
         "seconds": round(sum(row["seconds"] for row in history), 3),
@@ -210,10 +212,25 @@ def summary(result: Mapping[str, Any], target: float | None = None) -> dict[str,
     }
 
 
-def rounds_to_target(result: Mapping[str, Any], target: float) -> float | None:
-    """Rounds until the accuracy reaches ``target``, interpolated as McMahan does; None if it does not."""
-    history = result["history"]
-    return metrics.rounds_to_target([row["accuracy"] for row in history], [row["round"] for row in history], target)
+# what a round of a history costs, in units by which methods are compared
+COUNTED: dict[str, Callable[[Mapping[str, Any]], float]] = {
+    "rounds": lambda row: 1,
+    "uploads": lambda row: row.get("uploads", len(row["participants"])),
+    "bytes": lambda row: row["bytes_up"] + row["bytes_down"],
+}
+
+
+def spent(result: Mapping[str, Any], unit: str) -> list[float]:
+    """Rounds, uploads or bytes both ways up to each row of the history."""
+    if unit == "rounds":
+        return [row["round"] for row in result["history"]]
+    return list(itertools.accumulate(map(COUNTED[unit], result["history"])))
+
+
+def to_target(result: Mapping[str, Any], target: float, unit: str = "rounds") -> float | None:
+    """Rounds, uploads or bytes until the accuracy reaches ``target``, interpolated as McMahan does; None if it does
+    not."""
+    return metrics.rounds_to_target([row["accuracy"] for row in result["history"]], spent(result, unit), target)
 
 
 def _policies(environment: Mapping[str, str]) -> dict[str, str]:

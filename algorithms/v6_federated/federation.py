@@ -5,7 +5,7 @@ import functools
 import math
 import platform
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -273,13 +273,20 @@ class Federation:
             self._generators = {key: generator(self._tasks.job.seed, purpose, 0, self._tasks.round)}
         return self._generators[key]
 
-    def record(self, answers: Sequence[Answer], model: np.ndarray | None = None, **columns: Any) -> None:
+    def record(
+        self,
+        answers: Sequence[Answer],
+        model: np.ndarray | None = None,
+        own: Callable[[Answer], np.ndarray] | None = None,
+        **columns: Any,
+    ) -> None:
         """Keep the round, of which ``answers`` are all: one row of history with ``columns``, one row a node.
 
-        With the round's new ``model`` (d,), a node's row holds the distance from it of the weights that the node sent.
+        With the round's new ``model`` (d,), a node's row holds the distance from it of the node's ``own``: by default
+        the weights that it sent, if it did.
         """
         seconds = vantage.now(self._client) - self._started
-        self._history.record(self._tasks.round, seconds, answers, self._tasks.unanswered(), model, columns)
+        self._history.record(self._tasks.round, seconds, answers, self._tasks.unanswered(), model, own, columns)
         if not self._tasks.job.data.supervised:  # no evaluation is to come
             self._history.show(self._tasks.round)
 

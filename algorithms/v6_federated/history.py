@@ -67,11 +67,13 @@ class History:
         answers: Sequence[Answer],
         unanswered: int,
         model: np.ndarray | None,
+        own: Callable[[Answer], np.ndarray] | None,
         columns: Mapping[str, Any],
     ) -> None:
         """Round t, which took ``seconds`` and of which ``answers`` are all; ``unanswered`` bytes brought none.
 
-        With the round's new ``model`` (d,), a node's row holds the distance from it of the weights that the node sent.
+        With the round's new ``model`` (d,), a node's row holds the distance from it of the node's ``own``: by default
+        the weights that it sent, if it did.
         """
         trained = [a for a in answers if a.values.get("train_loss") is not None]
         rows = sum(a.n for a in trained)
@@ -97,8 +99,8 @@ class History:
         self.missing = {}
         for a in sorted(answers, key=by_organization):
             row: dict[str, Any] = {"round": t, "organization_id": a.organization_id, "n": a.n}
-            if model is not None and "weights" in a.arrays:
-                row["distance"] = float(np.linalg.norm(a["weights"] - model))
+            if model is not None and (own or "weights" in a.arrays):
+                row["distance"] = float(np.linalg.norm((own(a) if own else a["weights"]) - model))
             self.nodes.append(row | dict(a.values) | {"bytes_up": a.bytes_up, "bytes_down": a.bytes_down})
 
     def evaluated(self, t: int, answers: Sequence[Answer], unanswered: int = 0) -> dict[str, Any]:

@@ -196,9 +196,9 @@ def _auc(bands: list[Any]) -> float | None:
     return float(np.mean(areas)) if areas else None
 
 
-def rounds_to_target(accuracies: Sequence[float | None], rounds: Sequence[int], target: float) -> float | None:
+def rounds_to_target(accuracies: Sequence[float | None], rounds: Sequence[float], target: float) -> float | None:
     """McMahan's count: the best accuracy so far, linear between rounds, read where it crosses; None if it does not."""
-    best, previous = 0.0, 0
+    best, previous = 0.0, 0.0
     for t, accuracy in zip(rounds, accuracies, strict=True):
         if accuracy is None:
             continue

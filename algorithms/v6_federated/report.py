@@ -16,7 +16,7 @@ from matplotlib.ticker import LogLocator
 from rich.markup import escape
 from rich.table import Table
 
-from v6_federated.experiments import rounds_to_target, summary
+from v6_federated.experiments import spent, summary
 
 if TYPE_CHECKING:
     from v6_federated.significance import Verdict
@@ -24,8 +24,21 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours, told apart by colour-blind readers; with line styles, also in grey
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
 STYLES = ["-", "--", "-.", ":"]
-UNITS = {"round": "round", "uploads": "uploads (answers of nodes)", "bytes": "megabytes sent, both ways"}
-
+UNITS = {"rounds": "round", "uploads": "uploads (answers of nodes)", "bytes": "megabytes sent, both ways"}
+FROM = {"distance": "global one", "from_reference": "reference"}  # what a node's model is far from
+OF_ALL = {
+    "round",
+    "n",
+    "train_loss",
+    "loss",
+    "accuracy",
+    "auc",
+    "r2",
+    "evaluated",
+    "bytes_up",
+    "bytes_down",
+    "seconds",
+}  # columns of a history that every method has; the others are its own
 NAMES = {"accuracy": "accuracy", "r2": "R squared"}
 
 Result = Mapping[str, Any]
@@ -40,10 +53,10 @@ def curves(results: Mapping[str, Result], path: Path, target: float | None = Non
     """Accuracy (R squared of regressions) and loss by round of one or more results, as a PNG."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), constrained_layout=True)
     for i, (name, result) in enumerate(results.items()):
-        _line(left, result, "round", measure(results), name, i)
-        _line(right, result, "round", "loss", name, i)
-    _finish(left, "round", f"{NAMES[measure(results)]} on held-out rows", target)
-    _finish(right, "round", "loss on held-out rows")
+        _line(left, result, "rounds", measure(results), name, i)
+        _line(right, result, "rounds", "loss", name, i)
+    _finish(left, "rounds", f"{NAMES[measure(results)]} on held-out rows", target)
+    _finish(right, "rounds", "loss on held-out rows")
     _save(figure, left, path, len(results))
 
 
@@ -53,19 +66,23 @@ def comparison(results: Mapping[str, Result], path: Path, target: float | None =
     for axis, x in zip(axes, UNITS, strict=True):
         for i, (name, result) in enumerate(results.items()):
             _line(axis, result, x, measure(results), name, i)
-        _finish(axis, x, f"{NAMES[measure(results)]} on held-out rows" if x == "round" else "", target)
+        _finish(axis, x, f"{NAMES[measure(results)]} on held-out rows" if x == "rounds" else "", target)
     _save(figure, axes[0], path, len(results))
+
+
+def distances_of(result: Result) -> tuple[str, dict[tuple[int, int], float]]:
+    """What is measured, a name in ``FROM``, and by organization and round how far it was."""
+    column = next((name for name in FROM if any(name in row for row in result["per_node"])), "distance")
+    # a node that is asked twice in a round has two rows, of which one may have none
+    return column, {(row["organization_id"], row["round"]): row[column] for row in result["per_node"] if column in row}
 
 
 def distances(result: Result, path: Path) -> bool:
     """Heat map of the distance of each node's model from the global one by round (like Garst, Fig. 4.2), as a PNG.
 
-    Of methods that report a node's drift instead, that. Returns False, and writes nothing, where a result has neither.
+    Of nodes that mostly keep their models, from the reference. Returns False, and writes nothing, of a result without.
     """
-    cells = {
-        (row["organization_id"], row["round"]): row.get("distance", row.get("drift")) for row in result["per_node"]
-    }
-    cells = {key: value for key, value in cells.items() if value is not None}
+    column, cells = distances_of(result)
     if not cells:
         return False
     nodes, rounds = sorted({k for k, _ in cells}), [row["round"] for row in result["history"]]
@@ -85,7 +102,7 @@ def distances(result: Result, path: Path) -> bool:
     axis.set(
         xlabel="round",
         ylabel="organization" if names == [str(k) for k in nodes] else "",
-        title=f"{result['method']}: distance of a node's model from the global one",
+        title=f"{result['method']}: distance of a node's model from the {FROM[column]}",
     )
     ticks = LogLocator(subs=(1, 2, 5)) if norm else None
     figure.colorbar(image, label="Euclidean distance", ticks=ticks, format="%g")
@@ -97,17 +114,20 @@ def distances(result: Result, path: Path) -> bool:
 def table(results: Mapping[str, Result], target: float | None = None) -> Table:
     """One line a result."""
     out = Table(box=None, pad_edge=False)
-    reached = [] if target is None else [f"to {target:.0%}"]
+    reached = [] if target is None else [f"rounds to {target:.0%}", f"uploads to {target:.0%}", f"MB to {target:.0%}"]
     measures = {"R squared": "r2"} if measure(results) == "r2" else {"accuracy": "accuracy", "AUC": "auc"}
-    for heading in ("", "rounds", *measures, "loss", *reached, "MB up", "MB down", "s"):
+    for heading in ("", "rounds", *measures, "loss", *reached, "uploads", "MB up", "MB down", "s"):
         out.add_column(heading, justify="left" if heading == "" else "right", no_wrap=heading != "", overflow="fold")
     for name, result in results.items():
-        s = summary(result)
-        rounds = [] if target is None else [_number(rounds_to_target(result, target), ".1f", "not reached")]
+        s = summary(result, target)
+        units = (("rounds", 1, ".1f"), ("uploads", 1, ".0f"), ("bytes", 1e6, ".3f"))
+        to = [(s[f"{unit}_to_target"], scale, form) for unit, scale, form in units if target is not None]
+        costs = ["not reached" if cost is None else format(cost / scale, form) for cost, scale, form in to]
         out.add_row(
             escape(name), str(s["rounds"]),
             *(_number(s[key], ".4f") for key in measures.values()), _number(s["loss"], ".4f"),
-            *rounds, f"{s['bytes_up'] / 1e6:.3f}", f"{s['bytes_down'] / 1e6:.3f}", f"{s['seconds']:.2f}",
+            *costs, str(s["uploads"]),
+            f"{s['bytes_up'] / 1e6:.3f}", f"{s['bytes_down'] / 1e6:.3f}", f"{s['seconds']:.2f}",
         )  # fmt: skip
     return out
 
@@ -218,6 +238,9 @@ def rounds_table(result: Result, lines: int = 12) -> Table:
     measures = {"R squared": "r2"} if "r2" in history[-1] else {"accuracy": "accuracy", "AUC": "auc"}
     for heading in ("round", "nodes", "rows", "train loss", "loss", *measures, "kB up", "kB down"):
         out.add_column(heading, justify="right")
+    own = [name for name, value in history[-1].items() if name not in OF_ALL and isinstance(value, int | float)]
+    for name in own:
+        out.add_column(name.replace("_", " "), justify="right")
     if any(row.get("missing") for row in history):
         out.add_column("missing")
     for row in [
@@ -227,6 +250,7 @@ def rounds_table(result: Result, lines: int = 12) -> Table:
             str(row["round"]), str(len(row["participants"])), str(row["n"]), _number(row["train_loss"], ".4f"),
             _number(row["loss"], ".4f"), *(_number(row[key], ".4f") for key in measures.values()),
             f"{row['bytes_up'] / 1e3:.1f}", f"{row['bytes_down'] / 1e3:.1f}",
+            *(_number(row.get(name), "" if isinstance(row.get(name), int) else ".4g") for name in own),
             *([_missing(row)] if row.get("missing") else []),
         )  # fmt: skip
     return out
@@ -245,18 +269,8 @@ def _number(value: float | None, form: str, absent: str = "-") -> str:
 
 def _line(axis: Axes, result: Result, x: str, y: str, name: str, i: int) -> None:
     rows = [row for row in result["history"] if row.get(y) is not None]
-    if x == "round":
-        along: list[float] = [row["round"] for row in rows]
-    else:
-        spent, along = 0.0, []
-        for row in result["history"]:
-            spent += (
-                row.get("uploads", len(row["participants"]))
-                if x == "uploads"
-                else (row["bytes_up"] + row["bytes_down"]) / 1e6
-            )
-            if row.get(y) is not None:
-                along.append(spent)
+    units = zip(result["history"], spent(result, x), strict=True)
+    along = [cost / 1e6 if x == "bytes" else cost for row, cost in units if row.get(y) is not None]
     axis.plot(
         along, [row[y] for row in rows], STYLES[i // len(COLOURS) % len(STYLES)], color=COLOURS[i % len(COLOURS)],
         label=name.replace("$", r"\$"), marker="o" if len(rows) < 30 else None, markersize=3, linewidth=1.5,

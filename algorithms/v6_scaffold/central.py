@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from v6_federated import functions
-from v6_federated.federation import Federation, combine, mean
+from v6_federated.federation import Answer, Federation, combine, mean
 from v6_federated.settings import BatchSize, Epochs, Fraction, GlobalLr, LearningRate, LrDecayRound, LrDecayStep, Rounds
 
 
@@ -50,7 +50,7 @@ def central(
             returns=["dy"],
             numbers=["travelled"],
         )
-        s.x = s.x + np.float32(global_lr) * mean(answers, "dy")  # every node alike, as the paper has it
+        x, s.x = s.x, s.x + np.float32(global_lr) * mean(answers, "dy")  # every node alike, as the paper has it
         # c_k+ - c_k = -c + (x - y_k) / (steps eta_l): known from y_k - x, so nodes need not send it as the paper's do
         if lr:  # with a rate of zero no c_k changes
             dc = -s.c - combine(answers, "dy", lambda a: 1 / (a.values["travelled"] or np.inf)) / np.float32(
@@ -61,5 +61,10 @@ def central(
         if any(a.values.get("state_lost") for a in answers):
             # c is no longer the mean of the c_k, and would bias every step from now on: all begin anew from zero
             s.c, s.known = np.zeros_like(s.c), {}
-        federation.record(answers)
+        federation.record(answers, s.x, own=functools.partial(_own, x))
     return federation.result(s.x)
+
+
+def _own(x: np.ndarray, answer: Answer) -> np.ndarray:
+    """y_k (d,), the node's model after its steps from x (d,)."""
+    return x + answer["dy"]
