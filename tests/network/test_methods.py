@@ -31,7 +31,9 @@ METHODS = [
     ("fsvrg", []),
     ("loadaboost", ["--set", "epochs=2"]),
     ("colearning", []),
-    ("dynavg", ["--set", "delta=0.001"]),
+    ("dynavg", ["--set", "delta=0.02", "--set", "batch_size=7", "--rounds", "3"]),
+    ("dynavg", ["--set", "protocol=svd", "--rounds", "3"]),
+    ("dynavg", ["--set", "protocol=loss", "--rounds", "3"]),
     ("gbdt", ["--set", "min_rows_leaf=10"]),
     ("gbdt", ["--set", "min_rows_leaf=10", "--set", "objective=regression", "--label", "b", "--features", "a,c"]),
     ("coop", []),
@@ -131,8 +133,9 @@ def three(arguments: list[str]) -> list[str]:
     return [] if any(text.startswith("organizations=") for text in arguments) else THREE
 
 
+KINDS = {"objective=regression": "-regression", "protocol=svd": "-svd", "protocol=loss": "-loss"}
 SYNCHRONOUS = {
-    f"{method}{'-regression' * ('objective=regression' in settings)}": (method, settings)
+    method + "".join(kind for setting, kind in KINDS.items() if setting in settings): (method, settings)
     for method, settings in METHODS
     if method != "coop"
 }
@@ -155,7 +158,8 @@ def test_the_weights_are_those_of_run(jobs, table, tmp_path, name):
     future, real = jobs[name]
     mock, process = tmp_path / "mock", future.result()
     assert process.returncode == 0, process.stderr
-    assert json.loads(process.stdout.splitlines()[-1])["rounds"] == 2
+    rounds = 3 if "--rounds" in settings else 2
+    assert json.loads(process.stdout.splitlines()[-1])["rounds"] == rounds
     run = ["run", method, "--data", str(table), "--partition", "column:hospital", *TRAINING, *settings, *THREE]
     assert main([*run, "--out", str(mock)]) == 0
     ours, theirs = (json.loads((folder / "result.json").read_text()) for folder in (real, mock))
