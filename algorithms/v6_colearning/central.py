@@ -65,6 +65,6 @@ def central(
         size = float(np.linalg.norm(before))
         change = float(np.linalg.norm(s.w - before)) / size if size else None  # linear models start at zero
         federation.record(answers, s.w, epochs=s.epochs, relative_change=change)
-        if change is not None and change <= epsilon:
+        if change is not None and change <= epsilon:  # the cap is ours
             s.epochs = 2 * s.epochs if maximum_epochs is None else max(s.epochs, min(2 * s.epochs, maximum_epochs))
     return federation.result(s.w)

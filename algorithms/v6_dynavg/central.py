@@ -96,7 +96,7 @@ def by_divergence(
             chosen = federation.generator("augment").permutation(rest)[:more].tolist()
             fetched += _fetch(federation, B, here, chosen)
         if B:
-            s.w = weighted_mean([*B.values()])
+            s.w = weighted_mean([*B.values()])  # by rows, as the text has it; the box prints a plain mean
         full = len(B) == len(everyone)
         if full:
             s.r = s.w
@@ -142,6 +142,7 @@ class Plan(NamedTuple):
     @classmethod
     def of(cls, share: float, E: int, start: int) -> "Plan":
         """From q'_k in [0, 1] and the E rounds that come after round ``start``."""
+        # as printed; eq. 3.11 does not always bring E_k communications: 6 where E = 10 and E_k = 7
         E_k = max(math.ceil(share * E - 1e-9), 1)  # 0.55 * 100 is a little more than 55
         rho = math.ceil(E / E_k)
         return cls(rho, start + E - (E_k - E // rho))
@@ -177,7 +178,7 @@ def by_schedule(
             of=None if len(S_t) == len(K) else 0,  # of those whose turn it is none need come
         )
         if answers:
-            s.w = s.models[t] = weighted_mean(answers)
+            s.w = s.models[t] = weighted_mean(answers)  # over S_t; the boxes print all K
         for a in answers:
             s.version[a.organization_id] = t
             s.losses[a.organization_id] = a.values["local_loss"]

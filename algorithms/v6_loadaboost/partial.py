@@ -27,7 +27,7 @@ def client_update(
     """
     E, w = epochs, weights + 0
     half, most = max(E // 2, 1), max(3 * E // 2, 1)
-    steps = E * node.steps_per_epoch(batch_size)
+    steps = E * node.steps_per_epoch(batch_size)  # a round counts as E epochs to the rate's decay, whatever was used
     step = training.optimizer(
         optimizer, training.schedule(lr, lr_decay_round, lr_decay_step, node.round, (node.round - 1) * steps)
     )
@@ -40,7 +40,7 @@ def client_update(
     train_loss = node.train(w, step, half, batch_size)
     used, trial, L_k = half, 1, node.loss(w)
     while unsatisfied(L_k) and used < most:
-        more = min(max(half - trial, 1), most - used)
+        more = min(max(half - trial, 1), most - used)  # the poster's last trial may pass 3E/2
         train_loss = node.train(w, step, more, batch_size)
         used, trial, L_k = used + more, trial + 1, node.loss(w)
     return {"weights": w, "train_loss": train_loss, "local_loss": L_k, "epochs": used}
