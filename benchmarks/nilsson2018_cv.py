@@ -31,15 +31,19 @@ SPEEDS = (1.0, 3.0, 10.0)  # how many times longer than the fastest node the slo
 OPPOSITE = {"+": "-", "-": "+"}
 
 
-def score(one: Experiment, name: str, full: bool, slowest: float = 1.0) -> float:
-    """Accuracy of a method's last model on one fold; the nodes of CO-OP differ in speed up to ``slowest`` times, and
+def train(one: Experiment, name: str, full: bool, slowest: float = 1.0) -> runs.Run:
+    """A method on one fold; the nodes of CO-OP differ in speed up to ``slowest`` times, and
     the time of each of their calls by about a fifth besides."""
     method, settings = METHODS[name]
     rounds = settings["rounds"] if full else max(2, settings["rounds"] // 50)
     values = {"model": "2nn", **settings, "rounds": rounds, "evaluate_every": rounds}
     experiment = replace(one, slowest=slowest) if method == "coop" else one
     segment = SEGMENT.get(name)
-    run = runs.kept(DOCUMENT, method, experiment, values, centralized=name == "centralized", segment=segment)
+    return runs.kept(DOCUMENT, method, experiment, values, centralized=name == "centralized", segment=segment)
+
+
+def score(run: runs.Run) -> float:
+    """Accuracy of the last model."""
     return run.history[-1]["accuracy"]
 
 
@@ -48,7 +52,7 @@ def scores(dataset: Dataset, partition: str, full: bool) -> dict[str, list[float
     found: dict[str, list[float]] = {name: [] for name in METHODS}
     for one in significance.experiments_of(Experiment(dataset, 100, partition, 1, 1), ITERATIONS):
         for name in METHODS:
-            found[name].append(score(one, name, full))
+            found[name].append(score(train(one, name, full)))
     return found
 
 
@@ -78,6 +82,8 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
         yield ""
         yield f"![posterior differences in accuracy]({picture})"
     yield from speeds(dataset, full)
+    if full:
+        yield from earlier(dataset)
     yield ""
     yield f"{agree} of {2 * len(METHODS) * (len(METHODS) - 1)} signs are the paper's."
 
@@ -91,9 +97,24 @@ def speeds(dataset: Dataset, full: bool) -> Iterator[str]:
         yield tables.trained([f"{slowest:g}"], functools.partial(at_speed, one, full, slowest), 1)
 
 
+def earlier(dataset: Dataset) -> Iterator[str]:
+    """Whether the sign of FedAvg against centralized training, on shards, hangs on FedAvg's last rounds."""
+    folds = list(significance.experiments_of(Experiment(dataset, 100, "shards", 1, 1), ITERATIONS))
+    centralized = [score(train(one, "centralized", True)) for one in folds]
+    fedavg = [{row["round"]: row["accuracy"] for row in train(one, "FedAvg", True).history} for one in folds]
+    yield ""
+    yield from tables.head("rounds of FedAvg, shards", "less centralized", "better", "equal", "worse")
+    for t in range(600, 1001, 100):
+        scores_ = {"FedAvg": [accuracy[t] for accuracy in fedavg], "centralized": centralized}
+        found = significance.verdicts(scores_, ITERATIONS)["FedAvg", "centralized"]
+        yield tables.row(
+            t, f"{found.difference:+.4f}", f"{found.better:.1%}", f"{found.equal:.1%}", f"{found.worse:.1%}"
+        )
+
+
 def at_speed(one: Experiment, full: bool, slowest: float) -> list[str]:
     """Accuracy of CO-OP on one fold."""
-    return [f"{score(one, 'CO-OP', full, slowest):.4f}"]
+    return [f"{score(train(one, 'CO-OP', full, slowest)):.4f}"]
 
 
 def main(dataset: Dataset, full: bool) -> None:

@@ -19,10 +19,7 @@ METHODS = [
     ("v6_loadaboost", {"lr": 0.3}),
     ("v6_colearning", {"lr": 0.3, "epsilon": 0.0}),
     ("v6_dynavg", {"lr": 0.3, "protocol": "divergence", "delta": 0.0}),
-    (
-        "v6_dynavg",
-        {"lr": 0.3, "protocol": "divergence", "delta": 0.2},
-    ),  # with silent nodes, and with some that are asked
+    ("v6_dynavg", {"lr": 0.3, "protocol": "divergence", "delta": 0.2}),  # some nodes are silent
     ("v6_dynavg", {"lr": 0.3, "protocol": "svd"}),
     ("v6_dynavg", {"lr": 0.3, "protocol": "loss"}),
     ("v6_coop", {"lr": 0.3}),

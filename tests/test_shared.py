@@ -421,7 +421,7 @@ def test_no_minibatch_is_smaller_than_the_operators_minimum(hospitals):
 
 
 @pytest.mark.parametrize(
-    "package", ["v6_fedavg", "v6_scaffold", "v6_fsvrg", "v6_loadaboost", "v6_colearning", "v6_gbdt"]
+    "package", ["v6_fedavg", "v6_scaffold", "v6_fsvrg", "v6_loadaboost", "v6_colearning", "v6_dynavg", "v6_gbdt"]
 )
 def test_as_many_rounds_as_a_node_allows(hospitals, package):
     """The last model is evaluated too."""
@@ -529,10 +529,12 @@ def test_settings_are_checked_in_the_task_too(hospitals):
         refused(says, hospitals, **bad)
 
 
-def crafted(hospitals, function="client_update", job=None, **request):
+def crafted(hospitals, function="client_update", job=None, package="v6_fedavg", environment=None, **request):
     """Send a partial function's task as a malicious researcher could; returns status and last words of a node."""
+    environment = environment or {"V6_FEDERATED_MAXIMUM_ROUNDS": "5"}
     whole = {
-        "method": "fedavg", "key": "0" * 32, "seed": 0, "participants": [3, 5, 8], "evaluators": [], "rounds": 1,
+        "method": package.removeprefix("v6_"), "key": "0" * 32, "seed": 0, "participants": [3, 5, 8], "evaluators": [],
+        "rounds": 1,
         "model": {"name": "logreg", "features": 4, "classes": 2}, "minimum_rows": None, "precision": "float32",
         "data": {"label": None, "features": None, "classes": [0, 1], "holdout": 0.0, "preprocess": []}, **(job or {}),
     }  # fmt: skip
@@ -540,14 +542,56 @@ def crafted(hospitals, function="client_update", job=None, **request):
         "epochs": 1, "batch_size": None, "lr": 0.1, "lr_decay_round": 1.0, "lr_decay_step": 0.0, "optimizer": "sgd",
         "proximal_mu": 0.0, "arrays": codec.encode({"weights": np.zeros(5)}),
     }  # fmt: skip
-    settings = settings if function == "client_update" else {}
-    with MockNetwork("v6_fedavg", hospitals, environment={"V6_FEDERATED_MAXIMUM_ROUNDS": "5"}) as network:
+    settings = settings if (package, function) == ("v6_fedavg", "client_update") else {}
+    with MockNetwork(package, hospitals, environment=environment) as network:
         client = network.client()
         kwargs = {"job": whole, "round": 1, **settings, **request}
         task = client.task.create({"method": function, "kwargs": kwargs}, [3])
         client.wait_for_results(task["id"])
         run = client.run.from_task(task["id"])[0]
         return run["status"], run["log"]
+
+
+STEP = {"batch_size": None, "lr": 0.1, "lr_decay_round": 1.0, "lr_decay_step": 0.0}
+W = {"weights": np.zeros(5)}
+# every partial function of the methods beside FedAvg, as central calls it
+PARTIALS = [
+    ("v6_scaffold", "client_update", {**STEP, "epochs": 1, "known": {}}, {**W, "c": np.zeros(5)}),
+    ("v6_fsvrg", "gradient", {}, W),
+    ("v6_fsvrg", "client_update", {"stepsize": 1.0, "batch_size": None}, {**W, "full_gradient": np.zeros(5)}),
+    (
+        "v6_loadaboost", "client_update",
+        {**STEP, "epochs": 2, "optimizer": "sgd", "median": None, "retrain": "above"}, W,
+    ),
+    (
+        "v6_colearning", "client_update",
+        {**STEP, "epochs": 1, "epochs_before": 0, "optimizer": "sgd", "lr_cycle": 0.25}, W,
+    ),
+    (
+        "v6_dynavg", "local_update",
+        {**STEP, "is_reference": True, "delta": 0.0, "passes": 1, "optimizer": "sgd"}, W,
+    ),
+    ("v6_dynavg", "singular_index", {}, None),
+    ("v6_dynavg", "train", {**STEP, "since": 0, "local_passes": 1, "optimizer": "sgd"}, W),
+    ("v6_dynavg", "send_model", {}, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("package", "function", "settings", "arrays"), PARTIALS)
+def test_every_partial_function_keeps_to_the_limits(hospitals, package, function, settings, arrays):
+    """Called by itself, as whoever may send tasks can."""
+    if arrays:
+        settings = {**settings, "arrays": codec.encode(arrays)}
+    assert crafted(hospitals, function, package=package, **settings) == ("completed", "")
+    for name, limit, says in (
+        ("MINIMUM_ROWS", "1000", "fewer than 1000 rows"),
+        ("MINIMUM_ORGANIZATIONS", "4", "4"),
+        ("MAXIMUM_ROUNDS", "1", "round"),
+    ):
+        asked = {"round": 2} if name == "MAXIMUM_ROUNDS" else {}
+        environment = {f"V6_FEDERATED_{name}": limit}
+        status, log = crafted(hospitals, function, package=package, environment=environment, **settings, **asked)
+        assert status != "completed" and says in log, log
 
 
 def test_a_crafted_task_cannot_loosen_a_limit(hospitals):

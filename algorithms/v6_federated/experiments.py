@@ -203,8 +203,8 @@ def summary(result: Mapping[str, Any], target: float | None = None) -> dict[str,
         "auc": last["auc"],
         "loss": last["loss"],
         **({"r2": last["r2"]} if "r2" in last else {}),
-        **{f"{unit}_to_target": None if target is None else to_target(result, target, unit) for unit in COUNTED},
-        "uploads": sum(map(COUNTED["uploads"], history)),
+        **{f"{unit}_to_target": None if target is None else to_target(result, target, unit) for unit in UNITS},
+        "uploads": spent(result, "uploads")[-1],
         "bytes_up": sum(row["bytes_up"] for row in history),
         "bytes_down": sum(row["bytes_down"] for row in history),
         "seconds": round(sum(row["seconds"] for row in history), 3),
@@ -212,19 +212,17 @@ def summary(result: Mapping[str, Any], target: float | None = None) -> dict[str,
     }
 
 
-# what a round of a history costs, in units by which methods are compared
-COUNTED: dict[str, Callable[[Mapping[str, Any]], float]] = {
-    "rounds": lambda row: 1,
-    "uploads": lambda row: row.get("uploads", len(row["participants"])),
-    "bytes": lambda row: row["bytes_up"] + row["bytes_down"],
-}
+UNITS = ("rounds", "uploads", "bytes")  # by which methods are compared
 
 
 def spent(result: Mapping[str, Any], unit: str) -> list[float]:
     """Rounds, uploads or bytes both ways up to each row of the history."""
+    history = result["history"]
     if unit == "rounds":
-        return [row["round"] for row in result["history"]]
-    return list(itertools.accumulate(map(COUNTED[unit], result["history"])))
+        return [row["round"] for row in history]
+    if unit == "uploads":
+        return list(itertools.accumulate(row.get("uploads", len(row["participants"])) for row in history))
+    return list(itertools.accumulate(row["bytes_up"] + row["bytes_down"] for row in history))
 
 
 def to_target(result: Mapping[str, Any], target: float, unit: str = "rounds") -> float | None:
