@@ -9,12 +9,16 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from benchmarks import pictures, runs, tables
 from v6_federated.datasets import Dataset
 from v6_federated.experiments import Experiment
 
 DOCUMENT = "pfitzner_arnrich"
-COMMON: dict[str, Any] = {"model": "cnn_mcmahan", "lr": 0.01, "lr_decay_round": 0.999, "target": 0.97}
+DECAY = 0.999  # of the rate, a round
+COMMON: dict[str, Any] = {"model": "cnn_mcmahan", "lr": 0.01, "lr_decay_round": DECAY, "target": 0.97}
+ACCURACIES = (0.90, 0.95, 0.96, 0.97)
 METHODS: list[tuple[str, str, dict[str, Any]]] = [
     ("FedAvg", "fedavg", {}),
     ("Co-Learning", "colearning", {"epsilon": 0.01}),
@@ -22,7 +26,7 @@ METHODS: list[tuple[str, str, dict[str, Any]]] = [
     ("LoAdaBoost, below", "loadaboost", {"retrain": "below"}),
 ]
 # (C, B, E): the poster's rounds of FedAvg, Co-Learning, LoAdaBoost; in brackets the best accuracy where not reached
-POSTER = {
+POSTER: dict[tuple[float, int | None, int], tuple[str | None, str | None, str]] = {
     (0.1, 10, 5): ("12", "13", "134"),
     (0.1, 10, 10): ("11", "12", "233"),
     (0.5, 10, 5): ("11", "22", "21"),
@@ -36,6 +40,12 @@ POSTER = {
     (1.0, 10, 5): (None, None, "27"),
     (1.0, 10, 10): (None, None, "20"),
 }
+# method, its name, the reading, E, its settings, whether the same ten nodes take part in every round
+READINGS: list[tuple[str, str, str, int, dict[str, Any], bool]] = [
+    ("colearning", "Co-Learning", "lambda = 1", 5, {"epsilon": 0.01, "lr_cycle": 1.0}, False),
+    ("colearning", "Co-Learning", "lambda = 1", 10, {"epsilon": 0.01, "lr_cycle": 1.0}, False),
+    ("loadaboost", "LoAdaBoost, above", "the same ten nodes every round", 10, {"retrain": "above"}, True),
+]
 
 
 def rounds(B: int | None) -> int:
@@ -72,15 +82,67 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
     if pictures.curves(panels, picture, bottom=0.85 if full else None, target=0.97, names=names):
         yield ""
         yield f"![accuracy by round]({picture.name})"
+    if full:
+        yield from other_readings(dataset)
+        yield from full_batches(dataset)
+
+
+def other_readings(dataset: Dataset) -> Iterator[str]:
+    """Rounds to 97% where what the poster leaves open is read in another way."""
+    yield ""
+    yield "Other readings of rows with C = 0.1 and B = 10, which the poster leaves open:"
+    yield ""
+    yield from tables.head("method", "reading", "E", "poster", "ours", "best accuracy", "MB up")
+    for method, name, reading, E, own, one_group in READINGS:
+        poster = POSTER[0.1, 10, E][("fedavg", "colearning", "loadaboost").index(method)]
+        values = {**COMMON, "fraction": 0.1, "batch_size": 10, "epochs": E, "rounds": rounds(10), **own}
+        found = functools.partial(cells, dataset, method, values, {}, "", one_group)
+        yield tables.trained((name, reading, E, poster), found, 3)
+
+
+def full_batches(dataset: Dataset) -> Iterator[str]:
+    """What FedAvg's rows of one batch a pass have in common."""
+    yield ""
+    yield "FedAvg, B = all: passes to an accuracy, a pass counted by its rate over eta, E (1 + 0.999 + 0.999^2 + ...):"
+    yield ""
+    yield from tables.head("C", "E", *(f"{target:.0%}, ours" for target in ACCURACIES), "97%, poster", "rounds * E")
+    for (C, B, E), (poster, *_) in POSTER.items():
+        if B is None and poster is not None:
+            values = {**COMMON, "fraction": C, "batch_size": B, "epochs": E, "rounds": rounds(B)}
+            try:
+                run = train(dataset, "fedavg", values)
+                reached = [run.reached(target) for target in ACCURACIES]
+            except runs.NotRun:
+                reached = [None] * len(ACCURACIES)
+            ours = [None if r is None else f"{passes(r, E):.0f}" for r in reached]
+            yield tables.row(f"{C:g}", E, *ours, f"{passes(float(poster), E):.0f}", int(poster) * E)
+
+
+def passes(rounds: float, E: int) -> float:
+    """Passes at the rate eta that are as long together as those of ``rounds`` rounds at their decaying rates."""
+    return E * (1 - DECAY**rounds) / (1 - DECAY)
+
+
+def train(dataset: Dataset, method: str, values: dict[str, Any], one_group: bool = False) -> runs.Run:
+    """One run; with the same ten nodes in every round where ``one_group``."""
+    B, C = values["batch_size"], values["fraction"]
+    experiment = Experiment(dataset, 100, "iid", 1, 1)
+    if one_group:
+        few = Dataset(f"{dataset.name}-first-6000", dataset.take(np.arange(6000)), dataset.test)
+        experiment, values = Experiment(few, 10, "iid", 1, 1), {**values, "fraction": 1.0}
+    return runs.kept(DOCUMENT, method, experiment, values, segment=2 if B else 20, new=tried(C, B))
 
 
 def cells(
-    dataset: Dataset, method: str, values: dict[str, Any], panel: dict[str, pictures.Line], name: str
+    dataset: Dataset,
+    method: str,
+    values: dict[str, Any],
+    panel: dict[str, pictures.Line],
+    name: str,
+    one_group: bool = False,
 ) -> tuple[str, str, str]:
     """Rounds to 97%, the best accuracy and what the nodes have sent, of one run, whose line goes into ``panel``."""
-    B, new = values["batch_size"], tried(values["fraction"], values["batch_size"])
-    segment = 2 if B else 20
-    run = runs.kept(DOCUMENT, method, Experiment(dataset, 100, "iid", 1, 1), values, segment=segment, new=new)
+    run = train(dataset, method, values, one_group)
     panel[name] = range(1, len(run.history) + 1), [tables.accuracies(run)]
     reached = run.reached(0.97)
     sent = sum(row["bytes_up"] for row in run.history) / 1e6
