@@ -371,11 +371,6 @@ def test_settings_that_do_not_fit_each_other(arguments, says, capsys, tmp_path, 
     assert says in capsys.readouterr().err
 
 
-def test_early_stopping_of_pooled_rows_has_those_held_out(capsys):
-    arguments = ["compare", "centralized:gbdt:holdout=0,early_stopping=1", "--data", "wine", "--rounds", "2"]
-    assert main(arguments) == 0
-
-
 def test_predict_for_rows_of_any_file(tmp_path, capsys):
     """Features are enough: a file of one column, arrays without labels; of a file with a test set, that."""
     rng = np.random.default_rng(0)
@@ -630,6 +625,9 @@ def test_compare_with_each_node_alone(hospitals_csv, capsys, tmp_path):
         ([*compare, "--test"], "alone:fedavg:epochs=2 is refused with --test"),
         (["compare", "alone", "--data", file], "'alone' names no method; expected for example alone:fedavg"),
         (["compare", "centralized:", "--data", file], "expected for example centralized:fedavg"),
+        (["compare", "fedavg:lr=0.1,holdout=0.5", "--data", file], "on the same rows; expected --holdout"),
+        (["compare", "alone:fedavg:evaluators=[1]", "--data", file], "expected --set evaluators=..."),
+        (["compare", "fedavg:lr=0.1,lr=5", "--data", file], "fedavg:lr=0.1,lr=5: lr is given twice; expected once"),
     ]:
         status, _, err = call(capsys, *arguments)
         assert status == 2 and says in err and len(err.splitlines()) == 1

@@ -1,10 +1,13 @@
 """Codec, randomness, metrics, partitions, data and guards."""
 
+import importlib
 import itertools
 import json
+import sys
 import warnings
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
@@ -12,6 +15,7 @@ import pytest
 from helpers import table, train
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import Field
 from sklearn.metrics import log_loss, roc_auc_score
 from vantage6.algorithm.tools.exceptions import (
     CollectResultsError,
@@ -21,12 +25,13 @@ from vantage6.algorithm.tools.exceptions import (
     UserInputError,
 )
 
-from v6_federated import codec, data, metrics, models, node, partitions, submit, training, vantage
+from v6_federated import codec, data, functions, methods, metrics, models, node, partitions, submit, training, vantage
 from v6_federated.errors import SafeError
 from v6_federated.guards import Policy
 from v6_federated.mock import MockNetwork
 from v6_federated.models.linear import LinearModel
 from v6_federated.randomness import generator
+from v6_federated.settings import BatchSize, LearningRate, ProximalMu
 
 # ---- codec
 
@@ -382,7 +387,8 @@ def test_a_task_brings_its_query():
     client = SimpleNamespace(task=SimpleNamespace(create=lambda **task: sent.append(task) or {"id": 7}))
     common = {"collaboration": 1, "organization": 1, "image": "v6-fedavg", "label": "warehouse"}
     assert submit.send(client, "fedavg", {"rounds": 1}, **common, query="select 1") == 7
-    submit.send(client, "fedavg", {"rounds": 1}, **common)
+    submit.send(client, "fedavg", {"rounds": 2, "model": "svm"}, **common)
+    assert [task["description"] for task in sent] == ["fedavg, 1 rounds", "fedavg, 2 rounds of svm"]
     assert [task["databases"] for task in sent] == [
         [{"label": "warehouse", "query": "select 1"}],
         [{"label": "warehouse"}],
@@ -529,6 +535,12 @@ def test_settings_are_checked_in_the_task_too(hospitals):
         refused(says, hospitals, **bad)
 
 
+FEDAVG = {
+    "epochs": 1, "batch_size": None, "lr": 0.1, "lr_decay_round": 1.0, "lr_decay_step": 0.0, "optimizer": "sgd",
+    "proximal_mu": 0.0, "arrays": codec.encode({"weights": np.zeros(5)}),
+}  # fmt: skip
+
+
 def crafted(hospitals, function="client_update", job=None, package="v6_fedavg", environment=None, **request):
     """Send a partial function's task as a malicious researcher could; returns status and last words of a node."""
     environment = environment or {"V6_FEDERATED_MAXIMUM_ROUNDS": "5"}
@@ -538,11 +550,7 @@ def crafted(hospitals, function="client_update", job=None, package="v6_fedavg", 
         "model": {"name": "logreg", "features": 4, "classes": 2}, "minimum_rows": None, "precision": "float32",
         "data": {"label": None, "features": None, "classes": [0, 1], "holdout": 0.0, "preprocess": []}, **(job or {}),
     }  # fmt: skip
-    settings = {
-        "epochs": 1, "batch_size": None, "lr": 0.1, "lr_decay_round": 1.0, "lr_decay_step": 0.0, "optimizer": "sgd",
-        "proximal_mu": 0.0, "arrays": codec.encode({"weights": np.zeros(5)}),
-    }  # fmt: skip
-    settings = settings if (package, function) == ("v6_fedavg", "client_update") else {}
+    settings = FEDAVG if (package, function) == ("v6_fedavg", "client_update") else {}
     with MockNetwork(package, hospitals, environment=environment) as network:
         client = network.client()
         kwargs = {"job": whole, "round": 1, **settings, **request}
@@ -554,44 +562,118 @@ def crafted(hospitals, function="client_update", job=None, package="v6_fedavg", 
 
 STEP = {"batch_size": None, "lr": 0.1, "lr_decay_round": 1.0, "lr_decay_step": 0.0}
 W = {"weights": np.zeros(5)}
-# every partial function of the methods beside FedAvg, as central calls it
+UNLABELLED = {"model": None, "data": {"classes": None, "holdout": 0.0, "preprocess": [], "supervised": False}}
+TREES = {"model": {"name": "trees", "features": 4, "classes": 2}}
+REGRESSION = {
+    "model": {"name": "trees", "features": 4, "classes": 1},
+    "data": {"classes": None, "holdout": 0.0, "preprocess": [], "regression": True},
+}
+GROW = {"trees": 1, "lr": 0.1, "max_leaves": 4, "min_rows_leaf": 10, "max_depth": None, "lambda_l2": 0.0}
+EDGES = codec.encode({"edges": np.zeros(4), "lengths": np.ones(4)})
+# every partial function of every method, as central calls it
 PARTIALS = [
-    ("v6_scaffold", "client_update", {**STEP, "epochs": 1, "known": {}}, {**W, "c": np.zeros(5)}),
-    ("v6_fsvrg", "gradient", {}, W),
-    ("v6_fsvrg", "client_update", {"stepsize": 1.0, "batch_size": None}, {**W, "full_gradient": np.zeros(5)}),
+    ("v6_fedavg", "client_update", {}, None, {}),
+    ("v6_scaffold", "client_update", {**STEP, "epochs": 1, "known": {}}, {**W, "c": np.zeros(5)}, {}),
+    ("v6_fsvrg", "gradient", {}, W, {}),
+    ("v6_fsvrg", "client_update", {"stepsize": 1.0, "batch_size": None}, {**W, "full_gradient": np.zeros(5)}, {}),
     (
         "v6_loadaboost", "client_update",
-        {**STEP, "epochs": 2, "optimizer": "sgd", "median": None, "retrain": "above"}, W,
+        {**STEP, "epochs": 2, "optimizer": "sgd", "median": None, "retrain": "above"}, W, {},
     ),
     (
         "v6_colearning", "client_update",
-        {**STEP, "epochs": 1, "epochs_before": 0, "optimizer": "sgd", "lr_cycle": 0.25}, W,
+        {**STEP, "epochs": 1, "epochs_before": 0, "optimizer": "sgd", "lr_cycle": 0.25}, W, {},
     ),
     (
         "v6_dynavg", "local_update",
-        {**STEP, "is_reference": True, "delta": 0.0, "passes": 1, "optimizer": "sgd"}, W,
+        {**STEP, "is_reference": True, "delta": 0.0, "passes": 1, "optimizer": "sgd"}, W, {},
     ),
-    ("v6_dynavg", "singular_index", {}, None),
-    ("v6_dynavg", "train", {**STEP, "since": 0, "local_passes": 1, "optimizer": "sgd"}, W),
-    ("v6_dynavg", "send_model", {}, None),
+    ("v6_dynavg", "singular_index", {}, None, {}),
+    ("v6_dynavg", "train", {**STEP, "since": 0, "local_passes": 1, "optimizer": "sgd"}, W, {}),
+    ("v6_dynavg", "send_model", {}, None, {}),
+    ("v6_coop", "client_update", {**STEP, "epochs": 1, "optimizer": "sgd"}, W, {}),
+    ("v6_gbdt", "average", {}, None, REGRESSION),
+    ("v6_gbdt", "count", {"max_bin": 8}, {"low": np.zeros(4), "high": np.ones(4)}, TREES),
+    ("v6_gbdt", "grow", {**GROW, "edges": EDGES}, {"weights": np.zeros((0, 3))}, TREES),
+    (
+        "v6_pca", "transform", {},
+        {"mean": np.zeros(4), "scale": np.ones(4), "components": np.eye(4)}, UNLABELLED,
+    ),
 ]  # fmt: skip
+SHARED = {"central", "describe", "evaluate", "fit_step", "forget", "keep_steps"}
 
 
-@pytest.mark.parametrize(("package", "function", "settings", "arrays"), PARTIALS)
-def test_every_partial_function_keeps_to_the_limits(hospitals, package, function, settings, arrays):
+def test_no_partial_function_is_left_out():
+    exported = {f"v6_{method}": importlib.import_module(f"v6_{method}").__all__ for method in methods.names()}
+    assert {(p, f) for p, f, *_ in PARTIALS} == {(p, f) for p, every in exported.items() for f in {*every} - SHARED}
+    assert all(SHARED - {*every} <= {"evaluate", "keep_steps"} for every in exported.values())
+
+
+@pytest.mark.parametrize(("package", "function", "settings", "arrays", "job"), PARTIALS)
+def test_every_partial_function_keeps_to_the_limits(hospitals, package, function, settings, arrays, job):
     """Called by itself, as whoever may send tasks can."""
     if arrays:
         settings = {**settings, "arrays": codec.encode(arrays)}
-    assert crafted(hospitals, function, package=package, **settings) == ("completed", "")
+    assert crafted(hospitals, function, job, package, **settings) == ("completed", "")
     for name, limit, says in (
-        ("MINIMUM_ROWS", "1000", "fewer than 1000 rows"),
+        ("MINIMUM_ROWS", "1000", "1000 rows"),
         ("MINIMUM_ORGANIZATIONS", "4", "4"),
         ("MAXIMUM_ROUNDS", "1", "round"),
     ):
         asked = {"round": 2} if name == "MAXIMUM_ROUNDS" else {}
         environment = {f"V6_FEDERATED_{name}": limit}
-        status, log = crafted(hospitals, function, package=package, environment=environment, **settings, **asked)
+        status, log = crafted(hospitals, function, job, package, environment, **settings, **asked)
         assert status != "completed" and says in log, log
+
+
+def test_limits_on_steps_do_not_hang_on_names(hospitals, monkeypatch):
+    """Whatever a method's developer calls the settings."""
+    payload = codec.encode(W)
+
+    def named(function, **settings):
+        module = ModuleType("v6_named")
+        module.client_update = functions.partial(function)
+        monkeypatch.setitem(sys.modules, "v6_named", module)
+        return crafted(hospitals, package="v6_named", arrays=payload, **settings)
+
+    def passes(node, weights, size):
+        node.train(weights + 0, lambda w, g: None, 1, size)
+        return {}
+
+    def prox(node, weights, *, size: BatchSize, eta: LearningRate, mu: ProximalMu):
+        return passes(node, weights, size)
+
+    assert named(prox, size=10, eta=1.0, mu=0.4) == ("completed", "")
+    assert named(prox, size=None, eta=1.0, mu=4.0) == ("completed", "")  # a step of all rows forgets none
+    for settings, says in (
+        ({"mu": 0.6}, "a step of 1 with a penalty of 0.6"),
+        ({"mu": 0.0, "round": 0}, "round 0 is none of training"),
+    ):
+        status, log = named(prox, size=10, eta=1.0, **settings)
+        assert status != "completed" and says in log, log
+
+    def unsized(node, weights, *, eta: LearningRate):
+        return passes(node, weights, 10)
+
+    def other(node, weights, *, size: BatchSize, eta: LearningRate):
+        return passes(node, weights, 5)
+
+    for function, settings, says in ((unsized, {}, "of 10 rows"), (other, {"size": 10}, "of 5 rows")):
+        status, log = named(function, eta=1.0, **settings)
+        assert status != "completed" and f"minibatches {says} are refused" in log, log
+
+    def bare(node, weights, *, size: BatchSize, mu: float | None):
+        return {}
+
+    def count(node, weights, *, size: BatchSize, mu: Annotated[int, Field(ge=0)]):
+        return {}
+
+    def unsaid(node, weights, *, size: BatchSize, mu):
+        return {}
+
+    for function in (bare, count, unsaid):
+        with pytest.raises(TypeError, match="nothing says what 'mu' is to a step"):
+            functions.partial(function)
 
 
 def test_a_crafted_task_cannot_loosen_a_limit(hospitals):

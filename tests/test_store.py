@@ -2,11 +2,16 @@
 
 import importlib
 import json
+from pathlib import Path
 
 import pytest
+import test_laws
+import test_preprocess
 
-from v6_federated import store
-from v6_federated.methods import names
+from v6_federated import images, store
+from v6_federated.methods import names, supervised
+
+ROOT = Path(__file__).parents[1]
 
 
 def values(entry):
@@ -15,6 +20,18 @@ def values(entry):
         yield value
         if isinstance(value, dict | list):
             yield from values(value)
+
+
+@pytest.mark.parametrize("method", names())
+def test_nothing_is_forgotten_of_a_method(method):
+    """What CONTRIBUTING asks for beside the folder."""
+    package = f"v6_{method}"
+    assert package in {image.package for image in images.listed().values()}, "docker/images.toml"
+    own_laws = {"v6_gbdt", "v6_pca"}  # no averages of weights: test_gbdt.py, test_pca.py
+    assert package in {p for p, _ in test_laws.METHODS} | own_laws, "tests/test_laws.py"
+    assert not supervised(method) or package in test_preprocess.TRAINING, "tests/test_preprocess.py"
+    assert f"[docs/{method}.md](docs/{method}.md)" in (ROOT / "README.md").read_text(), "README.md"
+    assert f"`{package}`" in (ROOT / "docs" / f"{method}.md").read_text()
 
 
 @pytest.mark.parametrize("method", names())

@@ -133,7 +133,7 @@ def compare(options: Any) -> int:
         while name in jobs:
             name += " again"
         try:
-            request.check(method, {**values, **own}, experiment, options, kind)
+            request.check(method, {**values, **own}, experiment, options)
         except SafeError as error:
             raise SafeError(f"{text}: {error}") from None
         jobs[name] = (kind, method, {**values, **own})

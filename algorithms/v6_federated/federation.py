@@ -199,7 +199,7 @@ class Federation:
         it in hand, they evaluate it in passing, which makes up the history's row of the round before.
 
         ``returns`` names the arrays of an answer, each as long as the model where no shapes are given, ``optional``
-        those that need not be there, ``numbers`` what else it must hold. An answer that is otherwise, or does not come,
+        those that need not be there, ``numbers`` its numbers from 0 up. An answer that is otherwise, or does not come,
         is one of those that the job's settings (``enough``, ``deadline``, ``retries``) allow to be missing, or else
         raises CollectResultsError that names every organization that gave no good answer, and why. ``of``: how many
         organizations the answers must be enough of, where it is not those that are asked; 0 where none need come.

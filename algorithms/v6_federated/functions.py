@@ -7,11 +7,12 @@ import inspect
 import math
 import os
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from pydantic import BaseModel
 
 from v6_federated import codec, components, metrics, preprocess, settings, statistics, training
 from v6_federated.data import plain
@@ -19,6 +20,7 @@ from v6_federated.errors import SafeError
 from v6_federated.features import kinds
 from v6_federated.federation import Federation
 from v6_federated.node import Job, Node, limit_threads
+from v6_federated.settings import Role
 from v6_federated.vantage import (
     WITHHELD,
     AlgorithmExecutionError,
@@ -127,7 +129,7 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
                     "the scores' bands cannot be placed; expected a scale from 0.0001 to 10000, and for each problem a "
                     "centre of at most 10000"
                 )
-            checked = {name: value for name, value in settings.validate(accepted, values)}
+            checked = settings.validate(accepted, values)
             database = read_database() if mock_data is None else mock_data[0]
             node = Node(organization, database, Job.from_json(job), round)
             received = codec.decode(arrays) if arrays else {}
@@ -135,11 +137,11 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
                 received = {k: node.model.asarray(v) for k, v in received.items()}
             answer: dict[str, Any] = {"organization_id": node.organization_id, "round": round}
             with np.errstate(over="ignore", invalid="ignore"):  # numbers that are not finite are refused
-                if "batch_size" in checked:
-                    _check_training(node, checked)
+                for batch_size in settings.with_role(checked, Role.BATCH):
+                    _check_training(node, checked, batch_size)
                 if evaluate:
                     answer["evaluation"] = node.evaluate(received["weights"], evaluate, scale, centers)
-                returned = function(node, *(received.get(name) for name in wanted), **checked)
+                returned = function(node, *(received.get(name) for name in wanted), **dict(checked))
             sent = {k: _to_numpy(v) for k, v in returned.items() if isinstance(v, np.ndarray) or hasattr(v, "cpu")}
             answer |= {"n": node.n} | {k: v for k, v in returned.items() if k not in sent}
             _check_finite(answer)
@@ -163,17 +165,13 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
     return call
 
 
-def _check_training(node: Node, settings: Mapping[str, Any]) -> None:
+def _check_training(node: Node, checked: BaseModel, batch_size: int | None) -> None:
     """Refuse a task whose steps would single out rows, see ``training.check_pull``; rates would grow before round 1."""
     if node.round < 1:
         raise SafeError(f"round {node.round} is none of training; expected a whole number from 1")
-    batch_size, penalty = settings["batch_size"], float(getattr(node.model, "l2", 0))
-    if node.steps_per_epoch(batch_size) == 1 or settings.get("optimizer", "sgd") != "sgd":
-        return  # each step is of all rows, or its length is not its gradient's
-    if "stepsize" in settings:
-        training.check_pull(settings["stepsize"] * batch_size / len(node.rows), penalty)
-    else:
-        training.check_pull(settings["lr"], settings.get("proximal_mu", 0.0) + penalty)
+    if node.steps_per_epoch(batch_size) > 1:  # else each step is of all rows
+        training.check_steps(checked, float(getattr(node.model, "l2", 0)), (batch_size or 1) / len(node.rows))
+    node.batch_size = batch_size
 
 
 def _check_finite(value: Any, name: str = "the answer") -> None:

@@ -64,6 +64,7 @@ class Node:
         job: what central said.
         policy: what the operator allows.
         state: what this node keeps from round to round; nothing of it travels.
+        batch_size: the size of minibatches whose steps were checked; None: only steps of all rows.
     """
 
     def __init__(self, organization_id: int, database: Any, job: Job, round_: int) -> None:
@@ -71,6 +72,7 @@ class Node:
         self.state = self.state_of(organization_id, job, round_)
         steps = preprocess.kept(job.data.preprocess, self.state)
         self.job = replace(job, data=replace(job.data, preprocess=steps))
+        self.batch_size: int | None = None
         self.policy, self._began = Policy.of_node(), time.monotonic()
         self.policy.check_request(job.minimum_rows, len(job.participants), max(job.rounds or 0, round_))
         limit_threads()
@@ -134,7 +136,7 @@ class Node:
 
     def permutation(self) -> Iterator[int]:
         """The node's rows in random order, one a step: that of the next epoch of ``batches``."""
-        self.policy.check_batch(1)
+        self._check_batch(1)
         for i in self._shuffle.permutation(len(self.rows)):
             self.check_time()
             yield i
@@ -147,12 +149,20 @@ class Node:
         """(X, y) of each minibatch of the node's rows, over ``epochs`` passes. None is of fewer rows than the
         operator's minimum, the last of an epoch neither, unless the node has no more."""
         if batch_size is not None:
-            self.policy.check_batch(batch_size)
+            self._check_batch(batch_size)
         X, y = self.model.asarray(self.rows.X), self.model.asarray(self.rows.y)
         least = self.policy.minimum_batch
         for batch in training.batches(self._shuffle, len(self.rows), epochs, batch_size, least):
             self.check_time()
             yield X[batch], y[batch]
+
+    def _check_batch(self, batch_size: int) -> None:
+        self.policy.check_batch(batch_size)
+        if batch_size != self.batch_size:
+            raise SafeError(
+                f"minibatches of {batch_size} rows are refused: the length of their steps was not checked; expected a "
+                "method with a setting of type BatchSize"
+            )
 
     def train(self, w: Any, step: training.Step, epochs: int, batch_size: int | None) -> float:
         """Epochs of minibatch training of ``w`` in place; returns the mean loss on the way."""

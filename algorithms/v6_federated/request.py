@@ -12,6 +12,8 @@ from v6_federated.errors import SafeError
 OWN_OPTION = {name: name for name in ("rounds", "model", "seed", "label", "features", "holdout", "preprocess")}
 OWN_OPTION |= {"target": "target A --stop-at-target"}
 LISTS = ("classes", "organizations", "evaluators")  # settings that a,b,c may be given to
+SAME = {name: f"--{name}" for name in ("label", "holdout")}  # of all methods compared, and the option that says it
+SAME |= {name: f"--set {name}=..." for name in ("organizations", "evaluators")}
 
 
 def experiment(options: Any) -> tuple[Any, dict[str, Any]]:
@@ -88,13 +90,12 @@ def check_same_experiment(before: Mapping[str, Any], new: Any) -> None:
             raise SafeError(f"--resume: the earlier job had {was}; expected the same")
 
 
-def check(method: str, values: Mapping[str, Any], on: Any, options: Any, kind: str = "") -> None:
-    """Refuse what can be seen to be wrong with a method and its settings on an experiment; ``kind``: where it is
-    trained."""
+def check(method: str, values: Mapping[str, Any], on: Any, options: Any) -> None:
+    """Refuse what can be seen to be wrong with a method and its settings on an experiment."""
     from v6_federated import methods, resuming
 
     known = {**on.common(), "holdout": on.holdout}
-    if kind or on.dataset.test is not None:
+    if on.dataset.test is not None:
         known["evaluators"] = [0]  # who has all the rows that are held out
     checked = methods.validate(method, {**known, **values})
     if values.get("resume"):
@@ -133,14 +134,20 @@ def method_with_settings(text: str) -> tuple[str, str, dict[str, Any]]:
     kind, _, rest = text.partition(":")
     if kind not in ("centralized", "alone"):
         kind, rest = "", text
-    method, _, own = rest.partition(":")
+    method, _, settings = rest.partition(":")
     if not method:
         raise SafeError(f"{text!r} names no method; expected for example {text.rstrip(':')}:fedavg")
-    return (
-        kind,
-        method,
-        {k: _value(v) for k, v in (_pair(pair, text) for pair in re.split(r",(?=\w+=)", own) if own)},
-    )
+    own: dict[str, Any] = {}
+    for pair in re.split(r",(?=\w+=)", settings) if settings else ():
+        key, value = _pair(pair, text)
+        if key in SAME:
+            raise SafeError(
+                f"{text}: {key} of one method is refused, all are compared on the same rows; expected {SAME[key]}"
+            )
+        if key in own:
+            raise SafeError(f"{text}: {key} is given twice; expected once")
+        own[key] = _value(value)
+    return kind, method, own
 
 
 def _pair(text: str, where: str) -> tuple[str, str]:

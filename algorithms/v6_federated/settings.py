@@ -7,7 +7,9 @@ annotations check a researcher's task, the command line's ``--set`` and the entr
 import inspect
 import math
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, TypeVar
+from enum import Enum, auto
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 
@@ -17,6 +19,17 @@ from v6_federated.errors import SafeError
 
 LARGE = 2**31 - 1
 Settings = TypeVar("Settings", bound=BaseModel)
+
+
+class Role(Enum):
+    """What a setting is to a local step w <- w - rate (g + pull (w - w_0)), g the mean gradient of a minibatch: what a
+    node must know to refuse steps that would single out rows."""
+
+    BATCH = auto()  # the rows of a minibatch
+    RATE = auto()
+    ROW_RATE = auto()  # the rate of a step on one row, times the node's rows
+    PULL = auto()
+    OTHER = auto()  # makes no step longer
 
 
 def _no_truth(value: Any) -> Any:
@@ -51,47 +64,70 @@ Fraction = Annotated[
     float, Field(ge=0, le=1, description="C, the share of nodes asked in a round (0: one node)"), Number
 ]
 Rounds = Annotated[int, Field(ge=1, le=LARGE, description="number of communication rounds"), Number]
-Epochs = Annotated[int, Field(ge=1, le=LARGE, description="E, passes over a node's rows in a round"), Number]
-EpochsBefore = Annotated[int, Field(ge=0, le=LARGE, description="epochs of the rounds before"), Number]
-Since = Annotated[int, Field(ge=0, le=LARGE, description="the round in which the node was sent its model"), Number]
+Epochs = Annotated[
+    int, Field(ge=1, le=LARGE, description="E, passes over a node's rows in a round"), Number, Role.OTHER
+]
+EpochsBefore = Annotated[int, Field(ge=0, le=LARGE, description="epochs of the rounds before"), Number, Role.OTHER]
+Since = Annotated[
+    int, Field(ge=0, le=LARGE, description="the round in which the node was sent its model"), Number, Role.OTHER
+]
 BatchSize = Annotated[
-    int | None, Field(ge=1, le=LARGE, description="B, rows of a minibatch (unset: all rows of the node)"), Number
+    int | None,
+    Field(ge=1, le=LARGE, description="B, rows of a minibatch (unset: all rows of the node)"),
+    Number,
+    Role.BATCH,
 ]
 LearningRate = Annotated[
-    float, Field(ge=0, allow_inf_nan=False, description="eta, the step of the local optimiser"), Number
+    float, Field(ge=0, allow_inf_nan=False, description="eta, the step of the local optimiser"), Number, Role.RATE
 ]
-LrDecayRound = Annotated[float, Field(gt=0, le=1, description="factor on lr from each round to the next"), Number]
+LrDecayRound = Annotated[
+    float, Field(gt=0, le=1, description="factor on lr from each round to the next"), Number, Role.OTHER
+]
 LrDecayStep = Annotated[
-    float, Field(ge=0, le=1, description="lambda of lr / (1 + lambda * local steps so far)"), Number
+    float, Field(ge=0, le=1, description="lambda of lr / (1 + lambda * local steps so far)"), Number, Role.OTHER
 ]  # not above 1: a rate that vanishes after the first row would send that row's gradient
 OptimizerName = Annotated[
     Literal["sgd", "adam"], Field(description="local optimiser; Adam's moments start anew each round")
 ]
 ProximalMu = Annotated[
-    float, Field(ge=0, allow_inf_nan=False, description="mu of FedProx's term mu/2 |w - w_t|^2"), Number
+    float, Field(ge=0, allow_inf_nan=False, description="mu of FedProx's term mu/2 |w - w_t|^2"), Number, Role.PULL
 ]
 
 GlobalLr = Annotated[float, Field(ge=0, allow_inf_nan=False, description="eta_g, the server's step"), Number]
 Stepsize = Annotated[
-    float, Field(ge=0, allow_inf_nan=False, description="h of FSVRG; a node's step is h / n_k a row"), Number
+    float,
+    Field(ge=0, allow_inf_nan=False, description="h of FSVRG; a node's step is h / n_k a row"),
+    Number,
+    Role.ROW_RATE,
 ]
 Retrain = Annotated[
     Literal["above", "below"], Field(description="retrain while the loss is above (Huang) or below (poster) the median")
+]
+Median = Annotated[
+    float | None, Field(allow_inf_nan=False, description="of the nodes' losses in the round before"), Number, Role.OTHER
 ]
 Epsilon = Annotated[
     float, Field(ge=0, allow_inf_nan=False, description="relative change up to which epochs double"), Number
 ]
 LrCycle = Annotated[
-    float, Field(gt=0, le=1, description="lambda: lr falls to this share of itself within a round"), Number
+    float,
+    Field(gt=0, le=1, description="lambda: lr falls to this share of itself within a round"),
+    Number,
+    Role.OTHER,
 ]
 MaximumEpochs = Annotated[
     int | None, Field(ge=1, le=LARGE, description="epochs that are not exceeded (unset: no limit)"), Number
 ]
 Protocol = Annotated[Literal["divergence", "svd", "loss"], Field(description="who communicates, and when")]
 Delta = Annotated[
-    float, Field(ge=0, allow_inf_nan=False, description="squared distance from the reference allowed"), Number
+    float,
+    Field(ge=0, allow_inf_nan=False, description="squared distance from the reference allowed"),
+    Number,
+    Role.OTHER,
 ]
-LocalPasses = Annotated[int, Field(ge=1, le=LARGE, description="rho, passes over a node's rows in a round"), Number]
+LocalPasses = Annotated[
+    int, Field(ge=1, le=LARGE, description="rho, passes over a node's rows in a round"), Number, Role.OTHER
+]
 AgeLower = Annotated[
     int | None,
     Field(
@@ -220,7 +256,32 @@ def settings_of_partial(partial: Callable) -> type[BaseModel]:
         for name, p in inspect.signature(partial).parameters.items()
         if p.kind is p.KEYWORD_ONLY
     }
-    return create_model("Arguments", __config__=CHECKED, **fields)
+    model = create_model("Arguments", __config__=CHECKED, **fields)
+    roles = roles_of(model)
+    if Role.BATCH in roles.values():
+        for name, field in model.model_fields.items():
+            if name not in roles and _may_be_number(field.annotation):
+                raise TypeError(
+                    f"{partial.__name__}: nothing says what {name!r} is to a step on a minibatch; expected a type of "
+                    "settings.py with a Role"
+                )
+    return model
+
+
+def roles_of(model: type[BaseModel]) -> dict[str, Role]:
+    """The role of each setting that has one."""
+    fields = model.model_fields.items()
+    return {name: part for name, field in fields for part in field.metadata if isinstance(part, Role)}
+
+
+def with_role(checked: BaseModel, role: Role) -> list[Any]:
+    """The values of the settings with a role."""
+    return [getattr(checked, name) for name, its in roles_of(type(checked)).items() if its is role]
+
+
+def _may_be_number(annotation: Any) -> bool:
+    parts = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+    return bool({float, int, Any} & set(parts))
 
 
 def validate(model: type[Settings], values: dict[str, Any]) -> Settings:

@@ -15,7 +15,7 @@ from v6_federated.errors import SafeError
 from v6_federated.history import lost
 
 POLL_SECONDS = 1.0
-NOT_TRAINING = ("describe", "fit_step", "keep_steps", "evaluate", "forget", "singular_index")
+NOT_TRAINING = ("describe", "fit_step", "keep_steps", "evaluate", "forget")
 # What a run's status means where its log says nothing that helps.
 WHY = {
     "non-existing Docker image": "its node finds no image {image}; expected one that it can pull, or, where its "
@@ -38,12 +38,13 @@ def send(
     query: str | None = None,
 ) -> int:
     """Send a task whose central function runs at ``organization``; returns its id. Raises SafeError."""
+    model = f" of {values['model']}" if values.get("model") else ""
     task = client.task.create(
         collaboration=collaboration,
         organizations=[organization],
         name=f"v6-federated {method}",
         image=image,
-        description=f"{method}, {values.get('rounds')} rounds of {values.get('model')}",
+        description=f"{method}, {values.get('rounds')} rounds{model}",
         input_={"method": "central", "kwargs": values},
         databases=[{"label": label, **({"query": query} if query else {})}],
     )

@@ -4,9 +4,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel
 
 from v6_federated import models
 from v6_federated.errors import SafeError
+from v6_federated.settings import Common, Role, with_role
 
 Step = Callable[[Any, Any], None]
 MOST_FORGOTTEN = 0.5
@@ -57,12 +59,24 @@ def schedule(lr: float, decay_round: float, decay_step: float, round_: int, befo
     return lambda i: start / (1 + decay_step * (before + i))
 
 
-def check_settings(settings: Any) -> None:
+def check_steps(checked: BaseModel, penalty: float, share: float | None = None) -> None:
+    """Refuse steps that forget, by the roles of the settings; ``share``: of a node's rows that are in a minibatch, if
+    known. Adam's steps are not as long as their gradient."""
+    if getattr(checked, "optimizer", "sgd") != "sgd":
+        return
+    pull = sum(with_role(checked, Role.PULL)) + penalty
+    for rate in with_role(checked, Role.RATE):
+        check_pull(rate, pull)
+    for rate in with_role(checked, Role.ROW_RATE) if share else ():
+        check_pull(rate * share, pull)
+
+
+def check_settings(checked: Common) -> None:
     """Refuse a model or a rate that nodes would refuse, before any is asked; minibatches may hold all their rows only
-    where ``batch_size`` is left out."""
-    penalty = models.parse(settings.model).get("l2", 0)
-    if getattr(settings, "batch_size", None) is not None and getattr(settings, "optimizer", "sgd") == "sgd":
-        check_pull(getattr(settings, "lr", 0.0), getattr(settings, "proximal_mu", 0.0) + penalty)
+    where their size is left out."""
+    penalty = models.parse(checked.model).get("l2", 0)
+    if any(with_role(checked, Role.BATCH)):
+        check_steps(checked, penalty)
 
 
 def optimizer(name: str, lr: Callable[[int], float]) -> Step:

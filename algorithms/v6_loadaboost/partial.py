@@ -4,7 +4,16 @@ from typing import Any
 
 from v6_federated import functions, training
 from v6_federated.node import Node
-from v6_federated.settings import BatchSize, Epochs, LearningRate, LrDecayRound, LrDecayStep, OptimizerName, Retrain
+from v6_federated.settings import (
+    BatchSize,
+    Epochs,
+    LearningRate,
+    LrDecayRound,
+    LrDecayStep,
+    Median,
+    OptimizerName,
+    Retrain,
+)
 
 
 @functions.partial
@@ -12,7 +21,7 @@ def client_update(
     node: Node,
     weights: Any,
     *,
-    median: float | None,
+    median: Median,
     epochs: Epochs,
     batch_size: BatchSize,
     lr: LearningRate,
