@@ -35,6 +35,7 @@ EXTENDED: list[tuple[str, str, dict[str, Any], str]] = [
     ("fsvrg", "shards", {**FSVRG, "rounds": 500}, "h = 4, 500 rounds"),
     ("coop", "shards", {**COOP, "rounds": 500}, "b_l 16, b_u 51, E = 1, eta 0.11; 50,000 merges"),
 ]
+BY_ROUNDS = (50, 100, 200, 300, 400, 500)
 SLOW = {"epochs": 1, "batch_size": 20, "lr": 0.11, "lr_decay_step": 2.2e-7}
 SLOW_FEDAVG = {**SLOW, "fraction": 0.1, "rounds": 200}
 RACE: list[tuple[str, str, dict[str, Any]]] = [
@@ -78,19 +79,27 @@ def extended(dataset: Dataset) -> Iterator[str]:
     yield ""
     yield "More uploads: in the paper ten times as many bring FSVRG to FedAvg; five times as many do not bring CO-OP."
     yield ""
-    yield from tables.head("method", "rows", "setting", "uploads", "best", "last")
-    for method, partition, settings, what in EXTENDED:
-        experiment = Experiment(dataset, 100, partition, 1, 1, slowest=1.0 if method == "coop" else None)
-        values = {"model": "2nn", **settings}
-        known = method, partition, what, UPLOADS[method] * settings["rounds"]
-        yield tables.trained(known, functools.partial(best_and_last, method, experiment, values), 2)
+    yield from tables.head("method", "rows", "setting", "uploads", "max(acc)", "avg(acc)", "last")
+    for known in EXTENDED:
+        method, partition, settings, what = known
+        cells = functools.partial(found_by, dataset, known, settings["rounds"])
+        yield tables.trained((method, partition, what, UPLOADS[method] * settings["rounds"]), cells, 3)
+    yield ""
+    yield "FSVRG of them by its rounds; the paper's Table 4, which does not print how many it had: 0.9816 and 0.9135."
+    yield ""
+    yield from tables.head("rounds", "max(acc)", "avg(acc)", "last")
+    for rounds in BY_ROUNDS:
+        yield tables.trained((rounds,), functools.partial(found_by, dataset, EXTENDED[0], rounds), 3)
 
 
-def best_and_last(method: str, experiment: Experiment, values: dict[str, Any]) -> tuple[str, str]:
-    """The best and the last accuracy of a run."""
+def found_by(dataset: Dataset, known: tuple[str, str, dict[str, Any], str], rounds: int) -> tuple[str, str, str]:
+    """The best, the mean and the last accuracy of the first ``rounds`` of a run with more uploads."""
+    method, partition, settings, _ = known
+    experiment = Experiment(dataset, 100, partition, 1, 1, slowest=1.0 if method == "coop" else None)
+    values = {"model": "2nn", **settings}
     run = runs.kept(DOCUMENT, method, experiment, values, segment=50 if method == "fsvrg" else None)
-    found = tables.accuracies(run)
-    return f"{max(found):.4f}", f"{found[-1]:.4f}"
+    found = tables.accuracies(run)[:rounds]
+    return f"{max(found):.4f}", f"{np.mean(found):.4f}", f"{found[-1]:.4f}"
 
 
 def race(dataset: Dataset, full: bool) -> Iterator[str]:

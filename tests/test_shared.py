@@ -1,13 +1,15 @@
 """Codec, randomness, metrics, partitions, data and guards."""
 
+import functools
 import importlib
+import inspect
 import itertools
 import json
 import sys
 import warnings
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -31,7 +33,7 @@ from v6_federated.guards import Policy
 from v6_federated.mock import MockNetwork
 from v6_federated.models.linear import LinearModel
 from v6_federated.randomness import generator
-from v6_federated.settings import BatchSize, LearningRate, ProximalMu
+from v6_federated.settings import BatchSize, LearningRate, ProximalMu, Role
 
 # ---- codec
 
@@ -652,28 +654,61 @@ def test_limits_on_steps_do_not_hang_on_names(hospitals, monkeypatch):
         status, log = named(prox, size=10, eta=1.0, **settings)
         assert status != "completed" and says in log, log
 
+    def momentum(
+        node, weights, *, size: BatchSize, mu: ProximalMu, eta: LearningRate,
+        rule: Annotated[Literal["adam", "momentum"], Role.OPTIMIZER],
+    ):  # fmt: skip
+        return passes(node, weights, size)
+
+    assert named(momentum, size=10, eta=1.0, mu=4.0, rule="adam") == ("completed", "")
+    status, log = named(momentum, size=10, eta=1.0, mu=4.0, rule="momentum")
+    assert status != "completed" and "a step of 1 with a penalty of 4" in log, log
+
     def unsized(node, weights, *, eta: LearningRate):
         return passes(node, weights, 10)
 
     def other(node, weights, *, size: BatchSize, eta: LearningRate):
         return passes(node, weights, 5)
 
+    def all_rows(node, weights, *, size: BatchSize, eta: LearningRate):
+        return passes(node, weights, min(size, node.n))
+
     for function, settings, says in ((unsized, {}, "of 10 rows"), (other, {"size": 10}, "of 5 rows")):
         status, log = named(function, eta=1.0, **settings)
         assert status != "completed" and f"minibatches {says} are refused" in log, log
+    assert named(all_rows, eta=1.0, size=1000) == ("completed", "")
 
-    def bare(node, weights, *, size: BatchSize, mu: float | None):
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        float, float | None, object, dict[str, float], Literal[0, 400], Any, ProximalMu | None,
+        Annotated[int, Field(ge=0)], inspect.Parameter.empty,
+    ],
+)  # fmt: skip
+def test_a_setting_beside_minibatches_says_what_it_is(annotation):
+    def client_update(node, weights, *, size, mu):
         return {}
 
-    def count(node, weights, *, size: BatchSize, mu: Annotated[int, Field(ge=0)]):
-        return {}
+    keyword = functools.partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY)
+    parameters = [
+        inspect.Parameter("node", inspect.Parameter.POSITIONAL_OR_KEYWORD),
+        keyword("size", annotation=BatchSize),
+        keyword("mu", annotation=annotation),
+    ]
+    client_update.__signature__ = inspect.Signature(parameters)
+    with pytest.raises(TypeError, match="client_update: nothing says what 'mu' is to a step"):
+        functions.partial(client_update)
+    parameters[-1] = keyword("mu", annotation=ProximalMu)
+    client_update.__signature__ = inspect.Signature(parameters)
+    functions.partial(client_update)
 
-    def unsaid(node, weights, *, size: BatchSize, mu):
-        return {}
 
-    for function in (bare, count, unsaid):
-        with pytest.raises(TypeError, match="nothing says what 'mu' is to a step"):
-            functions.partial(function)
+@pytest.mark.parametrize(("n", "size", "least"), [(59, 20, 20), (59, 20, 1), (60, 20, 20), (7, 20, 1), (21, 10, 5)])
+def test_the_largest_minibatch(n, size, least):
+    parts = [len(range(n)[b]) if isinstance(b, slice) else len(b)
+             for b in training.batches(np.random.default_rng(0), n, 1, size, least)]  # fmt: skip
+    assert training.largest(n, size, least) == max(parts) and sum(parts) == n
 
 
 def test_a_crafted_task_cannot_loosen_a_limit(hospitals):

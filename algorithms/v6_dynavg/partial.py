@@ -10,6 +10,7 @@ from v6_federated.node import Node
 from v6_federated.settings import (
     BatchSize,
     Delta,
+    IsReference,
     LearningRate,
     LocalPasses,
     LrDecayRound,
@@ -26,7 +27,7 @@ def local_update(
     node: Node,
     weights: Any = None,
     *,
-    is_reference: bool = False,
+    is_reference: IsReference = False,
     delta: Delta,
     passes: LocalPasses,
     batch_size: BatchSize,

@@ -129,6 +129,11 @@ def compare(options: Any) -> int:
     jobs: dict[str, tuple[str, str, dict[str, Any]]] = {}
     for text in options.methods:
         kind, method, own = request.method_with_settings(text)
+        if kind and (chosen := [name for name in ("organizations", "evaluators") if name in values]):
+            raise SafeError(
+                f"{text}: --set {chosen[0]} is of no use to a job that is not federated, and its rows would be others; "
+                "leave it out"
+            )
         name = text
         while name in jobs:
             name += " again"

@@ -169,9 +169,11 @@ def _check_training(node: Node, checked: BaseModel, batch_size: int | None) -> N
     """Refuse a task whose steps would single out rows, see ``training.check_pull``; rates would grow before round 1."""
     if node.round < 1:
         raise SafeError(f"round {node.round} is none of training; expected a whole number from 1")
-    if node.steps_per_epoch(batch_size) > 1:  # else each step is of all rows
-        training.check_steps(checked, float(getattr(node.model, "l2", 0)), (batch_size or 1) / len(node.rows))
-    node.batch_size = batch_size
+    if batch_size is not None and node.steps_per_epoch(batch_size) > 1:  # else each step is of all rows
+        n = len(node.rows)
+        share = training.largest(n, batch_size, node.policy.minimum_batch) / n
+        training.check_steps(checked, float(getattr(node.model, "l2", 0)), share)
+        node.batch_sizes.add(batch_size)
 
 
 def _check_finite(value: Any, name: str = "the answer") -> None:

@@ -64,7 +64,7 @@ class Node:
         job: what central said.
         policy: what the operator allows.
         state: what this node keeps from round to round; nothing of it travels.
-        batch_size: the size of minibatches whose steps were checked; None: only steps of all rows.
+        batch_sizes: the sizes of minibatches whose steps were checked.
     """
 
     def __init__(self, organization_id: int, database: Any, job: Job, round_: int) -> None:
@@ -72,7 +72,7 @@ class Node:
         self.state = self.state_of(organization_id, job, round_)
         steps = preprocess.kept(job.data.preprocess, self.state)
         self.job = replace(job, data=replace(job.data, preprocess=steps))
-        self.batch_size: int | None = None
+        self.batch_sizes: set[int] = set()
         self.policy, self._began = Policy.of_node(), time.monotonic()
         self.policy.check_request(job.minimum_rows, len(job.participants), max(job.rounds or 0, round_))
         limit_threads()
@@ -158,10 +158,10 @@ class Node:
 
     def _check_batch(self, batch_size: int) -> None:
         self.policy.check_batch(batch_size)
-        if batch_size != self.batch_size:
+        if batch_size not in self.batch_sizes and self.steps_per_epoch(batch_size) > 1:
             raise SafeError(
-                f"minibatches of {batch_size} rows are refused: the length of their steps was not checked; expected a "
-                "method with a setting of type BatchSize"
+                f"minibatches of {batch_size} rows are refused: the length of their steps was not checked; expected "
+                "the size that a setting of type BatchSize has"
             )
 
     def train(self, w: Any, step: training.Step, epochs: int, batch_size: int | None) -> float:

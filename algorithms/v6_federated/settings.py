@@ -8,8 +8,7 @@ import inspect
 import math
 from collections.abc import Callable
 from enum import Enum, auto
-from types import UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 
@@ -29,6 +28,7 @@ class Role(Enum):
     RATE = auto()
     ROW_RATE = auto()  # the rate of a step on one row, times the node's rows
     PULL = auto()
+    OPTIMIZER = auto()
     OTHER = auto()  # makes no step longer
 
 
@@ -87,7 +87,7 @@ LrDecayStep = Annotated[
     float, Field(ge=0, le=1, description="lambda of lr / (1 + lambda * local steps so far)"), Number, Role.OTHER
 ]  # not above 1: a rate that vanishes after the first row would send that row's gradient
 OptimizerName = Annotated[
-    Literal["sgd", "adam"], Field(description="local optimiser; Adam's moments start anew each round")
+    Literal["sgd", "adam"], Field(description="local optimiser; Adam's moments start anew each round"), Role.OPTIMIZER
 ]
 ProximalMu = Annotated[
     float, Field(ge=0, allow_inf_nan=False, description="mu of FedProx's term mu/2 |w - w_t|^2"), Number, Role.PULL
@@ -101,7 +101,9 @@ Stepsize = Annotated[
     Role.ROW_RATE,
 ]
 Retrain = Annotated[
-    Literal["above", "below"], Field(description="retrain while the loss is above (Huang) or below (poster) the median")
+    Literal["above", "below"],
+    Field(description="retrain while the loss is above (Huang) or below (poster) the median"),
+    Role.OTHER,
 ]
 Median = Annotated[
     float | None, Field(allow_inf_nan=False, description="of the nodes' losses in the round before"), Number, Role.OTHER
@@ -118,6 +120,10 @@ LrCycle = Annotated[
 MaximumEpochs = Annotated[
     int | None, Field(ge=1, le=LARGE, description="epochs that are not exceeded (unset: no limit)"), Number
 ]
+Known = Annotated[
+    dict[str, int], Field(description="the round in which each node kept its state, where it has one"), Role.OTHER
+]
+IsReference = Annotated[bool, Field(description="whether the weights are the new reference too"), Role.OTHER]
 Protocol = Annotated[Literal["divergence", "svd", "loss"], Field(description="who communicates, and when")]
 Delta = Annotated[
     float,
@@ -243,7 +249,7 @@ def settings_of(central: Callable) -> type[Common]:
     """The settings of a method: ``Common`` and the annotated keyword arguments of its ``central``."""
     fields: dict[str, Any] = {
         name: (p.annotation, ... if p.default is p.empty else p.default)
-        for name, p in inspect.signature(central).parameters.items()
+        for name, p in inspect.signature(central, eval_str=True).parameters.items()
         if p.kind is p.KEYWORD_ONLY
     }
     return create_model("Settings", __base__=Common, **fields)
@@ -253,18 +259,17 @@ def settings_of_partial(partial: Callable) -> type[BaseModel]:
     """The keyword arguments of a partial function: a node checks them too, whoever sent them."""
     fields: dict[str, Any] = {
         name: (Any if p.annotation is p.empty else p.annotation, ... if p.default is p.empty else p.default)
-        for name, p in inspect.signature(partial).parameters.items()
+        for name, p in inspect.signature(partial, eval_str=True).parameters.items()
         if p.kind is p.KEYWORD_ONLY
     }
     model = create_model("Arguments", __config__=CHECKED, **fields)
     roles = roles_of(model)
     if Role.BATCH in roles.values():
-        for name, field in model.model_fields.items():
-            if name not in roles and _may_be_number(field.annotation):
-                raise TypeError(
-                    f"{partial.__name__}: nothing says what {name!r} is to a step on a minibatch; expected a type of "
-                    "settings.py with a Role"
-                )
+        for name in model.model_fields.keys() - roles.keys():
+            raise TypeError(
+                f"{partial.__name__}: nothing says what {name!r} is to a step on a minibatch; expected a type of "
+                "settings.py, or another with a Role, as it is: not a union with more"
+            )
     return model
 
 
@@ -277,11 +282,6 @@ def roles_of(model: type[BaseModel]) -> dict[str, Role]:
 def with_role(checked: BaseModel, role: Role) -> list[Any]:
     """The values of the settings with a role."""
     return [getattr(checked, name) for name, its in roles_of(type(checked)).items() if its is role]
-
-
-def _may_be_number(annotation: Any) -> bool:
-    parts = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
-    return bool({float, int, Any} & set(parts))
 
 
 def validate(model: type[Settings], values: dict[str, Any]) -> Settings:

@@ -39,10 +39,15 @@ def steps_per_epoch(n: int, batch_size: int | None, least: int = 1) -> int:
     return max(whole + (rest >= least and rest > 0), 1)
 
 
+def largest(n: int, batch_size: int, least: int = 1) -> int:
+    """Rows of the largest minibatch, as ``batches`` makes them: the last may be joined by what is left."""
+    return max(min(batch_size, n), n - batch_size * (steps_per_epoch(n, batch_size, least) - 1))
+
+
 def check_pull(rate: float, pull: float) -> None:
     """Refuse steps w <- w - rate (g + pull (w - w_0)) that forget more than half of the steps before them: what is sent
     would be little more than the last minibatch's gradient, of a linear model a multiple of its rows."""
-    if rate * pull > MOST_FORGOTTEN * (1 + 1e-6):  # a model's penalty is in float32
+    if abs(rate * pull) > MOST_FORGOTTEN * (1 + 1e-6):  # a model's penalty is in float32
         raise SafeError(
             f"a step of {rate:g} with a penalty of {pull:g} (proximal_mu and l2 together) is refused: it forgets the "
             f"steps before it, and the last rows would stand alone; expected a product up to {MOST_FORGOTTEN:g}"
@@ -60,10 +65,10 @@ def schedule(lr: float, decay_round: float, decay_step: float, round_: int, befo
 
 
 def check_steps(checked: BaseModel, penalty: float, share: float | None = None) -> None:
-    """Refuse steps that forget, by the roles of the settings; ``share``: of a node's rows that are in a minibatch, if
-    known. Adam's steps are not as long as their gradient."""
-    if getattr(checked, "optimizer", "sgd") != "sgd":
-        return
+    """Refuse steps that forget, by the roles of the settings; ``share``: of a node's rows that are in the largest
+    minibatch, if known."""
+    if "adam" in with_role(checked, Role.OPTIMIZER):
+        return  # whose steps are not as long as their gradient
     pull = sum(with_role(checked, Role.PULL)) + penalty
     for rate in with_role(checked, Role.RATE):
         check_pull(rate, pull)

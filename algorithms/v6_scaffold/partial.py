@@ -6,7 +6,7 @@ import numpy as np
 
 from v6_federated import functions, training
 from v6_federated.node import Node
-from v6_federated.settings import BatchSize, Epochs, LearningRate, LrDecayRound, LrDecayStep
+from v6_federated.settings import BatchSize, Epochs, Known, LearningRate, LrDecayRound, LrDecayStep
 
 
 @functions.partial
@@ -15,7 +15,7 @@ def client_update(
     weights: Any,
     c: Any,
     *,
-    known: dict[str, int],
+    known: Known,
     epochs: Epochs,
     batch_size: BatchSize,
     lr: LearningRate,
