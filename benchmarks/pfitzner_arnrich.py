@@ -99,7 +99,7 @@ def other_readings(dataset: Dataset) -> Iterator[str]:
     yield ""
     yield "Other readings of rows with C = 0.1 and B = 10, which the poster leaves open:"
     yield ""
-    yield from tables.head("method", "reading", "E", "poster", "ours", "best accuracy", "MB up")
+    yield from tables.head("method", "reading", "E", "poster's rounds", "ours", "best accuracy", "MB up")
     for method, name, reading, E, own, one_group in READINGS:
         poster = POSTER[0.1, 10, E][("fedavg", "colearning", "loadaboost").index(method)]
         values = {**COMMON, "fraction": 0.1, "batch_size": 10, "epochs": E, "rounds": rounds(10), **own}
