@@ -64,18 +64,18 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
             method, partition, what, uploads[-1], best, f"{max(found):.4f}", average, f"{np.mean(found):.4f}",
             f"{found[-1]:.4f}",
         )  # fmt: skip
-    picture = f"{DOCUMENT}{'' if full else '-reduced'}.png"
-    names = list(NAMES.values())
+    picture, names = f"{DOCUMENT}{'' if full else '-reduced'}.png", list(NAMES.values())
     pictures.curves(curves, runs.RESULTS / picture, xlabel="uploads of a model or gradient", bottom=0.4, names=names)
     yield ""
     yield f"![accuracy by uploads]({picture})"
     yield from race(dataset, full)
     if full:
-        yield from extended(dataset)
+        yield from extended(dataset, curves["shards"]["FedAvg"])
 
 
-def extended(dataset: Dataset) -> Iterator[str]:
-    """More uploads (Appendix A.5)."""
+def extended(dataset: Dataset, fedavg: pictures.Line) -> Iterator[str]:
+    """More uploads (Appendix A.5); a picture of them beside the line of FedAvg."""
+    panel = {NAMES["fedavg"]: fedavg}
     yield ""
     yield "More uploads: in the paper ten times as many bring FSVRG to FedAvg; five times as many do not bring CO-OP."
     yield ""
@@ -86,10 +86,16 @@ def extended(dataset: Dataset) -> Iterator[str]:
         uploads = UPLOADS[method] * settings["rounds"]
         try:
             found = _accuracies(dataset, method, partition, settings)
+            panel[NAMES[method]] = [UPLOADS[method] * (t + 1) for t in range(len(found))], [found]
             ours = [f"{number:.4f}" for number in (max(found), float(np.mean(found)), found[-1])]
         except runs.NotRun:
             ours = [tables.NOT_RUN_YET, "-", "-"]
         yield tables.row(method, partition, what, uploads, best, ours[0], average, *ours[1:])
+    title, names = "shards, more uploads", list(NAMES.values())
+    picture, xlabel = f"{DOCUMENT}-more.png", "uploads of a model or gradient"
+    pictures.curves({title: panel}, runs.RESULTS / picture, xlabel=xlabel, bottom=0.4, log=True, names=names)
+    yield ""
+    yield f"![accuracy by uploads, more of them]({picture})"
     yield ""
     yield "FSVRG of them by its rounds:"
     yield ""
