@@ -6,13 +6,13 @@ after its 12 rounds.
 """
 
 import functools
-import math
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from benchmarks import pictures, runs, tables
+from benchmarks.starts import STARTS, weights
 from v6_federated import models
 from v6_federated.data import as_features
 from v6_federated.datasets import Dataset
@@ -50,7 +50,6 @@ READINGS: list[tuple[str, str, str, int, dict[str, Any], bool]] = [
     ("colearning", "Co-Learning", "lambda = 1", 10, {"epsilon": 0.01, "lr_cycle": 1.0}, False),
     ("loadaboost", "LoAdaBoost, above", "the same ten nodes every round", 10, {"retrain": "above"}, True),
 ]
-STARTS = {"torch": "PyTorch's, as ours", "keras": "Keras's, of Glorot"}
 LOSSES = (2.0, 1.0, 0.5, 0.4)
 
 
@@ -143,8 +142,7 @@ def descent(dataset: Dataset, start: str, most: int, on_round: OnRound | None) -
     assert isinstance(dataset.rows, tuple)
     X, y = as_features(dataset.rows[0][:600]), np.asarray(dataset.rows[1][:600], dtype=np.int64)
     model = models.build({"name": COMMON["model"], "features": X.shape[1], "classes": 10})
-    rng, history = generator(1, "start"), []
-    w = glorot(model, rng) if start == "keras" else model.init(rng)
+    w, history = weights(start, model, generator(1, "start")), []
     for t in range(1, most + 1):
         loss, g = model.loss_and_gradient(w, X, y)
         w = w - np.float32(COMMON["lr"]) * np.asarray(g)
@@ -152,16 +150,6 @@ def descent(dataset: Dataset, start: str, most: int, on_round: OnRound | None) -
         if on_round:
             on_round(history[-1])
     return {"history": history}
-
-
-def glorot(model: Any, rng: np.random.Generator) -> np.ndarray:
-    """Weights uniform in +-sqrt(6 / (in + out)), Glorot and Bengio 2010, and no bias: what Keras starts with."""
-    parts = []
-    for name, shape in model.shapes.items():
-        field = math.prod(shape[2:])
-        bound = math.sqrt(6 / (field * sum(shape[:2]))) if name.endswith("weight") else 0.0
-        parts.append(rng.uniform(-bound, bound, math.prod(shape)))
-    return np.concatenate(parts).astype(np.float32)
 
 
 def passes(rounds: float, E: int) -> float:
@@ -202,4 +190,5 @@ def main(dataset: Dataset, full: bool) -> None:
     about = "IID, K = 100, n_k = 600, eta = 0.01, decay = 0.001, epsilon = 0.01; seed 1; rounds to 97%."
     about += "" if full else f" Three rounds, {runs.FIRST}."
     most = len(METHODS) * (sum(tried(C, B) for C, B, _ in POSTER) if full else 1)
+    most += len(READINGS) + len(STARTS) if full else 0
     tables.page(DOCUMENT, "Pfitzner and Arnrich's poster on MNIST", full, lines(dataset, full), about, most)

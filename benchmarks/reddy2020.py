@@ -4,8 +4,9 @@ MNIST (and Fashion-MNIST by --data), logistic regression and the one-layer netwo
 A round is one local pass; FedAvg rho communicates every rho passes.
 """
 
+import functools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import matplotlib
@@ -13,9 +14,12 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks import runs, tables
+from benchmarks.starts import STARTS, weights
+from v6_federated import models
 from v6_federated.data import as_features
 from v6_federated.datasets import Dataset
-from v6_federated.experiments import Experiment
+from v6_federated.experiments import Experiment, OnRound
+from v6_federated.randomness import generator
 from v6_federated.report import COLOURS, STYLES
 
 matplotlib.use("Agg")
@@ -26,6 +30,7 @@ PASSES = {"logreg": 100, "nn_reddy": 50}
 OPTIMIZERS = {"sgd": (0.01, (0.3, 0.8)), "adam": (0.001, (2.2, 2.8))}
 PARTITIONS = ("balanced", "unbalanced", "sorted-balanced", "sorted-unbalanced")
 NODES = (7, 31)
+TOGETHER = 1024
 
 
 def protocols(model: str, optimizer: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -84,6 +89,7 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
                 picture = _picture(dataset.name, model, optimizer, found)
                 yield f"![packets, communication rate, accuracy and gap by number of nodes]({picture})"
     if full:
+        yield from starts(dataset)
         yield from svd_seconds(dataset)
 
 
@@ -120,6 +126,46 @@ def _picture(data: str, model: str, optimizer: str, found: dict[tuple[str, str, 
     return file
 
 
+def starts(dataset: Dataset) -> Iterator[str]:
+    """What the start is worth to the network under SGD."""
+    yield ""
+    yield (
+        f"The network's start: SGD on all rows, B = {TOGETHER:,}, rate 0.01; test accuracy after the steps that a node "
+        "takes in 50 passes."
+    )
+    yield ""
+    steps = {K: PASSES["nn_reddy"] * -(-(len(dataset) // K) // 128) for K in NODES}
+    yield from tables.head("start", *(f"{steps[K]:,} steps (K = {K})" for K in NODES))
+    for start, name in STARTS.items():
+        settings = {
+            "method": "sgd", "start": start, "model": "nn_reddy", "data": f"{dataset.name} {runs.digest(dataset)}",
+            "rounds": max(steps.values()), "seed": 1,
+        }  # fmt: skip
+        run = runs.kept_as(DOCUMENT, settings, functools.partial(descent, dataset, start, sorted(steps.values())))
+        found = {row["round"]: row["accuracy"] for row in run.history}
+        yield tables.row(name, *(f"{found[steps[K]]:.4f}" for K in NODES))
+
+
+def descent(dataset: Dataset, start: str, at: Sequence[int], on_round: OnRound | None) -> dict[str, Any]:
+    """SGD on the rows of all nodes together; a row of history is a step of ``at``."""
+    assert isinstance(dataset.rows, tuple) and dataset.test is not None
+    (X, y), (X_test, y_test) = (
+        (as_features(X), np.asarray(y, dtype=np.int64)) for X, y in (dataset.rows, dataset.test)
+    )
+    model = models.build({"name": "nn_reddy", "features": X.shape[1], "classes": 10})
+    w, history, rng = weights(start, model, generator(1, "start")), [], generator(1, "batches")
+    for i in range(1, at[-1] + 1):
+        rows = rng.integers(0, len(y), TOGETHER)
+        _, g = model.loss_and_gradient(w, X[rows], y[rows])
+        w = w - np.float32(OPTIMIZERS["sgd"][0]) * g
+        if i in at:
+            accuracy = float((model.scores(w, X_test).argmax(axis=1) == y_test).mean())
+            history.append({"round": i, "accuracy": accuracy})
+        if on_round:
+            on_round({"round": i})
+    return {"history": history}
+
+
 def svd_seconds(dataset: Dataset) -> Iterator[str]:
     """How long the node with the most rows takes for its singular values (Figure 4.28)."""
     yield ""
@@ -144,4 +190,5 @@ def main(dataset: Dataset, full: bool) -> None:
     about = "Seed 1. Packets are all bytes sent, both ways; gap is (J_test - J_train) / (J_test + J_train)."
     protocols_ = len([*protocols("logreg", "sgd")])
     most = protocols_ * (len(PASSES) * len(OPTIMIZERS) * len(PARTITIONS) * len(NODES) if full else 1)
+    most += len(STARTS) if full else 0
     tables.page(DOCUMENT, f"Reddy 2020 on {dataset.name}", full, lines(dataset, full), about, most, dataset.name)

@@ -521,8 +521,8 @@ def test_scaffold_beats_fedavg_on_unlike_nodes():
     }
     nodes = {k: v.reset_index(drop=True) for k, v in nodes.items()}
     settings = {"rounds": 40, "epochs": 20, "lr": 0.2, "holdout": 0, "evaluators": [4], "classes": [0, 1]}
-    final = {
-        package: train(package, {**nodes, 4: rows}, **settings)["history"][-1]["loss"]
+    fedavg, scaffold = (
+        [row["loss"] for row in train(package, {**nodes, 4: rows}, **settings)["history"]]
         for package in ("v6_fedavg", "v6_scaffold")
-    }
-    assert final["v6_scaffold"] < final["v6_fedavg"]
+    )
+    assert next(t for t, loss in enumerate(scaffold, 1) if loss < min(fedavg)) <= 25  # of 40
