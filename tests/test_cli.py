@@ -625,8 +625,8 @@ def test_compare_with_each_node_alone(hospitals_csv, capsys, tmp_path):
         ([*compare, "--test"], "alone:fedavg:epochs=2 is refused with --test"),
         (["compare", "alone", "--data", file], "'alone' names no method; expected for example alone:fedavg"),
         (["compare", "centralized:", "--data", file], "expected for example centralized:fedavg"),
-        (["compare", "fedavg:lr=0.1,holdout=0.5", "--data", file], "on the same rows; expected --holdout"),
-        (["compare", "alone:fedavg:evaluators=[1]", "--data", file], "expected --set evaluators=..."),
+        (["compare", "fedavg:lr=0.1,holdout=0.5", "--data", file], "on the same rows; expected --holdout 0.5 for all"),
+        (["compare", "alone:fedavg:evaluators=[1]", "--data", file], "expected --set evaluators=[1] for all"),
         ([*compare, "--set", "organizations=1,2"], "--set organizations is of no use to a job that is not federated"),
         (["compare", "fedavg:lr=0.1,lr=5", "--data", file], "fedavg:lr=0.1,lr=5: lr is given twice; expected once"),
     ]:

@@ -12,8 +12,8 @@ from v6_federated.errors import SafeError
 OWN_OPTION = {name: name for name in ("rounds", "model", "seed", "label", "features", "holdout", "preprocess")}
 OWN_OPTION |= {"target": "target A --stop-at-target"}
 LISTS = ("classes", "organizations", "evaluators")  # settings that a,b,c may be given to
-SAME = {name: f"--{name}" for name in ("label", "holdout")}  # of all methods compared, and the option that says it
-SAME |= {name: f"--set {name}=..." for name in ("organizations", "evaluators")}
+# settings of all methods compared, and the option that says them
+SAME = {"label": "--label ", "holdout": "--holdout ", **{k: f"--set {k}=" for k in ("organizations", "evaluators")}}
 
 
 def experiment(options: Any) -> tuple[Any, dict[str, Any]]:
@@ -142,7 +142,8 @@ def method_with_settings(text: str) -> tuple[str, str, dict[str, Any]]:
         key, value = _pair(pair, text)
         if key in SAME:
             raise SafeError(
-                f"{text}: {key} of one method is refused, all are compared on the same rows; expected {SAME[key]}"
+                f"{text}: {key} of one method is refused, all are compared on the same rows; expected "
+                f"{SAME[key]}{value} for all"
             )
         if key in own:
             raise SafeError(f"{text}: {key} is given twice; expected once")
