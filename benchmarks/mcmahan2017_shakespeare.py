@@ -37,7 +37,7 @@ PAPER: dict[tuple[int, int | None], tuple[int, int]] = {
     (5, None): (613, 597),
     (1, None): (2488, 3906),
 }
-# rows, E, B: the rounds that two cores take an hour or so for; the others take a night each
+# rows, E, B: the rounds that a core takes half an hour to two hours for; the others take a night each
 TRIED: dict[tuple[str, int, int | None], int] = {("roles", 5, 10): 21, ("roles", 1, 10): 160, ("iid", 5, 10): 12}
 
 
