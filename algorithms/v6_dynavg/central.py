@@ -159,7 +159,6 @@ def by_schedule(
         w=federation.initial_weights,
         version=dict.fromkeys(K, 0),  # the round after which node k was last sent a model
         models=lambda: {0: federation.initial_weights()},  # those that some node still has
-        losses={},
         plans=lambda: _first_plans(federation, E, protocol),
     )
     if federation.resumed and protocol == "svd":
@@ -181,12 +180,10 @@ def by_schedule(
             s.w = s.models[t] = weighted_mean(answers)  # over S_t; the boxes print all K
         for a in answers:
             s.version[a.organization_id] = t
-            s.losses[a.organization_id] = a.values["local_loss"]
         s.models = {v: model for v, model in s.models.items() if v in s.version.values()}
         if protocol == "loss" and answers and t < E:
-            renewed = _plans(s.losses, E - t, t)
-            # a node learns how long to train on with the model it is sent
-            s.plans |= {a.organization_id: renewed[a.organization_id] for a in answers}
+            # as the box has it: of S_t alone, so that of nodes that came together the worst comes again at once
+            s.plans |= _plans({a.organization_id: a.values["local_loss"] for a in answers}, E - t, t)
         federation.record(answers, s.w, uploads=len(answers), communication_rate=len(answers) / len(K))
     return s.w
 
