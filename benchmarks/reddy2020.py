@@ -5,9 +5,11 @@ A round is one local pass; FedAvg rho communicates every rho passes.
 """
 
 import functools
+import importlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from unittest import mock
 
 import matplotlib
 import numpy as np
@@ -26,11 +28,15 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
 DOCUMENT = "reddy2020"
+dynavg = importlib.import_module("v6_dynavg.central")  # the module: its package has the function under this name
 PASSES = {"logreg": 100, "nn_reddy": 50}
 OPTIMIZERS = {"sgd": (0.01, (0.3, 0.8)), "adam": (0.001, (2.2, 2.8))}
 PARTITIONS = ("balanced", "unbalanced", "sorted-balanced", "sorted-unbalanced")
 NODES = (7, 31)
-TOGETHER = 1024
+STEPS = {"800: 50 passes of a node, K = 31": 800, "3,350: K = 7": 3350, "23,450: of all rows": 23450}
+CUTS = (1, 2, 3, 4, 5)
+# B with which a node of 31 takes the 67 steps a pass that one of 7 takes with B = 128
+SAME_STEPS = 29
 
 
 def protocols(model: str, optimizer: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -47,7 +53,7 @@ def protocols(model: str, optimizer: str) -> Iterator[tuple[str, str, dict[str, 
 def lines(dataset: Dataset, full: bool) -> Iterator[str]:
     found: dict[tuple[str, str, int], dict[str, float]] = {}
     for model in PASSES if full else ("logreg",):
-        for optimizer, (lr, _) in OPTIMIZERS.items():
+        for optimizer in OPTIMIZERS:
             if not full and optimizer == "adam":
                 continue
             yield ""
@@ -67,7 +73,7 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
                 for K in NODES if full else NODES[:1]:
                     first = None
                     for name, method, own in protocols(model, optimizer):
-                        values = {"model": model, "lr": lr, "optimizer": optimizer, "batch_size": 128, **own}
+                        values = {**settings_of(model, optimizer), **own}
                         values["evaluate_every"] = own["rounds"]
                         run = runs.kept(DOCUMENT, method, Experiment(dataset, K, partition, 1, 1), values)
                         packets = sum(r["bytes_up"] + r["bytes_down"] for r in run.history) / 1e6
@@ -89,6 +95,10 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
                 picture = _picture(dataset.name, model, optimizer, found)
                 yield f"![packets, communication rate, accuracy and gap by number of nodes]({picture})"
     if full:
+        if dataset.name == "mnist":
+            yield from readings(dataset)
+            yield from same_steps(dataset)
+        yield from cuts(dataset)
         yield from starts(dataset)
         yield from svd_seconds(dataset)
 
@@ -126,40 +136,136 @@ def _picture(data: str, model: str, optimizer: str, found: dict[tuple[str, str, 
     return file
 
 
-def starts(dataset: Dataset) -> Iterator[str]:
-    """What the start is worth to the network under SGD."""
+def settings_of(model: str, optimizer: str, batch_size: int = 128) -> dict[str, Any]:
+    return {"model": model, "lr": OPTIMIZERS[optimizer][0], "optimizer": optimizer, "batch_size": batch_size}
+
+
+def sent(run: runs.Run, K: int) -> float:
+    """The communication rate of a run by passes: how many of the K nodes communicate after one, on average."""
+    return float(np.mean([r["uploads"] for r in run.history])) / K
+
+
+def of_all(renewed: bool) -> Callable[[Mapping[int, float], int, int], dict[int, Any]]:
+    """Plans of Algorithm 4 by the last losses of all nodes, not only of S_t; for S_t or for all (``renewed``)."""
+    last: dict[int, float] = {}
+
+    def plans(q: Mapping[int, float], E: int, start: int) -> dict[int, Any]:
+        last.update(q)
+        every = ours(last, E, start)
+        return every if renewed else {k: every[k] for k in q}
+
+    ours = dynavg._plans
+    return plans
+
+
+def readings(dataset: Dataset) -> Iterator[str]:
+    """Whose losses Algorithm 4 compares, and whose intervals it renews."""
     yield ""
     yield (
-        f"The network's start: SGD on all rows, B = {TOGETHER:,}, rate 0.01; test accuracy after the steps that a node "
-        "takes in 50 passes."
+        "Readings of Algorithm 4: whose losses are normalized, and whose plans renewed. Logistic regression, SGD: "
+        "times fewer uploads than rho = 1, and accuracy. The document: about 8 times, similar on all partitions."
     )
     yield ""
-    steps = {K: PASSES["nn_reddy"] * -(-(len(dataset) // K) // 128) for K in NODES}
-    yield from tables.head("start", *(f"{steps[K]:,} steps (K = {K})" for K in NODES))
-    for start, name in STARTS.items():
+    names = ("S_t's, S_t's (ours)", "all K's last, S_t's", "all K's last, all K's")
+    yield from tables.head("rows", "K", *names)
+    values = {**settings_of("logreg", "sgd"), "protocol": "loss", "rounds": PASSES["logreg"]}
+    values["evaluate_every"] = values["rounds"]
+    for partition in PARTITIONS:
+        for K in NODES:
+            experiment = Experiment(dataset, K, partition, 1, 1)
+            found = [runs.kept(DOCUMENT, "dynavg", experiment, values)]
+            for name, renewed in zip(names[1:], (False, True), strict=True):
+                settings = {
+                    "method": "dynavg", "reading": name, "data": f"{dataset.name} {runs.digest(dataset)}", "nodes": K,
+                    "partition": partition, "seed": 1, "partition_seed": 1, **values,
+                }  # fmt: skip
+
+                def train(on_round: OnRound | None, e: Experiment = experiment, r: bool = renewed) -> Mapping[str, Any]:
+                    with mock.patch.object(dynavg, "_plans", of_all(r)):
+                        return e.federated("dynavg", values, on_round)
+
+                found.append(runs.kept_as(DOCUMENT, settings, train))
+            cells = (f"{1 / sent(run, K):.1f}, {run.history[-1]['accuracy']:.3f}" for run in found)
+            yield tables.row(partition, K, *cells)
+
+
+def same_steps(dataset: Dataset) -> Iterator[str]:
+    """Whether 31 nodes differ from seven by the number of their steps."""
+    yield ""
+    yield (
+        f"Communication rate and accuracy where a node of 31 takes as many steps a pass as one of 7: B = {SAME_STEPS}, "
+        "not 128."
+    )
+    yield ""
+    sizes = {f"K = {K}, B = {B}": (K, B) for K, B in ((7, 128), (31, 128), (31, SAME_STEPS))}
+    yield from tables.head("model", "optimizer", "rows", "protocol", *sizes)
+    rows: list[tuple[str, str, str, float | None]] = [
+        *(("logreg", "sgd", p, delta) for p in PARTITIONS for delta in OPTIMIZERS["sgd"][1]),
+        *(("logreg", "adam", p, 2.2) for p in PARTITIONS),
+        ("nn_reddy", "adam", "balanced", 2.2),
+        *(("nn_reddy", "sgd", p, None) for p in PARTITIONS[:2]),
+    ]
+    for model, optimizer, partition, delta in rows:
+        E = PASSES[model]
+        method = "dynavg" if delta else "fedavg"
+        own = {"protocol": "divergence", "delta": delta} if delta else {"epochs": 1}
+        cells = []
+        for K, B in sizes.values():
+            values = {**settings_of(model, optimizer, B), **own, "rounds": E, "evaluate_every": E}
+            run = runs.kept(DOCUMENT, method, Experiment(dataset, K, partition, 1, 1), values)
+            rate = f"{sent(run, K):.2f}, " if delta else ""
+            cells.append(f"{rate}{run.history[-1]['accuracy']:.3f}")
+        yield tables.row(model, optimizer, partition, f"Delta = {delta}" if delta else "FedAvg rho = 1", *cells)
+
+
+def cuts(dataset: Dataset) -> Iterator[str]:
+    """How much the rates of the SVD and of Delta under Adam are those of one way to deal the rows."""
+    yield ""
+    yield (
+        f"Communication rates of other deals of the rows (seeds {CUTS[0]} to {CUTS[-1]}; above it is {CUTS[0]}), "
+        "logistic regression, K = 7, Adam."
+    )
+    yield ""
+    yield from tables.head("rows", "protocol", *(f"deal {cut}" for cut in CUTS))
+    E = PASSES["logreg"]
+    for partition in PARTITIONS[:2]:
+        for name, own in (("SVD", {"protocol": "svd"}), ("Delta = 2.2", {"protocol": "divergence", "delta": 2.2})):
+            values = {**settings_of("logreg", "adam"), **own, "rounds": E, "evaluate_every": E}
+            found = [runs.kept(DOCUMENT, "dynavg", Experiment(dataset, 7, partition, 1, cut), values) for cut in CUTS]
+            yield tables.row(partition, name, *(f"{sent(run, 7):.2f}" for run in found))
+
+
+def starts(dataset: Dataset) -> Iterator[str]:
+    """What the start and the number of steps are worth to the network under SGD."""
+    yield ""
+    yield "SGD on all rows, B = 128, rate 0.01: test accuracy after the steps that a node takes."
+    yield ""
+    yield from tables.head("model", "start", *STEPS)
+    for model, start in (("logreg", "torch"), *(("nn_reddy", start) for start in STARTS)):
         settings = {
-            "method": "sgd", "start": start, "model": "nn_reddy", "data": f"{dataset.name} {runs.digest(dataset)}",
-            "rounds": max(steps.values()), "seed": 1,
+            "method": "sgd", "start": start, "model": model, "data": f"{dataset.name} {runs.digest(dataset)}",
+            "batch_size": 128, "rounds": max(STEPS.values()), "seed": 1,
         }  # fmt: skip
-        run = runs.kept_as(DOCUMENT, settings, functools.partial(descent, dataset, start, sorted(steps.values())))
+        run = runs.kept_as(DOCUMENT, settings, functools.partial(descent, dataset, model, start))
         found = {row["round"]: row["accuracy"] for row in run.history}
-        yield tables.row(name, *(f"{found[steps[K]]:.4f}" for K in NODES))
+        name = "0" if model == "logreg" else STARTS[start]
+        yield tables.row(model, name, *(f"{found[steps]:.4f}" for steps in STEPS.values()))
 
 
-def descent(dataset: Dataset, start: str, at: Sequence[int], on_round: OnRound | None) -> dict[str, Any]:
-    """SGD on the rows of all nodes together; a row of history is a step of ``at``."""
+def descent(dataset: Dataset, model: str, start: str, on_round: OnRound | None) -> dict[str, Any]:
+    """SGD on the rows of all nodes together; a row of history is a step of ``STEPS``."""
     assert isinstance(dataset.rows, tuple) and dataset.test is not None
     (X, y), (X_test, y_test) = (
         (as_features(X), np.asarray(y, dtype=np.int64)) for X, y in (dataset.rows, dataset.test)
     )
-    model = models.build({"name": "nn_reddy", "features": X.shape[1], "classes": 10})
-    w, history, rng = weights(start, model, generator(1, "start")), [], generator(1, "batches")
-    for i in range(1, at[-1] + 1):
-        rows = rng.integers(0, len(y), TOGETHER)
-        _, g = model.loss_and_gradient(w, X[rows], y[rows])
+    network = models.build({"name": model, "features": X.shape[1], "classes": 10})
+    w, history, rng = weights(start, network, generator(1, "start")), [], generator(1, "batches")
+    for i in range(1, max(STEPS.values()) + 1):
+        rows = rng.integers(0, len(y), 128)
+        _, g = network.loss_and_gradient(w, X[rows], y[rows])
         w = w - np.float32(OPTIMIZERS["sgd"][0]) * g
-        if i in at:
-            accuracy = float((model.scores(w, X_test).argmax(axis=1) == y_test).mean())
+        if i in STEPS.values():
+            accuracy = float((network.scores(w, X_test).argmax(axis=1) == y_test).mean())
             history.append({"round": i, "accuracy": accuracy})
         if on_round:
             on_round({"round": i})
@@ -190,5 +296,7 @@ def main(dataset: Dataset, full: bool) -> None:
     about = "Seed 1. Packets are all bytes sent, both ways; gap is (J_test - J_train) / (J_test + J_train)."
     protocols_ = len([*protocols("logreg", "sgd")])
     most = protocols_ * (len(PASSES) * len(OPTIMIZERS) * len(PARTITIONS) * len(NODES) if full else 1)
-    most += len(STARTS) if full else 0
+    if full:
+        most += 1 + len(STARTS) + 4 * len(CUTS)
+        most += 3 * len(PARTITIONS) * len(NODES) + 3 * 15 if dataset.name == "mnist" else 0
     tables.page(DOCUMENT, f"Reddy 2020 on {dataset.name}", full, lines(dataset, full), about, most, dataset.name)

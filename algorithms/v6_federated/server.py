@@ -84,7 +84,10 @@ def _all(user: UserClient, endpoint: str, **filters: int) -> list[dict[str, Any]
     """All rows of a list of the server, page by page."""
     rows: list[dict[str, Any]] = []
     while True:
-        page = user.request(endpoint, params=filters | {"page": 1 + len(rows) // 100, "per_page": 100})["data"]
+        answer = user.request(endpoint, params=filters | {"page": 1 + len(rows) // 100, "per_page": 100})
+        if "data" not in answer:
+            raise NetworkError(f"the server tells no {endpoint}s: {answer.get('msg') or 'it gives no reason'}")
+        page = answer["data"]
         rows += page
         if len(page) < 100:
             return rows

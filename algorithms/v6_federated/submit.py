@@ -15,6 +15,7 @@ from v6_federated.errors import SafeError
 from v6_federated.history import lost
 
 POLL_SECONDS = 1.0
+TELLING_SECONDS = 2.0
 NOT_TRAINING = ("describe", "fit_step", "keep_steps", "evaluate", "forget")
 # What a run's status means where its log says nothing that helps.
 WHY = {
@@ -59,10 +60,13 @@ def check_nodes(client: UserClient, collaboration: int, label: str, organization
     Raises SafeError where an organization is not in the collaboration, or where a node tells its labels and has no
     such database.
     """
-    nodes = {node["organization"]["id"]: node for node in server.nodes(client, collaboration)}
+    nodes = _nodes(client, collaboration)
     asked = sorted(nodes) if organizations is None else organizations
     if unknown := sorted(set(asked) - set(nodes)):
         raise SafeError(f"no node of organizations {unknown} in the collaboration; expected some of {sorted(nodes)}")
+    if any(nodes[k]["status"] == "online" and not nodes[k]["config"] for k in asked):
+        time.sleep(TELLING_SECONDS)  # a node that has just come online tells its labels a moment later
+        nodes = _nodes(client, collaboration)
     for organization in asked:
         told = nodes[organization]["config"]
         labels = sorted(entry["value"] for entry in told if entry["key"] == "database_labels")
@@ -71,6 +75,10 @@ def check_nodes(client: UserClient, collaboration: int, label: str, organization
                 f"organization {organization}: its node has no database {label!r}; expected {' or '.join(labels)}"
             )
     return [organization for organization in asked if nodes[organization]["status"] != "online"]
+
+
+def _nodes(client: UserClient, collaboration: int) -> dict[int, dict[str, Any]]:
+    return {node["organization"]["id"]: node for node in server.nodes(client, collaboration)}
 
 
 def follow(client: UserClient, task_id: int, method: str, on_round: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
