@@ -4,7 +4,8 @@ Fashion-MNIST, federated over 10 nodes and centralized; four seeds.
 The document leaves open what a round of its linear models is, their start, the rates, the digits and what its "AUC" is.
 The author's scripts and curves (github.com/swiergarst/FedvsCent, read for facts) tell: the digits are 2, 4, 8 and 9; a
 round is one pass of scikit-learn's ``SGDClassifier``, which takes a step a row, with a penalty of 1e-4, one class
-against the rest, from a start uniform in (0, 1); and the AUC is the area under the accuracy by round.
+against the rest, from a start uniform in (0, 1); networks are federated from a standard normal start; and the AUC is
+the area under the accuracy by round.
 """
 
 import functools
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import pictures, runs, tables
-from v6_federated import models, report
+from v6_federated import models, partitions, report
 from v6_federated.datasets import Dataset
 from v6_federated.experiments import Experiment
 from v6_federated.models.linear import LinearModel
@@ -23,9 +24,10 @@ from v6_federated.models.linear import LinearModel
 DOCUMENT = "garst2021"
 SEEDS = (1, 2, 3, 4)
 NODES = 10
+STARTS = {"uniform": "uniform in (0, 1)", "normal": "standard normal", "torch": "PyTorch's"}
 WAYS = {
     ("fedavg", "iid"): "IID", ("fedavg", "class"): "CI", ("fedavg", "shards:10"): "CI", ("fedavg", "size"): "SI",
-    ("scaffold", "class"): "CI, SCAFFOLD", ("centralized", "iid"): "centralized",
+    ("fedavg", "powerlaw"): "CI", ("scaffold", "class"): "CI, SCAFFOLD", ("centralized", "iid"): "centralized",
 }  # fmt: skip
 
 
@@ -47,8 +49,39 @@ class FromRandom(LinearModel):
         return np.logaddexp(0, -margins).sum(axis=1), -signs * np.exp(-np.logaddexp(0, margins))
 
 
+class FromNormal:
+    """A network whose parameters all start standard normal."""
+
+    def __init__(self, network: models.Model) -> None:
+        self.network = network
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.network, name)
+
+    def init(self, rng: np.random.Generator) -> np.ndarray:
+        return rng.standard_normal(self.network.size).astype(np.float32)
+
+
+def from_normal(name: str, features: int, classes: int) -> FromNormal:
+    return FromNormal(models.MODELS[name](features, classes))
+
+
+for _name in ("fnn", "cnn_garst"):
+    models.register(f"{_name}_normal", functools.partial(from_normal, _name))
 models.register("lr_garst", lambda features, classes: FromRandom("logistic", features, classes))
 models.register("svm_garst", lambda features, classes: FromRandom("hinge", features, classes))
+
+
+def powerlaw(y: np.ndarray, nodes: int, rng: np.random.Generator) -> partitions.Parts:
+    """The author's CI of two classes: nodes of like size, the share of the first growing as that of k^0.66."""
+    first, second = (rng.permutation(np.flatnonzero(y == value)) for value in np.unique(y))
+    shares = np.arange(1, nodes + 1) ** 0.66
+    ends = np.floor(np.cumsum(shares)[:-1] / shares.sum() * len(first)).astype(int)
+    others = len(y) // nodes * np.arange(1, nodes) - ends
+    return [np.concatenate(p) for p in zip(np.split(first, ends), np.split(second, others), strict=True)]
+
+
+partitions.PARTITIONS["powerlaw"] = powerlaw
 
 
 @dataclass(frozen=True)
@@ -66,12 +99,18 @@ class Row:
     batches: int | None = 1  # a round; None: a step a row
     rounds: int = 100
     area_rounds: int = 500  # the most, from the first, that the area is of
+    start: str = "uniform"  # one of STARTS
 
     @property
     def last(self) -> bool:
         """Whether the printed accuracy is of the last round; in Table D.3 and of the FNN it is a run's mean over
         rounds, by the author's curves to three digits."""
         return self.table != "D.3" and self.model != "fnn"
+
+    @property
+    def built(self) -> str:
+        """The name of the model with its start."""
+        return f"{self.model}_normal" if self.start == "normal" else self.model
 
     @property
     def panel(self) -> str:
@@ -95,12 +134,23 @@ def linear(
     return Row(table, f"{model}_garst", data, method, partition, lr, accuracy, area, None, rounds, area_rounds=100)
 
 
+def network(
+    table: str, model: str, data: str, method: str, partition: str, lr: float, accuracy: float | None,
+    area: float | None, batches: int = 1, rounds: int = 100,
+) -> Row:  # fmt: skip
+    """A row of a network. The author's scripts start federated ones with standard normal parameters; of centralized
+    ones there is no script, and the first rounds of the curves tell: the FNN of 2 classes so too, others as PyTorch."""
+    normal = method != "centralized" or (model, data) == ("fnn", "2 classes")
+    start = "normal" if normal else "torch"
+    return Row(table, model, data, method, partition, lr, accuracy, area, batches, rounds, start=start)
+
+
 def four_ways(
     data: str, table: str, model: str, lr: float, theirs: Sequence[tuple[float | None, float | None]]
 ) -> list[Row]:
     """IID, CI, SCAFFOLD, SI and centralized, with the document's accuracy and area of each."""
     ways = [("fedavg", "iid"), ("fedavg", "class"), ("scaffold", "class"), ("fedavg", "size"), ("centralized", "iid")]
-    build = Row if model == "fnn" else linear
+    build = network if model == "fnn" else linear
     return [
         build(table, model, data, method, partition, lr, accuracy, area)
         for (method, partition), (accuracy, area) in zip(ways, theirs, strict=True)
@@ -122,8 +172,8 @@ MNIST: list[Row] = [
     linear("D.3", "lr", "2 classes", "centralized", "iid", 5e-3, 0.970, 0.961),
     linear("D.3", "svm", "2 classes", "fedavg", "iid", 5e-4, 0.911, 0.907),
     linear("D.3", "svm", "2 classes", "centralized", "iid", 5e-4, 0.965, 0.955),
-    Row("D.3", "cnn_garst", "2 classes", "fedavg", "iid", 5e-2, 0.794, 0.815, 10),
-    Row("D.3", "cnn_garst", "2 classes", "centralized", "iid", 5e-2, 0.964, 0.946, 10),
+    network("D.3", "cnn_garst", "2 classes", "fedavg", "iid", 5e-2, 0.794, 0.815, 10),
+    network("D.3", "cnn_garst", "2 classes", "centralized", "iid", 5e-2, 0.964, 0.946, 10),
     *four_ways("2 classes", "D.4", "lr", 5e-3,
                [(0.971, 0.956), (0.970, 0.954), (0.971, 0.955), (0.970, 0.955), (0.971, 0.961)]),
     *four_ways("4 classes", "D.4", "lr", 5e-4,
@@ -139,10 +189,11 @@ FASHION: list[Row] = [
     linear("D.5", "lr", "10 classes", "fedavg", "shards:10", 5e-5, 0.740, 0.647),
     linear("D.5", "lr", "10 classes", "centralized", "iid", 5e-5, 0.842, 0.827, rounds=200),
     linear("D.5", "lr", "10 classes", "centralized", "iid", 5e-6, 0.742, 0.651),
-    Row("D.5", "cnn_garst", "10 classes", "fedavg", "iid", 5e-2, 0.740, 0.629, 10, 500),
-    Row("D.5", "cnn_garst", "10 classes", "centralized", "iid", 5e-2, 0.830, 0.812, 10, 500),
-    Row("D.5", "cnn_garst", "10 classes", "centralized", "iid", 5e-3, 0.813, 0.743, 10, 500),
+    network("D.5", "cnn_garst", "10 classes", "fedavg", "iid", 5e-2, 0.740, 0.629, 10, 500),
+    network("D.5", "cnn_garst", "10 classes", "centralized", "iid", 5e-2, 0.830, 0.812, 10, 500),
+    network("D.5", "cnn_garst", "10 classes", "centralized", "iid", 5e-3, 0.813, 0.743, 10, 500),
 ]
+AUTHORS_SHARES = linear("D.2", "svm", "2 classes", "fedavg", "powerlaw", 5e-4, 0.959, 0.905)
 HEAT = linear("4.2", "lr", "2 classes", "fedavg", "iid", 5e-3, None, None)
 DIGITS = {"2 classes": (4, 9), "4 classes": (2, 4, 8, 9)}
 
@@ -170,7 +221,7 @@ def train(dataset: Dataset, row: Row, seed: int, rounds: int, distances: bool = 
     )  # fmt: skip
     assert isinstance(experiment.dataset.rows, tuple)
     n = len(experiment.dataset.rows[1]) // nodes
-    values = {"model": row.model, "lr": row.lr, "rounds": rounds}
+    values = {"model": row.built, "lr": row.lr, "rounds": rounds}
     if row.batches != 1:
         values["batch_size"] = 1 if row.batches is None else -(-n // row.batches)
     return runs.kept(DOCUMENT, "fedavg" if centralized else row.method, experiment, values, distances=distances)
@@ -186,15 +237,15 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
     fashion = dataset.name == "fashion_mnist"
     rows, panels = FASHION if fashion else MNIST, dict[str, dict[str, pictures.Line]]()
     yield from tables.head(
-        "table", "model", "data", "method", "rows", "rate", "rounds", "accuracy of", "accuracy Garst", "accuracy",
-        "area Garst", "area",
+        "table", "model", "start", "data", "method", "rows", "rate", "rounds", "accuracy of", "accuracy Garst",
+        "accuracy", "area Garst", "area",
     )  # fmt: skip
     for row in rows:
         rounds = row.rounds if full else 3
         seeds = runs.seeds(SEEDS) if full else SEEDS[:1]
         known = (
-            row.table, row.model.removesuffix("_garst"), row.data, row.method, row.partition, f"{row.lr:g}", rounds,
-            "the last round" if row.last else "all rounds, mean", printed(row.accuracy),
+            row.table, row.model.removesuffix("_garst"), STARTS[row.start], row.data, row.method, row.partition,
+            f"{row.lr:g}", rounds, "the last round" if row.last else "all rounds, mean", printed(row.accuracy),
         )  # fmt: skip
         panel = panels.setdefault(row.panel, {})
         yield tables.trained(known, functools.partial(cells, dataset, row, seeds, rounds, panel), 3)
@@ -223,12 +274,37 @@ def printed(number: float | None) -> str | None:
     return None if number is None else f"{number:.3f}"
 
 
+def other_starts(dataset: Dataset) -> Iterator[str]:
+    """What the networks would be from PyTorch's start."""
+    yield ""
+    yield "The federated networks of IID rows from the other start: mean of the rounds, by seed."
+    yield ""
+    yield from tables.head("table", "model", "data", "start", *(f"seed {seed}" for seed in SEEDS))
+    for row in MNIST:
+        if row.start == "normal" and (row.method, row.partition) == ("fedavg", "iid"):
+            for start in ("normal", "torch"):
+                found = [train(dataset, replace(row, start=start), seed, row.rounds) for seed in SEEDS]
+                cells = (f"{np.mean(tables.accuracies(run)):.3f}" for run in found)
+                yield tables.row(row.table, row.model.removesuffix("_garst"), row.data, STARTS[start], *cells)
+
+
+def authors_shares(dataset: Dataset) -> Iterator[str]:
+    """The row of the SVM on CI whose area differs most."""
+    row = AUTHORS_SHARES
+    yield ""
+    yield "The SVM on CI with the author's shares of the classes, a power law."
+    yield ""
+    yield from tables.head("table", "rows", "accuracy Garst", "accuracy", "area Garst", "area")
+    found = functools.partial(cells, dataset, row, SEEDS, row.rounds, {})
+    yield tables.trained((row.table, row.partition, printed(row.accuracy)), found, 3)
+
+
 def heat_maps(dataset: Dataset, full: bool) -> Iterator[str]:
     """Distances of the nodes' models from the global one by round, where nodes are alike and where classes are not."""
     yield ""
     yield f"Logistic regression, 2 classes, rate {HEAT.lr:g}: distance of each node's model from the global one, like"
-    yield "Garst's Figure 4.2, rows dealt IID, and with unlike shares of the classes."
-    for partition in ("iid", "class"):
+    yield "Garst's Figure 4.2, rows dealt IID, and with unlike shares of the classes, ours and the author's."
+    for partition in ("iid", "class", "powerlaw") if full else ("iid", "class"):
         row = replace(HEAT, partition=partition)
         run = train(dataset, row, SEEDS[0], row.rounds if full else 3, distances=True)
         nodes = [
@@ -287,7 +363,7 @@ def main(dataset: Dataset, full: bool) -> None:
     """Print and keep the tables."""
     fashion = dataset.name == "fashion_mnist"
     seeds = runs.seeds(SEEDS)
-    most = len(FASHION if fashion else MNIST) * (len(seeds) if full else 1) + (0 if fashion else 12 if full else 8)
+    most = len(FASHION if fashion else MNIST) * (len(seeds) if full else 1) + (0 if fashion else 41 if full else 8)
     about = (
         f"Mean over {len(seeds)} run(s), seeds from {seeds[0]} to {seeds[-1]}: accuracy, and area under the accuracy "
         "by round (of linear models the first 100)." if full else "Seed 1, 3 rounds of 100 to 500."
@@ -296,6 +372,9 @@ def main(dataset: Dataset, full: bool) -> None:
     def all_() -> Iterator[str]:
         yield from lines(dataset, full)
         if not fashion:
+            if full:
+                yield from other_starts(dataset)
+                yield from authors_shares(dataset)
             yield from heat_maps(dataset, full)
             yield from one_label_a_node(dataset, full)
             yield from collapse(dataset, full)

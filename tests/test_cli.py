@@ -12,8 +12,9 @@ from safetensors.numpy import load_file
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 
-from v6_federated import codec, commands, methods, network, network_commands
+from v6_federated import codec, commands, methods, network, network_commands, submit
 from v6_federated.cli import main
+from v6_federated.errors import NetworkError, SafeError
 from v6_federated.mock import MockNetwork
 
 RUN = ["run", "fedavg", "--data", "breast-cancer", "--rounds", "2"]
@@ -632,3 +633,42 @@ def test_compare_with_each_node_alone(hospitals_csv, capsys, tmp_path):
     ]:
         status, _, err = call(capsys, *arguments)
         assert status == 2 and says in err and len(err.splitlines()) == 1
+
+
+class Server:
+    """What `submit` asks of a server's nodes: one answer after another, then the last again and again."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+
+    def request(self, endpoint, params=None):
+        assert endpoint == "node"
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+def nodes(*told):
+    """Nodes of organizations 1, 2, ...: their status and the labels that they tell."""
+    return {
+        "data": [
+            {
+                "organization": {"id": k}, "status": status,
+                "config": [{"key": "database_labels", "value": label} for label in labels],
+            }
+            for k, (status, labels) in enumerate(told, start=1)
+        ]
+    }  # fmt: skip
+
+
+def test_a_node_that_has_just_come_online_is_asked_again(monkeypatch):
+    """It tells its labels a moment after it is online; nodes that never tell them do not hinder a task."""
+    monkeypatch.setattr(submit, "TELLING_SECONDS", 0)
+    silent, told = nodes(("online", []), ("online", [])), nodes(("online", []), ("online", ["default"]))
+    with pytest.raises(SafeError, match="organization 2: its node has no database 'other'; expected default"):
+        submit.check_nodes(Server(silent, told), 1, "other", None)
+    assert submit.check_nodes(Server(silent), 1, "other", None) == []
+    assert submit.check_nodes(Server(nodes(("offline", []), ("online", ["other"]))), 1, "other", None) == [1]
+
+
+def test_a_server_that_refuses_is_one_line():
+    with pytest.raises(NetworkError, match="^the server tells no nodes: You lack the permission to do that!$"):
+        submit.check_nodes(Server({"msg": "You lack the permission to do that!"}), 1, "default", None)

@@ -259,7 +259,7 @@ def refusals(at_once, toy, request):
 def test_the_strict_hospital_refuses(refusals, name):
     process = refusals[name].result()
     line = complaint(process.stderr)
-    assert process.returncode == 1
+    assert process.returncode == 1, process.stderr
     assert "organization 4: " in line and REFUSED[name][1] in line and "V6_FEDERATED_" in line
     assert "organization 1" not in line and "organization 2" not in line
 
@@ -267,7 +267,7 @@ def test_the_strict_hospital_refuses(refusals, name):
 @pytest.mark.parametrize("name", FAILED)
 def test_a_failed_task_is_one_line(refusals, name):
     process = refusals[name].result()
-    assert process.returncode == 1
+    assert process.returncode == 1, process.stderr
     assert FAILED[name][1] in complaint(process.stderr)
 
 
@@ -282,11 +282,21 @@ def test_a_failed_task_is_one_line(refusals, name):
     ],
     ids=["database", "organization", "setting", "model", "method"],
 )
-def test_a_wrong_request_is_one_line_and_no_task(submit, method, arguments, says):
+def test_a_wrong_request_is_one_line_and_no_task(hospitals, submit, method, arguments, says):
+    wait_until_told(hospitals)  # a node that has lost its connection for a moment has to tell its labels again
     status, _, err = submit(method, *three(arguments), *arguments)
-    assert status == 2
+    assert status == 2, err
     assert says in complaint(err)
     assert "is on its way" not in err
+
+
+def wait_until_told(hospitals: str) -> None:
+    """Until every node is online and has told the server its labels."""
+    found, deadline = network.load(hospitals), time.monotonic() + 90
+    user = network.client(found)
+    while not all(node["status"] == "online" and node["config"] for node in server.nodes(user, found.collaboration)):
+        assert time.monotonic() < deadline, "nodes do not tell their labels"
+        time.sleep(0.5)
 
 
 def test_a_database_that_nodes_do_not_tell(hospitals, submit):
