@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import pictures, runs, tables
+from benchmarks import pictures, runs, starts, tables
 from v6_federated import models, partitions, report
 from v6_federated.datasets import Dataset
 from v6_federated.experiments import Experiment
@@ -49,25 +49,8 @@ class FromRandom(LinearModel):
         return np.logaddexp(0, -margins).sum(axis=1), -signs * np.exp(-np.logaddexp(0, margins))
 
 
-class FromNormal:
-    """A network whose parameters all start standard normal."""
-
-    def __init__(self, network: models.Model) -> None:
-        self.network = network
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.network, name)
-
-    def init(self, rng: np.random.Generator) -> np.ndarray:
-        return rng.standard_normal(self.network.size).astype(np.float32)
-
-
-def from_normal(name: str, features: int, classes: int) -> FromNormal:
-    return FromNormal(models.MODELS[name](features, classes))
-
-
-for _name in ("fnn", "cnn_garst"):
-    models.register(f"{_name}_normal", functools.partial(from_normal, _name))
+for _network in ("fnn", "cnn_garst"):
+    starts.register(_network, "normal")
 models.register("lr_garst", lambda features, classes: FromRandom("logistic", features, classes))
 models.register("svm_garst", lambda features, classes: FromRandom("hinge", features, classes))
 

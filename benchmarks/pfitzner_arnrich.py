@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import pictures, runs, tables
-from benchmarks.starts import STARTS, weights
+from benchmarks.starts import STARTS, register, weights
 from v6_federated import models
 from v6_federated.data import as_features
 from v6_federated.datasets import Dataset
@@ -44,8 +44,13 @@ POSTER: dict[tuple[float, int | None, int], tuple[str | None, str | None, str]] 
     (1.0, 10, 5): (None, None, "27"),
     (1.0, 10, 10): (None, None, "20"),
 }
+FROM_KERAS = {"model": register("cnn_mcmahan", "keras")}
 # method, its name, the reading, E, its settings, whether the same ten nodes take part in every round
 READINGS: list[tuple[str, str, str, int, dict[str, Any], bool]] = [
+    ("fedavg", "FedAvg", "Keras's start", 5, FROM_KERAS, False),
+    ("fedavg", "FedAvg", "Keras's start", 10, FROM_KERAS, False),
+    ("fedavg", "FedAvg", "another CNN, `cnn_reddy`", 5, {"model": "cnn_reddy"}, False),
+    ("fedavg", "FedAvg", "another CNN, `cnn_reddy`", 10, {"model": "cnn_reddy"}, False),
     ("colearning", "Co-Learning", "lambda = 1", 5, {"epsilon": 0.01, "lr_cycle": 1.0}, False),
     ("colearning", "Co-Learning", "lambda = 1", 10, {"epsilon": 0.01, "lr_cycle": 1.0}, False),
     ("loadaboost", "LoAdaBoost, above", "the same ten nodes every round", 10, {"retrain": "above"}, True),
@@ -90,6 +95,7 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
     if full:
         yield from other_readings(dataset)
         yield from full_batches(dataset)
+        yield from local_decay()
         yield from starts(dataset)
 
 
@@ -122,6 +128,22 @@ def full_batches(dataset: Dataset) -> Iterator[str]:
                 reached = [None] * len(ACCURACIES)
             ours = [None if r is None else f"{passes(r, E):.0f}" for r in reached]
             yield tables.row(f"{C:g}", E, *ours, f"{passes(float(poster), E):.0f}", int(poster) * E)
+
+
+def local_decay() -> Iterator[str]:
+    """LoAdaBoost's rows if its decay counted a node's local steps over all rounds."""
+    yield ""
+    yield (
+        "LoAdaBoost, B = 10, the poster's rounds: passes, E a round, and to how many at the full rate eta they come if "
+        "the rate is eta / (1 + 0.001 i) after a node's i local steps of all rounds:"
+    )
+    yield ""
+    yield from tables.head("C", "E", "rounds", "passes", "at the full rate")
+    steps = 60  # a pass
+    for (C, B, E), (*_, poster) in POSTER.items():
+        if B:
+            p = int(poster) * E
+            yield tables.row(f"{C:g}", E, poster, p, f"{np.log1p(0.001 * steps * p) / (0.001 * steps):.0f}")
 
 
 def starts(dataset: Dataset) -> Iterator[str]:
@@ -160,7 +182,7 @@ def passes(rounds: float, E: int) -> float:
 def train(dataset: Dataset, method: str, values: dict[str, Any], one_group: bool = False) -> runs.Run:
     """One run; with the same ten nodes in every round where ``one_group``."""
     B, C = values["batch_size"], values["fraction"]
-    experiment = Experiment(dataset, 100, "iid", 1, 1)
+    experiment = Experiment(dataset, 100, "iid", 1, 1, processes=1 if values["model"] in FROM_KERAS.values() else None)
     if one_group:
         few = Dataset(f"{dataset.name}-first-6000", dataset.take(np.arange(6000)), dataset.test)
         experiment, values = Experiment(few, 10, "iid", 1, 1), {**values, "fraction": 1.0}

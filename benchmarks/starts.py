@@ -1,15 +1,19 @@
-"""Where a network starts: as ours do, or as those of a document's framework."""
+"""Where a network starts: as ours do, or as those of a document."""
 
 import math
 from typing import Any
 
 import numpy as np
 
+from v6_federated import models
+
 STARTS = {"torch": "PyTorch's, as ours", "keras": "Keras's, of Glorot"}
 
 
 def weights(start: str, model: Any, rng: np.random.Generator) -> np.ndarray:
-    """A start of ``STARTS``."""
+    """A start of ``STARTS``, or "normal": all parameters standard normal."""
+    if start == "normal":
+        return rng.standard_normal(model.size).astype(np.float32)
     return glorot(model, rng) if start == "keras" else model.init(rng)
 
 
@@ -21,3 +25,23 @@ def glorot(model: Any, rng: np.random.Generator) -> np.ndarray:
         bound = math.sqrt(6 / (field * sum(shape[:2]))) if name.endswith("weight") else 0.0
         parts.append(rng.uniform(-bound, bound, math.prod(shape)))
     return np.concatenate(parts).astype(np.float32)
+
+
+class Started:
+    """A network that starts elsewhere."""
+
+    def __init__(self, network: Any, start: str) -> None:
+        self.network, self.start = network, start
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.network, name)
+
+    def init(self, rng: np.random.Generator) -> np.ndarray:
+        return weights(self.start, self.network, rng)
+
+
+def register(name: str, start: str) -> str:
+    """Make a model known that starts elsewhere, in this process; returns its name."""
+    build = models.MODELS[name]
+    models.register(f"{name}_{start}", lambda features, classes: Started(build(features, classes), start))
+    return f"{name}_{start}"
