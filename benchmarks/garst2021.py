@@ -277,7 +277,7 @@ def authors_shares(dataset: Dataset) -> Iterator[str]:
     yield ""
     yield "The SVM on CI with the author's shares of the classes, a power law."
     yield ""
-    yield from tables.head("table", "rows", "accuracy Garst", "accuracy", "area Garst", "area")
+    yield from tables.head("table", "rows", "accuracy, document", "accuracy, here", "area, document", "area, here")
     found = functools.partial(cells, dataset, row, SEEDS, row.rounds, {})
     yield tables.trained((row.table, row.partition, printed(row.accuracy)), found, 3)
 

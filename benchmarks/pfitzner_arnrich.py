@@ -47,9 +47,7 @@ POSTER: dict[tuple[float, int | None, int], tuple[str | None, str | None, str]] 
 FROM_KERAS = {"model": register("cnn_mcmahan", "keras")}
 # method, its name, the reading, E, its settings, whether the same ten nodes take part in every round
 READINGS: list[tuple[str, str, str, int, dict[str, Any], bool]] = [
-    ("fedavg", "FedAvg", "Keras's start", 5, FROM_KERAS, False),
     ("fedavg", "FedAvg", "Keras's start", 10, FROM_KERAS, False),
-    ("fedavg", "FedAvg", "another CNN, `cnn_reddy`", 5, {"model": "cnn_reddy"}, False),
     ("fedavg", "FedAvg", "another CNN, `cnn_reddy`", 10, {"model": "cnn_reddy"}, False),
     ("colearning", "Co-Learning", "lambda = 1", 5, {"epsilon": 0.01, "lr_cycle": 1.0}, False),
     ("colearning", "Co-Learning", "lambda = 1", 10, {"epsilon": 0.01, "lr_cycle": 1.0}, False),
