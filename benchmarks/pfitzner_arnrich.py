@@ -133,7 +133,7 @@ def local_decay() -> Iterator[str]:
     yield ""
     yield (
         "LoAdaBoost, B = 10, the poster's rounds: passes, E a round, and to how many at the full rate eta they come if "
-        "the rate is eta / (1 + 0.001 i) after a node's i local steps of all rounds:"
+        "the rate is eta / (1 + 0.001 i) after i local steps, counted as if a node took part in each round:"
     )
     yield ""
     yield from tables.head("C", "E", "rounds", "passes", "at the full rate")

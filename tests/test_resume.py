@@ -523,3 +523,14 @@ def test_other_hospitals_or_rows_are_refused(change, says, hospitals):
     half = train("v6_dynavg", hospitals, rounds=2, protocol="loss", preprocess=["clip:0.05"])
     with pytest.raises(UserInputError, match=says):
         train("v6_dynavg", hospitals, rounds=4, protocol="loss", resume=half, **change)
+
+
+@pytest.mark.parametrize("protocol", ["svd", "loss"])
+def test_dynamic_averaging_plans_anew(protocol, hospitals):
+    """A job that was to last longer and is ended sooner: in its last round all come, so that no training is lost."""
+    half = train("v6_dynavg", hospitals, rounds=40, protocol=protocol, target=0.01)
+    assert len(half["history"]) < 12
+    whole = train("v6_dynavg", hospitals, rounds=12, protocol=protocol, resume=half)
+    assert whole["history"][-1]["participants"] == sorted(hospitals)
+    if protocol == "loss":  # none is known: all come in the first round again
+        assert whole["history"][len(half["history"])]["participants"] == sorted(hospitals)

@@ -161,7 +161,7 @@ def by_schedule(
         models=lambda: {0: federation.initial_weights()},  # those that some node still has
         plans=lambda: _first_plans(federation, E, protocol),
     )
-    if federation.resumed and protocol == "svd":
+    if federation.resumed:
         s.plans = _first_plans(federation, E, protocol)  # E is another
     for t in federation.rounds(rounds):
         federation.evaluate(s.w)
@@ -182,7 +182,7 @@ def by_schedule(
             s.version[a.organization_id] = t
         s.models = {v: model for v, model in s.models.items() if v in s.version.values()}
         if protocol == "loss" and answers and t < E:
-            # as the box has it: of S_t alone, so that of nodes that came together the worst comes again at once
+            # of S_t alone: of nodes that came together the worst comes again at once
             s.plans |= _plans({a.organization_id: a.values["local_loss"] for a in answers}, E - t, t)
         federation.record(answers, s.w, uploads=len(answers), communication_rate=len(answers) / len(K))
     return s.w
