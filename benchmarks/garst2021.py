@@ -12,6 +12,7 @@ import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -62,9 +63,6 @@ def powerlaw(y: np.ndarray, nodes: int, rng: np.random.Generator) -> partitions.
     ends = np.floor(np.cumsum(shares)[:-1] / shares.sum() * len(first)).astype(int)
     others = len(y) // nodes * np.arange(1, nodes) - ends
     return [np.concatenate(p) for p in zip(np.split(first, ends), np.split(second, others), strict=True)]
-
-
-partitions.PARTITIONS["powerlaw"] = powerlaw
 
 
 @dataclass(frozen=True)
@@ -207,7 +205,9 @@ def train(dataset: Dataset, row: Row, seed: int, rounds: int, distances: bool = 
     values = {"model": row.built, "lr": row.lr, "rounds": rounds}
     if row.batches != 1:
         values["batch_size"] = 1 if row.batches is None else -(-n // row.batches)
-    return runs.kept(DOCUMENT, "fedavg" if centralized else row.method, experiment, values, distances=distances)
+    method = "fedavg" if centralized else row.method
+    with mock.patch.dict(partitions.PARTITIONS, powerlaw=powerlaw):
+        return runs.kept(DOCUMENT, method, experiment, values, distances=distances)
 
 
 def area(run: runs.Run, rounds: int = 500) -> float:
