@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks import runs, tables
 from benchmarks.starts import STARTS, weights
-from v6_federated import models
+from v6_federated import codec, models
 from v6_federated.data import as_features
 from v6_federated.datasets import Dataset
 from v6_federated.experiments import Experiment, OnRound
@@ -104,6 +104,7 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
             yield from more_steps(dataset)
         yield from cuts(dataset)
         yield from starts(dataset)
+        yield from gaps(dataset)
         yield from svd_seconds(dataset)
 
 
@@ -297,6 +298,40 @@ def descent(dataset: Dataset, model: str, start: str, on_round: OnRound | None) 
     return {"history": history}
 
 
+def gaps(dataset: Dataset) -> Iterator[str]:
+    """The gap on sorted rows by whose J_train: the nodes' models before they are averaged, or the last global one."""
+    yield ""
+    yield (
+        "The generalisation gap on sorted-balanced rows, logistic regression, SGD, K = 7, by whose J_train: the nodes' "
+        "own models on their own rows (as above), or the last global model on all rows."
+    )
+    yield ""
+    yield from tables.head("protocol", "nodes' own", "global")
+    experiment = Experiment(dataset, 7, "sorted-balanced", 1, 1)
+    for name, method, own in protocols("logreg", "sgd"):
+        values = {**settings_of("logreg", "sgd"), **own, "evaluate_every": own["rounds"]}
+        settings = {
+            "method": method, "measured": "the last global model's loss on all rows", "nodes": 7, "seed": 1,
+            "data": f"{dataset.name} {runs.digest(dataset)}", "partition": experiment.partition, "partition_seed": 1,
+            **values,
+        }  # fmt: skip
+        last = runs.kept_as(DOCUMENT, settings, functools.partial(at_the_end, experiment, method, values)).history[-1]
+        own_losses = [r["train_loss"] for r in runs.kept(DOCUMENT, method, experiment, values).history]
+        J = [loss for loss in own_losses if loss is not None][-1]
+        test = last["loss"]
+        yield tables.row(name, *(f"{(test - j) / (test + j):+.3f}" for j in (J, last["train_loss"])))
+
+
+def at_the_end(experiment: Experiment, method: str, values: dict[str, Any], on_round: OnRound | None) -> dict[str, Any]:
+    """One row of history: the last global model's loss on the test rows, and on all others as ``train_loss``."""
+    result = experiment.federated(method, values, on_round)
+    assert isinstance(experiment.dataset.rows, tuple)
+    X, y = experiment.dataset.rows
+    model = models.build(result["model"])
+    loss = model.loss(model.scores(codec.decode(result["weights"])["weights"], as_features(X)), np.asarray(y, np.int64))
+    return {"history": [{**result["history"][-1], "train_loss": loss}]}
+
+
 def svd_seconds(dataset: Dataset) -> Iterator[str]:
     """How long the node with the most rows takes for its singular values (Figure 4.28)."""
     yield ""
@@ -322,6 +357,6 @@ def main(dataset: Dataset, full: bool) -> None:
     protocols_ = len([*protocols("logreg", "sgd")])
     most = protocols_ * (len(PASSES) * len(OPTIMIZERS) * len(PARTITIONS) * len(NODES) if full else 1)
     if full:
-        most += 1 + len(STARTS) + 4 * len(CUTS) + (5 if dataset.name in MORE_STEPS else 0)
+        most += 1 + len(STARTS) + 2 * protocols_ + 4 * len(CUTS) + (5 if dataset.name in MORE_STEPS else 0)
         most += 3 * len(PARTITIONS) * len(NODES) + 3 * 15 if dataset.name == "mnist" else 0
     tables.page(DOCUMENT, f"Reddy 2020 on {dataset.name}", full, lines(dataset, full), about, most, dataset.name)
