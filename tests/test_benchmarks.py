@@ -4,6 +4,7 @@ import functools
 import gzip
 import hashlib
 import http.server
+import importlib
 import json
 import os
 import signal
@@ -22,6 +23,7 @@ from v6_federated.images import ROOT
 
 sys.path.insert(0, str(ROOT))
 from benchmarks import download, garst2021, mcmahan2017_shakespeare, report, runs, tables
+from benchmarks.__main__ import NAMES
 
 from v6_federated import datasets
 from v6_federated.experiments import Experiment
@@ -119,6 +121,8 @@ def test_all_names_the_data_that_are_not_there(tmp_path):
         "garst2021_pca: no golub.npz",
     ):
         assert f"left out, {line}" in err
+    for name in NAMES:
+        assert callable(importlib.import_module(f"benchmarks.{name}").main)
 
 
 def test_kept_runs_alone_make_a_page(digits, tmp_path, monkeypatch):
