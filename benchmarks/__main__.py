@@ -53,6 +53,9 @@ def main() -> int:
         parser.error(f"--seeds {options.seeds} is refused; expected 1 or more, with --full")
     if options.kept and options.name in (*OF_THE_MACHINE, "garst2021_pca"):
         parser.error(f"--kept: what {options.name} measures is not kept; expected it without --kept")
+    if options.name in NAMES and options.data and options.data.name not in (expected := _data_of(options.name, True)):
+        # the page of another document's data would take the place of the kept one
+        parser.error(f"--data {options.data} is not of {options.name}; expected {' or '.join(expected)}")
     runs.most_seeds, runs.only_kept = options.seeds, options.kept
     if options.out:
         if options.out.exists() and not options.out.is_dir():

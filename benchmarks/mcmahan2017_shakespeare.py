@@ -86,7 +86,7 @@ def load(file: Path) -> Plays:
     rows, held = np.concatenate(train), np.concatenate(test)
     held = held[np.sort(generator(0, "test rows").permutation(len(held))[:TEST_ROWS])]
     return Plays(
-        f"shakespeare-{TEST_ROWS}", (rows[:, :-1], rows[:, -1]), (held[:, :-1], held[:, -1]), np.concatenate(role)
+        f"shakespeare-{TEST_ROWS}", (rows[:, :-1], rows[:, -1]), (held[:, :-1], held[:, -1]), roles=np.concatenate(role)
     )
 
 

@@ -1,6 +1,8 @@
 """The command line as its users call it."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -12,7 +14,7 @@ from safetensors.numpy import load_file
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 
-from v6_federated import codec, commands, methods, network, network_commands, submit
+from v6_federated import cli, codec, commands, methods, network, network_commands, submit
 from v6_federated.cli import main
 from v6_federated.errors import NetworkError, SafeError
 from v6_federated.mock import MockNetwork
@@ -453,8 +455,10 @@ def test_resume_keeps_rows_and_settings(hospitals_csv, capsys, tmp_path):
         assert status == 0 and told in err
     weights = [json.loads((tmp_path / name / "result.json").read_text())["weights"] for name in ("four", "again")]
     assert weights[0] == weights[1]
-    other = file.with_name("other.csv")
+    other, same_name = file.with_name("other.csv"), tmp_path / "elsewhere" / file.name
     rows.to_csv(other, index=False)
+    same_name.parent.mkdir()
+    rows.assign(x=rows["x"].to_numpy()[::-1]).to_csv(same_name, index=False)
     evaluated = [*straight, "--rounds", 2, "--set", "evaluators=3", "--out", tmp_path / "three"]
     assert call(capsys, *evaluated)[0] == 0
     more = [*run, *dealt, "--rounds", 3, "--resume", tmp_path / "three", "--out", tmp_path / "more"]
@@ -463,6 +467,8 @@ def test_resume_keeps_rows_and_settings(hospitals_csv, capsys, tmp_path):
     )
     for changed, says in [
         (["--data", other, "--partition", "column:hospital"], "the earlier job had --data rows; expected the same"),
+        (["--data", same_name, *dealt[2:]], "the earlier job had other nodes or rows; expected the same"),
+        ([*dealt, "--speeds", 5], "the earlier job had no --speeds; expected the same"),
         (["--data", file, "--nodes", 3], "the earlier job had --partition column:hospital; expected the same"),
         ([*dealt, "--holdout", 0.2], "the earlier job had holdout=0.3; expected the same, not 0.2"),
         ([*dealt, "--features", "x"], "the earlier job had features=['x', 'z']; expected the same, not ['x']"),
@@ -536,6 +542,13 @@ def test_predictions_beside_an_identifier(hospitals_csv, capsys, tmp_path):
             ["--data", "wine", "--node-env", "V6_FEDERATED_MINIMUM_ROW=3"],
             "V6_FEDERATED_MINIMUM_ROW is no limit of a node; expected V6_FEDERATED_MINIMUM_ROWS; nothing is computed",
         ),
+        (
+            ["--data", "wine", "--node-env", "V6_FEDERATED_FOO=3"],
+            "V6_FEDERATED_FOO is no limit of a node; expected V6_FEDERATED_MINIMUM_ROWS, V6_FEDERATED_MINIMUM_ROWS_A_",
+        ),
+        (["--data", "wine", "--node-env", "V6_FEDERATED_SCORE_BANDS=10001"], "is refused; expected 10000 at most"),
+        (["--data", "wine", "--node-env", "V6_FEDERATED_DEVICE=gpu"], "is refused; expected cpu or cuda"),
+        (["--data", "wine", "--features", ""], "--features '' is refused; expected a,b,c or a JSON list of names"),
     ],
 )
 def test_refusals_say_what_would_be_right(arguments, says, capsys):
@@ -610,6 +623,44 @@ def test_an_error_of_the_connection_has_words(capsys, monkeypatch):
     monkeypatch.setattr(commands, "submit", lost)
     status, _, err = call(capsys, "submit", "fedavg", "--rounds", 1)
     assert status == 1 and err == "v6-federated: ReadTimeout: the server did not answer in time\n"
+
+
+def test_a_diverged_training_is_told_and_drawn(capsys, tmp_path):
+    """Its distances overflow; what came out is there all the same."""
+    diverged = ["--model", "2nn", "--data", "breast-cancer", "--rounds", 5, "--out"]
+    status, line, _ = call(capsys, "run", "fedavg", "--set", "lr=10", *diverged, tmp_path / "a")
+    assert status == 0 and line["rounds"] == 5
+    assert any(row["distance"] is None for row in json.loads((tmp_path / "a" / "result.json").read_text())["per_node"])
+    status, line, _ = call(capsys, "compare", "fedavg:lr=0.1", "fedavg:lr=10", *diverged, tmp_path / "b")
+    assert status == 0 and len(line) == 2 and (tmp_path / "b" / "comparison.png").exists()
+
+
+def test_an_interruption_tells_what_is_there(capsys, tmp_path, monkeypatch):
+    def interrupted(options):
+        if options.target is not None:
+            options.out.joinpath("1-fedavg").mkdir()
+            options.out.joinpath("1-fedavg", "result.json").touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "compare", interrupted)
+    tmp_path.joinpath("result.json").touch()  # of an earlier command
+    compare = ["compare", "fedavg", "--data", "wine"]
+    assert call(capsys, *compare) == (130, "", "v6-federated: interrupted\n")
+    assert call(capsys, *compare, "--out", tmp_path) == (130, "", "v6-federated: interrupted\n")
+    said = f"v6-federated: interrupted; what was finished is in {tmp_path}\n"
+    assert call(capsys, *compare, "--out", tmp_path, "--target", "0.5") == (130, "", said)
+
+
+def test_an_interruption_while_libraries_are_imported(capsys, monkeypatch):
+    """``main`` imports what is slow, so that it is there to take Ctrl-C."""
+    slow = "import sys, v6_federated.cli; sys.exit(bool({'numpy', 'pandas', 'rich'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", slow], check=False).returncode == 0
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "build_parser", interrupted)
+    assert call(capsys, "demo") == (130, "", "v6-federated: interrupted\n")
 
 
 def test_compare_with_each_node_alone(hospitals_csv, capsys, tmp_path):

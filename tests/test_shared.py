@@ -866,6 +866,15 @@ def test_columns_in_another_order_are_the_same(hospitals):
     assert train("v6_fedavg", turned, rounds=2)["weights"] == train("v6_fedavg", hospitals, rounds=2)["weights"]
 
 
+def test_the_label_beside_named_features_is_one_at_all_nodes(hospitals):
+    """Also at a node that only evaluates and has another last column."""
+    *here, last = sorted(hospitals)
+    turned = hospitals | {last: hospitals[last][["label", "x2", "x0", "x3", "x1"]]}
+    settings = {"rounds": 2, "features": ["x0", "x1"], "organizations": here, "evaluators": [last]}
+    assert train("v6_fedavg", turned, **settings)["final"] == train("v6_fedavg", hospitals, **settings)["final"]
+    assert train("v6_fedavg", turned, **settings)["data"]["label"] == "label"
+
+
 def test_rare_labels_are_not_named(hospitals):
     """A label value that fewer than 3 rows of a node have does not leave it."""
     hospitals[5].loc[0, "label"] = 2

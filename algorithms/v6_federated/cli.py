@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import v6_federated
-from v6_federated import commands, network_commands
 from v6_federated.errors import EngineError, SafeError
 from v6_federated.screen import complain
 
@@ -25,16 +24,19 @@ class Parser(argparse.ArgumentParser):
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
-    parser = build_parser()
-    options = parser.parse_args(arguments)
+    folder, before = None, {}
     try:
+        options = build_parser().parse_args(arguments)
+        folder = getattr(options, "out", None)
+        before = _results(folder)
         return options.command(options)
     except SafeError as error:
         return complain(2, error)
     except EngineError as error:
         return complain(1, error)
     except KeyboardInterrupt:
-        return complain(130, "interrupted; nothing was written")
+        written = _results(folder) != before  # by this command, not by one before it
+        return complain(130, f"interrupted; what was finished is in {folder}" if written else "interrupted")
     except OSError as error:  # requests' errors are of this kind and have no number
         what = f"{error.strerror}: {error.filename}" if error.strerror else f"{type(error).__name__}: {error}"
         return complain(1, what)
@@ -46,8 +48,17 @@ def main(arguments: list[str] | None = None) -> int:
         return complain(1, f"{type(error).__name__}: {error} (V6_FEDERATED_DEBUG=1 shows where)")
 
 
+def _results(folder: Path | None) -> dict[Path, int]:
+    """The results in a command's folder, and when they were written."""
+    files = [] if folder is None else [*folder.glob("result.json"), *folder.glob("*/result.json")]
+    return {file: file.stat().st_mtime_ns for file in files}
+
+
 def build_parser() -> Parser:
     """All commands with their options; each help ends with an example."""
+    # half a second, pandas' mostly, in which Ctrl-C is to reach ``main`` and not the console script's import of it
+    from v6_federated import commands, network_commands
+
     parser = Parser(
         prog="v6-federated",
         description="Federated learning methods for hospitals: run, compare and export.",

@@ -2,14 +2,16 @@
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from v6_federated import network_commands, remarks, request, screen
 from v6_federated.errors import SafeError
-from v6_federated.files import write_whole
+from v6_federated.files import check_folder, write_whole
 from v6_federated.network_commands import resume
 
 DEMO: dict[str, Any] = {"rounds": 30, "model": "logreg", "lr": 0.1, "batch_size": 10, "preprocess": ["standardize"]}
@@ -19,6 +21,7 @@ def demo(options: Any) -> int:
     """``v6-federated demo``."""
     from v6_federated import datasets, experiments, report
 
+    check_folder(options.out)
     experiment = experiments.Experiment(datasets.load("breast-cancer"), 5, "dirichlet:0.5", options.seed, options.seed)
     organizations = list(experiment.deal())
     results = {}
@@ -51,7 +54,7 @@ def run(options: Any) -> int:
     request.check(options.method, values, experiment, options)
     if earlier:
         request.check_same_experiment(values["resume"].get("experiment", {}), experiment)
-    request.check_folder(options.out)
+    check_folder(options.out)
     if options.out and (options.out / "result.json").exists():
         print(f"the earlier result in {options.out} will be replaced", file=sys.stderr)
     remarks.rows(experiment, options.method, values)
@@ -112,7 +115,7 @@ def submit(options: Any) -> int:
     checked = methods.validate(options.method, values)
     if options.resume is None or not options.resume.isdigit():  # else with what the earlier task had
         methods.check(options.method, checked)
-    request.check_folder(options.out)
+    check_folder(options.out)
     with screen.Bar(options.rounds, options.method) as bar:
         result = network_commands.submit(options, values, bar.on_round)
     return _finish(result, options)
@@ -125,7 +128,7 @@ def compare(options: Any) -> int:
     if options.test is None and (options.folds is not None or options.rope is not None):
         raise SafeError("--folds and --rope are of use with --test only; leave them out, or add --test")
     experiment, values = request.experiment(options)
-    request.check_folder(options.out)
+    check_folder(options.out)
     jobs: dict[str, tuple[str, str, dict[str, Any]]] = {}
     for text in options.methods:
         kind, method, own = request.method_with_settings(text)
@@ -137,28 +140,24 @@ def compare(options: Any) -> int:
         name = text
         while name in jobs:
             name += " again"
-        try:
-            request.check(method, {**values, **own}, experiment, options)
-        except SafeError as error:
-            raise SafeError(f"{text}: {error}") from None
+        with _named(text):
+            _check_entry(method, {**values, **own}, experiment, options)
         jobs[name] = (kind, method, {**values, **own})
     remarks.rows(experiment, *next((method, own) for _, method, own in jobs.values()))
     if options.test is not None:
         return _test(experiment, jobs, options)
     results = {}
-    nodes = list(experiment.named())
-    rounds = sum(v["rounds"] * (len(nodes) if kind == "alone" else 1) for kind, _, v in jobs.values())
+    nodes = len(experiment.named())
+    rounds = sum(v["rounds"] * (nodes if kind == "alone" else 1) for kind, _, v in jobs.values())
     with screen.Bar(rounds, "compare") as bar:
         for name, (kind, method, own) in jobs.items():
-            if kind == "alone":
-                for k, node in enumerate(nodes, start=1):
-                    results[f"{node} {name}"] = experiment.alone(method, own, k, bar.on_round)
-            else:
-                train = experiment.centralized if kind == "centralized" else experiment.federated
-                results[name] = train(method, own, bar.on_round)
+            for entry, train in _trainings(experiment, kind, name).items():
+                with _named(entry):
+                    results[entry] = train(method, own, on_round=bar.on_round)
+                if options.out:  # at once: it outlives a failure of the next
+                    folder = f"{len(results)}-{entry.replace(':', '-').replace('/', '-')[:60]}"
+                    screen.write(options.out / folder, results[entry], options.target)
     if options.out:
-        for i, (name, result) in enumerate(results.items(), start=1):
-            screen.write(options.out / f"{i}-{name.replace(':', '-').replace('/', '-')}", result, options.target)
         report.comparison(results, options.out / "comparison.png", options.target)
     screen.console().print(report.table(results, options.target))
     screen.last_line({name: experiments.summary(result, options.target) for name, result in results.items()})
@@ -166,6 +165,44 @@ def compare(options: Any) -> int:
         if "stopped" in result:
             return screen.complain(1, f"{name}: {result['stopped']}")
     return 0
+
+
+@contextmanager
+def _named(entry: str) -> Iterator[None]:
+    """Errors name the entry of ``compare`` that they are of; their kind, and so the exit status, stays."""
+    try:
+        yield
+    except Exception as error:
+        error.args = (f"{entry}: {error}",)
+        raise
+
+
+def _check_entry(method: str, values: Mapping[str, Any], experiment: Any, options: Any) -> None:
+    """Refuse what can be seen to be wrong with an entry of ``compare``, its own columns and model too, before the first
+    is trained. Raises SafeError."""
+    from v6_federated import methods, models, preprocess
+    from v6_federated.data import Source, Spec
+
+    if isinstance(values.get("features"), list):
+        experiment = replace(experiment, features=values["features"])
+    request.check(method, values, experiment, options)
+    checked = methods.validate(method, {**values})
+    steps = {preprocess.parse(step).name for step in checked.preprocess}
+    if not methods.supervised(method) or steps & {"onehot", "pca"}:  # after these there are other columns
+        return
+    rows = next(iter(experiment.named().values()))
+    spec = Spec(label=experiment.label, features=experiment.features)
+    features = rows[0][0].size if isinstance(rows, tuple) else len(Source(table=rows).columns(spec)[0])
+    classes = 1 if values.get("objective") == "regression" else len(experiment.class_counts())
+    models.build({**models.parse(checked.model), "features": features, "classes": classes})
+
+
+def _trainings(experiment: Any, kind: str, name: str) -> dict[str, Callable[..., dict[str, Any]]]:
+    """What an entry of ``compare`` trains, by the names of its results: one of each node that is trained alone."""
+    if kind == "alone":
+        nodes = enumerate(experiment.named(), start=1)
+        return {f"{node} {name}": partial(experiment.alone, organization=k) for k, node in nodes}
+    return {name: experiment.centralized if kind == "centralized" else experiment.federated}
 
 
 def _test(experiment: Any, jobs: Mapping[str, tuple[str, str, dict[str, Any]]], options: Any) -> int:
@@ -186,7 +223,8 @@ def _test(experiment: Any, jobs: Mapping[str, tuple[str, str, dict[str, Any]]], 
     with screen.Bar(rounds, "compare --test") as bar:
         for one in folds:
             for name, (kind, method, own) in jobs.items():
-                result = (one.federated if kind == "" else one.centralized)(method, own, bar.on_round)
+                with _named(name):
+                    result = (one.federated if kind == "" else one.centralized)(method, own, bar.on_round)
                 if "stopped" in result:
                     return screen.complain(1, f"{name}: {result['stopped']}")
                 scores[name].append(significance.score(result, measure))
@@ -248,7 +286,7 @@ def report(options: Any) -> int:
 
     request.check_target(options.target)
     results = {str(path): screen.read(path) for path in dict.fromkeys(options.results)}
-    request.check_folder(options.out)
+    check_folder(options.out)
     if options.out:
         report.curves(results, options.out / "curves.png", options.target)
         report.comparison(results, options.out / "comparison.png", options.target)
@@ -286,11 +324,14 @@ def predict(options: Any) -> int:
     model = export.load(options.model) if exported else screen.read(options.model)
     rows = datasets.load_new(options.data)
     table, measured = export.predict(model, rows)
-    for name in reversed(request.names(options.keep, "--keep") if options.keep else []):
+    kept = request.names(options.keep, "--keep") if options.keep else []
+    for name in reversed(kept):
         if rows.table is None or name not in rows.table.columns or name in table.columns:
             there = "none, as a .npz has no columns" if rows.table is None else ", ".join(map(str, rows.table.columns))
             raise SafeError(f"--keep {name} is refused; expected columns of {options.data}: {there}")
         table.insert(0, name, rows.table[name].to_numpy())
+    if kept:
+        table[kept] = datasets.as_written(options.data, table[kept])
     table.to_csv(options.out, index=False)
     screen.last_line({"predictions": str(options.out), "rows": len(table), **measured})
     return 0

@@ -205,7 +205,10 @@ def open_source(database: pd.DataFrame | Path | Source) -> Source:
 def load_npz(path: Path) -> dict[str, np.ndarray]:
     """The arrays of a ``.npz`` file. Raises DataError if it is none; never unpickles."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        found = np.load(path, allow_pickle=False)
+        if isinstance(found, np.ndarray):
+            raise DataError(f"{path.name} is a .npy, one array without a name; expected .npz, as numpy.savez writes it")
+        with found as archive:
             return {name: archive[name] for name in archive.files}
     except (OSError, ValueError, EOFError, AttributeError, KeyError) as error:
         raise DataError(f"{path.name} cannot be read as .npz ({type(error).__name__})") from None

@@ -22,11 +22,12 @@ Database = pd.DataFrame | tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Rows of all hospitals together: a table, or arrays; with a test set where the file has one."""
+    """Rows of all hospitals together: a table, or arrays; with a test set where the file has one; a table's file."""
 
     name: str
     rows: Database
     test: tuple[np.ndarray, np.ndarray] | None = None
+    file: Path | None = None
 
     def __len__(self) -> int:
         return len(self.rows) if isinstance(self.rows, pd.DataFrame) else len(self.rows[0])
@@ -58,7 +59,7 @@ def load(data: str) -> Dataset:
 
 def deal(dataset: Dataset, partition: str, nodes: int | None, seed: int, label: str | None) -> dict[str, Database]:
     """The rows of each node, by the node's name: 1, 2, ... or the column's values. Raises SafeError."""
-    table, named = _dealt(dataset, partition, nodes, seed, label)
+    table, named = _dealt(_with_names(dataset, partition), partition, nodes, seed, label)
     return {name: table.take(index) for name, index in named.items()}
 
 
@@ -71,7 +72,7 @@ def deal_fold(
     a partition gives a node shards, those at the same positions of each fold (Nilsson et al. 2018, section 4.2). Up to
     ``folds`` - 1 rows are left out, so that the folds are equal. Raises SafeError.
     """
-    whole = _with_test(dataset)
+    whole = _with_names(_with_test(dataset), partition)
     order = generator(seed, "folds").permutation(len(whole))
     size = len(order) // folds
     if size < 1:
@@ -109,6 +110,15 @@ def _dealt(
         raise SafeError(f"nodes={nodes} are more than the {len(dataset)} rows; expected at most one node a row")
     parts = partitions.partition(partition, labels(dataset, label), nodes, seed)
     return dataset, {str(k + 1): index for k, index in enumerate(parts)}
+
+
+def _with_names(dataset: Dataset, partition: str) -> Dataset:
+    """With the column that names the nodes as its file has it: 01 and 1 are two hospitals."""
+    kind, _, column = partition.partition(":")
+    table = dataset.rows
+    if kind != "column" or dataset.file is None or not isinstance(table, pd.DataFrame) or column not in table.columns:
+        return dataset
+    return Dataset(dataset.name, table.assign(**{column: as_written(dataset.file, table[[column]])[column]}))
 
 
 def _without_column(dataset: Dataset, partition: str) -> Dataset:
@@ -218,6 +228,16 @@ def load_new(data: str) -> Source:
     return Source(table=rows) if isinstance(rows, pd.DataFrame) else Source(X=rows[0], y=rows[1])
 
 
+def as_written(data: str | Path, columns: pd.DataFrame) -> pd.DataFrame:
+    """Columns of the table read from ``data``; where that is a .csv their text, 007 and 1E2 and NA as they stand there,
+    and only what is empty is missing."""
+    path = Path(data)
+    if path.suffix.lower() != ".csv":
+        return columns
+    text = _parse_csv(path, usecols=list(columns), dtype=str, keep_default_na=False, na_values=[""])
+    return text[list(columns)]  # usecols keeps the order of the file
+
+
 def _embedded(name: str) -> pd.DataFrame:
     from sklearn import datasets  # slow to import, and needed here only
 
@@ -237,11 +257,12 @@ def _read_csv(path: Path) -> Dataset:
     return _table(path, _parse_csv(path))
 
 
-def _parse_csv(path: Path) -> pd.DataFrame:
+def _parse_csv(path: Path, **options: Any) -> pd.DataFrame:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # lines with more fields than the header
-            return pd.read_csv(path, float_precision="round_trip", index_col=False)
+            header = pd.read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False)
+            table = pd.read_csv(path, float_precision="round_trip", index_col=False, **options)
     except pd.errors.ParserWarning:
         raise SafeError(
             f"lines of {path.name} have more fields than its header; expected as many{_dialect(path)}"
@@ -250,6 +271,13 @@ def _parse_csv(path: Path) -> pd.DataFrame:
         raise SafeError(f"{path.name} is not in UTF-8; expected it saved as CSV UTF-8") from None
     except ValueError as error:  # pandas' parser errors are ValueErrors; their text may quote a row
         raise SafeError(f"{path.name} cannot be read as .csv ({type(error).__name__}){_dialect(path)}") from None
+    # pandas calls the second of two columns NAME.1, as another column may honestly be called
+    names = header.iloc[0].tolist()
+    if twice := [name for name in dict.fromkeys(names) if name and names.count(name) > 1]:
+        raise SafeError(
+            f"the first line of {path.name} names {', '.join(twice)} more than once; expected each column's name once"
+        )
+    return table
 
 
 def _dialect(path: Path) -> str:
@@ -279,7 +307,7 @@ def _table(path: Path, table: pd.DataFrame) -> Dataset:
             f"{path.name} holds {table.shape[0]} rows of {table.shape[1]} column(s); expected rows of two or more"
             + _dialect(path)
         )
-    return Dataset(path.stem, table)
+    return Dataset(path.stem, table, file=path)
 
 
 def _check_test(name: str, arrays: dict[str, np.ndarray]) -> None:

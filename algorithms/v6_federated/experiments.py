@@ -1,10 +1,11 @@
 """Experiments on mock nodes: a method, data dealt to nodes, settings; and the baselines to compare with."""
 
 import functools
+import hashlib
 import itertools
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -86,6 +87,7 @@ class Experiment:
             "data": self.dataset.name, "partition": self.partition, "partition_seed": self.partition_seed,
             "nodes": [*named],
             "rows": [len(rows if isinstance(rows, pd.DataFrame) else rows[1]) for rows in named.values()],
+            "digest": _digest(named.values()), "speeds": self.slowest,
         }  # fmt: skip
 
     def class_counts(self) -> dict[Any, int]:
@@ -159,7 +161,7 @@ class Experiment:
         test = _pool(held_out)
         if not len(test if isinstance(test, pd.DataFrame) else test[1]):
             raise SafeError(
-                "no rows are held out to compare on; expected a --holdout above 0 and 20 rows a node or more"
+                f"no rows are held out to compare on; expected a --holdout above 0 and {2 * step} rows a node or more"
             )
         return training, test
 
@@ -233,6 +235,19 @@ def to_target(result: Mapping[str, Any], target: float, unit: str = "rounds") ->
 
 def _policies(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name.startswith("V6_FEDERATED_")}
+
+
+def _digest(dealt: Iterable[Database]) -> str:
+    """What tells the same rows, dealt alike, from others with the same file name and the same numbers of rows."""
+    whole = hashlib.sha256()
+    for rows in dealt:
+        if isinstance(rows, pd.DataFrame):
+            whole.update("\0".join(map(str, rows.columns)).encode())
+            whole.update(pd.util.hash_pandas_object(rows, index=False).to_numpy().tobytes())
+        else:
+            for array in map(np.asarray, rows):
+                whole.update((array.astype(str) if array.dtype == object else array).tobytes())
+    return whole.hexdigest()[:16]
 
 
 def _pool(parts: list[Database]) -> Database:

@@ -27,14 +27,10 @@ def tensors(result: Mapping[str, Any]) -> dict[str, np.ndarray]:
     that are left. A network has its layers' tensors in torch's layout, (out, in), and ``mean`` and ``scale`` (d,) where
     standardize is its only step. Trees have none. Components have their arrays as scikit-learn names them.
     """
-    try:
-        arrays = codec.decode(result["weights"])
-        steps = list(result["data"]["preprocess"])
-        if "weights" not in arrays:
-            return arrays
-        model, w = _model(result), arrays["weights"]
-    except (KeyError, TypeError) as error:
-        raise SafeError(f"not a result of a training method ({type(error).__name__} {error})") from None
+    spec, model, arrays = _parts(result)
+    if model is None:
+        return arrays
+    steps, w = list(spec.preprocess), arrays["weights"]
     if hasattr(model, "text"):
         return {}  # trees have no tensors; ``whole`` has the ensemble
     if isinstance(model, LinearModel):
@@ -58,7 +54,7 @@ def tensors(result: Mapping[str, Any]) -> dict[str, np.ndarray]:
 def whole(result: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """``tensors``, and what predicts as the nodes did: the parameters as they were trained, and in ``about``, JSON as
     bytes, the model's spec and the data's, with its fitted preprocessing."""
-    arrays = codec.decode(result["weights"])
+    arrays = _parts(result)[2]
     about = {"method": result["method"], "model": result["model"], "data": result["data"], "arrays": list(arrays)}
     text = np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)
     return {**tensors(result), **arrays, "about": text}
@@ -90,19 +86,19 @@ def load(path: Path) -> dict[str, Any]:
 
 def about(result: Mapping[str, Any]) -> dict[str, str]:
     """What a file's reader must know of the model, as text."""
-    data = result["data"]
-    steps = list(data["preprocess"])
+    data = _parts(result)[0]
+    steps = list(data.preprocess)
     while steps and steps[-1]["step"] in AFFINE and result["model"]["name"] in ("logreg", "svm"):
         steps.pop()  # folded in
-    names = preprocess.layout(data["features"] or [], data.get("categories") or [])
+    names = preprocess.layout(data.features or [], data.categories or [])
     return {
         "format": "pt",
         "model": json.dumps(result["model"]),
         "method": result["method"],
-        "classes": json.dumps(data["classes"]),
-        "features": json.dumps(data["features"]),
+        "classes": json.dumps(data.classes),
+        "features": json.dumps(data.features),
         "inputs": json.dumps(list(preprocess.apply(names, steps).names)),
-        "label": json.dumps(data["label"]),
+        "label": json.dumps(data.label),
     }
 
 
@@ -116,6 +112,19 @@ def save(result: Mapping[str, Any], path: Path) -> None:
     if not path.parent.is_dir():
         raise SafeError(f"no folder for {path}; expected one that is there")
     writers[path.suffix](result, path)
+
+
+def _parts(result: Mapping[str, Any]) -> tuple[Spec, Any, dict[str, np.ndarray]]:
+    """The data's spec, the model, None of components, and the arrays of a result. Raises SafeError."""
+    try:
+        spec, arrays = Spec(**result["data"]), codec.decode(result["weights"])
+        result["model"]["name"], result["method"]
+        return spec, _model(result) if "weights" in arrays else None, arrays
+    except (KeyError, TypeError) as error:
+        raise SafeError(
+            f"not a result with a model ({type(error).__name__} {error}); expected one that `v6-federated run --out "
+            "DIR` wrote"
+        ) from None
 
 
 def _model(result: Mapping[str, Any]) -> Any:
@@ -133,12 +142,7 @@ def predict(result: Mapping[str, Any], source: Source) -> tuple[pd.DataFrame, di
     ``prediction`` alone; of components ``pc1``, ...
     Raises SafeError, which names columns and no values.
     """
-    try:
-        spec = Spec(**result["data"])
-        arrays = codec.decode(result["weights"])
-        model = _model(result) if "weights" in arrays else None
-    except (KeyError, TypeError) as error:
-        raise SafeError(f"not a model that predicts ({type(error).__name__} {error})") from None
+    spec, model, arrays = _parts(result)
     try:
         unlabelled = Spec(features=spec.features, categories=spec.categories, supervised=False)
         if model is None:
@@ -208,20 +212,20 @@ def _features(source: Source, spec: Spec, steps: Any, expected: int) -> np.ndarr
 
 
 def _txt(result: Mapping[str, Any], path: Path) -> None:
-    arrays = codec.decode(result["weights"])
-    model: Any = _model(result) if "weights" in arrays else None
+    spec, model, arrays = _parts(result)
     if not hasattr(model, "text"):
         raise SafeError(f"a model {result['model']['name']} has no form as text; expected .npz, .safetensors or .pt")
-    if result["data"]["preprocess"]:
+    if spec.preprocess:
         raise SafeError(
             "LightGBM's text has no place for preprocessing; expected .npz, .safetensors or .pt, which "
             "`v6-federated predict` reads"
         )
-    path.write_text(model.text(arrays["weights"], result["data"]["features"]), encoding="utf-8")
+    path.write_text(model.text(arrays["weights"], spec.features), encoding="utf-8")
 
 
 def _npz(result: Mapping[str, Any], path: Path) -> None:
-    classes = {} if result["data"]["classes"] is None else {"classes": np.asarray(result["data"]["classes"])}
+    known = _parts(result)[0].classes
+    classes = {} if known is None else {"classes": np.asarray(known)}
     names = json.loads(about(result)["inputs"])
     inputs = {"inputs": np.asarray(names)} if names else {}
     np.savez(path, **whole(result), **classes, **inputs)  # type: ignore[arg-type]  # numpy's stubs take any ** for allow_pickle

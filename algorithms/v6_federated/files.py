@@ -2,6 +2,25 @@
 
 import os
 from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from v6_federated.errors import SafeError
+
+
+def check_folder(folder: Path | None) -> None:
+    """Make the folder of ``--out`` and try to write to it, before anything is trained for it. Raises SafeError."""
+    if folder is None:
+        return
+    if folder.exists() and not folder.is_dir():
+        raise SafeError(f"--out {folder} is a file; expected a folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile(dir=folder, prefix="."):  # its mode alone does not tell: the disk may be read-only
+            pass
+    except OSError as error:
+        raise SafeError(
+            f"--out {folder} cannot be written to ({error.strerror}); expected a folder to write to"
+        ) from None
 
 
 def write_whole(file: Path, text: str, durable: bool = False) -> None:

@@ -5,6 +5,7 @@ A request can make a limit stricter, never looser. No message holds a value of a
 
 import difflib
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,7 +17,9 @@ LIMITS = (
     "MAXIMUM_ROUNDS", "MAXIMUM_SECONDS", "ALLOWED_COLUMNS", "DISALLOWED_COLUMNS", "SCORE_BANDS", "ALLOW_QUERIES",
     "OWN_SHUFFLE",
 )  # fmt: skip
-OTHERS = ("DEBUG", "DEVICE", "THREADS", "PASSWORD", "NETWORK")  # of which some are no node's
+OTHERS = ("DEBUG", "DEVICE", "THREADS")
+RESEARCHERS = ("PASSWORD", "NETWORK")
+MOST_BANDS = 10_000
 
 
 def number_of_threads() -> int:
@@ -60,11 +63,12 @@ class Policy:
     def of_node(cls, environment: Mapping[str, str] | None = None) -> "Policy":
         """The limits in the environment. Raises NodePermissionException if one cannot be read."""
         env = os.environ if environment is None else environment
-        known = {PREFIX + name for name in (*LIMITS, *OTHERS)}
-        for unknown in sorted(name for name in env if name.startswith(PREFIX) and name not in known):
+        known = (*LIMITS, *OTHERS, *RESEARCHERS)
+        for unknown in sorted(n for n in env if n.startswith(PREFIX) and n.removeprefix(PREFIX) not in known):
             # a limit that is misspelt limits nothing, and its operator would not know
-            near = difflib.get_close_matches(unknown, known, n=1) or [", ".join(PREFIX + name for name in LIMITS)]
-            raise NodePermissionException(f"{unknown} is no limit of a node; expected {near[0]}; nothing is computed")
+            near = difflib.get_close_matches(unknown.removeprefix(PREFIX), (*LIMITS, *OTHERS), n=1) or LIMITS
+            expected = ", ".join(PREFIX + name for name in near)
+            raise NodePermissionException(f"{unknown} is no limit of a node; expected {expected}; nothing is computed")
 
         def number(name: str, default: int | None) -> int | None:
             text = env.get(PREFIX + name, "").strip()
@@ -80,6 +84,14 @@ class Policy:
             text = env.get(PREFIX + name, "")
             return frozenset(c.strip() for c in text.split(",") if c.strip()) if text.strip() else None
 
+        score_bands = number("SCORE_BANDS", cls.score_bands) or 0
+        if score_bands > MOST_BANDS:
+            raise NodePermissionException(
+                f"{PREFIX}SCORE_BANDS={score_bands} of this node is refused; expected {MOST_BANDS} at most"
+            )
+
+        if not re.fullmatch("|cpu|cuda(:[0-9]+)?", device := env.get(PREFIX + "DEVICE", "")):
+            raise NodePermissionException(f"{PREFIX}DEVICE={device} of this node is refused; expected cpu or cuda")
         return cls(
             minimum_rows=number("MINIMUM_ROWS", cls.minimum_rows) or 1,
             minimum_rows_a_class=number("MINIMUM_ROWS_A_CLASS", cls.minimum_rows_a_class) or 1,
@@ -90,7 +102,7 @@ class Policy:
             maximum_seconds=number("MAXIMUM_SECONDS", None),
             allowed_columns=columns("ALLOWED_COLUMNS"),
             disallowed_columns=columns("DISALLOWED_COLUMNS") or frozenset(),
-            score_bands=number("SCORE_BANDS", cls.score_bands) or 0,
+            score_bands=score_bands,
             own_shuffle=bool(number("OWN_SHUFFLE", 0)),
         )
 

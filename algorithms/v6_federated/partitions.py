@@ -117,7 +117,9 @@ WITH_NUMBER = {"shards": int, "class": float, "classes": int, "dirichlet": float
 def check(name: str) -> None:
     """Raise SafeError unless ``name`` is a partition: NAME, NAME:NUMBER or column:COLUMN."""
     kind, _, argument = name.partition(":")
-    if kind == "column" and argument:
+    if kind == "column":
+        if not argument:
+            raise SafeError(f"partition {name!r} is refused; expected column:COLUMN, for example column:hospital")
         return
     if kind not in PARTITIONS:
         raise SafeError(

@@ -38,8 +38,8 @@ def prepare(job: Job, steps: Sequence[Any], model: str | dict[str, Any], ask: As
     features, spec = _same_features(answers), job.data
     if spec.classes is None and spec.supervised and not spec.regression:
         spec = replace(spec, classes=_agreed_classes(answers))
-    if spec.features is None and isinstance(features, list):
-        spec = replace(spec, features=features, label=answers[0].values["label"])  # one order at all nodes
+    if isinstance(features, list):  # one order and one label at all nodes, also those that come later
+        spec = replace(spec, features=spec.features or features, label=answers[0].values["label"] or None)
     names = features if isinstance(features, list) else [str(i) for i in range(features)]
     if parsed and isinstance(features, list):
         told = {a.organization_id: a.values["kinds"] for a in answers}

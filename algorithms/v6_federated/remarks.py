@@ -45,7 +45,10 @@ def splits(result: Mapping[str, Any]) -> None:
     found = codec.decode(result["weights"])["weights"]
     if len(found) and (found[:, 0] < 0).all():
         least = result["settings"]["min_rows_leaf"]
-        _say(f"no tree has a split: with min_rows_leaf={least} a node needs {2 * least} training rows or more")
+        _say(
+            f"no tree has a split: with min_rows_leaf={least} a node needs {2 * least} training rows or more, and a "
+            "feature that varies among them"
+        )
 
 
 def _some(texts: list[str], most: int = 12) -> str:

@@ -1,5 +1,6 @@
 """Pictures and tables of results."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import fill
@@ -12,7 +13,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
-from matplotlib.ticker import LogLocator
+from matplotlib.ticker import LogLocator, MaxNLocator
 from rich.markup import escape
 from rich.table import Table
 
@@ -49,43 +50,58 @@ def measure(results: Mapping[str, Result]) -> str:
     return "r2" if all("r2" in result["history"][-1] for result in results.values()) else "accuracy"
 
 
-def curves(results: Mapping[str, Result], path: Path, target: float | None = None) -> None:
-    """Accuracy (R squared of regressions) and loss by round of one or more results, as a PNG."""
+def curves(results: Mapping[str, Result], path: Path, target: float | None = None) -> bool:
+    """Accuracy (R squared of regressions) and loss by round of one or more results, as a PNG.
+
+    Returns False of results that were never evaluated; no picture is then left at ``path``, not an earlier result's.
+    """
+    if not _any(results, measure(results), "loss"):
+        path.unlink(missing_ok=True)
+        return False
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), constrained_layout=True)
     for i, (name, result) in enumerate(results.items()):
         _line(left, result, "rounds", measure(results), name, i)
         _line(right, result, "rounds", "loss", name, i)
     _finish(left, "rounds", f"{NAMES[measure(results)]} on held-out rows", target)
     _finish(right, "rounds", "loss on held-out rows")
-    _save(figure, left, path, len(results))
+    _save_with_legend(figure, left, path, len(results))
+    return True
 
 
-def comparison(results: Mapping[str, Result], path: Path, target: float | None = None) -> None:
-    """Accuracy by round, by uploads and by bytes of several results side by side, as a PNG."""
+def comparison(results: Mapping[str, Result], path: Path, target: float | None = None) -> bool:
+    """Accuracy by round, by uploads and by bytes of several results side by side, as a PNG; as ``curves`` without."""
+    if not _any(results, measure(results)):
+        path.unlink(missing_ok=True)
+        return False
     figure, axes = plt.subplots(1, 3, figsize=(13, 4), sharey=True, constrained_layout=True)
     for axis, x in zip(axes, UNITS, strict=True):
         for i, (name, result) in enumerate(results.items()):
             _line(axis, result, x, measure(results), name, i)
         _finish(axis, x, f"{NAMES[measure(results)]} on held-out rows" if x == "rounds" else "", target)
-    _save(figure, axes[0], path, len(results))
+    _save_with_legend(figure, axes[0], path, len(results))
+    return True
 
 
 def distances_of(result: Result) -> tuple[str, dict[tuple[int, int], float]]:
-    """What is measured, a name in ``FROM``, and by organization and round how far it was."""
+    """What is measured, a name in ``FROM``, and by organization and round how far it was, where that is a number."""
     column = next((name for name in FROM if any(name in row for row in result["per_node"])), "distance")
-    # a node that is asked twice in a round has two rows, of which one may have none
-    return column, {(row["organization_id"], row["round"]): row[column] for row in result["per_node"] if column in row}
+    # a node that is asked twice in a round has two rows, of which one may have none; None is one that overflowed
+    rows = [row for row in result["per_node"] if row.get(column) is not None]
+    return column, {(row["organization_id"], row["round"]): row[column] for row in rows}
 
 
 def distances(result: Result, path: Path) -> bool:
     """Heat map of the distance of each node's model from the global one by round (like Garst, Fig. 4.2), as a PNG.
 
-    Of nodes that mostly keep their models, from the reference. Returns False, and writes nothing, of a result without.
+    Of nodes that mostly keep their models, from the reference. Returns False of a result without; no picture is then
+    left at ``path``, not an earlier result's.
     """
     column, cells = distances_of(result)
     if not cells:
+        path.unlink(missing_ok=True)
         return False
-    nodes, rounds = sorted({k for k, _ in cells}), [row["round"] for row in result["history"]]
+    nodes = sorted({*result.get("organizations", ()), *(k for k, _ in cells)})
+    rounds = [row["round"] for row in result["history"]]
     grid = [[cells.get((k, t), float("nan")) for t in rounds] for k in nodes]
     height = min(max(2.4, 0.16 * len(nodes) + 1.2), 9)
     figure, axis = plt.subplots(figsize=(8, height), constrained_layout=True)
@@ -93,7 +109,7 @@ def distances(result: Result, path: Path) -> bool:
     # the first round's are often many times the others
     norm = LogNorm(least, most) if 0 < least < most / 5 else None
     image = axis.imshow(grid, aspect="auto", cmap="viridis", interpolation="nearest", norm=norm)
-    axis.set_facecolor("0.9")  # not asked in that round
+    axis.set_facecolor("0.9")  # not asked in that round, or overflowed
     step, wide = max(1, len(nodes) // 25), max(1, len(rounds) // 15)
     called = dict(enumerate(result.get("experiment", {}).get("nodes", []), start=1))
     names = [str(called.get(k, k)).replace("$", r"\$") for k in nodes]
@@ -104,10 +120,10 @@ def distances(result: Result, path: Path) -> bool:
         ylabel="organization" if names == [str(k) for k in nodes] else "",
         title=f"{result['method']}: distance of a node's model from the {FROM[column]}",
     )
-    ticks = LogLocator(subs=(1, 2, 5)) if norm else None
+    # over many powers of ten, as of a training that has diverged, ticks between them would leave no room for any
+    ticks = LogLocator(subs=(1, 2, 5) if most < 1e4 * least else (1,)) if norm else None
     figure.colorbar(image, label="Euclidean distance", ticks=ticks, format="%g")
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+    _save(figure, path)
     return True
 
 
@@ -213,8 +229,7 @@ def posteriors(found: "Mapping[tuple[str, str], Verdict]", rope: float, path: Pa
         axis.spines[["top", "right", "left"]].set_visible(False)
     if rope:
         figure.legend(loc="outside lower center", frameon=False, fontsize=9)
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+    _save(figure, path)
 
 
 def settings_table(arguments: Sequence[Mapping[str, Any]]) -> Table:
@@ -267,18 +282,24 @@ def _number(value: float | None, form: str, absent: str = "-") -> str:
     return absent if value is None else format(value, form)
 
 
+def _any(results: Mapping[str, Result], *columns: str) -> bool:
+    return any(row.get(name) is not None for r in results.values() for row in r["history"] for name in columns)
+
+
 def _line(axis: Axes, result: Result, x: str, y: str, name: str, i: int) -> None:
     rows = [row for row in result["history"] if row.get(y) is not None]
     units = zip(result["history"], spent(result, x), strict=True)
     along = [cost / 1e6 if x == "bytes" else cost for row, cost in units if row.get(y) is not None]
     axis.plot(
-        along, [row[y] for row in rows], STYLES[i // len(COLOURS) % len(STYLES)], color=COLOURS[i % len(COLOURS)],
+        along, [row[y] for row in rows], STYLES[i % len(STYLES)], color=COLOURS[i % len(COLOURS)],
         label=name.replace("$", r"\$"), marker="o" if len(rows) < 30 else None, markersize=3, linewidth=1.5,
     )  # fmt: skip
 
 
 def _finish(axis: Axes, x: str, y: str, target: float | None = None) -> None:
     axis.set_xlabel(UNITS[x])
+    if x != "bytes":
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))  # one, of one round
     axis.set_ylabel(y)
     axis.grid(alpha=0.3)
     axis.spines[["top", "right"]].set_visible(False)
@@ -288,9 +309,16 @@ def _finish(axis: Axes, x: str, y: str, target: float | None = None) -> None:
                       fontsize=8, color="0.3")  # fmt: skip
 
 
-def _save(figure: Any, axis: Axes, path: Path, results: int) -> None:
+def _save_with_legend(figure: Any, axis: Axes, path: Path, results: int) -> None:
     handles, names = axis.get_legend_handles_labels()
     if results > 1:
         figure.legend(handles, names, loc="outside lower center", ncols=min(results, 4), frameon=False, fontsize=9)
-    figure.savefig(path, dpi=120)
+    _save(figure, path)
+
+
+def _save(figure: Any, path: Path) -> None:
+    with warnings.catch_warnings():
+        # a hospital's name in a script that the font lacks is drawn as boxes; the tables have it
+        warnings.filterwarnings("ignore", "Glyph .* missing from|Matplotlib currently does not support")
+        figure.savefig(path, dpi=120)
     plt.close(figure)

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from v6_federated.errors import SafeError
@@ -86,7 +85,9 @@ def check_same_experiment(before: Mapping[str, Any], new: Any) -> None:
     now = new.description()
     for name in now:
         if name in before and before[name] != now[name]:
-            was = "other nodes or rows" if name in ("nodes", "rows") else f"--{name.replace('_', '-')} {before[name]}"
+            option = f"--{name.replace('_', '-')}"
+            was = f"no {option}" if before[name] is None else f"{option} {before[name]}"
+            was = "other nodes or rows" if name in ("nodes", "rows", "digest") else was
             raise SafeError(f"--resume: the earlier job had {was}; expected the same")
 
 
@@ -116,16 +117,14 @@ def seed(options: Any) -> dict[str, int]:
 
 def features(options: Any) -> list[str] | None:
     """The columns that the options name, if any."""
-    return names(options.features, "--features") if options.features else None
+    return None if options.features is None else names(options.features, "--features")
 
 
 def names(text: str, option: str) -> list[str]:
     """Names of columns: a,b,c, or a JSON list where one holds a comma or begins with a space."""
-    if not text.lstrip().startswith("["):
-        return [name.strip() for name in text.split(",")]
-    found = _value(text)
-    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
-        raise SafeError(f"{option} {text} is refused; expected a,b,c or a JSON list of names")
+    found = _value(text) if text.lstrip().startswith("[") else [name.strip() for name in text.split(",")]
+    if not isinstance(found, list) or not all(isinstance(name, str) and name for name in found):
+        raise SafeError(f"{option} {text or repr(text)} is refused; expected a,b,c or a JSON list of names")
     return found
 
 
@@ -172,16 +171,3 @@ def check_target(target: float | None) -> None:
     """Refuse an accuracy that there is not."""
     if target is not None and not 0 < target <= 1:
         raise SafeError(f"--target {target:g} is refused; expected an accuracy above 0 and at most 1, for example 0.97")
-
-
-def check_folder(folder: Path | None) -> None:
-    """Make the folder of ``--out``."""
-    if folder is not None:
-        if folder.exists() and not folder.is_dir():
-            raise SafeError(f"--out {folder} is a file; expected a folder")
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise SafeError(
-                f"--out {folder} cannot be made ({error.strerror}); expected a folder to write to"
-            ) from None

@@ -5,13 +5,13 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from typing import TYPE_CHECKING, Any
 
 from v6_federated.errors import SafeError
 from v6_federated.files import write_whole
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 COLUMNS = ("round", "participants", "loss", "accuracy", "auc", "bytes_up", "bytes_down", "seconds")  # of a history
 
@@ -21,7 +21,14 @@ def read(path: Path) -> dict[str, Any]:
     file = path / "result.json" if path.is_dir() else path
     try:
         result = json.loads(file.read_text())
-        result["settings"]["seed"], result["method"], result["final"], result["per_node"], result["history"][-1]
+        (
+            result["settings"]["seed"],
+            result["data"]["classes"],
+            result["method"],
+            result["final"],
+            result["per_node"],
+            result["history"][-1],
+        )
         if not all(name in row for row in result["history"] for name in COLUMNS):
             raise KeyError
     except FileNotFoundError:
@@ -34,7 +41,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def write(folder: Path, result: dict[str, Any], target: float | None = None) -> None:
-    """``result.json``, ``curves.png`` and ``distances.png``."""
+    """``result.json``, and ``curves.png`` and ``distances.png`` where there is something to draw."""
     from v6_federated import report
 
     write_whole(folder / "result.json", json.dumps(result, indent=1))
@@ -48,8 +55,10 @@ def complain(status: int, problem: object) -> int:
     return status
 
 
-def console() -> Console:
+def console() -> "Console":
     """Standard output; wide where it is no terminal, so that a table in a file is whole."""
+    from rich.console import Console  # slow to import: see ``cli.build_parser``
+
     return Console() if sys.stdout.isatty() else Console(width=140)
 
 
@@ -62,12 +71,16 @@ class Bar:
     """A progress bar on standard error; where that is no terminal, a line now and then."""
 
     def __init__(self, rounds: int, text: str) -> None:
+        from rich import progress
+        from rich.console import Console
+
         self.rounds, self.text, self.done, self.said = rounds, text, 0, time.monotonic()
         console = Console(stderr=True)
         self.screen = console.is_terminal
-        self.progress = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[last]}"),
-            TimeElapsedColumn(), TimeRemainingColumn(), console=console, disable=not self.screen,
+        self.progress = progress.Progress(
+            progress.TextColumn("{task.description}"), progress.BarColumn(), progress.MofNCompleteColumn(),
+            progress.TextColumn("{task.fields[last]}"), progress.TimeElapsedColumn(), progress.TimeRemainingColumn(),
+            console=console, disable=not self.screen,
         )  # fmt: skip
 
     def __enter__(self) -> "Bar":

@@ -3,6 +3,7 @@
 Corani and Benavoli 2015, as Nilsson et al. 2018 use it; computed by baycomp.
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -13,6 +14,8 @@ import numpy as np
 
 from v6_federated.errors import SafeError
 from v6_federated.experiments import Experiment
+from v6_federated.guards import Policy
+from v6_federated.settings import LARGE
 
 FOLDS = 5
 ROPE = 0.01  # region of practical equivalence
@@ -49,6 +52,17 @@ def experiments_of(experiment: Experiment, iterations: int, folds: int = FOLDS) 
     for name, number, least in (("iterations", iterations, 1), ("folds", folds, 2)):
         if number < least:
             raise SafeError(f"{name}={number} is refused; expected at least {least}")
+    if experiment.seed + iterations - 1 > LARGE:  # each cross-validation has the next seed
+        raise SafeError(
+            f"seed={experiment.seed} is refused with iterations={iterations}; expected at most {LARGE - iterations + 1}"
+        )
+    rows = len(experiment.dataset) + (0 if experiment.dataset.test is None else len(experiment.dataset.test[1]))
+    least = Policy.of_node({**os.environ, **experiment.environment}).minimum_rows
+    if rows // folds < least:
+        raise SafeError(
+            f"{folds} folds of {rows} rows; expected fewer folds, at most {rows // least}: each needs {least} rows to "
+            "test on"
+        )
     return (
         replace(experiment, fold=(fold, folds), partition_seed=experiment.partition_seed + i, seed=experiment.seed + i)
         for i in range(iterations)

@@ -1,0 +1,115 @@
+"""Tables and archives as files hold them: what is read as text, what is refused."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from helpers import table
+
+from v6_federated import data, datasets, partitions
+from v6_federated.cli import main
+from v6_federated.errors import SafeError
+from v6_federated.vantage import DataError
+
+
+@pytest.fixture
+def csv(tmp_path):
+    """Writes a table to rows.csv, as pandas does."""
+
+    def write(rows):
+        file = tmp_path / "rows.csv"
+        rows.to_csv(file, index=False)
+        return file
+
+    return write
+
+
+@pytest.fixture
+def model(csv, tmp_path):
+    """A result that predicts the label from x0 to x3."""
+    out = tmp_path / "result"
+    assert main(["run", "fedavg", "--data", str(csv(table(60))), "--nodes", "2", "--out", str(out)]) == 0
+    return out
+
+
+# ---- names of columns
+
+
+@pytest.mark.parametrize("header", ["outcome,age,bmi,outcome", '\ufeffoutcome,age,bmi,"outcome"', "outcome,,,outcome"])
+def test_a_column_named_twice_is_refused(tmp_path, capsys, model, header):
+    file = tmp_path / "twice.csv"
+    file.write_text(header + "\n" + "1,30,20,1\n0,40,21,0\n" * 20)
+    capsys.readouterr()
+    for command in (["run", "fedavg"], ["predict", str(model), "--out", str(tmp_path / "p.csv")]):
+        assert main([*command, "--data", str(file)]) == 2
+        err = capsys.readouterr().err
+        says = "the first line of twice.csv names outcome more than once; expected each column's name once"
+        assert says in err and len(err.splitlines()) == 1
+
+
+def test_a_column_may_honestly_be_called_as_pandas_calls_a_second(tmp_path):
+    (tmp_path / "rows.csv").write_text("a,a.1,,,a.2\n1,2,3,4,5\n")
+    assert datasets.load(str(tmp_path / "rows.csv")).rows.iloc[0].tolist() == [1, 2, 3, 4, 5]
+
+
+# ---- text as it stands
+
+
+WRITTEN = ["00001", "1E2", "1.10", "7", "", "NA", " 1", '"', "a,b"]
+
+
+def test_kept_columns_stand_as_they_are_in_the_file(csv, model, tmp_path):
+    rows = table(len(WRITTEN)).assign(id=WRITTEN, number=["07", "", *["7"] * 7])
+    new, out = csv(rows), tmp_path / "p.csv"
+    assert main(["predict", str(model), "--data", str(new), "--keep", "number,id,x1", "--out", str(out)]) == 0
+    told = pd.read_csv(out, dtype=str, keep_default_na=False)
+    assert list(told) == ["number", "id", "x1", "prediction", "score"]
+    assert told["id"].tolist() == WRITTEN and told["number"].tolist() == rows["number"].tolist()
+    plain = tmp_path / "plain.csv"
+    assert main(["predict", str(model), "--data", str(new), "--out", str(plain)]) == 0
+    pd.testing.assert_frame_equal(told[["prediction", "score"]], pd.read_csv(plain, dtype=str))  # x1 is still a feature
+
+
+def test_each_text_of_the_partitions_column_is_a_node(csv, capsys, tmp_path):
+    """01 and 1 are two hospitals, as is NA; the other columns are read as ever."""
+    names = ["01", "1", "NA", "1.0"]
+    rows = table(120).assign(site=np.tile(names, 30))
+    file = csv(rows)
+    dataset = datasets.load(str(file))
+    for dealt in (
+        datasets.deal(dataset, "column:site", None, 0, "label"),
+        datasets.deal_fold(dataset, "column:site", None, 0, "label", 0, 4)[0],
+    ):
+        assert sorted(dealt) == sorted(names)
+    for name, own in datasets.deal(dataset, "column:site", None, 0, "label").items():
+        expected = rows[rows["site"] == name].drop(columns="site").reset_index(drop=True)
+        pd.testing.assert_frame_equal(own, expected)
+    run = ["run", "fedavg", "--data", str(file), "--label", "label", "--partition", "column:site"]
+    assert main([*run, "--out", str(tmp_path / "r")]) == 0
+    assert "4 nodes: 01 (30), 1 (30), 1.0 (30), NA (30)" in capsys.readouterr().out
+    assert json.loads((tmp_path / "r" / "result.json").read_text())["experiment"]["nodes"] == sorted(names)
+
+
+def test_an_empty_cell_names_no_node(csv):
+    dataset = datasets.load(str(csv(table(40).assign(site=["NA", "2", "", "3"] * 10))))
+    with pytest.raises(SafeError, match="missing values in the column site; expected a node's name in every row"):
+        datasets.deal(dataset, "column:site", None, 0, "label")
+
+
+@pytest.mark.parametrize("name", ["column:", "column"])
+def test_a_partition_by_no_column(name):
+    with pytest.raises(SafeError, match="expected column:COLUMN, for example column:hospital"):
+        partitions.check(name)
+
+
+# ---- archives
+
+
+def test_an_npy_by_the_name_of_an_npz(tmp_path):
+    np.save(tmp_path / "z.npy", np.ones((4, 2)))
+    file = (tmp_path / "z.npy").rename(tmp_path / "z.npz")
+    says = "z.npz is a .npy, one array without a name; expected .npz, as numpy.savez writes it"
+    for read, error in ((data.open_source, DataError), (lambda path: datasets.load(str(path)), SafeError)):
+        with pytest.raises(error, match=says):
+            read(file)

@@ -1,0 +1,80 @@
+"""The pictures of results: what is drawn of results that are short, partial, diverged or equal."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from v6_federated import report, screen
+
+
+def result(accuracy=(0.5, 0.6), loss=(1.0, 0.9), distances=(), **more):
+    """A result of a round an accuracy; ``distances``: (organization, round, distance)."""
+    history = [
+        {"round": t, "participants": [1, 2], "accuracy": a, "loss": b, "bytes_up": 1, "bytes_down": 1}
+        for t, (a, b) in enumerate(zip(accuracy, loss, strict=True), start=1)
+    ]
+    per_node = [{"organization_id": k, "round": t, "distance": d} for k, t, d in distances]
+    return {"method": "fedavg", "history": history, "per_node": per_node, **more}
+
+
+@pytest.fixture
+def figures(monkeypatch):
+    """The figures that are drawn, which else are closed."""
+    kept = []
+    monkeypatch.setattr(report.plt, "close", kept.append)
+    yield kept
+    monkeypatch.undo()
+    report.plt.close("all")
+
+
+def test_a_distance_that_overflowed_is_grey(figures, tmp_path):
+    cells = [(1, 1, 2.0), (2, 1, 1.0), (1, 2, None), (2, 2, 1e30)]
+    assert report.distances(result(distances=cells), tmp_path / "d.png")
+    grid = figures[0].axes[0].images[0].get_array()
+    np.testing.assert_array_equal(np.ma.getmaskarray(grid), [[False, True], [False, False]])
+    assert len(figures[0].axes[1].get_yticks()) > 2  # also of a scale that wide
+    assert report.distances(result(distances=[(1, 1, None)]), tmp_path / "d.png") is False
+
+
+def test_a_node_that_was_never_asked_is_grey(figures, tmp_path):
+    named = {"organizations": [1, 2, 3], "experiment": {"nodes": ["Noord", "Oost", "Zuid"]}}
+    report.distances(result(distances=[(1, 1, 2.0), (3, 2, 1.0)], **named), tmp_path / "d.png")
+    (heat, _) = figures[0].axes
+    assert [text.get_text() for text in heat.get_yticklabels()] == ["Noord", "Oost", "Zuid"]
+    grid = heat.images[0].get_array()
+    np.testing.assert_array_equal(np.ma.getmaskarray(grid), [[False, True], [True, True], [True, False]])
+
+
+def test_no_picture_of_an_earlier_result_stays(tmp_path):
+    screen.write(tmp_path, result(distances=[(1, 1, 2.0)]))
+    assert {path.name for path in tmp_path.iterdir()} == {"result.json", "curves.png", "distances.png"}
+    nothing = result(accuracy=(None, None), loss=(None, None))  # as of principal components
+    screen.write(tmp_path, nothing)
+    assert {path.name for path in tmp_path.iterdir()} == {"result.json"}
+    assert report.comparison({"fedavg": result()}, tmp_path / "comparison.png")
+    assert not report.comparison({"pca": nothing}, tmp_path / "comparison.png")
+    assert {path.name for path in tmp_path.iterdir()} == {"result.json"}
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3, 10])
+def test_rounds_are_whole_numbers(rounds, figures, tmp_path):
+    report.curves({"fedavg": result([0.5] * rounds, [1.0] * rounds)}, tmp_path / "c.png")
+    for axis in figures[0].axes:
+        ticks = [float(text.get_text().replace("\N{MINUS SIGN}", "-")) for text in axis.get_xticklabels()]
+        assert ticks and all(tick == int(tick) for tick in ticks)
+
+
+def test_equal_curves_are_told_apart(figures, tmp_path):
+    report.curves({name: result() for name in "abcdefgh"}, tmp_path / "c.png")
+    lines = figures[0].axes[0].lines
+    assert len({line.get_linestyle() for line in lines[:4]}) == 4
+    assert len({(line.get_linestyle(), line.get_color()) for line in lines}) == 8
+
+
+def test_names_that_the_font_lacks_bring_no_warnings(tmp_path):
+    named = result(distances=[(1, 1, 2.0), (2, 1, 1.0)], experiment={"nodes": ["北京", "अस्पताल"]})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        report.curves({"北京": named, "अस्पताल": named}, tmp_path / "c.png")
+        report.distances(named, tmp_path / "d.png")
