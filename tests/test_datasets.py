@@ -44,8 +44,16 @@ def test_a_column_named_twice_is_refused(tmp_path, capsys, model, header):
     for command in (["run", "fedavg"], ["predict", str(model), "--out", str(tmp_path / "p.csv")]):
         assert main([*command, "--data", str(file)]) == 2
         err = capsys.readouterr().err
-        says = "the first line of twice.csv names outcome more than once; expected each column's name once"
+        says = "the first line of twice.csv has outcome more than once; expected each column's name once"
         assert says in err and len(err.splitlines()) == 1
+
+
+def test_a_first_line_of_numbers_is_not_quoted(tmp_path):
+    """Which may be a patient's, of a table without a header."""
+    (tmp_path / "rows.csv").write_text("5.125,3,1,5.125\n" * 30)
+    with pytest.raises(SafeError, match="has a number more than once") as told:
+        datasets.load(str(tmp_path / "rows.csv"))
+    assert "5.125" not in str(told.value)
 
 
 def test_a_column_may_honestly_be_called_as_pandas_calls_a_second(tmp_path):
@@ -113,3 +121,35 @@ def test_an_npy_by_the_name_of_an_npz(tmp_path):
     for read, error in ((data.open_source, DataError), (lambda path: datasets.load(str(path)), SafeError)):
         with pytest.raises(error, match=says):
             read(file)
+
+
+# ---- which rows a result is of
+
+
+def test_lists_in_a_column_that_is_not_used(tmp_path):
+    rows = table(60)
+    rows.insert(0, "notes", [[f"note {k}"] for k in range(60)])
+    rows.to_parquet(tmp_path / "rows.parquet")
+    run = ["run", "fedavg", "--data", str(tmp_path / "rows.parquet"), "--features", "x0,x1", "--rounds", "1"]
+    assert main([*run, "--nodes", "2"]) == 0
+
+
+def test_another_test_set_is_not_gone_on_with(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    arrays = {"x_train": rng.normal(size=(60, 3)), "y_train": np.arange(60) % 2}
+    run = ["run", "fedavg", "--data", str(tmp_path / "d.npz"), "--nodes", "2"]
+    for test in (1, 2):
+        held = {"x_test": rng.normal(size=(20, 3)), "y_test": np.arange(20) % 2}
+        np.savez(tmp_path / "d.npz", **arrays, **held)
+        again = ["--resume", str(tmp_path / "one")] if test == 2 else ["--out", str(tmp_path / "one")]
+        status = main([*run, "--rounds", str(test), *again])
+        assert status == 2 * (test - 1)
+    assert "the earlier job had other nodes or rows" in capsys.readouterr().err
+
+
+def test_a_partition_by_a_column_called_self(tmp_path):
+    rows = table(60)
+    rows["self"] = ["01", "1"] * 30
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    named = datasets.deal(datasets.load(str(tmp_path / "rows.csv")), "column:self", None, 0, None)
+    assert sorted(named) == ["01", "1"]

@@ -129,6 +129,9 @@ def compare(options: Any) -> int:
         raise SafeError("--folds and --rope are of use with --test only; leave them out, or add --test")
     experiment, values = request.experiment(options)
     check_folder(options.out)
+    if options.out and (any(options.out.glob("[0-9]*-*/result.json")) or (options.out / "comparison.png").exists()):
+        print(f"earlier results in {options.out} are replaced where they have the same name", file=sys.stderr)
+        (options.out / "comparison.png").unlink(missing_ok=True)
     jobs: dict[str, tuple[str, str, dict[str, Any]]] = {}
     for text in options.methods:
         kind, method, own = request.method_with_settings(text)
@@ -172,6 +175,9 @@ def _named(entry: str) -> Iterator[None]:
     """Errors name the entry of ``compare`` that they are of; their kind, and so the exit status, stays."""
     try:
         yield
+    except OSError as error:
+        error.strerror = f"{entry}: {error.strerror}"
+        raise
     except Exception as error:
         error.args = (f"{entry}: {error}",)
         raise

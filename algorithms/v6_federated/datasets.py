@@ -59,7 +59,7 @@ def load(data: str) -> Dataset:
 
 def deal(dataset: Dataset, partition: str, nodes: int | None, seed: int, label: str | None) -> dict[str, Database]:
     """The rows of each node, by the node's name: 1, 2, ... or the column's values. Raises SafeError."""
-    table, named = _dealt(_with_names(dataset, partition), partition, nodes, seed, label)
+    table, named = _dealt(with_names(dataset, partition), partition, nodes, seed, label)
     return {name: table.take(index) for name, index in named.items()}
 
 
@@ -72,7 +72,7 @@ def deal_fold(
     a partition gives a node shards, those at the same positions of each fold (Nilsson et al. 2018, section 4.2). Up to
     ``folds`` - 1 rows are left out, so that the folds are equal. Raises SafeError.
     """
-    whole = _with_names(_with_test(dataset), partition)
+    whole = with_names(_with_test(dataset), partition)
     order = generator(seed, "folds").permutation(len(whole))
     size = len(order) // folds
     if size < 1:
@@ -112,13 +112,15 @@ def _dealt(
     return dataset, {str(k + 1): index for k, index in enumerate(parts)}
 
 
-def _with_names(dataset: Dataset, partition: str) -> Dataset:
+def with_names(dataset: Dataset, partition: str) -> Dataset:
     """With the column that names the nodes as its file has it: 01 and 1 are two hospitals."""
     kind, _, column = partition.partition(":")
     table = dataset.rows
     if kind != "column" or dataset.file is None or not isinstance(table, pd.DataFrame) or column not in table.columns:
         return dataset
-    return Dataset(dataset.name, table.assign(**{column: as_written(dataset.file, table[[column]])[column]}))
+    table = table.copy(deep=False)
+    table[column] = as_written(dataset.file, table[[column]])[column]
+    return Dataset(dataset.name, table)
 
 
 def _without_column(dataset: Dataset, partition: str) -> Dataset:
@@ -274,10 +276,17 @@ def _parse_csv(path: Path, **options: Any) -> pd.DataFrame:
     # pandas calls the second of two columns NAME.1, as another column may honestly be called
     names = header.iloc[0].tolist()
     if twice := [name for name in dict.fromkeys(names) if name and names.count(name) > 1]:
-        raise SafeError(
-            f"the first line of {path.name} names {', '.join(twice)} more than once; expected each column's name once"
-        )
+        told = "a number" if any(_is_number(name) for name in twice) else ", ".join(twice)  # which may be a patient's
+        raise SafeError(f"the first line of {path.name} has {told} more than once; expected each column's name once")
     return table
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _dialect(path: Path) -> str:

@@ -5,7 +5,7 @@ import hashlib
 import itertools
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,8 +87,22 @@ class Experiment:
             "data": self.dataset.name, "partition": self.partition, "partition_seed": self.partition_seed,
             "nodes": [*named],
             "rows": [len(rows if isinstance(rows, pd.DataFrame) else rows[1]) for rows in named.values()],
-            "digest": _digest(named.values()), "speeds": self.slowest,
+            "digest": self._digest, "speeds": self.slowest,
         }  # fmt: skip
+
+    @functools.cached_property
+    def _digest(self) -> str:
+        """What tells the same rows, dealt alike, from others with the same file name and the same numbers of rows."""
+        whole = hashlib.sha256()
+        for rows in (*self.named().values(), *([] if self.test is None else [self.test])):
+            if isinstance(rows, pd.DataFrame):
+                for name in rows.columns:
+                    whole.update(f"\0{name}\0".encode())
+                    whole.update(_hashes(rows[name]).tobytes())
+            else:
+                for array in map(np.asarray, rows):
+                    whole.update((array.astype(str) if array.dtype == object else array).tobytes())
+        return whole.hexdigest()[:16]
 
     def class_counts(self) -> dict[Any, int]:
         """Rows of each class at all nodes, the most frequent first."""
@@ -179,6 +193,7 @@ class Experiment:
         self, method: str, databases: dict[int, Database], values: dict[str, Any], on_round: OnRound | None
     ) -> dict[str, Any]:
         methods.check(method, methods.validate(method, values))
+        described = self.description()
         environment = {"V6_FEDERATED_MINIMUM_ORGANIZATIONS": "1", **_policies(os.environ), **self.environment}
         size = sum(rows.size if isinstance(rows, pd.DataFrame) else rows[0].size for rows in databases.values())
         processes = self.processes or (1 if size < SMALL else os.cpu_count() or 1)
@@ -191,7 +206,7 @@ class Experiment:
             fates=self._fates(databases),
         ) as network:
             result = network.run(**values)
-        return {**result, "experiment": self.description()}
+        return {**result, "experiment": described}
 
 
 def summary(result: Mapping[str, Any], target: float | None = None) -> dict[str, Any]:
@@ -237,17 +252,11 @@ def _policies(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name.startswith("V6_FEDERATED_")}
 
 
-def _digest(dealt: Iterable[Database]) -> str:
-    """What tells the same rows, dealt alike, from others with the same file name and the same numbers of rows."""
-    whole = hashlib.sha256()
-    for rows in dealt:
-        if isinstance(rows, pd.DataFrame):
-            whole.update("\0".join(map(str, rows.columns)).encode())
-            whole.update(pd.util.hash_pandas_object(rows, index=False).to_numpy().tobytes())
-        else:
-            for array in map(np.asarray, rows):
-                whole.update((array.astype(str) if array.dtype == object else array).tobytes())
-    return whole.hexdigest()[:16]
+def _hashes(column: pd.Series) -> np.ndarray:
+    try:
+        return pd.util.hash_pandas_object(column, index=False).to_numpy()
+    except TypeError:  # lists, say, in a column that no method will use
+        return pd.util.hash_pandas_object(column.map(repr), index=False).to_numpy()
 
 
 def _pool(parts: list[Database]) -> Database:

@@ -39,7 +39,8 @@ def prepare(job: Job, steps: Sequence[Any], model: str | dict[str, Any], ask: As
     if spec.classes is None and spec.supervised and not spec.regression:
         spec = replace(spec, classes=_agreed_classes(answers))
     if isinstance(features, list):  # one order and one label at all nodes, also those that come later
-        spec = replace(spec, features=spec.features or features, label=answers[0].values["label"] or None)
+        label = spec.label or answers[0].values.get("label") or None
+        spec = replace(spec, features=spec.features or features, label=label)
     names = features if isinstance(features, list) else [str(i) for i in range(features)]
     if parsed and isinstance(features, list):
         told = {a.organization_id: a.values["kinds"] for a in answers}

@@ -59,9 +59,11 @@ def experiments_of(experiment: Experiment, iterations: int, folds: int = FOLDS) 
     rows = len(experiment.dataset) + (0 if experiment.dataset.test is None else len(experiment.dataset.test[1]))
     least = Policy.of_node({**os.environ, **experiment.environment}).minimum_rows
     if rows // folds < least:
+        most = rows // least
         raise SafeError(
-            f"{folds} folds of {rows} rows; expected fewer folds, at most {rows // least}: each needs {least} rows to "
-            "test on"
+            f"{folds} folds of {rows} rows; expected "
+            + (f"fewer folds, at most {most}: each needs {least} rows" if most >= 2 else f"{2 * least} rows or more")
+            + " to test on"
         )
     return (
         replace(experiment, fold=(fold, folds), partition_seed=experiment.partition_seed + i, seed=experiment.seed + i)
