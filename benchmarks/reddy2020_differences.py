@@ -91,25 +91,33 @@ def readings(dataset: Dataset) -> Iterator[str]:
         for K in NODES:
             experiment = Experiment(dataset, K, partition, 1, 1)
             found = [runs.kept(DOCUMENT, "dynavg", experiment, values)]
-            for name, patch in (
-                ("all K's last, S_t's", {"_plans": lambda: of_all(False)}),
-                ("all K's last, all K's", {"_plans": lambda: of_all(True)}),
-                ("models of all K", {"weighted_mean": sum_over_all}),
+            for name, part, reading in (
+                ("all K's last, S_t's", "_plans", of_all(False)),
+                ("all K's last, all K's", "_plans", of_all(True)),
+                ("models of all K", "weighted_mean", sum_over_all()),
             ):
-                settings = {
-                    "method": "dynavg", "reading": name, "data": f"{dataset.name} {runs.digest(dataset)}", "nodes": K,
-                    "partition": partition, "seed": 1, "partition_seed": 1, **values,
-                }  # fmt: skip
-
-                def train(
-                    on_round: OnRound | None, e: Experiment = experiment, p: Mapping[str, Any] = patch
-                ) -> Mapping[str, Any]:
-                    with mock.patch.multiple(dynavg, **{what: make() for what, make in p.items()}):
-                        return e.federated("dynavg", values, on_round)
-
-                found.append(runs.kept_as(DOCUMENT, settings, train))
+                train = functools.partial(read_as, experiment, values, part, reading)
+                found.append(runs.kept_as(DOCUMENT, told(experiment, "dynavg", values, reading=name), train))
             cells = (f"{1 / sent(run, K):.1f}, {run.history[-1]['accuracy']:.3f}" for run in found)
             yield tables.row(partition, K, *cells)
+
+
+def read_as(
+    experiment: Experiment, values: dict[str, Any], part: str, reading: Any, on_round: OnRound | None
+) -> Mapping[str, Any]:
+    """Dynamic averaging with another reading of a part of its central function."""
+    with mock.patch.object(dynavg, part, reading):
+        return experiment.federated("dynavg", values, on_round)
+
+
+def told(experiment: Experiment, method: str, values: Mapping[str, Any], **what: str) -> dict[str, Any]:
+    """By which settings a run is kept that is not the method as it is, and ``what`` it is."""
+    dataset = experiment.dataset
+    return {
+        "method": method, **what, "data": f"{dataset.name} {runs.digest(dataset)}", "nodes": experiment.nodes,
+        "partition": experiment.partition, "seed": experiment.seed, "partition_seed": experiment.partition_seed,
+        **values,
+    }  # fmt: skip
 
 
 def sum_over_all() -> Callable[[Sequence[Answer]], np.ndarray]:
@@ -179,8 +187,7 @@ def contiguous(dataset: Dataset) -> Iterator[str]:
 
 def _random_parts(y: np.ndarray, nodes: int, rng: np.random.Generator) -> partitions.Parts:
     while True:
-        ends = np.sort(rng.choice(np.arange(1, len(y)), nodes - 1, replace=False))
-        parts = np.split(np.argsort(y, kind="stable"), ends)
+        parts = partitions._random_cuts(np.argsort(y, kind="stable"), nodes, rng)
         if min(map(len, parts)) >= 10:
             return parts
 
@@ -244,10 +251,7 @@ def compared(dataset: Dataset) -> Iterator[str]:
         experiment = Experiment(dataset, K, partition, 1, cut)
         values = {**settings_of("logreg", "sgd"), "rounds": E, "evaluate_every": E}
         svd = {**values, "protocol": "svd"}
-        settings = {
-            "method": "dynavg", "reading": "from the newest model", "data": f"{dataset.name} {runs.digest(dataset)}",
-            "nodes": K, "partition": partition, "seed": 1, "partition_seed": cut, **svd,
-        }  # fmt: skip
+        settings = told(experiment, "dynavg", svd, reading="from the newest model")
         found = [
             runs.kept(DOCUMENT, "fedavg", experiment, {**values, "epochs": 1}),
             runs.kept(DOCUMENT, "dynavg", experiment, {**values, "protocol": "divergence", "delta": 0.3}),
@@ -327,11 +331,8 @@ def gaps(dataset: Dataset) -> Iterator[str]:
             for name, method, own in protocols(model, "sgd"):
                 values = {**settings_of(model, "sgd"), **own, "evaluate_every": own["rounds"]}
                 history = runs.kept(DOCUMENT, method, experiment, values).history
-                settings = {
-                    "method": method, "measured": "loss of the nodes' own models, then of the global one on all rows",
-                    "nodes": 7, "seed": 1, "data": f"{dataset.name} {runs.digest(dataset)}", "partition": partition,
-                    "partition_seed": 1, **values,
-                }  # fmt: skip
+                measured = "loss of the nodes' own models, then of the global one on all rows"
+                settings = told(experiment, method, values, measured=measured)
                 train = functools.partial(at_the_end, experiment, method, values)
                 ends = [row["train_loss"] for row in runs.kept_as(DOCUMENT, settings, train).history]
                 test = history[-1]["loss"]

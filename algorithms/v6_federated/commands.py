@@ -175,11 +175,11 @@ def _named(entry: str) -> Iterator[None]:
     """Errors name the entry of ``compare`` that they are of; their kind, and so the exit status, stays."""
     try:
         yield
-    except OSError as error:
-        error.strerror = f"{entry}: {error.strerror}"
-        raise
     except Exception as error:
-        error.args = (f"{entry}: {error}",)
+        if isinstance(error, OSError) and error.strerror:  # its text is made of this, not of its arguments
+            error.strerror = f"{entry}: {error.strerror}"
+        else:
+            error.args = (f"{entry}: {error}",)
         raise
 
 

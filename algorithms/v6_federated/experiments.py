@@ -80,6 +80,11 @@ class Experiment:
             raise SafeError(f"speeds {self.slowest:g} is refused; expected a number from 1, for example 10")
         return paces(list(databases), self.slowest, seed=self.partition_seed)
 
+    @property
+    def policy(self) -> Policy:
+        """The limits of every node. Raises NodePermissionException if one cannot be read."""
+        return Policy.of_node({**os.environ, **self.environment})
+
     def description(self) -> dict[str, Any]:
         """What a result keeps of where its rows are from."""
         named = self.named()
@@ -165,7 +170,7 @@ class Experiment:
         if self.test is not None:
             return dealt, self.test
         training, held_out = {}, []
-        step = Policy.of_node({**os.environ, **self.environment}).minimum_rows
+        step = self.policy.minimum_rows
         for organization, rows in dealt.items():
             n = len(rows) if isinstance(rows, pd.DataFrame) else len(rows[1])
             kept, held = data.split(n, self.holdout, organization, step)

@@ -26,7 +26,7 @@ def experiment(options: Any) -> tuple[Any, dict[str, Any]]:
             raise SafeError(f"--{name} {getattr(options, name)} is refused; expected at least {least}")
     nodes = options.nodes if options.nodes or options.partition.startswith("column:") else 5
     environment = dict(_pair(text, "--node-env") for text in options.node_env)
-    dataset = datasets.with_names(datasets.load(options.data), options.partition)
+    dataset = datasets.with_names(datasets.load(options.data), options.partition)  # read once, not for every fold
     holdout = experiments.Experiment.holdout if options.holdout is None else options.holdout
     made = experiments.Experiment(
         dataset, nodes, options.partition, options.seed or 0, options.partition_seed, options.label, features(options),

@@ -21,14 +21,8 @@ def read(path: Path) -> dict[str, Any]:
     file = path / "result.json" if path.is_dir() else path
     try:
         result = json.loads(file.read_text())
-        (
-            result["settings"]["seed"],
-            result["data"]["classes"],
-            result["method"],
-            result["final"],
-            result["per_node"],
-            result["history"][-1],
-        )
+        result["settings"]["seed"], result["data"]["classes"], result["history"][-1]
+        result["method"], result["final"], result["per_node"]
         if not all(name in row for row in result["history"] for name in COLUMNS):
             raise KeyError
     except FileNotFoundError:

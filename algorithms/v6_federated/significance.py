@@ -3,7 +3,6 @@
 Corani and Benavoli 2015, as Nilsson et al. 2018 use it; computed by baycomp.
 """
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -14,7 +13,6 @@ import numpy as np
 
 from v6_federated.errors import SafeError
 from v6_federated.experiments import Experiment
-from v6_federated.guards import Policy
 from v6_federated.settings import LARGE
 
 FOLDS = 5
@@ -57,7 +55,7 @@ def experiments_of(experiment: Experiment, iterations: int, folds: int = FOLDS) 
             f"seed={experiment.seed} is refused with iterations={iterations}; expected at most {LARGE - iterations + 1}"
         )
     rows = len(experiment.dataset) + (0 if experiment.dataset.test is None else len(experiment.dataset.test[1]))
-    least = Policy.of_node({**os.environ, **experiment.environment}).minimum_rows
+    least = experiment.policy.minimum_rows
     if rows // folds < least:
         most = rows // least
         raise SafeError(
