@@ -245,7 +245,9 @@ def compared(dataset: Dataset) -> Iterator[str]:
         "node that is due trained on from the model it was last sent (ours), or does all its passes from the newest."
     )
     yield ""
-    yield from tables.head("rows", "K", "deal", "rho = 1", "Delta = 0.3", "SVD (ours)", "SVD, from the newest model")
+    yield from tables.head(
+        "rows", "K", "deal", "rate of the SVD", "rho = 1", "Delta = 0.3", "SVD (ours)", "SVD, from the newest model"
+    )  # fmt: skip
     E = PASSES["logreg"]
     for partition, K, cut in COMPARED:
         experiment = Experiment(dataset, K, partition, 1, cut)
@@ -258,7 +260,8 @@ def compared(dataset: Dataset) -> Iterator[str]:
             runs.kept(DOCUMENT, "dynavg", experiment, svd),
             runs.kept_as(DOCUMENT, settings, functools.partial(from_the_newest, experiment, svd)),
         ]
-        yield tables.row(partition, K, cut, *(f"{run.history[-1]['accuracy']:.3f}" for run in found))
+        cells = [f"{run.history[-1]['accuracy']:.3f}" for run in found]
+        yield tables.row(partition, K, cut, f"{sent(found[2], K):.2f}", *cells)
 
 
 def from_the_newest(experiment: Experiment, values: dict[str, Any], on_round: OnRound | None) -> Mapping[str, Any]:
