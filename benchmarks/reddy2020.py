@@ -12,6 +12,7 @@ import matplotlib
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from benchmarks import reddy2020_deals as deals
 from benchmarks import reddy2020_differences as differences
 from benchmarks import runs, tables
 from benchmarks.reddy2020_setup import DOCUMENT, NODES, OPTIMIZERS, PARTITIONS, PASSES, protocols, settings_of
@@ -70,6 +71,7 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
                 yield f"![packets, communication rate, accuracy and gap by number of nodes]({picture})"
     if full:
         yield from differences.lines(dataset)
+        yield from deals.lines(dataset)
         yield from svd_seconds(dataset)
 
 
@@ -130,5 +132,5 @@ def main(dataset: Dataset, full: bool) -> None:
     about = "Seed 1. Packets are all bytes sent, both ways; gap is (J_test - J_train) / (J_test + J_train)."
     protocols_ = len([*protocols("logreg", "sgd")])
     most = protocols_ * (len(PASSES) * len(OPTIMIZERS) * len(PARTITIONS) * len(NODES) if full else 1)
-    most += differences.runs_of(dataset) if full else 0
+    most += differences.runs_of(dataset) + deals.runs_of() if full else 0
     tables.page(DOCUMENT, f"Reddy 2020 on {dataset.name}", full, lines(dataset, full), about, most, dataset.name)

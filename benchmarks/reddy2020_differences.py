@@ -1,4 +1,4 @@
-"""Tables that test why numbers of Reddy 2020 differ from the document's: readings, steps, deals, starts."""
+"""Tables that test why numbers of Reddy 2020 differ from the document's: readings, steps, cuts, starts, gaps."""
 
 import functools
 import importlib
@@ -11,54 +11,44 @@ import numpy as np
 from benchmarks import runs, tables
 from benchmarks.reddy2020_setup import DOCUMENT, NODES, OPTIMIZERS, PARTITIONS, PASSES, protocols, sent, settings_of
 from benchmarks.starts import STARTS, weights
-from v6_federated import codec, models, partitions
+from v6_federated import codec, models, partitions, training
 from v6_federated.data import as_features
 from v6_federated.datasets import Dataset
 from v6_federated.experiments import Experiment, OnRound
-from v6_federated.federation import Answer, Federation, weighted_mean
+from v6_federated.federation import Answer, weighted_mean
 from v6_federated.randomness import generator
 
 dynavg = importlib.import_module("v6_dynavg.central")  # the module: its package has the function under this name
 STEPS = {"800: 50 passes of a node, K = 31": 800, "3,350: K = 7": 3350, "23,450: of all rows": 23450}
-CUTS = (1, 2, 3, 4, 5)
 # B with which a node of 31 takes the 67 steps a pass that one of 7 takes with B = 128
 SAME_STEPS = 29
+# rows and K where all nodes take as many steps as one of 7 with balanced rows
+ALIKE_STEPS, SIZES, STEPS_A_PASS = ("unbalanced", "sorted-balanced", "sorted-unbalanced"), (7, 23, 31), 67
 # where the document's Delta sends about what the SVD does or more, and ours with B = 128 less
 MORE_STEPS = {"mnist": ("sgd", "sorted-unbalanced"), "fashion_mnist": ("adam", "unbalanced")}
 # rows alike, whose gap the document finds little, and unlike
 GAPS = ("balanced", "sorted-balanced")
-# rows, K and deal where the document compares the SVD's accuracy with that of Delta = 0.3 and rho = 1
-COMPARED = (
-    *(("sorted-balanced", 7, cut) for cut in CUTS),
-    *(("sorted-balanced", K, 1) for K in (15, 23, 31)),
-    *(("balanced", K, 1) for K in NODES),
-)
 
 
 def lines(dataset: Dataset) -> Iterator[str]:
     if dataset.name == "mnist":
         yield from readings(dataset)
         yield from same_steps(dataset)
+        yield from alike_steps(dataset)
         yield from contiguous(dataset)
     if dataset.name in MORE_STEPS:
         yield from more_steps(dataset)
-    yield from cuts(dataset)
-    yield from compared(dataset)
     yield from starts(dataset)
     yield from gaps(dataset)
+    yield from gaps_of_rounds(dataset)
 
 
 def runs_of(dataset: Dataset) -> int:
     """How many runs ``lines`` reads or makes."""
-    most = (
-        1
-        + len(STARTS)
-        + 2 * len(PASSES) * len(GAPS) * len([*protocols("logreg", "sgd")])
-        + 4 * len(CUTS)
-        + 4 * len(COMPARED)
-    )
-    most += 6 if dataset.name in MORE_STEPS else 0
-    return most + (4 * len(PARTITIONS) * len(NODES) + 3 * 15 + 4 * 4 if dataset.name == "mnist" else 0)
+    kept = 3 * len(PASSES) * len(GAPS) * len([*protocols("logreg", "sgd")])  # gaps (two each), and of rounds
+    most = 1 + len(STARTS) + kept + (6 if dataset.name in MORE_STEPS else 0)
+    of_mnist = 5 * len(PARTITIONS) * len(NODES) + 3 * 15 + 4 * 4 + len(ALIKE_STEPS) * len(SIZES) * 2
+    return most + (of_mnist if dataset.name == "mnist" else 0)
 
 
 def of_all(renewed: bool) -> Callable[[Mapping[int, float], int, int], dict[int, Any]]:
@@ -75,16 +65,19 @@ def of_all(renewed: bool) -> Callable[[Mapping[int, float], int, int], dict[int,
 
 
 def readings(dataset: Dataset) -> Iterator[str]:
-    """Whose losses Algorithm 4 compares, whose intervals it renews, and whose models it sums."""
+    """Whose losses Algorithm 4 compares, whose intervals it renews, whose models it sums, and what nodes train from."""
     yield ""
     yield (
-        "Readings of Algorithm 4: whose losses are normalized, whose plans renewed, and whose models summed; S_t are "
-        "the nodes that communicate in round t. Logistic regression, SGD: times fewer uploads than rho = 1, and "
-        "accuracy. The document: about 8 times, similar on all partitions."
+        "Readings of Algorithm 4: whose losses are normalized, whose plans renewed, whose models summed, and "
+        "whether a node that is due trains from the newest model; S_t are the nodes that communicate in round t. "
+        "Logistic regression, SGD: times fewer uploads than rho = 1, and accuracy. The document: about 8 times, similar on all "
+        "partitions."
     )
     yield ""
-    names = ("all S_t's (ours)", "all K's last losses", "all K's last losses, all K's plans", "all K's last models")
-    yield from tables.head("rows", "K", *names)
+    yield from tables.head(
+        "rows", "K", "all S_t's (ours)", "all K's last losses", "all K's last losses, all K's plans",
+        "all K's last models", "from the newest model",
+    )  # fmt: skip
     values = {**settings_of("logreg", "sgd"), "protocol": "loss", "rounds": PASSES["logreg"]}
     values["evaluate_every"] = values["rounds"]
     for partition in PARTITIONS:
@@ -98,6 +91,7 @@ def readings(dataset: Dataset) -> Iterator[str]:
             ):
                 train = functools.partial(read_as, experiment, values, part, reading)
                 found.append(runs.kept_as(DOCUMENT, told(experiment, "dynavg", values, reading=name), train))
+            found.append(runs.kept(DOCUMENT, "dynavg", experiment, {**values, "train_from": "newest"}))
             cells = (f"{1 / sent(run, K):.1f}, {run.history[-1]['accuracy']:.3f}" for run in found)
             yield tables.row(partition, K, *cells)
 
@@ -160,6 +154,45 @@ def same_steps(dataset: Dataset) -> Iterator[str]:
         yield tables.row(model, optimizer, partition, f"Delta = {delta}" if delta else "FedAvg rho = 1", *cells)
 
 
+def alike_steps(dataset: Dataset) -> Iterator[str]:
+    """Whether Delta sends most with many nodes on sorted-unbalanced rows where small nodes take as many steps."""
+    yield ""
+    yield (
+        f"Communication rate and accuracy where every node takes {STEPS_A_PASS} steps of B = 128 a pass, whatever its "
+        "rows (in a circle): logistic regression, SGD. The document's Delta sends most with 23 and 31 nodes on "
+        "sorted-unbalanced rows."
+    )
+    yield ""
+    yield from tables.head("rows", "protocol", *(f"K = {K}" for K in SIZES))
+    E = PASSES["logreg"]
+    for partition in ALIKE_STEPS:
+        for delta in OPTIMIZERS["sgd"][1]:
+            cells = []
+            for K in SIZES:
+                # one process, so that its nodes read what is patched here
+                experiment = Experiment(dataset, K, partition, 1, 1, processes=1)
+                values = {**settings_of("logreg", "sgd"), "protocol": "divergence", "delta": delta, "rounds": E}
+                values["evaluate_every"] = E
+                settings = told(experiment, "dynavg", values, reading=f"{STEPS_A_PASS} steps a pass at every node")
+                train = functools.partial(in_a_circle, experiment, values)
+                run = runs.kept_as(DOCUMENT, settings, train)
+                cells.append(f"{sent(run, K):.2f}, {run.history[-1]['accuracy']:.3f}")
+            yield tables.row(partition, f"Delta = {delta}", *cells)
+
+
+def in_a_circle(experiment: Experiment, values: dict[str, Any], on_round: OnRound | None) -> Mapping[str, Any]:
+    """Dynamic averaging where a pass is ``STEPS_A_PASS`` minibatches of rows that are shuffled and come again."""
+
+    def batches(rng: np.random.Generator, n: int, epochs: int, batch_size: int, least: int = 1) -> Iterator[np.ndarray]:
+        rows = STEPS_A_PASS * batch_size
+        for _ in range(epochs):
+            order = np.concatenate([rng.permutation(n) for _ in range(-(-rows // n))])[:rows]
+            yield from order.reshape(STEPS_A_PASS, batch_size)
+
+    with mock.patch.object(training, "batches", batches):
+        return experiment.federated("dynavg", values, on_round)
+
+
 def contiguous(dataset: Dataset) -> Iterator[str]:
     """Whether it is the labels that a node has: sorted rows cut once for each node, where some then have one label."""
     yield ""
@@ -217,68 +250,6 @@ def more_steps(dataset: Dataset) -> Iterator[str]:
             run = runs.kept(DOCUMENT, "dynavg", Experiment(dataset, 7, partition, 1, 1), values)
             cells.append(f"{sent(run, 7):.2f}")
         yield tables.row(name, *cells)
-
-
-def cuts(dataset: Dataset) -> Iterator[str]:
-    """How much the rates of the SVD and of Delta under Adam are those of one way to deal the rows."""
-    yield ""
-    yield (
-        f"Communication rates of other deals of the rows (seeds {CUTS[0]} to {CUTS[-1]}; above it is {CUTS[0]}), "
-        "logistic regression, K = 7, Adam."
-    )
-    yield ""
-    yield from tables.head("rows", "protocol", *(f"deal {cut}" for cut in CUTS))
-    E = PASSES["logreg"]
-    for partition in PARTITIONS[:2]:
-        for name, own in (("SVD", {"protocol": "svd"}), ("Delta = 2.2", {"protocol": "divergence", "delta": 2.2})):
-            values = {**settings_of("logreg", "adam"), **own, "rounds": E, "evaluate_every": E}
-            found = [runs.kept(DOCUMENT, "dynavg", Experiment(dataset, 7, partition, 1, cut), values) for cut in CUTS]
-            yield tables.row(partition, name, *(f"{sent(run, 7):.2f}" for run in found))
-
-
-def compared(dataset: Dataset) -> Iterator[str]:
-    """Whether the SVD's accuracy is that of Delta = 0.3 and rho = 1: by deal, number of nodes, and the model from which
-    a node that is due trains."""
-    yield ""
-    yield (
-        "Accuracy of the SVD beside rho = 1 and Delta = 0.3, logistic regression, SGD, by number of nodes and deal. A "
-        "node that is due trained on from the model it was last sent (ours), or does all its passes from the newest."
-    )
-    yield ""
-    yield from tables.head(
-        "rows", "K", "deal", "rate of the SVD", "rho = 1", "Delta = 0.3", "SVD (ours)", "SVD, from the newest model"
-    )  # fmt: skip
-    E = PASSES["logreg"]
-    for partition, K, cut in COMPARED:
-        experiment = Experiment(dataset, K, partition, 1, cut)
-        values = {**settings_of("logreg", "sgd"), "rounds": E, "evaluate_every": E}
-        svd = {**values, "protocol": "svd"}
-        settings = told(experiment, "dynavg", svd, reading="from the newest model")
-        found = [
-            runs.kept(DOCUMENT, "fedavg", experiment, {**values, "epochs": 1}),
-            runs.kept(DOCUMENT, "dynavg", experiment, {**values, "protocol": "divergence", "delta": 0.3}),
-            runs.kept(DOCUMENT, "dynavg", experiment, svd),
-            runs.kept_as(DOCUMENT, settings, functools.partial(from_the_newest, experiment, svd)),
-        ]
-        cells = [f"{run.history[-1]['accuracy']:.3f}" for run in found]
-        yield tables.row(partition, K, cut, f"{sent(found[2], K):.2f}", *cells)
-
-
-def from_the_newest(experiment: Experiment, values: dict[str, Any], on_round: OnRound | None) -> Mapping[str, Any]:
-    """Dynamic averaging by SVD or loss, each node's passes all from the newest global model: the boxes' ClientUpdate(k,
-    w_t), to the letter."""
-    newest: dict[str, Any] = {}
-
-    def remembered(answers: Any) -> Any:
-        newest["weights"] = mean(answers)
-        return newest["weights"]
-
-    def ask(self: Federation, function: str, groups: Any, **options: Any) -> Any:
-        return ask_groups(self, function, [(who, {**values, **newest}) for who, values in groups], **options)
-
-    mean, ask_groups = dynavg.weighted_mean, Federation.ask_groups
-    with mock.patch.object(dynavg, "weighted_mean", remembered), mock.patch.object(Federation, "ask_groups", ask):
-        return experiment.federated("dynavg", values, on_round)
 
 
 def starts(dataset: Dataset) -> Iterator[str]:
@@ -343,6 +314,26 @@ def gaps(dataset: Dataset) -> Iterator[str]:
                 yield tables.row(
                     model, partition, name, *(f"{(test - J) / (test + J):+.3f}" for J in (batches, *ends))
                 )  # fmt: skip
+
+
+def gaps_of_rounds(dataset: Dataset) -> Iterator[str]:
+    """The gap where J_train is the mean of what the server was told in all rounds."""
+    yield ""
+    yield (
+        "The generalisation gap with J_train the mean over all rounds of the batches' loss that the nodes of the round "
+        "sent, SGD, sorted-balanced rows."
+    )
+    yield ""
+    yield from tables.head("model", "protocol", *(f"K = {K}" for K in NODES))
+    for model in PASSES:
+        for name, method, own in protocols(model, "sgd"):
+            values = {**settings_of(model, "sgd"), **own, "evaluate_every": own["rounds"]}
+            cells = []
+            for K in NODES:
+                history = runs.kept(DOCUMENT, method, Experiment(dataset, K, "sorted-balanced", 1, 1), values).history
+                J = np.mean([row["train_loss"] for row in history if row["train_loss"] is not None])
+                cells.append(f"{(history[-1]['loss'] - J) / (history[-1]['loss'] + J):+.3f}")
+            yield tables.row(model, name, *cells)
 
 
 def at_the_end(experiment: Experiment, method: str, values: dict[str, Any], on_round: OnRound | None) -> dict[str, Any]:

@@ -310,14 +310,17 @@ def normalised(values):
 
 
 @pytest.mark.parametrize("protocol", ["svd", "loss"])
-def test_dynamic_averaging_by_schedule(hospitals, protocol):
+@pytest.mark.parametrize("train_from", ["own", "newest"])
+def test_dynamic_averaging_by_schedule(hospitals, protocol, train_from):
     """Reddy 2020, Algorithms 3 and 4: B = 10, eta = 0.3. Every node trains two epochs each round from its own
-    model; those that are due send it, and take the mean. By loss, they are then compared with each other."""
+    model, or all of them from the newest when it is due; those that are due send it, and take the mean. By loss, they
+    are then compared with each other."""
     E, local = 13, 2
     hospitals[5]["x1"] *= 0.01  # fewer singular values make up 95%
     hospitals[8]["x1"] *= 0.2
     settings = {"batch_size": 10, "lr": 0.3, "lr_decay_round": 0.9, "lr_decay_step": 0.01, "local_passes": local}
-    result = train("v6_dynavg", hospitals, rounds=E, protocol=protocol, holdout=0, seed=SEED, **settings)
+    settings |= {"protocol": protocol, "train_from": train_from}
+    result = train("v6_dynavg", hospitals, rounds=E, holdout=0, seed=SEED, **settings)
     n = {k: len(rows) for k, rows in hospitals.items()}
     f = {k: np.zeros(5) for k in hospitals}
     w, last = np.zeros(5), dict.fromkeys(hospitals, 0)
@@ -337,6 +340,7 @@ def test_dynamic_averaging_by_schedule(hospitals, protocol):
                 due.append(k)
         for k in due:
             # all passes since the last communication, shuffled by the generator of the round in which they are done
+            f[k] = w if train_from == "newest" else f[k]
             shuffle = order(k, t)
             steps = math.ceil(n[k] / 10)
             for p in range(last[k] * local, t * local):  # its passes, counted from the first round

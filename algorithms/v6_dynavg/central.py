@@ -19,6 +19,7 @@ from v6_federated.settings import (
     OptimizerName,
     Protocol,
     Rounds,
+    TrainFrom,
 )
 
 
@@ -30,6 +31,7 @@ def central(
     protocol: Protocol = "divergence",
     delta: Delta = 0.3,
     augmentation: Augmentation = "random",
+    train_from: TrainFrom = "own",
     local_passes: LocalPasses = 1,
     batch_size: BatchSize = None,
     lr: LearningRate = 0.1,
@@ -56,7 +58,7 @@ def central(
     if protocol == "divergence":
         w = by_divergence(federation, rounds, delta, augmentation, {**local, "passes": local_passes})
     else:
-        w = by_schedule(federation, rounds, protocol, local_passes, local)
+        w = by_schedule(federation, rounds, protocol, train_from, local_passes, local)
     return federation.result(w)
 
 
@@ -149,10 +151,11 @@ class Plan(NamedTuple):
 
 
 def by_schedule(
-    federation: Federation, rounds: int, protocol: str, local_passes: int, local: Mapping[str, Any]
+    federation: Federation, rounds: int, protocol: str, train_from: str, local_passes: int, local: Mapping[str, Any]
 ) -> np.ndarray:
     """Nodes with a higher q_k communicate more often. Between its communications a node trains on from the mean that it
-    was last sent, so that all its passes can be done when it is due, and no node keeps anything."""
+    was last sent, so that all its passes can be done when it is due, and no node keeps anything; or, ``train_from``
+    newest, it does them from the newest mean, as the boxes' ClientUpdate(k, w_t) can be read."""
     K = federation.organizations
     E = rounds
     s = federation.start(
@@ -167,10 +170,11 @@ def by_schedule(
         federation.evaluate(s.w)
         S_t = [k for k in K if _due(protocol, Plan(*s.plans[k]), t, s.version[k])]
         groups = {v: [k for k in S_t if s.version[k] == v] for v in sorted({s.version[k] for k in S_t})}
+        models = dict.fromkeys(groups, s.w) if train_from == "newest" else s.models
         answers = federation.ask_groups(
             "train",
             [
-                (who, {"weights": s.models[v], "since": v, "local_passes": local_passes, **local})
+                (who, {"weights": models[v], "since": v, "local_passes": local_passes, **local})
                 for v, who in groups.items()
             ],
             numbers=["local_loss"],

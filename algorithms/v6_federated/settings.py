@@ -164,6 +164,9 @@ Iterations = Annotated[int, Field(ge=1, le=LARGE, description="most rounds of th
 Augmentation = Annotated[
     Literal["random", "doubling"], Field(description="nodes added to the violators: one at a time, or as many again")
 ]
+TrainFrom = Annotated[
+    Literal["own", "newest"], Field(description="what a node that is due starts from: the model last sent to it, or the newest")
+]
 
 TreesModel = Annotated[Literal["trees"], Field(description="boosted trees, which this method makes")]
 FullPrecision = Annotated[Literal["float32"], Field(description="number format of what is sent, here in full")]

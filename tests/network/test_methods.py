@@ -34,6 +34,7 @@ METHODS = [
     ("dynavg", ["--set", "delta=0.02", "--set", "batch_size=7", "--rounds", "3"]),
     ("dynavg", ["--set", "protocol=svd", "--rounds", "3"]),
     ("dynavg", ["--set", "protocol=loss", "--rounds", "3"]),
+    ("dynavg", ["--set", "protocol=loss", "--set", "train_from=newest", "--rounds", "3"]),
     ("gbdt", ["--set", "min_rows_leaf=10"]),
     ("gbdt", ["--set", "min_rows_leaf=10", "--set", "objective=regression", "--label", "b", "--features", "a,c"]),
     ("coop", []),
