@@ -70,8 +70,8 @@ def readings(dataset: Dataset) -> Iterator[str]:
     yield (
         "Readings of Algorithm 4: whose losses are normalized, whose plans renewed, whose models summed, and "
         "whether a node that is due trains from the newest model; S_t are the nodes that communicate in round t. "
-        "Logistic regression, SGD: times fewer uploads than rho = 1, and accuracy. The document: about 8 times, similar on all "
-        "partitions."
+        "Logistic regression, SGD: times fewer uploads than rho = 1, and accuracy. The document: about 8 times, "
+        "similar on all partitions."
     )
     yield ""
     yield from tables.head(

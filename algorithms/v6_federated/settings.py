@@ -165,7 +165,8 @@ Augmentation = Annotated[
     Literal["random", "doubling"], Field(description="nodes added to the violators: one at a time, or as many again")
 ]
 TrainFrom = Annotated[
-    Literal["own", "newest"], Field(description="what a node that is due starts from: the model last sent to it, or the newest")
+    Literal["own", "newest"],
+    Field(description="what a node that is due starts from: the model last sent to it, or the newest"),
 ]
 
 TreesModel = Annotated[Literal["trees"], Field(description="boosted trees, which this method makes")]
