@@ -1,9 +1,13 @@
 """The pictures of results: what is drawn of results that are short, partial, diverged or equal."""
 
+import re
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
+from helpers import train
+from rich.console import Console
 
 from v6_federated import report, screen
 
@@ -15,7 +19,15 @@ def result(accuracy=(0.5, 0.6), loss=(1.0, 0.9), distances=(), **more):
         for t, (a, b) in enumerate(zip(accuracy, loss, strict=True), start=1)
     ]
     per_node = [{"organization_id": k, "round": t, "distance": d} for k, t, d in distances]
-    return {"method": "fedavg", "history": history, "per_node": per_node, **more}
+    return {"method": "fedavg", "history": history, "per_node": per_node, "weights": {}, **more}
+
+
+def printed(table):
+    """A table's text."""
+    console = Console(width=140)
+    with console.capture() as capture:
+        console.print(table)
+    return capture.get()
 
 
 @pytest.fixture
@@ -54,6 +66,29 @@ def test_no_picture_of_an_earlier_result_stays(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"result.json"}
     assert report.comparison({"fedavg": result()}, tmp_path / "comparison.png")
     assert not report.comparison({"pca": nothing}, tmp_path / "comparison.png")
+    assert {path.name for path in tmp_path.iterdir()} == {"result.json"}
+
+
+def test_components(figures, tmp_path):
+    """Their shares as bars and added up, and the columns with the largest loadings, named as after the steps."""
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=60)
+    kind = np.where(x > 0, "one", "other")
+    rows = pd.DataFrame({"a": 3 * x, "b": rng.normal(size=60), "c": -x, "kind": kind, "label": 0})
+    run = train("v6_pca", {1: rows[:30], 2: rows[30:]}, rounds=2, components=3, preprocess=["onehot"], label="label")
+    screen.write(tmp_path, run)
+    assert {path.name for path in tmp_path.iterdir()} == {"result.json", "components.png"}
+    (axis,) = figures[0].axes
+    X = np.column_stack([3 * x, rows["b"], -x, kind == "one", kind == "other"])
+    shares = np.sort(np.linalg.eigvalsh(np.cov(X.T)))[::-1]
+    shares = 100 * shares / shares.sum()
+    np.testing.assert_allclose([bar.get_height() for bar in axis.patches], shares[:3], rtol=1e-5)
+    np.testing.assert_allclose(axis.lines[0].get_ydata(), np.cumsum(shares)[:3], rtol=1e-5)
+    text = printed(report.components_table(run))
+    first, second = text.splitlines()[1:3]
+    assert "1 of 3" in first and re.search(r"a \+0\.9\d, c -0\.3\d, kind=\w+ [+-]0\.1", first)
+    assert f"{shares[:2].sum() / 100:.3f}" in second and "b +1.00" in second
+    assert report.components_table(result()) is None and not report.components(result(), tmp_path / "components.png")
     assert {path.name for path in tmp_path.iterdir()} == {"result.json"}
 
 

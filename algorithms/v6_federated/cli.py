@@ -88,7 +88,7 @@ def build_parser() -> Parser:
     run.add_argument("method", metavar="METHOD", help="a folder's name without v6_, for example fedavg")
     _add_job_options(run)
     _add_data_options(run)
-    run.add_argument("--out", type=Path, metavar="DIR", help="folder for result.json, curves.png and distances.png")
+    run.add_argument("--out", type=Path, metavar="DIR", help="folder for result.json and its pictures")
     run.add_argument(
         "--resume", type=Path, metavar="RESULT", help="go on from an earlier result.json, up to --rounds in all"
     )
@@ -136,7 +136,7 @@ def build_parser() -> Parser:
     )
     report.add_argument("results", nargs="+", type=Path, metavar="RESULT", help="a result.json, or the folder it is in")
     report.add_argument("--target", type=float, metavar="A", help="accuracy to count the rounds to")
-    report.add_argument("--out", type=Path, metavar="DIR", help="folder for curves.png and comparison.png")
+    report.add_argument("--out", type=Path, metavar="DIR", help="folder for the pictures")
 
     export = command(
         "export", commands.export, "Write a result's model to a file.", "export DIR/result.json --to model.npz"
@@ -167,7 +167,7 @@ def build_parser() -> Parser:
     )  # fmt: skip
     submit.add_argument("method", metavar="METHOD", help="a folder's name without v6_, for example fedavg")
     _add_job_options(submit)
-    submit.add_argument("--out", type=Path, metavar="DIR", help="folder for result.json, curves.png and distances.png")
+    submit.add_argument("--out", type=Path, metavar="DIR", help="folder for result.json and its pictures")
     submit.add_argument(
         "--resume",
         metavar="RESULT|TASK",

@@ -93,12 +93,13 @@ def _finish(result: dict[str, Any], options: Any) -> int:
 
 
 def _show(result: dict[str, Any]) -> None:
-    """The rounds, the classes, and what the accuracy may hide."""
+    """The rounds, the classes or components, and what the accuracy may hide."""
     from v6_federated import report
 
     screen.console().print(report.rounds_table(result))
-    if (classes := report.classes_table(result)) is not None:
-        screen.console().print(classes)
+    for table in (report.classes_table(result), report.components_table(result)):
+        if table is not None:
+            screen.console().print(table)
     remarks.baseline(result)
 
 
@@ -297,7 +298,9 @@ def report(options: Any) -> int:
         report.curves(results, options.out / "curves.png", options.target)
         report.comparison(results, options.out / "comparison.png", options.target)
         for i, result in enumerate(results.values(), start=1):
-            report.distances(result, options.out / f"distances{'' if len(results) == 1 else f'-{i}'}.png")
+            number = "" if len(results) == 1 else f"-{i}"
+            report.distances(result, options.out / f"distances{number}.png")
+            report.components(result, options.out / f"components{number}.png")
     for name, result in results.items():
         if len(results) == 1:
             _show(result)

@@ -90,14 +90,13 @@ def about(result: Mapping[str, Any]) -> dict[str, str]:
     steps = list(data.preprocess)
     while steps and steps[-1]["step"] in AFFINE and result["model"]["name"] in ("logreg", "svm"):
         steps.pop()  # folded in
-    names = preprocess.layout(data.features or [], data.categories or [])
     return {
         "format": "pt",
         "model": json.dumps(result["model"]),
         "method": result["method"],
         "classes": json.dumps(data.classes),
         "features": json.dumps(data.features),
-        "inputs": json.dumps(list(preprocess.apply(names, steps).names)),
+        "inputs": json.dumps(preprocess.names_after(steps, data.features or [], data.categories or [])),
         "label": json.dumps(data.label),
     }
 

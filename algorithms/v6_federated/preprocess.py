@@ -346,6 +346,11 @@ def layout(names: Sequence[str], categories: Sequence[str]) -> Features:
     return Features(list(names), np.empty((0, len(names))), {c: np.empty(0, dtype=object) for c in categories})
 
 
+def names_after(steps: Sequence[Mapping[str, Any]], names: Sequence[str], categories: Sequence[str]) -> list[str]:
+    """The columns that a model sees, from those of the table."""
+    return list(apply(layout(names, categories), steps).names)
+
+
 def categories(steps: Sequence[Step], told: Mapping[int, Mapping[str, Sequence[str]]], columns: Sequence[str]) -> list:
     """The columns of words, from what each organization tells by ``kinds``. Raises SafeError that names columns."""
     named = {c for step in steps if isinstance(step, OneHot) for c in step.columns or ()}

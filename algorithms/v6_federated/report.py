@@ -17,6 +17,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator
 from rich.markup import escape
 from rich.table import Table
 
+from v6_federated import codec, preprocess
 from v6_federated.experiments import spent, summary
 
 if TYPE_CHECKING:
@@ -125,6 +126,55 @@ def distances(result: Result, path: Path) -> bool:
     figure.colorbar(image, label="Euclidean distance", ticks=ticks, format="%g")
     _save(figure, path)
     return True
+
+
+def components(result: Result, path: Path, most: int = 30) -> bool:
+    """The share of variance that each principal component explains, and that of all up to it, as a PNG. Returns False,
+    as ``curves``, of a result that has none."""
+    if (arrays := _components(result)) is None:
+        path.unlink(missing_ok=True)
+        return False
+    shares = 100 * arrays["explained_variance_ratio"]
+    figure, axis = plt.subplots(figsize=(7, 4), constrained_layout=True)
+    numbers = np.arange(1, len(shares) + 1)[:most]
+    axis.bar(numbers, shares[:most], color=COLOURS[5], label="each")
+    axis.plot(numbers, np.cumsum(shares)[:most], "o-", color=COLOURS[0], markersize=3, label="together")
+    axis.set_xlabel("principal component" if len(shares) <= most else f"principal component, {most} of {len(shares)}")
+    axis.set_ylabel("variance explained, %")
+    axis.set_ylim(0, 105)
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    axis.grid(alpha=0.3)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.legend(frameon=False)
+    _save(figure, path)
+    return True
+
+
+def components_table(result: Result, most: int = 12, loadings: int = 3) -> Table | None:
+    """Of the first ``most`` principal components the variance and the columns with the largest loadings; None of a
+    result that has none."""
+    if (arrays := _components(result)) is None:
+        return None
+    data = result["data"]
+    columns = preprocess.names_after(data["preprocess"], data["features"] or [], data["categories"] or [])
+    shares = arrays["explained_variance_ratio"]
+    out = Table(box=None, pad_edge=False)
+    for heading in ("component", "variance", "share", "together"):
+        out.add_column(heading, justify="right")
+    out.add_column("largest loadings", overflow="fold")
+    for i, row in enumerate(arrays["components"][:most]):
+        largest = np.argsort(-np.abs(row), kind="stable")[:loadings]
+        named = (f"{escape(columns[j]) if columns else f'column {j + 1}'} {row[j]:+.2f}" for j in largest)
+        out.add_row(
+            f"{i + 1} of {len(shares)}", f"{arrays['explained_variance'][i]:.4g}", f"{shares[i]:.3f}",
+            f"{shares[: i + 1].sum():.3f}", ", ".join(named),
+        )  # fmt: skip
+    return out
+
+
+def _components(result: Result) -> dict[str, np.ndarray] | None:
+    kept = result["weights"]
+    return codec.decode(kept) if "explained_variance_ratio" in kept.get("shapes", ()) else None
 
 
 def table(results: Mapping[str, Result], target: float | None = None) -> Table:

@@ -35,12 +35,13 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def write(folder: Path, result: dict[str, Any], target: float | None = None) -> None:
-    """``result.json``, and ``curves.png`` and ``distances.png`` where there is something to draw."""
+    """``result.json``, and its pictures: curves, distances and components, where there are any."""
     from v6_federated import report
 
     write_whole(folder / "result.json", json.dumps(result, indent=1))
     report.curves({result["method"]: result}, folder / "curves.png", target)
     report.distances(result, folder / "distances.png")
+    report.components(result, folder / "components.png")
 
 
 def complain(status: int, problem: object) -> int:
