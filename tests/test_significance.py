@@ -113,6 +113,51 @@ def test_compare_with_a_test(tmp_path, capsys):
     assert (tmp_path / "posteriors.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_test_that_was_stopped_goes_on(tmp_path, capsys, monkeypatch):
+    """Scores outlive a failure; what is new is trained then, and with more iterations; another test begins anew."""
+    trained, federated = [], Experiment.federated
+
+    def counted(self, method, values, on_round=None):
+        if len(trained) == stop:
+            raise OSError("no space")
+        trained.append((self.seed, self.fold))
+        return federated(self, method, values, on_round)
+
+    monkeypatch.setattr(Experiment, "federated", counted)
+    run = [
+        "compare",
+        "fedavg",
+        "fedavg:lr=0",
+        "--data",
+        "wine",
+        "--preprocess",
+        "standardize",
+        "--nodes",
+        "2",
+        "--rounds",
+        "2",
+        "--folds",
+        "3",
+    ]
+    stop = 3
+    assert main([*run, "--test", "--out", str(tmp_path / "a")]) == 1
+    stop = None
+    assert main([*run, "--test", "--out", str(tmp_path / "a")]) == 0
+    assert trained == [(0, (f, 3)) for f in (0, 0, 1, 1, 2, 2)]
+    assert "3 score(s) of this test; it goes on" in capsys.readouterr().err
+    assert main([*run, "--test", "2", "--out", str(tmp_path / "a")]) == 0
+    assert main([*run, "--test", "2", "--out", str(tmp_path / "b")]) == 0
+    assert len(trained) == 24
+    assert (tmp_path / "a" / "test.json").read_text() == (tmp_path / "b" / "test.json").read_text()
+    assert main([*run, "--test", "1", "--out", str(tmp_path / "a")]) == 0 and len(trained) == 24
+    assert {len(s) for s in json.loads((tmp_path / "a" / "test.json").read_text())["scores"].values()} == {3}
+    assert main([*run, "--seed", "1", "--test", "--out", str(tmp_path / "a")]) == 0 and len(trained) == 30
+    assert "the scores of another test" in capsys.readouterr().err
+    (tmp_path / "a" / "folds.json").write_text("[]")
+    assert main([*run, "--test", "--out", str(tmp_path / "a")]) == 2
+    assert "is not the scores of a test" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from v6_federated import network_commands, remarks, request, screen
+from v6_federated import __version__, network_commands, remarks, request, screen
 from v6_federated.errors import SafeError
 from v6_federated.files import check_folder, write_whole
 from v6_federated.network_commands import resume
@@ -225,22 +225,34 @@ def _test(experiment: Any, jobs: Mapping[str, tuple[str, str, dict[str, Any]]], 
     measure = _measure_of(jobs)
     folds = significance.experiments_of(experiment, options.test, options.folds)
     significance.check(len(jobs), options.rope)  # before the first is trained
-    scores: dict[str, list[float]] = {name: [] for name in jobs}
+    depends = {
+        "version": __version__, **experiment.description(), "label": experiment.label, "features": experiment.features,
+        "seed": experiment.seed, "folds": options.folds, "policy": str(experiment.policy), "jobs": jobs,
+    }  # fmt: skip
+    scores = significance.Scores(jobs, options.out / "folds.json" if options.out else None, depends)
+    if scores.others:
+        print(f"the scores of another test in {options.out} are replaced", file=sys.stderr)
+    if scores.before:
+        print(f"{options.out} has {scores.before} score(s) of this test; it goes on from there", file=sys.stderr)
     rounds = options.test * options.folds * sum(v["rounds"] for _, _, v in jobs.values())
     with screen.Bar(rounds, "compare --test") as bar:
-        for one in folds:
+        for i, one in enumerate(folds):
             for name, (kind, method, own) in jobs.items():
+                if i < len(scores.by_name[name]):
+                    bar.skip(own["rounds"])
+                    continue
                 with _named(name):
                     result = (one.federated if kind == "" else one.centralized)(method, own, bar.on_round)
                 if "stopped" in result:
                     return screen.complain(1, f"{name}: {result['stopped']}")
-                scores[name].append(significance.score(result, measure))
-    found = significance.verdicts(scores, options.test, options.rope)
+                scores.add(name, significance.score(result, measure))
+    asked = {name: known[: options.test * options.folds] for name, known in scores.by_name.items()}
+    found = significance.verdicts(asked, options.test, options.rope)
     what = report.NAMES[measure]
-    screen.console().print(report.signs(found, scores))
+    screen.console().print(report.signs(found, asked))
     tested = {
         "folds": options.folds, "iterations": options.test, "rope": options.rope, "seed": experiment.seed,
-        "partition_seed": options.partition_seed, "measure": what, "scores": scores,
+        "partition_seed": options.partition_seed, "measure": what, "scores": asked,
         "pairs": [
             {"first": a, "second": b, "difference": v.difference, "better": v.better, "equal": v.equal,
              "worse": v.worse, "sign": v.sign}

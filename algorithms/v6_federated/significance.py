@@ -3,9 +3,12 @@
 Corani and Benavoli 2015, as Nilsson et al. 2018 use it; computed by baycomp.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import baycomp
@@ -13,6 +16,7 @@ import numpy as np
 
 from v6_federated.errors import SafeError
 from v6_federated.experiments import Experiment
+from v6_federated.files import write_whole
 from v6_federated.settings import LARGE
 
 FOLDS = 5
@@ -68,6 +72,37 @@ def experiments_of(experiment: Experiment, iterations: int, folds: int = FOLDS) 
         for i in range(iterations)
         for fold in range(folds)
     )
+
+
+class Scores:
+    """The scores of a test by method, one a fold, kept in a file as they come: a test that was stopped goes on there.
+
+    Attributes:
+        by_name: those that are known; before: how many of them an earlier test has left; others: whether the file has
+            those of another, which will be replaced.
+    """
+
+    def __init__(self, names: Iterable[str], file: Path | None, of: Mapping[str, Any]) -> None:
+        """``of``: all that scores depend on, as JSON: those of another test are not taken."""
+        self.by_name: dict[str, list[float]] = {name: [] for name in names}
+        self._file, self.others = file, False
+        self._of = hashlib.sha256(json.dumps(of, sort_keys=True).encode()).hexdigest()
+        if file is not None and file.exists():
+            try:
+                stored = json.loads(file.read_text())
+                self.others = stored["of"] != self._of
+                if not self.others:
+                    self.by_name = {name: stored["scores"][name] for name in self.by_name}
+            except (ValueError, KeyError, TypeError):
+                raise SafeError(
+                    f"{file} is not the scores of a test; expected that `compare --test` wrote it; remove it"
+                ) from None
+        self.before = sum(map(len, self.by_name.values()))
+
+    def add(self, name: str, score: float) -> None:
+        self.by_name[name].append(score)
+        if self._file is not None:
+            write_whole(self._file, json.dumps({"of": self._of, "scores": self.by_name}))
 
 
 def check(methods: int, rope: float) -> None:
