@@ -55,6 +55,7 @@ def test_what_compare_has_finished_outlives_a_later_failure(capsys, tmp_path):
         (["fedavg", 'fedavg:features=["mean"]'], 'fedavg:features=["mean"]: no column mean in the table'),
         (["fedavg", "fedavg:model=cnn_garst"], "fedavg:model=cnn_garst: 13 features are not a square image"),
         (["fedavg", "fedavg:model=cnn_garst", "--preprocess", "standardize"], "13 features are not a square image"),
+        (["fedavg", "centralized:fedavg", "--holdout", "0"], "centralized:fedavg: no rows are held out to compare on"),
         (["fedavg", "scaffold", "--test", "2", "--seed", "2147483647"], "seed=2147483647 is refused with iterations=2"),
         (["fedavg", "scaffold", "--test", "--folds", "18"], "18 folds of 178 rows; expected fewer folds, at most 17"),
         (

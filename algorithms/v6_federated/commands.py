@@ -146,6 +146,8 @@ def compare(options: Any) -> int:
             name += " again"
         with _named(text):
             _check_entry(method, {**values, **own}, experiment, options)
+            if kind and options.test is None:
+                experiment.train_and_test()  # now, not when its turn comes
         jobs[name] = (kind, method, {**values, **own})
     remarks.rows(experiment, *next((method, own) for _, method, own in jobs.values()))
     if options.test is not None:

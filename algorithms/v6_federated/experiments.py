@@ -146,14 +146,14 @@ class Experiment:
 
     def centralized(self, method: str, values: Mapping[str, Any], on_round: OnRound | None = None) -> dict[str, Any]:
         """Train on the rows of all nodes pooled into one, evaluated on the same held-out rows."""
-        training, test = self._train_and_test()
+        training, test = self.train_and_test()
         return self._alone(method, _pool(list(training.values())), test, values, on_round)
 
     def alone(
         self, method: str, values: Mapping[str, Any], organization: int, on_round: OnRound | None = None
     ) -> dict[str, Any]:
         """Train on the rows of one node only, evaluated on the held-out rows of all."""
-        training, test = self._train_and_test()
+        training, test = self.train_and_test()
         return self._alone(method, training[organization], test, values, on_round)
 
     def _alone(
@@ -165,7 +165,8 @@ class Experiment:
         own = {k: v for k, v in values.items() if k != "fraction"}
         return self._run(method, {1: rows, 2: test}, {**self.common(), **own, **known}, on_round)
 
-    def _train_and_test(self) -> tuple[dict[int, Database], Database]:
+    def train_and_test(self) -> tuple[dict[int, Database], Database]:
+        """The rows that each node trains on, and the held-out rows of all together. Raises SafeError without any."""
         dealt = self.deal()
         if self.test is not None:
             return dealt, self.test
