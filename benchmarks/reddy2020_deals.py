@@ -9,8 +9,13 @@ from v6_federated.experiments import Experiment
 
 CUTS = (1, 2, 3, 4, 5)
 # the fifth unbalanced deal to 31 nodes leaves one with too few rows of a class to take part
-LOSS_CUTS = CUTS[:4]
+UNBALANCED_CUTS = CUTS[:4]
 SIZES = (7, 15, 23, 31)
+# rows and K of which the SVD's uploads are counted: whether they reach a plateau; on which rows there are more
+COUNTED = (
+    *(("balanced", K) for K in SIZES),
+    *((partition, K) for partition in ("unbalanced", "sorted-unbalanced") for K in NODES),
+)
 # rows, K and deal where the document compares the SVD's accuracy with that of Delta = 0.3 and rho = 1
 COMPARED = (
     *(("sorted-balanced", 7, cut) for cut in CUTS),
@@ -28,7 +33,7 @@ def lines(dataset: Dataset) -> Iterator[str]:
 
 def runs_of() -> int:
     """How many runs ``lines`` reads or makes."""
-    return len(CUTS) * (4 + len(SIZES)) + 2 * len(LOSS_CUTS) + 4 * len(COMPARED)
+    return len(CUTS) * (4 + len(COUNTED)) + 2 * len(UNBALANCED_CUTS) + 4 * len(COMPARED)
 
 
 def cuts(dataset: Dataset) -> Iterator[str]:
@@ -49,19 +54,21 @@ def cuts(dataset: Dataset) -> Iterator[str]:
 
 
 def svd_uploads(dataset: Dataset) -> Iterator[str]:
-    """Whether the SVD's packets reach a plateau with the number of nodes."""
+    """Whether the SVD's packets reach a plateau with the number of nodes, and on which rows it sends more."""
     yield ""
     yield (
-        "Uploads by SVD in 100 passes, balanced rows, by number of nodes and deal; rho = 1 has 100 K. They are of the "
-        "rows alone, whatever is trained (here with one step a pass)."
+        "Uploads by SVD in 100 passes by number of nodes and deal; rho = 1 has 100 K. They are of the rows alone, "
+        "whatever is trained (here with one step a pass)."
     )
     yield ""
-    yield from tables.head("K", *(f"deal {cut}" for cut in CUTS))
+    yield from tables.head("rows", "K", *(f"deal {cut}" for cut in CUTS))
     E = PASSES["logreg"]
     values = {**settings_of("logreg", "sgd"), "batch_size": None, "protocol": "svd", "rounds": E, "evaluate_every": E}
-    for K in SIZES:
-        found = [runs.kept(DOCUMENT, "dynavg", Experiment(dataset, K, "balanced", 1, cut), values) for cut in CUTS]
-        yield tables.row(K, *(f"{sent(run, K) * K * E:,.0f}" for run in found))
+    for partition, K in COUNTED:
+        chosen = CUTS if partition == "balanced" else UNBALANCED_CUTS
+        found = [runs.kept(DOCUMENT, "dynavg", Experiment(dataset, K, partition, 1, cut), values) for cut in chosen]
+        absent = [None] * (len(CUTS) - len(chosen))
+        yield tables.row(partition, K, *(f"{sent(run, K) * K * E:,.0f}" for run in found), *absent)
 
 
 def loss_uploads(dataset: Dataset) -> Iterator[str]:
@@ -69,17 +76,12 @@ def loss_uploads(dataset: Dataset) -> Iterator[str]:
     yield ""
     yield "Uploads by loss in 100 passes, logistic regression, SGD, K = 31, by deal; rho = 1 has 3,100."
     yield ""
-    yield from tables.head("rows", *(f"deal {cut}" for cut in LOSS_CUTS), "mean")
+    yield from tables.head("rows", *(f"deal {cut}" for cut in UNBALANCED_CUTS), "mean")
     E = PASSES["logreg"]
-    values = {**settings_of("logreg", "sgd"), "protocol": "loss", "rounds": E}
+    values = {**settings_of("logreg", "sgd"), "protocol": "loss", "rounds": E, "evaluate_every": E}
     for partition in PARTITIONS[:2]:
-        counts = []
-        for cut in LOSS_CUTS:
-            # the first deal's is the run of the table above, evaluated at its end
-            run = runs.kept(
-                DOCUMENT, "dynavg", Experiment(dataset, 31, partition, 1, cut), {**values, "evaluate_every": E}
-            )
-            counts.append(sent(run, 31) * 31 * E)
+        experiments = [Experiment(dataset, 31, partition, 1, cut) for cut in UNBALANCED_CUTS]
+        counts = [sent(runs.kept(DOCUMENT, "dynavg", one, values), 31) * 31 * E for one in experiments]
         yield tables.row(partition, *(f"{n:.0f}" for n in counts), f"{sum(counts) / len(counts):.0f}")
 
 
