@@ -15,7 +15,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from vantage6.algorithm.tools.exceptions import CollectResultsError
 from vantage6.algorithm.tools.mock_client import MockAlgorithmClient
 
-from v6_federated import codec, components, data, export, metrics, models, preprocess
+from v6_federated import codec, components, data, export, metrics, models, preprocess, screen
 from v6_federated.cli import main
 from v6_federated.collection import Collector
 from v6_federated.errors import SafeError
@@ -614,6 +614,19 @@ def test_predict_on_arrays(tmp_path, capsys):
     assert main([*call, str(tmp_path / "rows.npz")]) == 0
     assert main([*call, str(tmp_path / "wide.npz")]) == 2
     assert "rows of 6 columns do not fit the model" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("step", ["standardize", "clip:0.05", "impute:median", "pca:2"])
+def test_arrays_have_no_names_of_columns(step, tmp_path, capsys):
+    """Their models are exported, and their components shown, with whatever steps."""
+    rng = np.random.default_rng(0)
+    nodes = {k: (rng.random((30, 4)), np.arange(30) % 2) for k in (1, 2)}
+    for package, model in (("v6_fedavg", "logreg"), ("v6_fedavg", "fnn:hidden=3"), ("v6_pca", "logreg")):
+        screen.write(tmp_path, train(package, nodes, rounds=2, preprocess=[step], model=model))
+        assert main(["report", str(tmp_path)]) == 0
+        assert ("column " in capsys.readouterr().out) == (package == "v6_pca")
+        assert main(["export", str(tmp_path), "--to", str(tmp_path / "m.npz")]) == 0
+        capsys.readouterr()
 
 
 @pytest.mark.parametrize(

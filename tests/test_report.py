@@ -19,7 +19,7 @@ def result(accuracy=(0.5, 0.6), loss=(1.0, 0.9), distances=(), **more):
         for t, (a, b) in enumerate(zip(accuracy, loss, strict=True), start=1)
     ]
     per_node = [{"organization_id": k, "round": t, "distance": d} for k, t, d in distances]
-    return {"method": "fedavg", "history": history, "per_node": per_node, "weights": {}, **more}
+    return {"method": "fedavg", "history": history, "per_node": per_node, **more}
 
 
 def printed(table):
@@ -88,6 +88,12 @@ def test_components(figures, tmp_path):
     first, second = text.splitlines()[1:3]
     assert "1 of 3" in first and re.search(r"a \+0\.9\d, c -0\.3\d, kind=\w+ [+-]0\.1", first)
     assert f"{shares[:2].sum() / 100:.3f}" in second and "b +1.00" in second
+    named = {**run, "data": {"features": ["[/a]", "b\\", "c", "d", "e"]}}
+    assert "[/a] +0.9" in printed(report.components_table(named)) and "b\\ +1" in printed(
+        report.components_table(named)
+    )
+    old = {**run, "data": {}}  # names of columns are not all that a result once had
+    assert "column 1 +0.9" in printed(report.components_table(old))
     assert report.components_table(result()) is None and not report.components(result(), tmp_path / "components.png")
     assert {path.name for path in tmp_path.iterdir()} == {"result.json"}
 

@@ -8,7 +8,7 @@ import pytest
 from helpers import table
 from scipy import stats
 
-from v6_federated import datasets, report, significance
+from v6_federated import datasets, methods, report, significance
 from v6_federated.cli import main
 from v6_federated.datasets import Dataset
 from v6_federated.errors import SafeError
@@ -114,7 +114,7 @@ def test_compare_with_a_test(tmp_path, capsys):
 
 
 def test_a_test_that_was_stopped_goes_on(tmp_path, capsys, monkeypatch):
-    """Scores outlive a failure; what is new is trained then, and with more iterations; another test begins anew."""
+    """Scores outlive a failure: only what is new is trained then, with more iterations, and with one more method."""
     trained, federated = [], Experiment.federated
 
     def counted(self, method, values, on_round=None):
@@ -123,39 +123,36 @@ def test_a_test_that_was_stopped_goes_on(tmp_path, capsys, monkeypatch):
         trained.append((self.seed, self.fold))
         return federated(self, method, values, on_round)
 
+    def run(*arguments, out="a", test="1"):
+        command = ["compare", "fedavg", "fedavg:lr=0", *arguments, "--data", "wine", "--preprocess", "standardize"]
+        command += ["--nodes", "2", "--rounds", "2", "--folds", "3", "--test", test, "--out", str(tmp_path / out)]
+        return main([*command, "--node-env", "V6_FEDERATED_DISALLOWED_COLUMNS=x,y,zed,w"])
+
     monkeypatch.setattr(Experiment, "federated", counted)
-    run = [
-        "compare",
-        "fedavg",
-        "fedavg:lr=0",
-        "--data",
-        "wine",
-        "--preprocess",
-        "standardize",
-        "--nodes",
-        "2",
-        "--rounds",
-        "2",
-        "--folds",
-        "3",
-    ]
     stop = 3
-    assert main([*run, "--test", "--out", str(tmp_path / "a")]) == 1
+    assert run() == 1
     stop = None
-    assert main([*run, "--test", "--out", str(tmp_path / "a")]) == 0
-    assert trained == [(0, (f, 3)) for f in (0, 0, 1, 1, 2, 2)]
-    assert "3 score(s) of this test; it goes on" in capsys.readouterr().err
-    assert main([*run, "--test", "2", "--out", str(tmp_path / "a")]) == 0
-    assert main([*run, "--test", "2", "--out", str(tmp_path / "b")]) == 0
-    assert len(trained) == 24
+    assert run() == 0 and trained == [(0, (f, 3)) for f in (0, 0, 1, 1, 2, 2)]
+    assert "3 of the 6 scores are in" in capsys.readouterr().err
+    assert run(test="2") == 0 and run(test="2", out="b") == 0 and len(trained) == 24
     assert (tmp_path / "a" / "test.json").read_text() == (tmp_path / "b" / "test.json").read_text()
-    assert main([*run, "--test", "1", "--out", str(tmp_path / "a")]) == 0 and len(trained) == 24
+    assert run() == 0 and len(trained) == 24, "the first of two"
     assert {len(s) for s in json.loads((tmp_path / "a" / "test.json").read_text())["scores"].values()} == {3}
-    assert main([*run, "--seed", "1", "--test", "--out", str(tmp_path / "a")]) == 0 and len(trained) == 30
-    assert "the scores of another test" in capsys.readouterr().err
-    (tmp_path / "a" / "folds.json").write_text("[]")
-    assert main([*run, "--test", "--out", str(tmp_path / "a")]) == 2
-    assert "is not the scores of a test" in capsys.readouterr().err
+    assert run("scaffold") == 0 and len(trained) == 27
+    assert run("--seed", "1") == 0 and len(trained) == 33
+    assert run() == 0 and len(trained) == 33, "another test's are kept beside it"
+    monkeypatch.setattr(methods, "code", lambda method: "another program")
+    assert run() == 0 and len(trained) == 39
+
+
+@pytest.mark.parametrize(
+    "scores",
+    ["[]", "5", "{", '{"a": 5}', '{"a": ["0.9"]}', '{"a": [NaN]}', '{"a": [7]}', '{"a": [[0.5]]}', '{"a": [true]}'],
+)
+def test_scores_that_are_none_are_refused(scores, tmp_path, capsys):
+    (tmp_path / "folds.json").write_text(scores)
+    assert main(["compare", "fedavg", "scaffold", "--data", "wine", "--test", "--out", str(tmp_path)]) == 2
+    assert "folds.json is not the scores of a test; expected what `compare --test` wrote" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _results(folder: Path | None) -> dict[Path, int]:
     """The results in a command's folder, and when they were written."""
-    files = [] if folder is None else [*folder.glob("result.json"), *folder.glob("*/result.json")]
+    files = (
+        []
+        if folder is None
+        else [*folder.glob("result.json"), *folder.glob("*/result.json"), *folder.glob("folds.json")]
+    )
     return {file: file.stat().st_mtime_ns for file in files}
 
 
@@ -114,7 +118,8 @@ def build_parser() -> Parser:
     compare.add_argument("--out", type=Path, metavar="DIR", help="folder for comparison.png and a result.json each")
     compare.add_argument(
         "--test", type=_iterations, nargs="?", const=1, metavar="I",
-        help="I (1) times cross-validation and a Bayesian test of which is better; --out: test.json, posteriors.png",
+        help="I (1) times cross-validation and a Bayesian test of which is better; --out: test.json, posteriors.png, "
+        "folds.json to go on from",
     )  # fmt: skip
     compare.add_argument("--folds", type=int, metavar="K", help="of the cross-validation (5)")
     compare.add_argument(

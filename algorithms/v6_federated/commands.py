@@ -4,12 +4,12 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from v6_federated import __version__, network_commands, remarks, request, screen
+from v6_federated import network_commands, remarks, request, screen
 from v6_federated.errors import SafeError
 from v6_federated.files import check_folder, write_whole
 from v6_federated.network_commands import resume
@@ -146,7 +146,7 @@ def compare(options: Any) -> int:
             name += " again"
         with _named(text):
             _check_entry(method, {**values, **own}, experiment, options)
-            if kind and options.test is None:
+            if kind and options.test is None and not any(other for other, *_ in jobs.values()):
                 experiment.train_and_test()  # now, not when its turn comes
         jobs[name] = (kind, method, {**values, **own})
     remarks.rows(experiment, *next((method, own) for _, method, own in jobs.values()))
@@ -227,34 +227,34 @@ def _test(experiment: Any, jobs: Mapping[str, tuple[str, str, dict[str, Any]]], 
     measure = _measure_of(jobs)
     folds = significance.experiments_of(experiment, options.test, options.folds)
     significance.check(len(jobs), options.rope)  # before the first is trained
-    depends = {
-        "version": __version__, **experiment.description(), "label": experiment.label, "features": experiment.features,
-        "seed": experiment.seed, "folds": options.folds, "policy": str(experiment.policy), "jobs": jobs,
-    }  # fmt: skip
-    scores = significance.Scores(jobs, options.out / "folds.json" if options.out else None, depends)
-    if scores.others:
-        print(f"the scores of another test in {options.out} are replaced", file=sys.stderr)
-    if scores.before:
-        print(f"{options.out} has {scores.before} score(s) of this test; it goes on from there", file=sys.stderr)
-    rounds = options.test * options.folds * sum(v["rounds"] for _, _, v in jobs.values())
-    with screen.Bar(rounds, "compare --test") as bar:
+    asked = options.test * options.folds
+    scores = significance.Scores(
+        options.out / "folds.json" if options.out else None,
+        {name: _depends(experiment, name, *job, options.folds) for name, job in jobs.items()},
+    )
+    missing = {name: max(asked - len(scores[name]), 0) for name in jobs}
+    if (known := asked * len(jobs) - sum(missing.values())) > 0:
+        print(f"{known} of the {asked * len(jobs)} scores are in {options.out} and not trained again", file=sys.stderr)
+    if options.out:  # an earlier test's
+        for name in ("test.json", "posteriors.png"):
+            (options.out / name).unlink(missing_ok=True)
+    with screen.Bar(sum(n * jobs[name][2]["rounds"] for name, n in missing.items()), "compare --test") as bar:
         for i, one in enumerate(folds):
             for name, (kind, method, own) in jobs.items():
-                if i < len(scores.by_name[name]):
-                    bar.skip(own["rounds"])
+                if i < len(scores[name]):
                     continue
                 with _named(name):
                     result = (one.federated if kind == "" else one.centralized)(method, own, bar.on_round)
                 if "stopped" in result:
                     return screen.complain(1, f"{name}: {result['stopped']}")
                 scores.add(name, significance.score(result, measure))
-    asked = {name: known[: options.test * options.folds] for name, known in scores.by_name.items()}
-    found = significance.verdicts(asked, options.test, options.rope)
+    asked_for = {name: scores[name][:asked] for name in jobs}
+    found = significance.verdicts(asked_for, options.test, options.rope)
     what = report.NAMES[measure]
-    screen.console().print(report.signs(found, asked))
+    screen.console().print(report.signs(found, asked_for))
     tested = {
         "folds": options.folds, "iterations": options.test, "rope": options.rope, "seed": experiment.seed,
-        "partition_seed": options.partition_seed, "measure": what, "scores": asked,
+        "partition_seed": options.partition_seed, "measure": what, "scores": asked_for,
         "pairs": [
             {"first": a, "second": b, "difference": v.difference, "better": v.better, "equal": v.equal,
              "worse": v.worse, "sign": v.sign}
@@ -266,6 +266,18 @@ def _test(experiment: Any, jobs: Mapping[str, tuple[str, str, dict[str, Any]]], 
         report.posteriors(found, options.rope, options.out / "posteriors.png", what)
     screen.last_line({key: tested[key] for key in ("iterations", "folds", "rope", "pairs")})
     return 0
+
+
+def _depends(experiment: Any, name: str, kind: str, method: str, own: dict[str, Any], folds: int) -> dict[str, Any]:
+    """All that the scores of an entry of ``compare --test`` depend on, the program too."""
+    from v6_federated import methods
+
+    policy = {limit: sorted(v) if isinstance(v, frozenset) else v for limit, v in asdict(experiment.policy).items()}
+    return {
+        "name": name, "kind": kind, "settings": own, "folds": folds, "policy": policy, "code": methods.code(method),
+        "label": experiment.label, "features": experiment.features, "seed": experiment.seed,
+        **experiment.description(),
+    }  # fmt: skip
 
 
 def _measure_of(jobs: Mapping[str, tuple[str, str, dict[str, Any]]]) -> str:

@@ -1,7 +1,10 @@
 """The methods that are installed, and what each says of itself; none is known here by name."""
 
+import hashlib
 import importlib
 import pkgutil
+import sys
+from pathlib import Path
 from typing import Any
 
 import v6_federated
@@ -20,6 +23,15 @@ def central_of(method: str) -> Any:
     if method not in names():
         raise SafeError(f"unknown method {method!r}; expected one of {', '.join(names())}")
     return importlib.import_module(f"v6_{method}").central
+
+
+def code(method: str) -> str:
+    """A digest of the program: the method's files, and what methods share."""
+    whole = hashlib.sha256()
+    for package in (v6_federated, sys.modules[central_of(method).__module__.partition(".")[0]]):
+        for file in sorted(Path(str(package.__file__)).parent.rglob("*.py")):
+            whole.update(f"\0{file.name}\0".encode() + file.read_bytes())
+    return whole.hexdigest()
 
 
 def settings_of(method: str) -> type[settings.Common]:

@@ -347,8 +347,8 @@ def layout(names: Sequence[str], categories: Sequence[str]) -> Features:
 
 
 def names_after(steps: Sequence[Mapping[str, Any]], names: Sequence[str], categories: Sequence[str]) -> list[str]:
-    """The columns that a model sees, from those of the table."""
-    return list(apply(layout(names, categories), steps).names)
+    """The columns that a model sees, from those of the table; none of arrays, which have no names."""
+    return [] if not names else list(apply(layout(names, categories), steps).names)
 
 
 def categories(steps: Sequence[Step], told: Mapping[int, Mapping[str, Sequence[str]]], columns: Sequence[str]) -> list:

@@ -142,10 +142,11 @@ def components(result: Result, path: Path, most: int = 30) -> bool:
     axis.set_xlabel("principal component" if len(shares) <= most else f"principal component, {most} of {len(shares)}")
     axis.set_ylabel("variance explained, %")
     axis.set_ylim(0, 105)
+    axis.set_xlim(0.4, len(numbers) + 0.6)
     axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     axis.grid(alpha=0.3)
     axis.spines[["top", "right"]].set_visible(False)
-    axis.legend(frameon=False)
+    figure.legend(loc="outside upper center", ncols=2, frameon=False)
     _save(figure, path)
     return True
 
@@ -156,7 +157,9 @@ def components_table(result: Result, most: int = 12, loadings: int = 3) -> Table
     if (arrays := _components(result)) is None:
         return None
     data = result["data"]
-    columns = preprocess.names_after(data["preprocess"], data["features"] or [], data["categories"] or [])
+    columns = preprocess.names_after(
+        data.get("preprocess") or [], data.get("features") or [], data.get("categories") or []
+    )
     shares = arrays["explained_variance_ratio"]
     out = Table(box=None, pad_edge=False)
     for heading in ("component", "variance", "share", "together"):
@@ -164,7 +167,7 @@ def components_table(result: Result, most: int = 12, loadings: int = 3) -> Table
     out.add_column("largest loadings", overflow="fold")
     for i, row in enumerate(arrays["components"][:most]):
         largest = np.argsort(-np.abs(row), kind="stable")[:loadings]
-        named = (f"{escape(columns[j]) if columns else f'column {j + 1}'} {row[j]:+.2f}" for j in largest)
+        named = (escape(f"{columns[j] if columns else f'column {j + 1}'} {row[j]:+.2f}") for j in largest)
         out.add_row(
             f"{i + 1} of {len(shares)}", f"{arrays['explained_variance'][i]:.4g}", f"{shares[i]:.3f}",
             f"{shares[: i + 1].sum():.3f}", ", ".join(named),
@@ -173,8 +176,9 @@ def components_table(result: Result, most: int = 12, loadings: int = 3) -> Table
 
 
 def _components(result: Result) -> dict[str, np.ndarray] | None:
-    kept = result["weights"]
-    return codec.decode(kept) if "explained_variance_ratio" in kept.get("shapes", ()) else None
+    kept = result.get("weights")
+    needed = {"components", "explained_variance", "explained_variance_ratio"}
+    return codec.decode(kept) if isinstance(kept, dict) and needed <= {*kept.get("shapes", ())} else None
 
 
 def table(results: Mapping[str, Result], target: float | None = None) -> Table:

@@ -88,11 +88,6 @@ class Bar:
         if self.screen:  # it would print an empty line elsewhere
             self.progress.stop()
 
-    def skip(self, rounds: int) -> None:
-        """Count rounds that need not be trained again."""
-        self.done += rounds
-        self.progress.update(self.bar, advance=rounds)
-
     def on_round(self, row: Mapping[str, Any]) -> None:
         """Show a finished round."""
         self.done += 1

@@ -5,7 +5,8 @@ Corani and Benavoli 2015, as Nilsson et al. 2018 use it; computed by baycomp.
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
@@ -75,34 +76,38 @@ def experiments_of(experiment: Experiment, iterations: int, folds: int = FOLDS) 
 
 
 class Scores:
-    """The scores of a test by method, one a fold, kept in a file as they come: a test that was stopped goes on there.
+    """The scores of methods, one a fold, kept in a file as they come: a test that was stopped goes on there."""
 
-    Attributes:
-        by_name: those that are known; before: how many of them an earlier test has left; others: whether the file has
-            those of another, which will be replaced.
-    """
+    def __init__(self, file: Path | None, of: Mapping[str, Mapping[str, Any]]) -> None:
+        """``of``: by method all that its scores depend on, as JSON: those of other tests stay in the file, and are not
+        taken. Raises SafeError for a file of something else."""
+        self._file, self._all = file, _read(file) if file is not None and file.exists() else {}
+        self._keys = {
+            name: hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest() for name, what in of.items()
+        }
 
-    def __init__(self, names: Iterable[str], file: Path | None, of: Mapping[str, Any]) -> None:
-        """``of``: all that scores depend on, as JSON: those of another test are not taken."""
-        self.by_name: dict[str, list[float]] = {name: [] for name in names}
-        self._file, self.others = file, False
-        self._of = hashlib.sha256(json.dumps(of, sort_keys=True).encode()).hexdigest()
-        if file is not None and file.exists():
-            try:
-                stored = json.loads(file.read_text())
-                self.others = stored["of"] != self._of
-                if not self.others:
-                    self.by_name = {name: stored["scores"][name] for name in self.by_name}
-            except (ValueError, KeyError, TypeError):
-                raise SafeError(
-                    f"{file} is not the scores of a test; expected that `compare --test` wrote it; remove it"
-                ) from None
-        self.before = sum(map(len, self.by_name.values()))
+    def __getitem__(self, name: str) -> list[float]:
+        """Those of a method that are known, in the order of the folds."""
+        return self._all.setdefault(self._keys[name], [])
 
     def add(self, name: str, score: float) -> None:
-        self.by_name[name].append(score)
+        """Keep the next."""
+        self[name].append(score)
         if self._file is not None:
-            write_whole(self._file, json.dumps({"of": self._of, "scores": self.by_name}))
+            write_whole(self._file, json.dumps(self._all))
+
+
+def _read(file: Path) -> dict[str, list[float]]:
+    try:
+        found = json.loads(file.read_text())
+        scores = [score for known in found.values() for score in known]
+        if all(isinstance(known, list) for known in found.values()) and all(
+            type(score) in (int, float) and -math.inf < score <= 1 for score in scores
+        ):
+            return dict(found)
+    except (ValueError, AttributeError, TypeError, RecursionError, OSError):
+        pass
+    raise SafeError(f"{file} is not the scores of a test; expected what `compare --test` wrote; remove it") from None
 
 
 def check(methods: int, rope: float) -> None:
