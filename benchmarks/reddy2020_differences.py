@@ -22,8 +22,12 @@ dynavg = importlib.import_module("v6_dynavg.central")  # the module: its package
 STEPS = {"800: 50 passes of a node, K = 31": 800, "3,350: K = 7": 3350, "23,450: of all rows": 23450}
 # B with which a node of 31 takes the 67 steps a pass that one of 7 takes with B = 128
 SAME_STEPS = 29
-# rows and K where all nodes take as many steps as one of 7 with balanced rows
-ALIKE_STEPS, SIZES, STEPS_A_PASS = ("unbalanced", "sorted-balanced", "sorted-unbalanced"), (7, 23, 31), 67
+# model, rows and K where all nodes take as many steps as one of 7 with balanced rows
+STEPS_A_PASS = 67
+ALIKE_STEPS = (
+    *(("logreg", partition, (7, 23, 31)) for partition in PARTITIONS[1:]),
+    *(("nn_reddy", partition, (7, 31)) for partition in PARTITIONS[2:]),
+)
 # where the document's Delta sends about what the SVD does or more, and ours with B = 128 less
 MORE_STEPS = {"mnist": ("sgd", "sorted-unbalanced"), "fashion_mnist": ("adam", "unbalanced")}
 # rows alike, whose gap the document finds little, and unlike
@@ -47,7 +51,7 @@ def runs_of(dataset: Dataset) -> int:
     """How many runs ``lines`` reads or makes."""
     kept = 4 * len(PASSES) * len(GAPS) * len([*protocols("logreg", "sgd")])  # both tables of gaps, two each
     most = 1 + len(STARTS) + kept + (6 if dataset.name in MORE_STEPS else 0)
-    of_mnist = 5 * len(PARTITIONS) * len(NODES) + 3 * 15 + 4 * 4 + len(ALIKE_STEPS) * len(SIZES) * 2
+    of_mnist = 5 * len(PARTITIONS) * len(NODES) + 3 * 15 + 4 * 4 + 2 * sum(len(sizes) for *_, sizes in ALIKE_STEPS)
     return most + (of_mnist if dataset.name == "mnist" else 0)
 
 
@@ -159,25 +163,24 @@ def alike_steps(dataset: Dataset) -> Iterator[str]:
     yield ""
     yield (
         f"Communication rate and accuracy where every node takes {STEPS_A_PASS} steps of B = 128 a pass, whatever its "
-        "rows (in a circle): logistic regression, SGD. The document's Delta sends most with 23 and 31 nodes on "
-        "sorted-unbalanced rows."
+        "rows (in a circle), SGD. The document's Delta sends most with 23 and 31 nodes on sorted-unbalanced rows."
     )
     yield ""
-    yield from tables.head("rows", "protocol", *(f"K = {K}" for K in SIZES))
-    E = PASSES["logreg"]
-    for partition in ALIKE_STEPS:
+    yield from tables.head("model", "rows", "protocol", "K = 7", "K = 23", "K = 31")
+    for model, partition, sizes in ALIKE_STEPS:
+        E = PASSES[model]
         for delta in OPTIMIZERS["sgd"][1]:
-            cells = []
-            for K in SIZES:
+            cells = dict.fromkeys((7, 23, 31), "-")
+            for K in sizes:
                 # one process, so that its nodes read what is patched here
                 experiment = Experiment(dataset, K, partition, 1, 1, processes=1)
-                values = {**settings_of("logreg", "sgd"), "protocol": "divergence", "delta": delta, "rounds": E}
+                values = {**settings_of(model, "sgd"), "protocol": "divergence", "delta": delta, "rounds": E}
                 values["evaluate_every"] = E
                 settings = told(experiment, "dynavg", values, reading=f"{STEPS_A_PASS} steps a pass at every node")
                 train = functools.partial(in_a_circle, experiment, values)
                 run = runs.kept_as(DOCUMENT, settings, train)
-                cells.append(f"{sent(run, K):.2f}, {run.history[-1]['accuracy']:.3f}")
-            yield tables.row(partition, f"Delta = {delta}", *cells)
+                cells[K] = f"{sent(run, K):.2f}, {run.history[-1]['accuracy']:.3f}"
+            yield tables.row(model, partition, f"Delta = {delta}", *cells.values())
 
 
 def in_a_circle(experiment: Experiment, values: dict[str, Any], on_round: OnRound | None) -> Mapping[str, Any]:
