@@ -2,7 +2,8 @@
 
 Every number of the paper is the best of a grid of learning rates; so is ours, on a grid of 10^(1/3). The grid is
 searched with the first seed; the row's other seeds use the rate found. The first rows have three seeds, the others one.
-The CNN's rows that take two cores more than half an hour a rate are tried on a GPU only (V6_FEDERATED_DEVICE=cuda).
+Of the CNN's rows those that take a core half an hour to 100 minutes a rate have one rate; those that take longer are
+tried on a GPU only (V6_FEDERATED_DEVICE=cuda).
 """
 
 import functools
@@ -27,6 +28,9 @@ DOCUMENT = "mcmahan2017"
 GRID = (0.1, 0.215, 0.464, 0.0464)
 FULL_BATCH_GRID = (0.464, 1.0, 0.215)
 CNN_GRID = (0.1, 0.215)
+ONE_RATE = {("shards", 0.1, 1, None): 0.1, ("shards", 0.0, 5, None): 0.1, ("iid", 0.1, 20, 50): 0.1}  # rows, C, E, B
+ELSE = 0.215  # which was mostly the better
+HALF_AN_HOUR, LONGEST = 1800.0, 6000.0  # seconds
 SEEDS = (1, 2, 3)
 TARGET = {"2nn": 0.97, "cnn_mcmahan": 0.99}
 # rows, E and B that Tables 1 and 2 both have for the CNN, and the smaller count: one setting is run once
@@ -56,13 +60,20 @@ class Row:
         return not self.hours or runs.on_gpu()
 
 
+def effort(model: str, C: float, E: int, B: int | None, rounds: int) -> float:
+    """About the seconds that a rate takes a core."""
+    epoch = 0.9 if model == "cnn_mcmahan" else 0.005 if B is None else 0.21 / B  # of 600 rows
+    return rounds * (max(1, 100 * C) * E * epoch + 0.06)
+
+
 def row(table: str, model: str, partition: str, C: float, E: int, B: int | None, paper: int) -> Row:
     """A cell with one seed, to as many rounds as the paper's and a little more."""
     if model == "cnn_mcmahan":
-        steps = paper * max(1, 100 * C) * E * (1 if B is None else 600 // B)
-        hours = not ((B == 10 and steps < 50_000) or (B == 50 and steps < 20_000))
-        most = round(1.5 * (IN_TWO_TABLES.get((partition, E, B), paper) if C == 0.1 else paper))
-        return Row(table, model, partition, C, E, B, paper, most, CNN_GRID, (1,), hours=hours)
+        count = IN_TWO_TABLES.get((partition, E, B), paper) if C == 0.1 else paper
+        seconds = effort(model, C, E, B, paper)
+        one = HALF_AN_HOUR < seconds <= LONGEST
+        grid = (ONE_RATE.get((partition, C, E, B), ELSE),) if one else CNN_GRID
+        return Row(table, model, partition, C, E, B, paper, round(1.5 * count), grid, (1,), hours=seconds > LONGEST)
     grid = (0.464, 0.215) if B is None else (0.215, 0.1)  # which were best in the first rows
     return Row(table, model, partition, C, E, B, paper, round(1.5 * paper), grid, (1,))
 
@@ -125,14 +136,8 @@ OTHERS = [
 ]
 
 
-def effort(row: Row) -> float:
-    """About the milliseconds that a rate takes a core."""
-    epoch = (5 if row.B is None else 0.35 * 600 / row.B) * (60 if row.model == "cnn_mcmahan" else 1)
-    return row.paper * (max(1, 100 * row.C) * row.E * epoch + 60)
-
-
 # what a night does not finish is what takes longest
-ROWS = [*FIRST_ROWS, *sorted(OTHERS, key=lambda row: (row.hours, effort(row)))]
+ROWS = [*FIRST_ROWS, *sorted(OTHERS, key=lambda r: (r.hours, effort(r.model, r.C, r.E, r.B, r.paper)))]
 
 
 def train(dataset: Dataset, row: Row, lr: float, rounds: int, seed: int) -> runs.Run:

@@ -5,6 +5,7 @@ follows from exactly the answers which its history names. Checked by following e
 """
 
 import base64
+import functools
 import json
 import math
 import os
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from test_by_hand import arrays, gradient
 from vantage6.algorithm.tools.exceptions import CollectResultsError
 
-from v6_federated import codec, vantage
+from v6_federated import codec, report, vantage
 from v6_federated.mock import Fate, MockNetwork
 
 SCHEDULES = int(os.environ.get("FAULT_SCHEDULES", 143))
@@ -460,6 +461,13 @@ def edited(**values):
         edited(evaluation={"n": 10, "loss": 0.1, "confusion": [[1, 2], [3]], "bands": []}),
         edited(evaluation={"n": 10, "loss": "0", "confusion": [[1, 2], [3, 4]], "bands": []}),
         edited(evaluation={"n": 10, "loss": 0.1, "confusion": [[1, -2], [3, 4]], "bands": []}),
+        # sums that wrap around in 64 bits
+        edited(evaluation={"n": 10, "loss": 0.1, "confusion": [[2**62, 2**62], [2**62, 2**62 + 10]], "bands": []}),
+        edited(
+            evaluation={"n": 10, "loss": 0.1, "confusion": [[5, 0], [0, 5]], "bands": [[[2**62] * 2, [2**62, 2**62 + 9]]]}
+        ),
+        edited(evaluation={"n": 10, "loss": 0.1, "confusion": [[5, 0], [0, 5]], "bands": [[[1, 1], [1, 1]]]}),
+        edited(note=functools.reduce(lambda inner, _: [inner], range(600), 0)),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("package", ["v6_fedavg", "v6_coop"])
@@ -471,6 +479,53 @@ def test_an_answer_of_any_form_does_not_end_the_job(package, fate):
     assert [m["organization_id"] for m in history[0]["missing"]] in ([2], []), "merged before, or named"
     assert len(history) == 2
     assert package != "v6_fedavg" or history[0]["missing"]
+
+
+def test_what_a_node_tells_of_itself_does_not_spoil_the_report(tmp_path):
+    """A text for a distance, lists, long texts: what is no value of a table is not kept."""
+
+    def fates(organization, input_):
+        odd = {"distance": "x", "drift": "far", "list": [1], "text": "x" * 1000, "short": "x", "none": None}
+        return edited(**odd) if organization == 2 and input_["method"] == "client_update" else Fate(1.0)
+
+    result = run("v6_fedavg", fates)
+    row = next(row for row in result["per_node"] if row["organization_id"] == 2)
+    assert isinstance(row["distance"], float) and {"list", "text"} & {*row} == set() and row["short"] == "x"
+    odd = [{**row, "distance": "x"} if row["organization_id"] == 2 else row for row in result["per_node"]]
+    assert report.distances({**result, "per_node": odd}, tmp_path / "distances.png")
+
+
+def test_a_gradient_that_none_can_be_does_not_end_scaffold():
+    def fates(organization, input_):
+        return edited(travelled=1e-300) if organization == 2 and input_["method"] == "client_update" else Fate(1.0)
+
+    history = run("v6_scaffold", fates, enough=2, leave_out=1, retries=0)["history"]
+    assert len(history) == 2 and history[0]["missing"][0]["reason"].startswith("sends dy and travelled that make no")
+
+
+@pytest.mark.parametrize("moments", [{"mean": 1e39}, {"squares": -1.0}, {"squares": 1e200}, {"count": 1e6}])
+@pytest.mark.parametrize("step", ["impute:mean", "standardize"])
+def test_statistics_that_no_rows_have_do_not_end_the_job(moments, step):
+    name, value = next(iter(moments.items()))
+
+    def alter(answer):
+        arrays = codec.decode(answer["arrays"])
+        if name not in arrays or (arrays[name].dtype == np.float32 and value > 1e38):
+            return answer
+        return {**answer, "arrays": codec.encode({**arrays, name: np.full_like(arrays[name], value)}, "float64")}
+
+    def fates(organization, input_):
+        return Fate(alter=alter) if organization == 2 and input_["method"] == "fit_step" else Fate()
+
+    with MockNetwork("v6_fedavg", words(), environment=OPEN, fates=fates, on_round=lambda row: None) as network:
+        result = network.run(rounds=1, preprocess=[step], retries=0, enough=2)
+    told = [m["reason"] for m in result["undescribed"]]
+    applies = name in ("mean", "squares", "count") and not (step == "standardize" and (name == "count" or value > 1e38))
+    assert len(told) == applies and all(f"sends {name} that no" in reason for reason in told)
+
+
+def test_last_words_command_no_terminal():
+    assert vantage.last_words("a\n\x1b]0;owned\x07\x1b[2J fine\n") == "]0;owned[2J fine"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Preprocessing fitted over nodes: equal to scikit-learn's on the pooled rows; refusals; export and predict."""
 
+import dataclasses
 import importlib
 import json
 
@@ -23,6 +24,7 @@ from v6_federated.features import Features, read_features
 from v6_federated.guards import Policy
 from v6_federated.mock import Fate, MockNetwork
 from v6_federated.state import State
+from v6_federated.vantage import PrivacyThresholdViolation
 
 ALL = ["impute:median", "impute:most_frequent", "onehot", "clip:0.05", "standardize", "pca:4"]
 TRAINING = ["v6_fedavg", "v6_scaffold", "v6_fsvrg", "v6_loadaboost", "v6_colearning", "v6_dynavg", "v6_coop", "v6_gbdt"]
@@ -725,22 +727,124 @@ def test_a_level_that_few_rows_of_a_node_have_is_not_told_from_unknown_ones(rows
     assert (evaluated == whole).all(), "and who evaluates does as who predicts"
 
 
+def _forged_steps(steps, n):
+    """Steps that no nodes have made, with what a node says to each. Numpy would broadcast those with a value for each
+    of n rows, and a sum over rows would be a row."""
+    pca, d = codec.decode(steps[1]["fitted"]), 8  # columns after onehot
+    zeros = {"mean": np.zeros(d), "mean_rest": np.zeros(d), "scale": np.ones(d)}
+
+    def with_arrays(name, **arrays):
+        return [steps[0], {"step": name, "fitted": codec.encode({**zeros, **arrays}, "float64")}]
+
+    def of_column(name, part, value):
+        return [{"step": name, "fitted": {part: {"sex" if part == "levels" else "x0": value}}}, steps[0]]
+
+    ones = np.ones((99, pca["components"].shape[1]), np.float32)
+    yield [steps[0], {"step": "pca", "fitted": codec.encode({**pca, "components": ones})}], "more components than there"
+    yield with_arrays("pca", components=np.eye(d)[None]), "components of shape (1, 8, 8); expected (None, 8)"
+    yield with_arrays("pca", components=np.eye(d), scale=np.ones((n, d))), f"scale of shape ({n}, 8); expected (8,)"
+    yield with_arrays("standardize", mean=np.zeros((n, d))), f"mean of shape ({n}, 8); expected (8,)"
+    yield with_arrays("standardize", scale=np.ones((n, d))), f"scale of shape ({n}, 8); expected (8,)"
+    yield [steps[0], {"step": "standardize", "fitted": codec.encode({"mean": np.zeros(d)})}], "mean_rest of shape none"
+    yield of_column("onehot", "levels", [str(i) for i in range(10_001)])[:1], "levels that nothing has been fitted to"
+    yield of_column("onehot", "levels", [["m"] * n])[:1], "levels that nothing has been fitted to"
+    yield of_column("onehot", "levels", ["m", "m"])[:1], "levels that nothing has been fitted to"
+    yield of_column("impute", "values", [0.0] * n), "values that nothing has been fitted to"
+    yield of_column("impute", "values", float("nan")), "values that nothing has been fitted to"
+    yield of_column("impute", "values", 1e308), "values that nothing has been fitted to"
+    yield of_column("impute", "values", "0"), "impute cannot fill the column x0 so"
+    yield of_column("clip", "bounds", [[0.0] * n, None]), "bounds that nothing has been fitted to"
+    yield of_column("clip", "bounds", [0.0]), "bounds that nothing has been fitted to"
+    yield [{"step": "clip", "fitted": ["x0"]}, steps[0]], "bounds that nothing has been fitted to"
+
+
 def test_fitted_steps_that_no_nodes_have_made_are_refused(clinics):
     complete = {k: rows.dropna() for k, rows in clinics.items()}
     result = train("v6_fedavg", complete, rounds=1, preprocess=["onehot", "pca:2"])
     steps = json.loads(json.dumps(result["data"]["preprocess"]))
-    many = [{"step": "onehot", "fitted": {"levels": {"sex": [str(i) for i in range(10_001)]}}}]
-    arrays = codec.decode(steps[1]["fitted"])
-    wide = {**arrays, "components": np.ones((99, arrays["components"].shape[1]), np.float32)}
-    wider = [steps[0], {"step": "pca", "fitted": codec.encode(wide)}]
-    for forged, says in [(many, "names more levels than 10000"), (wider, "more components than there are columns")]:
-        job = {**JOB, "data": {**result["data"], "preprocess": forged}, "model": None}
-        with MockNetwork("v6_fedavg", complete) as network:
-            client = network.client()
-            kwargs = {"job": job, "round": 0, "statistic": "moments"}
-            task = client.task.create({"method": "fit_step", "kwargs": kwargs}, [1])
-            client.wait_for_results(task["id"])
-            assert says in client.run.from_task(task["id"])[0]["log"]
+    n = len(complete[1])
+    with MockNetwork("v6_fedavg", complete) as network:
+        for forged, says in _forged_steps(steps, n):
+            job = {**JOB, "data": {**result["data"], "preprocess": forged, "holdout": 0.0}, "model": None}
+            for statistic, more in (("moments", {}), ("levels", {"columns": ["x0"]})):
+                kwargs = {"job": job, "round": 0, "statistic": statistic, **more}
+                assert says in said(network, "fit_step", kwargs), (forged[0]["step"], says)
+
+
+def said(network, method, kwargs):
+    """The last words of a task of organization 1, "" where it has an answer."""
+    client = network.client()
+    task = client.task.create({"method": method, "kwargs": kwargs}, [1])
+    client.wait_for_results(task["id"])
+    run = client.run.from_task(task["id"])[0]
+    return "" if run["status"] == "completed" else run["log"]
+
+
+def test_statistics_are_not_asked_for_row_by_row(clinics):
+    """A mean or a scale for each row in place of one for each column would make a sum over rows a row."""
+    rows = {k: table.dropna().drop(columns="sex") for k, table in clinics.items()}
+    spec = train("v6_fedavg", rows, rounds=1)["data"]
+    n, d = len(rows[1]), 5
+    job = {**JOB, "data": {**spec, "holdout": 0.0}, "model": None}
+    with MockNetwork("v6_fedavg", rows) as network:
+        for statistic, more in (("covariance", {}), ("product", {"draw": 2})):
+            for mean, scale in (((n, d), (d,)), ((d,), (n, d)), ((), (d,)), ((d,), (1,))):
+                arrays = codec.encode({"mean": np.zeros(mean), "scale": np.ones(scale)})
+                kwargs = {"job": job, "round": 0, "statistic": statistic, "arrays": arrays, **more}
+                assert "of another shape" in said(network, "fit_step", kwargs)
+            assert "of another shape" in said(
+                network, "fit_step", {"job": job, "round": 0, "statistic": statistic, **more}
+            )
+            fine = codec.encode({"mean": np.zeros(d), "scale": np.ones(d)})
+            assert not said(network, "fit_step", {**kwargs, "arrays": fine})
+        bounds = codec.encode({"lower": np.zeros(2), "upper": np.ones(2)})
+        kwargs = {"job": job, "round": 0, "statistic": "below", "arrays": bounds}
+        assert "of another shape" in said(network, "fit_step", {**kwargs, "columns": ["x0"]})
+        assert not said(network, "fit_step", {**kwargs, "columns": ["x0", "x1"]})
+
+
+def test_levels_of_a_column_of_many_values_are_not_named_part_by_part(clinics):
+    """Clipped to narrow bounds, a column of numbers would have few values at a time."""
+    rows = {
+        k: table.dropna().drop(columns="sex").assign(code=np.arange(len(table.dropna())) // 3)
+        for k, table in clinics.items()
+    }
+    spec = train("v6_fedavg", rows, rounds=1, features=["x0", "code"], label="label")["data"]
+    clip = [{"step": "clip", "fitted": {"bounds": {"code": [0, 5]}}}]
+    pca = {"mean": np.zeros(2), "mean_rest": np.zeros(2), "scale": np.ones(2), "components": np.array([[0.0, 1.0]])}
+    made = [{"step": "pca", "fitted": codec.encode(pca)}]
+    few = {"V6_FEDERATED_MAXIMUM_CLASSES": "7"}
+    for steps, column, environment, says in (
+        (clip, "code", few, "the column code has more than 7 values"),
+        (made, "pc1", {}, "made by a step and have no levels"),
+        (clip, "code", {}, ""),
+    ):
+        job = {**JOB, "data": {**spec, "preprocess": steps, "holdout": 0.0}, "model": None}
+        with MockNetwork("v6_fedavg", rows, environment=environment) as network:
+            kwargs = {"job": job, "round": 0, "statistic": "levels", "columns": [column], "counts": True}
+            assert says in (words := said(network, "fit_step", kwargs)) and bool(words) == bool(says)
+
+
+def test_what_few_evaluated_rows_have_counts_as_missing(clinics):
+    """A loss on rows of which one alone has a value would tell it; the rows to train on are refused."""
+    rows = {k: table[["x0", "label"]].assign(rare=np.nan) for k, table in clinics.items()}
+    told = []
+    for value in (1.0, 50.0):
+        for clinic in rows.values():
+            clinic.loc[clinic.index[0], "rare"] = value
+        spec = data.Spec(
+            label="label", features=["x0", "rare"], classes=[0, 1], holdout=0.0, supervised=True, regression=False,
+            categories=[], preprocess=[{"step": "impute", "fitted": {"values": {"rare": 0.0}}}],
+        )  # fmt: skip
+        source = data.Source(table=rows[1])
+        evaluated, _ = source.prepared(spec, 1, Policy(), trains=False)
+        told.append(evaluated.X[:, 1].tolist())
+        with pytest.raises(PrivacyThresholdViolation, match="fewer than 10 rows have a value in the column.s. rare"):
+            source.prepared(spec, 1, Policy())
+    assert told[0] == told[1] == [0.0] * len(rows[1])
+    held = data.Source(table=rows[1].assign(rare=np.where(np.arange(len(rows[1])) < 15, 1.0, np.nan)))
+    train_rows, held_out = held.prepared(dataclasses.replace(spec, holdout=0.3), 1, Policy())
+    assert train_rows.X[:, 1].sum() >= 10 and not held_out.X[:, 1].any()
 
 
 def test_evaluators_are_not_held_to_what_training_needs(clinics):

@@ -13,7 +13,7 @@ import pybase64
 
 from v6_federated.errors import SafeError
 
-MOST_DIMENSIONS = 8  # of an array
+MOST_DIMENSIONS, MOST_NUMBERS = 8, 2**40  # of an array; of one dimension of it
 DTYPES: dict[str, np.dtype] = {"float32": np.dtype("<f4"), "float16": np.dtype("<f2"), "float64": np.dtype("<f8")}
 
 Shape = tuple[int | None, ...]  # None: of any length
@@ -35,10 +35,11 @@ def encode(arrays: Mapping[str, np.ndarray], precision: str = "float32") -> dict
     }
 
 
-def decode(payload: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def decode(payload: Mapping[str, Any], expected: Mapping[str, Shape] | None = None) -> dict[str, np.ndarray]:
     """The named arrays of a payload, float64 if they were sent so and float32 otherwise, parts of one new buffer.
 
-    Raises SafeError if it is no payload.
+    ``expected``: arrays that must be among them, and their shapes: numpy would broadcast others, and with an array as
+    long as there are rows a sum over rows becomes a row. Raises SafeError if it is no such payload.
     """
     try:
         dtype = DTYPES[payload["dtype"]]
@@ -46,18 +47,26 @@ def decode(payload: Mapping[str, Any]) -> dict[str, np.ndarray]:
         buffer = np.frombuffer(pybase64.b64decode_as_bytearray(payload["data"], validate=True), dtype=dtype)
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise SafeError(f"not a payload of arrays: {type(error).__name__}") from None
+    if any(len(s) > MOST_DIMENSIONS or not all(0 <= n <= MOST_NUMBERS for n in s) for s in shapes.values()):
+        raise SafeError(f"a payload with shapes that no array has; expected up to {MOST_DIMENSIONS} dimensions")
     sizes = [math.prod(shape) for shape in shapes.values()]
-    if (
-        sum(sizes) != buffer.size
-        or any(n < 0 for shape in shapes.values() for n in shape)
-        or any(len(shape) > MOST_DIMENSIONS for shape in shapes.values())
-    ):
-        raise SafeError(f"a payload of {buffer.size} numbers for shapes {shapes}")
+    if sum(sizes) != buffer.size:
+        raise SafeError(f"a payload of {buffer.size} numbers whose shapes are those of {sum(sizes)}")
     if not np.isfinite(buffer).all():
         raise SafeError(f"{', '.join(shapes)}: numbers that are not finite")
     numbers = buffer.astype(np.float64 if dtype.itemsize == 8 else np.float32, copy=False)
     parts = np.split(numbers, np.cumsum(sizes)[:-1]) if sizes else []
-    return {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}
+    arrays = {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}
+    for name, shape in (expected or {}).items():
+        if name not in arrays or not fits(arrays[name], shape):
+            told = arrays[name].shape if name in arrays else "none"
+            raise SafeError(f"{name} of shape {told}; expected {shape}")
+    return arrays
+
+
+def fits(array: np.ndarray, shape: Shape) -> bool:
+    """Whether an array has a shape."""
+    return array.ndim == len(shape) and all(n in (None, m) for n, m in zip(shape, array.shape, strict=True))
 
 
 def two_parts(name: str, numbers: np.ndarray) -> dict[str, np.ndarray]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from v6_federated import codec, metrics, vantage
-from v6_federated.codec import Shape
+from v6_federated.codec import Shape, fits
 from v6_federated.errors import SafeError
 from v6_federated.vantage import CollectResultsError
 
@@ -51,7 +51,7 @@ class Expected:
         numbers: names of finite numbers.
         minimum_rows: rows that it must be about.
         classes: that an evaluation counts; None: one of a regression.
-        wrong: says what is wrong with the rest of the answer, or nothing.
+        wrong: says what is wrong with an answer that has all these, or nothing.
     """
 
     arrays: Mapping[str, Shape] | None = None
@@ -59,7 +59,7 @@ class Expected:
     numbers: tuple[str, ...] = ()
     minimum_rows: int = 1
     classes: int | None = None
-    wrong: Callable[[Mapping[str, Any]], str | None] | None = None
+    wrong: Callable[[Answer], str | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,8 @@ class Collector:
             raise Unusable(f"{len(results)} answers to one call; expected one")
         try:
             return _usable(results[0], call)
-        except (ValueError, TypeError, ArithmeticError, LookupError) as error:  # one node's nonsense ends no job
+        # one node's nonsense ends no job
+        except (ValueError, TypeError, ArithmeticError, LookupError, RecursionError) as error:
             raise Unusable(f"sends what cannot be read: {type(error).__name__}") from None
 
 
@@ -301,9 +302,10 @@ def _usable(result: Any, call: Call) -> Answer:
         raise Unusable("answers no proper train_loss; expected a number from 0, or none")
     if "evaluation" in values and not metrics.is_evaluation(values["evaluation"], expected.classes):
         raise Unusable("answers an evaluation that is none; expected n, loss and counts")
-    if expected.wrong is not None and (problem := expected.wrong(values)):
+    answer = Answer(call.organization, n, arrays, values, codec.size(result), call.size, call.function)
+    if expected.wrong is not None and (problem := expected.wrong(answer)):
         raise Unusable(problem)
-    return Answer(call.organization, n, arrays, values, codec.size(result), call.size, call.function)
+    return answer
 
 
 def _is_number(value: Any) -> bool:
@@ -317,11 +319,6 @@ def _check_arrays(arrays: Mapping[str, np.ndarray], shapes: Mapping[str, Shape],
     for name, array in arrays.items():
         if not fits(array, shapes[name]):
             raise Unusable(f"sends {name} of shape {array.shape}; expected {shapes[name]}")
-
-
-def fits(array: np.ndarray, shape: Shape) -> bool:
-    """Whether an array has a shape."""
-    return array.ndim == len(shape) and all(n in (None, m) for n, m in zip(shape, array.shape, strict=True))
 
 
 def told(missing: Mapping[int, Unusable]) -> str:

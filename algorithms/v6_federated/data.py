@@ -153,10 +153,16 @@ class Source:
             if trains:
                 X = ready(self.training(spec, organization, policy), spec.preprocess, policy.minimum_rows_a_class)
             else:
-                X = ready(self.features(spec).take(kept), spec.preprocess)
-            train = Rows(X, y[kept])
-            self._prepared = key, (train, Rows(ready(self.features(spec).take(held), spec.preprocess), y[held]))
+                X = ready(self._evaluated(spec, kept, policy), spec.preprocess)
+            held_out = Rows(ready(self._evaluated(spec, held, policy), spec.preprocess), y[held])
+            self._prepared = key, (Rows(X, y[kept]), held_out)
         return self._prepared[1]
+
+    def _evaluated(self, spec: Spec, rows: np.ndarray | slice, policy: Policy) -> Features:
+        """The features of rows that a model is only evaluated on, before any step. What too few of them have counts as
+        missing: a loss would tell it."""
+        features = self.features(spec).take(rows)
+        return features if self.table is None else features.without(features.scarce(policy.minimum_rows))
 
     def _labels(self, spec: Spec) -> np.ndarray:
         _, label = self.columns(spec)

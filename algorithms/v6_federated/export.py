@@ -202,7 +202,7 @@ def _features(source: Source, spec: Spec, steps: Any, expected: int) -> np.ndarr
         after.check_complete()
         X = after.X
     except ValueError as error:
-        if isinstance(error, SafeError):
+        if isinstance(error, SafeError) and source.table is not None:
             raise
         X = None  # arrays have no names to miss
     if X is None or X.shape[1] != expected:

@@ -70,6 +70,15 @@ class Features:
             given[i] = len(self) - int(pd.isna(self.words[name]).sum())
         return [name for name, n in zip(self.names, given, strict=True) if 0 < n < min(least, len(self))]
 
+    def without(self, columns: Sequence[str]) -> "Features":
+        """The same with nothing in some columns."""
+        if not columns:
+            return self
+        words = {name: np.full(len(self), None, dtype=object) for name in columns if name in self.words}
+        X = self.X.astype(np.float64)
+        X[:, self.index(columns)] = np.nan
+        return Features(self.names, X, {**self.words, **words})
+
     def check_complete(self, step: str = "training") -> None:
         """Raise DataError for columns with words, missing or infinite values; names the columns only."""
         if self.words:

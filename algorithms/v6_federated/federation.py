@@ -180,7 +180,9 @@ class Federation:
 
     def ask(self, function: str, organizations: Sequence[int], **arguments: Any) -> list[Answer]:
         """Call a partial function at ``organizations``; return their answers by ascending id. See ``ask_groups``."""
-        options = {name: arguments.pop(name) for name in ("returns", "optional", "numbers", "of") if name in arguments}
+        options = {
+            name: arguments.pop(name) for name in ("returns", "optional", "numbers", "wrong", "of") if name in arguments
+        }
         return self.ask_groups(function, [(organizations, arguments)], **options)
 
     def ask_groups(
@@ -191,6 +193,7 @@ class Federation:
         returns: Sequence[str] | Mapping[str, Shape] = ("weights",),
         optional: Sequence[str] = (),
         numbers: Sequence[str] = (),
+        wrong: Callable[[Answer], str | None] | None = None,
         of: int | None = None,
     ) -> list[Answer]:
         """Call a partial function at groups of organizations, each with arguments of its own, all at once.
@@ -199,12 +202,13 @@ class Federation:
         it in hand, they evaluate it in passing, which makes up the history's row of the round before.
 
         ``returns`` names the arrays of an answer, each as long as the model where no shapes are given, ``optional``
-        those that need not be there, ``numbers`` its numbers from 0 up. An answer that is otherwise, or does not come,
+        those that need not be there, ``numbers`` its numbers from 0 up; ``wrong`` says what else is wrong with an
+        answer. One that is otherwise, or does not come,
         is one of those that the job's settings (``enough``, ``deadline``, ``retries``) allow to be missing, or else
         raises CollectResultsError that names every organization that gave no good answer, and why. ``of``: how many
         organizations the answers must be enough of, where it is not those that are asked; 0 where none need come.
         """
-        expected = self._tasks.expected(returns, optional, numbers)
+        expected = self._tasks.expected(returns, optional, numbers, wrong)
         sent: list[Group] = []
         for organizations, arguments in groups:
             arrays = {k: v for k, v in arguments.items() if isinstance(v, np.ndarray)}

@@ -132,9 +132,7 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
             checked = settings.validate(accepted, values)
             database = read_database() if mock_data is None else mock_data[0]
             node = Node(organization, database, Job.from_json(job), round)
-            received = codec.decode(arrays) if arrays else {}
-            if node.job.model is not None:
-                received = {k: node.model.asarray(v) for k, v in received.items()}
+            received = _received(node, arrays) if arrays else {}
             answer: dict[str, Any] = {"organization_id": node.organization_id, "round": round}
             with np.errstate(over="ignore", invalid="ignore"):  # numbers that are not finite are refused
                 for batch_size in settings.with_role(checked, Role.BATCH):
@@ -163,6 +161,18 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
     functools.update_wrapper(call, function)
     call.wrapped_in_data_decorator = True  # vantage6's mock client then passes mock_data
     return call
+
+
+def _received(node: Node, arrays: dict[str, Any]) -> dict[str, Any]:
+    """The arrays that central sent, each as long as the model where it has one of fixed size: of another shape, it
+    could have a number for each row."""
+    received = codec.decode(arrays)
+    if node.job.model is None:
+        return received
+    size = node.model.size
+    if size is not None and (wrong := [name for name, array in received.items() if array.shape != (size,)]):
+        raise SafeError(f"the task sends {', '.join(wrong)} of another shape than the model has; expected ({size},)")
+    return {name: node.model.asarray(array) for name, array in received.items()}
 
 
 def _check_training(node: Node, checked: BaseModel, batch_size: int | None) -> None:
@@ -226,9 +236,12 @@ def fit_step(
 ) -> dict[str, Any]:
     """A statistic of the training rows that a preprocessing step, or PCA, is fitted to; see ``preprocess``."""
     arrays = {"mean": mean, "scale": scale, "lower": lower, "upper": upper}
+    features, columns, policy = node.features, columns or [], node.policy
     if statistic == "product":
-        arrays["block"] = components.read_block(len(node.features.names), draw, block)
-    return statistics.statistic(statistic, node.features, node.policy, columns or [], counts, arrays)
+        arrays["block"] = components.read_block(len(features.names), draw, block)
+    if statistic == "levels":
+        statistics.check_categories(columns, node.source.training(node.job.data, node.organization_id, policy), policy)
+    return statistics.statistic(statistic, features, policy, columns, counts, arrays)
 
 
 @partial

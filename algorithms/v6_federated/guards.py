@@ -6,6 +6,7 @@ A request can make a limit stricter, never looser. No message holds a value of a
 import difflib
 import os
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -131,9 +132,13 @@ class Policy:
         """Refuse columns that the operator does not allow, and those that had the name of one before pandas renamed
         them (``twins``)."""
 
+        listed = {_read_alike(column) for column in self.disallowed_columns}
+
         def disallowed(column: str) -> bool:
-            parts = {part.strip() for part in column.split(",")} - {""}  # a name that holds a comma is listed in parts
-            return bool(parts) and parts <= self.disallowed_columns
+            parts = {_read_alike(part) for part in column.split(",")} - {
+                ""
+            }  # one that holds a comma is listed in parts
+            return bool(parts) and parts <= listed
 
         refused = [
             c
@@ -209,3 +214,9 @@ class Policy:
             raise PrivacyThresholdViolation(
                 f"fewer than {required} rows to compute on ({PREFIX}MINIMUM_ROWS or the request's minimum_rows)"
             )
+
+
+def _read_alike(column: str) -> str:
+    """The same text for names that a reader takes for one: of other case, with signs that are not seen."""
+    seen = "".join(c for c in unicodedata.normalize("NFKC", column) if unicodedata.category(c) != "Cf")
+    return unicodedata.normalize("NFKC", seen.casefold()).strip()

@@ -8,6 +8,7 @@ import numpy as np
 from v6_federated import metrics
 from v6_federated.collection import Answer, Unusable, by_organization
 
+MOST_LETTERS = 200  # of a text that a node tells of itself
 MEASURES = ("loss", "accuracy", "auc", "r2")  # of an evaluation; r2 of regressions only
 
 
@@ -98,10 +99,11 @@ class History:
         )
         self.missing = {}
         for a in sorted(answers, key=by_organization):
-            row: dict[str, Any] = {"round": t, "organization_id": a.organization_id, "n": a.n}
+            told = {name: value for name, value in a.values.items() if _is_plain(value)}
+            row: dict[str, Any] = {"round": t, "organization_id": a.organization_id, "n": a.n, **told}
             if model is not None and (own or "weights" in a.arrays):
                 row["distance"] = float(np.linalg.norm((own(a) if own else a["weights"]) - model))
-            self.nodes.append(row | dict(a.values) | {"bytes_up": a.bytes_up, "bytes_down": a.bytes_down})
+            self.nodes.append(row | {"bytes_up": a.bytes_up, "bytes_down": a.bytes_down})
 
     def evaluated(self, t: int, answers: Sequence[Answer], unanswered: int = 0) -> dict[str, Any]:
         """Take the evaluation of round t's model out of ``answers``, into the row of that round, and return it."""
@@ -152,6 +154,11 @@ class History:
         self.scale, self.centers = kept["score_scale"], kept.get("score_centers")
         self._preparation, self._evaluation = kept["traffic"]["preparation"], kept["traffic"]["evaluation"]
         self.last_evaluated, self._shown = last_evaluated, shown
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value that a node tells is one of a table: a node may tell anything."""
+    return value is None or type(value) in (bool, int, float) or (isinstance(value, str) and len(value) <= MOST_LETTERS)
 
 
 def _add_bytes(total: dict[str, int], answers: Sequence[Answer]) -> None:

@@ -149,11 +149,17 @@ def is_evaluation(answer: Any, classes: int | None) -> bool:
             return type(mean) is float and abs(mean) <= LARGEST and is_loss(answer["squares"])
         confusion = np.asarray(answer["confusion"])
         bands = [np.asarray(answer["bands"])] if answer["bands"] else []
-        counts = all(a.dtype.kind == "i" and a.min() >= 0 for a in [confusion, *bands])
+        # none above n, so that no sum of them wraps around; each row is counted once, in bands once for each problem
+        n, each = answer["n"], [confusion, *(problem for b in bands for problem in b)]
+        counts = all(a.dtype.kind == "i" and a.min() >= 0 and a.max() <= n and _total(a) == n for a in each)
         layout = all(b.ndim == 3 and b.shape[:2] == (problems(classes), 2) for b in bands)
-        return bool(counts and layout and confusion.shape == (classes, classes) and confusion.sum() == answer["n"])
+        return bool(counts and layout and confusion.shape == (classes, classes))
     except (KeyError, ValueError, TypeError):
         return False
+
+
+def _total(counts: np.ndarray) -> int:
+    return sum(map(int, counts.ravel()))
 
 
 def combine_regression(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:

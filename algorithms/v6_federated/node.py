@@ -93,6 +93,9 @@ class Node:
         """The model, as the job names it."""
         assert self.job.model is not None
         model = models.build(self.job.model)
+        if self.job.data.regression and not getattr(model, "regression", False):
+            # its loss would tell of each number, and no limit on labels holds for numbers
+            raise SafeError(f"the model {self.job.model['name']} predicts classes; expected them, not a regression")
         model.seed(self.generator("model"))
         return model
 

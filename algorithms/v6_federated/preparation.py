@@ -33,7 +33,7 @@ def prepare(job: Job, steps: Sequence[Any], model: str | dict[str, Any], ask: As
     """
     parsed = [preprocess.parse(step) for step in steps]
     asked = job.data.supervised and not job.data.regression and job.data.classes is None
-    expected = Expected(wrong=lambda values: _wrong_description(values, bool(parsed), asked))
+    expected = Expected(wrong=lambda answer: _wrong_description(answer.values, bool(parsed), asked))
     answers = ask(Group("describe", job.participants, job, {"raw": bool(parsed)}, expected=expected))
     features, spec = _same_features(answers), job.data
     if spec.classes is None and spec.supervised and not spec.regression:
@@ -88,7 +88,7 @@ def statistic(
     arrays = {k: v for k, v in arguments.items() if isinstance(v, np.ndarray)}
     settings = {"statistic": name, **{k: v for k, v in arguments.items() if k not in arrays}}
     shapes: Mapping[str, Shape] = statistics.shapes(d=d, **settings)
-    wrong = functools.partial(_wrong_levels, settings["columns"]) if name == "levels" else None
+    wrong = functools.partial(_wrong_levels, settings["columns"]) if name == "levels" else statistics.wrong
     expected = Expected(shapes, minimum_rows=job.minimum_rows or 1, wrong=wrong)
     return Group("fit_step", list(organizations), replace(job, precision=precision), settings, arrays, expected)
 
@@ -112,9 +112,9 @@ def _wrong_description(values: Mapping[str, Any], raw: bool, classes_asked: bool
     return None
 
 
-def _wrong_levels(columns: Sequence[str], values: Mapping[str, Any]) -> str | None:
+def _wrong_levels(columns: Sequence[str], answer: Answer) -> str | None:
     """What is wrong with the levels of ``columns`` that a node names, if anything."""
-    levels = values.get("levels")
+    levels = answer.values.get("levels")
     if not isinstance(levels, dict) or sorted(levels) != sorted(columns):
         return "names levels of other columns; expected those asked for"
     for counts in levels.values():

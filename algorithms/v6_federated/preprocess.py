@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -27,6 +27,7 @@ from v6_federated.vantage import DataError
 
 UNKNOWN = object()  # in place of a word that is too rare to be told: equal to no level
 MOST_LEVELS = 10_000  # of a column
+MOST = 1e100  # a number that a step names; not one is finite in float32 beyond a third of its digits
 LARGE = 100_000  # bytes of a fitted step from which on nodes keep it, and tasks name it only
 
 
@@ -84,7 +85,9 @@ class Standardize(Step):
 
     @staticmethod
     def apply(fitted: Mapping[str, Any], features: Features) -> Features:
-        arrays, columns = codec.decode(fitted), features.numeric
+        columns = features.numeric
+        d = (len(columns),)
+        arrays = codec.decode(fitted, {"mean": d, "mean_rest": d, "scale": d})
         X = features.X if not features.words else features.numbers()
         return features.with_numbers(columns, (X - codec.whole(arrays, "mean")) / arrays["scale"])
 
@@ -132,7 +135,10 @@ class Impute(Step):
     @staticmethod
     def apply(fitted: Mapping[str, Any], features: Features) -> Features:
         X, words = features.X.astype(np.float64), dict(features.words)
-        for i, (name, value) in zip(features.index(list(fitted["values"])), fitted["values"].items(), strict=True):
+        values = _by_column(fitted, "values", lambda value: isinstance(value, str) or _is_number(value))
+        for i, (name, value) in zip(features.index(list(values)), values.items(), strict=True):
+            if isinstance(value, str) != (name in words):
+                raise SafeError(f"impute cannot fill the column {name} so; expected a word for words, else a number")
             if name in words:
                 words[name] = np.where(pd.isna(words[name]), value, words[name])
             else:
@@ -162,9 +168,7 @@ class OneHot(Step):
 
     @staticmethod
     def apply(fitted: Mapping[str, Any], features: Features) -> Features:
-        levels = fitted["levels"]
-        if any(len(of) > MOST_LEVELS for of in levels.values()):  # which would take much memory
-            raise SafeError(f"a step onehot names more levels than {MOST_LEVELS}; expected those that nodes have named")
+        levels = _by_column(fitted, "levels", _are_levels)
         features.index(list(levels))
         missing = [c for c in levels if pd.isna(features.words[c]).any()]
         if missing:
@@ -196,7 +200,7 @@ class OneHot(Step):
         frequent one.
         """
         words = dict(features.words)
-        for name, levels in fitted["levels"].items() if least > 1 else ():
+        for name, levels in _by_column(fitted, "levels", _are_levels).items() if least > 1 else ():
             found, at, rows = np.unique(words[name].astype(str), return_inverse=True, return_counts=True)
             known = np.isin(found, levels) & (rows >= least)
             few = known.any() and rows[~known].sum() < least
@@ -235,7 +239,8 @@ class Clip(Step):
     @staticmethod
     def apply(fitted: Mapping[str, Any], features: Features) -> Features:
         X = features.X.astype(np.float64)
-        for i, (lower, upper) in zip(features.index(list(fitted["bounds"])), fitted["bounds"].values(), strict=True):
+        bounds = _by_column(fitted, "bounds", _are_bounds)
+        for i, (lower, upper) in zip(features.index(list(bounds)), bounds.values(), strict=True):
             if lower is not None or upper is not None:
                 X[:, i] = np.clip(X[:, i], lower, upper)
         return replace(features, X=X)
@@ -257,12 +262,35 @@ class PCA(Step):
     @staticmethod
     def apply(fitted: Mapping[str, Any], features: Features) -> Features:
         features.check_complete("pca")
-        arrays = codec.decode(fitted)
+        d = len(features.names)
+        arrays = codec.decode(fitted, {"mean": (d,), "mean_rest": (d,), "scale": (d,), "components": (None, d)})
         mean = codec.whole(arrays, "mean")
-        if len(arrays["components"]) > len(features.names):
+        if len(arrays["components"]) > d:
             raise SafeError("a step pca has more components than there are columns; expected at most as many")
         Z = components.project(features.X, mean, arrays["scale"], arrays["components"])
         return Features([f"pc{i + 1}" for i in range(Z.shape[1])], Z, {})
+
+
+def _by_column(fitted: Any, part: str, fits: Callable[[Any], bool]) -> Mapping[str, Any]:
+    """What has been fitted for each column. Raises SafeError for anything else: a task may send what it likes, and
+    numpy compares a column with a list as with one value a row."""
+    found = fitted.get(part) if isinstance(fitted, Mapping) else None
+    if not isinstance(found, Mapping) or not all(isinstance(name, str) and fits(v) for name, v in found.items()):
+        raise SafeError(f"a step with {part} that nothing has been fitted to; expected those of an earlier job, whole")
+    return found
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) <= MOST
+
+
+def _are_levels(value: Any) -> bool:  # many would take much memory
+    words = isinstance(value, list) and len(value) <= MOST_LEVELS and all(isinstance(level, str) for level in value)
+    return words and len(set(value)) == len(value)
+
+
+def _are_bounds(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(b is None or _is_number(b) for b in value)
 
 
 STEPS: dict[str, type[Step]] = {

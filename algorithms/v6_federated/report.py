@@ -87,7 +87,7 @@ def distances_of(result: Result) -> tuple[str, dict[tuple[int, int], float]]:
     """What is measured, a name in ``FROM``, and by organization and round how far it was, where that is a number."""
     column = next((name for name in FROM if any(name in row for row in result["per_node"])), "distance")
     # a node that is asked twice in a round has two rows, of which one may have none; None is one that overflowed
-    rows = [row for row in result["per_node"] if row.get(column) is not None]
+    rows = [row for row in result["per_node"] if isinstance(row.get(column), int | float)]
     return column, {(row["organization_id"], row["round"]): row[column] for row in rows}
 
 

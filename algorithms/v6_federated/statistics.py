@@ -16,6 +16,7 @@ from v6_federated.errors import SafeError
 from v6_federated.features import Features, shortest
 from v6_federated.guards import Policy
 
+MOST_PRODUCT = 1e36
 BINS = 200  # of the histogram that a quantile is read from
 
 # asks the nodes for a statistic of their training rows after the steps so far; answers by ascending id
@@ -31,6 +32,7 @@ def statistic(
     arrays: Mapping[str, np.ndarray],
 ) -> dict[str, Any]:
     """A statistic of a node's training rows, after the steps so far. Refused where it would describe too few rows."""
+    _check_shapes(name, columns, len(features.names), arrays)
     if name == "levels":
         return {"levels": {c: _levels(c, features, policy, counts) for c in columns}}
     if name == "present":
@@ -67,6 +69,44 @@ def shapes(
         "product": {"product": (d, wide)},
     }
     return of[statistic]
+
+
+def wrong(answer: Any) -> str | None:
+    """What is wrong with the numbers of a node's statistic, if anything: one node's nonsense, pooled with the others',
+    would end the job.
+
+    A column's values fit float32, so its mean does too, and its sum of squares is n of their squares at most; counts
+    are n at most; covariances and products are of values up to 10^18.
+    """
+    most, n = float(np.finfo(np.float32).max), answer.n
+    bounds = {
+        "mean": (-most, most), "mean_rest": (-most, most), "squares": (0, n * most**2), "count": (0, n),
+        "below": (0, 2 * n), "covariance": (-n * MOST_PRODUCT, n * MOST_PRODUCT),
+        "product": (-n * MOST_PRODUCT, n * MOST_PRODUCT),
+    }  # fmt: skip
+    for name, array in answer.arrays.items():
+        low, high = bounds[name]
+        if array.size and not (low <= float(array.min()) and float(array.max()) <= high):
+            return f"sends {name} that no {n} rows have; expected numbers from {low:g} to {high:g}"
+    return None
+
+
+def _check_shapes(name: str, columns: Sequence[str], d: int, arrays: Mapping[str, np.ndarray]) -> None:
+    """Refuse arrays that numpy would broadcast: a mean for each row in place of one for each column."""
+    wanted = {"below": ("lower", "upper"), "covariance": ("mean", "scale"), "product": ("mean", "scale")}.get(name, ())
+    shape = (len(columns) if name == "below" else d,)
+    if wrong := [a for a in wanted if arrays[a] is None or arrays[a].shape != shape]:
+        raise SafeError(f"{name} is asked for with {', '.join(wrong)} of another shape than {shape}; expected that one")
+
+
+def check_categories(columns: Sequence[str], raw: Features, policy: Policy) -> None:
+    """Refuse levels of columns that are no categories before any step: clipped to bounds, a column of many values
+    could be named part by part."""
+    if made := [c for c in columns if c not in raw.names]:
+        raise SafeError(f"the column(s) {', '.join(made)} are made by a step and have no levels; expected the table's")
+    for column in columns:
+        values = raw.words[column] if column in raw.words else raw.numbers([column])[:, 0]
+        policy.check_classes(pd.Series(values).nunique(), f"the column {column}")
 
 
 def _levels(column: str, features: Features, policy: Policy, counts: bool) -> dict[str, int]:

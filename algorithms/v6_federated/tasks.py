@@ -1,7 +1,7 @@
 """A job's tasks: what is sent to whom, who is not worth asking, and whether enough answers came."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -214,13 +214,15 @@ class Tasks:
         returns: Sequence[str] | Mapping[str, Shape] = (),
         optional: Sequence[str] = (),
         numbers: Sequence[str] = (),
+        wrong: Callable[[Answer], str | None] | None = None,
     ) -> Expected:
         """Arrays as long as the model or of the shapes given, and numbers, about as many rows as the job requires."""
         shapes: dict[str, Shape] = {name: (self.size,) for name in [*returns, *optional]}
         if isinstance(returns, Mapping):
             shapes |= returns
         rows, classes = self.job.minimum_rows or 1, self.job.data.classes
-        return Expected(shapes, frozenset(optional), tuple(numbers), rows, None if classes is None else len(classes))
+        counted = None if classes is None else len(classes)
+        return Expected(shapes, frozenset(optional), tuple(numbers), rows, counted, wrong)
 
     def _calls(self, group: Group, round_: int | None = None) -> list[Call]:
         number = self.round if round_ is None else round_

@@ -168,8 +168,10 @@ def progress(client: Any, row: dict[str, Any]) -> None:
 
 
 def last_words(log: str | None) -> str:
-    """What an algorithm said when it failed: the last line of a log, without vantage6's own beginning of it."""
-    lines = [line.strip() for line in (log or "").splitlines() if line.strip()]
+    """What an algorithm said when it failed: the last line of a log, without vantage6's own beginning of it, and
+    without signs that would command a terminal."""
+    printable = ("".join(c for c in line if c.isprintable()).strip() for line in (log or "").splitlines())
+    lines = [line for line in printable if line]
     last = lines[-1] if lines else ""
     found = re.search(CALLING, last)
     return found[1] if found else last

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from v6_federated import codec, functions
+from v6_federated.errors import SafeError
 from v6_federated.guards import number_of_threads
 from v6_federated.node import Node
 from v6_federated.settings import LambdaL2, LearningRate, MaxBin, MaxDepth, MaxLeaves, MinRowsLeaf, TreesARound
@@ -24,6 +25,8 @@ def average(node: Node) -> dict[str, Any]:
 @functions.partial
 def count(node: Node, low: Any, high: Any, *, max_bin: MaxBin) -> dict[str, Any]:
     """Rows up to each boundary between cells, (d, boundaries), in multiples of the node's minimum of rows."""
+    if any(a is None or a.shape != (node.rows.X.shape[1],) for a in (low, high)):
+        raise SafeError("low and high are not of the columns; expected one number each for every column")
     step = node.policy.minimum_rows  # not the request's: requests with many of them would tell the counts in between
     return {"counts": bins.counts(node.rows.X, bins.boundaries(low, high, max_bin), step)}
 

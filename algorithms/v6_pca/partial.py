@@ -13,7 +13,8 @@ def transform(node: Node, mean: Any, scale: Any, components: Any, mean_rest: Any
     """Put the node's rows on the components (k, d) and keep them, (n_k, k) float64, as ``projection`` in the job's
     folder; nothing of them is sent. ``mean_rest`` is the second part of a float64 ``mean`` (d,) sent in float32."""
     d = len(node.features.names)
-    if any(a is None for a in (mean, scale, components)) or components.shape[1:] != (d,) or not scale.all():
+    none = any(a is None for a in (mean, scale, components)) or components.shape[1:] != (d,)
+    if none or mean.shape != (d,) or scale.shape != (d,) or not scale.all():
         raise SafeError(f"not the components of these {d} features; expected mean, scale and components of a result")
     mean = mean.astype("float64") if mean_rest is None else mean.astype("float64") + mean_rest
     node.features.check_complete("pca")

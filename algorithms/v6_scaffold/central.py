@@ -9,6 +9,8 @@ from v6_federated import functions
 from v6_federated.federation import Answer, Federation, combine, mean
 from v6_federated.settings import BatchSize, Epochs, Fraction, GlobalLr, LearningRate, LrDecayRound, LrDecayStep, Rounds
 
+STEEPEST = 1e30  # a gradient that c can hold, the mean of many, in float32
+
 
 @functools.partial(functions.central, told_in_full=True)
 def central(
@@ -49,6 +51,7 @@ def central(
             lr_decay_step=lr_decay_step,
             returns=["dy"],
             numbers=["travelled"],
+            wrong=_wrong,
         )
         x, s.x = s.x, s.x + np.float32(global_lr) * mean(answers, "dy")  # every node alike, as the paper has it
         # c_k+ - c_k = -c + (x - y_k) / (steps eta_l): known from y_k - x, so nodes need not send it as the paper's do
@@ -63,6 +66,14 @@ def central(
             s.c, s.known = np.zeros_like(s.c), {}
         federation.record(answers, s.x, own=functools.partial(_own, x))
     return federation.result(s.x)
+
+
+def _wrong(answer: Answer) -> str | None:
+    """What is wrong with a change and the way it took: one that makes no mean gradient would end the job."""
+    travelled = answer.values["travelled"]
+    if travelled and float(np.abs(answer["dy"]).max(initial=0)) > STEEPEST * travelled:
+        return "sends dy and travelled that make no gradient; expected the sum of the rates of its steps"
+    return None
 
 
 def _own(x: np.ndarray, answer: Answer) -> np.ndarray:
