@@ -11,7 +11,11 @@ from v6_federated import images
 
 
 def main() -> int:
-    listed = images.listed()
+    try:
+        listed = images.listed()
+    except images.EngineError as error:
+        print(error, file=sys.stderr)
+        return 1
     parser = argparse.ArgumentParser(description="Build the images of docker/images.toml.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of: {', '.join(listed)} (default: all)")
     parser.add_argument("--network", help="the engine's network for the build, such as host (default: the engine's)")

@@ -18,14 +18,18 @@ def table(n: int = 40, d: int = 4, classes: int = 2, seed: int = 0, shift: float
 
 
 def train(
-    package: str, databases: dict, processes: int = 1, environment: dict | None = None, environments=None, **settings
-):
-    """Run a method on mock nodes."""
+    package: str, databases: dict, processes: int = 1, environment: dict | None = None, environments=None, stops=False,
+    **settings,
+):  # fmt: skip
+    """Run a method on mock nodes, to its end, or (``stops``) to a failure after which the model of the last round is
+    the result."""
     with MockNetwork(
         package, databases, environment={**OPEN, **(environment or {})}, environments=environments, processes=processes,
         on_round=lambda row: None,
     ) as network:  # fmt: skip
-        return network.run(**settings)
+        result = network.run(**settings)
+    assert ("stopped" in result) == stops, result.get("stopped")
+    return result
 
 
 def spoilt(**changes):

@@ -423,7 +423,9 @@ def test_run_tells_nodes_and_classes_and_what_a_rare_class_hides(hospitals_csv, 
     assert main([str(a) for a in [*run, "--rounds", 1, "--set", "lr=0.001", "--out", tmp_path / "r"]]) == 0
     out, err = capsys.readouterr()
     died = (rows.outcome == "died").sum()
-    first = f"3 nodes: Noord (100), Oost (100), Zuid (100); 2 classes: home ({300 - died}), died ({died})"
+    first = (
+        f"3 nodes: Noord (100), Oost (100), Zuid (100); 2 classes: home ({300 - died}), died ({died}); 2 features: x, z"
+    )
     assert out.splitlines()[0] == first
     result = json.loads((tmp_path / "r" / "result.json").read_text())
     shown = {line.split()[0]: line.split()[1:] for line in out.splitlines() if line.split()[0] in ("home", "died")}
@@ -512,9 +514,11 @@ def test_predictions_beside_an_identifier(hospitals_csv, capsys, tmp_path):
     predict = ["predict", tmp_path / "r", "--data", file]
     assert call(capsys, *predict, "--out", tmp_path / "p.csv", "--keep", "id,hospital")[0] == 0
     told = pd.read_csv(tmp_path / "p.csv")
-    assert (
-        list(told.columns) == ["id", "hospital", "prediction", "score"] and told["id"].tolist() == rows["id"].tolist()
-    )
+    assert [*told.columns] == ["id", "hospital", "prediction", "score", "probability=died", "probability=home"]
+    assert told["id"].tolist() == rows["id"].tolist()
+    np.testing.assert_allclose(told["probability=home"], 1 / (1 + np.exp(-told["score"])), rtol=1e-6)
+    np.testing.assert_allclose(told["probability=died"] + told["probability=home"], 1)
+    assert (told["prediction"] == np.where(told["probability=home"] > 0.5, "home", "died")).all()
     for arguments, says in [
         (["--out", tmp_path / "p.csv", "--keep", "name"], "--keep name is refused; expected columns of"),
         (["--out", file], "is the file of --data, which would be lost; expected another"),
@@ -534,7 +538,7 @@ def test_predictions_beside_an_identifier(hospitals_csv, capsys, tmp_path):
         ),
         (
             ["--data", "wine", "--partition", "column:town"],
-            "no column 'town' to tell the nodes by; expected one of alcohol,",
+            "no column 'town' to tell the nodes by; expected one of 'alcohol',",
         ),
         (["--data", "diabetes"], "or for a number to predict gbdt with --set objective=regression"),
         (["--data", "wine", "--node-env", "FOO"], "expected KEY=VALUE, for example V6_FEDERATED_MINIMUM_ROWS=20"),
@@ -626,11 +630,12 @@ def test_an_error_of_the_connection_has_words(capsys, monkeypatch):
 
 
 def test_a_diverged_training_is_told_and_drawn(capsys, tmp_path):
-    """Its distances overflow; what came out is there all the same."""
+    """Its distances would overflow in float32; what came out is there all the same."""
     diverged = ["--model", "2nn", "--data", "breast-cancer", "--rounds", 5, "--out"]
     status, line, _ = call(capsys, "run", "fedavg", "--set", "lr=10", *diverged, tmp_path / "a")
     assert status == 0 and line["rounds"] == 5
-    assert any(row["distance"] is None for row in json.loads((tmp_path / "a" / "result.json").read_text())["per_node"])
+    per_node = json.loads((tmp_path / "a" / "result.json").read_text())["per_node"]
+    assert max(row["distance"] for row in per_node) > 2e19  # whose square float32 does not hold
     status, line, _ = call(capsys, "compare", "fedavg:lr=0.1", "fedavg:lr=10", *diverged, tmp_path / "b")
     assert status == 0 and len(line) == 2 and (tmp_path / "b" / "comparison.png").exists()
 

@@ -72,11 +72,13 @@ def test_kept_columns_stand_as_they_are_in_the_file(csv, model, tmp_path):
     new, out = csv(rows), tmp_path / "p.csv"
     assert main(["predict", str(model), "--data", str(new), "--keep", "number,id,x1", "--out", str(out)]) == 0
     told = pd.read_csv(out, dtype=str, keep_default_na=False)
-    assert list(told) == ["number", "id", "x1", "prediction", "score"]
+    assert list(told) == ["number", "id", "x1", "prediction", "score", "probability=0", "probability=1"]
     assert told["id"].tolist() == WRITTEN and told["number"].tolist() == rows["number"].tolist()
     plain = tmp_path / "plain.csv"
     assert main(["predict", str(model), "--data", str(new), "--out", str(plain)]) == 0
-    pd.testing.assert_frame_equal(told[["prediction", "score"]], pd.read_csv(plain, dtype=str))  # x1 is still a feature
+    pd.testing.assert_frame_equal(
+        told[["prediction", "score", "probability=0", "probability=1"]], pd.read_csv(plain, dtype=str)
+    )  # x1 is still a feature
 
 
 def test_each_text_of_the_partitions_column_is_a_node(csv, capsys, tmp_path):

@@ -464,7 +464,7 @@ def edited(**values):
         # sums that wrap around in 64 bits
         edited(evaluation={"n": 10, "loss": 0.1, "confusion": [[2**62, 2**62], [2**62, 2**62 + 10]], "bands": []}),
         edited(
-            evaluation={"n": 10, "loss": 0.1, "confusion": [[5, 0], [0, 5]], "bands": [[[2**62] * 2, [2**62, 2**62 + 9]]]}
+            evaluation={"n": 10, "loss": 0.1, "confusion": [[5, 0], [0, 5]], "bands": [[[2**62, 2**62], [2**62, 9]]]}
         ),
         edited(evaluation={"n": 10, "loss": 0.1, "confusion": [[5, 0], [0, 5]], "bands": [[[1, 1], [1, 1]]]}),
         edited(note=functools.reduce(lambda inner, _: [inner], range(600), 0)),

@@ -243,7 +243,7 @@ def test_resuming_equals_a_straight_run(hospitals):
 def test_a_node_that_fails_in_its_turn_ends_the_job(hospitals):
     """With the ensemble so far, which can be resumed: nobody else was asked."""
     strict = {5: {"V6_FEDERATED_MINIMUM_ROWS": "50"}}
-    result = train("v6_gbdt", hospitals, rounds=3, enough=0.5, environments=strict, **SMALL)
+    result = train("v6_gbdt", hospitals, stops=True, rounds=3, enough=0.5, environments=strict, **SMALL)
     assert [row["trees"] for row in result["history"]] == [1]
     assert "round 2, grow: organization 5: min_rows_leaf=10 is below the 50 rows" in result["stopped"]
 
@@ -646,7 +646,7 @@ def test_early_stopping_where_no_node_can_hold_rows_out(hospitals):
     """What was trained until that is known is not lost."""
     strict = {k: {"V6_FEDERATED_MINIMUM_ROWS": "10"} for k in hospitals}
     few = {k: rows[:15] for k, rows in hospitals.items()}
-    result = train("v6_gbdt", few, rounds=6, early_stopping=2, environments=strict, **SMALL)
+    result = train("v6_gbdt", few, stops=True, rounds=6, early_stopping=2, environments=strict, **SMALL)
     assert "early_stopping=2: no loss on held-out rows after 3 rounds; no node has rows enough" in result["stopped"]
     assert len(result["history"]) == 3
 
@@ -667,7 +667,7 @@ def test_feature_importance_names_features_after_preprocessing(hospitals):
     names = {row["feature"] for row in result["feature_importance"]}
     assert names <= {"x0=high", "x0=low", "x1", "x2", "x3"} and names & {"x0=high", "x0=low"}
     predicted, measured = export.predict(result, data.Source(table=nodes[3]))
-    assert measured["accuracy"] > 0.6 and list(predicted) == ["prediction", "score"]
+    assert measured["accuracy"] > 0.6 and list(predicted) == ["prediction", "score", "probability=0", "probability=1"]
 
 
 def test_export_is_lightgbms_text(hospitals, tmp_path):

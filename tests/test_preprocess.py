@@ -123,6 +123,22 @@ def test_median_by_hand():
     assert fitted(nodes, "impute:median,columns=x0")[0]["values"]["x0"] == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.parametrize("outlier", [50.0, 999_999.0, -1e9])
+def test_quantiles_whatever_a_few_outliers_are(outlier):
+    """Three rows of 1,200, a sentinel or an error of typing, make the deviation large, and the first bins wide."""
+    rng = np.random.default_rng(0)
+    nodes = {k: table(400, seed=k).assign(x0=rng.gamma(2, 10, 400), x1=rng.integers(20, 90, 400)) for k in (1, 2, 3)}
+    for rows in nodes.values():
+        rows.loc[0, "x0"] = outlier
+    whole = pooled(nodes)
+    bounds = fitted(nodes, "clip:0.01")[0]["bounds"]
+    values = fitted(nodes, "impute:median")[0]["values"]
+    for column, places in (("x0", 0.004), ("x1", 0.02)):  # what roundings of 3 nodes leave open; years are whole
+        for value, q in ((bounds[column][0], 0.01), (bounds[column][1], 0.99), (values[column], 0.5)):
+            low, high = whole[column].quantile([q - places if q > places else 0, min(q + places, 1)])
+            assert low - 1e-6 <= value <= high + 1e-6, (column, q)
+
+
 def test_constant_column_median_is_its_value(clinics):
     median, *_ = fitted(clinics, "impute:median", "impute:most_frequent", "onehot")
     assert median["values"]["unit"] == 5.0
@@ -442,7 +458,7 @@ def test_a_measurement_is_no_category(clinics):
 
 def test_infinite_values_and_dates(clinics):
     clinics[2].loc[3, "x0"] = np.inf
-    assert "organization 2: infinite values in the column(s) x0" in refused(clinics, *ALL)
+    assert "organization 2: infinite values (or beyond 3.4e38) in the column(s) x0" in refused(clinics, *ALL)
     clinics[2]["x0"] = pd.Timestamp("1950-03-02")
     text = refused(clinics, *ALL)
     assert "the column x0 holds values that are neither numbers nor words" in text and "1950" not in text
@@ -538,7 +554,10 @@ def test_predict_needs_no_label_and_names_classes(tmp_path):
     }
     result = train("v6_fedavg", nodes, rounds=3, preprocess=["standardize"])
     predicted, measured = export.predict(result, data.Source(table=nodes[1].drop(columns="label")))
-    assert measured == {} and list(predicted) == ["prediction", "score=a", "score=b", "score=c"]
+    assert measured == {} and list(predicted) == [
+        "prediction",
+        *(f"{what}={c}" for what in ("score", "probability") for c in "abc"),
+    ]
     assert set(predicted["prediction"]) <= {"a", "b", "c"}
 
 

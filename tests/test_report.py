@@ -59,7 +59,7 @@ def test_a_node_that_was_never_asked_is_grey(figures, tmp_path):
 
 
 def test_no_picture_of_an_earlier_result_stays(tmp_path):
-    screen.write(tmp_path, result(distances=[(1, 1, 2.0)]))
+    screen.write(tmp_path, result(distances=[(1, 1, 2.0)], organizations=[1, 2]))
     assert {path.name for path in tmp_path.iterdir()} == {"result.json", "curves.png", "distances.png"}
     nothing = result(accuracy=(None, None), loss=(None, None))  # as of principal components
     screen.write(tmp_path, nothing)

@@ -69,7 +69,7 @@ def central(
         arrived: list[Answer] = []
         count = {"merged": 0, "overactive": 0, "outdated": 0}
         while count["merged"] < len(K):
-            _check_deadlock(federation, t, {k: s.a - s.a_k[k] for k in federation.at_work()}, b_l)
+            _check_deadlock(t, {k: s.a - s.a_k[k] for k in federation.at_work()}, b_l)
             answer = federation.next_answer()
             if answer is None:
                 continue
@@ -129,7 +129,7 @@ def age_filter(K: int, low: int | None, up: int | None) -> tuple[int, int]:
     return b_l, b_u
 
 
-def _check_deadlock(federation: Federation, t: int, differences: dict[int, int], b_l: int) -> None:
+def _check_deadlock(t: int, differences: dict[int, int], b_l: int) -> None:
     """The age grows with merges only: if no difference is b_l yet, none ever will be. Nodes that fail can cause it."""
     if differences and max(differences.values()) < b_l:
         raise CollectResultsError(

@@ -1,12 +1,15 @@
 """The coordinator of dynamic averaging, with three protocols for who communicates when."""
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from pydantic import BaseModel
 
 from v6_federated import functions
+from v6_federated.errors import SafeError
 from v6_federated.federation import Answer, Federation, weighted_mean
 from v6_federated.settings import (
     Augmentation,
@@ -23,7 +26,17 @@ from v6_federated.settings import (
 )
 
 
-@functions.central
+def check_settings(checked: BaseModel) -> None:
+    """Refuse what the protocol does not read: two results would differ by it in nothing but the settings told."""
+    of = {"divergence": ("train_from",), "svd": ("delta", "augmentation"), "loss": ("delta", "augmentation")}
+    values = dict(checked)
+    protocol = values["protocol"]
+    defaults = type(checked).model_fields
+    if idle := [name for name in of[protocol] if values[name] != defaults[name].default]:
+        raise SafeError(f"{', '.join(idle)} is of no use to protocol={protocol}; leave it out")
+
+
+@functools.partial(functions.central, check=check_settings)
 def central(
     federation: Federation,
     *,
@@ -56,7 +69,7 @@ def central(
         "optimizer": optimizer,
     }
     if protocol == "divergence":
-        w = by_divergence(federation, rounds, delta, augmentation, {**local, "passes": local_passes})
+        w = by_divergence(federation, rounds, delta, augmentation, {**local, "local_passes": local_passes})
     else:
         w = by_schedule(federation, rounds, protocol, train_from, local_passes, local)
     return federation.result(w)

@@ -29,7 +29,7 @@ def local_update(
     *,
     is_reference: IsReference = False,
     delta: Delta,
-    passes: LocalPasses,
+    local_passes: LocalPasses,
     batch_size: BatchSize,
     lr: LearningRate,
     lr_decay_round: LrDecayRound,
@@ -49,9 +49,9 @@ def local_update(
         return dict(LOST)
     else:
         f, r = node.model.asarray(kept["f"]) if weights is None else weights + 0, node.model.asarray(kept["r"])
-    steps = passes * node.steps_per_epoch(batch_size)
+    steps = local_passes * node.steps_per_epoch(batch_size)
     eta = training.schedule(lr, lr_decay_round, lr_decay_step, node.round, (node.round - 1) * steps)
-    loss = node.train(f, training.optimizer(optimizer, eta), passes, batch_size)
+    loss = node.train(f, training.optimizer(optimizer, eta), local_passes, batch_size)
     squared = float(((f - r) ** 2).sum())
     node.state.save({"f": f, "r": r})
     answer = {"train_loss": loss, "from_reference": squared**0.5, "violation": bool(squared > delta)}

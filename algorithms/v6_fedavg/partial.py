@@ -26,11 +26,10 @@ def client_update(
         optimizer, training.schedule(lr, lr_decay_round, lr_decay_step, node.round, (node.round - 1) * steps)
     )
     w_t, w = weights, weights + 0
-    loss, n = 0.0, 0
-    for X, y in node.batches(epochs, batch_size):
-        batch_loss, g = node.model.loss_and_gradient(w, X, y)
-        if proximal_mu:
-            g += proximal_mu * (w - w_t)  # FedProx (Li et al. 2020), not in the paper; off by default
-        step(w, g)  # w <- w - eta g
-        loss, n = loss + len(y) * batch_loss, n + len(y)
-    return {"weights": w, "train_loss": loss / n}
+
+    def proximal(w: Any, g: Any) -> None:
+        g += proximal_mu * (w - w_t)  # FedProx (Li et al. 2020), not in the paper; off by default
+        step(w, g)
+
+    loss = node.train(w, proximal if proximal_mu else step, epochs, batch_size)  # w <- w - eta g
+    return {"weights": w, "train_loss": loss}

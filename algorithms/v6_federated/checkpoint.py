@@ -5,6 +5,7 @@ newest state, written whole or not at all, and the history, to which rounds are 
 """
 
 import contextlib
+import itertools
 import json
 import os
 from collections.abc import Mapping
@@ -48,9 +49,11 @@ class Checkpoint:
     def _write(self, snapshot: Mapping[str, Any]) -> None:
         assert self._state is not None and self._rounds is not None
         rows = snapshot["history"][-2:] if self._begun else snapshot["history"]
-        lines = []
+        lines: list[str] = []
+        first = rows[0]["round"] if rows else 0
+        newest = [*itertools.takewhile(lambda node: node["round"] >= first, reversed(snapshot["per_node"]))][::-1]
         for row in rows:  # the evaluation of a round comes with the next
-            nodes = [node for node in snapshot["per_node"] if node["round"] == row["round"]]
+            nodes = [node for node in newest if node["round"] == row["round"]]
             lines.append(json.dumps({"row": row, "nodes": nodes}) + "\n")
         if self._begun:
             with self._rounds.open("a") as stream:

@@ -37,6 +37,9 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         written = _results(folder) != before  # by this command, not by one before it
         return complain(130, f"interrupted; what was finished is in {folder}" if written else "interrupted")
+    except BrokenPipeError:  # whoever reads has seen enough, as `head`; Python would complain once more at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except OSError as error:  # requests' errors are of this kind and have no number
         what = f"{error.strerror}: {error.filename}" if error.strerror else f"{type(error).__name__}: {error}"
         return complain(1, what)
@@ -258,6 +261,9 @@ def _seed(text: str) -> int:
 
 def _add_data_options(parser: argparse.ArgumentParser) -> None:
     _add_dealing_options(parser, "--partition")
+    parser.add_argument(
+        "--exclude", metavar="A,B", help="columns that are no features, for example an identifier of patients"
+    )
     parser.add_argument(
         "--processes", type=int, metavar="P", help="worker processes (one a processor; 1 for small data)"
     )

@@ -31,7 +31,7 @@ class Answer:
 
     organization_id: int
     n: int
-    arrays: Mapping[str, np.ndarray]
+    arrays: dict[str, np.ndarray]
     values: dict[str, Any]
     bytes_up: int
     bytes_down: int

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from v6_federated import network_commands, remarks, request, screen
-from v6_federated.errors import SafeError
+from v6_federated.errors import Interrupted, SafeError
 from v6_federated.files import check_folder, write_whole
 from v6_federated.network_commands import resume
 
+INTERRUPTED = 130  # the exit status that a shell expects
 DEMO: dict[str, Any] = {"rounds": 30, "model": "logreg", "lr": 0.1, "batch_size": 10, "preprocess": ["standardize"]}
 
 
@@ -45,6 +46,8 @@ def demo(options: Any) -> int:
 def run(options: Any) -> int:
     """``v6-federated run``."""
     earlier = screen.read(options.resume) if options.resume else None
+    if earlier and options.exclude:
+        raise SafeError("--exclude beside --resume is refused: the features are those of the earlier job; leave it out")
     rows = request.take_over(options, earlier) if earlier else None
     experiment, values = request.experiment(options)
     if options.speeds is not None:
@@ -58,8 +61,11 @@ def run(options: Any) -> int:
     if options.out and (options.out / "result.json").exists():
         print(f"the earlier result in {options.out} will be replaced", file=sys.stderr)
     remarks.rows(experiment, options.method, values)
-    with screen.Bar(options.rounds, options.method) as bar:
-        result = experiment.federated(options.method, values, bar.on_round)
+    try:
+        with screen.Bar(options.rounds, options.method) as bar:
+            result = experiment.federated(options.method, values, bar.on_round)
+    except Interrupted as error:  # what has been trained is not lost
+        result = error.result
     return _finish(result, options)
 
 
@@ -75,20 +81,20 @@ def _finish(result: dict[str, Any], options: Any) -> int:
             "nothing was evaluated: no rows were held out, or too few for the nodes' policy to count them",
             file=sys.stderr,
         )
-    losses = [row["loss"] for row in result["history"] if row["loss"] is not None]
     trees = result.get("model") is not None and result["model"]["name"] == "trees"
     if trees:
         remarks.splits(result)
-    elif len(losses) > 1 and losses[-1] > losses[0]:
-        print("the loss has grown: a smaller lr, or --preprocess standardize, may help", file=sys.stderr)
+    else:
+        remarks.growing(result)
     if options.target is not None:
         reached = experiments.to_target(result, options.target)
         print(f"accuracy {options.target:g}: " + (f"reached after {reached:.1f} rounds" if reached else "not reached"))
     screen.last_line(experiments.summary(result, options.target))
     if "stopped" in result:
         finished = len(result["history"])
-        kept = f"; --resume {options.out} goes on from there" if options.out else ""
-        return screen.complain(1, f"{result['stopped']}; the model is that of round {finished}{kept}")
+        kept = f"; --resume {options.out} goes on from there" if options.out else ", and without --out it is not kept"
+        status = INTERRUPTED if result["stopped"] == "interrupted" else 1
+        return screen.complain(status, f"{result['stopped']}; the model is that of round {finished}{kept}")
     return 0
 
 
@@ -152,20 +158,26 @@ def compare(options: Any) -> int:
     remarks.rows(experiment, *next((method, own) for _, method, own in jobs.values()))
     if options.test is not None:
         return _test(experiment, jobs, options)
-    results = {}
+    results: dict[str, dict[str, Any]] = {}
     nodes = len(experiment.named())
     rounds = sum(v["rounds"] * (nodes if kind == "alone" else 1) for kind, _, v in jobs.values())
     with screen.Bar(rounds, "compare") as bar:
         for name, (kind, method, own) in jobs.items():
             for entry, train in _trainings(experiment, kind, name).items():
-                with _named(entry):
-                    results[entry] = train(method, own, on_round=bar.on_round)
+                folder = f"{len(results) + 1}-{entry.replace(':', '-').replace('/', '-')[:60]}"
+                try:
+                    with _named(entry):
+                        results[entry] = train(method, own, on_round=bar.on_round)
+                except Interrupted as error:
+                    if options.out:
+                        screen.write(options.out / folder, error.result, options.target)
+                    raise
                 if options.out:  # at once: it outlives a failure of the next
-                    folder = f"{len(results)}-{entry.replace(':', '-').replace('/', '-')[:60]}"
                     screen.write(options.out / folder, results[entry], options.target)
     if options.out:
         report.comparison(results, options.out / "comparison.png", options.target)
     screen.console().print(report.table(results, options.target))
+    remarks.baselines(results)
     screen.last_line({name: experiments.summary(result, options.target) for name, result in results.items()})
     for name, result in results.items():
         if "stopped" in result:
@@ -318,7 +330,7 @@ def report(options: Any) -> int:
     from v6_federated import experiments, report
 
     request.check_target(options.target)
-    results = {str(path): screen.read(path) for path in dict.fromkeys(options.results)}
+    results = {str(path): screen.read(path) for path in screen.results_of(options.results)}
     check_folder(options.out)
     if options.out:
         report.curves(results, options.out / "curves.png", options.target)
@@ -330,7 +342,7 @@ def report(options: Any) -> int:
     for name, result in results.items():
         if len(results) == 1:
             _show(result)
-        print(f"{name}: {result['method']}, {json.dumps(result.get('experiment', {}))}")
+        print(f"{name}: {remarks.described(result)}")
     screen.console().print(report.table(results, options.target))
     screen.last_line({name: experiments.summary(result, options.target) for name, result in results.items()})
     return 0
@@ -358,6 +370,8 @@ def predict(options: Any) -> int:
         raise SafeError(f"{options.model} is refused; expected a result.json, its folder, .npz, .safetensors or .pt")
     model = export.load(options.model) if exported else screen.read(options.model)
     rows = datasets.load_new(options.data)
+    if rows.table is not None and rows.table.empty:
+        raise SafeError(f"{options.data} holds no rows; expected some to predict for")
     table, measured = export.predict(model, rows)
     kept = request.names(options.keep, "--keep") if options.keep else []
     for name in reversed(kept):

@@ -47,7 +47,7 @@ def load(data: str) -> Dataset:
     if not path.exists():
         raise SafeError(f"no data {data!r}; expected {', '.join(EMBEDDED)}, or a path to .csv, .parquet or .npz")
     if path.is_dir():
-        raise SafeError(f"{path.name} is a folder; expected a file .csv, .parquet or .npz")
+        raise SafeError(f"{data} is a folder; expected a file .csv, .parquet or .npz")
     if path.stat().st_size == 0:
         raise SafeError(f"{path.name} is empty; expected rows")
     readers = {".csv": _read_csv, ".parquet": _read_parquet, ".npz": _read_npz}
@@ -96,7 +96,8 @@ def _dealt(
     kind, _, column = partition.partition(":")
     if kind == "column":
         if not isinstance(dataset.rows, pd.DataFrame) or column not in dataset.rows.columns:
-            there = ", ".join(map(str, dataset.rows.columns)) if isinstance(dataset.rows, pd.DataFrame) else "a .csv"
+            names = map(str, dataset.rows.columns) if isinstance(dataset.rows, pd.DataFrame) else ()
+            there = ", ".join(map(repr, names)) or "a .csv"
             raise SafeError(f"no column {column!r} to tell the nodes by; expected one of {there}")
         if dataset.rows[column].isna().any():
             raise SafeError(f"missing values in the column {column}; expected a node's name in every row")

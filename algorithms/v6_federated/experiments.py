@@ -14,7 +14,7 @@ import pandas as pd
 
 from v6_federated import data, datasets, methods, metrics
 from v6_federated.datasets import Database, Dataset
-from v6_federated.errors import SafeError
+from v6_federated.errors import Interrupted, SafeError
 from v6_federated.guards import Policy
 from v6_federated.mock import Fates, MockNetwork, paces
 
@@ -119,7 +119,7 @@ class Experiment:
         kind, _, column = self.partition.partition(":")
         ignored = column if kind == "column" else None
         if ignored and isinstance(self.dataset.rows, pd.DataFrame) and ignored not in self.dataset.rows.columns:
-            there = ", ".join(map(str, self.dataset.rows.columns))
+            there = ", ".join(repr(str(c)) for c in self.dataset.rows.columns)  # a space at an end is seen
             raise SafeError(f"no column {ignored!r} to tell the nodes by; expected one of {there}")
         datasets.check(
             self.dataset, self.label, self.features, ignored, steps=steps, supervised=supervised, regression=regression
@@ -211,7 +211,10 @@ class Experiment:
             on_round=on_round or (lambda row: None),
             fates=self._fates(databases),
         ) as network:
-            result = network.run(**values)
+            try:
+                result = network.run(**values)
+            except Interrupted as error:
+                raise Interrupted({**error.result, "experiment": described}) from None
         return {**result, "experiment": described}
 
 

@@ -136,9 +136,9 @@ def predict(result: Mapping[str, Any], source: Source) -> tuple[pd.DataFrame, di
     """What a model says about new rows, with the code that nodes use; and where the rows have the label its
     ``accuracy``, of a regression ``r2``.
 
-    Returns a row of the table for each row: the class as ``prediction`` and its scores, decision values as the model
-    has them (one ``score`` when binary, above 0 for the second class; else one a class); of a regression the
-    ``prediction`` alone; of components ``pc1``, ...
+    Returns a row of the table for each row: the class as ``prediction``, its scores, decision values as the model has
+    them (one ``score`` when binary, above 0 for the second class; else one a class), and, but for ``svm``, the
+    probability of each class; of a regression the ``prediction`` alone; of components ``pc1``, ...
     Raises SafeError, which names columns and no values.
     """
     spec, model, arrays = _parts(result)
@@ -159,6 +159,8 @@ def predict(result: Mapping[str, Any], source: Source) -> tuple[pd.DataFrame, di
         names = ["score"] if scores.shape[1] == 1 else [f"score={c}" for c in spec.classes]
         table = pd.DataFrame(scores, columns=names)
         table.insert(0, "prediction", np.asarray(spec.classes, dtype=object)[guess])
+        if getattr(model, "kind", "") != "hinge":
+            table[[f"probability={c}" for c in spec.classes]] = _probabilities(scores)
         if not labelled.any():
             return table, {}
         try:
@@ -171,6 +173,14 @@ def predict(result: Mapping[str, Any], source: Source) -> tuple[pd.DataFrame, di
         return table, {"accuracy": float(np.mean(y == guess[labelled]))}
     except DataError as error:
         raise SafeError(str(error)) from None
+
+
+def _probabilities(scores: np.ndarray) -> np.ndarray:
+    """Of each class, (n, classes), from the decision values of a model that is trained by cross-entropy."""
+    z = np.asarray(scores, dtype=np.float64)
+    z = np.hstack([np.zeros_like(z), z]) if z.shape[1] == 1 else z
+    e = np.exp(z - z.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
 
 
 def _labelled(source: Source, spec: Spec) -> np.ndarray:
@@ -197,6 +207,7 @@ def _r2(y: np.ndarray, prediction: np.ndarray) -> dict[str, float]:
 def _features(source: Source, spec: Spec, steps: Any, expected: int) -> np.ndarray:
     """The rows after the steps, complete, as precise as they are."""
     features = source.features(spec)
+    features.check_finite()  # as at nodes, whatever step would bound them
     try:
         after = preprocess.apply(features, steps)
         after.check_complete()

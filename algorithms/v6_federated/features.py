@@ -11,6 +11,8 @@ from v6_federated.errors import SafeError
 from v6_federated.vantage import DataError
 
 DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+# what is no number yet: a comma for the point, signs like <, a percentage
+ALMOST = re.compile(r"[<>~=]*\s*[+-]?\d+([.,]\d+)*\s*%?", re.ASCII)
 KINDS = ("words", "mixed", "empty")  # of columns, beside those of numbers
 
 
@@ -95,7 +97,7 @@ class Features:
     def check_finite(self) -> None:
         """Raise DataError for infinite values, which no step helps against; missing ones may stay."""
         if bad := self._beyond(np.fmax, np.fmin):
-            raise DataError(f"infinite values in the column(s) {', '.join(bad)}; expected none")
+            raise DataError(f"infinite values (or beyond 3.4e38) in the column(s) {', '.join(bad)}; expected none")
 
     def _beyond(self, largest: np.ufunc, smallest: np.ufunc) -> list[str]:
         """The columns whose extremes are not finite in float32; found without a copy of X."""
@@ -147,7 +149,9 @@ def kinds(table: pd.DataFrame, columns: Sequence[str]) -> dict[str, list[str]]:
         if name in numeric:
             continue
         numbers, said = _read_column(table[name])
-        some_numbers, some_words = not np.isnan(numbers).all(), any(word is not None for word in said)
+        found_words = [word for word in said if word is not None]
+        some_numbers, some_words = not np.isnan(numbers).all(), bool(found_words)
+        some_numbers |= all(map(ALMOST.fullmatch, found_words))  # which are to be said to be categories, if they are
         kind = {(False, True): "words", (True, True): "mixed", (False, False): "empty"}.get((some_numbers, some_words))
         if kind:
             found[kind].append(name)

@@ -229,7 +229,7 @@ class Federation:
         answers = self._tasks.ask(sent, evaluations, of)
         if not self.evaluators:
             self._history.unevaluated |= {k: self._history.missing[k] for k in asked if k in self._history.missing}
-        self._history.evaluated(self._tasks.round - 1, answers, self._tasks.unanswered(evaluations=True))
+        self._evaluated(self._tasks.round - 1, weights, answers)
         return [a for a in answers if a.function == function and a.organization_id in asked]
 
     # ---- asynchronous methods: one call at a time to each node
@@ -268,7 +268,19 @@ class Federation:
         """Evaluate the model of the round before at all nodes, where no ``ask`` has done so in passing."""
         if self._due():
             answers = self._tasks.ask([], [self._tasks.evaluation(weights)])
-            self._history.evaluated(self._tasks.round - 1, answers, self._tasks.unanswered(evaluations=True))
+            self._evaluated(self._tasks.round - 1, weights, answers)
+
+    def _evaluated(self, t: int, weights: np.ndarray, answers: Sequence[Answer]) -> dict[str, Any]:
+        """Take the evaluation of round t's model out of ``answers``, and return it; of a model whose scores lie
+        elsewhere than those before, by which the bands were placed, that of one more look at it."""
+        looked = answers
+        if self._history.placed_anew(answers):
+            with contextlib.suppress(vantage.CollectResultsError):  # the first look is one, too
+                looked = self._tasks.ask([], [self._tasks.evaluation(weights)])
+        found = self._history.evaluated(t, looked, self._tasks.unanswered(evaluations=True))
+        for answer in answers:
+            answer.values.pop("evaluation", None)
+        return found
 
     def generator(self, purpose: str) -> np.random.Generator:
         """Random numbers for one purpose of central; one stream a round, kept as it goes on within the round."""
@@ -284,21 +296,23 @@ class Federation:
         own: Callable[[Answer], np.ndarray] | None = None,
         **columns: Any,
     ) -> None:
-        """Keep the round, of which ``answers`` are all: one row of history with ``columns``, one row a node.
+        """Keep the round, of which ``answers`` are all: one row of history with ``columns``, one row a node. The arrays
+        of the answers are then gone.
 
         With the round's new ``model`` (d,), a node's row holds the distance from it of the node's ``own``: by default
         the weights that it sent, if it did.
         """
         seconds = vantage.now(self._client) - self._started
         self._history.record(self._tasks.round, seconds, answers, self._tasks.unanswered(), model, own, columns)
+        for answer in answers:
+            answer.arrays.clear()  # else they would be there still while the next round's come in
         if not self._tasks.job.data.supervised:  # no evaluation is to come
             self._history.show(self._tasks.round)
 
     def result(self, weights: np.ndarray) -> dict[str, Any]:
         """Evaluate the last model at all nodes and return the job's result."""
         self._tasks.round = last = len(self.history)  # one more might be more than a node allows
-        answers = self._tasks.ask([], [self._tasks.evaluation(weights)])
-        final = self._history.evaluated(last, answers, self._tasks.unanswered(evaluations=True))
+        final = self._evaluated(last, weights, self._tasks.ask([], [self._tasks.evaluation(weights)]))
         return self.finished(final, weights=codec.encode({"weights": weights}))
 
     def stopped(self, reason: str) -> dict[str, Any] | None:

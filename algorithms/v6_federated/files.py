@@ -33,7 +33,7 @@ def write_whole(file: Path, text: str, durable: bool = False) -> None:
     try:
         part.write_text(text, encoding="utf-8")
         if durable:
-            with part.open("rb") as stream:
+            with part.open("r+b") as stream:
                 os.fsync(stream.fileno())
         part.replace(file)
     finally:

@@ -2,6 +2,7 @@
 partial functions that methods offer beside their own: ``describe``, ``fit_step``, ``keep_steps``, ``evaluate`` and
 ``forget``."""
 
+import contextlib
 import functools
 import inspect
 import math
@@ -16,7 +17,7 @@ from pydantic import BaseModel
 
 from v6_federated import codec, components, metrics, preprocess, settings, statistics, training
 from v6_federated.data import plain
-from v6_federated.errors import SafeError
+from v6_federated.errors import Interrupted, SafeError
 from v6_federated.features import kinds
 from v6_federated.federation import Federation
 from v6_federated.node import Job, Node, limit_threads
@@ -33,6 +34,7 @@ from v6_federated.vantage import (
     read_database,
 )
 
+OF_MODELS = ("model", "classes", "target", "evaluate_every", "precision")  # settings of no use without a model
 SAFE_ERRORS = (SafeError, DataError, NodePermissionException, PrivacyThresholdViolation, UserInputError)
 
 
@@ -57,6 +59,9 @@ def central(
     """
 
     def check_all(checked: Any) -> None:
+        defaults = settings.Common.model_fields
+        if not supervised and (idle := [n for n in OF_MODELS if getattr(checked, n) != defaults[n].default]):
+            raise SafeError(f"{', '.join(idle)} is of no use to {method}, which trains no model; leave it out")
         training.check_settings(checked)
         check(checked)
 
@@ -82,10 +87,18 @@ def central(
                 raise
             return result  # what has been trained is not lost
         except Exception as error:
-            result = federation.stopped(f"{type(error).__name__} at the coordinator: {error}")
+            if os.environ.get("V6_FEDERATED_DEBUG") == "1":
+                federation.give_up()
+                raise
+            result = federation.stopped(f"{type(error).__name__} at the coordinator, in {_place(error)}: {error}")
             if result is None:
                 raise
             return result
+        except KeyboardInterrupt:  # on mock nodes
+            with contextlib.suppress(Exception):
+                if (result := federation.stopped("interrupted")) is not None:
+                    raise Interrupted(result) from None
+            raise
         except BaseException:
             federation.give_up()
             raise
@@ -140,6 +153,7 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
                 if evaluate:
                     answer["evaluation"] = node.evaluate(received["weights"], evaluate, scale, centers)
                 returned = function(node, *(received.get(name) for name in wanted), **dict(checked))
+            returned = {k: v.item() if isinstance(v, np.generic) else v for k, v in returned.items()}
             sent = {k: _to_numpy(v) for k, v in returned.items() if isinstance(v, np.ndarray) or hasattr(v, "cpu")}
             answer |= {"n": node.n} | {k: v for k, v in returned.items() if k not in sent}
             _check_finite(answer)
@@ -152,15 +166,19 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
             # the text of any other error, numpy's or pandas', may quote a row
             if os.environ.get("V6_FEDERATED_DEBUG") == "1":
                 raise
-            place = traceback.extract_tb(error.__traceback__)[-1]
             raise AlgorithmExecutionError(
-                f"organization {organization}: {type(error).__name__} in {Path(place.filename).name}, line "
-                f"{place.lineno}; {WITHHELD}, it could hold a value of a row (V6_FEDERATED_DEBUG=1 shows it)"
+                f"organization {organization}: {type(error).__name__} in {_place(error)}; {WITHHELD}, it could hold a "
+                "value of a row (V6_FEDERATED_DEBUG=1 shows it)"
             ) from None
 
     functools.update_wrapper(call, function)
     call.wrapped_in_data_decorator = True  # vantage6's mock client then passes mock_data
     return call
+
+
+def _place(error: Exception) -> str:
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{Path(place.filename).name}, line {place.lineno}"
 
 
 def _received(node: Node, arrays: dict[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """What a job's result tells of its rounds: a row a round and a row a node, evaluations, bytes, and who was missing."""
 
+import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 from v6_federated import metrics
 from v6_federated.collection import Answer, Unusable, by_organization
 
+FINE = 0.02  # by which the last AUC may be off; bands that are well placed leave a hundredth open
 MOST_LETTERS = 200  # of a text that a node tells of itself
 MEASURES = ("loss", "accuracy", "auc", "r2")  # of an evaluation; r2 of regressions only
 
@@ -102,13 +104,19 @@ class History:
             told = {name: value for name, value in a.values.items() if _is_plain(value)}
             row: dict[str, Any] = {"round": t, "organization_id": a.organization_id, "n": a.n, **told}
             if model is not None and (own or "weights" in a.arrays):
-                row["distance"] = float(np.linalg.norm((own(a) if own else a["weights"]) - model))
+                far = np.subtract(
+                    own(a) if own else a["weights"], model, dtype=np.float64
+                )  # its squares fit no float32
+                row["distance"] = float(np.linalg.norm(far))
             self.nodes.append(row | {"bytes_up": a.bytes_up, "bytes_down": a.bytes_down})
+
+    def _evaluations(self, answers: Sequence[Answer]) -> list[dict[str, Any]]:
+        counted = [a for a in answers if a.organization_id in self._evaluators] if self._evaluators else answers
+        return [a.values.get("evaluation", {}) for a in counted]
 
     def evaluated(self, t: int, answers: Sequence[Answer], unanswered: int = 0) -> dict[str, Any]:
         """Take the evaluation of round t's model out of ``answers``, into the row of that round, and return it."""
-        counted = [a for a in answers if a.organization_id in self._evaluators] if self._evaluators else answers
-        evaluations = [a.values.get("evaluation", {}) for a in counted]
+        evaluations = self._evaluations(answers)
         if self._regression:
             found = metrics.combine_regression(evaluations)
         else:
@@ -126,6 +134,20 @@ class History:
         self.unevaluated = {}
         self.show(t)
         return found
+
+    def placed_anew(self, answers: Sequence[Answer]) -> bool:
+        """Whether ``answers`` tell the AUC too roughly, as many rows share a band, and other bands may tell it better;
+        then these are the next evaluation's, and the bytes of this one are counted."""
+        evaluations = self._evaluations(answers)
+        if self._regression or metrics.blur(evaluations) <= FINE:
+            return False
+        before, (scale, centers) = self.scale, metrics.next_bands(evaluations, self.scale, self.centers)
+        shift = max(np.abs(np.subtract(centers, metrics.middle(self.centers, len(centers))))) if centers else 0
+        if scale > before / 2 and shift < scale:  # all scores are one, or a few
+            return False
+        self.scale, self.centers = scale, centers
+        _add_bytes(self._evaluation, [a for a in answers if a.function == "evaluate"])
+        return True
 
     def show(self, until: int) -> None:
         """Show the rounds up to this one that have not been shown yet."""
@@ -150,7 +172,8 @@ class History:
 
     def restore(self, kept: Mapping[str, Any], last_evaluated: int, shown: int) -> None:
         """Go on from a snapshot, whose rows until ``shown`` somebody has seen."""
-        self.rounds, self.nodes, self._undescribed = kept["history"], kept["per_node"], kept["undescribed"]
+        self.rounds, self.nodes = copy.deepcopy(kept["history"]), [*kept["per_node"]]  # not the caller's
+        self._undescribed = kept["undescribed"]
         self.scale, self.centers = kept["score_scale"], kept.get("score_centers")
         self._preparation, self._evaluation = kept["traffic"]["preparation"], kept["traffic"]["evaluation"]
         self.last_evaluated, self._shown = last_evaluated, shown

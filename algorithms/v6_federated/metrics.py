@@ -4,11 +4,11 @@ mean squared error and R squared, from sums.
 For the AUC a node counts its rows by class and band of the score. Whoever chooses the weights chooses the scores, so
 counts of few rows can describe few people: nodes count no fewer rows than their minimum.
 Bands are equal steps of a monotone function of the score, the same at all nodes, so that counts can be added; within
-a band, rows are taken as tied. They are finest where a score speaks as much for the class as against it, at the odds
-that a row has the class at all; these, and the function's scale, are those of the evaluation before.
+a band, rows are taken as tied. They are finest about the median score, and as fine as the scores are close together, as
+far as the evaluation before tells.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,8 @@ from v6_federated.models.linear import predicted
 
 MOST_ROWS = 2**53  # which float64 and JSON hold exactly
 MOST_LOSS = 1e100
-SCALE = 4.0  # log-odds at which a score is halfway between even and certain, where no evaluation has told
-MOST_ODDS = 1e4
+SCALE = 0.3  # log-odds at which a score is halfway between even and certain, where no evaluation has told
+SCALES, MOST_ODDS = (1e-4, 1e4), 1e4
 
 
 def problems(classes: int) -> int:
@@ -62,8 +62,7 @@ def evaluate(
         "bands": [],
     }
     if bands:
-        middle = [-np.log(max(classes - 1, 1))] * problems(classes) if centers is None else centers
-        odds = _log_odds(scores) - np.asarray(middle)
+        odds = _log_odds(scores) - np.asarray(middle(centers, problems(classes)))
         share = 0.5 + 0.5 * odds / (np.abs(odds) + scale)  # in (0, 1), finest about the centre
         band = np.minimum((bands * share).astype(np.int64), bands - 1)
         for column, positive in enumerate([1] if classes == 2 else range(classes)):
@@ -103,25 +102,34 @@ def _log_odds(scores: np.ndarray) -> np.ndarray:
 def next_bands(
     answers: Sequence[dict[str, Any]], scale: float, centers: Sequence[float] | None
 ) -> tuple[float, Sequence[float] | None]:
-    """``scale`` and ``centers`` of the next evaluation, read off the bands of one with these: the scores' median
-    distance from the centre, and the log-odds of each class among the rows."""
+    """``scale`` and ``centers`` of the next evaluation, read off the bands of one with these: each problem's median
+    score, and half the distance between the quartiles, the median of all problems."""
     counted = [np.asarray(a["bands"]) for a in answers if a and a["n"] and a["bands"]]
     if not counted or len({c.shape for c in counted}) > 1:
         return scale, centers
-    outside, inside = np.sum(counted, axis=(0, 3)).T
-    counts = np.sum(counted, axis=(0, 1, 2))
-    share = np.abs((np.arange(len(counts)) + 0.5) / len(counts) - 0.5)  # of the middle of each band
-    order = np.argsort(share)
-    middle = np.searchsorted(np.cumsum(counts[order]), counts.sum() / 2)
-    distance = 2 * share[order][middle]  # |odds| / (|odds| + scale)
-    # a half row on either side, where a class has none
-    prior = np.log((inside + 0.5) / (outside + 0.5))
-    return float(np.clip(scale * distance / (1 - distance), 1e-4, 1e4)), prior.tolist()
+    counts = np.sum(counted, axis=(0, 2))  # (problems, bands)
+    quartiles = np.array([_quartiles(c) for c in counts])
+    odds = scale * quartiles / (1 - np.abs(quartiles)) + np.reshape(middle(centers, len(counts)), (-1, 1))
+    spread = float(np.median(odds[:, 2] - odds[:, 0])) / 2
+    return float(np.clip(spread, *SCALES)), np.clip(odds[:, 1], -MOST_ODDS, MOST_ODDS).tolist()
+
+
+def _quartiles(counts: np.ndarray) -> np.ndarray:
+    """Where a quarter, half and three quarters of the rows lie below, in (-1, 1): linear within a band; the outermost
+    ones, which have no end, up to their middle."""
+    below, n = np.append(0, np.cumsum(counts)), len(counts)
+    at = np.interp(below[-1] * np.array([0.25, 0.5, 0.75]), below, np.linspace(-1, 1, n + 1))
+    return np.clip(at, 1 / n - 1, 1 - 1 / n)
+
+
+def middle(centers: Sequence[float] | None, problems: int) -> Sequence[float]:
+    """The log-odds about which bands are finest, of each problem."""
+    return [-np.log(max(problems - 1, 1))] * problems if centers is None else centers
 
 
 def is_placement(scale: Any, centers: Any, classes: int | None) -> bool:
     """Whether these can be the ``scale`` and ``centers`` of an evaluation, of so many classes."""
-    if type(scale) is not float or not 1e-4 <= scale <= 1e4:
+    if type(scale) is not float or not SCALES[0] <= scale <= SCALES[1]:
         return False
     if centers is None:
         return True
@@ -185,21 +193,32 @@ def combine(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "evaluated": n,
         "loss": sum(a["n"] * a["loss"] for a in answers) / n,
         "accuracy": float(np.trace(confusion) / n),
-        "auc": _auc([a["bands"] for a in answers]),
+        "auc": _auc(answers),
         "confusion": confusion.tolist(),
     }
 
 
-def _auc(bands: list[Any]) -> float | None:
+def _auc(answers: Sequence[dict[str, Any]]) -> float | None:
     """Area under the ROC curve, the mean over one-against-the-rest problems in which both sides have rows."""
-    if not all(bands) or len({np.shape(b) for b in bands}) > 1:  # a node gives none, or in fewer bands
-        return None
-    areas = []
-    for outside, inside in np.asarray(bands, dtype=np.float64).sum(axis=0):
-        if outside.sum() and inside.sum():
-            below = np.cumsum(outside) - outside
-            areas.append(float(inside @ (below + outside / 2) / (inside.sum() * outside.sum())))
+    areas = [
+        float(inside @ (np.cumsum(outside) - outside / 2) / (inside.sum() * outside.sum()))
+        for outside, inside in _both_sides(answers)
+    ]
     return float(np.mean(areas)) if areas else None
+
+
+def blur(answers: Sequence[dict[str, Any]]) -> float:
+    """By how much the AUC may be off at most, as rows that share a band are taken as tied; 0 where it is not known."""
+    ties = [float(inside @ outside / (2 * inside.sum() * outside.sum())) for outside, inside in _both_sides(answers)]
+    return float(np.mean(ties)) if ties else 0.0
+
+
+def _both_sides(answers: Sequence[dict[str, Any]]) -> Iterator[np.ndarray]:
+    """Of each problem in which both sides have rows the counts outside and inside the class, (2, bands); none where a
+    node tells none, or in other bands than the others."""
+    bands = [a["bands"] for a in answers if a and a["n"]]
+    if bands and all(bands) and len({np.shape(b) for b in bands}) == 1:
+        yield from (b for b in np.asarray(bands, dtype=np.float64).sum(axis=0) if b.sum(axis=1).all())
 
 
 def rounds_to_target(accuracies: Sequence[float | None], rounds: Sequence[float], target: float) -> float | None:

@@ -25,6 +25,7 @@ import orjson
 import pandas as pd
 
 from v6_federated.data import Source, as_features
+from v6_federated.errors import Interrupted
 from v6_federated.randomness import generator
 
 NO_TIME = ("describe", "fit_step", "keep_steps", "evaluate", "forget")  # calls of which the time is not simulated
@@ -166,7 +167,10 @@ class MockNetwork:
         """Run the method's central function at the first node and return its result, as JSON brings it."""
         central = importlib.import_module(self.package).central
         with _environment(next(iter(self.nodes.values())).environment):
-            result = central(mock_client=self.client(), **orjson.loads(orjson.dumps(settings)))
+            try:
+                result = central(mock_client=self.client(), **orjson.loads(orjson.dumps(settings)))
+            except Interrupted as error:
+                raise Interrupted(orjson.loads(orjson.dumps(error.result))) from None
         return orjson.loads(orjson.dumps(result))
 
     def work(self, calls: list[tuple[Path, int, int]]) -> Iterator[tuple[int, str, str]]:

@@ -96,7 +96,7 @@ class Impute(Step):
     """Missing values: by the columns' mean, median or most frequent value over all nodes, or by a constant.
 
     Without ``columns``, mean and median fill the columns of numbers, most_frequent those of words, and a constant those
-    that it fits. The median is read from a histogram, see ``quantiles``.
+    that it fits. The median is read from histograms, see ``quantile``.
     """
 
     main: ClassVar[str] = "strategy"

@@ -6,6 +6,8 @@ from typing import Any
 
 from v6_federated import codec
 
+FEW = 20  # rows of which a column may well have another value in each
+
 
 def rows(experiment: Any, method: str, values: Mapping[str, Any]) -> None:
     """One line: the nodes with their rows, and the classes with theirs; one more on standard error where names of
@@ -20,6 +22,8 @@ def rows(experiment: Any, method: str, values: Mapping[str, Any]) -> None:
         counts = experiment.class_counts()
         told.append(f"{len(counts)} classes: {_some([f'{name} ({count})' for name, count in counts.items()])}")
         names["class"] = [str(name) for name in counts]
+    if features := _features(experiment, values):
+        told.append(f"{len(features)} features: {_some(features)}")
     print("; ".join(told), flush=True)
     for what, found in names.items():
         alike: dict[str, list[str]] = {}
@@ -30,6 +34,54 @@ def rows(experiment: Any, method: str, values: Mapping[str, Any]) -> None:
                 _say(f"{', '.join(map(repr, same))} differ in spaces or capitals only; each is a {what} of its own")
 
 
+def _features(experiment: Any, values: Mapping[str, Any]) -> list[str]:
+    """The names of the features of a table; on standard error those that may be none."""
+    table = experiment.dataset.rows
+    if not hasattr(table, "columns"):
+        return []
+    there = [str(c) for c in table.columns if f"column:{c}" != experiment.partition]
+    label = there[-1] if experiment.label is None else experiment.label
+    features = values.get("features") or experiment.features or [c for c in there if c != label]
+    kinds = "iuO"  # measurements, which are most of them unique, are floats
+    unique = [c for c in features if c in table and table[c].dtype.kind in kinds and table[c].is_unique]
+    if unique and len(table) >= FEW:
+        names = ",".join(unique)
+        _say(
+            f"{names}: another value in every row, as identifiers and numbers of rows have; --exclude {names} leaves "
+            "such columns out"
+        )
+    return features
+
+
+def growing(result: Mapping[str, Any]) -> None:
+    """One line where the loss on the rows held out has grown."""
+    losses = [row["loss"] for row in result["history"] if row["loss"] is not None]
+    if len(losses) < 2 or losses[-1] <= losses[0]:
+        return
+    trained = [row["train_loss"] for row in result["history"] if row["train_loss"] is not None]
+    steps = {step["step"] for step in result["data"]["preprocess"]}
+    if trained and trained[-1] < trained[0]:
+        clip = "" if "clip" in steps else ", or outliers among them, which --preprocess clip:0.01 bounds"
+        _say(f"the loss on the rows held out has grown while that in training fell: too many rounds{clip}")
+    else:
+        standardize = "" if "standardize" in steps else ", or --preprocess standardize,"
+        _say(f"the loss has grown: a smaller lr{standardize} may help")
+
+
+def baselines(results: Mapping[str, Mapping[str, Any]]) -> None:
+    """One line with the results that are no better than always saying the most frequent class."""
+    from v6_federated import report
+
+    poor = {}
+    for name, result in results.items():
+        accuracy, always = (result.get("final") or {}).get("accuracy"), report.most_frequent(result)
+        if accuracy is not None and always is not None and accuracy < always[1] + 0.02:
+            poor[name] = always
+    if poor:
+        told = sorted({f"always {name!r} has {share:.4f}" for name, share in poor.values()})
+        _say(f"{_some([*poor])}: accuracy about that of one class, {', '.join(told)}; look at AUC and loss")
+
+
 def baseline(result: Mapping[str, Any]) -> None:
     """One line where a model is no better than always saying the most frequent class."""
     from v6_federated import report
@@ -38,6 +90,19 @@ def baseline(result: Mapping[str, Any]) -> None:
     always = report.most_frequent(result)
     if accuracy is not None and always is not None and accuracy < always[1] + 0.02:
         _say(f"accuracy {accuracy:.4f}, where always {always[0]!r} has {always[1]:.4f}: look at the classes one by one")
+
+
+def described(result: Mapping[str, Any]) -> str:
+    """A result in one line: the method, and the experiment it is of."""
+    experiment = result.get("experiment", {})
+    if not experiment:
+        return f"{result['method']} on the organizations {_some([str(k) for k in result.get('organizations', [])])}"
+    nodes = [f"{name} ({n})" for name, n in zip(experiment["nodes"], experiment["rows"], strict=False)]
+    speeds = f", speeds {experiment['speeds']:g}" if experiment.get("speeds") else ""
+    return (
+        f"{result['method']} on {experiment['data']}, {experiment['partition']}, partition seed "
+        f"{experiment['partition_seed']}, seed {result['settings']['seed']}{speeds}; {len(nodes)} nodes: {_some(nodes)}"
+    )
 
 
 def splits(result: Mapping[str, Any]) -> None:

@@ -65,7 +65,7 @@ def curves(results: Mapping[str, Result], path: Path, target: float | None = Non
         _line(right, result, "rounds", "loss", name, i)
     _finish(left, "rounds", f"{NAMES[measure(results)]} on held-out rows", target)
     _finish(right, "rounds", "loss on held-out rows")
-    _save_with_legend(figure, left, path, len(results))
+    _save_with_legend(figure, left, path)
     return True
 
 
@@ -79,7 +79,7 @@ def comparison(results: Mapping[str, Result], path: Path, target: float | None =
         for i, (name, result) in enumerate(results.items()):
             _line(axis, result, x, measure(results), name, i)
         _finish(axis, x, f"{NAMES[measure(results)]} on held-out rows" if x == "rounds" else "", target)
-    _save_with_legend(figure, axes[0], path, len(results))
+    _save_with_legend(figure, axes[0], path)
     return True
 
 
@@ -98,10 +98,10 @@ def distances(result: Result, path: Path) -> bool:
     left at ``path``, not an earlier result's.
     """
     column, cells = distances_of(result)
-    if not cells:
+    nodes = sorted({*result.get("organizations", ()), *(k for k, _ in cells)})
+    if not cells or len(nodes) < 2:  # one node's model is the global one
         path.unlink(missing_ok=True)
         return False
-    nodes = sorted({*result.get("organizations", ()), *(k for k, _ in cells)})
     rounds = [row["round"] for row in result["history"]]
     grid = [[cells.get((k, t), float("nan")) for t in rounds] for k in nodes]
     height = min(max(2.4, 0.16 * len(nodes) + 1.2), 9)
@@ -123,7 +123,7 @@ def distances(result: Result, path: Path) -> bool:
     )
     # over many powers of ten, as of a training that has diverged, ticks between them would leave no room for any
     ticks = LogLocator(subs=(1, 2, 5) if most < 1e4 * least else (1,)) if norm else None
-    figure.colorbar(image, label="Euclidean distance", ticks=ticks, format="%g")
+    figure.colorbar(image, label="Euclidean distance", ticks=ticks, format="%g").minorticks_off()
     _save(figure, path)
     return True
 
@@ -363,10 +363,12 @@ def _finish(axis: Axes, x: str, y: str, target: float | None = None) -> None:
                       fontsize=8, color="0.3")  # fmt: skip
 
 
-def _save_with_legend(figure: Any, axis: Axes, path: Path, results: int) -> None:
+def _save_with_legend(figure: Any, axis: Axes, path: Path) -> None:
     handles, names = axis.get_legend_handles_labels()
-    if results > 1:
-        figure.legend(handles, names, loc="outside lower center", ncols=min(results, 4), frameon=False, fontsize=9)
+    if len(names) > 1:
+        wide = 0.8 + 0.08 * max(map(len, names))  # inches that the longest takes with its sample
+        columns = max(1, min(len(names), 4, int(figure.get_figwidth() / wide)))
+        figure.legend(handles, names, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
     _save(figure, path)
 
 

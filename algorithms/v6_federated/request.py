@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from v6_federated.errors import SafeError
@@ -32,7 +33,22 @@ def experiment(options: Any) -> tuple[Any, dict[str, Any]]:
         dataset, nodes, options.partition, options.seed or 0, options.partition_seed, options.label, features(options),
         holdout, options.processes, environment,
     )  # fmt: skip
-    return made, values
+    return replace(made, features=_without(made, options)) if options.exclude else made, values
+
+
+def _without(made: Any, options: Any) -> list[str]:
+    """The features that are left without those excluded."""
+    excluded = names(options.exclude, "--exclude")
+    if options.features is not None:
+        raise SafeError("--exclude beside --features is of no use; leave those columns out of --features")
+    if not hasattr(made.dataset.rows, "columns"):
+        raise SafeError(f"--exclude {options.exclude} is refused: {options.data} has no columns by name; leave it out")
+    there = [str(c) for c in made.dataset.rows.columns if f"column:{c}" != options.partition]
+    label = there[-1] if options.label is None else options.label
+    if wrong := [name for name in excluded if name not in there or name == label]:
+        left = ", ".join(repr(c) for c in there if c != label)
+        raise SafeError(f"--exclude {', '.join(wrong)} is refused; expected some of the features {left}")
+    return [c for c in there if c not in (*excluded, label)]
 
 
 def job_values(options: Any) -> dict[str, Any]:
@@ -130,12 +146,16 @@ def names(text: str, option: str) -> list[str]:
 
 def method_with_settings(text: str) -> tuple[str, str, dict[str, Any]]:
     """Where it is trained ("" at all nodes, "centralized", "alone"), the method and its own settings."""
+    from v6_federated import methods
+
     kind, _, rest = text.partition(":")
     if kind not in ("centralized", "alone"):
         kind, rest = "", text
     method, _, settings = rest.partition(":")
     if not method:
         raise SafeError(f"{text!r} names no method; expected for example {text.rstrip(':')}:fedavg")
+    if not kind and settings.partition(":")[0] in methods.names():
+        raise SafeError(f"{text!r} is refused; expected centralized:{settings} or alone:{settings}")
     own: dict[str, Any] = {}
     for pair in re.split(r",(?=\w+=)", settings) if settings else ():
         key, value = _pair(pair, text)

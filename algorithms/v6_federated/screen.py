@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,21 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 COLUMNS = ("round", "participants", "loss", "accuracy", "auc", "bytes_up", "bytes_down", "seconds")  # of a history
+
+
+def results_of(paths: Iterable[Path]) -> list[Path]:
+    """The results that are named, each once: of a folder that ``compare`` wrote, all in it."""
+    found: dict[Path, None] = {}
+    for path in paths:
+        inside = sorted(path.glob("*/result.json"), key=_number_of) if path.is_dir() else []
+        several = inside and not (path / "result.json").exists()
+        found |= dict.fromkeys([file.parent for file in inside] if several else [path])
+    return [*found]
+
+
+def _number_of(file: Path) -> tuple[int, str]:
+    number = file.parent.name.partition("-")[0]
+    return int(number) if number.isdecimal() else 0, file.parent.name
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from v6_federated.features import Features, shortest
 from v6_federated.guards import Policy
 
 MOST_PRODUCT = 1e36
+HISTOGRAMS = 4  # at most, of a quantile
 BINS = 200  # of the histogram that a quantile is read from
 
 # asks the nodes for a statistic of their training rows after the steps so far; answers by ascending id
@@ -161,28 +162,40 @@ def pooled_present(columns: Sequence[str], answers: Sequence[Any]) -> tuple[np.n
 def quantile(
     q: float, columns: Sequence[str], n: np.ndarray, mean: np.ndarray, deviation: np.ndarray, ask: Ask
 ) -> np.ndarray:
-    """The quantile q of each column over all nodes, (columns,), from one histogram of ``BINS`` bins.
+    """The quantile q of each column over all nodes, (columns,), from histograms of ``BINS`` bins.
 
     A quantile lies between mean - deviation sqrt((1-q)/q) and mean + deviation sqrt(q/(1-q)) (Cantelli), so the edges
-    are agreed without anybody's smallest or largest value; a median is found within a hundredth of a deviation, and
-    the roundings of the nodes' counts.
+    are agreed without anybody's smallest or largest value. Where the bin that it lies in holds too many rows, as where
+    a few outliers make the deviation large, another histogram divides that bin, up to ``HISTOGRAMS`` in all. Too many
+    are more than 1% of the rows or a fifth of those beyond the quantile, and more than the nodes' roundings leave open.
     """
     lower, upper = mean - deviation * np.sqrt((1 - q) / q), mean + deviation * np.sqrt(q / (1 - q))
-    answers = ask("below", columns=columns, lower=lower, upper=upper)
-    below = np.asarray(sum(a["below"] for a in answers))
-    edges = np.linspace(lower, upper, BINS + 1, axis=1)
-    return np.asarray([_crossing(q * n[i], below[i], edges[i]) for i in range(len(columns))])
+    found, coarse = np.empty(len(columns)), list(range(len(columns)))
+    for _ in range(HISTOGRAMS):
+        answers = ask("below", columns=[columns[i] for i in coarse], lower=lower[coarse], upper=upper[coarse])
+        below = np.asarray(sum(a["below"] for a in answers))
+        edges = np.linspace(lower[coarse], upper[coarse], BINS + 1, axis=1)
+        still = []
+        for i, b, e in zip(coarse, below, edges, strict=True):
+            found[i], j = _crossing(q * n[i], b, e)
+            fine = max(min(0.01, q / 5, (1 - q) / 5) * n[i], Policy.minimum_rows_a_class * len(answers))
+            if j and b[j] - b[j - 1] > fine and e[j - 1] < e[j]:
+                lower[i], upper[i] = e[j - 1], e[j]
+                still.append(i)
+        if not (coarse := still):
+            break
+    return found
 
 
-def _crossing(rows: float, below: np.ndarray, edges: np.ndarray) -> float:
-    """Where so many rows lie below: between two edges, in the middle where several have just so many below them. The
-    nodes' roundings may leave fewer in all, up to an edge: then there."""
+def _crossing(rows: float, below: np.ndarray, edges: np.ndarray) -> tuple[float, int]:
+    """Where so many rows lie below: between two edges, of which the upper one's place is told too; in the middle where
+    several have just so many below them. The nodes' roundings may leave fewer in all, up to an edge: then there."""
     j = int(np.searchsorted(below, min(rows, below[-1])))
     if j == 0 or rows >= below[-1]:
-        return float(edges[j])
+        return float(edges[j]), 0
     if below[j] == rows:
-        return float(edges[j] + edges[int(np.searchsorted(below, rows, side="right")) - 1]) / 2
-    return float(edges[j - 1] + (rows - below[j - 1]) / (below[j] - below[j - 1]) * (edges[j] - edges[j - 1]))
+        return float(edges[j] + edges[int(np.searchsorted(below, rows, side="right")) - 1]) / 2, 0
+    return float(edges[j - 1] + (rows - below[j - 1]) / (below[j] - below[j - 1]) * (edges[j] - edges[j - 1])), j
 
 
 def _below(

@@ -138,15 +138,18 @@ class Tasks:
         while True:
             if not self._flight:
                 raise vantage.CollectResultsError(f"round {self.round}: nobody is at work; {told(missing)}")
-            for call, outcome in self._flight.next():
+            function = ""
+            for call, outcome in self._flight.next():  # one answer, or all that have failed at once
                 if isinstance(outcome, Answer):
                     return outcome
+                function = call.function
                 self._failed[call.organization] = self.round
                 missing[call.organization] = outcome
                 self._keepers.discard(call.organization)
+            if function:
                 K = len(self.job.participants)
                 if K - len(missing) < self.needed(K):
-                    raise vantage.CollectResultsError(f"round {self.round}, {call.function}: {told(missing)}")
+                    raise vantage.CollectResultsError(f"round {self.round}, {function}: {told(missing)}")
                 return None
 
     def at_work(self) -> list[int]:

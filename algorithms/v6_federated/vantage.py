@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from vantage6.algorithm.client import AlgorithmClient
 from vantage6.algorithm.tools.decorators import algorithm_client, data
 from vantage6.algorithm.tools.exceptions import (
     AlgorithmExecutionError,
@@ -76,7 +77,7 @@ def create_task(client: Any, input_: dict[str, Any], organizations: list[int], n
 
 def on_a_node(client: Any) -> bool:
     """Whether this runs on a real node, not on a mock network."""
-    return hasattr(client, "request") and not hasattr(client, "clock")
+    return isinstance(client, AlgorithmClient)
 
 
 def now(client: Any) -> float:

@@ -33,17 +33,20 @@ def client_update(
     c_k = 0 * x if kept is None else node.model.asarray(kept["c_k"])
     steps = epochs * node.steps_per_epoch(batch_size)
     eta = training.schedule(lr, lr_decay_round, lr_decay_step, node.round, (node.round - 1) * steps)
-    loss, n, travelled = 0.0, 0, 0.0
-    for step, (X, Y) in enumerate(node.batches(epochs, batch_size)):
-        batch_loss, g = node.model.loss_and_gradient(y, X, Y)
-        y -= eta(step) * (g - c_k + c)
-        travelled += eta(step)  # steps times eta_l, where eta_l is constant
-        loss, n = loss + len(Y) * batch_loss, n + len(Y)
+    taken, travelled = 0, 0.0
+
+    def step(y: Any, g: Any) -> None:
+        nonlocal taken, travelled
+        y -= eta(taken) * (g - c_k + c)
+        travelled += eta(taken)  # steps times eta_l, where eta_l is constant
+        taken += 1
+
+    loss = node.train(y, step, epochs, batch_size)
     # option II; with a rate of zero the mean gradient cannot be read off the steps, and c_k stays
     c_k_new = c_k - c + (x - y) / travelled if travelled else c_k
     node.state.save({"c_k": c_k_new})
     dy = y - x
-    answer = {"dy": dy, "travelled": travelled, "train_loss": loss / n, "drift": float(np.sqrt(float((dy * dy).sum())))}
+    answer = {"dy": dy, "travelled": travelled, "train_loss": loss, "drift": float(np.sqrt(float((dy * dy).sum())))}
     if kept is None and last is not None:
         answer["state_lost"] = True
     return answer
