@@ -9,9 +9,10 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from helpers import OPEN, table, train
 
-from v6_federated import codec, mock, models, report
+from v6_federated import codec, mock, models, report, training
 from v6_federated.models import perceptron
 from v6_federated.randomness import generator
 
@@ -530,3 +531,94 @@ def test_scaffold_beats_fedavg_on_unlike_nodes():
         for package in ("v6_fedavg", "v6_scaffold")
     )
     assert next(t for t, loss in enumerate(scaffold, 1) if loss < min(fedavg)) <= 25  # of 40
+
+
+@pytest.mark.parametrize("decay", [{"lr_decay_step": 0.5}, {"lr_decay_round": 0.5}, {}])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_rates_and_optimizers_of_local_steps(decay, optimizer):
+    """Three steps a round on all rows, in rounds 1 and 2: rates lr d^(t-1), or lr / (1 + d i) with the steps of all
+    rounds, and Adam anew in each round (Kingma and Ba 2015, Algorithm 1, epsilon 1e-7)."""
+    rows = table(40)
+    X, y = arrays(rows)
+
+    def after_two_rounds(steps):
+        w = np.zeros(5)
+        for t in (1, 2):
+            m, v = np.zeros(5), np.zeros(5)
+            for i in range(1, steps + 1):
+                taken = 3 * (t - 1) + i - 1
+                eta = 0.2 * decay.get("lr_decay_round", 1) ** (t - 1) / (1 + decay.get("lr_decay_step", 0) * taken)
+                g = gradient(w, X, y)
+                m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
+                adam = (m / (1 - 0.9**i)) / (np.sqrt(v / (1 - 0.999**i)) + 1e-7)
+                w = w - eta * (g if optimizer == "sgd" else adam)
+        return w
+
+    w, half = after_two_rounds(3), after_two_rounds(1)
+    settings = {"rounds": 2, "lr": 0.2, "holdout": 0, "classes": [0, 1], **decay}
+    three = {
+        "v6_fedavg": {"epochs": 3}, "v6_scaffold": {"epochs": 3}, "v6_loadaboost": {"epochs": 3, "retrain": "above"},
+        "v6_colearning": {"epochs": 3, "epsilon": 0.0, "lr_cycle": 1.0}, "v6_coop": {"epochs": 3},
+        "v6_dynavg": {"local_passes": 3, "protocol": "svd"},
+    }  # fmt: skip
+    for package, own in three.items():
+        if package == "v6_scaffold" and optimizer == "adam":
+            continue
+        chosen = {} if package == "v6_scaffold" else {"optimizer": optimizer}
+        found = codec.decode(train(package, {1: rows}, **settings, **own, **chosen)["weights"])["weights"]
+        if package == "v6_coop":  # which merges, and so only the direction of its first step is the same
+            plain = codec.decode(train(package, {1: rows}, **settings, **own)["weights"])["weights"]
+            assert (optimizer == "adam") == bool(np.abs(found - plain).max() > 1e-3)
+        else:  # LoAdaBoost's node does E / 2 passes: its loss is the median
+            expected = half if package == "v6_loadaboost" else w
+            np.testing.assert_allclose(found, expected, atol=2e-6, err_msg=package)
+
+
+def test_fedprox(hospitals):
+    """Li et al. 2020: steps w <- w - eta (g + mu (w - w_t)), two epochs on all rows at each node, two rounds."""
+    mu, eta, w = 0.7, 0.3, np.zeros(5)
+    for _ in (1, 2):
+        parts = []
+        for rows in hospitals.values():
+            X, y = arrays(rows)
+            v = w
+            for _ in (1, 2):
+                v = v - eta * (gradient(v, X, y) + mu * (v - w))
+            parts.append((len(y), v))
+        w = sum(n * v for n, v in parts) / sum(n for n, _ in parts)
+    check(train("v6_fedavg", hospitals, rounds=2, epochs=2, lr=eta, proximal_mu=mu, holdout=0), w)
+
+
+def test_scaffold_with_rates_that_fall(hospitals):
+    """c_k is the mean gradient of the steps weighted by their rates: (x - y_k) / (sum of the rates)."""
+    x, c, c_k = np.zeros(5), np.zeros(5), {k: np.zeros(5) for k in hospitals}
+    taken = 0
+    for _ in (1, 2, 3):
+        dy, dc = [], []
+        for k, rows in hospitals.items():
+            X, y = arrays(rows)
+            v, travelled = x, 0.0
+            for i in range(2):
+                eta = 0.4 / (1 + 0.5 * (taken + i))
+                v, travelled = v - eta * (gradient(v, X, y) - c_k[k] + c), travelled + eta
+            new = c_k[k] - c + (x - v) / travelled
+            dy.append(v - x)
+            dc.append(new - c_k[k])
+            c_k[k] = new
+        taken += 2
+        x, c = x + np.mean(dy, axis=0), c + np.mean(dc, axis=0)
+    check(train("v6_scaffold", hospitals, rounds=3, epochs=2, lr=0.4, lr_decay_step=0.5, holdout=0), x)
+
+
+def test_adam_is_torchs():
+    rng = np.random.default_rng(0)
+    gradients = rng.normal(size=(6, 7)).astype(np.float32)
+    w, theirs = np.zeros(7, np.float32), torch.zeros(7, requires_grad=True)
+    step = training.optimizer("adam", lambda i: 0.1 / (1 + i))
+    reference = torch.optim.Adam([theirs], lr=0.1, eps=1e-7)
+    for i, g in enumerate(gradients):
+        step(w, g.copy())
+        reference.param_groups[0]["lr"] = 0.1 / (1 + i)
+        theirs.grad = torch.from_numpy(g)
+        reference.step()
+    np.testing.assert_allclose(w, theirs.detach().numpy(), atol=1e-6)

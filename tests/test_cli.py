@@ -1,6 +1,7 @@
 """The command line as its users call it."""
 
 import json
+import signal
 import subprocess
 import sys
 
@@ -14,7 +15,7 @@ from safetensors.numpy import load_file
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 
-from v6_federated import cli, codec, commands, methods, network, network_commands, submit
+from v6_federated import cli, codec, commands, methods, network, network_commands, remarks, screen, submit
 from v6_federated.cli import main
 from v6_federated.errors import NetworkError, SafeError
 from v6_federated.mock import MockNetwork
@@ -42,7 +43,7 @@ def test_run_writes_result_and_curves(capsys, tmp_path):
     assert status == 0
     assert list(line) == [
         "method", "rounds", "accuracy", "auc", "loss", "rounds_to_target", "uploads_to_target", "bytes_to_target",
-        "uploads", "bytes_up", "bytes_down", "seconds", "seed",
+        "seconds_to_target", "uploads", "bytes_up", "bytes_down", "seconds", "seed",
     ]  # fmt: skip
     assert (line["method"], line["rounds"], line["seed"], line["rounds_to_target"]) == ("fedavg", 2, 3, 1)
     result = json.loads((tmp_path / "result.json").read_text())
@@ -728,3 +729,113 @@ def test_a_node_that_has_just_come_online_is_asked_again(monkeypatch):
 def test_a_server_that_refuses_is_one_line():
     with pytest.raises(NetworkError, match="^the server tells no nodes: You lack the permission to do that!$"):
         submit.check_nodes(Server({"msg": "You lack the permission to do that!"}), 1, "default", None)
+
+
+@pytest.mark.parametrize("method", ["fedavg", "scaffold"])
+def test_ctrl_c_keeps_the_last_round(method, hospitals_csv, tmp_path):
+    """And the job goes on from there as if it had not been interrupted."""
+    file, _ = hospitals_csv
+    out = tmp_path / "out"
+    run = ["run", method, "--data", file, "--label", "outcome", "--features", "x,z", "--nodes", "3", "--rounds"]
+    command = [sys.executable, "-m", "v6_federated.cli", *map(str, run), "100000", "--out", str(out)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while "round" not in (line := process.stderr.readline()):
+        assert line or process.poll() is None
+    process.send_signal(signal.SIGINT)
+    told, err = process.communicate(timeout=60)
+    finished = json.loads((out / "result.json").read_text())
+    rounds = len(finished["history"])
+    assert process.returncode == 130 and f"interrupted; the model is that of round {rounds}; --resume {out}" in err
+    assert json.loads(told.splitlines()[-1])["rounds"] == rounds > 0
+    if method == "fedavg":
+        assert main([str(a) for a in [*run, rounds + 2, "--resume", out, "--out", tmp_path / "on"]]) == 0
+        assert len(json.loads((tmp_path / "on" / "result.json").read_text())["history"]) == rounds + 2
+
+
+def test_ctrl_c_while_methods_are_compared(hospitals_csv, capsys, tmp_path, monkeypatch):
+    file, _ = hospitals_csv
+    rounds = []
+
+    def interrupt(row):
+        rounds.append(row)
+        if len(rounds) == 5:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(screen.Bar, "on_round", lambda self, row: interrupt(row))
+    run = ["compare", "fedavg", "scaffold", "--data", file, "--label", "outcome", "--features", "x,z", "--nodes", 3]
+    status, _, err = call(capsys, *run, "--rounds", 3, "--out", tmp_path)
+    assert status == 130 and f"interrupted; what was finished is in {tmp_path}" in err
+    kept = [len(json.loads(file.read_text())["history"]) for file in sorted(tmp_path.glob("*/result.json"))]
+    assert kept == [3, 2], "the first is whole; the second ended after its second round"
+
+
+def test_columns_that_are_no_features(hospitals_csv, capsys, tmp_path):
+    """A patient's number is told, and can be left out; so is the column that names the hospital."""
+    file, rows = hospitals_csv
+    rows.assign(id=range(1000, 1300)).to_csv(file, index=False)
+    run = ["run", "fedavg", "--data", file, "--label", "outcome", "--partition", "column:hospital", "--rounds", 1]
+    assert "id: another value in every row, as identifiers and numbers of rows have" in call(capsys, *run)[2]
+    status, _, err = call(capsys, *run, "--exclude", "id", "--out", tmp_path / "a")
+    assert status == 0 and "another value" not in err
+    assert json.loads((tmp_path / "a" / "result.json").read_text())["data"]["features"] == ["x", "z"]
+    for more, says in [
+        (["--exclude", "id", "--features", "x,z"], "--exclude beside --features is of no use"),
+        (["--exclude", "name"], "--exclude name is refused; expected some of the features 'id', 'x', 'z'"),
+        (["--exclude", "outcome"], "--exclude outcome is refused"),
+        (["--exclude", "hospital"], "--exclude hospital is refused"),
+        (["--exclude", "id", "--resume", tmp_path / "a"], "--exclude beside --resume is refused"),
+    ]:
+        status, _, err = call(capsys, *run, *more)
+        assert status == 2 and says in err and len(err.splitlines()) == 1, err
+
+
+def test_a_folder_of_results_is_reported(hospitals_csv, capsys, tmp_path):
+    file, _ = hospitals_csv
+    run = ["--data", file, "--label", "outcome", "--features", "x,z", "--nodes", 3, "--rounds", 2]
+    methods_ = ["fedavg", "fedavg:lr=0", "alone:fedavg"]
+    status, _, err = call(capsys, "compare", *methods_, *run, "--out", tmp_path)
+    assert status == 0 and "fedavg:lr=0, 1 alone:fedavg, " in err
+    assert "3 alone:fedavg: accuracy about that of one class, always 'home' has 0.9" in err
+    status, line, _ = call(capsys, "report", tmp_path, "--out", tmp_path / "again")
+    folders = ["1-fedavg", "2-fedavg-lr=0", "3-1 alone-fedavg", "4-2 alone-fedavg", "5-3 alone-fedavg"]
+    assert status == 0 and [*line] == [str(tmp_path / name) for name in folders]
+    assert (tmp_path / "1-fedavg" / "distances.png").exists()
+    assert not (tmp_path / "3-1 alone-fedavg" / "distances.png").exists(), "one node's model is the global one"
+
+
+def test_methods_compared_on_simulated_time(capsys, tmp_path):
+    run = ["--data", "digits", "--nodes", 4, "--rounds", 3, "--target", 0.3, "--out", tmp_path]
+    assert main(["compare", "coop", "fedavg", *map(str, run), "--speeds", "10"]) == 0
+    out = capsys.readouterr().out
+    found = json.loads(out.splitlines()[-1])
+    assert "s to 30%" in out
+    for line, folder in zip(found.values(), ("1-coop", "2-fedavg"), strict=True):
+        result = json.loads((tmp_path / folder / "result.json").read_text())
+        assert result["experiment"]["speeds"] == 10 and line["seconds"] == pytest.approx(
+            sum(row["seconds"] for row in result["history"]), abs=1e-3
+        )
+        assert 0 < line["seconds_to_target"] <= line["seconds"]
+    assert found["coop"]["seconds"] < found["fedavg"]["seconds"], "who waits for the slowest takes longest"
+    assert main(["run", "fedavg", "--speeds", "10", *map(str, run)]) == 0
+    assert "s of simulated time" in capsys.readouterr().out
+
+
+def test_what_the_loss_says(capsys):
+    for lines, says in [
+        ([(1.0, 1.0), (0.5, 2.0)], "has grown while that in training fell: too many rounds, or outliers among them"),
+        ([(1.0, 1.0), (2.0, 2.0)], "the loss has grown: a smaller lr, or --preprocess standardize, may help"),
+        ([(1.0, 2.0), (0.5, 1.0)], ""),
+    ]:
+        history = [{"train_loss": a, "loss": b} for a, b in lines]
+        remarks.growing({"history": history, "data": {"preprocess": []}})
+        err = capsys.readouterr().err
+        assert says in err and bool(err) == bool(says)
+        done = [{"step": "standardize"}, {"step": "clip"}]
+        remarks.growing({"history": history, "data": {"preprocess": done}})
+        assert "--preprocess" not in capsys.readouterr().err
+
+
+def test_whoever_reads_may_have_enough():
+    command = f"{sys.executable} -m v6_federated.cli settings fedavg | head -1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert done.stdout.split()[0] == "setting" and not done.stderr

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from test_by_hand import arrays, gradient
 from vantage6.algorithm.tools.exceptions import CollectResultsError
 
-from v6_federated import codec, report, vantage
+from v6_federated import codec, federation, report, vantage
 from v6_federated.mock import Fate, MockNetwork
 
 SCHEDULES = int(os.environ.get("FAULT_SCHEDULES", 143))
@@ -666,3 +666,39 @@ def test_given_up_nodes_leave_nothing_behind():
         result = network.run(rounds=3, enough=3, deadline=20)
         left = list(network.folder.glob("node-*/tmp/*"))
     assert not left and "state_left" not in result
+
+
+@pytest.mark.parametrize("enough", [3, 4])
+def test_asynchronous_nodes_that_fail_at_once_are_all_missing(enough):
+    """Two are given up in the same second."""
+
+    def fates(organization, input_):
+        silent = input_["method"] == "client_update" and organization in (3, 4, 5)
+        return Fate(math.inf if silent else 1.0)
+
+    nodes = {k: table(40, seed=k) for k in range(1, 7)}
+    with MockNetwork("v6_coop", nodes, environment=OPEN, on_round=lambda row: None, fates=fates) as network:
+        settings = {"rounds": 3, "deadline": 5.0, "age_lower": 1, "age_upper": 20, "retries": 0, "leave_out": 9}
+        result = network.run(enough=enough, **settings)
+    history = result["history"]
+    if enough == 4:
+        assert "organizations 3, 4, 5: no answer within 5 s" in result["stopped"] and len(history) < 3
+        return
+    assert {3, 4, 5} == {m["organization_id"] for row in history for m in row["missing"]}
+    assert all({*row["participants"]} <= {1, 2, 6} for row in history) and len(history) == 3
+
+
+def test_a_bug_at_the_coordinator_says_where(monkeypatch):
+    """And with DEBUG it is the error itself."""
+
+    def record(self, answers, *rest, **columns):
+        if self._tasks.round == 2:
+            raise NameError("nobody knows it")
+        return recorded(self, answers, *rest, **columns)
+
+    recorded = federation.Federation.record
+    monkeypatch.setattr(federation.Federation, "record", record)
+    assert re.search(r"NameError at the coordinator, in test_faults\.py, line \d+: nobody", run("v6_fedavg")["stopped"])
+    monkeypatch.setenv("V6_FEDERATED_DEBUG", "1")
+    with pytest.raises(NameError, match="nobody knows it"):
+        run("v6_fedavg")

@@ -5,6 +5,7 @@ import importlib
 import numpy as np
 import pytest
 from helpers import OPEN, table, train
+from vantage6.algorithm.tools.exceptions import UserInputError
 from vantage6.algorithm.tools.mock_client import MockAlgorithmClient
 
 from v6_federated import codec, data, models
@@ -187,3 +188,19 @@ def test_holdout_is_never_trained_on(hospitals):
     good, bad = train("v6_fedavg", hospitals, **settings), train("v6_fedavg", spoiled, **settings)
     assert good["weights"] == bad["weights"]
     assert good["final"]["loss"] != bad["final"]["loss"]
+
+
+@pytest.mark.parametrize(
+    ("package", "settings", "says"),
+    [
+        ("v6_dynavg", {"train_from": "newest"}, "train_from is of no use to protocol=divergence"),
+        ("v6_dynavg", {"protocol": "svd", "delta": 9.0}, "delta is of no use to protocol=svd"),
+        ("v6_dynavg", {"protocol": "loss", "augmentation": "doubling"}, "augmentation is of no use to protocol=loss"),
+        ("v6_pca", {"model": "fnn"}, "model is of no use to pca, which trains no model"),
+        ("v6_pca", {"target": 0.9, "precision": "float16"}, "target, precision is of no use to pca"),
+    ],
+)  # fmt: skip
+def test_a_setting_that_changes_nothing_is_refused(package, settings, says):
+    """Two results would differ by it in nothing but what they say of themselves."""
+    with pytest.raises(UserInputError, match=says):
+        train(package, {k: table(40, seed=k) for k in (1, 2, 3)}, rounds=2, **settings)

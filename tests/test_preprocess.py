@@ -876,3 +876,21 @@ def test_evaluators_are_not_held_to_what_training_needs(clinics):
     steps = ["impute:constant,value=0,columns=m", "impute:most_frequent", "onehot"]
     result = train("v6_fedavg", few, rounds=2, evaluators=[3], preprocess=steps)
     assert [row["evaluated"] for row in result["history"]] == [len(few[3])] * 2
+
+
+@pytest.mark.parametrize(
+    "values", [["77,5", "34,0"], [">90", "12"], ["< 0.5", "0,7"], ["12%", "7 %"], ["1.234,5", "2.000,0"]]
+)
+def test_numbers_written_otherwise_are_no_categories(clinics, values):
+    """As a column of both numbers and words is not; where the step names it, it is one."""
+    odd = {k: rows[["x0", "label"]].assign(age=np.resize(values, len(rows))) for k, rows in clinics.items()}
+    odd = {k: rows[["age", "x0", "label"]] for k, rows in odd.items()}
+    with pytest.raises(
+        SafeError, match=r"age hold both numbers and words; expected numbers \(with a decimal point, no"
+    ):
+        fitted(odd, "onehot")
+    levels = fitted(odd, "onehot:age")[0]["levels"]["age"]
+    assert len(levels) == 2
+    words_ = {k: rows.assign(age=np.resize(["old", *values], len(rows))) for k, rows in odd.items()}
+    if "12" not in values:
+        assert "old" in fitted(words_, "onehot")[0]["levels"]["age"]

@@ -99,13 +99,6 @@ def build_parser() -> Parser:
     run.add_argument(
         "--resume", type=Path, metavar="RESULT", help="go on from an earlier result.json, up to --rounds in all"
     )
-    run.add_argument(
-        "--speeds",
-        type=float,
-        metavar="TIMES",
-        help="simulated nodes, the slowest so many times slower than the fastest",
-    )
-
     compare = command(
         "compare", commands.compare,
         "Run several methods or settings on the same partition and seeds: one table, one picture.",
@@ -261,6 +254,10 @@ def _seed(text: str) -> int:
 
 def _add_data_options(parser: argparse.ArgumentParser) -> None:
     _add_dealing_options(parser, "--partition")
+    parser.add_argument(
+        "--speeds", type=float, metavar="TIMES",
+        help="simulated nodes, the slowest so many times slower than the fastest",
+    )  # fmt: skip
     parser.add_argument(
         "--exclude", metavar="A,B", help="columns that are no features, for example an identifier of patients"
     )

@@ -50,8 +50,6 @@ def run(options: Any) -> int:
         raise SafeError("--exclude beside --resume is refused: the features are those of the earlier job; leave it out")
     rows = request.take_over(options, earlier) if earlier else None
     experiment, values = request.experiment(options)
-    if options.speeds is not None:
-        experiment = replace(experiment, slowest=options.speeds)
     if earlier:
         values = resume(earlier, options.method, {**values, **request.seed(options)}, rows)
     request.check(options.method, values, experiment, options)
@@ -71,7 +69,7 @@ def run(options: Any) -> int:
 
 def _finish(result: dict[str, Any], options: Any) -> int:
     """Write the files, show the rounds, end with the line of JSON."""
-    from v6_federated import experiments
+    from v6_federated import experiments, report
 
     if options.out:
         screen.write(options.out, result, options.target)
@@ -88,7 +86,10 @@ def _finish(result: dict[str, Any], options: Any) -> int:
         remarks.growing(result)
     if options.target is not None:
         reached = experiments.to_target(result, options.target)
-        print(f"accuracy {options.target:g}: " + (f"reached after {reached:.1f} rounds" if reached else "not reached"))
+        seconds = experiments.to_target(result, options.target, "seconds")
+        clock = f", {seconds:.1f} s of simulated time" if report.simulated({"": result}) else ""
+        told = "not reached" if reached is None else f"reached after {reached:.1f} rounds{clock}"
+        print(f"accuracy {options.target:g}: {told}")
     screen.last_line(experiments.summary(result, options.target))
     if "stopped" in result:
         finished = len(result["history"])

@@ -238,22 +238,24 @@ def summary(result: Mapping[str, Any], target: float | None = None) -> dict[str,
     }
 
 
-UNITS = ("rounds", "uploads", "bytes")  # by which methods are compared
+UNITS = ("rounds", "uploads", "bytes", "seconds")  # by which methods are compared
 
 
 def spent(result: Mapping[str, Any], unit: str) -> list[float]:
-    """Rounds, uploads or bytes both ways up to each row of the history."""
+    """Rounds, uploads, bytes both ways or seconds up to each row of the history."""
     history = result["history"]
     if unit == "rounds":
         return [row["round"] for row in history]
     if unit == "uploads":
         return list(itertools.accumulate(row.get("uploads", len(row["participants"])) for row in history))
+    if unit == "seconds":
+        return list(itertools.accumulate(row["seconds"] for row in history))
     return list(itertools.accumulate(row["bytes_up"] + row["bytes_down"] for row in history))
 
 
 def to_target(result: Mapping[str, Any], target: float, unit: str = "rounds") -> float | None:
-    """Rounds, uploads or bytes until the accuracy reaches ``target``, interpolated as McMahan does; None if it does
-    not."""
+    """Rounds, uploads, bytes or seconds until the accuracy reaches ``target``, interpolated as McMahan does; None if it
+    does not."""
     return metrics.rounds_to_target([row["accuracy"] for row in result["history"]], spent(result, unit), target)
 
 

@@ -23,7 +23,7 @@ def rows(experiment: Any, method: str, values: Mapping[str, Any]) -> None:
         told.append(f"{len(counts)} classes: {_some([f'{name} ({count})' for name, count in counts.items()])}")
         names["class"] = [str(name) for name in counts]
     if features := _features(experiment, values):
-        told.append(f"{len(features)} features: {_some(features)}")
+        told.append(f"{len(features)} features: {_some(features, 8)}")
     print("; ".join(told), flush=True)
     for what, found in names.items():
         alike: dict[str, list[str]] = {}

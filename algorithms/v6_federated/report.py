@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours, told apart by colour-blind readers; with line styles, also in grey
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
 STYLES = ["-", "--", "-.", ":"]
-UNITS = {"rounds": "round", "uploads": "uploads (answers of nodes)", "bytes": "megabytes sent, both ways"}
+UNITS = {
+    "rounds": "round", "uploads": "uploads (answers of nodes)", "bytes": "megabytes sent, both ways",
+    "seconds": "seconds of simulated time",
+}  # fmt: skip
 FROM = {"distance": "global one", "from_reference": "reference"}  # what a node's model is far from
 OF_ALL = {
     "round",
@@ -51,6 +54,11 @@ def measure(results: Mapping[str, Result]) -> str:
     return "r2" if all("r2" in result["history"][-1] for result in results.values()) else "accuracy"
 
 
+def simulated(results: Mapping[str, Result]) -> bool:
+    """Whether the seconds of all results are those of nodes of given speeds, not of this machine."""
+    return all(result.get("experiment", {}).get("speeds") for result in results.values())
+
+
 def curves(results: Mapping[str, Result], path: Path, target: float | None = None) -> bool:
     """Accuracy (R squared of regressions) and loss by round of one or more results, as a PNG.
 
@@ -70,12 +78,14 @@ def curves(results: Mapping[str, Result], path: Path, target: float | None = Non
 
 
 def comparison(results: Mapping[str, Result], path: Path, target: float | None = None) -> bool:
-    """Accuracy by round, by uploads and by bytes of several results side by side, as a PNG; as ``curves`` without."""
+    """Accuracy by round, by uploads, by bytes and, where it was simulated, by time of several results side by side, as
+    a PNG; as ``curves`` without."""
     if not _any(results, measure(results)):
         path.unlink(missing_ok=True)
         return False
-    figure, axes = plt.subplots(1, 3, figsize=(13, 4), sharey=True, constrained_layout=True)
-    for axis, x in zip(axes, UNITS, strict=True):
+    units = [unit for unit in UNITS if unit != "seconds" or simulated(results)]
+    figure, axes = plt.subplots(1, len(units), figsize=(4.4 * len(units), 4), sharey=True, constrained_layout=True)
+    for axis, x in zip(axes, units, strict=True):
         for i, (name, result) in enumerate(results.items()):
             _line(axis, result, x, measure(results), name, i)
         _finish(axis, x, f"{NAMES[measure(results)]} on held-out rows" if x == "rounds" else "", target)
@@ -184,14 +194,16 @@ def _components(result: Result) -> dict[str, np.ndarray] | None:
 def table(results: Mapping[str, Result], target: float | None = None) -> Table:
     """One line a result."""
     out = Table(box=None, pad_edge=False)
-    reached = [] if target is None else [f"rounds to {target:.0%}", f"uploads to {target:.0%}", f"MB to {target:.0%}"]
+    units = [("rounds", "rounds", 1, ".1f"), ("uploads", "uploads", 1, ".0f"), ("bytes", "MB", 1e6, ".3f")]
+    if simulated(results):
+        units.append(("seconds", "s", 1, ".1f"))
+    reached = [] if target is None else [f"{name} to {target:.0%}" for _, name, *_ in units]
     measures = {"R squared": "r2"} if measure(results) == "r2" else {"accuracy": "accuracy", "AUC": "auc"}
     for heading in ("", "rounds", *measures, "loss", *reached, "uploads", "MB up", "MB down", "s"):
         out.add_column(heading, justify="left" if heading == "" else "right", no_wrap=heading != "", overflow="fold")
     for name, result in results.items():
         s = summary(result, target)
-        units = (("rounds", 1, ".1f"), ("uploads", 1, ".0f"), ("bytes", 1e6, ".3f"))
-        to = [(s[f"{unit}_to_target"], scale, form) for unit, scale, form in units if target is not None]
+        to = [(s[f"{unit}_to_target"], scale, form) for unit, _, scale, form in units if target is not None]
         costs = ["not reached" if cost is None else format(cost / scale, form) for cost, scale, form in to]
         out.add_row(
             escape(name), str(s["rounds"]),
@@ -305,7 +317,9 @@ def rounds_table(result: Result, lines: int = 12) -> Table:
     step = max(1, -(-len(history) // lines))
     out = Table(box=None, pad_edge=False)
     measures = {"R squared": "r2"} if "r2" in history[-1] else {"accuracy": "accuracy", "AUC": "auc"}
-    for heading in ("round", "nodes", "rows", "train loss", "loss", *measures, "kB up", "kB down"):
+    time = dict(zip((row["round"] for row in history), spent(result, "seconds"), strict=True))
+    clock = ["s"] if simulated({"": result}) else []  # others' seconds are this machine's
+    for heading in ("round", "nodes", "rows", "train loss", "loss", *measures, "kB up", "kB down", *clock):
         out.add_column(heading, justify="right")
     own = [name for name, value in history[-1].items() if name not in OF_ALL and isinstance(value, int | float)]
     for name in own:
@@ -319,6 +333,7 @@ def rounds_table(result: Result, lines: int = 12) -> Table:
             str(row["round"]), str(len(row["participants"])), str(row["n"]), _number(row["train_loss"], ".4f"),
             _number(row["loss"], ".4f"), *(_number(row[key], ".4f") for key in measures.values()),
             f"{row['bytes_up'] / 1e3:.1f}", f"{row['bytes_down'] / 1e3:.1f}",
+            *([f"{time[row['round']]:.1f}"] if clock else []),
             *(_number(row.get(name), "" if isinstance(row.get(name), int) else ".4g") for name in own),
             *([_missing(row)] if row.get("missing") else []),
         )  # fmt: skip

@@ -31,7 +31,7 @@ def experiment(options: Any) -> tuple[Any, dict[str, Any]]:
     holdout = experiments.Experiment.holdout if options.holdout is None else options.holdout
     made = experiments.Experiment(
         dataset, nodes, options.partition, options.seed or 0, options.partition_seed, options.label, features(options),
-        holdout, options.processes, environment,
+        holdout, options.processes, environment, options.speeds,
     )  # fmt: skip
     return replace(made, features=_without(made, options)) if options.exclude else made, values
 
