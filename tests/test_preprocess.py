@@ -123,7 +123,23 @@ def test_median_by_hand():
     assert fitted(nodes, "impute:median,columns=x0")[0]["values"]["x0"] == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize("outlier", [50.0, 999_999.0, -1e9])
+@pytest.mark.parametrize("least", [3, 10, 25])
+@pytest.mark.parametrize("step", ["clip:0.02", "impute:median"])
+def test_a_quantile_is_no_row_of_a_node_that_rounds_more(step, least):
+    """Counts are multiples of the node's minimum: bins finer than these would only find where the rounding jumps."""
+    rng = np.random.default_rng(7)
+    nodes = {k: table(200, seed=k).assign(x0=rng.normal(size=200) * 3 + 2)[["x0", "label"]] for k in (1, 2, 3)}
+    limits = {"V6_FEDERATED_MINIMUM_ROWS_A_CLASS": str(least)}
+    (found,) = train("v6_fedavg", nodes, rounds=1, holdout=0, preprocess=[step], environment=limits)["data"][
+        "preprocess"
+    ]
+    told = [*found["fitted"]["bounds"]["x0"]] if "bounds" in found["fitted"] else [found["fitted"]["values"]["x0"]]
+    values = pooled(nodes)["x0"].to_numpy()
+    for value in told:
+        assert np.abs(values - value).min() > 1e-6
+
+
+@pytest.mark.parametrize("outlier", [50.0, 999_999.0, -1e9, 1e15])
 def test_quantiles_whatever_a_few_outliers_are(outlier):
     """Three rows of 1,200, a sentinel or an error of typing, make the deviation large, and the first bins wide."""
     rng = np.random.default_rng(0)
@@ -894,3 +910,5 @@ def test_numbers_written_otherwise_are_no_categories(clinics, values):
     words_ = {k: rows.assign(age=np.resize(["old", *values], len(rows))) for k, rows in odd.items()}
     if "12" not in values:
         assert "old" in fitted(words_, "onehot")[0]["levels"]["age"]
+    dates = {k: rows.assign(age=np.resize(["31.12.2020", "01.01.2021", "1.0.2"], len(rows))) for k, rows in odd.items()}
+    assert len(fitted(dates, "onehot")[0]["levels"]["age"]) == 3, "words like any other"

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import table, train
+from helpers import OPEN, table, train
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field
@@ -43,7 +43,7 @@ from v6_federated import (
 )
 from v6_federated.errors import SafeError
 from v6_federated.guards import Policy
-from v6_federated.mock import MockNetwork
+from v6_federated.mock import Fate, MockNetwork
 from v6_federated.models.linear import LinearModel
 from v6_federated.randomness import generator
 from v6_federated.settings import BatchSize, LearningRate, ProximalMu, Role
@@ -174,6 +174,51 @@ def test_bands_follow_the_scores(classes, spread, intercept):
     share = p / p.sum(axis=1, keepdims=True)
     odds = scores[:, 0] if classes == 2 else np.log(share / (1 - share))
     np.testing.assert_allclose(placement[1], np.median(odds.reshape(4000, -1), axis=0), atol=0.02 * spread)
+
+
+@pytest.mark.parametrize("tied", [0.45, 0.6, 0.8, 0.95])
+def test_tied_scores_do_not_make_the_others_coarse(tied):
+    """Of a column that is mostly zero: what shares a band cannot be told apart, however fine the bands are there."""
+    rng = np.random.default_rng(5)
+    z = np.where(rng.random(6000) < tied, 0.0, rng.normal(size=6000))
+    y = (rng.random(6000) < 1 / (1 + np.exp(-2 * z))).astype(int)
+    model = models.build({"name": "logreg", "features": 1, "classes": 2})
+    rows, w, placement = (
+        data.Rows(z[:, None].astype(np.float32), y),
+        np.array([2, 0.3], np.float32),
+        (metrics.SCALE, None),
+    )
+    for _ in range(6):
+        answer = metrics.evaluate(model, w, rows, 2, 64, *placement)
+        assert metrics.combine([answer])["auc"] == pytest.approx(roc_auc_score(y, z), abs=0.003)
+        placement = metrics.next_bands([answer], *placement)
+
+
+@pytest.mark.parametrize("node_fails", [False, True])
+def test_a_second_look_changes_nothing_but_the_auc(node_fails):
+    """And who fails in it has not failed."""
+    rng = np.random.default_rng(1)
+    nodes = {}
+    for k in (1, 2, 3, 4):
+        x = rng.normal(size=(300, 2))
+        y = (rng.random(300) < 1 / (1 + np.exp(2.5 - x[:, 0]))).astype(int)
+        nodes[k] = pd.DataFrame({"a": 0.01 * x[:, 0], "b": x[:, 1] * 0.001, "ill": y})
+    looks = []
+
+    def fates(organization, input_):
+        if input_["method"] == "evaluate":  # in a round only where the first look, on the way, was not enough
+            looks.append(input_["kwargs"]["round"])
+            return Fate(status="failed" if node_fails and organization == 2 and looks[-1] == 2 else "completed")
+        return Fate()
+
+    settings = {"rounds": 3, "enough": 0.5, "leave_out": 3, "retries": 0, "lr": 0.01}
+    with MockNetwork("v6_fedavg", nodes, environment=OPEN, fates=fates, on_round=lambda row: None) as network:
+        result = network.run(**settings)
+    assert [row["participants"] for row in result["history"]] == [[1, 2, 3, 4]] * 3
+    assert [row["evaluated"] for row in result["history"]] == [240] * 3
+    assert not any(row["unevaluated"] or row["missing"] for row in result["history"])
+    assert 2 in looks, "the bands of round 1 are about no model's scores"
+    assert result["traffic"]["evaluation"]["bytes_up"] > 0
 
 
 @pytest.mark.parametrize("method", ["fedavg", "scaffold", "gbdt"])

@@ -12,7 +12,7 @@ from v6_federated.vantage import DataError
 
 DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 # what is no number yet: a comma for the point, signs like <, a percentage
-ALMOST = re.compile(r"[<>~=]*\s*[+-]?\d+([.,]\d+)*\s*%?", re.ASCII)
+ALMOST = re.compile(r"[<>~=]*\s*[+-]?(\d{1,3}(?:[.,]\d{3})*|\d+)([.,]\d+)?\s*%?", re.ASCII)
 KINDS = ("words", "mixed", "empty")  # of columns, beside those of numbers
 
 

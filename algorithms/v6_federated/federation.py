@@ -271,16 +271,12 @@ class Federation:
             self._evaluated(self._tasks.round - 1, weights, answers)
 
     def _evaluated(self, t: int, weights: np.ndarray, answers: Sequence[Answer]) -> dict[str, Any]:
-        """Take the evaluation of round t's model out of ``answers``, and return it; of a model whose scores lie
-        elsewhere than those before, by which the bands were placed, that of one more look at it."""
-        looked = answers
-        if self._history.placed_anew(answers):
-            with contextlib.suppress(vantage.CollectResultsError):  # the first look is one, too
-                looked = self._tasks.ask([], [self._tasks.evaluation(weights)])
-        found = self._history.evaluated(t, looked, self._tasks.unanswered(evaluations=True))
-        for answer in answers:
-            answer.values.pop("evaluation", None)
-        return found
+        """Take the evaluation of round t's model out of ``answers``, and return it. Where its scores lie elsewhere than
+        those before, by which the bands were placed, the AUC is that of a second look."""
+        again: list[Answer] = []
+        if who := self._history.look_again(answers):
+            again = self._tasks.look(replace(self._tasks.evaluation(weights), organizations=who))
+        return self._history.evaluated(t, answers, self._tasks.unanswered(evaluations=True), again)
 
     def generator(self, purpose: str) -> np.random.Generator:
         """Random numbers for one purpose of central; one stream a round, kept as it goes on within the round."""

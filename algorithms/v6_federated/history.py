@@ -9,6 +9,7 @@ import numpy as np
 from v6_federated import metrics
 from v6_federated.collection import Answer, Unusable, by_organization
 
+FUTILE = 3  # second looks at scores that are tied, after which there are no more
 FINE = 0.02  # by which the last AUC may be off; bands that are well placed leave a hundredth open
 MOST_LETTERS = 200  # of a text that a node tells of itself
 MEASURES = ("loss", "accuracy", "auc", "r2")  # of an evaluation; r2 of regressions only
@@ -53,6 +54,8 @@ class History:
         self.centers: Sequence[float] | None = None
         self._undescribed: list[dict[str, Any]] = []
         self._preparation, self._evaluation = _no_bytes(), _no_bytes()
+        self._before: tuple[float, Sequence[float] | None] = (self.scale, self.centers)  # a second look
+        self._futile = 0  # second looks that have told no more than the first
 
     def prepared(self) -> None:
         """The preparation is over; who was missing in it stays undescribed."""
@@ -114,17 +117,23 @@ class History:
         counted = [a for a in answers if a.organization_id in self._evaluators] if self._evaluators else answers
         return [a.values.get("evaluation", {}) for a in counted]
 
-    def evaluated(self, t: int, answers: Sequence[Answer], unanswered: int = 0) -> dict[str, Any]:
-        """Take the evaluation of round t's model out of ``answers``, into the row of that round, and return it."""
+    def evaluated(
+        self, t: int, answers: Sequence[Answer], unanswered: int = 0, again: Sequence[Answer] = ()
+    ) -> dict[str, Any]:
+        """Take the evaluation of round t's model out of ``answers``, into the row of that round, and return it; the AUC
+        from ``again``, a second look, where that tells it better."""
         evaluations = self._evaluations(answers)
         if self._regression:
             found = metrics.combine_regression(evaluations)
         else:
             found = metrics.combine(evaluations)
+            if again and self._better(answers, again):
+                evaluations = self._evaluations(again)
+                found["auc"] = metrics.combine(evaluations)["auc"]
             self.scale, self.centers = metrics.next_bands(evaluations, self.scale, self.centers)
         for a in answers:
             a.values.pop("evaluation", None)
-        _add_bytes(self._evaluation, [a for a in answers if a.function == "evaluate"])
+        _add_bytes(self._evaluation, [a for a in (*answers, *again) if a.function == "evaluate"])
         self._evaluation["bytes_down"] += unanswered
         self.last_evaluated = t
         for row in self.rounds:
@@ -135,19 +144,25 @@ class History:
         self.show(t)
         return found
 
-    def placed_anew(self, answers: Sequence[Answer]) -> bool:
-        """Whether ``answers`` tell the AUC too roughly, as many rows share a band, and other bands may tell it better;
-        then these are the next evaluation's, and the bytes of this one are counted."""
+    def look_again(self, answers: Sequence[Answer]) -> list[int]:
+        """Whom to ask once more, with other bands, as many rows share a band in ``answers`` and the AUC is rough;
+        nobody where other bands have not been better ``FUTILE`` times: scores are tied then."""
         evaluations = self._evaluations(answers)
-        if self._regression or metrics.blur(evaluations) <= FINE:
-            return False
-        before, (scale, centers) = self.scale, metrics.next_bands(evaluations, self.scale, self.centers)
-        shift = max(np.abs(np.subtract(centers, metrics.middle(self.centers, len(centers))))) if centers else 0
-        if scale > before / 2 and shift < scale:  # all scores are one, or a few
-            return False
-        self.scale, self.centers = scale, centers
-        _add_bytes(self._evaluation, [a for a in answers if a.function == "evaluate"])
-        return True
+        if self._regression or self._futile >= FUTILE or metrics.blur(evaluations) <= FINE:
+            return []
+        self._before = self.scale, self.centers
+        self.scale, self.centers = metrics.next_bands(evaluations, self.scale, self.centers, into=True)
+        return [a.organization_id for a in answers if a.values.get("evaluation", {}).get("n")]
+
+    def _better(self, answers: Sequence[Answer], again: Sequence[Answer]) -> bool:
+        """Whether the second look tells the AUC better than the first, of the same rows; if not, its bands are none."""
+        first, second = ([e for e in self._evaluations(looks) if e.get("n")] for looks in (answers, again))
+        same = [e["n"] for e in first] == [e["n"] for e in second]
+        if same and metrics.blur(second) < 0.9 * metrics.blur(first):
+            return True
+        self._futile += same
+        self.scale, self.centers = self._before
+        return False
 
     def show(self, until: int) -> None:
         """Show the rounds up to this one that have not been shown yet."""

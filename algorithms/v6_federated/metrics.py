@@ -23,6 +23,7 @@ MOST_ROWS = 2**53  # which float64 and JSON hold exactly
 MOST_LOSS = 1e100
 SCALE = 0.3  # log-odds at which a score is halfway between even and certain, where no evaluation has told
 SCALES, MOST_ODDS = (1e-4, 1e4), 1e4
+FEW = 0.05  # share of the rows that tells nothing of how far they are apart
 
 
 def problems(classes: int) -> int:
@@ -100,18 +101,34 @@ def _log_odds(scores: np.ndarray) -> np.ndarray:
 
 
 def next_bands(
-    answers: Sequence[dict[str, Any]], scale: float, centers: Sequence[float] | None
+    answers: Sequence[dict[str, Any]], scale: float, centers: Sequence[float] | None, into: bool = False
 ) -> tuple[float, Sequence[float] | None]:
     """``scale`` and ``centers`` of the next evaluation, read off the bands of one with these: each problem's median
-    score, and half the distance between the quartiles, the median of all problems."""
+    score, and the rows' median distance from it, the median of all problems.
+
+    Where most rows share a band, whether they are tied, as those with a zero in a column, or only close together, the
+    bands cannot tell. The distance is then that of the others; or, to go ``into`` that band, half the distance between
+    the quartiles, as if its rows were spread evenly.
+    """
     counted = [np.asarray(a["bands"]) for a in answers if a and a["n"] and a["bands"]]
     if not counted or len({c.shape for c in counted}) > 1:
         return scale, centers
     counts = np.sum(counted, axis=(0, 2))  # (problems, bands)
-    quartiles = np.array([_quartiles(c) for c in counts])
-    odds = scale * quartiles / (1 - np.abs(quartiles)) + np.reshape(middle(centers, len(counts)), (-1, 1))
-    spread = float(np.median(odds[:, 2] - odds[:, 0])) / 2
-    return float(np.clip(spread, *SCALES)), np.clip(odds[:, 1], -MOST_ODDS, MOST_ODDS).tolist()
+    bands = counts.shape[1]
+    steps = (2 * np.arange(bands) + 1) / bands - 1  # the bands' middles
+    placed, spreads = [], []
+    for c, middle_ in zip(counts, middle(centers, len(counts)), strict=True):
+        low, median, high = scale * (q := _quartiles(c)) / (1 - np.abs(q))
+        others = np.where(np.arange(bands) == c.argmax(), 0, c) if 2 * c.max() > c.sum() else c
+        if into or others.sum() < FEW * c.sum():
+            spread = (high - low) / 2
+        else:
+            distance = np.abs(scale * steps / (1 - np.abs(steps)) - median)
+            order = np.argsort(distance)
+            spread = distance[order][np.searchsorted(np.cumsum(others[order]), others.sum() / 2)]
+        placed.append(float(np.clip(middle_ + median, -MOST_ODDS, MOST_ODDS)))
+        spreads.append(spread)
+    return float(np.clip(np.median(spreads), *SCALES)), placed
 
 
 def _quartiles(counts: np.ndarray) -> np.ndarray:

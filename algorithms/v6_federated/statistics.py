@@ -17,7 +17,7 @@ from v6_federated.features import Features, shortest
 from v6_federated.guards import Policy
 
 MOST_PRODUCT = 1e36
-HISTOGRAMS = 4  # at most, of a quantile
+HISTOGRAMS = 8  # at most, of a quantile
 BINS = 200  # of the histogram that a quantile is read from
 
 # asks the nodes for a statistic of their training rows after the steps so far; answers by ascending id
@@ -39,7 +39,8 @@ def statistic(
     if name == "present":
         return _present(features, policy, columns)
     if name == "below":
-        return {"below": _below(features, policy, columns, arrays["lower"], arrays["upper"])}
+        step = {"step": policy.minimum_rows_a_class}  # of which counts are multiples: finer bins tell no more
+        return {"below": _below(features, policy, columns, arrays["lower"], arrays["upper"]), **step}
     if name == "moments":  # of the columns of numbers, which must be complete
         numbers = Features(features.numeric, features.numbers(), {})
         numbers.check_complete("standardize or pca")
@@ -77,18 +78,20 @@ def wrong(answer: Any) -> str | None:
     would end the job.
 
     A column's values fit float32, so its mean does too, and its sum of squares is n of their squares at most; counts
-    are n at most; covariances and products are of values up to 10^18.
+    are n at most; products, in float32, are of values up to 10^18.
     """
     most, n = float(np.finfo(np.float32).max), answer.n
     bounds = {
         "mean": (-most, most), "mean_rest": (-most, most), "squares": (0, n * most**2), "count": (0, n),
-        "below": (0, 2 * n), "covariance": (-n * MOST_PRODUCT, n * MOST_PRODUCT),
+        "below": (0, 2 * n), "covariance": (-4 * n * most**2, 4 * n * most**2),
         "product": (-n * MOST_PRODUCT, n * MOST_PRODUCT),
     }  # fmt: skip
     for name, array in answer.arrays.items():
         low, high = bounds[name]
         if array.size and not (low <= float(array.min()) and float(array.max()) <= high):
             return f"sends {name} that no {n} rows have; expected numbers from {low:g} to {high:g}"
+    if "below" in answer.arrays and not (type(answer.values.get("step")) is int and answer.values["step"] >= 1):
+        return "does not say of what its counts are multiples; expected a whole number from 1"
     return None
 
 
@@ -178,8 +181,8 @@ def quantile(
         still = []
         for i, b, e in zip(coarse, below, edges, strict=True):
             found[i], j = _crossing(q * n[i], b, e)
-            fine = max(min(0.01, q / 5, (1 - q) / 5) * n[i], Policy.minimum_rows_a_class * len(answers))
-            if j and b[j] - b[j - 1] > fine and e[j - 1] < e[j]:
+            fine = max(min(0.01, q / 5, (1 - q) / 5) * n[i], sum(a.values["step"] for a in answers))
+            if j and b[j] - b[j - 1] > fine and e[j] - e[j - 1] > 1e-6 * abs(e[j]):
                 lower[i], upper[i] = e[j - 1], e[j]
                 still.append(i)
         if not (coarse := still):

@@ -100,6 +100,11 @@ class Tasks:
             raise vantage.CollectResultsError(f"round {self.round}, {asked_for}: {reasons}")
         return sorted(answers, key=by_organization)
 
+    def look(self, evaluation: Group) -> list[Answer]:
+        """The answers to an evaluation that nothing depends on: who gives none has not failed."""
+        answers, _ = self._collector.gather(self._calls(evaluation))
+        return sorted(answers, key=by_organization)
+
     def absent(self, organizations: Sequence[int], needed: int = 0) -> dict[int, Unusable]:
         """Those that are not worth asking in this round, and why.
 
