@@ -197,3 +197,16 @@ def test_a_gpu_brings_the_same_bits_each_time_and_almost_those_of_a_processor(na
     first = gradient("cuda")
     np.testing.assert_array_equal(first, gradient("cuda"))
     np.testing.assert_allclose(first, gradient("cpu"), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["logreg", "fnn", "svm"])
+def test_the_gradient_of_many_rows_is_their_mean(name):
+    """In float32, row by row, half a million rows would lose digits: the last ones count for little beside the sum."""
+    rng = np.random.default_rng(0)
+    model = models.build({"name": name, "features": 3, "classes": 3})
+    X, y = rng.normal(size=(500, 3)).astype(np.float32), rng.integers(0, 3, 500)
+    w = rng.normal(size=model.size).astype(np.float32)
+    few = model.loss_and_gradient(w, X, y)[1].copy()
+    many = model.loss_and_gradient(w, np.tile(X, (1000, 1)), np.tile(y, 1000))[1]
+    last = model.shapes[[*model.shapes][-1]][0]  # of the last layer's biases
+    np.testing.assert_allclose(many[-last:], few[-last:], atol=2e-7)

@@ -119,3 +119,25 @@ def test_names_that_the_font_lacks_bring_no_warnings(tmp_path):
         warnings.simplefilter("error")
         report.curves({"北京": named, "अस्पताल": named}, tmp_path / "c.png")
         report.distances(named, tmp_path / "d.png")
+
+
+def test_a_comparison_draws_accuracy_and_auc_by_what_is_spent(figures, tmp_path):
+    """By time only where it was simulated; the AUC only where there is one."""
+    rows = [
+        {"round": t, "participants": [1, 2], "accuracy": 0.5, "auc": 0.4 + t / 10, "loss": 1.0, "bytes_up": 1,
+         "bytes_down": 1, "seconds": 2.0}
+        for t in (1, 2)
+    ]  # fmt: skip
+    told = {**result(), "history": rows}
+    slow = {**told, "experiment": {"speeds": 10.0}}
+    names = ["round", "uploads (answers of nodes)", "megabytes sent, both ways", "seconds of simulated time"]
+    for results, units in (({"a": slow, "b": slow}, 4), ({"a": slow, "b": told}, 3)):
+        figures.clear()
+        assert report.comparison(results, tmp_path / "c.png", target=0.45)
+        axes = np.array(figures[0].axes).reshape(2, units)
+        assert [axis.get_xlabel() for axis in axes[1]] == names[:units] and not axes[0, 0].get_xlabel()
+        assert [axes[i, 0].get_ylabel() for i in (0, 1)] == ["accuracy on held-out rows", "AUC on held-out rows"]
+        assert axes[1, -1].lines[0].get_xdata() == pytest.approx([2, 4] if units == 4 else [2e-6, 4e-6])
+        assert axes[1, 0].lines[0].get_ydata() == pytest.approx([0.5, 0.6])
+    figures.clear()
+    assert report.comparison({"a": result()}, tmp_path / "c.png") and len(figures[0].axes) == 3

@@ -44,7 +44,7 @@ OF_ALL = {
     "bytes_down",
     "seconds",
 }  # columns of a history that every method has; the others are its own
-NAMES = {"accuracy": "accuracy", "r2": "R squared"}
+NAMES = {"accuracy": "accuracy", "r2": "R squared", "auc": "AUC"}
 
 Result = Mapping[str, Any]
 
@@ -78,18 +78,26 @@ def curves(results: Mapping[str, Result], path: Path, target: float | None = Non
 
 
 def comparison(results: Mapping[str, Result], path: Path, target: float | None = None) -> bool:
-    """Accuracy by round, by uploads, by bytes and, where it was simulated, by time of several results side by side, as
-    a PNG; as ``curves`` without."""
+    """Accuracy, and AUC where there is any, by round, by uploads, by bytes and, where it was simulated, by time of
+    several results side by side, as a PNG; as ``curves`` without."""
     if not _any(results, measure(results)):
         path.unlink(missing_ok=True)
         return False
     units = [unit for unit in UNITS if unit != "seconds" or simulated(results)]
-    figure, axes = plt.subplots(1, len(units), figsize=(4.4 * len(units), 4), sharey=True, constrained_layout=True)
-    for axis, x in zip(axes, units, strict=True):
-        for i, (name, result) in enumerate(results.items()):
-            _line(axis, result, x, measure(results), name, i)
-        _finish(axis, x, f"{NAMES[measure(results)]} on held-out rows" if x == "rounds" else "", target)
-    _save_with_legend(figure, axes[0], path)
+    measures = [measure(results), *(["auc"] if _any(results, "auc") else [])]
+    size = 4.4 * len(units), 0.6 + 3.2 * len(measures)
+    figure, rows = plt.subplots(
+        len(measures), len(units), figsize=size, sharex="col", sharey="row", squeeze=False, constrained_layout=True
+    )
+    for axes, y in zip(rows, measures, strict=True):
+        for axis, x in zip(axes, units, strict=True):
+            for i, (name, result) in enumerate(results.items()):
+                _line(axis, result, x, y, name, i)
+            unit = f"{NAMES[y]} on held-out rows" if x == "rounds" else ""
+            _finish(axis, x, unit, target if y == measures[0] else None)
+    for axis in rows[:-1].flat:
+        axis.set_xlabel("")
+    _save_with_legend(figure, rows[0, 0], path)
     return True
 
 

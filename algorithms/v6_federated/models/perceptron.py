@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from v6_federated.models.linear import predicted
+from v6_federated.models.linear import column_sums, predicted
 
 BLOCK = 64  # rows of an SVRG pass after which the first layer is written
 CHUNK = 500  # rows evaluated at once: activations stay in the cache
@@ -95,7 +95,7 @@ class Perceptron:
         layers = zip(inputs, self._signals(w, inputs, delta), self.layers(self._gradient), strict=True)
         for h, signal, (dW, db) in layers:
             np.matmul(h.T, signal, out=dW)
-            signal.sum(axis=0, out=db)
+            db[:] = column_sums(signal)
         return loss, self._gradient
 
     def _signals(self, w: np.ndarray, inputs: list[np.ndarray], delta: np.ndarray) -> list[np.ndarray]:
