@@ -4,7 +4,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-
 BLOCK = 1024  # rows
 
 
@@ -89,8 +88,8 @@ class LinearModel:
 
 
 def column_sums(a: np.ndarray) -> np.ndarray:
-    """The sum over the rows of a (n, d) float32. numpy adds row by row, in float32: of a million rows the last ones would
-    count for little. So blocks are added, in which BLAS is exact enough, and fast."""
+    """The sum over the rows of a (n, d) float32. numpy adds row by row, in float32: of a million rows the last would
+    count for little. So blocks are added, in which BLAS is exact enough, and faster."""
     blocks = [np.ones(len(b), np.float32) @ b for b in (a[i : i + BLOCK] for i in range(0, len(a), BLOCK))]
     return blocks[0] if len(blocks) == 1 else np.sum(blocks, axis=0, dtype=np.float64)
 
