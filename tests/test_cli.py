@@ -738,7 +738,10 @@ def test_ctrl_c_keeps_the_last_round(method, hospitals_csv, tmp_path):
     out = tmp_path / "out"
     run = ["run", method, "--data", file, "--label", "outcome", "--features", "x,z", "--nodes", "3", "--rounds"]
     command = [sys.executable, "-m", "v6_federated.cli", *map(str, run), "100000", "--out", str(out)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # shells have jobs in the background ignore it
+    )  # fmt: skip
     while "round" not in (line := process.stderr.readline()):
         assert line or process.poll() is None
     process.send_signal(signal.SIGINT)
