@@ -29,7 +29,6 @@ GRID = (0.1, 0.215, 0.464, 0.0464)
 FULL_BATCH_GRID = (0.464, 1.0, 0.215)
 CNN_GRID = (0.1, 0.215)
 ONE_RATE = {("shards", 0.1, 1, None): 0.1, ("shards", 0.0, 5, None): 0.1, ("iid", 0.1, 20, 50): 0.1}  # rows, C, E, B
-ELSE = 0.215  # which was mostly the better
 HALF_AN_HOUR, LONGEST = 1800.0, 6000.0  # seconds
 SEEDS = (1, 2, 3)
 TARGET = {"2nn": 0.97, "cnn_mcmahan": 0.99}
@@ -72,7 +71,8 @@ def row(table: str, model: str, partition: str, C: float, E: int, B: int | None,
         count = IN_TWO_TABLES.get((partition, E, B), paper) if C == 0.1 else paper
         seconds = effort(model, C, E, B, paper)
         one = HALF_AN_HOUR < seconds <= LONGEST
-        grid = (ONE_RATE.get((partition, C, E, B), ELSE),) if one else CNN_GRID
+        # the larger was mostly the better
+        grid = (ONE_RATE.get((partition, C, E, B), max(CNN_GRID)),) if one else CNN_GRID
         return Row(table, model, partition, C, E, B, paper, round(1.5 * count), grid, (1,), hours=seconds > LONGEST)
     grid = (0.464, 0.215) if B is None else (0.215, 0.1)  # which were best in the first rows
     return Row(table, model, partition, C, E, B, paper, round(1.5 * paper), grid, (1,))

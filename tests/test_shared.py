@@ -29,9 +29,11 @@ from vantage6.algorithm.tools.exceptions import (
 
 from v6_federated import (
     codec,
+    collection,
     data,
     export,
     functions,
+    history,
     methods,
     metrics,
     models,
@@ -194,8 +196,8 @@ def test_tied_scores_do_not_make_the_others_coarse(tied):
         placement = metrics.next_bands([answer], *placement)
 
 
-@pytest.mark.parametrize("node_fails", [False, True])
-def test_a_second_look_changes_nothing_but_the_auc(node_fails):
+@pytest.mark.parametrize("fail", [[], [2], [1, 2, 3, 4]])
+def test_a_second_look_changes_nothing_but_the_auc(fail):
     """And who fails in it has not failed."""
     rng = np.random.default_rng(1)
     nodes = {}
@@ -208,7 +210,7 @@ def test_a_second_look_changes_nothing_but_the_auc(node_fails):
     def fates(organization, input_):
         if input_["method"] == "evaluate":  # in a round only where the first look, on the way, was not enough
             looks.append(input_["kwargs"]["round"])
-            return Fate(status="failed" if node_fails and organization == 2 and looks[-1] == 2 else "completed")
+            return Fate(status="failed" if organization in fail and looks[-1] == 2 else "completed")
         return Fate()
 
     settings = {"rounds": 3, "enough": 0.5, "leave_out": 3, "retries": 0, "lr": 0.01}
@@ -219,6 +221,20 @@ def test_a_second_look_changes_nothing_but_the_auc(node_fails):
     assert not any(row["unevaluated"] or row["missing"] for row in result["history"])
     assert 2 in looks, "the bands of round 1 are about no model's scores"
     assert result["traffic"]["evaluation"]["bytes_up"] > 0
+
+
+def test_a_second_look_that_nobody_answers_places_no_bands():
+    """The first look's counts are read with the first look's bands."""
+    rng = np.random.default_rng(5)
+    rows = data.Rows(rng.normal(size=(500, 1)).astype(np.float32) * np.float32(0.001), rng.integers(0, 2, 500))
+    model = models.build({"name": "logreg", "features": 1, "classes": 2})
+    told = metrics.evaluate(model, np.array([1, -2], np.float32), rows, 2, 64)
+    answer = collection.Answer(1, 500, {}, {"evaluation": told}, 1, 1, "evaluate")
+    job = history.History([], False, lambda row: None)
+    placed = metrics.next_bands([told], job.scale, job.centers)
+    assert job.look_again([answer]) == [1] and job.scale < metrics.SCALE
+    job.evaluated(1, [answer])
+    assert (job.scale, job.centers) == placed
 
 
 @pytest.mark.parametrize("method", ["fedavg", "scaffold", "gbdt"])

@@ -23,16 +23,14 @@ from v6_federated.settings import (
     Protocol,
     Rounds,
     TrainFrom,
+    changed,
 )
 
 
 def check_settings(checked: BaseModel) -> None:
     """Refuse what the protocol does not read: two results would differ by it in nothing but the settings told."""
-    of = {"divergence": ("train_from",), "svd": ("delta", "augmentation"), "loss": ("delta", "augmentation")}
-    values = dict(checked)
-    protocol = values["protocol"]
-    defaults = type(checked).model_fields
-    if idle := [name for name in of[protocol] if values[name] != defaults[name].default]:
+    protocol = dict(checked)["protocol"]
+    if idle := changed(checked, ("train_from",) if protocol == "divergence" else ("delta", "augmentation")):
         raise SafeError(f"{', '.join(idle)} is of no use to protocol={protocol}; leave it out")
 
 

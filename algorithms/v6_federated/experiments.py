@@ -109,6 +109,14 @@ class Experiment:
                     whole.update((array.astype(str) if array.dtype == object else array).tobytes())
         return whole.hexdigest()[:16]
 
+    def columns(self) -> tuple[list[str], str]:
+        """The columns of a table that may be features, and the label; none of arrays, which have no names."""
+        if not isinstance(self.dataset.rows, pd.DataFrame):
+            return [], ""
+        there = [str(c) for c in self.dataset.rows.columns if f"column:{c}" != self.partition]
+        label = there[-1] if self.label is None else self.label
+        return [c for c in there if c != label], label
+
     def class_counts(self) -> dict[Any, int]:
         """Rows of each class at all nodes, the most frequent first."""
         found, counts = np.unique(self._all_labels(), return_counts=True)

@@ -177,10 +177,10 @@ def predict(result: Mapping[str, Any], source: Source) -> tuple[pd.DataFrame, di
 
 def _probabilities(scores: np.ndarray) -> np.ndarray:
     """Of each class, (n, classes), from the decision values of a model that is trained by cross-entropy."""
+    from scipy.special import softmax
+
     z = np.asarray(scores, dtype=np.float64)
-    z = np.hstack([np.zeros_like(z), z]) if z.shape[1] == 1 else z
-    e = np.exp(z - z.max(axis=1, keepdims=True))
-    return e / e.sum(axis=1, keepdims=True)
+    return softmax(np.hstack([np.zeros_like(z), z]) if z.shape[1] == 1 else z, axis=1)
 
 
 def _labelled(source: Source, spec: Spec) -> np.ndarray:

@@ -59,8 +59,7 @@ def central(
     """
 
     def check_all(checked: Any) -> None:
-        defaults = settings.Common.model_fields
-        if not supervised and (idle := [n for n in OF_MODELS if getattr(checked, n) != defaults[n].default]):
+        if not supervised and (idle := settings.changed(checked, OF_MODELS)):
             raise SafeError(f"{', '.join(idle)} is of no use to {method}, which trains no model; leave it out")
         training.check_settings(checked)
         check(checked)

@@ -135,9 +135,7 @@ class Policy:
         listed = {_read_alike(column) for column in self.disallowed_columns}
 
         def disallowed(column: str) -> bool:
-            parts = {_read_alike(part) for part in column.split(",")} - {
-                ""
-            }  # one that holds a comma is listed in parts
+            parts = {_read_alike(part) for part in column.split(",")} - {""}  # a name with a comma is listed in parts
             return bool(parts) and parts <= listed
 
         refused = [

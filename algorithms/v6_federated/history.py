@@ -54,7 +54,7 @@ class History:
         self.centers: Sequence[float] | None = None
         self._undescribed: list[dict[str, Any]] = []
         self._preparation, self._evaluation = _no_bytes(), _no_bytes()
-        self._before: tuple[float, Sequence[float] | None] = (self.scale, self.centers)  # a second look
+        self._first_bands: tuple[float, Sequence[float] | None] | None = None  # while there is a second look
         self._futile = 0  # second looks that have told no more than the first
 
     def prepared(self) -> None:
@@ -107,10 +107,8 @@ class History:
             told = {name: value for name, value in a.values.items() if _is_plain(value)}
             row: dict[str, Any] = {"round": t, "organization_id": a.organization_id, "n": a.n, **told}
             if model is not None and (own or "weights" in a.arrays):
-                far = np.subtract(
-                    own(a) if own else a["weights"], model, dtype=np.float64
-                )  # its squares fit no float32
-                row["distance"] = float(np.linalg.norm(far))
+                mine = own(a) if own else a["weights"]
+                row["distance"] = float(np.linalg.norm(np.subtract(mine, model, dtype=np.float64)))
             self.nodes.append(row | {"bytes_up": a.bytes_up, "bytes_down": a.bytes_down})
 
     def _evaluations(self, answers: Sequence[Answer]) -> list[dict[str, Any]]:
@@ -127,9 +125,13 @@ class History:
             found = metrics.combine_regression(evaluations)
         else:
             found = metrics.combine(evaluations)
-            if again and self._better(answers, again):
-                evaluations = self._evaluations(again)
-                found["auc"] = metrics.combine(evaluations)["auc"]
+            if self._first_bands is not None:  # there was a second look, whoever has answered it
+                if self._better(evaluations, self._evaluations(again)):
+                    evaluations = self._evaluations(again)
+                    found["auc"] = metrics.combine(evaluations)["auc"]
+                else:
+                    self.scale, self.centers = self._first_bands
+                self._first_bands = None
             self.scale, self.centers = metrics.next_bands(evaluations, self.scale, self.centers)
         for a in answers:
             a.values.pop("evaluation", None)
@@ -150,19 +152,17 @@ class History:
         evaluations = self._evaluations(answers)
         if self._regression or self._futile >= FUTILE or metrics.blur(evaluations) <= FINE:
             return []
-        self._before = self.scale, self.centers
+        self._first_bands = self.scale, self.centers
         self.scale, self.centers = metrics.next_bands(evaluations, self.scale, self.centers, into=True)
         return [a.organization_id for a in answers if a.values.get("evaluation", {}).get("n")]
 
-    def _better(self, answers: Sequence[Answer], again: Sequence[Answer]) -> bool:
-        """Whether the second look tells the AUC better than the first, of the same rows; if not, its bands are none."""
-        first, second = ([e for e in self._evaluations(looks) if e.get("n")] for looks in (answers, again))
+    def _better(self, *looks: Sequence[dict[str, Any]]) -> bool:
+        """Whether the second of two looks tells the AUC better than the first, of the same rows."""
+        first, second = ([e for e in look if e.get("n")] for look in looks)
         same = [e["n"] for e in first] == [e["n"] for e in second]
-        if same and metrics.blur(second) < 0.9 * metrics.blur(first):
-            return True
-        self._futile += same
-        self.scale, self.centers = self._before
-        return False
+        better = same and metrics.blur(second) < 0.9 * metrics.blur(first)
+        self._futile += same and not better
+        return better
 
     def show(self, until: int) -> None:
         """Show the rounds up to this one that have not been shown yet."""

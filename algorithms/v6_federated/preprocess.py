@@ -27,7 +27,7 @@ from v6_federated.vantage import DataError
 
 UNKNOWN = object()  # in place of a word that is too rare to be told: equal to no level
 MOST_LEVELS = 10_000  # of a column
-MOST = 1e100  # a number that a step names; not one is finite in float32 beyond a third of its digits
+MOST = 1e100  # the largest number that a fitted step may name; a table's end at 3.4e38
 LARGE = 100_000  # bytes of a fitted step from which on nodes keep it, and tasks name it only
 
 

@@ -36,12 +36,10 @@ def rows(experiment: Any, method: str, values: Mapping[str, Any]) -> None:
 
 def _features(experiment: Any, values: Mapping[str, Any]) -> list[str]:
     """The names of the features of a table; on standard error those that may be none."""
-    table = experiment.dataset.rows
-    if not hasattr(table, "columns"):
+    table, (there, _) = experiment.dataset.rows, experiment.columns()
+    if not there:
         return []
-    there = [str(c) for c in table.columns if f"column:{c}" != experiment.partition]
-    label = there[-1] if experiment.label is None else experiment.label
-    features = values.get("features") or experiment.features or [c for c in there if c != label]
+    features = values.get("features") or experiment.features or there
     kinds = "iuO"  # measurements, which are most of them unique, are floats
     unique = [c for c in features if c in table and table[c].dtype.kind in kinds and table[c].is_unique]
     if unique and len(table) >= FEW:
@@ -70,13 +68,7 @@ def growing(result: Mapping[str, Any]) -> None:
 
 def baselines(results: Mapping[str, Mapping[str, Any]]) -> None:
     """One line with the results that are no better than always saying the most frequent class."""
-    from v6_federated import report
-
-    poor = {}
-    for name, result in results.items():
-        accuracy, always = (result.get("final") or {}).get("accuracy"), report.most_frequent(result)
-        if accuracy is not None and always is not None and accuracy < always[1] + 0.02:
-            poor[name] = always
+    poor = {name: always for name, result in results.items() if (always := _as_good(result)) is not None}
     if poor:
         told = sorted({f"always {name!r} has {share:.4f}" for name, share in poor.values()})
         _say(f"{_some([*poor])}: accuracy about that of one class, {', '.join(told)}; look at AUC and loss")
@@ -84,12 +76,17 @@ def baselines(results: Mapping[str, Mapping[str, Any]]) -> None:
 
 def baseline(result: Mapping[str, Any]) -> None:
     """One line where a model is no better than always saying the most frequent class."""
+    if (always := _as_good(result)) is not None:
+        accuracy = result["final"]["accuracy"]
+        _say(f"accuracy {accuracy:.4f}, where always {always[0]!r} has {always[1]:.4f}: look at the classes one by one")
+
+
+def _as_good(result: Mapping[str, Any]) -> tuple[str, float] | None:
+    """The most frequent class, and the accuracy of always saying it, where a result is hardly better."""
     from v6_federated import report
 
-    accuracy = (result.get("final") or {}).get("accuracy")
-    always = report.most_frequent(result)
-    if accuracy is not None and always is not None and accuracy < always[1] + 0.02:
-        _say(f"accuracy {accuracy:.4f}, where always {always[0]!r} has {always[1]:.4f}: look at the classes one by one")
+    accuracy, always = (result.get("final") or {}).get("accuracy"), report.most_frequent(result)
+    return always if accuracy is not None and always is not None and accuracy < always[1] + 0.02 else None
 
 
 def described(result: Mapping[str, Any]) -> str:

@@ -41,14 +41,13 @@ def _without(made: Any, options: Any) -> list[str]:
     excluded = names(options.exclude, "--exclude")
     if options.features is not None:
         raise SafeError("--exclude beside --features is of no use; leave those columns out of --features")
-    if not hasattr(made.dataset.rows, "columns"):
+    there, _ = made.columns()
+    if not there:
         raise SafeError(f"--exclude {options.exclude} is refused: {options.data} has no columns by name; leave it out")
-    there = [str(c) for c in made.dataset.rows.columns if f"column:{c}" != options.partition]
-    label = there[-1] if options.label is None else options.label
-    if wrong := [name for name in excluded if name not in there or name == label]:
-        left = ", ".join(repr(c) for c in there if c != label)
+    if wrong := [name for name in excluded if name not in there]:
+        left = ", ".join(map(repr, there))
         raise SafeError(f"--exclude {', '.join(wrong)} is refused; expected some of the features {left}")
-    return [c for c in there if c not in (*excluded, label)]
+    return [c for c in there if c not in excluded]
 
 
 def job_values(options: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ annotations check a researcher's task, the command line's ``--set`` and the entr
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -247,6 +247,12 @@ class Common(BaseModel):
     minimum_rows: Annotated[
         int | None, Field(ge=1, le=LARGE, description="rows a node must have, above its own minimum"), Number
     ] = None
+
+
+def changed(checked: BaseModel, names: Iterable[str]) -> list[str]:
+    """Those of the settings ``names`` that are not the default."""
+    fields = type(checked).model_fields
+    return [name for name in names if getattr(checked, name) != fields[name].default]
 
 
 def settings_of(central: Callable) -> type[Common]:

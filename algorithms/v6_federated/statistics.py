@@ -16,7 +16,7 @@ from v6_federated.errors import SafeError
 from v6_federated.features import Features, shortest
 from v6_federated.guards import Policy
 
-MOST_PRODUCT = 1e36
+MOST_PRODUCT = 1e36  # of two values of a row; sums of such products fit float32
 HISTOGRAMS = 8  # at most, of a quantile
 BINS = 200  # of the histogram that a quantile is read from
 
@@ -99,8 +99,8 @@ def _check_shapes(name: str, columns: Sequence[str], d: int, arrays: Mapping[str
     """Refuse arrays that numpy would broadcast: a mean for each row in place of one for each column."""
     wanted = {"below": ("lower", "upper"), "covariance": ("mean", "scale"), "product": ("mean", "scale")}.get(name, ())
     shape = (len(columns) if name == "below" else d,)
-    if wrong := [a for a in wanted if arrays[a] is None or arrays[a].shape != shape]:
-        raise SafeError(f"{name} is asked for with {', '.join(wrong)} of another shape than {shape}; expected that one")
+    if odd := [a for a in wanted if arrays[a] is None or arrays[a].shape != shape]:
+        raise SafeError(f"{name} is asked for with {', '.join(odd)} of another shape than {shape}; expected that one")
 
 
 def check_categories(columns: Sequence[str], raw: Features, policy: Policy) -> None:

@@ -143,18 +143,17 @@ class Tasks:
         while True:
             if not self._flight:
                 raise vantage.CollectResultsError(f"round {self.round}: nobody is at work; {told(missing)}")
-            function = ""
-            for call, outcome in self._flight.next():  # one answer, or all that have failed at once
+            outcomes = self._flight.next()
+            for call, outcome in outcomes:  # one answer, or all that have failed at once
                 if isinstance(outcome, Answer):
                     return outcome
-                function = call.function
                 self._failed[call.organization] = self.round
                 missing[call.organization] = outcome
                 self._keepers.discard(call.organization)
-            if function:
+            if outcomes:
                 K = len(self.job.participants)
                 if K - len(missing) < self.needed(K):
-                    raise vantage.CollectResultsError(f"round {self.round}, {function}: {told(missing)}")
+                    raise vantage.CollectResultsError(f"round {self.round}, {call.function}: {told(missing)}")
                 return None
 
     def at_work(self) -> list[int]:

@@ -55,12 +55,8 @@ def grow(
     model = node.model
     assert isinstance(model, Trees)
     X, y = node.rows.X, node.rows.y
-    columns = [
-        bins.coarse(e, x)
-        for e, x in zip(
-            bins.unpack(codec.decode(edges, {"edges": (None,), "lengths": (X.shape[1],)})), X.T, strict=True
-        )
-    ]
+    agreed = bins.unpack(codec.decode(edges, {"edges": (None,), "lengths": (X.shape[1],)}))
+    columns = [bins.coarse(e, x) for e, x in zip(agreed, X.T, strict=True)]
     binned = np.column_stack([np.searchsorted(e, x) for e, x in zip(columns, X.T, strict=True)]).astype(np.float32)
     settings = {
         "objective": "none", "learning_rate": 1.0, "num_class": model.columns, "num_leaves": max_leaves,
