@@ -9,7 +9,19 @@ from unittest import mock
 import numpy as np
 
 from benchmarks import runs, tables
-from benchmarks.reddy2020_setup import DOCUMENT, NODES, OPTIMIZERS, PARTITIONS, PASSES, protocols, sent, settings_of
+from benchmarks.reddy2020_setup import (
+    DOCUMENT,
+    NODES,
+    OPTIMIZERS,
+    PARTITIONS,
+    PASSES,
+    dynavg,
+    protocols,
+    read_as,
+    sent,
+    settings_of,
+    told,
+)
 from benchmarks.starts import STARTS, weights
 from v6_federated import codec, models, partitions, training
 from v6_federated.data import as_features
@@ -18,7 +30,6 @@ from v6_federated.experiments import Experiment, OnRound
 from v6_federated.federation import Answer, weighted_mean
 from v6_federated.randomness import generator
 
-dynavg = importlib.import_module("v6_dynavg.central")  # the module: its package has the function under this name
 STEPS = {"800: 50 passes of a node, K = 31": 800, "3,350: K = 7": 3350, "23,450: of all rows": 23450}
 # B with which a node of 31 takes the 67 steps a pass that one of 7 takes with B = 128
 SAME_STEPS = 29
@@ -98,24 +109,6 @@ def readings(dataset: Dataset) -> Iterator[str]:
             found.append(runs.kept(DOCUMENT, "dynavg", experiment, {**values, "train_from": "newest"}))
             cells = (f"{1 / sent(run, K):.1f}, {run.history[-1]['accuracy']:.3f}" for run in found)
             yield tables.row(partition, K, *cells)
-
-
-def read_as(
-    experiment: Experiment, values: dict[str, Any], part: str, reading: Any, on_round: OnRound | None
-) -> Mapping[str, Any]:
-    """Dynamic averaging with another reading of a part of its central function."""
-    with mock.patch.object(dynavg, part, reading):
-        return experiment.federated("dynavg", values, on_round)
-
-
-def told(experiment: Experiment, method: str, values: Mapping[str, Any], **what: str) -> dict[str, Any]:
-    """By which settings a run is kept that is not the method as it is, and ``what`` it is."""
-    dataset = experiment.dataset
-    return {
-        "method": method, **what, "data": f"{dataset.name} {runs.digest(dataset)}", "nodes": experiment.nodes,
-        "partition": experiment.partition, "seed": experiment.seed, "partition_seed": experiment.partition_seed,
-        **values,
-    }  # fmt: skip
 
 
 def sum_over_all() -> Callable[[Sequence[Answer]], np.ndarray]:

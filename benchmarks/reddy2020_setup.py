@@ -1,11 +1,16 @@
 """What all runs of Reddy 2020 have in common: models, optimizers, protocols, partitions."""
 
-from collections.abc import Iterator
+import importlib
+from collections.abc import Iterator, Mapping
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 from benchmarks import runs
+from v6_federated.experiments import Experiment, OnRound
+
+dynavg = importlib.import_module("v6_dynavg.central")  # the module: its package has the function under this name
 
 DOCUMENT = "reddy2020"
 PASSES = {"logreg": 100, "nn_reddy": 50}
@@ -32,3 +37,21 @@ def settings_of(model: str, optimizer: str, batch_size: int = 128) -> dict[str, 
 def sent(run: runs.Run, K: int) -> float:
     """The communication rate of a run by passes: how many of the K nodes communicate after one, on average."""
     return float(np.mean([r["uploads"] for r in run.history])) / K
+
+
+def read_as(
+    experiment: Experiment, values: dict[str, Any], part: str, reading: Any, on_round: OnRound | None
+) -> Mapping[str, Any]:
+    """Dynamic averaging with another reading of a part of its central function."""
+    with mock.patch.object(dynavg, part, reading):
+        return experiment.federated("dynavg", values, on_round)
+
+
+def told(experiment: Experiment, method: str, values: Mapping[str, Any], **what: str) -> dict[str, Any]:
+    """By which settings a run is kept that is not the method as it is, and ``what`` it is."""
+    dataset = experiment.dataset
+    return {
+        "method": method, **what, "data": f"{dataset.name} {runs.digest(dataset)}", "nodes": experiment.nodes,
+        "partition": experiment.partition, "seed": experiment.seed, "partition_seed": experiment.partition_seed,
+        **values,
+    }  # fmt: skip

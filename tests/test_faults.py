@@ -468,6 +468,8 @@ def edited(**values):
         ),
         edited(evaluation={"n": 10, "loss": 0.1, "confusion": [[5, 0], [0, 5]], "bands": [[[1, 1], [1, 1]]]}),
         edited(note=functools.reduce(lambda inner, _: [inner], range(600), 0)),
+        edited(organization_id="A" * 1_000_000), edited(**{"K" * 1_000_000: 1}),
+        edited(**{f"k{i}": "x" * 190 for i in range(5_000)}),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("package", ["v6_fedavg", "v6_coop"])
@@ -475,7 +477,9 @@ def test_an_answer_of_any_form_does_not_end_the_job(package, fate):
     def fates(organization, input_):
         return fate if organization == 2 and input_["method"] == "client_update" else Fate(1.0)
 
-    history = run(package, fates, enough=2, leave_out=1)["history"]
+    result = run(package, fates, enough=2, leave_out=1)
+    history = result["history"]
+    assert len(json.dumps(result)) < 20_000, "nothing long that a node says is kept"
     assert [m["organization_id"] for m in history[0]["missing"]] in ([2], []), "merged before, or named"
     assert len(history) == 2
     assert package != "v6_fedavg" or history[0]["missing"]
@@ -524,6 +528,22 @@ def test_statistics_that_no_rows_have_do_not_end_the_job(moments, step):
     assert len(told) == applies and all(f"sends {name} that no" in reason for reason in told)
 
 
+def test_moments_that_are_in_bounds_but_not_together_do_not_end_the_job():
+    def alter(answer):
+        arrays = codec.decode(answer["arrays"])
+        huge = {name: np.full(arrays[name].shape, 3.4e38) for name in ("mean", "mean_rest")}
+        return {**answer, "n": 2**53, "arrays": codec.encode({**arrays, **huge}, "float64")}
+
+    def fates(organization, input_):
+        return Fate(alter=alter) if organization == 2 and input_["method"] == "fit_step" else Fate()
+
+    with MockNetwork("v6_fedavg", words(), environment=OPEN, fates=fates, on_round=lambda row: None) as network:
+        result = network.run(rounds=1, preprocess=["standardize"], retries=0, enough=2)
+    assert [m["reason"].split(";")[0] for m in result["undescribed"]] == [
+        f"sends means and sums of squares that no {2**53} rows have"
+    ]
+
+
 def test_last_words_command_no_terminal():
     assert vantage.last_words("a\n\x1b]0;owned\x07\x1b[2J fine\n") == "]0;owned[2J fine"
 
@@ -538,6 +558,7 @@ def test_last_words_command_no_terminal():
         {"classes": [{}]},
         {"classes": [math.nan, 1]},
         {"classes": [math.inf]},
+        {"classes": [0, 1, 10**400]},
     ],
 )
 def test_a_description_of_any_form_is_refused(values):
@@ -566,6 +587,9 @@ def test_a_description_of_any_form_is_refused(values):
         ("fit_step", {"levels": {"sex": ["f", "m"]}}, "fit_step: organization 2: names levels without their counts"),
         ("fit_step", {"levels": {"sex": {"f": -3}}}, "fit_step: organization 2: names levels without their counts"),
         ("fit_step", {"levels": {"sex": {"f": "3"}}}, "fit_step: organization 2: names levels without their counts"),
+        ("fit_step", {"levels": {"sex": {f"l{i}": 3 for i in range(101)}}}, "names 101 levels of a column, or long"),
+        ("fit_step", {"levels": {"sex": {"f" * 1001: 3}}}, "names 1 levels of a column, or long"),
+        ("describe", {"classes": list(range(101))}, "names 101 classes; expected 100 at most"),
     ],
 )
 def test_nonsense_about_columns_of_words_is_refused(function, values, says):

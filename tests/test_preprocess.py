@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -20,7 +21,7 @@ from v6_federated import codec, components, data, export, metrics, models, prepr
 from v6_federated.cli import main
 from v6_federated.collection import Collector
 from v6_federated.errors import SafeError
-from v6_federated.features import Features, read_features
+from v6_federated.features import UNKNOWN, Features, read_features
 from v6_federated.guards import Policy
 from v6_federated.mock import Fate, MockNetwork
 from v6_federated.state import State
@@ -760,6 +761,51 @@ def test_a_level_that_few_rows_of_a_node_have_is_not_told_from_unknown_ones(rows
     assert whole[:, 2].sum() == rows, "who predicts knows the level"
     evaluated = data.Source(table=nodes[2]).prepared(spec, 2, Policy(), trains=False)[0].X
     assert (evaluated == whole).all(), "and who evaluates does as who predicts"
+
+
+@pytest.mark.parametrize("rare", [1, 2, 3])
+@pytest.mark.parametrize("what", ["level", "missing"])
+def test_no_two_tasks_part_few_rows_by_a_word(rare, what):
+    """Whatever levels a task names, and whatever fills what is missing, groups of fewer than 3 rows are in none of
+    its sums, so no difference of two tasks is theirs."""
+    rows = hospital(60, 1, ["f", "m"])[["sex", "x0", "label"]].fillna({"x0": 0.0}).reset_index(drop=True)
+    rows["sex"] = ["f"] * (30 - rare) + ["m"] * 30 + [None if what == "missing" else "x"] * rare
+    spec = data.Spec(label="label", features=["sex", "x0"], classes=[0, 1], holdout=0.0, categories=["sex"])
+
+    def sums(levels, filled="f"):
+        steps = [{"step": "impute", "fitted": {"values": {"sex": filled}}}] if what == "missing" else []
+        steps.append({"step": "onehot", "fitted": {"levels": {"sex": levels}}})
+        X = data.Source(table=rows).prepared(replace(spec, preprocess=steps), 1, Policy())[0].X
+        return X.T @ X
+
+    if what == "level":
+        others = len(rows) - np.trace(sums(["f", "m"])[:2, :2])
+        assert others == (3 if rare == 3 else 0) and sums(["x"])[0, 0] == others
+        assert sums(["f"])[0, 0] + sums(["m"])[0, 0] == len(rows) - others
+    else:
+        moved = np.abs(sums(["f", "m"], "f") - sums(["f", "m"], "m"))
+        assert moved[0, 0] == (3 if rare == 3 else 0) and (moved[0, 2] > 0) == (rare == 3)
+
+
+def test_folded_words():
+    words = np.array(["a", "a", "a", "b", "c", None, "d"], dtype=object)
+    features = Features(["w"], np.full((7, 1), np.nan), {"w": words})
+    assert features.folded(1).words["w"].tolist() == words.tolist()
+    assert features.folded(2).words["w"].tolist() == ["a", "a", "a", UNKNOWN, UNKNOWN, "a", UNKNOWN]
+    assert features.folded(4).words["w"].tolist() == [*[UNKNOWN] * 5, UNKNOWN, UNKNOWN], "no word is frequent"
+    few = Features(["w"], np.full((5, 1), np.nan), {"w": np.array(["a", "b", "a", "b", "c"], dtype=object)})
+    assert few.folded(2).words["w"].tolist() == ["a", "b", "a", "b", "a"], "the first of equally frequent ones"
+
+
+def test_levels_cannot_be_guessed_where_there_are_too_many_to_be_named():
+    rows = table(60).assign(postcode=[f"{1000 + i // 4}AB" for i in range(60)])
+    guess = [f"{1000 + i}AB" for i in range(5000)]
+    steps = [{"step": "onehot", "fitted": {"levels": {"postcode": guess}}}]
+    spec = data.Spec(label="label", features=["x0", "postcode"], classes=[0, 1], holdout=0.0, preprocess=steps,
+                     categories=["postcode"])  # fmt: skip
+    data.Source(table=rows).prepared(spec, 1, Policy(maximum_classes=15))
+    with pytest.raises(PrivacyThresholdViolation, match="the column postcode has more than 14 values"):
+        data.Source(table=rows).prepared(spec, 1, Policy(maximum_classes=14))
 
 
 def _forged_steps(steps, n):

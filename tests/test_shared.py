@@ -466,7 +466,8 @@ def test_columns(hospitals):
     ("column", "listed"),
     [
         ("Patient_ID", "patient_id"), ("patient_id", "PATIENT_ID"), ("patient_id\u200b", "patient_id"),
-        ("gro\u0308\u00dfe", "gr\u00f6sse"), ("patient\uff3fid", "patient_id"),
+        ("gro\u0308\u00dfe", "gr\u00f6sse"), ("patient\uff3fid", "patient_id"), ("patient_id\u3164", "patient_id"),
+        ("patient\ufe0f_id", "patient_id"), ("\u2800patient_id", "patient_id"), ("patient\x7f_id\x00", "patient_id"),
     ],
 )  # fmt: skip
 def test_a_disallowed_column_that_reads_like_the_one_listed(hospitals, column, listed):

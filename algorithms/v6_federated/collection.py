@@ -13,6 +13,9 @@ from v6_federated.codec import Shape, fits
 from v6_federated.errors import SafeError
 from v6_federated.vantage import CollectResultsError
 
+MOST_LETTERS = 200  # of a text that a node tells of itself
+MOST_REASON = 1000  # letters of why there is no answer
+MOST_VALUES = 100  # that an answer holds beside its arrays
 LOOK_SECONDS = 10.0  # at most, between looks whether the nodes that are waited for are still online
 
 
@@ -79,7 +82,7 @@ class Unusable(Exception):
     """An answer that did not come or cannot be used; ``refused``: the node said no, and would say it again."""
 
     def __init__(self, reason: str, refused: bool = False) -> None:
-        super().__init__(reason)
+        super().__init__(reason[:MOST_REASON])
         self.refused = refused
 
 
@@ -280,6 +283,8 @@ class Flight:
 def _usable(result: Any, call: Call) -> Answer:
     """The answer, checked against what the call expects. Raises Unusable."""
     expected = call.expected
+    if isinstance(result, dict) and (len(result) > MOST_VALUES or max(map(len, result), default=0) > MOST_LETTERS):
+        raise Unusable(f"sends more than {MOST_VALUES} values, or one with a long name; expected those asked for")
     if not isinstance(result, dict) or result.get("organization_id") != call.organization:
         told = result.get("organization_id") if isinstance(result, dict) else None
         raise Unusable(f"answers as organization {told!r}; expected its own id")

@@ -132,12 +132,16 @@ class Source:
         return split(len(self.labels(spec)), spec.holdout, organization, step)
 
     def training(self, spec: Spec, organization: int, policy: Policy) -> Features:
-        """The features of the rows to train on, before any step. Refused where only a few of them have a value."""
+        """The features of the rows to train on, before any step, words that few of them have folded. Refused where
+        only a few have a value, and where words are too many to be categories."""
         kept, _ = self.split(spec, organization, policy.minimum_rows)
         features = self.features(spec).take(kept)
-        if self.table is not None:
-            policy.check_values(features.scarce(policy.minimum_rows))
-        return features
+        if self.table is None:
+            return features
+        policy.check_values(features.scarce(policy.minimum_rows))
+        for name, said in features.words.items():
+            policy.check_classes(pd.Series(said).nunique(), f"the column {name}")
+        return features.folded(policy.minimum_rows_a_class)
 
     def prepared(self, spec: Spec, organization: int, policy: Policy, trains: bool = True) -> tuple[Rows, Rows]:
         """The rows to train on and those held out, labels as class indices, preprocessed; kept for the next call.
@@ -151,7 +155,7 @@ class Source:
                 y = encode_labels(y, spec.classes)
             kept, held = self.split(spec, organization, policy.minimum_rows)
             if trains:
-                X = ready(self.training(spec, organization, policy), spec.preprocess, policy.minimum_rows_a_class)
+                X = ready(self.training(spec, organization, policy), spec.preprocess)
             else:
                 X = ready(self._evaluated(spec, kept, policy), spec.preprocess)
             held_out = Rows(ready(self._evaluated(spec, held, policy), spec.preprocess), y[held])
@@ -332,10 +336,10 @@ def split(n: int, holdout: float, organization: int, step: int = 10) -> tuple[np
     return np.sort(order[held:]), np.sort(order[:held])
 
 
-def ready(features: Features, steps: Sequence[dict[str, Any]], least: int = 0) -> np.ndarray:
+def ready(features: Features, steps: Sequence[dict[str, Any]]) -> np.ndarray:
     """The features as a model takes them: after the fitted steps, see ``preprocess.apply``; complete, (n, d) float32,
     read-only."""
-    features = preprocess.apply(features, steps, least)
+    features = preprocess.apply(features, steps)
     features.check_complete()
     X = np.ascontiguousarray(features.X, dtype=np.float32)
     X.setflags(write=False)

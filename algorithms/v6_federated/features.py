@@ -14,6 +14,7 @@ DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 # what is no number yet: a comma for the point, signs like <, a percentage
 ALMOST = re.compile(r"[<>~=]*\s*[+-]?(\d{1,3}(?:[.,]\d{3})*|\d+)([.,]\d+)?\s*%?", re.ASCII)
 KINDS = ("words", "mixed", "empty")  # of columns, beside those of numbers
+UNKNOWN = object()  # in place of a word that is too rare to be told: equal to no level
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,24 @@ class Features:
         X = self.X.astype(np.float64)
         X[:, self.index(columns)] = np.nan
         return Features(self.names, X, {**self.words, **words})
+
+    def folded(self, least: int) -> "Features":
+        """The same with one word that is no level in place of all words that fewer than ``least`` rows have; and with
+        the most frequent word where so few rows then have that one, or none: by no step, whatever levels or values a
+        task gives it, do fewer rows become a group of their own."""
+        if least <= 1 or not self.words:
+            return self
+        words = {}
+        for name, said in self.words.items():
+            codes, found = pd.factorize(said)  # -1: missing
+            rows = np.bincount(codes + 1, minlength=len(found) + 1)
+            told = np.array([*found, None], dtype=object)  # the last one is that of -1
+            rare = np.flatnonzero(rows[1:] < least)
+            most = told[int(rows[1:].argmax())] if len(rare) < len(found) else UNKNOWN
+            told[rare] = UNKNOWN if rows[1:][rare].sum() >= least else most
+            told[-1] = None if rows[0] >= least else most
+            words[name] = told[codes]
+        return replace(self, words=words)
 
     def check_complete(self, step: str = "training") -> None:
         """Raise DataError for columns with words, missing or infinite values; names the columns only."""

@@ -21,6 +21,11 @@ LIMITS = (
 OTHERS = ("DEBUG", "DEVICE", "THREADS")
 RESEARCHERS = ("PASSWORD", "NETWORK")
 MOST_BANDS = 10_000
+# Unicode's Default_Ignorable_Code_Point where it is not of category Cf, and the empty pattern of Braille
+UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
+    "\U000e0000-\U000e0fff]"
+)
 
 
 def number_of_threads() -> int:
@@ -175,13 +180,17 @@ class Policy:
             )
         return required
 
+    @property
+    def most_classes(self) -> int:
+        """How many classes a task may name: other nodes may have named as many as they do without a limit."""
+        return max(self.maximum_classes, Policy.maximum_classes)
+
     def check_labels(self, rows: int, values: int, named: int) -> None:
         """Refuse a label that is no class, also where the request names its values: a model has parameters of its own
         for each, from which a row could be read that is the only one of its value."""
-        most = max(self.maximum_classes, Policy.maximum_classes)  # other nodes may have named as many
-        if named > most:
+        if named > self.most_classes:
             raise PrivacyThresholdViolation(
-                f"the request names {named} classes; expected {most} at most ({PREFIX}MAXIMUM_CLASSES)"
+                f"the request names {named} classes; expected {self.most_classes} at most ({PREFIX}MAXIMUM_CLASSES)"
             )
         if values * self.minimum_rows_a_class > rows:
             raise PrivacyThresholdViolation(
@@ -216,5 +225,6 @@ class Policy:
 
 def _read_alike(column: str) -> str:
     """The same text for names that a reader takes for one: of other case, with signs that are not seen."""
-    seen = "".join(c for c in unicodedata.normalize("NFKC", column) if unicodedata.category(c) != "Cf")
+    plain = unicodedata.normalize("NFKC", UNSEEN.sub("", column))
+    seen = "".join(c for c in plain if unicodedata.category(c) not in ("Cc", "Cf"))
     return unicodedata.normalize("NFKC", seen.casefold()).strip()

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 
 from v6_federated import metrics
-from v6_federated.collection import Answer, Unusable, by_organization
+from v6_federated.collection import MOST_LETTERS, Answer, Unusable, by_organization
 
 FUTILE = 3  # second looks at scores that are tied, after which there are no more
 FINE = 0.02  # by which the last AUC may be off; bands that are well placed leave a hundredth open
-MOST_LETTERS = 200  # of a text that a node tells of itself
 MEASURES = ("loss", "accuracy", "auc", "r2")  # of an evaluation; r2 of regressions only
 
 

@@ -122,7 +122,7 @@ class Node:
         assert self.n
         self.source.features(self.job.data).check_finite()
         features = self.source.training(self.job.data, self.organization_id, self.policy)
-        return preprocess.apply(features, self.job.data.preprocess, self.policy.minimum_rows_a_class)
+        return preprocess.apply(features, self.job.data.preprocess)
 
     def check_time(self) -> None:
         """End a task that takes longer than the operator allows."""

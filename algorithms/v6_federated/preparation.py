@@ -5,7 +5,6 @@ rows of the nodes that have answered all that it asks.
 """
 
 import functools
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -14,9 +13,10 @@ import numpy as np
 
 from v6_federated import metrics, models, preprocess, statistics
 from v6_federated.codec import Shape
-from v6_federated.collection import Answer, Expected
+from v6_federated.collection import MOST_REASON, Answer, Expected
 from v6_federated.errors import SafeError
 from v6_federated.features import KINDS, Features
+from v6_federated.guards import Policy
 from v6_federated.node import Job
 from v6_federated.tasks import Group
 from v6_federated.vantage import CollectResultsError, DataError
@@ -33,7 +33,8 @@ def prepare(job: Job, steps: Sequence[Any], model: str | dict[str, Any], ask: As
     """
     parsed = [preprocess.parse(step) for step in steps]
     asked = job.data.supervised and not job.data.regression and job.data.classes is None
-    expected = Expected(wrong=lambda answer: _wrong_description(answer.values, bool(parsed), asked))
+    most = Policy.of_node().most_classes  # of the coordinator's node; where all have more, it must have too
+    expected = Expected(wrong=lambda answer: _wrong_description(answer.values, bool(parsed), asked, most))
     answers = ask(Group("describe", job.participants, job, {"raw": bool(parsed)}, expected=expected))
     features, spec = _same_features(answers), job.data
     if spec.classes is None and spec.supervised and not spec.regression:
@@ -93,15 +94,20 @@ def statistic(
     return Group("fit_step", list(organizations), replace(job, precision=precision), settings, arrays, expected)
 
 
-def _wrong_description(values: Mapping[str, Any], raw: bool, classes_asked: bool) -> str | None:
+def _wrong_description(values: Mapping[str, Any], raw: bool, classes_asked: bool, most: int) -> str | None:
     """What is wrong with a node's answer to ``describe``, if anything."""
     features, found = values.get("features"), values.get("kinds")
     classes = values.get("classes", None if classes_asked else [])
     names = {name for name in features if isinstance(name, str)} if isinstance(features, list) else set()
     named = isinstance(features, list) and len(names) == len(features)
     plain = isinstance(classes, list) and all(
-        type(value) in (str, int, bool) or (type(value) is float and math.isfinite(value)) for value in classes
+        type(value) is bool
+        or (type(value) is str and len(value) <= MOST_REASON)
+        or (type(value) in (int, float) and abs(value) < 2**63)  # beyond, JSON is read differently
+        for value in classes
     )
+    if plain and len(classes) > most:
+        return f"names {len(classes)} classes; expected {most} at most (MAXIMUM_CLASSES where central runs)"
     if not (named or type(features) is int) or not plain or not isinstance(values.get("label"), str | None):
         return "describes its data as nobody does; expected features, label and classes"
     if raw and named and not (isinstance(found, dict) and sorted(found) == sorted(KINDS)):
@@ -122,6 +128,9 @@ def _wrong_levels(columns: Sequence[str], answer: Answer) -> str | None:
             type(c) is int and 0 < c < metrics.MOST_ROWS for c in counts.values()
         ):
             return "names levels without their counts; expected whole numbers from 1"
+        most = Policy.of_node().most_classes
+        if len(counts) > most or max(map(len, counts), default=0) > MOST_REASON:
+            return f"names {len(counts)} levels of a column, or long ones; expected {most} at most (MAXIMUM_CLASSES)"
     return None
 
 

@@ -25,7 +25,6 @@ from v6_federated.state import State
 from v6_federated.statistics import Ask, pooled_levels, pooled_present, quantile
 from v6_federated.vantage import DataError
 
-UNKNOWN = object()  # in place of a word that is too rare to be told: equal to no level
 MOST_LEVELS = 10_000  # of a column
 MOST = 1e100  # the largest number that a fitted step may name; a table's end at 3.4e38
 LARGE = 100_000  # bytes of a fitted step from which on nodes keep it, and tasks name it only
@@ -62,11 +61,6 @@ class Step(BaseModel, ABC):
     @abstractmethod
     def apply(fitted: Mapping[str, Any], features: Features) -> Features:
         """The features after the step."""
-
-    @staticmethod
-    def without_rare(fitted: Mapping[str, Any], features: Features, least: int) -> Features:
-        """The features with nothing that the step would make a column of fewer than ``least`` rows of."""
-        return features
 
     @property
     def name(self) -> str:
@@ -190,24 +184,6 @@ class OneHot(Step):
         for i, part in enumerate(parts):
             X[:, i] = part
         return Features(names, X, {c: w for c, w in features.words.items() if c not in levels})
-
-    @staticmethod
-    def without_rare(fitted: Mapping[str, Any], features: Features, least: int) -> Features:
-        """The same, with one word that is no level in place of levels that fewer than ``least`` rows have: statistics
-        of such a column, and a model's parameters for it, would be those of single rows.
-
-        So would those of the rows that are then without a level: where they are fewer, they count as of the most
-        frequent one.
-        """
-        words = dict(features.words)
-        for name, levels in _by_column(fitted, "levels", _are_levels).items() if least > 1 else ():
-            found, at, rows = np.unique(words[name].astype(str), return_inverse=True, return_counts=True)
-            known = np.isin(found, levels) & (rows >= least)
-            few = known.any() and rows[~known].sum() < least
-            words[name] = words[name].astype(object)
-            other = found[np.argmax(np.where(known, rows, 0))] if few else UNKNOWN
-            words[name][~known[at] & ~pd.isna(words[name])] = other
-        return replace(features, words=words)
 
 
 class Clip(Step):
@@ -405,14 +381,10 @@ def categories(steps: Sequence[Step], told: Mapping[int, Mapping[str, Sequence[s
     return [c for c in columns if c in named | words]
 
 
-def apply(features: Features, steps: Sequence[Mapping[str, Any]], least: int = 0) -> Features:
-    """The features after fitted steps, each ``{"step": NAME, "fitted": ...}``. Raises SafeError for an unknown one.
-
-    ``least``: rows that a level must have here to be told from one that is not known: at a node that trains on them.
-    """
+def apply(features: Features, steps: Sequence[Mapping[str, Any]]) -> Features:
+    """The features after fitted steps, each ``{"step": NAME, "fitted": ...}``. Raises SafeError for an unknown one."""
     for step in steps:
         if step.get("step") not in STEPS:
             raise SafeError(f"unknown step {step.get('step')!r}; expected one of {', '.join(STEPS)}")
-        kind = STEPS[step["step"]]
-        features = kind.apply(step["fitted"], kind.without_rare(step["fitted"], features, least))
+        features = STEPS[step["step"]].apply(step["fitted"], features)
     return features

@@ -77,8 +77,8 @@ def wrong(answer: Any) -> str | None:
     """What is wrong with the numbers of a node's statistic, if anything: one node's nonsense, pooled with the others',
     would end the job.
 
-    A column's values fit float32, so its mean does too, and its sum of squares is n of their squares at most; counts
-    are n at most; products, in float32, are of values up to 10^18.
+    A column's values fit float32, so its mean does too, and the sum of their squares is at most n of the largest;
+    counts are n at most; products, in float32, are of values up to 10^18.
     """
     most, n = float(np.finfo(np.float32).max), answer.n
     bounds = {
@@ -90,6 +90,10 @@ def wrong(answer: Any) -> str | None:
         low, high = bounds[name]
         if array.size and not (low <= float(array.min()) and float(array.max()) <= high):
             return f"sends {name} that no {n} rows have; expected numbers from {low:g} to {high:g}"
+    if "squares" in answer.arrays:
+        mean = np.add(answer["mean"], answer.arrays.get("mean_rest", 0), dtype=np.float64)
+        if not (answer["squares"] / n + np.square(mean) <= most**2).all():
+            return f"sends means and sums of squares that no {n} rows have; expected those of numbers up to {most:g}"
     if "below" in answer.arrays and not (type(answer.values.get("step")) is int and answer.values["step"] >= 1):
         return "does not say of what its counts are multiples; expected a whole number from 1"
     return None
@@ -104,20 +108,19 @@ def _check_shapes(name: str, columns: Sequence[str], d: int, arrays: Mapping[str
 
 
 def check_categories(columns: Sequence[str], raw: Features, policy: Policy) -> None:
-    """Refuse levels of columns that are no categories before any step: clipped to bounds, a column of many values
-    could be named part by part."""
+    """Refuse levels of columns of numbers that are no categories before any step: clipped to bounds, a column of many
+    values could be named part by part."""
     if made := [c for c in columns if c not in raw.names]:
         raise SafeError(f"the column(s) {', '.join(made)} are made by a step and have no levels; expected the table's")
     for column in columns:
-        values = raw.words[column] if column in raw.words else raw.numbers([column])[:, 0]
-        policy.check_classes(pd.Series(values).nunique(), f"the column {column}")
+        if column not in raw.words:  # words have been counted when they were read
+            policy.check_classes(pd.Series(raw.numbers([column])[:, 0]).nunique(), f"the column {column}")
 
 
 def _levels(column: str, features: Features, policy: Policy, counts: bool) -> dict[str, int]:
     """The levels that enough rows have, with their counts where they are asked for, else 1."""
     if column in features.words:
-        said = features.words[column]
-        values = said[~pd.isna(said)].astype(str)
+        values = np.asarray([word for word in features.words[column] if isinstance(word, str)], dtype=str)
     else:
         values = np.asarray([shortest(v) for v in features.numbers([column])[:, 0] if not np.isnan(v)], dtype=str)
     found, rows = np.unique(values, return_counts=True)
