@@ -232,8 +232,9 @@ def test_a_second_look_that_nobody_answers_places_no_bands():
     answer = collection.Answer(1, 500, {}, {"evaluation": told}, 1, 1, "evaluate")
     job = history.History([], False, lambda row: None)
     placed = metrics.next_bands([told], job.scale, job.centers)
-    assert job.look_again([answer]) == [1] and job.scale < metrics.SCALE
-    job.evaluated(1, [answer])
+    assert job.look_again([[answer]]) == [1] and job.scale < metrics.SCALE
+    assert job.look_again([[answer], []]) == []
+    job.evaluated(1, [[answer], []])
     assert (job.scale, job.centers) == placed
 
 

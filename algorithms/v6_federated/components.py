@@ -171,7 +171,8 @@ def subspace(
     Ends when no eigenvalue has changed by more than the share ``tolerance`` of it in a round, when the blocks span all
     that n rows can, or after ``iterations`` rounds. Also returns the last change, None where the blocks span all.
     """
-    d = len(mean)
+    d, sent_mean = len(mean), mean.astype(np.float32)
+    shift = (mean - sent_mean) / scale  # of the rows as the nodes centre them; to be taken out of their A again
     most, l = min(n - 1, d), min(k // 2 + OVERSAMPLING, d)
     if iterations * l < min(k, most):
         raise SafeError(f"iterations={iterations} are too few for components={k}; expected at least {-(-k // l)}")
@@ -180,8 +181,8 @@ def subspace(
     before = np.zeros(k)
     for _ in range(iterations):
         Q = read_block(d, **sent)
-        answers = ask("product", mean=mean, scale=scale, precision="float32", **sent)
-        Y = np.asarray(sum(a["product"].astype(np.float64) for a in answers))
+        answers = ask("product", mean=sent_mean, scale=scale, precision="float32", **sent)
+        Y = np.asarray(sum(a["product"].astype(np.float64) for a in answers)) - n * np.outer(shift, shift @ Q)
         basis, products = np.hstack([basis, Q]), np.hstack([products, Y])
         K, R = np.linalg.qr(basis)
         values, vectors = _nystroem(K, np.linalg.solve(R.T, products.T).T, k)

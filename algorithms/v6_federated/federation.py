@@ -145,6 +145,11 @@ class Federation:
         return self._history.rounds
 
     @property
+    def evaluate_every(self) -> int:
+        """Rounds from one evaluation to the next."""
+        return self._common.evaluate_every
+
+    @property
     def resumed(self) -> bool:
         """Whether the job goes on from the result of another: nodes keep nothing of that one."""
         return self._restored is not None and self._restored is self._common.resume
@@ -156,6 +161,7 @@ class Federation:
     def rounds(self, rounds: int) -> Iterator[int]:
         """t = 1, 2, ... until ``rounds``, or until an evaluation has reached the target."""
         self._tasks.round = len(self.history)
+        self._history.prepared()
         self._save()  # nodes keep state under the job's key
         for t in range(len(self.history) + 1, rounds + 1):
             accuracies = [row["accuracy"] for row in self.history]
@@ -270,13 +276,13 @@ class Federation:
             answers = self._tasks.ask([], [self._tasks.evaluation(weights)])
             self._evaluated(self._tasks.round - 1, weights, answers)
 
-    def _evaluated(self, t: int, weights: np.ndarray, answers: Sequence[Answer]) -> dict[str, Any]:
+    def _evaluated(self, t: int, weights: np.ndarray, answers: Sequence[Answer], last: bool = False) -> dict[str, Any]:
         """Take the evaluation of round t's model out of ``answers``, and return it. Where its scores lie elsewhere than
-        those before, by which the bands were placed, the AUC is that of a second look."""
-        again: list[Answer] = []
-        if who := self._history.look_again(answers):
-            again = self._tasks.look(replace(self._tasks.evaluation(weights), organizations=who))
-        return self._history.evaluated(t, answers, self._tasks.unanswered(evaluations=True), again)
+        those before, by which the bands were placed, the AUC is that of a further look."""
+        looks = [answers]
+        while who := self._history.look_again(looks, last):
+            looks.append(self._tasks.look(replace(self._tasks.evaluation(weights), organizations=who)))
+        return self._history.evaluated(t, looks, self._tasks.unanswered(evaluations=True))
 
     def generator(self, purpose: str) -> np.random.Generator:
         """Random numbers for one purpose of central; one stream a round, kept as it goes on within the round."""
@@ -308,7 +314,7 @@ class Federation:
     def result(self, weights: np.ndarray) -> dict[str, Any]:
         """Evaluate the last model at all nodes and return the job's result."""
         self._tasks.round = last = len(self.history)  # one more might be more than a node allows
-        final = self._evaluated(last, weights, self._tasks.ask([], [self._tasks.evaluation(weights)]))
+        final = self._evaluated(last, weights, self._tasks.ask([], [self._tasks.evaluation(weights)]), last=True)
         return self.finished(final, weights=codec.encode({"weights": weights}))
 
     def stopped(self, reason: str) -> dict[str, Any] | None:
@@ -371,7 +377,7 @@ class Federation:
     def _due(self) -> bool:
         """Whether the model before this round is still to be evaluated (the initial model is not)."""
         t = self._tasks.round - 1
-        return t > self._history.last_evaluated and t % self._common.evaluate_every == 0
+        return t > self._history.last_evaluated and t % self.evaluate_every == 0
 
     # ---- going on after an interruption
 

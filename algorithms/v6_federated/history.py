@@ -9,7 +9,8 @@ import numpy as np
 from v6_federated import metrics
 from v6_federated.collection import MOST_LETTERS, Answer, Unusable, by_organization
 
-FUTILE = 3  # second looks at scores that are tied, after which there are no more
+LOOKS = 4  # at most, after the first, at the scores of one model
+FUTILE = 3  # models whose scores were found tied one after another, after which only the last is looked at again
 FINE = 0.02  # by which the last AUC may be off; bands that are well placed leave a hundredth open
 MEASURES = ("loss", "accuracy", "auc", "r2")  # of an evaluation; r2 of regressions only
 
@@ -53,12 +54,14 @@ class History:
         self.centers: Sequence[float] | None = None
         self._undescribed: list[dict[str, Any]] = []
         self._preparation, self._evaluation = _no_bytes(), _no_bytes()
-        self._first_bands: tuple[float, Sequence[float] | None] | None = None  # while there is a second look
-        self._futile = 0  # second looks that have told no more than the first
+        self._placed: list[tuple[float, Sequence[float] | None]] = []  # bands of the looks at a model before the last
+        self._futile = 0  # models of which further looks have told no more than the first
 
     def prepared(self) -> None:
-        """The preparation is over; who was missing in it stays undescribed."""
-        self._undescribed, self.missing = _reasons(self.missing), {}
+        """What comes before the first round is over; who was missing in it stays undescribed."""
+        known = [row["organization_id"] for row in self._undescribed]
+        self._undescribed += [row for row in _reasons(self.missing) if row["organization_id"] not in known]
+        self.missing = {}
 
     def count_preparation(self, answers: Sequence[Answer], unanswered: int = 0) -> None:
         """Add the bytes of answers that came before the first round, and those sent that brought none."""
@@ -114,27 +117,25 @@ class History:
         counted = [a for a in answers if a.organization_id in self._evaluators] if self._evaluators else answers
         return [a.values.get("evaluation", {}) for a in counted]
 
-    def evaluated(
-        self, t: int, answers: Sequence[Answer], unanswered: int = 0, again: Sequence[Answer] = ()
-    ) -> dict[str, Any]:
-        """Take the evaluation of round t's model out of ``answers``, into the row of that round, and return it; the AUC
-        from ``again``, a second look, where that tells it better."""
-        evaluations = self._evaluations(answers)
+    def evaluated(self, t: int, looks: Sequence[Sequence[Answer]], unanswered: int = 0) -> dict[str, Any]:
+        """Take the evaluation of round t's model out of the first of ``looks``, into the row of that round, and return
+        it; the AUC from the look that tells it best."""
+        answers, evaluations = looks[0], self._evaluations(looks[0])
         if self._regression:
             found = metrics.combine_regression(evaluations)
         else:
             found = metrics.combine(evaluations)
-            if self._first_bands is not None:  # there was a second look, whoever has answered it
-                if self._better(evaluations, self._evaluations(again)):
-                    evaluations = self._evaluations(again)
-                    found["auc"] = metrics.combine(evaluations)["auc"]
-                else:
-                    self.scale, self.centers = self._first_bands
-                self._first_bands = None
+            if best := self._best(looks):
+                evaluations = self._evaluations(looks[best])
+                found["auc"] = metrics.combine(evaluations)["auc"]
+            if len(looks) > 1:
+                self._futile = 0 if best else self._futile + 1
+            self.scale, self.centers = [*self._placed, (self.scale, self.centers)][best]
             self.scale, self.centers = metrics.next_bands(evaluations, self.scale, self.centers)
+            self._placed = []
+        _add_bytes(self._evaluation, [a for look in looks for a in look if a.function == "evaluate"])
         for a in answers:
             a.values.pop("evaluation", None)
-        _add_bytes(self._evaluation, [a for a in (*answers, *again) if a.function == "evaluate"])
         self._evaluation["bytes_down"] += unanswered
         self.last_evaluated = t
         for row in self.rounds:
@@ -145,23 +146,37 @@ class History:
         self.show(t)
         return found
 
-    def look_again(self, answers: Sequence[Answer]) -> list[int]:
-        """Whom to ask once more, with other bands, as many rows share a band in ``answers`` and the AUC is rough;
-        nobody where other bands have not been better ``FUTILE`` times: scores are tied then."""
-        evaluations = self._evaluations(answers)
-        if self._regression or self._futile >= FUTILE or metrics.blur(evaluations) <= FINE:
+    def look_again(self, looks: Sequence[Sequence[Answer]], last: bool = False) -> list[int]:
+        """Whom to ask once more about a model, after ``looks``, with other bands: where many rows share a band the AUC
+        is rough. Nobody where their scores are tied: where other bands have found the same ties, or, unless it is the
+        ``last`` model, none better for ``FUTILE`` models in a row."""
+        if self._regression or len(looks) > LOOKS:
             return []
-        self._first_bands = self.scale, self.centers
-        self.scale, self.centers = metrics.next_bands(evaluations, self.scale, self.centers, into=True)
-        return [a.organization_id for a in answers if a.values.get("evaluation", {}).get("n")]
+        blurs = [metrics.blur(self._evaluations(look)) for look in looks[-2:]]
+        if blurs[-1] <= FINE:
+            return []
+        placed, default = [*self._placed, (self.scale, self.centers)], (metrics.SCALE, None)
+        elsewhere = metrics.beyond(self._evaluations(looks[-1])) and default not in placed
+        same = len(blurs) > 1 and blurs[0] == blurs[1] < 0.5  # 0.5: all in one band
+        if not elsewhere and (same or (len(looks) == 1 and self._futile >= FUTILE and not last)):
+            return []
+        self._placed = placed
+        self.scale, self.centers = (
+            default
+            if elsewhere
+            else metrics.next_bands(self._evaluations(looks[-1]), self.scale, self.centers, into=True)
+        )
+        return [a.organization_id for a in looks[0] if a.values.get("evaluation", {}).get("n")]
 
-    def _better(self, *looks: Sequence[dict[str, Any]]) -> bool:
-        """Whether the second of two looks tells the AUC better than the first, of the same rows."""
-        first, second = ([e for e in look if e.get("n")] for look in looks)
-        same = [e["n"] for e in first] == [e["n"] for e in second]
-        better = same and metrics.blur(second) < 0.9 * metrics.blur(first)
-        self._futile += same and not better
-        return better
+    def _best(self, looks: Sequence[Sequence[Answer]]) -> int:
+        """Which look at the same rows tells the AUC best; the first where no other is much better."""
+        evaluations = [[e for e in self._evaluations(look) if e.get("n")] for look in looks]
+        rows = [[e["n"] for e in each] for each in evaluations]
+        best, least = 0, metrics.blur(evaluations[0])
+        for i, each in enumerate(evaluations):
+            if rows[i] == rows[0] and metrics.blur(each) < 0.9 * least:
+                best, least = i, metrics.blur(each)
+        return best
 
     def show(self, until: int) -> None:
         """Show the rounds up to this one that have not been shown yet."""
@@ -179,6 +194,7 @@ class History:
             "undescribed": self._undescribed,
             "score_scale": self.scale,
             "score_centers": self.centers,
+            "score_futile": self._futile,
             "history": self.rounds,
             "per_node": self.nodes,
             "traffic": {"preparation": self._preparation, "evaluation": self._evaluation},
@@ -189,6 +205,7 @@ class History:
         self.rounds, self.nodes = copy.deepcopy(kept["history"]), [*kept["per_node"]]  # not the caller's
         self._undescribed = kept["undescribed"]
         self.scale, self.centers = kept["score_scale"], kept.get("score_centers")
+        self._futile = kept.get("score_futile", 0)
         self._preparation, self._evaluation = kept["traffic"]["preparation"], kept["traffic"]["evaluation"]
         self.last_evaluated, self._shown = last_evaluated, shown
 

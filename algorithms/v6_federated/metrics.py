@@ -230,6 +230,12 @@ def blur(answers: Sequence[dict[str, Any]]) -> float:
     return float(np.mean(ties)) if ties else 0.0
 
 
+def beyond(answers: Sequence[dict[str, Any]]) -> bool:
+    """Whether more than half of the rows, in the mean of the problems, are in the outermost bands."""
+    sides = [b.sum(axis=0) for b in _both_sides(answers)]
+    return bool(sides) and float(np.mean([(n[0] + n[-1]) / n.sum() for n in sides])) > 0.5
+
+
 def _both_sides(answers: Sequence[dict[str, Any]]) -> Iterator[np.ndarray]:
     """Of each problem in which both sides have rows the counts outside and inside the class, (2, bands); none where a
     node tells none, or in other bands than the others."""
@@ -240,11 +246,12 @@ def _both_sides(answers: Sequence[dict[str, Any]]) -> Iterator[np.ndarray]:
 
 def rounds_to_target(accuracies: Sequence[float | None], rounds: Sequence[float], target: float) -> float | None:
     """McMahan's count: the best accuracy so far, linear between rounds, read where it crosses; None if it does not."""
-    best, previous = 0.0, 0.0
+    best: float = 0.0
+    previous: float | None = None
     for t, accuracy in zip(rounds, accuracies, strict=True):
         if accuracy is None:
             continue
         if accuracy >= target:
-            return t if previous == 0 else previous + (t - previous) * (target - best) / (accuracy - best)
+            return t if previous is None else previous + (t - previous) * (target - best) / (accuracy - best)
         best, previous = max(best, accuracy), t
     return None

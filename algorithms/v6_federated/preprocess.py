@@ -123,7 +123,7 @@ class Impute(Step):
                 "values": {c: kind[c](max(sorted(counts[c], key=kind[c]), key=counts[c].__getitem__)) for c in columns}
             }
         n, mean, deviation = pooled_present(columns, ask("present", columns=columns))
-        filled = mean if self.strategy == "mean" else quantile(0.5, columns, n, mean, deviation, ask)
+        filled = mean if self.strategy == "mean" else quantile(0.5, columns, n, mean, deviation, ask)[0]
         return {"values": dict(zip(columns, filled.tolist(), strict=True))}
 
     @staticmethod
@@ -209,7 +209,12 @@ class Clip(Step):
         if self.quantile is None or not columns:
             return {"bounds": {c: [self.lower, self.upper] for c in columns}}
         n, mean, deviation = pooled_present(columns, ask("present", columns=columns))
-        lower, upper = (quantile(q, columns, n, mean, deviation, ask) for q in (self.quantile, 1 - self.quantile))
+        (lower, below), (upper, above) = (
+            quantile(q, columns, n, mean, deviation, ask) for q in (self.quantile, 1 - self.quantile)
+        )
+        # one value, found twice: between two bounds a step standardize would make much of what parts them
+        same = (below > 0) & (above > 0) & (np.abs(upper - lower) <= below + above)
+        upper[same] = lower[same]
         return {"bounds": {c: [a, b] for c, a, b in zip(columns, lower.tolist(), upper.tolist(), strict=True)}}
 
     @staticmethod

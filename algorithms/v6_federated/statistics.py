@@ -4,6 +4,7 @@ No value of a row is sent as such (docs/preprocessing.md says what many statisti
 rounded to a multiple of the node's minimum, levels that enough of its rows have, and for PCA what ``components`` says.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -167,17 +168,20 @@ def pooled_present(columns: Sequence[str], answers: Sequence[Any]) -> tuple[np.n
 
 def quantile(
     q: float, columns: Sequence[str], n: np.ndarray, mean: np.ndarray, deviation: np.ndarray, ask: Ask
-) -> np.ndarray:
-    """The quantile q of each column over all nodes, (columns,), from histograms of ``BINS`` bins.
+) -> tuple[np.ndarray, np.ndarray]:
+    """The quantile q of each column over all nodes, (columns,), from histograms of ``BINS`` bins; and, where it is a
+    value that many rows have, within what width that is known, else 0.
 
     A quantile lies between mean - deviation sqrt((1-q)/q) and mean + deviation sqrt(q/(1-q)) (Cantelli), so the edges
     are agreed without anybody's smallest or largest value. Where the bin that it lies in holds too many rows, as where
     a few outliers make the deviation large, another histogram divides that bin, up to ``HISTOGRAMS`` in all. Too many
     are more than 1% of the rows or a fifth of those beyond the quantile, and more than the nodes' roundings leave open.
+    A bin that holds so many still where it is a millionth of the value and of the deviation holds one value: it is
+    taken for the shortest decimal there.
     """
     lower, upper = mean - deviation * np.sqrt((1 - q) / q), mean + deviation * np.sqrt(q / (1 - q))
-    found, coarse = np.empty(len(columns)), list(range(len(columns)))
-    for _ in range(HISTOGRAMS):
+    found, width, coarse = np.empty(len(columns)), np.zeros(len(columns)), list(range(len(columns)))
+    for asked in range(1, HISTOGRAMS + 1):
         answers = ask("below", columns=[columns[i] for i in coarse], lower=lower[coarse], upper=upper[coarse])
         below = np.asarray(sum(a["below"] for a in answers))
         edges = np.linspace(lower[coarse], upper[coarse], BINS + 1, axis=1)
@@ -185,12 +189,24 @@ def quantile(
         for i, b, e in zip(coarse, below, edges, strict=True):
             found[i], j = _crossing(q * n[i], b, e)
             fine = max(min(0.01, q / 5, (1 - q) / 5) * n[i], sum(a.values["step"] for a in answers))
-            if j and b[j] - b[j - 1] > fine and e[j] - e[j - 1] > 1e-6 * abs(e[j]):
+            if j and b[j] - b[j - 1] > fine:
                 lower[i], upper[i] = e[j - 1], e[j]
-                still.append(i)
+                if asked == HISTOGRAMS or e[j] - e[j - 1] <= 1e-6 * min(abs(e[j]), deviation[i]):
+                    found[i], width[i] = _shortest_between(e[j - 1], e[j]), e[j] - e[j - 1]
+                else:
+                    still.append(i)
         if not (coarse := still):
             break
-    return found
+    return found, width
+
+
+def _shortest_between(low: float, high: float) -> float:
+    """The decimal of fewest digits from ``low`` to ``high``."""
+    if low <= 0 <= high:
+        return 0.0
+    first = -math.floor(math.log10(max(abs(low), abs(high))))
+    rounded = (round((low + high) / 2, places) for places in range(first, first + 18))
+    return next((value for value in rounded if low <= value <= high), (low + high) / 2)
 
 
 def _crossing(rows: float, below: np.ndarray, edges: np.ndarray) -> tuple[float, int]:

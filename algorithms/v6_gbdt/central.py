@@ -1,7 +1,7 @@
 """The server of boosted trees."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -93,7 +93,7 @@ def central(
             max_depth=max_depth,
             lambda_l2=lambda_l2,
         )
-        best = stopped(federation.history, early_stopping)
+        best = stopped(federation.history, early_stopping, federation.evaluate_every)
         if best is not None:  # early stopping: this round goes back to the best round's ensemble
             s.W_g = s.W_g[: s.ends[best]]
         else:  # the node sends its new trees only, central adds them
@@ -146,11 +146,15 @@ def checked(answer: Answer, ensemble: Trees, edges: Sequence[np.ndarray], trees:
     return answer["trees"]
 
 
-def stopped(history: Sequence[dict[str, Any]], early_stopping: int | None) -> int | None:
-    """The round of the least loss on held-out rows, if ``early_stopping`` rounds after it have brought none less."""
+def stopped(history: Sequence[Mapping[str, Any]], early_stopping: int | None, every: int) -> int | None:
+    """The round of the least loss on held-out rows, if ``early_stopping`` rounds after it have brought none less.
+
+    ``every``: rounds from one evaluation to the next; the last model of a job that is resumed was evaluated too, and
+    one that had gone on would not know.
+    """
     if early_stopping is None:
         return None
-    evaluated = [row for row in history if row["loss"] is not None]
+    evaluated = [row for row in history if row["loss"] is not None and row["round"] % every == 0]
     if not evaluated:
         if len(history) > early_stopping:
             raise UserInputError(
