@@ -83,6 +83,62 @@ def test_csv_by_column(capsys, tmp_path):
     assert result["data"]["features"] == ["x0", "x1", "x3"] and len(result["organizations"]) == 3
 
 
+def test_a_file_a_node(capsys, tmp_path):
+    """The same as one file with a column that names the node; columns may come in another order."""
+    files, parts = [], []
+    for i, name in enumerate(["north", "south", "west"]):
+        rows = table(40, seed=i)
+        parts.append(rows.assign(hospital=name))
+        rows = rows[["x1", "x0", "x2", "x3", "label"]] if i == 1 else rows
+        rows.to_csv(tmp_path / f"{name}.csv", index=False)
+        files += ["--data", tmp_path / f"{name}.csv"]
+    pd.concat(parts)[["hospital", *parts[0].columns[:-1]]].to_csv(tmp_path / "rows.csv", index=False)
+    _, line, _ = call(capsys, "run", "fedavg", *files, "--out", tmp_path / "files")
+    _, same, _ = call(capsys, "run", "fedavg", "--data", tmp_path / "rows.csv", "--partition", "column:hospital")
+    assert line["loss"] == same["loss"]
+    result = json.loads((tmp_path / "files" / "result.json").read_text())
+    assert result["experiment"]["nodes"] == ["north", "south", "west"]
+    assert call(capsys, "run", "fedavg", *files, "--resume", tmp_path / "files", "--rounds", 12)[0] == 0
+    table(40).assign(extra=1)[["extra", "x0", "x1", "x2", "label"]].to_csv(tmp_path / "other.csv", index=False)
+    (tmp_path / "b").mkdir()
+    table(40).to_csv(tmp_path / "b" / "north.csv", index=False)
+    table(40).rename(columns={"label": "outcome"}).to_csv(tmp_path / "last.csv", index=False)
+    more = [*files, "--data"]
+    for arguments, says in (
+        ([*more, tmp_path / "other.csv"], "other lacks 'x3' and has besides 'extra', unlike north; expected the same"),
+        ([*more, tmp_path / "b" / "north.csv"], "two files are called north"),
+        ([*more, tmp_path / "last.csv"], "north and last have another last column; expected --label"),
+        ([*files, "--nodes", 3], "3 times --data are as many nodes; leave the number and the partition out"),
+        ([*files, "--partition", "shards"], "leave the number and the partition out"),
+    ):
+        status, _, err = call(capsys, "run", "fedavg", *arguments)
+        assert status == 2 and says in err and len(err.strip().splitlines()) == 1
+    assert call(capsys, "run", "fedavg", *more, tmp_path / "other.csv", "--features", "x0,x1")[0] == 0
+
+
+def test_what_a_table_may_hide_is_said(capsys, tmp_path):
+    """The label, spellings of levels, numbers that count from 1 at each node, columns that are empty at one."""
+    for i, (name, male) in enumerate([("north", "M"), ("south", "m ")]):
+        rows = table(40, seed=i).assign(sex=["F", male] * 20, number=range(40), crp=np.nan if i else 1.5)
+        rows[["number", "crp", "sex", "x0", "x1", "label"]].to_csv(tmp_path / f"{name}.csv", index=False)
+    arguments = ["run", "fedavg", "--data", tmp_path / "north.csv", "--data", tmp_path / "south.csv"]
+    arguments += ["--preprocess", "impute", "--preprocess", "onehot", "--out", tmp_path / "out"]
+    status = main([str(a) for a in arguments])
+    out, err = capsys.readouterr()
+    assert status == 0
+    assert "2 nodes: 1: north (40), 2: south (40); label label (the last column), 2 classes" in out
+    assert "'M', 'm ' differ in spaces or capitals only; each is a level of sex of its own" in err
+    assert "number: another value in every row of a node" in err
+    assert "crp: no value at south" in err
+    new = table(30).assign(sex=["F", "x", "x"] * 10, number=1, crp=np.nan)
+    new.to_csv(tmp_path / "new.csv", index=False)
+    status, _, err = call(
+        capsys, "predict", tmp_path / "out", "--data", tmp_path / "new.csv", "--out", tmp_path / "p.csv"
+    )
+    assert status == 0 and "sex: 20 of 30 rows have a level that the model does not know" in err
+    assert "crp: no value in any row" in err
+
+
 def test_parquet_equals_csv(capsys, tmp_path):
     rows = table(60)
     rows.to_csv(tmp_path / "rows.csv", index=False)
@@ -230,7 +286,7 @@ NONSENSE = [
     ([*RUN, "--set", "epochs=0"], "epochs=0 is refused"),
     ([*RUN, "--set", "epochs=1.5"], "epochs=1.5 is refused"),
     ([*RUN, "--set", "lr=-1"], "lr=-1 is refused"),
-    ([*RUN, "--rounds", "0"], "rounds=0 is refused"),
+    (["run", "fedavg", "--data", "wine", "--rounds", "0"], "rounds=0 is refused"),
     ([*RUN, "--rounds", "many"], "invalid int value: 'many'"),
     ([*RUN, "--target", "1.2"], "--target 1.2 is refused"),
     ([*RUN, "--holdout", "1"], "holdout=1.0 is refused"),
@@ -255,6 +311,9 @@ NONSENSE = [
     ([*RUN, "--model", "cnn_garst"], "not a square image"),
     ([*RUN, "--out", "{tmp}/noise.npz"], "is a file; expected a folder"),
     (["report", "{tmp}"], "no result"),
+    ([*RUN, "--label", "a", "--label", "b"], "--label is given twice; expected once"),
+    ([*RUN, "--node-env", "V6_FEDERATED_MINIMUM_ROW=1"], "is no limit of a node; expected V6_FEDERATED_MINIMUM_ROWS"),
+    (["run", "pca", "--data", "wine", "--target", "0.9"], "--target 0.9 is an accuracy, of no use to pca"),
     (["report", "{tmp}/noise.npz"], "is not a result"),
     (["export", "{tmp}", "--to", "m.npz"], "no result"),
     (["fly"], "invalid choice: 'fly'"),
@@ -425,7 +484,8 @@ def test_run_tells_nodes_and_classes_and_what_a_rare_class_hides(hospitals_csv, 
     out, err = capsys.readouterr()
     died = (rows.outcome == "died").sum()
     first = (
-        f"3 nodes: Noord (100), Oost (100), Zuid (100); 2 classes: home ({300 - died}), died ({died}); 2 features: x, z"
+        "3 nodes: 1: Noord (100), 2: Oost (100), 3: Zuid (100); label outcome, 2 classes: "
+        f"home ({300 - died}), died ({died}); 2 features: x, z"
     )
     assert out.splitlines()[0] == first
     result = json.loads((tmp_path / "r" / "result.json").read_text())
@@ -595,7 +655,7 @@ def test_classes_and_columns_that_look_like_something_else(tmp_path, capsys):
     assert status == 0, err
     assert json.loads((tmp_path / "out" / "result.json").read_text())["data"]["features"] == ["weight (kg), first"]
     status, _, err = call(capsys, *run, "--set", "classes=none,severe")
-    assert status == 1 and "not among the 2 agreed classes" in err
+    assert status == 1 and "not among the 2 classes of the job" in err
 
 
 def test_trees_that_cannot_split_say_why(capsys):
@@ -777,7 +837,7 @@ def test_columns_that_are_no_features(hospitals_csv, capsys, tmp_path):
     file, rows = hospitals_csv
     rows.assign(id=range(1000, 1300)).to_csv(file, index=False)
     run = ["run", "fedavg", "--data", file, "--label", "outcome", "--partition", "column:hospital", "--rounds", 1]
-    assert "id: another value in every row, as identifiers and numbers of rows have" in call(capsys, *run)[2]
+    assert "id: another value in every row of a node, as identifiers and numbers of rows have" in call(capsys, *run)[2]
     status, _, err = call(capsys, *run, "--exclude", "id", "--out", tmp_path / "a")
     assert status == 0 and "another value" not in err
     assert json.loads((tmp_path / "a" / "result.json").read_text())["data"]["features"] == ["x", "z"]

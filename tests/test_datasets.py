@@ -97,7 +97,7 @@ def test_each_text_of_the_partitions_column_is_a_node(csv, capsys, tmp_path):
         pd.testing.assert_frame_equal(own, expected)
     run = ["run", "fedavg", "--data", str(file), "--label", "label", "--partition", "column:site"]
     assert main([*run, "--out", str(tmp_path / "r")]) == 0
-    assert "4 nodes: 01 (30), 1 (30), 1.0 (30), NA (30)" in capsys.readouterr().out
+    assert "4 nodes: 1: 01 (30), 2: 1 (30), 3: 1.0 (30), 4: NA (30)" in capsys.readouterr().out
     assert json.loads((tmp_path / "r" / "result.json").read_text())["experiment"]["nodes"] == sorted(names)
 
 

@@ -544,6 +544,18 @@ def test_moments_that_are_in_bounds_but_not_together_do_not_end_the_job():
     ]
 
 
+def test_who_fails_before_the_first_round_is_not_missing_in_it():
+    """In what a method asks before its rounds too."""
+
+    def fates(organization, input_):
+        return Fate(status="crashed" if organization == 3 and input_["method"] == "singular_index" else "completed")
+
+    with MockNetwork("v6_dynavg", words(), environment=OPEN, fates=fates, on_round=lambda row: None) as network:
+        result = network.run(rounds=2, protocol="svd", retries=0, enough=2, leave_out=0)
+    assert [row["organization_id"] for row in result["undescribed"]] == [3]
+    assert not any(row["missing"] for row in result["history"])
+
+
 def test_last_words_command_no_terminal():
     assert vantage.last_words("a\n\x1b]0;owned\x07\x1b[2J fine\n") == "]0;owned[2J fine"
 

@@ -634,6 +634,16 @@ def test_early_stopping_goes_back_to_the_best_round():
     assert len(model.split(w)) == best + 1
 
 
+@pytest.mark.parametrize("cut", [1, 3, 5])
+def test_early_stopping_of_a_resumed_job(cut):
+    """The last model of the first job was evaluated out of turn; an uninterrupted job would not know."""
+    nodes = {k: table(60, seed=k).assign(x0=np.random.default_rng(k).normal(size=60)) for k in (1, 2, 3)}
+    settings = {"lr": 0.5, "early_stopping": 1, "evaluate_every": 2, **SMALL}
+    whole = train("v6_gbdt", nodes, rounds=16, **settings)
+    first = train("v6_gbdt", nodes, rounds=cut, **settings)
+    assert train("v6_gbdt", nodes, rounds=16, resume=first, **settings)["weights"] == whole["weights"]
+
+
 @pytest.mark.parametrize("unfit", [{"holdout": 0}, {"evaluate_every": 4}])
 def test_early_stopping_needs_rows_held_out(unfit, hospitals):
     with pytest.raises(

@@ -89,6 +89,16 @@ def test_subspace_finds_the_variances():
     assert result["model"]["solver"] == "subspace" and len(result["history"]) < 12
 
 
+def test_subspace_of_columns_that_float32_does_not_hold():
+    """A date and a number of the study, the same in all rows: what the mean lacks as it travels is no variance."""
+    rng = np.random.default_rng(0)
+    nodes = {k: pd.DataFrame(rng.normal(size=(60, 30)) * 0.5).rename(columns=str) for k in (1, 2, 3)}
+    nodes = {k: rows.assign(extracted=20240115.0, study=100000003.0, label=0) for k, rows in nodes.items()}
+    exact, subspace = (fit(nodes, solver=s, components=3)[0] for s in ("exact", "subspace"))
+    np.testing.assert_allclose(subspace["explained_variance"], exact["explained_variance"], rtol=1e-4)
+    assert subspace["explained_variance_ratio"].sum() < 1 and abs(subspace["components"][:, -2:]).max() < 1e-5
+
+
 def test_subspace_is_exact_once_it_spans_all_rows():
     nodes = hospitals(300, sizes=(12, 10, 11))
     fitted, result = fit(nodes, solver="subspace", components=15)

@@ -184,6 +184,27 @@ def test_an_unknown_level_is_zero_in_all():
     np.testing.assert_array_equal(out.X, [[1, 0, 1], [0, 0, 2]])
 
 
+@pytest.mark.parametrize(("tied", "other"), [(0.0, 1.0), (1.0, 0.0), (37.5, 99.0), (-1e-3, 2e-3), (1 / 3, 5.0)])
+def test_clip_to_a_value_that_nearly_all_rows_have(tied, other):
+    """Both bounds are that value: else what parts them by rounding would become a deviation of 1."""
+    nodes = {k: table(600, seed=k) for k in (1, 2, 3)}
+    for k, rows in nodes.items():
+        rows["x0"] = np.where(np.random.default_rng(k).random(600) < 0.005, other, tied)
+    clip, standardize = fitted(nodes, "clip:0.01", "standardize")
+    low, high = clip["bounds"]["x0"]
+    assert low == high == pytest.approx(tied, rel=1e-5)
+    assert codec.decode(standardize)["scale"][0] == 1, "a constant column"
+
+
+def test_dates_as_numbers_keep_their_spread():
+    """Bins are narrowed by the deviation, however large the values are."""
+    nodes = {k: table(400, seed=k) for k in (1, 2)}
+    for k, rows in nodes.items():
+        rows["x0"] = 20240100.0 + np.random.default_rng(k).integers(1, 31, 400)
+    low, high = fitted(nodes, "clip:0.1")[0]["bounds"]["x0"]
+    assert (low, high) == pytest.approx(tuple(np.quantile(pooled(nodes)["x0"], [0.1, 0.9])), abs=1)
+
+
 def test_clip_to_bounds(clinics):
     steps = [{"step": "clip", "lower": -1, "columns": ["x0"]}, "impute", "impute:most_frequent", "onehot"]
     assert fitted(clinics, *steps)[0]["bounds"] == {"x0": [-1, None]}

@@ -255,6 +255,33 @@ def test_the_auc_of_a_result_is_that_of_its_scores(method, rounds):
     assert result["history"][-1]["auc"] == result["final"]["auc"]
 
 
+@pytest.mark.parametrize("lr", [0.02, 0.05])
+def test_the_auc_after_rounds_without_change(lr):
+    """Dynamic averaging whose nodes stay silent until the last round, after which scores lie elsewhere."""
+    nodes = {k: table(400, seed=k) for k in (1, 2, 3, 4)}
+    result = train("v6_dynavg", nodes, rounds=6, lr=lr)
+    assert [row["uploads"] for row in result["history"]] == [0] * 5 + [4]
+    test = pd.concat([nodes[k].iloc[data.split(400, 0.2, k)[1]] for k in nodes])
+    told, _ = export.predict(result, data.Source(table=test))
+    assert result["final"]["auc"] == pytest.approx(roc_auc_score(test["label"], told["score"]), abs=0.01)
+
+
+def test_tied_scores_are_not_looked_at_for_ever():
+    """Three models in a row, and the last one."""
+    looks = []
+
+    def fates(organization, input_):
+        looks.append(input_["kwargs"]["round"] if input_["method"] == "evaluate" and organization == 1 else 0)
+        return Fate()
+
+    nodes = {k: table(60, seed=k).assign(x0=0.0, x1=0.0, x2=0.0, x3=[0, 1] * 30) for k in (1, 2)}
+    nodes = {k: rows.assign(label=[0, 0, 1, 1] * 15) for k, rows in nodes.items()}
+    with MockNetwork("v6_fedavg", nodes, environment=OPEN, fates=fates, on_round=lambda row: None) as network:
+        network.run(rounds=10, lr=0.1)
+    assert 10 in looks and not {7, 8, 9} & {*looks}
+    assert max(looks.count(t) for t in range(2, 10)) <= history.LOOKS
+
+
 def test_no_rows_or_one_class_give_no_auc():
     assert metrics.combine([{"n": 0}])["accuracy"] is None
     model = models.build({"name": "logreg", "features": 1, "classes": 2})
@@ -265,6 +292,7 @@ def test_no_rows_or_one_class_give_no_auc():
 def test_rounds_to_target_is_mcmahans():
     # best so far .5 .8 .8 .9: crosses .85 halfway from round 3 to round 4
     assert metrics.rounds_to_target([0.5, 0.8, 0.7, 0.9], [1, 2, 3, 4], 0.85) == pytest.approx(3.5)
+    assert metrics.rounds_to_target([0.5, 0.5, 0.9], [0, 0, 5], 0.8) == pytest.approx(3.75), "rounds without uploads"
     assert metrics.rounds_to_target([0.9], [1], 0.85) == 1
     assert metrics.rounds_to_target([0.5, None, 0.9], [1, 2, 3], 0.7) == pytest.approx(2)
     assert metrics.rounds_to_target([0.5], [1], 0.85) is None
@@ -1022,7 +1050,7 @@ def test_the_label_beside_named_features_is_one_at_all_nodes(hospitals):
 def test_rare_labels_are_not_named(hospitals):
     """A label value that fewer than 3 rows of a node have does not leave it."""
     hospitals[5].loc[0, "label"] = 2
-    refused("labels that are not among the 2 agreed classes", hospitals)
+    refused("labels that are not among the 2 classes of the job", hospitals)
     result = train("v6_fedavg", hospitals, rounds=1, classes=[0, 1, 2])
     assert result["model"]["classes"] == 3
 

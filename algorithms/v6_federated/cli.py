@@ -15,8 +15,23 @@ from v6_federated.errors import EngineError, SafeError
 from v6_federated.screen import complain
 
 
+class Once(argparse.Action):
+    """An option whose second value would silently take the place of the first."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        given = namespace.__dict__.setdefault("given", set())
+        if option_string and self.dest in given:
+            parser.error(f"{option_string} is given twice; expected once")
+        given.add(self.dest)
+        setattr(namespace, self.dest, values)
+
+
 class Parser(argparse.ArgumentParser):
     """Says in one line what is wrong."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.register("action", None, Once)
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {' '.join(message.split())}; `{self.prog} --help` shows what is right\n")
@@ -271,8 +286,10 @@ def _add_data_options(parser: argparse.ArgumentParser) -> None:
 
 def _add_dealing_options(parser: argparse.ArgumentParser, partition: str) -> None:
     parser.add_argument(
-        "--data", required=True, metavar="D", help="breast-cancer, diabetes, digits, wine, or a .csv, .parquet or .npz"
-    )
+        "--data", required=True, action="append", metavar="D",
+        help="breast-cancer, diabetes, digits, wine, or a .csv, .parquet or .npz; tables given one by one are a node's "
+        "each, named as their files",
+    )  # fmt: skip
     parser.add_argument("--nodes", type=int, metavar="K", help="number of nodes (5; as many as column:NAME names)")
     parser.add_argument(
         partition, dest="partition", default="iid", metavar="P",

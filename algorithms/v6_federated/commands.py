@@ -171,10 +171,10 @@ def compare(options: Any) -> int:
                         results[entry] = train(method, own, on_round=bar.on_round)
                 except Interrupted as error:
                     if options.out:
-                        screen.write(options.out / folder, error.result, options.target)
+                        screen.write(options.out / folder, error.result, options.target, entry)
                     raise
                 if options.out:  # at once: it outlives a failure of the next
-                    screen.write(options.out / folder, results[entry], options.target)
+                    screen.write(options.out / folder, results[entry], options.target, entry)
     if options.out:
         report.comparison(results, options.out / "comparison.png", options.target)
     screen.console().print(report.table(results, options.target))
@@ -334,11 +334,14 @@ def report(options: Any) -> int:
     results = {str(path): screen.read(path) for path in screen.results_of(options.results)}
     check_folder(options.out)
     if options.out:
+        for name in ("distances", "components"):  # those of an earlier report, of more results
+            for file in options.out.glob(f"{name}-*.png"):
+                file.unlink()
         report.curves(results, options.out / "curves.png", options.target)
         report.comparison(results, options.out / "comparison.png", options.target)
-        for i, result in enumerate(results.values(), start=1):
+        for i, (name, result) in enumerate(results.items(), start=1):
             number = "" if len(results) == 1 else f"-{i}"
-            report.distances(result, options.out / f"distances{number}.png")
+            report.distances(result, options.out / f"distances{number}.png", Path(name).name if number else "")
             report.components(result, options.out / f"components{number}.png")
     for name, result in results.items():
         if len(results) == 1:
@@ -383,5 +386,6 @@ def predict(options: Any) -> int:
     if kept:
         table[kept] = datasets.as_written(options.data, table[kept])
     table.to_csv(options.out, index=False)
+    remarks.unlike(model, rows)
     screen.last_line({"predictions": str(options.out), "rows": len(table), **measured})
     return 0

@@ -313,8 +313,9 @@ def encode_labels(y: np.ndarray, classes: Sequence[Any]) -> np.ndarray:
     codes = [index.get(plain(value), -1) for value in values]
     if -1 in codes:
         raise DataError(
-            f"labels that are not among the {len(classes)} agreed classes, those that some node has in 3 rows or more; "
-            "name all in `classes`, for example classes=no,yes,unknown"
+            f"labels that are not among the {len(classes)} classes of the job: those that the request's `classes` "
+            "names, or else that some node has in 3 rows or more; name all there are, for example "
+            "classes=no,yes,unknown, or leave the column out if it is a number to predict and no class"
         )
     return np.asarray(codes, dtype=np.int64)[inverse]
 

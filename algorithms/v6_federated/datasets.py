@@ -20,6 +20,9 @@ EMBEDDED = ("breast-cancer", "diabetes", "digits", "wine")
 Database = pd.DataFrame | tuple[np.ndarray, np.ndarray]
 
 
+FILE = "file of the node"  # a column that no table has of its own
+
+
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """Rows of all hospitals together: a table, or arrays; with a test set where the file has one; a table's file."""
@@ -55,6 +58,38 @@ def load(data: str) -> Dataset:
     if suffix not in readers:
         raise SafeError(f"{path.name} ends in {path.suffix or 'nothing'!r}; expected .csv, .parquet or .npz")
     return readers[suffix](path)
+
+
+def load_nodes(files: Sequence[str], columns: Sequence[str] | None, label: str | None) -> Dataset:
+    """Tables of a node each, as one whose column ``FILE`` names the node by its file. Raises SafeError.
+
+    ``columns``: the features that are used of them; None: all, which then must be the same.
+    """
+    tables: dict[str, pd.DataFrame] = {}
+    for file in files:
+        rows, name = load(file).rows, Path(file).stem
+        if not isinstance(rows, pd.DataFrame):
+            raise SafeError(
+                f"{file} holds arrays; expected tables (.csv, .parquet), where --data is given more than once"
+            )
+        if name in tables:
+            raise SafeError(f"two files are called {name}, as a node each would be; expected names of their own")
+        tables[name] = rows
+    first, *others = tables
+    if label is None and (odd := [k for k in others if tables[k].columns[-1] != tables[first].columns[-1]]):
+        raise SafeError(f"{first} and {odd[0]} have another last column; expected --label, which names the label's")
+    wanted = [*tables[first].columns] if columns is None else [*columns, label or tables[first].columns[-1]]
+    for name, table in tables.items():
+        lacking = [c for c in wanted if c not in table]
+        more = [c for c in table if c not in wanted and columns is None]
+        if lacking or more:
+            told = [f"{word} {', '.join(map(repr, c))}" for word, c in (("lacks", lacking), ("has besides", more)) if c]
+            raise SafeError(
+                f"{name} {' and '.join(told)}, unlike {first}; expected the same columns in all files, or --features "
+                "that all have"
+            )
+    whole = pd.concat([table[wanted].assign(**{FILE: name}) for name, table in tables.items()], ignore_index=True)
+    return Dataset(" ".join(tables), whole[[FILE, *wanted]])
 
 
 def deal(dataset: Dataset, partition: str, nodes: int | None, seed: int, label: str | None) -> dict[str, Database]:

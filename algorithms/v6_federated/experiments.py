@@ -42,7 +42,7 @@ class Experiment:
     """
 
     dataset: Dataset
-    nodes: int | None = 5
+    nodes: int | None = None
     partition: str = "iid"
     seed: int = 0
     partition_seed: int = 0
@@ -54,6 +54,11 @@ class Experiment:
     slowest: float | None = None
     fates: Fates | None = None
     fold: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.dataset, Dataset):
+            kind = type(self.dataset).__name__
+            raise SafeError(f'the dataset is of type {kind}; expected load("rows.csv"), or Dataset("name", table)')
 
     def deal(self) -> dict[int, Database]:
         """The rows of organizations 1, 2, ..."""

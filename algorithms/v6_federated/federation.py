@@ -170,6 +170,8 @@ class Federation:
             self._tasks.round = t
             self._started = vantage.now(self._client)
             yield t
+            if len(self.history) != t:
+                raise RuntimeError(f"{self._method} has not called federation.record in round {t}; expected it once")
             self._save()
 
     def sample(self, fraction: float) -> list[int]:

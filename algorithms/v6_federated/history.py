@@ -101,7 +101,7 @@ class History:
                 "seconds": round(seconds, 6),
                 "missing": _reasons(self.missing),
                 "unevaluated": [],
-                **columns,
+                **{name: value.item() if isinstance(value, np.generic) else value for name, value in columns.items()},
             }
         )
         self.missing = {}

@@ -3,6 +3,7 @@
 import hashlib
 import importlib
 import pkgutil
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,8 @@ from v6_federated.errors import SafeError
 
 
 def names() -> list[str]:
-    """The methods that are installed: packages named ``v6_METHOD``."""
-    found = (m.name for m in pkgutil.iter_modules() if m.ispkg and m.name.startswith("v6_"))
+    """The methods that are installed: packages named ``v6_METHOD``, in small letters, as nodes take them."""
+    found = (m.name for m in pkgutil.iter_modules() if m.ispkg and re.fullmatch("v6_[a-z0-9_]{1,40}", m.name))
     return sorted(name.removeprefix("v6_") for name in found if name != v6_federated.__name__)
 
 

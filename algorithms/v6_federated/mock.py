@@ -185,7 +185,10 @@ def _run(package: str, node: MockNode, message: Path, number: int) -> tuple[int,
     """One run at one node, in a worker: the answer goes to a file, as in a container."""
     _forget_other_networks(node.folder.parent)
     request = _parse(message)
-    function = getattr(importlib.import_module(package), request["method"])
+    module = importlib.import_module(package)
+    if not hasattr(module, request["method"]):
+        raise AttributeError(f"{package}/__init__.py exports no {request['method']}; expected it there")
+    function = getattr(module, request["method"])
     try:
         with _environment(node.environment):
             answer = function(

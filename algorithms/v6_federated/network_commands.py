@@ -21,12 +21,12 @@ from v6_federated.errors import SafeError
 
 def up(options: Any) -> int:
     """Deal the data to files, one a node, and start a network whose nodes hold them."""
-    from v6_federated import datasets, network
+    from v6_federated import datasets, network, request
 
     if options.nodes is not None and options.nodes < 1:
         raise SafeError(f"--nodes {options.nodes} is refused; expected at least 1")
+    dataset = request.data(options)
     nodes = options.nodes if options.nodes or options.partition.startswith("column:") else 3
-    dataset = datasets.load(options.data)
     parts = datasets.deal(dataset, options.partition, nodes, options.partition_seed, options.label)
     if dataset.test is not None:
         _say(f"{dataset.name}: the test set stays here; nodes evaluate on rows that they hold out")

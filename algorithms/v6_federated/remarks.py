@@ -5,26 +5,42 @@ from collections.abc import Mapping
 from typing import Any
 
 from v6_federated import codec
+from v6_federated.data import Source, Spec
+from v6_federated.guards import Policy
 
+NOISE = 1.05  # by how many times a loss on few rows may differ from another without a cause
 FEW = 20  # rows of which a column may well have another value in each
 
 
 def rows(experiment: Any, method: str, values: Mapping[str, Any]) -> None:
-    """One line: the nodes with their rows, and the classes with theirs; one more on standard error where names of
-    classes or nodes differ in spaces or capitals only."""
+    """One line: the nodes by their ids and names with their rows, the label, its classes with their rows, and the
+    features; more on standard error where names of classes, nodes or levels differ in spaces or capitals only, and
+    where a column is empty at a node."""
     from v6_federated import methods
 
     named = experiment.named()
-    nodes = [f"{name} ({len(rows if hasattr(rows, 'columns') else rows[1])})" for name, rows in named.items()]
+    nodes = [
+        f"{'' if name == str(k) else f'{k}: '}{name} ({len(rows if hasattr(rows, 'columns') else rows[1])})"
+        for k, (name, rows) in enumerate(named.items(), start=1)
+    ]
     told = [f"{len(nodes)} nodes: {_some(nodes)}"]
     names = {"node": list(named)}
-    if methods.supervised(method) and values.get("objective") != "regression":
-        counts = experiment.class_counts()
-        told.append(f"{len(counts)} classes: {_some([f'{name} ({count})' for name, count in counts.items()])}")
-        names["class"] = [str(name) for name in counts]
+    if methods.supervised(method):
+        label = experiment.columns()[1]
+        whose = f"label {label}{'' if experiment.label else ' (the last column)'}" if label else ""
+        if values.get("objective") != "regression":
+            counts = experiment.class_counts()
+            classes = _some([f"{name} ({count})" for name, count in counts.items()])
+            whose = f"{whose}{', ' if whose else ''}{len(counts)} classes: {classes}"
+            names["class"] = [str(name) for name in counts]
+        told += [whose] if whose else []
     if features := _features(experiment, values):
         told.append(f"{len(features)} features: {_some(features, 8)}")
+        names |= {f"level of {column}": levels for column, levels in _levels(experiment, features).items()}
     print("; ".join(told), flush=True)
+    for node, rows in named.items():
+        if empty := [c for c in features if rows[c].isna().all()]:
+            _say(f"{', '.join(empty)}: no value at {node}; a step impute fills such a column from the other nodes")
     for what, found in names.items():
         alike: dict[str, list[str]] = {}
         for name in found:
@@ -39,22 +55,47 @@ def _features(experiment: Any, values: Mapping[str, Any]) -> list[str]:
     table, (there, _) = experiment.dataset.rows, experiment.columns()
     if not there:
         return []
-    features = values.get("features") or experiment.features or there
+    features = [c for c in values.get("features") or experiment.features or there if c in table]
     kinds = "iuO"  # measurements, which are most of them unique, are floats
-    unique = [c for c in features if c in table and table[c].dtype.kind in kinds and table[c].is_unique]
-    if unique and len(table) >= FEW:
+    large = [rows for rows in experiment.named().values() if len(rows) >= FEW]
+    unique = [
+        c for c in features if table[c].dtype.kind in kinds and large and all(rows[c].is_unique for rows in large)
+    ]  # each hospital may count from 1
+    if unique:
         names = ",".join(unique)
         _say(
-            f"{names}: another value in every row, as identifiers and numbers of rows have; --exclude {names} leaves "
-            "such columns out"
+            f"{names}: another value in every row of a node, as identifiers and numbers of rows have; "
+            f"--exclude {names} leaves such columns out"
         )
     return features
+
+
+def _levels(experiment: Any, features: list[str]) -> dict[str, list[str]]:
+    """The words in columns of words, where they may be categories."""
+    table = experiment.dataset.rows
+    said = {c: {str(v) for v in table[c].dropna().unique()} for c in features if table[c].dtype.kind == "O"}
+    return {c: sorted(words) for c, words in said.items() if len(words) <= Policy.maximum_classes}
+
+
+def unlike(model: Mapping[str, Any], rows: Source) -> None:
+    """On standard error columns of rows to predict for whose words a model does not know, or which are empty."""
+    data = model["data"]
+    if rows.table is None or not data.get("features"):
+        return
+    found = rows.features(Spec(features=data["features"], categories=data.get("categories"), supervised=False))
+    levels = [step["fitted"]["levels"] for step in data.get("preprocess") or [] if step["step"] == "onehot"]
+    for column, known in [pair for step in levels for pair in step.items()]:
+        other = sum(isinstance(word, str) and word not in known for word in found.words[column])
+        if other:
+            _say(f"{column}: {other} of {len(found)} rows have a level that the model does not know, and count as none")
+    if empty := [c for c in data["features"] if rows.table[c].isna().all()]:
+        _say(f"{', '.join(empty)}: no value in any row; filled as the model's steps fill what is missing")
 
 
 def growing(result: Mapping[str, Any]) -> None:
     """One line where the loss on the rows held out has grown."""
     losses = [row["loss"] for row in result["history"] if row["loss"] is not None]
-    if len(losses) < 2 or losses[-1] <= losses[0]:
+    if len(losses) < 2 or losses[-1] <= NOISE * losses[0]:
         return
     trained = [row["train_loss"] for row in result["history"] if row["train_loss"] is not None]
     steps = {step["step"] for step in result["data"]["preprocess"]}
@@ -75,7 +116,10 @@ def baselines(results: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def baseline(result: Mapping[str, Any]) -> None:
-    """One line where a model is no better than always saying the most frequent class."""
+    """One line where a model is no better than always saying the most frequent class, or the mean."""
+    r2 = (result.get("final") or {}).get("r2")
+    if r2 is not None and r2 < 0.02:
+        _say(f"R squared {r2:.4f}: hardly better than always saying the labels' mean, which has 0")
     if (always := _as_good(result)) is not None:
         accuracy = result["final"]["accuracy"]
         _say(f"accuracy {accuracy:.4f}, where always {always[0]!r} has {always[1]:.4f}: look at the classes one by one")

@@ -109,11 +109,11 @@ def distances_of(result: Result) -> tuple[str, dict[tuple[int, int], float]]:
     return column, {(row["organization_id"], row["round"]): row[column] for row in rows}
 
 
-def distances(result: Result, path: Path) -> bool:
+def distances(result: Result, path: Path, name: str = "") -> bool:
     """Heat map of the distance of each node's model from the global one by round (like Garst, Fig. 4.2), as a PNG.
 
-    Of nodes that mostly keep their models, from the reference. Returns False of a result without; no picture is then
-    left at ``path``, not an earlier result's.
+    Of nodes that mostly keep their models, from the reference. ``name``: of the result, in place of the method's.
+    Returns False of a result without; no picture is then left at ``path``, not an earlier result's.
     """
     column, cells = distances_of(result)
     nodes = sorted({*result.get("organizations", ()), *(k for k, _ in cells)})
@@ -131,13 +131,13 @@ def distances(result: Result, path: Path) -> bool:
     axis.set_facecolor("0.9")  # not asked in that round, or overflowed
     step, wide = max(1, len(nodes) // 25), max(1, len(rounds) // 15)
     called = dict(enumerate(result.get("experiment", {}).get("nodes", []), start=1))
-    names = [str(called.get(k, k)).replace("$", r"\$") for k in nodes]
+    names = [_plain(str(called.get(k, k))) for k in nodes]
     axis.set_yticks(range(0, len(nodes), step), names[::step], fontsize=8)
     axis.set_xticks(range(0, len(rounds), wide), [str(t) for t in rounds[::wide]], fontsize=8)
     axis.set(
         xlabel="round",
         ylabel="organization" if names == [str(k) for k in nodes] else "",
-        title=f"{result['method']}: distance of a node's model from the {FROM[column]}",
+        title=f"{_plain(name or result['method'])}: distance of a node's model from the {FROM[column]}",
     )
     # over many powers of ten, as of a training that has diverged, ticks between them would leave no room for any
     ticks = LogLocator(subs=(1, 2, 5) if most < 1e4 * least else (1,)) if norm else None
@@ -202,7 +202,7 @@ def _components(result: Result) -> dict[str, np.ndarray] | None:
 def table(results: Mapping[str, Result], target: float | None = None) -> Table:
     """One line a result."""
     out = Table(box=None, pad_edge=False)
-    units = [("rounds", "rounds", 1, ".1f"), ("uploads", "uploads", 1, ".0f"), ("bytes", "MB", 1e6, ".3f")]
+    units = [("rounds", "rounds", 1, ".1f"), ("uploads", "uploads", 1, ".1f"), ("bytes", "MB", 1e6, ".3f")]
     if simulated(results):
         units.append(("seconds", "s", 1, ".1f"))
     reached = [] if target is None else [f"{name} to {target:.0%}" for _, name, *_ in units]
@@ -348,6 +348,11 @@ def rounds_table(result: Result, lines: int = 12) -> Table:
     return out
 
 
+def _plain(text: str) -> str:
+    """Without matplotlib's mathematics."""
+    return text.replace("$", r"\$")
+
+
 def _missing(row: Mapping[str, Any]) -> str:
     reasons: dict[str, list[str]] = {}
     for absent in row["missing"]:
@@ -369,7 +374,7 @@ def _line(axis: Axes, result: Result, x: str, y: str, name: str, i: int) -> None
     along = [cost / 1e6 if x == "bytes" else cost for row, cost in units if row.get(y) is not None]
     axis.plot(
         along, [row[y] for row in rows], STYLES[i % len(STYLES)], color=COLOURS[i % len(COLOURS)],
-        label=name.replace("$", r"\$"), marker="o" if len(rows) < 30 else None, markersize=3, linewidth=1.5,
+        label=_plain(name), marker="o" if len(rows) < 30 else None, markersize=3, linewidth=1.5,
     )  # fmt: skip
 
 

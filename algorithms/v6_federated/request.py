@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from v6_federated.errors import SafeError
+from v6_federated.guards import Policy
+from v6_federated.vantage import NodePermissionException
 
 # settings that have an option of their own
 OWN_OPTION = {name: name for name in ("rounds", "model", "seed", "label", "features", "holdout", "preprocess")}
@@ -25,15 +27,31 @@ def experiment(options: Any) -> tuple[Any, dict[str, Any]]:
     for name, least in (("nodes", 1), ("processes", 1)):
         if getattr(options, name) is not None and getattr(options, name) < least:
             raise SafeError(f"--{name} {getattr(options, name)} is refused; expected at least {least}")
-    nodes = options.nodes if options.nodes or options.partition.startswith("column:") else 5
     environment = dict(_pair(text, "--node-env") for text in options.node_env)
-    dataset = datasets.with_names(datasets.load(options.data), options.partition)  # read once, not for every fold
+    try:
+        Policy.of_node(environment)
+    except NodePermissionException as error:
+        raise SafeError(f"--node-env: {error}") from None
+    dataset = datasets.with_names(data(options), options.partition)  # read once, not for every fold
+    nodes = options.nodes if options.nodes or options.partition.startswith("column:") else 5
     holdout = experiments.Experiment.holdout if options.holdout is None else options.holdout
     made = experiments.Experiment(
         dataset, nodes, options.partition, options.seed or 0, options.partition_seed, options.label, features(options),
         holdout, options.processes, environment, options.speeds,
     )  # fmt: skip
     return replace(made, features=_without(made, options)) if options.exclude else made, values
+
+
+def data(options: Any) -> Any:
+    """The dataset; of several files, whose nodes they are, the partition becomes that by file."""
+    from v6_federated import datasets
+
+    if len(options.data) == 1:
+        return datasets.load(options.data[0])
+    if options.nodes is not None or options.partition != "iid":
+        raise SafeError(f"{len(options.data)} times --data are as many nodes; leave the number and the partition out")
+    options.partition = f"column:{datasets.FILE}"
+    return datasets.load_nodes(options.data, getattr(options, "features", None) and features(options), options.label)
 
 
 def _without(made: Any, options: Any) -> list[str]:
@@ -43,7 +61,9 @@ def _without(made: Any, options: Any) -> list[str]:
         raise SafeError("--exclude beside --features is of no use; leave those columns out of --features")
     there, _ = made.columns()
     if not there:
-        raise SafeError(f"--exclude {options.exclude} is refused: {options.data} has no columns by name; leave it out")
+        raise SafeError(
+            f"--exclude {options.exclude} is refused: {options.data[0]} has no columns by name; leave it out"
+        )
     if wrong := [name for name in excluded if name not in there]:
         left = ", ".join(map(repr, there))
         raise SafeError(f"--exclude {', '.join(wrong)} is refused; expected some of the features {left}")
@@ -121,6 +141,8 @@ def check(method: str, values: Mapping[str, Any], on: Any, options: Any) -> None
     if regression and options.target is not None:
         raise SafeError(f"--target {options.target:g} is an accuracy, of no use to objective=regression; leave it out")
     methods.check(method, checked)
+    if not methods.supervised(method) and options.target is not None:
+        raise SafeError(f"--target {options.target:g} is an accuracy, of no use to {method}; leave it out")
     on.check(steps=bool(steps), supervised=methods.supervised(method), regression=regression)
     on.deal()
 

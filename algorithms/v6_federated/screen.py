@@ -41,6 +41,10 @@ def read(path: Path) -> dict[str, Any]:
         if not all(name in row for row in result["history"] for name in COLUMNS):
             raise KeyError
     except FileNotFoundError:
+        if (path / "test.json").exists():
+            raise SafeError(
+                f"{path} holds a test of `v6-federated compare --test`: test.json, posteriors.png; expected a result"
+            ) from None
         raise SafeError(f"no result {file}; expected a result.json that `v6-federated run --out DIR` wrote") from None
     except (ValueError, KeyError, IndexError, TypeError):
         raise SafeError(
@@ -49,13 +53,14 @@ def read(path: Path) -> dict[str, Any]:
     return result
 
 
-def write(folder: Path, result: dict[str, Any], target: float | None = None) -> None:
-    """``result.json``, and its pictures: curves, distances and components, where there are any."""
+def write(folder: Path, result: dict[str, Any], target: float | None = None, name: str = "") -> None:
+    """``result.json``, and its pictures: curves, distances and components, where there are any; ``name``: of the
+    result, where the method does not tell it from others."""
     from v6_federated import report
 
     write_whole(folder / "result.json", json.dumps(result, indent=1))
-    report.curves({result["method"]: result}, folder / "curves.png", target)
-    report.distances(result, folder / "distances.png")
+    report.curves({name or result["method"]: result}, folder / "curves.png", target)
+    report.distances(result, folder / "distances.png", name)
     report.components(result, folder / "components.png")
 
 

@@ -257,10 +257,11 @@ def changed(checked: BaseModel, names: Iterable[str]) -> list[str]:
 
 def settings_of(central: Callable) -> type[Common]:
     """The settings of a method: ``Common`` and the annotated keyword arguments of its ``central``."""
+    own = {k: p for k, p in inspect.signature(central, eval_str=True).parameters.items() if p.kind is p.KEYWORD_ONLY}
+    if bare := [name for name, p in own.items() if p.annotation is p.empty]:
+        raise TypeError(f"{central.__name__}: {', '.join(bare)} without a type; expected one of settings.py")
     fields: dict[str, Any] = {
-        name: (p.annotation, ... if p.default is p.empty else p.default)
-        for name, p in inspect.signature(central, eval_str=True).parameters.items()
-        if p.kind is p.KEYWORD_ONLY
+        name: (p.annotation, ... if p.default is p.empty else p.default) for name, p in own.items()
     }
     return create_model("Settings", __base__=Common, **fields)
 
