@@ -53,6 +53,7 @@ def lines(dataset: Dataset) -> Iterator[str]:
         yield from contiguous(dataset)
     if dataset.name in MORE_STEPS:
         yield from more_steps(dataset)
+    yield from losses(dataset)
     yield from starts(dataset)
     yield from gaps(dataset)
     yield from gaps_of_rounds(dataset)
@@ -61,7 +62,7 @@ def lines(dataset: Dataset) -> Iterator[str]:
 def runs_of(dataset: Dataset) -> int:
     """How many runs ``lines`` reads or makes."""
     kept = 4 * len(PASSES) * len(GAPS) * len([*protocols("logreg", "sgd")])  # both tables of gaps, two each
-    most = 1 + len(STARTS) + kept + (6 if dataset.name in MORE_STEPS else 0)
+    most = 1 + len(STARTS) + len(PASSES) * len(GAPS) + kept + (6 if dataset.name in MORE_STEPS else 0)
     of_mnist = 5 * len(PARTITIONS) * len(NODES) + 3 * 15 + 4 * 4 + 2 * sum(len(sizes) for *_, sizes in ALIKE_STEPS)
     return most + (of_mnist if dataset.name == "mnist" else 0)
 
@@ -246,6 +247,34 @@ def more_steps(dataset: Dataset) -> Iterator[str]:
             run = runs.kept(DOCUMENT, "dynavg", Experiment(dataset, 7, partition, 1, 1), values)
             cells.append(f"{sent(run, 7):.2f}")
         yield tables.row(name, *cells)
+
+
+def losses(dataset: Dataset) -> Iterator[str]:
+    """Why fewer of the network's nodes come by loss on sorted rows: how their losses lie after the first pass."""
+    yield ""
+    yield (
+        "Losses of 31 nodes after the first pass, SGD: the least, the largest, the median where these are 0 and 1, and "
+        "how many nodes are by their loss due again by round 4."
+    )
+    yield ""
+    yield from tables.head("model", "rows", "least", "largest", "median of 0 to 1", "due again")
+    for model, E in PASSES.items():
+        for partition in GAPS:
+            experiment = Experiment(dataset, 31, partition, 1, 1)
+            values = {**settings_of(model, "sgd"), "protocol": "loss", "rounds": 1}
+            settings = told(experiment, "dynavg", values, measured="loss of each node after the first pass")
+            run = runs.kept_as(DOCUMENT, settings, functools.partial(after_one_pass, experiment, values))
+            told_ = {row["round"]: row["train_loss"] for row in run.history}
+            least, largest = min(told_.values()), max(told_.values())
+            median = (float(np.median([*told_.values()])) - least) / (largest - least)
+            due = sum(plan.rho <= 3 for plan in dynavg._plans(told_, E - 1, 1).values())
+            yield tables.row(model, partition, f"{least:.3f}", f"{largest:.3f}", f"{median:.2f}", due)
+
+
+def after_one_pass(experiment: Experiment, values: dict[str, Any], on_round: OnRound | None) -> dict[str, Any]:
+    """A history of a row a node, whose ``train_loss`` is the node's after its first pass."""
+    told_ = experiment.federated("dynavg", values, on_round)["per_node"]
+    return {"history": [{"round": row["organization_id"], "train_loss": row["local_loss"]} for row in told_]}
 
 
 def starts(dataset: Dataset) -> Iterator[str]:

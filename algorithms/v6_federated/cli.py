@@ -15,23 +15,8 @@ from v6_federated.errors import EngineError, SafeError
 from v6_federated.screen import complain
 
 
-class Once(argparse.Action):
-    """An option whose second value would silently take the place of the first."""
-
-    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
-        given = namespace.__dict__.setdefault("given", set())
-        if option_string and self.dest in given:
-            parser.error(f"{option_string} is given twice; expected once")
-        given.add(self.dest)
-        setattr(namespace, self.dest, values)
-
-
 class Parser(argparse.ArgumentParser):
     """Says in one line what is wrong."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.register("action", None, Once)
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {' '.join(message.split())}; `{self.prog} --help` shows what is right\n")
