@@ -107,13 +107,18 @@ def test_a_file_a_node(capsys, tmp_path):
     for arguments, says in (
         ([*more, tmp_path / "other.csv"], "other lacks 'x3' and has besides 'extra', unlike north; expected the same"),
         ([*more, tmp_path / "b" / "north.csv"], "two files are called north"),
-        ([*more, tmp_path / "last.csv"], "north and last have another last column; expected --label"),
+        ([*more, tmp_path / "last.csv"], "last and north have another last column; expected --label"),
         ([*files, "--nodes", 3], "3 times --data are as many nodes; leave the number and the partition out"),
         ([*files, "--partition", "shards"], "leave the number and the partition out"),
+        ([*files, "--label", "nobody"], "no column 'nobody' in any file"),
     ):
         status, _, err = call(capsys, "run", "fedavg", *arguments)
         assert status == 2 and says in err and len(err.strip().splitlines()) == 1
     assert call(capsys, "run", "fedavg", *more, tmp_path / "other.csv", "--features", "x0,x1")[0] == 0
+    assert call(capsys, "run", "pca", *more, tmp_path / "last.csv", "--features", "x0,x1")[0] == 0
+    assert call(capsys, "run", "pca", *files, "--features", "x0,label")[0] == 0
+    turned = [*files[2:], *files[:2]]  # their order says nothing
+    assert call(capsys, "run", "fedavg", *turned, "--resume", tmp_path / "files", "--rounds", 12)[0] == 0
 
 
 def test_what_a_table_may_hide_is_said(capsys, tmp_path):

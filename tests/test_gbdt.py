@@ -637,11 +637,24 @@ def test_early_stopping_goes_back_to_the_best_round():
 @pytest.mark.parametrize("cut", [1, 3, 5])
 def test_early_stopping_of_a_resumed_job(cut):
     """The last model of the first job was evaluated out of turn; an uninterrupted job would not know."""
-    nodes = {k: table(60, seed=k).assign(x0=np.random.default_rng(k).normal(size=60)) for k in (1, 2, 3)}
-    settings = {"lr": 0.5, "early_stopping": 1, "evaluate_every": 2, **SMALL}
-    whole = train("v6_gbdt", nodes, rounds=16, **settings)
-    first = train("v6_gbdt", nodes, rounds=cut, **settings)
-    assert train("v6_gbdt", nodes, rounds=16, resume=first, **settings)["weights"] == whole["weights"]
+    others = 0
+    for seed in range(4):
+        nodes = {k: table(60, seed=10 * seed + k, shift=0.2 * k) for k in (1, 2, 3)}
+        settings = {"lr": 0.5, "early_stopping": 1, "evaluate_every": 2, **SMALL}
+        whole = train("v6_gbdt", nodes, rounds=16, **settings)
+        first = train("v6_gbdt", nodes, rounds=cut, **settings)
+        assert train("v6_gbdt", nodes, rounds=16, resume=first, **settings)["weights"] == whole["weights"]
+        told = [row["loss"] for row in whole["history"]]
+        others += len(told) > cut and first["history"][-1]["loss"] is not None is told[cut - 1]
+    assert others, "somewhere the first job knows a loss that the whole one does not"
+
+
+def test_a_resumed_job_that_is_evaluated_more_often():
+    """No round of the first was due by the second's count."""
+    nodes = {k: table(60, seed=k) for k in (1, 2, 3)}
+    first = train("v6_gbdt", nodes, rounds=6, evaluate_every=10, **SMALL)
+    result = train("v6_gbdt", nodes, rounds=12, evaluate_every=5, early_stopping=5, resume=first, **SMALL)
+    assert len(result["history"]) > 6 and "stopped" not in result
 
 
 @pytest.mark.parametrize("unfit", [{"holdout": 0}, {"evaluate_every": 4}])

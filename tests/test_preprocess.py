@@ -192,7 +192,7 @@ def test_clip_to_a_value_that_nearly_all_rows_have(tied, other):
         rows["x0"] = np.where(np.random.default_rng(k).random(600) < 0.005, other, tied)
     clip, standardize = fitted(nodes, "clip:0.01", "standardize")
     low, high = clip["bounds"]["x0"]
-    assert low == high == pytest.approx(tied, rel=1e-5)
+    assert low == high == pytest.approx(tied, rel=1e-12)
     assert codec.decode(standardize)["scale"][0] == 1, "a constant column"
 
 
@@ -203,6 +203,34 @@ def test_dates_as_numbers_keep_their_spread():
         rows["x0"] = 20240100.0 + np.random.default_rng(k).integers(1, 31, 400)
     low, high = fitted(nodes, "clip:0.1")[0]["bounds"]["x0"]
     assert (low, high) == pytest.approx(tuple(np.quantile(pooled(nodes)["x0"], [0.1, 0.9])), abs=1)
+
+
+@pytest.mark.parametrize(
+    ("first", "share", "sentinel"), [(40, 0.002, 1e25), (0, 0.002, 1e20), (1e9, 0.005, 0.0), (1e6, 0.01, 1e9)]
+)
+def test_quantiles_beside_values_of_another_order(first, share, sentinel):
+    """However wide the first bins are, those of the other rows are no one value."""
+    rng = np.random.default_rng(0)
+    nodes = {k: table(900, seed=k) for k in (1, 2, 3)}
+    for rows in nodes.values():
+        rows["x0"] = np.where(rng.random(900) < share, sentinel, first + rng.random(900))
+    low, high = fitted(nodes, "clip:0.05")[0]["bounds"]["x0"]
+    assert (low, high) == pytest.approx(tuple(np.quantile(pooled(nodes)["x0"], [0.05, 0.95])), abs=0.02)
+
+
+@pytest.mark.parametrize("kept", ["training", "held out"])
+def test_one_missing_word_needs_a_step_wherever_its_row_is(kept):
+    nodes = {k: table(60, seed=k).assign(sex=["f", "m"] * 30)[["sex", "x0", "label"]] for k in (1, 2, 3)}
+    train_, held = data.split(60, 0.2, 1)
+    nodes[1].loc[(train_ if kept == "training" else held)[0], "sex"] = None
+    assert "missing values in the column(s) sex" in refused(nodes, "onehot", holdout=0.2)
+    fitted(nodes, "impute:most_frequent", "onehot", holdout=0.2)
+
+
+def test_a_column_of_words_that_a_node_lacks():
+    nodes = {k: table(60, seed=k).assign(sex=["f", "m"] * 30)[["sex", "x0", "label"]] for k in (1, 2, 3)}
+    nodes[3]["sex"] = np.array([None] * 60, dtype=object)
+    assert fitted(nodes, "impute:most_frequent", "onehot")[1]["levels"] == {"sex": ["f", "m"]}
 
 
 def test_clip_to_bounds(clinics):
@@ -812,8 +840,9 @@ def test_folded_words():
     words = np.array(["a", "a", "a", "b", "c", None, "d"], dtype=object)
     features = Features(["w"], np.full((7, 1), np.nan), {"w": words})
     assert features.folded(1).words["w"].tolist() == words.tolist()
-    assert features.folded(2).words["w"].tolist() == ["a", "a", "a", UNKNOWN, UNKNOWN, "a", UNKNOWN]
-    assert features.folded(4).words["w"].tolist() == [*[UNKNOWN] * 5, UNKNOWN, UNKNOWN], "no word is frequent"
+    assert features.folded(2, ["w"]).words["w"].tolist() == ["a", "a", "a", UNKNOWN, UNKNOWN, "a", UNKNOWN]
+    assert features.folded(2, ["v"]).words["w"][5] is None
+    assert features.folded(4, ["w"]).words["w"].tolist() == [*[UNKNOWN] * 5, UNKNOWN, UNKNOWN], "no word is frequent"
     few = Features(["w"], np.full((5, 1), np.nan), {"w": np.array(["a", "b", "a", "b", "c"], dtype=object)})
     assert few.folded(2).words["w"].tolist() == ["a", "b", "a", "b", "a"], "the first of equally frequent ones"
 

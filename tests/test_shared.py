@@ -278,8 +278,57 @@ def test_tied_scores_are_not_looked_at_for_ever():
     nodes = {k: rows.assign(label=[0, 0, 1, 1] * 15) for k, rows in nodes.items()}
     with MockNetwork("v6_fedavg", nodes, environment=OPEN, fates=fates, on_round=lambda row: None) as network:
         network.run(rounds=10, lr=0.1)
-    assert 10 in looks and not {7, 8, 9} & {*looks}
-    assert max(looks.count(t) for t in range(2, 10)) <= history.LOOKS
+    assert looks.count(10) > 1, "the last model's are looked at whatever came before"
+    assert not {7, 8, 9} & {*looks}
+    assert max(looks.count(t) for t in range(2, 10)) <= 2 < history.LOOKS, "the same ties whatever the bands"
+
+
+def _counted(scores, y, job):
+    rows = data.Rows(np.asarray(scores, np.float32)[:, None], np.asarray(y))
+    model = models.build({"name": "logreg", "features": 1, "classes": 2})
+    told = metrics.evaluate(model, np.array([1, 0], np.float32), rows, 2, 64, job.scale, job.centers)
+    return [collection.Answer(1, len(y), {}, {"evaluation": told}, 1, 1, "evaluate")]
+
+
+def test_scores_that_lie_elsewhere_are_looked_at_from_the_beginning():
+    job, rng = history.History([], False, lambda row: None), np.random.default_rng(0)
+    y = np.arange(400) % 2
+    job.scale, job.centers, job._futile = 1e-4, [-3.0], history.FUTILE
+    looks = [_counted(rng.normal(size=400) + y, y, job)]
+    assert job.look_again(looks) == [1] and (job.scale, job.centers) == (metrics.SCALE, None)
+    looks.append(_counted(rng.normal(size=400) + y, y, job))
+    assert job.look_again(looks) == [] and job.evaluated(1, looks)["auc"] > 0.7
+    assert job._futile == 0
+
+
+def test_a_look_without_all_nodes_ends_the_looking():
+    """It is of other rows, and says nothing of ties."""
+    job, rng = history.History([], False, lambda row: None), np.random.default_rng(0)
+    y, scores = np.arange(400) % 2, rng.normal(size=400) * 1e-3
+    both = [
+        *_counted(scores, y, job),
+        collection.Answer(2, 400, {}, _counted(scores, y, job)[0].values, 1, 1, "evaluate"),
+    ]
+    assert job.look_again([both]) == [1, 2]
+    looks = [both, _counted(scores, y, job)]
+    assert job.look_again(looks) == []
+    auc = metrics.combine([a.values["evaluation"] for a in both])["auc"]
+    assert job.evaluated(1, looks)["auc"] == auc and job._futile == 0
+
+
+def test_a_look_that_tells_no_bands_is_not_better():
+    job, rng = history.History([], False, lambda row: None), np.random.default_rng(0)
+    y, scores = np.arange(400) % 2, rng.normal(size=400) * 1e-3
+    looks = [_counted(scores, y, job)]
+    assert job.look_again(looks) == [1]
+    looks.append(
+        [
+            collection.Answer(
+                1, 400, {}, {"evaluation": {**looks[0][0].values["evaluation"], "bands": []}}, 1, 1, "evaluate"
+            )
+        ]
+    )
+    assert job.look_again(looks) == [] and job.evaluated(1, looks)["auc"] is not None
 
 
 def test_no_rows_or_one_class_give_no_auc():

@@ -336,12 +336,13 @@ def report(options: Any) -> int:
     if options.out:
         for name in ("distances", "components"):  # those of an earlier report, of more results
             for file in options.out.glob(f"{name}-*.png"):
-                file.unlink()
+                if file.stem.removeprefix(f"{name}-").isdecimal():
+                    file.unlink()
         report.curves(results, options.out / "curves.png", options.target)
         report.comparison(results, options.out / "comparison.png", options.target)
         for i, (name, result) in enumerate(results.items(), start=1):
             number = "" if len(results) == 1 else f"-{i}"
-            report.distances(result, options.out / f"distances{number}.png", Path(name).name if number else "")
+            report.distances(result, options.out / f"distances{number}.png", _folder(name) if number else "")
             report.components(result, options.out / f"components{number}.png")
     for name, result in results.items():
         if len(results) == 1:
@@ -350,6 +351,12 @@ def report(options: Any) -> int:
     screen.console().print(report.table(results, options.target))
     screen.last_line({name: experiments.summary(result, options.target) for name, result in results.items()})
     return 0
+
+
+def _folder(result: str) -> str:
+    """The name of the folder that a result is in."""
+    path = Path(result)
+    return path.parent.name if path.suffix == ".json" else path.name
 
 
 def export(options: Any) -> int:

@@ -141,7 +141,7 @@ class Source:
         policy.check_values(features.scarce(policy.minimum_rows))
         for name, said in features.words.items():
             policy.check_classes(pd.Series(said).nunique(), f"the column {name}")
-        return features.folded(policy.minimum_rows_a_class)
+        return features.folded(policy.minimum_rows_a_class, preprocess.filled(spec.preprocess))
 
     def prepared(self, spec: Spec, organization: int, policy: Policy, trains: bool = True) -> tuple[Rows, Rows]:
         """The rows to train on and those held out, labels as class indices, preprocessed; kept for the next call.

@@ -60,10 +60,13 @@ def load(data: str) -> Dataset:
     return readers[suffix](path)
 
 
-def load_nodes(files: Sequence[str], columns: Sequence[str] | None, label: str | None) -> Dataset:
+def load_nodes(
+    files: Sequence[str], columns: Sequence[str] | None, label: str | None, labelled: bool = True
+) -> Dataset:
     """Tables of a node each, as one whose column ``FILE`` names the node by its file. Raises SafeError.
 
-    ``columns``: the features that are used of them; None: all, which then must be the same.
+    ``columns``: the features that are used of them; None: all, which then must be the same. ``labelled``: whether a
+    label is used, the last column unless ``label`` names it.
     """
     tables: dict[str, pd.DataFrame] = {}
     for file in files:
@@ -75,10 +78,23 @@ def load_nodes(files: Sequence[str], columns: Sequence[str] | None, label: str |
         if name in tables:
             raise SafeError(f"two files are called {name}, as a node each would be; expected names of their own")
         tables[name] = rows
+    tables = dict(sorted(tables.items()))  # as nodes are numbered, in whatever order the files are given
     first, *others = tables
-    if label is None and (odd := [k for k in others if tables[k].columns[-1] != tables[first].columns[-1]]):
+    if absent := [
+        c for c in [*(columns or []), *([label] if label else [])] if all(c not in t for t in tables.values())
+    ]:
+        there = ", ".join(map(repr, tables[first].columns))
+        raise SafeError(f"no column {', '.join(map(repr, absent))} in any file; expected some of {there}")
+    if (
+        labelled
+        and label is None
+        and (odd := [k for k in others if tables[k].columns[-1] != tables[first].columns[-1]])
+    ):
         raise SafeError(f"{first} and {odd[0]} have another last column; expected --label, which names the label's")
-    wanted = [*tables[first].columns] if columns is None else [*columns, label or tables[first].columns[-1]]
+    wanted = [*tables[first].columns]
+    if columns is not None:
+        last = [label or wanted[-1]] if labelled or label else []
+        wanted = [*dict.fromkeys([*columns, *last])]
     for name, table in tables.items():
         lacking = [c for c in wanted if c not in table]
         more = [c for c in table if c not in wanted and columns is None]

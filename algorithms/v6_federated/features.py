@@ -1,7 +1,7 @@
 """Features on their way through the steps: numbers, words and missing values, as a table holds them."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -82,10 +82,10 @@ class Features:
         X[:, self.index(columns)] = np.nan
         return Features(self.names, X, {**self.words, **words})
 
-    def folded(self, least: int) -> "Features":
+    def folded(self, least: int, filled: Collection[str] = ()) -> "Features":
         """The same with one word that is no level in place of all words that fewer than ``least`` rows have; and with
-        the most frequent word where so few rows then have that one, or none: by no step, whatever levels or values a
-        task gives it, do fewer rows become a group of their own."""
+        the most frequent word where so few rows then have that one, or, in columns that a step is to have ``filled``,
+        none: by a word, whatever levels or values a task names, fewer rows are no group of their own."""
         if least <= 1 or not self.words:
             return self
         words = {}
@@ -96,7 +96,7 @@ class Features:
             rare = np.flatnonzero(rows[1:] < least)
             most = told[int(rows[1:].argmax())] if len(rare) < len(found) else UNKNOWN
             told[rare] = UNKNOWN if rows[1:][rare].sum() >= least else most
-            told[-1] = None if rows[0] >= least else most
+            told[-1] = most if rows[0] < least and name in filled else None
             words[name] = told[codes]
         return replace(self, words=words)
 
@@ -170,7 +170,8 @@ def kinds(table: pd.DataFrame, columns: Sequence[str]) -> dict[str, list[str]]:
         numbers, said = _read_column(table[name])
         found_words = [word for word in said if word is not None]
         some_numbers, some_words = not np.isnan(numbers).all(), bool(found_words)
-        some_numbers |= all(map(ALMOST.fullmatch, found_words))  # which are to be said to be categories, if they are
+        # numbers that are no categories unless it is said
+        some_numbers |= some_words and all(map(ALMOST.fullmatch, found_words))
         kind = {(False, True): "words", (True, True): "mixed", (False, False): "empty"}.get((some_numbers, some_words))
         if kind:
             found[kind].append(name)

@@ -128,7 +128,7 @@ class History:
             if best := self._best(looks):
                 evaluations = self._evaluations(looks[best])
                 found["auc"] = metrics.combine(evaluations)["auc"]
-            if len(looks) > 1:
+            if len(looks) > 1 and (best or self._alike(looks)):
                 self._futile = 0 if best else self._futile + 1
             self.scale, self.centers = [*self._placed, (self.scale, self.centers)][best]
             self.scale, self.centers = metrics.next_bands(evaluations, self.scale, self.centers)
@@ -150,14 +150,14 @@ class History:
         """Whom to ask once more about a model, after ``looks``, with other bands: where many rows share a band the AUC
         is rough. Nobody where their scores are tied: where other bands have found the same ties, or, unless it is the
         ``last`` model, none better for ``FUTILE`` models in a row."""
-        if self._regression or len(looks) > LOOKS:
+        if self._regression or len(looks) > LOOKS or not self._alike(looks):
             return []
         blurs = [metrics.blur(self._evaluations(look)) for look in looks[-2:]]
-        if blurs[-1] <= FINE:
+        if blurs[-1] is None or blurs[-1] <= FINE:
             return []
         placed, default = [*self._placed, (self.scale, self.centers)], (metrics.SCALE, None)
         elsewhere = metrics.beyond(self._evaluations(looks[-1])) and default not in placed
-        same = len(blurs) > 1 and blurs[0] == blurs[1] < 0.5  # 0.5: all in one band
+        same = len(blurs) > 1 and blurs[0] == blurs[1] and blurs[-1] < 0.5  # 0.5: all in one band
         if not elsewhere and (same or (len(looks) == 1 and self._futile >= FUTILE and not last)):
             return []
         self._placed = placed
@@ -168,14 +168,18 @@ class History:
         )
         return [a.organization_id for a in looks[0] if a.values.get("evaluation", {}).get("n")]
 
+    def _alike(self, looks: Sequence[Sequence[Answer]]) -> bool:
+        """Whether the last of several looks is at the rows of the first."""
+        first, last = ([e["n"] for e in self._evaluations(look) if e.get("n")] for look in (looks[0], looks[-1]))
+        return first == last
+
     def _best(self, looks: Sequence[Sequence[Answer]]) -> int:
         """Which look at the same rows tells the AUC best; the first where no other is much better."""
-        evaluations = [[e for e in self._evaluations(look) if e.get("n")] for look in looks]
-        rows = [[e["n"] for e in each] for each in evaluations]
-        best, least = 0, metrics.blur(evaluations[0])
-        for i, each in enumerate(evaluations):
-            if rows[i] == rows[0] and metrics.blur(each) < 0.9 * least:
-                best, least = i, metrics.blur(each)
+        blurs = [metrics.blur(self._evaluations(look)) for look in looks]
+        best, least = 0, blurs[0]
+        for i, blur in enumerate(blurs):
+            if least is not None and blur is not None and blur < 0.9 * least and self._alike([looks[0], looks[i]]):
+                best, least = i, blur
         return best
 
     def show(self, until: int) -> None:

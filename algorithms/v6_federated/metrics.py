@@ -224,10 +224,10 @@ def _auc(answers: Sequence[dict[str, Any]]) -> float | None:
     return float(np.mean(areas)) if areas else None
 
 
-def blur(answers: Sequence[dict[str, Any]]) -> float:
-    """By how much the AUC may be off at most, as rows that share a band are taken as tied; 0 where it is not known."""
+def blur(answers: Sequence[dict[str, Any]]) -> float | None:
+    """By how much the AUC may be off at most, as rows that share a band are taken as tied; None where there is none."""
     ties = [float(inside @ outside / (2 * inside.sum() * outside.sum())) for outside, inside in _both_sides(answers)]
-    return float(np.mean(ties)) if ties else 0.0
+    return float(np.mean(ties)) if ties else None
 
 
 def beyond(answers: Sequence[dict[str, Any]]) -> bool:

@@ -386,6 +386,12 @@ def categories(steps: Sequence[Step], told: Mapping[int, Mapping[str, Sequence[s
     return [c for c in columns if c in named | words]
 
 
+def filled(steps: Sequence[Mapping[str, Any]]) -> set[str]:
+    """The columns whose missing values fitted steps fill."""
+    fitted = [_by_column(s.get("fitted"), "values", lambda _: True) for s in steps if s.get("step") == "impute"]
+    return {name for values in fitted for name in values}
+
+
 def apply(features: Features, steps: Sequence[Mapping[str, Any]]) -> Features:
     """The features after fitted steps, each ``{"step": NAME, "fitted": ...}``. Raises SafeError for an unknown one."""
     for step in steps:

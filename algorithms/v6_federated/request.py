@@ -44,14 +44,16 @@ def experiment(options: Any) -> tuple[Any, dict[str, Any]]:
 
 def data(options: Any) -> Any:
     """The dataset; of several files, whose nodes they are, the partition becomes that by file."""
-    from v6_federated import datasets
+    from v6_federated import datasets, methods
 
     if len(options.data) == 1:
         return datasets.load(options.data[0])
     if options.nodes is not None or options.partition != "iid":
         raise SafeError(f"{len(options.data)} times --data are as many nodes; leave the number and the partition out")
     options.partition = f"column:{datasets.FILE}"
-    return datasets.load_nodes(options.data, getattr(options, "features", None) and features(options), options.label)
+    labelled = methods.supervised(options.method) if hasattr(options, "method") else True
+    columns = features(options) if getattr(options, "features", None) else None
+    return datasets.load_nodes(options.data, columns, options.label, labelled)
 
 
 def _without(made: Any, options: Any) -> list[str]:

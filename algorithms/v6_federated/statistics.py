@@ -18,7 +18,7 @@ from v6_federated.features import Features, shortest
 from v6_federated.guards import Policy
 
 MOST_PRODUCT = 1e36  # of two values of a row; sums of such products fit float32
-HISTOGRAMS = 8  # at most, of a quantile
+HISTOGRAMS = 16  # at most, of a quantile
 BINS = 200  # of the histogram that a quantile is read from
 
 # asks the nodes for a statistic of their training rows after the steps so far; answers by ascending id
@@ -176,25 +176,41 @@ def quantile(
     are agreed without anybody's smallest or largest value. Where the bin that it lies in holds too many rows, as where
     a few outliers make the deviation large, another histogram divides that bin, up to ``HISTOGRAMS`` in all. Too many
     are more than 1% of the rows or a fifth of those beyond the quantile, and more than the nodes' roundings leave open.
-    A bin that holds so many still where it is a millionth of the value and of the deviation holds one value: it is
-    taken for the shortest decimal there.
+    Where all of them lie in one part of it they may have one value: the next histogram looks at the shortest decimal
+    there. Other such values are found as far as float64 tells them apart.
     """
     lower, upper = mean - deviation * np.sqrt((1 - q) / q), mean + deviation * np.sqrt(q / (1 - q))
     found, width, coarse = np.empty(len(columns)), np.zeros(len(columns)), list(range(len(columns)))
-    for asked in range(1, HISTOGRAMS + 1):
-        answers = ask("below", columns=[columns[i] for i in coarse], lower=lower[coarse], upper=upper[coarse])
+    held = np.full(len(columns), np.inf)  # rows in the bin
+    guess, refuted = np.full(len(columns), np.nan), np.full(len(columns), np.nan)  # the one value that they may have
+    for _ in range(HISTOGRAMS):
+        guessed = ~np.isnan(guess)
+        reach = 4 * np.spacing(np.abs(guess))
+        below_, above = np.where(guessed, guess - reach, lower), np.where(guessed, guess + reach, upper)
+        answers = ask("below", columns=[columns[i] for i in coarse], lower=below_[coarse], upper=above[coarse])
         below = np.asarray(sum(a["below"] for a in answers))
-        edges = np.linspace(lower[coarse], upper[coarse], BINS + 1, axis=1)
+        edges = np.linspace(below_[coarse], above[coarse], BINS + 1, axis=1)
         still = []
         for i, b, e in zip(coarse, below, edges, strict=True):
-            found[i], j = _crossing(q * n[i], b, e)
-            fine = max(min(0.01, q / 5, (1 - q) / 5) * n[i], sum(a.values["step"] for a in answers))
-            if j and b[j] - b[j - 1] > fine:
-                lower[i], upper[i] = e[j - 1], e[j]
-                if asked == HISTOGRAMS or e[j] - e[j - 1] <= 1e-6 * min(abs(e[j]), deviation[i]):
-                    found[i], width[i] = _shortest_between(e[j - 1], e[j]), e[j] - e[j - 1]
+            if guessed[i]:
+                if b[-1] - b[0] == held[i]:
+                    found[i], width[i] = guess[i], 2 * reach[i]
                 else:
                     still.append(i)
+                guess[i], refuted[i] = np.nan, guess[i]
+                continue
+            found[i], j = _crossing(q * n[i], b, e)
+            fine = max(min(0.01, q / 5, (1 - q) / 5) * n[i], sum(a.values["step"] for a in answers))
+            if not j or (rows := b[j] - b[j - 1]) <= fine:
+                continue
+            lower[i], upper[i] = e[j - 1], e[j]
+            if e[j] - e[j - 1] <= 1e-12 * abs(e[j]):
+                found[i], width[i] = _shortest_between(e[j - 1], e[j]), e[j] - e[j - 1]
+                continue
+            still.append(i)
+            if rows == held[i] and (shortest_ := _shortest_between(e[j - 1], e[j])) != refuted[i]:
+                guess[i] = shortest_
+            held[i] = rows
         if not (coarse := still):
             break
     return found, width

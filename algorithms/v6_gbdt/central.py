@@ -156,7 +156,7 @@ def stopped(history: Sequence[Mapping[str, Any]], early_stopping: int | None, ev
         return None
     evaluated = [row for row in history if row["loss"] is not None and row["round"] % every == 0]
     if not evaluated:
-        if len(history) > early_stopping:
+        if len(history) > early_stopping and all(row["loss"] is None for row in history):
             raise UserInputError(
                 f"early_stopping={early_stopping}: no loss on held-out rows after {len(history)} rounds; no node "
                 "has rows enough to hold some out"
