@@ -50,8 +50,8 @@ def lines(dataset: Dataset) -> Iterator[str]:
         yield from readings(dataset)
         yield from same_steps(dataset)
         yield from alike_steps(dataset)
-        yield from contiguous(dataset)
     if dataset.name in MORE_STEPS:
+        yield from contiguous(dataset)
         yield from more_steps(dataset)
     yield from losses(dataset)
     yield from starts(dataset)
@@ -62,8 +62,8 @@ def lines(dataset: Dataset) -> Iterator[str]:
 def runs_of(dataset: Dataset) -> int:
     """How many runs ``lines`` reads or makes."""
     kept = 4 * len(PASSES) * len(GAPS) * len([*protocols("logreg", "sgd")])  # both tables of gaps, two each
-    most = 1 + len(STARTS) + len(PASSES) * len(GAPS) + kept + (6 if dataset.name in MORE_STEPS else 0)
-    of_mnist = 5 * len(PARTITIONS) * len(NODES) + 3 * 15 + 4 * 4 + 2 * sum(len(sizes) for *_, sizes in ALIKE_STEPS)
+    most = 1 + len(STARTS) + len(PASSES) * len(GAPS) + kept + (6 + 4 * 4 if dataset.name in MORE_STEPS else 0)
+    of_mnist = 5 * len(PARTITIONS) * len(NODES) + 3 * 15 + 2 * sum(len(sizes) for *_, sizes in ALIKE_STEPS)
     return most + (of_mnist if dataset.name == "mnist" else 0)
 
 
