@@ -380,8 +380,8 @@ def _line(axis: Axes, result: Result, x: str, y: str, name: str, i: int) -> None
 
 def _finish(axis: Axes, x: str, y: str, target: float | None = None) -> None:
     axis.set_xlabel(UNITS[x])
-    if x != "bytes":
-        axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))  # one, of one round
+    # fractions of megabytes are long; one tick, of one round
+    axis.xaxis.set_major_locator(MaxNLocator(5) if x == "bytes" else MaxNLocator(integer=True, min_n_ticks=1))
     axis.set_ylabel(y)
     axis.grid(alpha=0.3)
     axis.spines[["top", "right"]].set_visible(False)
