@@ -264,17 +264,17 @@ def losses(dataset: Dataset) -> Iterator[str]:
             values = {**settings_of(model, "sgd"), "protocol": "loss", "rounds": 1}
             settings = told(experiment, "dynavg", values, measured="loss of each node after the first pass")
             run = runs.kept_as(DOCUMENT, settings, functools.partial(after_one_pass, experiment, values))
-            told_ = {row["round"]: row["train_loss"] for row in run.history}
-            least, largest = min(told_.values()), max(told_.values())
-            median = (float(np.median([*told_.values()])) - least) / (largest - least)
-            due = sum(plan.rho <= 3 for plan in dynavg._plans(told_, E - 1, 1).values())
+            J = {row["round"]: row["train_loss"] for row in run.history}  # by node
+            least, largest = min(J.values()), max(J.values())
+            median = (float(np.median([*J.values()])) - least) / (largest - least)
+            due = sum(plan.rho <= 3 for plan in dynavg._plans(J, E - 1, 1).values())
             yield tables.row(model, partition, f"{least:.3f}", f"{largest:.3f}", f"{median:.2f}", due)
 
 
 def after_one_pass(experiment: Experiment, values: dict[str, Any], on_round: OnRound | None) -> dict[str, Any]:
     """A history of a row a node, whose ``train_loss`` is the node's after its first pass."""
-    told_ = experiment.federated("dynavg", values, on_round)["per_node"]
-    return {"history": [{"round": row["organization_id"], "train_loss": row["local_loss"]} for row in told_]}
+    nodes = experiment.federated("dynavg", values, on_round)["per_node"]
+    return {"history": [{"round": row["organization_id"], "train_loss": row["local_loss"]} for row in nodes]}
 
 
 def starts(dataset: Dataset) -> Iterator[str]:

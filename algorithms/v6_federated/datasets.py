@@ -80,16 +80,12 @@ def load_nodes(
         tables[name] = rows
     tables = dict(sorted(tables.items()))  # as nodes are numbered, in whatever order the files are given
     first, *others = tables
-    if absent := [
-        c for c in [*(columns or []), *([label] if label else [])] if all(c not in t for t in tables.values())
-    ]:
+    named = [*(columns or []), *([label] if label else [])]
+    if absent := [c for c in named if all(c not in table for table in tables.values())]:
         there = ", ".join(map(repr, tables[first].columns))
         raise SafeError(f"no column {', '.join(map(repr, absent))} in any file; expected some of {there}")
-    if (
-        labelled
-        and label is None
-        and (odd := [k for k in others if tables[k].columns[-1] != tables[first].columns[-1]])
-    ):
+    odd = [k for k in others if tables[k].columns[-1] != tables[first].columns[-1]]
+    if labelled and label is None and odd:
         raise SafeError(f"{first} and {odd[0]} have another last column; expected --label, which names the label's")
     wanted = [*tables[first].columns]
     if columns is not None:
