@@ -6,6 +6,7 @@ rounded to a multiple of the node's minimum, levels that enough of its rows have
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -173,47 +174,84 @@ def quantile(
     value that many rows have, within what width that is known, else 0.
 
     A quantile lies between mean - deviation sqrt((1-q)/q) and mean + deviation sqrt(q/(1-q)) (Cantelli), so the edges
-    are agreed without anybody's smallest or largest value. Where the bin that it lies in holds too many rows, as where
-    a few outliers make the deviation large, another histogram divides that bin, up to ``HISTOGRAMS`` in all. Too many
-    are more than 1% of the rows or a fifth of those beyond the quantile, and more than the nodes' roundings leave open.
-    Where all of them lie in one part of it they may have one value: the next histogram looks at the shortest decimal
-    there. Other such values are found as far as float64 tells them apart.
+    are agreed without anybody's smallest or largest value. Up to ``HISTOGRAMS`` are asked for, each of the columns
+    whose quantile is not known yet.
     """
     lower, upper = mean - deviation * np.sqrt((1 - q) / q), mean + deviation * np.sqrt(q / (1 - q))
-    found, width, coarse = np.empty(len(columns)), np.zeros(len(columns)), list(range(len(columns)))
-    held = np.full(len(columns), np.inf)  # rows in the bin
-    guess, refuted = np.full(len(columns), np.nan), np.full(len(columns), np.nan)  # the one value that they may have
+    every = searches = [_Search(*of) for of in zip(columns, q * n, _fine(q) * n, lower, upper, strict=True)]
     for _ in range(HISTOGRAMS):
-        guessed = ~np.isnan(guess)
-        reach = 4 * np.spacing(np.abs(guess))
-        below_, above = np.where(guessed, guess - reach, lower), np.where(guessed, guess + reach, upper)
-        answers = ask("below", columns=[columns[i] for i in coarse], lower=below_[coarse], upper=above[coarse])
-        below = np.asarray(sum(a["below"] for a in answers))
-        edges = np.linspace(below_[coarse], above[coarse], BINS + 1, axis=1)
-        still = []
-        for i, b, e in zip(coarse, below, edges, strict=True):
-            if guessed[i]:
-                if b[-1] - b[0] == held[i]:
-                    found[i], width[i] = guess[i], 2 * reach[i]
-                else:
-                    still.append(i)
-                guess[i], refuted[i] = np.nan, guess[i]
-                continue
-            found[i], j = _crossing(q * n[i], b, e)
-            fine = max(min(0.01, q / 5, (1 - q) / 5) * n[i], sum(a.values["step"] for a in answers))
-            if not j or (rows := b[j] - b[j - 1]) <= fine:
-                continue
-            lower[i], upper[i] = e[j - 1], e[j]
-            if e[j] - e[j - 1] <= 1e-12 * abs(e[j]):
-                found[i], width[i] = _shortest_between(e[j - 1], e[j]), e[j] - e[j - 1]
-                continue
-            still.append(i)
-            if rows == held[i] and (shortest_ := _shortest_between(e[j - 1], e[j])) != refuted[i]:
-                guess[i] = shortest_
-            held[i] = rows
-        if not (coarse := still):
+        low, high = np.array([s.span for s in searches]).T
+        answers = ask("below", columns=[s.column for s in searches], lower=low, upper=high)
+        edges = np.linspace(low, high, BINS + 1, axis=1)
+        below, step = np.asarray(sum(a["below"] for a in answers)), sum(a.values["step"] for a in answers)
+        searches = [s for s, b, e in zip(searches, below, edges, strict=True) if s.goes_on(b, e, step)]
+        if not searches:
             break
-    return found, width
+    return np.array([s.found for s in every]), np.array([s.width for s in every])
+
+
+def _fine(q: float) -> float:
+    """The share of the rows that one bin may hold: 1%, or a fifth of those beyond the quantile."""
+    return min(0.01, q / 5, (1 - q) / 5)
+
+
+@dataclass
+class _Search:
+    """Where a column's quantile is, as far as it is known.
+
+    Where the bin that it lies in holds too many rows, as where a few outliers make the deviation large, the next
+    histogram divides that bin. Where all of them lie in one part of it they may have one value: the next one looks at
+    the shortest decimal there. Other such values are found as far as float64 tells them apart.
+    """
+
+    column: str
+    rows: float  # below the quantile
+    fine: float  # rows that a bin may hold
+    lower: float
+    upper: float
+    held: float = np.inf  # rows of the bin from lower to upper
+    guess: float | None = None  # the one value that they may have
+    refuted: float | None = None
+    found: float = np.nan
+    width: float = 0.0
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """Of the next histogram."""
+        if self.guess is None:
+            return self.lower, self.upper
+        return self.guess - self._reach(self.guess), self.guess + self._reach(self.guess)
+
+    def goes_on(self, below: np.ndarray, edges: np.ndarray, step: int) -> bool:
+        """Take in a histogram of the span, whose counts are multiples of ``step`` or sums of such; whether another is
+        needed."""
+        if self.guess is not None:
+            return self._goes_on_from(self.guess, below)
+        self.found, j = _crossing(self.rows, below, edges)
+        # fewer rows than the nodes' roundings leave open are no more known by finer bins
+        if not j or (inside := float(below[j] - below[j - 1])) <= max(self.fine, step):
+            return False
+        self.lower, self.upper = float(edges[j - 1]), float(edges[j])
+        shortest_ = _shortest_between(self.lower, self.upper)
+        if self.upper - self.lower <= 1e-12 * abs(self.upper):
+            self.found, self.width = shortest_, self.upper - self.lower
+            return False
+        if inside == self.held and shortest_ != self.refuted:
+            self.guess = shortest_
+        self.held = inside
+        return True
+
+    def _goes_on_from(self, guess: float, below: np.ndarray) -> bool:
+        """Whether the rows have another value than the one they were taken to have."""
+        if below[-1] - below[0] == self.held:
+            self.found, self.width = guess, 2 * self._reach(guess)
+            return False
+        self.guess, self.refuted = None, guess
+        return True
+
+    @staticmethod
+    def _reach(guess: float) -> float:
+        return float(4 * np.spacing(abs(guess)))
 
 
 def _shortest_between(low: float, high: float) -> float:
