@@ -12,6 +12,7 @@ import matplotlib
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from benchmarks import reddy2020_boxes as boxes
 from benchmarks import reddy2020_deals as deals
 from benchmarks import reddy2020_differences as differences
 from benchmarks import runs, tables
@@ -72,6 +73,7 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
     if full:
         yield from differences.lines(dataset)
         yield from deals.lines(dataset)
+        yield from boxes.lines(dataset)
         yield from svd_seconds(dataset)
 
 
@@ -136,5 +138,5 @@ def main(dataset: Dataset, full: bool) -> None:
     about = "Seed 1. Packets are all bytes sent, both ways; gap is (J_test - J_train) / (J_test + J_train)."
     protocols_ = len([*protocols("logreg", "sgd")])
     most = protocols_ * (len(PASSES) * len(OPTIMIZERS) * len(PARTITIONS) * len(NODES) if full else 1)
-    most += differences.runs_of(dataset) + deals.runs_of() if full else 0
+    most += differences.runs_of(dataset) + deals.runs_of() + boxes.runs_of() if full else 0
     tables.page(DOCUMENT, f"Reddy 2020 on {dataset.name}", full, lines(dataset, full), about, most, dataset.name)

@@ -22,7 +22,7 @@ from v6_federated.errors import SafeError
 from v6_federated.images import ROOT
 
 sys.path.insert(0, str(ROOT))
-from benchmarks import download, garst2021, mcmahan2017_shakespeare, report, runs, tables
+from benchmarks import download, garst2021, mcmahan2017_shakespeare, reddy2020_differences, report, runs, tables
 from benchmarks.__main__ import NAMES
 
 from v6_federated import datasets
@@ -72,6 +72,24 @@ def test_a_benchmark_that_was_stopped_goes_on(digits, tmp_path):
     assert tables[0] == tables[1] and "Not finished" not in tables[0]
     assert tables[0].count("| balanced | 7 |") == 7 and out.count("| balanced | 7 |") == 7
     assert kept.items() <= {file.name: file.stat().st_mtime_ns for file in stopped.glob("reddy2020/*.json")}.items()
+
+
+def test_the_differences_of_reddy_can_be_run_anew(digits, tmp_path, monkeypatch):
+    """Their readings reach into the methods, whose runs are kept: nobody would see that they have ceased to run."""
+    monkeypatch.setattr(runs, "RESULTS", tmp_path)
+    for name, value in {
+        "NODES": (7,), "PASSES": {"logreg": 2, "nn_reddy": 2}, "STEPS": {"3": 3}, "STEPS_A_PASS": 2,
+        "ALIKE_STEPS": (("logreg", "sorted-balanced", (7,)),), "PARTITIONS": ("balanced", "sorted-balanced"),
+        "protocols": lambda model, optimizer: [
+            ("FedAvg rho = 1", "fedavg", {"epochs": 1, "rounds": 2}),
+            ("DynAvg svd", "dynavg", {"protocol": "svd", "rounds": 2}),
+        ],
+    }.items():  # fmt: skip
+        monkeypatch.setattr(reddy2020_differences, name, value)
+    dataset = datasets.load(str(digits))
+    for table in ("readings", "alike_steps", "readings_of_adam", "starts", "gaps", "gaps_of_rounds"):
+        lines = [*getattr(reddy2020_differences, table)(dataset)]
+        assert [line for line in lines if line.startswith("| ") and "nan" not in line][2:], table
 
 
 @pytest.mark.parametrize("method", ["fedavg", "loadaboost", "colearning"])

@@ -311,11 +311,11 @@ def normalised(values):
 
 
 @pytest.mark.parametrize("protocol", ["svd", "loss"])
-@pytest.mark.parametrize("train_from", ["own", "newest"])
+@pytest.mark.parametrize("train_from", ["own", "newest", "newest_pass"])
 def test_dynamic_averaging_by_schedule(hospitals, protocol, train_from):
     """Reddy 2020, Algorithms 3 and 4: B = 10, eta = 0.3. Every node trains two epochs each round from its own
-    model, or all of them from the newest when it is due; those that are due send it, and take the mean. By loss, they
-    are then compared with each other."""
+    model, or all of them from the newest when it is due, or only that round's; those that are due send it, and take
+    the mean. By loss, they are then compared with each other."""
     E, local = 13, 2
     hospitals[5]["x1"] *= 0.01  # fewer singular values make up 95%
     hospitals[8]["x1"] *= 0.2
@@ -341,10 +341,11 @@ def test_dynamic_averaging_by_schedule(hospitals, protocol, train_from):
                 due.append(k)
         for k in due:
             # all passes since the last communication, shuffled by the generator of the round in which they are done
-            f[k] = w if train_from == "newest" else f[k]
+            f[k] = f[k] if train_from == "own" else w
+            first = t - 1 if train_from == "newest_pass" else last[k]
             shuffle = order(k, t)
             steps = math.ceil(n[k] / 10)
-            for p in range(last[k] * local, t * local):  # its passes, counted from the first round
+            for p in range(first * local, t * local):  # its passes, counted from the first round
 
                 def eta(i, p=p, steps=steps, rho=local):
                     return 0.3 * 0.9 ** (p // rho) / (1 + 0.01 * (p * steps + i))

@@ -128,13 +128,13 @@ def fsvrg(result):
     return w
 
 
-def by_loss(result, newest=False):
+def by_loss(result, newest=False, passes=None):
     w, version, models = np.zeros(5), dict.fromkeys(NODES, 0), {0: np.zeros(5)}
     for row in result["history"]:
         t, S_t = row["round"], row["participants"]
         if S_t:
             start = {k: w if newest else models[version[k]] for k in S_t}
-            w = models[t] = average({k: step(start[k], k, t - version[k]) for k in S_t})
+            w = models[t] = average({k: step(start[k], k, passes or t - version[k]) for k in S_t})
             version |= dict.fromkeys(S_t, t)
     return w
 
@@ -183,6 +183,10 @@ METHODS = {
     "v6_fsvrg": ({"batch_size": None, "stepsize": LR}, fsvrg),
     "v6_dynavg": ({"protocol": "loss"}, by_loss),
     "v6_dynavg-newest": ({"protocol": "loss", "train_from": "newest"}, partial(by_loss, newest=True)),
+    "v6_dynavg-newest_pass": (
+        {"protocol": "loss", "train_from": "newest_pass"},
+        partial(by_loss, newest=True, passes=1),
+    ),
     "v6_dynavg-divergence": ({"protocol": "divergence", "delta": 0.005}, by_divergence),
     "v6_coop": ({"age_lower": 0, "age_upper": 2}, coop),
 }

@@ -24,6 +24,7 @@ METHODS = [
     ("v6_dynavg", {"lr": 0.3, "protocol": "svd"}),
     ("v6_dynavg", {"lr": 0.3, "protocol": "loss"}),
     ("v6_dynavg", {"lr": 0.3, "protocol": "loss", "train_from": "newest"}),
+    ("v6_dynavg", {"lr": 0.3, "protocol": "loss", "train_from": "newest_pass"}),
     ("v6_coop", {"lr": 0.3}),
 ]
 METHODS_AND_MODELS = [(p, {**s, "model": m}) for p, s in METHODS for m in ("logreg", "svm", "fnn:hidden=5")]

@@ -166,7 +166,8 @@ def by_schedule(
 ) -> np.ndarray:
     """Nodes with a higher q_k communicate more often. Between its communications a node trains on from the mean that it
     was last sent, so that all its passes can be done when it is due, and no node keeps anything; or, ``train_from``
-    newest, it does them from the newest mean, as the boxes' ClientUpdate(k, w_t) can be read."""
+    newest, it does them from the newest mean; or, newest_pass, it does nothing between, and in its round those of the
+    round, as the boxes' "for each client k in S_t: ClientUpdate(k, w_t)" is most plainly read."""
     K = federation.organizations
     E = rounds
     s = federation.start(
@@ -180,8 +181,9 @@ def by_schedule(
     for t in federation.rounds(rounds):
         federation.evaluate(s.w)
         S_t = [k for k in K if _due(protocol, Plan(*s.plans[k]), t, s.version[k])]
-        groups = {v: [k for k in S_t if s.version[k] == v] for v in sorted({s.version[k] for k in S_t})}
-        models = dict.fromkeys(groups, s.w) if train_from == "newest" else s.models
+        since = dict.fromkeys(K, t - 1) if train_from == "newest_pass" else s.version  # the rounds after it are done
+        groups = {v: [k for k in S_t if since[k] == v] for v in sorted({since[k] for k in S_t})}
+        models = s.models if train_from == "own" else dict.fromkeys(groups, s.w)
         answers = federation.ask_groups(
             "train",
             [

@@ -165,8 +165,11 @@ Augmentation = Annotated[
     Literal["random", "doubling"], Field(description="nodes added to the violators: one at a time, or as many again")
 ]
 TrainFrom = Annotated[
-    Literal["own", "newest"],
-    Field(description="what a node that is due starts from: the model last sent to it, or the newest"),
+    Literal["own", "newest", "newest_pass"],
+    Field(
+        description="what a node that is due trains: its passes since it last came, from the model sent to it then or "
+        "from the newest; or, with newest_pass, this round's alone, from the newest"
+    ),
 ]
 
 TreesModel = Annotated[Literal["trees"], Field(description="boosted trees, which this method makes")]
