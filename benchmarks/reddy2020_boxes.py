@@ -40,7 +40,7 @@ def lines(dataset: Dataset) -> Iterator[str]:
         found = []
         beside: tuple[tuple[str, dict[str, Any]], ...] = (
             ("fedavg", {"epochs": 1, "rounds": E}),
-            ("fedavg", {"epochs": 50, "rounds": E // 50}),
+            ("fedavg", {"epochs": E // 2, "rounds": 2}),
             ("dynavg", {"protocol": "divergence", "delta": OPTIMIZERS[optimizer][1][0], "rounds": E}),
         )
         for method, own in beside:

@@ -3,8 +3,10 @@
 import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
+from unittest import mock
 
 from benchmarks import runs, tables
+from benchmarks.reddy2020_differences import CONTIGUOUS, STEPS_A_PASS, with_steps
 from benchmarks.reddy2020_setup import (
     DOCUMENT,
     NODES,
@@ -17,6 +19,7 @@ from benchmarks.reddy2020_setup import (
     settings_of,
     told,
 )
+from v6_federated import partitions
 from v6_federated.datasets import Dataset
 from v6_federated.experiments import Experiment
 
@@ -29,7 +32,11 @@ SIZES = (7, 15, 23, 31)
 COUNTED = (
     *(("balanced", K) for K in SIZES),
     *((partition, K) for partition in ("unbalanced", "sorted-unbalanced") for K in NODES),
+    *((partition, 7) for partition in CONTIGUOUS),
 )
+# data, rows and thresholds where the document compares Delta of the network under SGD with rho = 1
+NETWORKS = ("sorted-balanced", "sorted-unbalanced")
+NETWORK_CUTS = CUTS[:3]
 # optimizer, rows, K and deal where the document compares the SVD's accuracy with that of Delta and rho = 1
 COMPARED = (
     *(("sgd", "sorted-balanced", 7, cut) for cut in CUTS),
@@ -45,11 +52,19 @@ def lines(dataset: Dataset) -> Iterator[str]:
     yield from svd_uploads(dataset)
     yield from loss_uploads(dataset)
     yield from compared(dataset)
+    yield from networks(dataset)
+    yield from one_shot(dataset)
 
 
 def runs_of() -> int:
     """How many runs ``lines`` reads or makes."""
-    return len(CUTS) * (4 + len(COUNTED)) + 2 * len(UNBALANCED_CUTS) + 6 * len(COMPARED)
+    return (
+        len(CUTS) * (4 + len(COUNTED))
+        + 2 * len(UNBALANCED_CUTS)
+        + 6 * len(COMPARED)
+        + 4 * len(NETWORKS) * len(NETWORK_CUTS)
+        + 16
+    )
 
 
 def cuts(dataset: Dataset) -> Iterator[str]:
@@ -82,7 +97,8 @@ def svd_uploads(dataset: Dataset) -> Iterator[str]:
     values = {**settings_of("logreg", "sgd"), "batch_size": None, "protocol": "svd", "rounds": E, "evaluate_every": E}
     for partition, K in COUNTED:
         chosen = CUTS if partition == "balanced" else UNBALANCED_CUTS
-        found = [runs.kept(DOCUMENT, "dynavg", Experiment(dataset, K, partition, 1, cut), values) for cut in chosen]
+        with mock.patch.dict(partitions.PARTITIONS, CONTIGUOUS):
+            found = [runs.kept(DOCUMENT, "dynavg", Experiment(dataset, K, partition, 1, cut), values) for cut in chosen]
         absent = [None] * (len(CUTS) - len(chosen))
         yield tables.row(partition, K, *(f"{sent(run, K) * K * E:,.0f}" for run in found), *absent)
 
@@ -135,6 +151,49 @@ def compared(dataset: Dataset) -> Iterator[str]:
             optimizer, partition, K, cut, accuracy(one), accuracy(delta), f"{sent(ours, K):.2f}, {accuracy(ours)}",
             accuracy(newest), accuracy(idle), f"{sent(each, K):.2f}, {accuracy(each)}",
         )  # fmt: skip
+
+
+def networks(dataset: Dataset) -> Iterator[str]:
+    """How much of Delta's rate and accuracy with the network is the deal's."""
+    yield ""
+    yield (
+        "Delta with the network by deal, SGD, K = 7: rate and accuracy, beside the accuracy of rho = 1; with "
+        f"{STEPS_A_PASS} steps at every node, whatever its rows, the rate."
+    )
+    yield ""
+    yield from tables.head(
+        "rows", "deal", "rho = 1", *(f"Delta = {delta}" for delta in OPTIMIZERS["sgd"][1]), "Delta = 0.8, 67 steps"
+    )
+    E = PASSES["nn_reddy"]
+    values = {**settings_of("nn_reddy", "sgd"), "rounds": E, "evaluate_every": E}
+    for partition in NETWORKS:
+        for cut in NETWORK_CUTS:
+            experiment = Experiment(dataset, 7, partition, 1, cut, processes=1)
+            cells = [accuracy(runs.kept(DOCUMENT, "fedavg", experiment, {**values, "epochs": 1}))]
+            for delta in OPTIMIZERS["sgd"][1]:
+                run = runs.kept(DOCUMENT, "dynavg", experiment, {**values, "protocol": "divergence", "delta": delta})
+                cells.append(f"{sent(run, 7):.2f}, {accuracy(run)}")
+            rate, _ = with_steps(experiment, {**values, "protocol": "divergence", "delta": 0.8}, STEPS_A_PASS)
+            yield tables.row(partition, cut, *cells, f"{rate:.2f}")
+
+
+def one_shot(dataset: Dataset) -> Iterator[str]:
+    """Whether one average at the end costs nothing where rows are alike."""
+    yield ""
+    yield "One-shot averaging (rho = 100) of logistic regression beside rho = 1: accuracy."
+    yield ""
+    yield from tables.head("optimizer", "rows", *(f"K = {K}, rho = {rho}" for K in NODES for rho in (1, 100)))
+    E = PASSES["logreg"]
+    for optimizer in OPTIMIZERS:
+        for partition in PARTITIONS[:2]:
+            cells = []
+            for K in NODES:
+                for rho in (1, E):
+                    values = {**settings_of("logreg", optimizer), "epochs": rho, "rounds": E // rho}
+                    values["evaluate_every"] = values["rounds"]
+                    run = runs.kept(DOCUMENT, "fedavg", Experiment(dataset, K, partition, 1, 1), values)
+                    cells.append(accuracy(run))
+            yield tables.row(optimizer, partition, *cells)
 
 
 def accuracy(run: runs.Run) -> str:

@@ -68,7 +68,7 @@ def lines(dataset: Dataset) -> Iterator[str]:
 def runs_of(dataset: Dataset) -> int:
     """How many runs ``lines`` reads or makes."""
     kept = 4 * len(PASSES) * len(GAPS) * len([*protocols("logreg", "sgd")])  # both tables of gaps, two each
-    most = 1 + len(STARTS) + len(PASSES) * len(GAPS) + kept + (6 + 4 * 4 if dataset.name in MORE_STEPS else 0)
+    most = 1 + len(STARTS) + len(PASSES) * len(GAPS) + kept + (12 + 4 * 4 if dataset.name in MORE_STEPS else 0)
     of_mnist = 5 * len(PARTITIONS) * len(NODES) + 3 * 15 + 2 * sum(len(sizes) for *_, sizes in ALIKE_STEPS)
     of_mnist += 3 * len(DEALS) + 4 * len(PARTITIONS)
     return most + (of_mnist if dataset.name == "mnist" else 0)
@@ -202,6 +202,7 @@ def more_alike_steps(dataset: Dataset) -> Iterator[str]:
         experiments = [Experiment(dataset, 31, partition, 1, cut, processes=1) for cut in DEALS]
         found = [with_steps(experiment, values, MORE_STEPS_A_PASS)[0] for experiment in experiments]
         yield tables.row(partition, "Delta = 0.8", *(f"{rate:.2f}" for rate in found))
+    partition = "sorted-unbalanced"
     # one step a pass, as in "Uploads by SVD": its rate is that of the rows
     values = {**settings_of("logreg", "sgd"), "batch_size": None, "protocol": "svd", "rounds": E, "evaluate_every": E}
     found = [
@@ -319,9 +320,10 @@ def more_steps(dataset: Dataset) -> Iterator[str]:
     """Whether Delta comes up to the SVD where nodes take more steps."""
     optimizer, partition = MORE_STEPS[dataset.name]
     yield ""
-    yield f"Communication rates with four times the steps: logistic regression, {optimizer}, {partition}, K = 7."
+    yield f"Communication rates with four times the steps: logistic regression, {optimizer}, {partition}."
     yield ""
-    yield from tables.head("protocol", "B = 128", "B = 32")
+    sizes = [(K, B) for K in NODES for B in (128, 32)]
+    yield from tables.head("protocol", *(f"K = {K}, B = {B}" for K, B in sizes))
     E = PASSES["logreg"]
     protocols_: dict[str, dict[str, Any]] = {
         **{f"Delta = {delta}": {"protocol": "divergence", "delta": delta} for delta in OPTIMIZERS[optimizer][1]},
@@ -329,10 +331,11 @@ def more_steps(dataset: Dataset) -> Iterator[str]:
     }
     for name, own in protocols_.items():
         cells = []
-        for B in (128, 32) if "delta" in own else (128, 128):  # the SVD's rate is that of the rows, whatever B
+        for K, B in sizes:
+            B = B if "delta" in own else 128  # the SVD's rate is that of the rows
             values = {**settings_of("logreg", optimizer, B), **own, "rounds": E, "evaluate_every": E}
-            run = runs.kept(DOCUMENT, "dynavg", Experiment(dataset, 7, partition, 1, 1), values)
-            cells.append(f"{sent(run, 7):.2f}")
+            run = runs.kept(DOCUMENT, "dynavg", Experiment(dataset, K, partition, 1, 1), values)
+            cells.append(f"{sent(run, K):.2f}")
         yield tables.row(name, *cells)
 
 

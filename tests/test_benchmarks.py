@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 import zipfile
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -22,11 +23,21 @@ from v6_federated.errors import SafeError
 from v6_federated.images import ROOT
 
 sys.path.insert(0, str(ROOT))
-from benchmarks import download, garst2021, mcmahan2017_shakespeare, reddy2020_differences, report, runs, tables
+from benchmarks import (
+    download,
+    garst2021,
+    mcmahan2017_shakespeare,
+    reddy2020_boxes,
+    reddy2020_differences,
+    report,
+    runs,
+    tables,
+)
 from benchmarks.__main__ import NAMES
 
-from v6_federated import datasets
+from v6_federated import datasets, training
 from v6_federated.experiments import Experiment
+from v6_federated.federation import Answer
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +100,47 @@ def test_the_differences_of_reddy_can_be_run_anew(digits, tmp_path, monkeypatch)
     dataset = datasets.load(str(digits))
     for table in ("readings", "alike_steps", "readings_of_adam", "starts", "gaps", "gaps_of_rounds"):
         lines = [*getattr(reddy2020_differences, table)(dataset)]
-        assert [line for line in lines if line.startswith("| ") and "nan" not in line][2:], table
+        assert [line for line in lines if line.startswith("| ")][2:] and "nan" not in "".join(lines), table
+    monkeypatch.setattr(reddy2020_boxes, "PASSES", {"logreg": 2})
+    monkeypatch.setattr(reddy2020_boxes, "CHOSEN", (("sgd", "sorted-balanced", 7),))
+    (row,) = [line for line in reddy2020_boxes.lines(dataset) if line.startswith("| sgd")]
+    assert "nan" not in row
+
+
+def test_readings_of_reddy_differ_from_ours_as_they_say(digits):
+    """Moments that are kept change Adam's second pass, not its first; a plain mean is that of two models by hand."""
+    dataset = datasets.load(str(digits))
+    for rounds, same in ((1, True), (2, False)):
+        experiment = Experiment(dataset, 2, "balanced", 1, 1, processes=1)
+        values = {"model": "logreg", "optimizer": "adam", "lr": 0.01, "batch_size": 32, "delta": 9.0, "rounds": rounds}
+        ours = experiment.federated("dynavg", values, None)
+        kept = reddy2020_differences.with_moments_kept(experiment, values, None)
+        assert (ours["weights"] == kept["weights"]) is same
+    answers = [Answer(k, n, {"weights": np.full(2, v)}, {}, 0, 0, "train") for k, n, v in ((1, 1, 1.0), (2, 9, 3.0))]
+    assert reddy2020_differences.plain_mean(answers).tolist() == [2.0, 2.0]
+
+
+def test_a_pass_in_a_circle_has_its_steps(digits):
+    """Seven steps of 32 rows a pass at each of three nodes, of which the smallest has fewer rows."""
+    taken = []
+    dataset = datasets.load(str(digits))
+    step = training.optimizer
+
+    def counted(name, lr):
+        taken.append(0)
+        own = step(name, lr)
+
+        def one(w, g):
+            taken[-1] += 1
+            own(w, g)
+
+        return one
+
+    experiment = Experiment(dataset, 3, "size", 1, 1, processes=1)
+    values = {"model": "logreg", "lr": 0.01, "batch_size": 32, "delta": 9.0, "rounds": 2}
+    with mock.patch.object(training, "optimizer", counted):
+        reddy2020_differences.in_a_circle(experiment, values, 7, None)
+    assert taken == [7] * 6
 
 
 @pytest.mark.parametrize("method", ["fedavg", "loadaboost", "colearning"])

@@ -166,8 +166,8 @@ def by_schedule(
 ) -> np.ndarray:
     """Nodes with a higher q_k communicate more often. Between its communications a node trains on from the mean that it
     was last sent, so that all its passes can be done when it is due, and no node keeps anything; or, ``train_from``
-    newest, it does them from the newest mean; or, newest_pass, it does nothing between, and in its round those of the
-    round, as the boxes' "for each client k in S_t: ClientUpdate(k, w_t)" is most plainly read."""
+    newest, it does them from the newest mean; or, newest_pass, it does nothing between, and in its rounds those of the
+    round, from the newest."""
     K = federation.organizations
     E = rounds
     s = federation.start(

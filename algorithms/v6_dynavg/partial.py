@@ -89,7 +89,7 @@ def train(
     lr_decay_step: LrDecayStep,
     optimizer: OptimizerName,
 ) -> dict[str, Any]:
-    """All passes since round ``since``, in which this node was sent ``weights``; answers w and its loss.
+    """All passes of the rounds after ``since``, from ``weights``; answers w and its loss.
 
     The rates are those of the rounds in which the passes were due.
     """

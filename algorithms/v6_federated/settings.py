@@ -68,9 +68,7 @@ Epochs = Annotated[
     int, Field(ge=1, le=LARGE, description="E, passes over a node's rows in a round"), Number, Role.OTHER
 ]
 EpochsBefore = Annotated[int, Field(ge=0, le=LARGE, description="epochs of the rounds before"), Number, Role.OTHER]
-Since = Annotated[
-    int, Field(ge=0, le=LARGE, description="the round in which the node was sent its model"), Number, Role.OTHER
-]
+Since = Annotated[int, Field(ge=0, le=LARGE, description="the last round whose passes are done"), Number, Role.OTHER]
 BatchSize = Annotated[
     int | None,
     Field(ge=1, le=LARGE, description="B, rows of a minibatch (unset: all rows of the node)"),

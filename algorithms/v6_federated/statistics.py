@@ -180,13 +180,13 @@ def quantile(
     lower, upper = mean - deviation * np.sqrt((1 - q) / q), mean + deviation * np.sqrt(q / (1 - q))
     every = searches = [_Search(*of) for of in zip(columns, q * n, _fine(q) * n, lower, upper, strict=True)]
     for _ in range(HISTOGRAMS):
+        if not searches:
+            break
         low, high = np.array([s.span for s in searches]).T
         answers = ask("below", columns=[s.column for s in searches], lower=low, upper=high)
         edges = np.linspace(low, high, BINS + 1, axis=1)
         below, step = np.asarray(sum(a["below"] for a in answers)), sum(a.values["step"] for a in answers)
         searches = [s for s, b, e in zip(searches, below, edges, strict=True) if s.goes_on(b, e, step)]
-        if not searches:
-            break
     return np.array([s.found for s in every]), np.array([s.width for s in every])
 
 
