@@ -34,9 +34,8 @@ COUNTED = (
     *((partition, K) for partition in ("unbalanced", "sorted-unbalanced") for K in NODES),
     *((partition, 7) for partition in CONTIGUOUS),
 )
-# data, rows and thresholds where the document compares Delta of the network under SGD with rho = 1
-NETWORKS = ("sorted-balanced", "sorted-unbalanced")
-NETWORK_CUTS = CUTS[:3]
+# rows and deals of which the network's Delta under SGD is looked at
+NETWORKS = (("sorted-balanced", 1), *(("sorted-unbalanced", cut) for cut in CUTS[:3]))
 # optimizer, rows, K and deal where the document compares the SVD's accuracy with that of Delta and rho = 1
 COMPARED = (
     *(("sgd", "sorted-balanced", 7, cut) for cut in CUTS),
@@ -58,13 +57,7 @@ def lines(dataset: Dataset) -> Iterator[str]:
 
 def runs_of() -> int:
     """How many runs ``lines`` reads or makes."""
-    return (
-        len(CUTS) * (4 + len(COUNTED))
-        + 2 * len(UNBALANCED_CUTS)
-        + 6 * len(COMPARED)
-        + 4 * len(NETWORKS) * len(NETWORK_CUTS)
-        + 16
-    )
+    return len(CUTS) * (4 + len(COUNTED)) + 2 * len(UNBALANCED_CUTS) + 6 * len(COMPARED) + 4 * len(NETWORKS) + 16
 
 
 def cuts(dataset: Dataset) -> Iterator[str]:
@@ -166,15 +159,14 @@ def networks(dataset: Dataset) -> Iterator[str]:
     )
     E = PASSES["nn_reddy"]
     values = {**settings_of("nn_reddy", "sgd"), "rounds": E, "evaluate_every": E}
-    for partition in NETWORKS:
-        for cut in NETWORK_CUTS:
-            experiment = Experiment(dataset, 7, partition, 1, cut, processes=1)
-            cells = [accuracy(runs.kept(DOCUMENT, "fedavg", experiment, {**values, "epochs": 1}))]
-            for delta in OPTIMIZERS["sgd"][1]:
-                run = runs.kept(DOCUMENT, "dynavg", experiment, {**values, "protocol": "divergence", "delta": delta})
-                cells.append(f"{sent(run, 7):.2f}, {accuracy(run)}")
-            rate, _ = with_steps(experiment, {**values, "protocol": "divergence", "delta": 0.8}, STEPS_A_PASS)
-            yield tables.row(partition, cut, *cells, f"{rate:.2f}")
+    for partition, cut in NETWORKS:
+        experiment = Experiment(dataset, 7, partition, 1, cut, processes=1)
+        cells = [accuracy(runs.kept(DOCUMENT, "fedavg", experiment, {**values, "epochs": 1}))]
+        for delta in OPTIMIZERS["sgd"][1]:
+            run = runs.kept(DOCUMENT, "dynavg", experiment, {**values, "protocol": "divergence", "delta": delta})
+            cells.append(f"{sent(run, 7):.2f}, {accuracy(run)}")
+        rate, _ = with_steps(experiment, {**values, "protocol": "divergence", "delta": 0.8}, STEPS_A_PASS)
+        yield tables.row(partition, cut, *cells, f"{rate:.2f}")
 
 
 def one_shot(dataset: Dataset) -> Iterator[str]:
