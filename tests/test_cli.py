@@ -110,6 +110,7 @@ def test_a_file_a_node(capsys, tmp_path):
         ([*more, tmp_path / "last.csv"], "last and north have another last column; expected --label"),
         ([*files, "--nodes", 3], "3 times --data are as many nodes; leave the number and the partition out"),
         ([*files, "--partition", "shards"], "leave the number and the partition out"),
+        ([*files, "--partition", "iid"], "leave the number and the partition out"),
         ([*files, "--label", "nobody"], "no column 'nobody' in any file"),
     ):
         status, _, err = call(capsys, "run", "fedavg", *arguments)

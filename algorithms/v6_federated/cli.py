@@ -277,9 +277,8 @@ def _add_dealing_options(parser: argparse.ArgumentParser, partition: str) -> Non
     )  # fmt: skip
     parser.add_argument("--nodes", type=int, metavar="K", help="number of nodes (5; as many as column:NAME names)")
     parser.add_argument(
-        partition, dest="partition", default="iid", metavar="P",
-        help="iid, shards, dirichlet:0.5, column:hospital, ... (%(default)s)",
-    )  # fmt: skip
+        partition, dest="partition", metavar="P", help="iid, shards, dirichlet:0.5, column:hospital, ... (iid)"
+    )
     parser.add_argument(
         "--partition-seed", type=_seed, default=0, metavar="S", help="seed of the partition (%(default)s)"
     )

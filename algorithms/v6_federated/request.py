@@ -23,7 +23,7 @@ def experiment(options: Any) -> tuple[Any, dict[str, Any]]:
     from v6_federated import datasets, experiments, partitions
 
     values = job_values(options)
-    partitions.check(options.partition)
+    partitions.check(options.partition or "iid")
     for name, least in (("nodes", 1), ("processes", 1)):
         if getattr(options, name) is not None and getattr(options, name) < least:
             raise SafeError(f"--{name} {getattr(options, name)} is refused; expected at least {least}")
@@ -43,12 +43,14 @@ def experiment(options: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def data(options: Any) -> Any:
-    """The dataset; of several files, whose nodes they are, the partition becomes that by file."""
+    """The dataset. The partition is that by file where there are several, whose nodes they are, else iid if none is
+    asked for."""
     from v6_federated import datasets, methods
 
     if len(options.data) == 1:
+        options.partition = options.partition or "iid"
         return datasets.load(options.data[0])
-    if options.nodes is not None or options.partition != "iid":
+    if options.nodes is not None or options.partition is not None:
         raise SafeError(f"{len(options.data)} times --data are as many nodes; leave the number and the partition out")
     options.partition = f"column:{datasets.FILE}"
     labelled = methods.supervised(options.method) if hasattr(options, "method") else True

@@ -164,10 +164,7 @@ Augmentation = Annotated[
 ]
 TrainFrom = Annotated[
     Literal["own", "newest", "newest_pass"],
-    Field(
-        description="what a node that is due trains: its passes since it last came, from the model sent to it then or "
-        "from the newest; or, with newest_pass, this round's alone, from the newest"
-    ),
+    Field(description="model that a due node trains: its own, the newest, the newest for this round alone"),
 ]
 
 TreesModel = Annotated[Literal["trees"], Field(description="boosted trees, which this method makes")]
