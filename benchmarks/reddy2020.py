@@ -16,7 +16,7 @@ from benchmarks import reddy2020_boxes as boxes
 from benchmarks import reddy2020_deals as deals
 from benchmarks import reddy2020_differences as differences
 from benchmarks import runs, tables
-from benchmarks.reddy2020_setup import DOCUMENT, NODES, OPTIMIZERS, PARTITIONS, PASSES, protocols, settings_of
+from benchmarks.reddy2020_setup import DOCUMENT, NODES, OPTIMIZERS, PARTITIONS, PASSES, gap, protocols, settings_of
 from v6_federated.data import as_features
 from v6_federated.datasets import Dataset
 from v6_federated.experiments import Experiment
@@ -55,16 +55,14 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
                         packets = sum(r["bytes_up"] + r["bytes_down"] for r in run.history) / 1e6
                         first = first or packets
                         last = run.history[-1]
-                        J = [r["train_loss"] for r in run.history if r["train_loss"] is not None][-1]
-                        gap = (last["loss"] - J) / (last["loss"] + J)
                         sent = np.mean([r["uploads"] if r["uploads"] is not None else K for r in run.history])
                         rate = sent / K * len(run.history) / PASSES[model]
                         found[partition, name, K] = {
-                            "packets": packets, "rate": rate, "accuracy": last["accuracy"], "gap": gap
+                            "packets": packets, "rate": rate, "accuracy": last["accuracy"], "gap": gap(run)
                         }  # fmt: skip
                         yield tables.row(
                             partition, K, name, f"{packets:.1f}", f"{first / packets:.1f}", f"{rate:.2f}",
-                            f"{last['accuracy']:.4f}", f"{gap:+.3f}",
+                            f"{last['accuracy']:.4f}", f"{gap(run):+.3f}",
                         )  # fmt: skip
             if full:
                 yield ""

@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks import runs, tables
 from benchmarks.reddy2020_differences import sum_over_all
-from benchmarks.reddy2020_setup import DOCUMENT, NODES, OPTIMIZERS, PARTITIONS, PASSES, read_as, settings_of, told
+from benchmarks.reddy2020_setup import DOCUMENT, NODES, OPTIMIZERS, PARTITIONS, PASSES, gap, read_as, settings_of, told
 from v6_federated.datasets import Dataset
 from v6_federated.experiments import Experiment
 
@@ -60,6 +60,4 @@ def lines(dataset: Dataset) -> Iterator[str]:
 
 
 def accuracy_and_gap(run: runs.Run) -> str:
-    last = run.history[-1]
-    J = [row["train_loss"] for row in run.history if row["train_loss"] is not None][-1]
-    return f"{last['accuracy']:.3f}, {(last['loss'] - J) / (last['loss'] + J):+.2f}"
+    return f"{run.history[-1]['accuracy']:.3f}, {gap(run):+.2f}"

@@ -155,7 +155,11 @@ def networks(dataset: Dataset) -> Iterator[str]:
     )
     yield ""
     yield from tables.head(
-        "rows", "deal", "rho = 1", *(f"Delta = {delta}" for delta in OPTIMIZERS["sgd"][1]), "Delta = 0.8, 67 steps"
+        "rows",
+        "deal",
+        "rho = 1",
+        *(f"Delta = {delta}" for delta in OPTIMIZERS["sgd"][1]),
+        f"Delta = 0.8, {STEPS_A_PASS} steps",
     )
     E = PASSES["nn_reddy"]
     values = {**settings_of("nn_reddy", "sgd"), "rounds": E, "evaluate_every": E}

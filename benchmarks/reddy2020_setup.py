@@ -39,6 +39,13 @@ def sent(run: runs.Run, K: int) -> float:
     return float(np.mean([r["uploads"] for r in run.history])) / K
 
 
+def gap(run: runs.Run) -> float:
+    """The generalisation gap at the end: J_test of the last model, J_train of the batches that nodes told last."""
+    J_train = [row["train_loss"] for row in run.history if row["train_loss"] is not None][-1]
+    J_test = run.history[-1]["loss"]
+    return float((J_test - J_train) / (J_test + J_train))
+
+
 def read_as(
     experiment: Experiment, values: dict[str, Any], part: str, reading: Any, on_round: OnRound | None
 ) -> Mapping[str, Any]:

@@ -228,7 +228,7 @@ class _Search:
         if self.guess is not None:
             return self._goes_on_from(self.guess, below)
         self.found, j = _crossing(self.rows, below, edges)
-        # fewer rows than the nodes' roundings leave open are no more known by finer bins
+        # finer bins would not tell apart what the nodes' roundings leave open
         if not j or (inside := float(below[j] - below[j - 1])) <= max(self.fine, step):
             return False
         self.lower, self.upper = float(edges[j - 1]), float(edges[j])
