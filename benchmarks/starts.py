@@ -8,12 +8,15 @@ import numpy as np
 from v6_federated import models
 
 STARTS = {"torch": "PyTorch's, as ours", "keras": "Keras's, of Glorot"}
+TUTORIAL = "of TensorFlow's tutorial"  # on MNIST, with a CNN of the same kind, of the time of McMahan's paper
 
 
 def weights(start: str, model: Any, rng: np.random.Generator) -> np.ndarray:
-    """A start of ``STARTS``, or "normal": all parameters standard normal."""
+    """A start of ``STARTS``, or "normal": all parameters standard normal, or "tutorial"."""
     if start == "normal":
         return rng.standard_normal(model.size).astype(np.float32)
+    if start == "tutorial":
+        return tutorial(model, rng)
     return glorot(model, rng) if start == "keras" else model.init(rng)
 
 
@@ -24,6 +27,19 @@ def glorot(model: Any, rng: np.random.Generator) -> np.ndarray:
         field = math.prod(shape[2:])
         bound = math.sqrt(6 / (field * sum(shape[:2]))) if name.endswith("weight") else 0.0
         parts.append(rng.uniform(-bound, bound, math.prod(shape)))
+    return np.concatenate(parts).astype(np.float32)
+
+
+def tutorial(model: Any, rng: np.random.Generator) -> np.ndarray:
+    """Weights normal with a deviation of 0.1, those beyond 0.2 drawn anew; biases 0.1."""
+    parts = []
+    for name, shape in model.shapes.items():
+        part = np.full(math.prod(shape), 0.1)
+        if name.endswith("weight"):
+            part = 0.1 * rng.standard_normal(part.size)
+            while len(far := np.flatnonzero(np.abs(part) > 0.2)):
+                part[far] = 0.1 * rng.standard_normal(len(far))
+        parts.append(part)
     return np.concatenate(parts).astype(np.float32)
 
 

@@ -26,16 +26,18 @@ sys.path.insert(0, str(ROOT))
 from benchmarks import (
     download,
     garst2021,
+    mcmahan2017,
     mcmahan2017_shakespeare,
     reddy2020_boxes,
     reddy2020_differences,
     report,
     runs,
+    starts,
     tables,
 )
 from benchmarks.__main__ import NAMES
 
-from v6_federated import datasets, training
+from v6_federated import datasets, models, training
 from v6_federated.experiments import Experiment
 from v6_federated.federation import Answer
 
@@ -105,6 +107,24 @@ def test_the_differences_of_reddy_can_be_run_anew(digits, tmp_path, monkeypatch)
     monkeypatch.setattr(reddy2020_boxes, "CHOSEN", (("sgd", "sorted-balanced", 7),))
     (row,) = [line for line in reddy2020_boxes.lines(dataset) if line.startswith("| sgd")]
     assert "nan" not in row
+
+
+def test_the_cnn_of_mcmahan_from_other_starts(digits, tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "RESULTS", tmp_path)
+    row = mcmahan2017.Row("1", "cnn_mcmahan", "iid", 0.0, 1, 50, 50, 1, seeds=(1,))
+    monkeypatch.setattr(mcmahan2017, "ROWS", [row])
+    monkeypatch.setattr(mcmahan2017, "OTHER_STARTS", [("iid", 0.0, 1, 50)])
+    monkeypatch.setattr(mcmahan2017, "TARGET", {"cnn_mcmahan": 1.0})
+    few = datasets.load(str(digits))
+    dataset = datasets.Dataset("digits", few.take(np.arange(6000) % 700), few.test)
+    *_, ours, keras, tutorial = mcmahan2017.other_starts(dataset)
+    assert all(line.split(" | ")[6].startswith("(0.") for line in (ours, keras, tutorial))
+    losses = {json.loads(file.read_text())["history"][0][1] for file in tmp_path.glob("mcmahan2017/*.json")}
+    assert len(losses) == 6  # three starts, two rates
+    model = models.build({"name": "cnn_mcmahan", "features": 784, "classes": 10})
+    w = starts.weights("tutorial", model, np.random.default_rng(0))
+    assert np.abs(w).max() <= np.float32(0.2) and (w == np.float32(0.1)).sum() >= 32 + 64 + 512 + 10
+    np.testing.assert_allclose(w.std(), 0.088, atol=0.001)  # of a normal deviate of 0.1, cut at two
 
 
 def test_readings_of_reddy_differ_from_ours_as_they_say(digits):
