@@ -179,10 +179,10 @@ def kept(
     part = RESULTS / document / f"{_key(settings)}.part.json"
 
     def in_segments(on_round: OnRound | None) -> Mapping[str, Any]:
-        result, here = None, machine(settings.get("model", ""))
+        result, here, earlier, started = None, machine(settings.get("model", "")), 0.0, time.monotonic()
         if part.exists():
             stored = json.loads(part.read_text())
-            result, before = stored["result"], stored["machine"]
+            result, before, earlier = stored["result"], stored["machine"], stored["seconds"]
             same = before.split(";")[0] == here  # another's numbers may differ in their last bits
             here = before if same else f"{here}; rounds 1 to {len(result['history'])}: {before}"
             if watch:
@@ -194,8 +194,9 @@ def kept(
             _check_ended(document, result)
             if len(result["history"]) < rounds or rounds == values["rounds"]:  # the target is reached, or the end
                 break
-            write_whole(part, json.dumps({"result": result, "machine": here}))
-        return {**result, "machine": here}
+            seconds = earlier + time.monotonic() - started
+            write_whole(part, json.dumps({"result": result, "machine": here, "seconds": seconds}))
+        return {**result, "machine": here, "earlier_seconds": earlier}
 
     run = kept_as(document, settings, in_segments, new)
     part.unlink(missing_ok=True)
@@ -230,7 +231,7 @@ def kept_as(
             json.dumps(
                 {
                     "settings": settings, "machine": result.get("machine", here), "date": date.today().isoformat(),
-                    "wall_seconds": round(time.monotonic() - started, 1),
+                    "wall_seconds": round(result.get("earlier_seconds", 0.0) + time.monotonic() - started, 1),
                     "summary": summary(result) if "settings" in result else None,
                     "history": [[_short(row[name]) for name in columns] for row in history], "columns": columns,
                 }

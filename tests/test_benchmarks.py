@@ -186,15 +186,17 @@ def test_a_long_run_goes_on_within(method, target, digits, tmp_path, monkeypatch
     monkeypatch.setattr(Experiment, "federated", stopped)
     with pytest.raises(KeyboardInterrupt):
         runs.kept("parts", method, experiment, values, segment=2)
-    assert [file.name.split(".", 1)[1] for file in (tmp_path / "parts").iterdir()] == ["part.json"]
+    (part,) = (tmp_path / "parts").iterdir()
+    assert part.name.endswith(".part.json")
+    part.write_text(json.dumps({**json.loads(part.read_text()), "seconds": 5000.0}))
     monkeypatch.setattr(runs, "machine", lambda model: "another")
     parts = runs.kept("parts", method, experiment, values, segment=2)
     assert calls == [2, 4, 5, 5], "from round 4 on"
     assert parts.machine == f"another; rounds 1 to 4: {straight.machine}"
     assert untimed(parts) == untimed(straight)
-    assert [file.name for file in (tmp_path / "parts").iterdir()] == [
-        file.name for file in (tmp_path / "straight").iterdir()
-    ]
+    (file,) = (tmp_path / "parts").iterdir()
+    assert [file.name] == [file.name for file in (tmp_path / "straight").iterdir()]
+    assert 5000 < json.loads(file.read_text())["wall_seconds"] < 5100, "of both sittings"
 
 
 def test_all_names_the_data_that_are_not_there(tmp_path):
