@@ -8,11 +8,10 @@ import numpy as np
 from v6_federated import models
 
 STARTS = {"torch": "PyTorch's, as ours", "keras": "Keras's, of Glorot"}
-TUTORIAL = "of TensorFlow's tutorial"  # on MNIST, with a CNN of the same kind, of the time of McMahan's paper
 
 
 def weights(start: str, model: Any, rng: np.random.Generator) -> np.ndarray:
-    """A start of ``STARTS``, or "normal": all parameters standard normal, or "tutorial"."""
+    """A start of ``STARTS``, "normal" (all parameters standard normal) or "tutorial" (see ``tutorial``)."""
     if start == "normal":
         return rng.standard_normal(model.size).astype(np.float32)
     if start == "tutorial":
@@ -31,7 +30,8 @@ def glorot(model: Any, rng: np.random.Generator) -> np.ndarray:
 
 
 def tutorial(model: Any, rng: np.random.Generator) -> np.ndarray:
-    """Weights normal with a deviation of 0.1, those beyond 0.2 drawn anew; biases 0.1."""
+    """Weights normal with a deviation of 0.1, those beyond 0.2 drawn anew; biases 0.1: the start of TensorFlow's
+    tutorial on MNIST of 2016, whose CNN is like McMahan's."""
     parts = []
     for name, shape in model.shapes.items():
         part = np.full(math.prod(shape), 0.1)

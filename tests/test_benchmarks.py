@@ -118,7 +118,7 @@ def test_the_cnn_of_mcmahan_from_other_starts(digits, tmp_path, monkeypatch):
     few = datasets.load(str(digits))
     dataset = datasets.Dataset("digits", few.take(np.arange(6000) % 700), few.test)
     *_, ours, keras, tutorial = mcmahan2017.other_starts(dataset)
-    assert all(line.split(" | ")[6].startswith("(0.") for line in (ours, keras, tutorial))
+    assert all(": (0." in line for line in (ours, keras, tutorial))
     losses = {json.loads(file.read_text())["history"][0][1] for file in tmp_path.glob("mcmahan2017/*.json")}
     assert len(losses) == 6  # three starts, two rates
     model = models.build({"name": "cnn_mcmahan", "features": 784, "classes": 10})
