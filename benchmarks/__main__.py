@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks import download, report, runs
 from v6_federated import datasets
-from v6_federated.errors import SafeError
+from v6_federated.errors import EngineError, SafeError
 
 NAMES = (
     "cost", "garst2021", "garst2021_gbdt", "garst2021_pca", "mcmahan2017", "mcmahan2017_shakespeare", "network",
@@ -60,12 +60,13 @@ def main() -> int:
     if options.out:
         if options.out.exists() and not options.out.is_dir():
             parser.error(f"--out {options.out} is a file; expected a folder")
-        options.out.mkdir(parents=True, exist_ok=True)
         runs.RESULTS = options.out
     signal.signal(signal.SIGTERM, _stop)
     try:
+        if options.out:
+            options.out.mkdir(parents=True, exist_ok=True)
         return _run(options)
-    except SafeError as error:
+    except (SafeError, EngineError, OSError) as error:
         parser.error(str(error))
     except KeyboardInterrupt:
         print("stopped; the same command goes on from here", file=sys.stderr)

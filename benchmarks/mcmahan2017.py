@@ -10,6 +10,7 @@ import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -207,40 +208,49 @@ def cells(dataset: Dataset, row: Row, full: bool, lines: dict[str, pictures.Line
 
 def figure_1(dataset: Dataset, picture: Path) -> str:
     """Loss on all training rows of theta w + (1 - theta) w', from one seed and from two (the paper's Figure 1)."""
-    assert isinstance(dataset.rows, tuple)
-    X, y = as_features(dataset.rows[0]), np.asarray(dataset.rows[1], dtype=np.int64)
-    model = models.build({"name": "2nn", "features": X.shape[1], "classes": 10})
-    order = generator(1, "figure 1").permutation(len(y))
-    own = [order[:600], order[600:1200]]
-    thetas = np.linspace(-0.2, 1.2, 50)
-
-    def parent(seed: int, k: int) -> np.ndarray:
-        w = model.init(generator(seed, "figure 1 init"))
-        step = training.optimizer("sgd", lambda i: 0.1)
-        for batch in training.batches(generator(k, "figure 1 shuffle"), 600, 20, 50):
-            _, g = model.loss_and_gradient(w, X[own[k]][batch], y[own[k]][batch])
-            step(w, g)
-        return w
-
+    thetas = np.linspace(-0.2, 1.2, 50).tolist()
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), constrained_layout=True)
     lines = []
     for axis, title, seeds in (
         (axes[0], "independent initialization", (1, 2)),
         (axes[1], "common initialization", (1, 1)),
     ):
-        w, w2 = parent(seeds[0], 0), parent(seeds[1], 1)
-        losses = [model.loss(model.scores((t * w + (1 - t) * w2).astype(np.float32), X), y) for t in thetas]
-        ends = [model.loss(model.scores(v, X), y) for v in (w2, w)]
-        middle = model.loss(model.scores(((w + w2) / 2).astype(np.float32), X), y)
+        settings = {
+            "method": "figure 1", "data": f"{dataset.name} {runs.digest(dataset)}", "model": "2nn", "seeds": seeds,
+            "thetas": [*thetas, 1, 0, 0.5],
+        }  # fmt: skip
+        run = runs.kept_as(DOCUMENT, settings, functools.partial(mixed, dataset, seeds, settings["thetas"]))
+        *losses, w, w2, middle = [row["loss"] for row in run.history]
         axis.plot(thetas, losses, color="#0072B2")
-        axis.axhline(min(ends), color="0.5", linewidth=0.8)
+        axis.axhline(min(w, w2), color="0.5", linewidth=0.8)
         for theta in (0, 1):
             axis.axvline(theta, color="0.5", linewidth=0.8)
         axis.set(title=title, xlabel="mixing weight theta", ylabel="loss on all 60,000 training rows")
-        lines.append(f"| {title} | {ends[1]:.3f} | {ends[0]:.3f} | {middle:.3f} |")
+        lines.append(f"| {title} | {w:.3f} | {w2:.3f} | {middle:.3f} |")
     figure.savefig(picture, dpi=120)
     plt.close(figure)
     return "\n".join(["| Figure 1 | w | w' | average |", "| --- | --- | --- | --- |", *lines])
+
+
+def mixed(dataset: Dataset, seeds: Sequence[int], thetas: Sequence[float], _: object) -> dict[str, Any]:
+    """A history of a row a theta: the loss of theta w + (1 - theta) w', each trained on 600 rows of its own."""
+    assert isinstance(dataset.rows, tuple)
+    X, y = as_features(dataset.rows[0]), np.asarray(dataset.rows[1], dtype=np.int64)
+    model = models.build({"name": "2nn", "features": X.shape[1], "classes": 10})
+    order = generator(1, "figure 1").permutation(len(y))
+
+    def parent(seed: int, k: int) -> np.ndarray:
+        own = order[600 * k : 600 * (k + 1)]
+        w = model.init(generator(seed, "figure 1 init"))
+        step = training.optimizer("sgd", lambda i: 0.1)
+        for batch in training.batches(generator(k, "figure 1 shuffle"), 600, 20, 50):
+            _, g = model.loss_and_gradient(w, X[own[batch]], y[own[batch]])
+            step(w, g)
+        return w
+
+    w, w2 = parent(seeds[0], 0), parent(seeds[1], 1)
+    vectors = ((theta * w + (1 - theta) * w2).astype(np.float32) for theta in thetas)
+    return {"history": [{"round": i, "loss": model.loss(model.scores(v, X), y)} for i, v in enumerate(vectors, 1)]}
 
 
 def other_rates(dataset: Dataset) -> Iterator[str]:
@@ -293,5 +303,6 @@ def main(dataset: Dataset, full: bool) -> None:
     about = "Rounds until the 2NN reaches 97% and the CNN 99% on the 10,000 test rows (best so far, interpolated)."
     chosen = [row for row in ROWS if row.tried and (full or row.reduced)]
     most = sum(len(row.grid) + (len(row.seeds) - 1 if full else 0) for row in chosen) + len(ROWS[0].grid)
+    most += 2  # Figure 1
     most += len(OTHER_STARTS) * len(STARTS) * len(CNN_GRID) if full else 0
     tables.page(DOCUMENT, "McMahan et al. 2017 on MNIST", full, lines(), about, most)

@@ -21,9 +21,9 @@ def main(dataset: Dataset | None, full: bool) -> None:
     images.build_method(images.Image("v6-toy", "v6_toy", "numpy"), source=toy)
     for image in images.listed().values():
         images.build_method(image)
+    if cli.main(UP):  # another network of this name is not ours to remove
+        raise SystemExit(1)
     try:
-        if cli.main(UP):
-            raise SystemExit(1)
         ours, theirs = _seconds(network.load(NAME), blocks=8 if full else 3)
     finally:
         network.down(NAME)

@@ -16,7 +16,9 @@ from benchmarks.reddy2020_setup import (
     OPTIMIZERS,
     PARTITIONS,
     PASSES,
+    batches,
     dynavg,
+    gap,
     protocols,
     read_as,
     sent,
@@ -419,16 +421,12 @@ def gaps(dataset: Dataset) -> Iterator[str]:
             experiment = Experiment(dataset, 7, partition, 1, 1)
             for name, method, own in protocols(model, "sgd"):
                 values = {**settings_of(model, "sgd"), **own, "evaluate_every": own["rounds"]}
-                history = runs.kept(DOCUMENT, method, experiment, values).history
+                run = runs.kept(DOCUMENT, method, experiment, values)
                 measured = "loss of the nodes' own models, then of the global one on all rows"
                 settings = told(experiment, method, values, measured=measured)
                 train = functools.partial(at_the_end, experiment, method, values)
                 ends = [row["train_loss"] for row in runs.kept_as(DOCUMENT, settings, train).history]
-                test = history[-1]["loss"]
-                batches = [row["train_loss"] for row in history if row["train_loss"] is not None][-1]
-                yield tables.row(
-                    model, partition, name, *(f"{(test - J) / (test + J):+.3f}" for J in (batches, *ends))
-                )  # fmt: skip
+                yield tables.row(model, partition, name, *(f"{gap(run, J):+.3f}" for J in (None, *ends)))
 
 
 def gaps_of_rounds(dataset: Dataset) -> Iterator[str]:
@@ -446,9 +444,8 @@ def gaps_of_rounds(dataset: Dataset) -> Iterator[str]:
                 values = {**settings_of(model, "sgd"), **own, "evaluate_every": own["rounds"]}
                 cells = []
                 for K in NODES:
-                    history = runs.kept(DOCUMENT, method, Experiment(dataset, K, partition, 1, 1), values).history
-                    J = np.mean([row["train_loss"] for row in history if row["train_loss"] is not None])
-                    cells.append(f"{(history[-1]['loss'] - J) / (history[-1]['loss'] + J):+.3f}")
+                    run = runs.kept(DOCUMENT, method, Experiment(dataset, K, partition, 1, 1), values)
+                    cells.append(f"{gap(run, float(np.mean(batches(run)))):+.3f}")
                 yield tables.row(model, partition, name, *cells)
 
 

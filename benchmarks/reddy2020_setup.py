@@ -39,9 +39,15 @@ def sent(run: runs.Run, K: int) -> float:
     return float(np.mean([r["uploads"] for r in run.history])) / K
 
 
-def gap(run: runs.Run) -> float:
-    """The generalisation gap at the end: J_test of the last model, J_train of the batches that nodes told last."""
-    J_train = [row["train_loss"] for row in run.history if row["train_loss"] is not None][-1]
+def batches(run: runs.Run) -> list[float]:
+    """The mean losses of the batches that nodes told, by round, of the rounds in which they did."""
+    return [row["train_loss"] for row in run.history if row["train_loss"] is not None]
+
+
+def gap(run: runs.Run, J_train: float | None = None) -> float:
+    """The generalisation gap at the end: J_test of the last model, J_train of the batches that nodes told last, or
+    another."""
+    J_train = batches(run)[-1] if J_train is None else J_train
     J_test = run.history[-1]["loss"]
     return float((J_test - J_train) / (J_test + J_train))
 

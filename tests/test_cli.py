@@ -1,9 +1,12 @@
 """The command line as its users call it."""
 
+import errno
 import json
+import os
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -15,7 +18,7 @@ from safetensors.numpy import load_file
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 
-from v6_federated import cli, codec, commands, methods, network, network_commands, remarks, screen, submit
+from v6_federated import cli, codec, commands, methods, network, network_commands, remarks, screen, submit, vantage
 from v6_federated.cli import main
 from v6_federated.errors import NetworkError, SafeError
 from v6_federated.mock import MockNetwork
@@ -320,6 +323,19 @@ NONSENSE = [
     ([*RUN, "--node-env", "V6_FEDERATED_MINIMUM_ROW=1"], "is no limit of a node; expected V6_FEDERATED_MINIMUM_ROWS"),
     (["run", "pca", "--data", "wine", "--target", "0.9"], "--target 0.9 is an accuracy, of no use to pca"),
     (["report", "{tmp}/noise.npz"], "is not a result"),
+    (["compare", "fedavg", "centralized:pca", "--data", "wine"], "centralized:pca is refused: pca trains no model"),
+    (["submit", "pca", "--rounds", "9", "--target", "0.9"], "--target 0.9 is an accuracy, of no use to pca"),
+    (
+        ["submit", "gbdt", "--rounds", "9", "--target", "0.9", "--set", "objective=regression"],
+        "--target 0.9 is an accuracy, of no use to objective=regression",
+    ),
+    (
+        ["network", "up", "--data", "wine", "--node-env", "2:V6_FEDERATED_MINIMUM_ROW=5"],
+        "is no limit of a node; expected V6_FEDERATED_MINIMUM_ROWS",
+    ),
+    ([*RUN, "--set", "evaluate_every=99999999999999999999"], "evaluate_every=99999999999999999999 is refused"),
+    ([*RUN, "--preprocess", "impute:constant,value=1e400"], "numbers from -1e+100 to 1e+100 are expected"),
+    ([*RUN, "--preprocess", "clip:lower=1e101"], "numbers from -1e+100 to 1e+100 are expected"),
     (["export", "{tmp}", "--to", "m.npz"], "no result"),
     (["fly"], "invalid choice: 'fly'"),
     ([], "COMMAND"),
@@ -789,6 +805,49 @@ def test_a_node_that_has_just_come_online_is_asked_again(monkeypatch):
         submit.check_nodes(Server(silent, told), 1, "other", None)
     assert submit.check_nodes(Server(silent), 1, "other", None) == []
     assert submit.check_nodes(Server(nodes(("offline", []), ("online", ["other"]))), 1, "other", None) == [1]
+
+
+def test_each_round_of_a_task_is_shown_once(monkeypatch, capsys):
+    """Also of one that is resumed, and where central was started again; a bar counts from the very beginning."""
+    rows = [{"round": t, "accuracy": 0.5} for t in range(1, 7)]
+    log = [vantage.ROUND + json.dumps(row) + "\n" for row in rows]
+    result = {"method": "fedavg", "history": rows}
+    # what the log holds at each look: rounds 4 and 5; begun anew; the last line on its way; the task has ended
+    looks = [log[3], "".join(log[3:5]), log[3], "".join(log[3:6])[:-2], "".join(log[3:6])[:-2]]
+
+    class Researcher:
+        run = SimpleNamespace(from_task=lambda task: {"data": [{"id": 9}]})
+        result = SimpleNamespace(from_task=lambda task: {"data": [{"result": json.dumps(result)}]})
+
+        def request(self, endpoint, params=None):
+            return {"log": looks.pop(0)} if endpoint == "run/9" else {"status": "active" if looks[1:] else "completed"}
+
+    monkeypatch.setattr(submit, "POLL_SECONDS", 0)
+    shown = []
+    with screen.Bar(6, "fedavg", one_job=True) as bar:
+        assert submit.follow(Researcher(), 1, "fedavg", lambda row: (shown.append(row["round"]), bar.on_round(row)))
+    assert shown == [4, 5, 6]
+    assert capsys.readouterr().err == "fedavg: round 6 of 6 accuracy 0.5000\n"
+
+
+def test_a_resumed_run_shows_its_rounds(capsys, tmp_path):
+    assert call(capsys, *RUN, "--out", tmp_path)[0] == 0
+    status, _, err = call(capsys, *RUN[:-1], 5, "--resume", tmp_path)
+    assert status == 0 and "fedavg: round 5 of 5 accuracy" in err
+
+
+def test_a_disk_that_is_full_is_one_line(capsys, monkeypatch):
+    def full(options):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(commands, "settings", full)
+    assert call(capsys, "settings", "fedavg") == (1, "", "v6-federated: No space left on device\n")
+
+
+def test_a_target_between_percents(capsys, tmp_path):
+    call(capsys, *RUN, "--out", tmp_path)
+    assert main(["report", str(tmp_path), "--target", "0.995"]) == 0
+    assert "rounds to 99.5%" in capsys.readouterr().out
 
 
 def test_a_server_that_refuses_is_one_line():

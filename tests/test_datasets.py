@@ -61,6 +61,39 @@ def test_a_column_may_honestly_be_called_as_pandas_calls_a_second(tmp_path):
     assert datasets.load(str(tmp_path / "rows.csv")).rows.iloc[0].tolist() == [1, 2, 3, 4, 5]
 
 
+# ---- rows to predict for
+
+
+@pytest.mark.parametrize("y", [(30, 1), (1,), (20,), ()])
+def test_labels_of_other_rows_are_refused(model, tmp_path, capsys, y):
+    """Numpy would compare a column of labels with each prediction."""
+    np.savez(tmp_path / "new.npz", x=np.ones((30, 4)), y=np.zeros(y))
+    capsys.readouterr()
+    for command in (["predict", str(model), "--out", str(tmp_path / "p.csv")], ["run", "fedavg"]):
+        assert main([*command, "--data", str(tmp_path / "new.npz")]) == 2
+        err = capsys.readouterr().err
+        assert "do not fit; expected (n, ...) features and (n,) labels" in err and len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("x", [(), (30,)])
+def test_features_that_are_no_table_are_refused(model, tmp_path, capsys, x):
+    np.savez(tmp_path / "new.npz", x=np.ones(x))
+    capsys.readouterr()
+    assert main(["predict", str(model), "--out", str(tmp_path / "p.csv"), "--data", str(tmp_path / "new.npz")]) == 2
+    assert "new.npz: x is no table; expected (n, ...) features" in capsys.readouterr().err
+    np.savez(tmp_path / "new.npz", x=np.ones(x), y=np.ones(30))
+    with pytest.raises(DataError, match="x and y do not fit"):
+        data.read_npz(tmp_path / "new.npz")
+
+
+def test_a_broken_picture_names_no_file(tmp_path):
+    (tmp_path / "ill").mkdir()
+    (tmp_path / "ill" / "Smith.png").write_bytes(b"noise")
+    with pytest.raises(DataError, match="an image that cannot be read") as told:
+        data.read_images(tmp_path)
+    assert "Smith" not in str(told.value)
+
+
 # ---- text as it stands
 
 

@@ -327,8 +327,9 @@ def test_a_result_that_was_resumed_knows_its_steps(hospitals):
 
 def test_a_line_of_a_log_that_is_cut():
     """It ends in a brace and is no row yet."""
-    row = vantage.ROUND + json.dumps({"round": 1, "missing": [{"organization_id": 2, "reason": "x"}]})
-    assert submit._rounds(f"info > begun\n{row}\n{row[:-3]}") == [row]
+    row = {"round": 1, "missing": [{"organization_id": 2, "reason": "x"}]}
+    line = vantage.ROUND + json.dumps(row)
+    assert submit._rounds(f"info > begun\n{line}\n{line[:-3]}") == [row]
 
 
 def test_a_checkpoint_that_lacks_a_line_goes_on_all_the_same(hospitals, monkeypatch):

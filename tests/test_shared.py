@@ -1024,6 +1024,35 @@ def test_an_excel_file(monkeypatch, tmp_path):
     assert list(vantage.read_database().columns) == ["age", "birth"]
 
 
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "the file of this node's database 'table' is not there, or not to be read"),
+        (b"", "the table cannot be read as csv (EmptyDataError)"),
+        (b"a,b\n1,2\n1,2,3,4\n", "the table cannot be read as csv (ParserError)"),
+        ("a,b\nMüller,2\n".encode("latin-1"), "the table is not in UTF-8; expected it saved as CSV UTF-8"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_told_by_its_fault(content, says, monkeypatch, tmp_path):
+    """And by nothing that stands in it: a fault that is not foreseen would be without its text, and asked again."""
+    file = tmp_path / "rows.csv"
+    if content is not None:
+        file.write_bytes(content)
+    for name, value in [("LABELS", "table"), ("TABLE_DATABASE_URI", str(file)), ("TABLE_DATABASE_TYPE", "csv")]:
+        monkeypatch.setenv(name.replace("LABELS", "USER_REQUESTED_DATABASE_LABELS"), value)
+    with pytest.raises(DataError) as told:
+        vantage.read_database()
+    assert str(told.value) == says
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_a_fault_of_the_mock_network_is_told(nodes, monkeypatch):
+    """It is no server that is away for a moment."""
+    monkeypatch.delattr("v6_fedavg.client_update")
+    with pytest.raises(AttributeError, match="v6_fedavg/__init__.py exports no client_update; expected it there"):
+        train("v6_fedavg", {k: table(seed=k) for k in range(1, nodes + 1)}, rounds=1, retries=0)
+
+
 def test_a_server_that_is_away_for_a_moment_is_asked_again(monkeypatch):
     """Also for the organizations, with which central begins."""
     monkeypatch.setattr(vantage, "POLL_SECONDS", 0)

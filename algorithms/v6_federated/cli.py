@@ -41,7 +41,8 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:  # requests' errors are of this kind and have no number
-        what = f"{error.strerror}: {error.filename}" if error.strerror else f"{type(error).__name__}: {error}"
+        what = error.strerror or f"{type(error).__name__}: {error}"
+        what += f": {error.filename}" if error.strerror and error.filename else ""  # a full disk tells no name
         return complain(1, what)
     except Exception as error:
         if os.environ.get("V6_FEDERATED_DEBUG") == "1":

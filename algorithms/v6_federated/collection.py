@@ -13,6 +13,7 @@ from v6_federated.codec import Shape, fits
 from v6_federated.errors import SafeError
 from v6_federated.vantage import CollectResultsError
 
+SHARED = ("describe", "fit_step", "keep_steps", "evaluate", "forget")  # what all methods offer; none trains
 MOST_LETTERS = 200  # of a text that a node tells of itself
 MOST_REASON = 1000  # letters of why there is no answer
 MOST_VALUES = 100  # that an answer holds beside its arrays

@@ -60,7 +60,7 @@ def run(options: Any) -> int:
         print(f"the earlier result in {options.out} will be replaced", file=sys.stderr)
     remarks.rows(experiment, options.method, values)
     try:
-        with screen.Bar(options.rounds, options.method) as bar:
+        with screen.Bar(options.rounds, options.method, one_job=True) as bar:
             result = experiment.federated(options.method, values, bar.on_round)
     except Interrupted as error:  # what has been trained is not lost
         result = error.result
@@ -121,17 +121,18 @@ def submit(options: Any) -> int:
     if options.resume is not None and not options.resume.isdigit():
         values = resume(screen.read(Path(options.resume)), options.method, values)
     checked = methods.validate(options.method, values)
+    request.check_target_of(options.method, checked, options.target)
     if options.resume is None or not options.resume.isdigit():  # else with what the earlier task had
         methods.check(options.method, checked)
     check_folder(options.out)
-    with screen.Bar(options.rounds, options.method) as bar:
+    with screen.Bar(options.rounds, options.method, one_job=True) as bar:
         result = network_commands.submit(options, values, bar.on_round)
     return _finish(result, options)
 
 
 def compare(options: Any) -> int:
     """``v6-federated compare``."""
-    from v6_federated import experiments, report
+    from v6_federated import experiments, methods, report
 
     if options.test is None and (options.folds is not None or options.rope is not None):
         raise SafeError("--folds and --rope are of use with --test only; leave them out, or add --test")
@@ -143,6 +144,8 @@ def compare(options: Any) -> int:
     jobs: dict[str, tuple[str, str, dict[str, Any]]] = {}
     for text in options.methods:
         kind, method, own = request.method_with_settings(text)
+        if kind and method in methods.names() and not methods.supervised(method):
+            raise SafeError(f"{text} is refused: {method} trains no model; expected a method that does")
         if kind and (chosen := [name for name in ("organizations", "evaluators") if name in values]):
             raise SafeError(
                 f"{text}: --set {chosen[0]} is of no use to a job that is not federated, and its rows would be others; "

@@ -228,13 +228,18 @@ def load_npz(path: Path) -> dict[str, np.ndarray]:
         raise
 
 
+def check_pair(X: np.ndarray, y: np.ndarray, told: str) -> None:
+    """Refuse features and labels that are not of the same rows, with a DataError about ``told``."""
+    if X.ndim < 2 or y.ndim != 1 or len(X) != len(y):  # in this order: an array of no dimension has no length
+        raise DataError(f"{told} do not fit; expected (n, ...) features and (n,) labels")
+
+
 def read_npz(path: Path) -> Source:
     """A node's rows from ``x`` and ``y``, or ``x_train`` and ``y_train``."""
     arrays = load_npz(path)
     for x, y in (("x", "y"), ("x_train", "y_train")):
         if x in arrays and y in arrays:
-            if len(arrays[x]) != len(arrays[y]) or arrays[y].ndim != 1 or arrays[x].ndim < 2:
-                raise DataError(f"{path.name}: {x} and {y} do not fit; expected (n, ...) features and (n,) labels")
+            check_pair(arrays[x], arrays[y], f"{path.name}: {x} and {y}")
             return Source(X=arrays[x], y=arrays[y])
     raise DataError(f"{path.name} holds {', '.join(arrays) or 'nothing'}; expected x and y, or x_train and y_train")
 
@@ -249,8 +254,11 @@ def read_images(folder: Path) -> Source:
 
     images, labels = [], []
     for file in sorted(f for f in folder.glob("*/*") if f.suffix.lower() in IMAGE_SUFFIXES):
-        with Image.open(file) as image:
-            images.append(_grey(image))
+        try:
+            with Image.open(file) as image:
+                images.append(_grey(image))
+        except OSError:  # its text has the file's name
+            raise DataError("an image that cannot be read; expected whole files") from None
         labels.append(file.parent.name)
     if not images:
         raise DataError("no images in the folder; expected CLASS/NAME.png, a folder for each class")

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from v6_federated import partitions
-from v6_federated.data import Source, Spec, as_features, load_npz
+from v6_federated.data import Source, Spec, as_features, check_pair, load_npz
 from v6_federated.errors import SafeError
 from v6_federated.guards import Policy
 from v6_federated.randomness import generator
@@ -265,17 +265,26 @@ def load_new(data: str) -> Source:
     path = Path(data)
     if data not in EMBEDDED and path.suffix.lower() == ".npz" and path.is_file():
         try:
-            arrays = load_npz(path)
+            return _new_arrays(path)
         except DataError as error:
             raise SafeError(str(error)) from None
-        name = next((n for n in ("x", "x_test", "x_train") if n in arrays), None)
-        if name is None:
-            raise SafeError(f"{path.name} holds {', '.join(arrays) or 'nothing'}; expected x, x_test or x_train")
-        return Source(X=arrays[name], y=arrays.get(name.replace("x", "y", 1)))
     if data not in EMBEDDED and path.suffix.lower() == ".csv" and path.is_file() and path.stat().st_size:
         return Source(table=_parse_csv(path))
     rows = load(data).rows
     return Source(table=rows) if isinstance(rows, pd.DataFrame) else Source(X=rows[0], y=rows[1])
+
+
+def _new_arrays(path: Path) -> Source:
+    arrays = load_npz(path)
+    x = next((name for name in ("x", "x_test", "x_train") if name in arrays), None)
+    if x is None:
+        raise DataError(f"{path.name} holds {', '.join(arrays) or 'nothing'}; expected x, x_test or x_train")
+    X, y = arrays[x], arrays.get(x.replace("x", "y", 1))
+    if y is not None:
+        check_pair(X, y, f"{path.name}: {x} and its labels")
+    elif X.ndim < 2:
+        raise DataError(f"{path.name}: {x} is no table; expected (n, ...) features")
+    return Source(X=X, y=y)
 
 
 def as_written(data: str | Path, columns: pd.DataFrame) -> pd.DataFrame:
@@ -385,8 +394,9 @@ def _read_npz(path: Path) -> Dataset:
             )
         pairs = [found] + [("x_test", "y_test")] * ({"x_test", "y_test"} <= set(arrays))
         for x, y in pairs:
-            if arrays[x].ndim < 2 or arrays[y].ndim != 1 or len(arrays[x]) != len(arrays[y]) or not len(arrays[y]):
-                raise SafeError(f"{path.name}: {x} and {y} do not fit; expected (n, ...) features and (n,) labels")
+            check_pair(arrays[x], arrays[y], f"{path.name}: {x} and {y}")
+            if not len(arrays[y]):
+                raise SafeError(f"{path.name}: {x} and {y} hold no rows; expected some")
             as_features(arrays[x][:1])
             kind = arrays[y].dtype.kind
             if kind not in "biufU" or (kind == "f" and not np.isfinite(arrays[y]).all()):

@@ -24,7 +24,7 @@ from v6_federated.history import History
 from v6_federated.node import Job
 from v6_federated.randomness import generator
 from v6_federated.settings import Common
-from v6_federated.tasks import GLOBAL_MODEL, Group, Tasks
+from v6_federated.tasks import GLOBAL_MODEL, Group, Tasks, parted
 from v6_federated.vantage import UserInputError
 
 __all__ = ["Answer", "Federation", "combine", "mean", "weighted_mean"]
@@ -219,9 +219,7 @@ class Federation:
         expected = self._tasks.expected(returns, optional, numbers, wrong)
         sent: list[Group] = []
         for organizations, arguments in groups:
-            arrays = {k: v for k, v in arguments.items() if isinstance(v, np.ndarray)}
-            settings = {k: v for k, v in arguments.items() if k not in arrays}
-            sent.append(Group(function, list(organizations), self._tasks.job, settings, arrays, expected))
+            sent.append(Group(function, list(organizations), self._tasks.job, *parted(arguments), expected))
         evaluate = len(sent) == 1 and GLOBAL_MODEL in sent[0].arrays and self._due()
         if not evaluate:
             return self._tasks.ask(sent, of=of)
@@ -248,10 +246,8 @@ class Federation:
         ``round_`` counts this organization's calls, from which its random numbers and its state follow. The answer may
         hold ``weights``, as long as the model.
         """
-        arrays = {k: v for k, v in arguments.items() if isinstance(v, np.ndarray)}
-        settings = {k: v for k, v in arguments.items() if k not in arrays}
         expected = self._tasks.expected(optional=[GLOBAL_MODEL])
-        self._tasks.launch(Group(function, [organization], self._tasks.job, settings, arrays, expected), round_)
+        self._tasks.launch(Group(function, [organization], self._tasks.job, *parted(arguments), expected), round_)
 
     def next_answer(self) -> Answer | None:
         """The answer that comes next; None where an organization has failed: it is asked no more in this round.

@@ -80,19 +80,16 @@ def central(
         try:
             federation.prepare()
             return function(federation, **{k: v for k, v in checked if k not in common})
-        except (UserInputError, CollectResultsError, SafeError) as error:
-            result = federation.stopped(str(error))
+        except Exception as error:
+            foreseen = isinstance(error, UserInputError | CollectResultsError | SafeError)
+            if not foreseen and os.environ.get("V6_FEDERATED_DEBUG") == "1":
+                federation.give_up()
+                raise
+            where = "" if foreseen else f"{type(error).__name__} at the coordinator, in {_place(error)}: "
+            result = federation.stopped(f"{where}{error}")
             if result is None:
                 raise
             return result  # what has been trained is not lost
-        except Exception as error:
-            if os.environ.get("V6_FEDERATED_DEBUG") == "1":
-                federation.give_up()
-                raise
-            result = federation.stopped(f"{type(error).__name__} at the coordinator, in {_place(error)}: {error}")
-            if result is None:
-                raise
-            return result
         except KeyboardInterrupt:  # on mock nodes
             with contextlib.suppress(Exception):
                 if (result := federation.stopped("interrupted")) is not None:

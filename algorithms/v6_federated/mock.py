@@ -24,11 +24,10 @@ import numpy as np
 import orjson
 import pandas as pd
 
+from v6_federated.collection import SHARED
 from v6_federated.data import Source, as_features
 from v6_federated.errors import Interrupted
 from v6_federated.randomness import generator
-
-NO_TIME = ("describe", "fit_step", "keep_steps", "evaluate", "forget")  # calls of which the time is not simulated
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ def paces(organizations: Sequence[int], slowest: float, spread: float = 0.2, see
     calls = {k: generator(seed, "pace", k) for k in organizations}
 
     def fate(organization: int, input_: dict[str, Any]) -> Fate:
-        if organization not in calls or input_["method"] in NO_TIME:
+        if organization not in calls or input_["method"] in SHARED:  # whose time is not simulated
             return Fate()
         return Fate(float(seconds[organization] * np.exp(spread * calls[organization].standard_normal())))
 

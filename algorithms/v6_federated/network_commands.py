@@ -33,6 +33,8 @@ def up(options: Any) -> int:
     environments: list[dict[str, str]] = [{} for _ in parts]
     for text in options.node_env:
         _set_environment(environments, text)
+    for environment in environments:
+        request.check_environment(environment)
     with tempfile.TemporaryDirectory() as folder:
         files = [_write(part, Path(folder) / f"node-{k}") for k, part in enumerate(parts.values(), start=1)]
         found = network.up(

@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-import numpy as np
-
 from v6_federated import metrics, models, preprocess, statistics
 from v6_federated.codec import Shape
 from v6_federated.collection import MOST_REASON, Answer, Expected
@@ -18,7 +16,7 @@ from v6_federated.errors import SafeError
 from v6_federated.features import KINDS, Features
 from v6_federated.guards import Policy
 from v6_federated.node import Job
-from v6_federated.tasks import Group
+from v6_federated.tasks import Group, parted
 from v6_federated.vantage import CollectResultsError, DataError
 
 Ask = Callable[[Group], list[Answer]]  # brings the answers of those that gave one, enough of them, by ascending id
@@ -86,8 +84,7 @@ def statistic(
     job: Job, organizations: Sequence[int], d: int, name: str, precision: str = "float64", **arguments: Any
 ) -> Group:
     """What asks for a statistic of the training rows, see ``statistics.statistic``, of d columns of numbers."""
-    arrays = {k: v for k, v in arguments.items() if isinstance(v, np.ndarray)}
-    settings = {"statistic": name, **{k: v for k, v in arguments.items() if k not in arrays}}
+    settings, arrays = parted({"statistic": name, **arguments})
     shapes: Mapping[str, Shape] = statistics.shapes(d=d, **settings)
     wrong = functools.partial(_wrong_levels, settings["columns"]) if name == "levels" else statistics.wrong
     expected = Expected(shapes, minimum_rows=job.minimum_rows or 1, wrong=wrong)

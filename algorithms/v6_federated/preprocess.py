@@ -34,7 +34,13 @@ def _columns(value: Any) -> Any:
     return [c.strip() for c in value.split("|")] if isinstance(value, str) else value
 
 
-def _truth(value: Any) -> Any:
+def _check_numbers(*values: float | str | None) -> None:
+    if any(isinstance(value, float) and not abs(value) <= MOST for value in values):
+        raise ValueError(f"numbers from {-MOST:g} to {MOST:g} are expected")
+
+
+def no_truth(value: Any) -> Any:
+    """A validator's part: refuse True and False, which Python takes for numbers."""
     if isinstance(value, bool):
         raise ValueError("a number is expected, not true or false")
     return value
@@ -101,6 +107,7 @@ class Impute(Step):
     def model_post_init(self, _: Any) -> None:
         if (self.strategy == "constant") != (self.value is not None):
             raise ValueError("strategy constant, and no other, takes a value, for example impute:constant,value=0")
+        _check_numbers(self.value)
 
     def fit(self, layout: Features, ask: Ask) -> dict[str, Any]:
         of_words = self.strategy == "most_frequent" or isinstance(self.value, str)
@@ -190,7 +197,7 @@ class Clip(Step):
     """Columns of numbers to bounds: given ones, or the quantiles q and 1 - q over all nodes, see ``quantile``."""
 
     main: ClassVar[str] = "quantile"
-    quantile: Annotated[float | None, Field(ge=0.001, lt=0.5), BeforeValidator(_truth)] = None
+    quantile: Annotated[float | None, Field(ge=0.001, lt=0.5), BeforeValidator(no_truth)] = None
     lower: Annotated[float | None, Field(allow_inf_nan=False)] = None
     upper: Annotated[float | None, Field(allow_inf_nan=False)] = None
     columns: Columns = None
@@ -200,6 +207,7 @@ class Clip(Step):
             raise ValueError("clip takes a quantile, or bounds, for example clip:0.01 or clip:lower=0,upper=100")
         if self.lower is not None and self.upper is not None and self.lower > self.upper:
             raise ValueError("clip's lower bound is above the upper one")
+        _check_numbers(self.lower, self.upper)
 
     def fit(self, layout: Features, ask: Ask) -> dict[str, Any]:
         columns = layout.numeric if self.columns is None else self.columns
@@ -231,7 +239,7 @@ class PCA(Step):
     """The first principal components, pc1, pc2, ..., of all columns over the rows of all nodes; see ``components``."""
 
     main: ClassVar[str] = "components"
-    components: Annotated[int, Field(ge=1), BeforeValidator(_truth)]
+    components: Annotated[int, Field(ge=1), BeforeValidator(no_truth)]
     solver: SolverName = "auto"
     scale: bool = False
 

@@ -205,7 +205,7 @@ def table(results: Mapping[str, Result], target: float | None = None) -> Table:
     units = [("rounds", "rounds", 1, ".1f"), ("uploads", "uploads", 1, ".1f"), ("bytes", "MB", 1e6, ".3f")]
     if simulated(results):
         units.append(("seconds", "s", 1, ".1f"))
-    reached = [] if target is None else [f"{name} to {target:.0%}" for _, name, *_ in units]
+    reached = [] if target is None else [f"{name} to {100 * target:g}%" for _, name, *_ in units]
     measures = {"R squared": "r2"} if measure(results) == "r2" else {"accuracy": "accuracy", "AUC": "auc"}
     for heading in ("", "rounds", *measures, "loss", *reached, "uploads", "MB up", "MB down", "s"):
         out.add_column(heading, justify="left" if heading == "" else "right", no_wrap=heading != "", overflow="fold")

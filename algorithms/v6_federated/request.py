@@ -28,10 +28,7 @@ def experiment(options: Any) -> tuple[Any, dict[str, Any]]:
         if getattr(options, name) is not None and getattr(options, name) < least:
             raise SafeError(f"--{name} {getattr(options, name)} is refused; expected at least {least}")
     environment = dict(_pair(text, "--node-env") for text in options.node_env)
-    try:
-        Policy.of_node(environment)
-    except NodePermissionException as error:
-        raise SafeError(f"--node-env: {error}") from None
+    check_environment(environment)
     dataset = datasets.with_names(data(options), options.partition)  # read once, not for every fold
     nodes = options.nodes if options.nodes or options.partition.startswith("column:") else 5
     holdout = experiments.Experiment.holdout if options.holdout is None else options.holdout
@@ -40,6 +37,14 @@ def experiment(options: Any) -> tuple[Any, dict[str, Any]]:
         holdout, options.processes, environment, options.speeds,
     )  # fmt: skip
     return replace(made, features=_without(made, options)) if options.exclude else made, values
+
+
+def check_environment(environment: Mapping[str, str]) -> None:
+    """Refuse limits that a node would refuse to work with."""
+    try:
+        Policy.of_node(environment)
+    except NodePermissionException as error:
+        raise SafeError(f"--node-env: {error}") from None
 
 
 def data(options: Any) -> Any:
@@ -141,12 +146,9 @@ def check(method: str, values: Mapping[str, Any], on: Any, options: Any) -> None
     if values.get("resume"):
         resuming.check_kind(values["resume"], method, checked)
     steps = values.get("preprocess") or (values.get("resume") or {}).get("data", {}).get("preprocess")
-    regression = getattr(checked, "objective", None) == "regression"
-    if regression and options.target is not None:
-        raise SafeError(f"--target {options.target:g} is an accuracy, of no use to objective=regression; leave it out")
+    check_target_of(method, checked, options.target)
     methods.check(method, checked)
-    if not methods.supervised(method) and options.target is not None:
-        raise SafeError(f"--target {options.target:g} is an accuracy, of no use to {method}; leave it out")
+    regression = getattr(checked, "objective", None) == "regression"
     on.check(steps=bool(steps), supervised=methods.supervised(method), regression=regression)
     on.deal()
 
@@ -210,6 +212,18 @@ def _value(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def check_target_of(method: str, checked: Any, target: float | None) -> None:
+    """Refuse an accuracy of a job that has none."""
+    from v6_federated import methods
+
+    if target is None:
+        return
+    if getattr(checked, "objective", None) == "regression":
+        raise SafeError(f"--target {target:g} is an accuracy, of no use to objective=regression; leave it out")
+    if not methods.supervised(method):
+        raise SafeError(f"--target {target:g} is an accuracy, of no use to {method}; leave it out")
 
 
 def check_target(target: float | None) -> None:

@@ -83,13 +83,18 @@ def last_line(values: Mapping[str, Any]) -> None:
 
 
 class Bar:
-    """A progress bar on standard error; where that is no terminal, a line now and then."""
+    """A progress bar on standard error; where that is no terminal, a line now and then.
 
-    def __init__(self, rounds: int, text: str) -> None:
+    Args:
+        rounds: how many there are to come.
+        one_job: whether they are those of one job, which may be resumed and so not begin with round 1.
+    """
+
+    def __init__(self, rounds: int, text: str, one_job: bool = False) -> None:
         from rich import progress
         from rich.console import Console
 
-        self.rounds, self.text, self.done, self.said = rounds, text, 0, time.monotonic()
+        self.rounds, self.text, self.one_job, self.done, self.said = rounds, text, one_job, 0, time.monotonic()
         console = Console(stderr=True)
         self.screen = console.is_terminal
         self.progress = progress.Progress(
@@ -110,10 +115,10 @@ class Bar:
 
     def on_round(self, row: Mapping[str, Any]) -> None:
         """Show a finished round."""
-        self.done += 1
+        self.done = row["round"] if self.one_job else self.done + 1
         measure = "r2" if "r2" in row else "accuracy"
         reached = "" if row[measure] is None else f"{measure} {row[measure]:.4f}"
-        self.progress.update(self.bar, advance=1, last=reached)
+        self.progress.update(self.bar, completed=self.done, last=reached)
         if not self.screen and (time.monotonic() - self.said > 10 or self.done == self.rounds):
             self.said = time.monotonic()
             print(f"{self.text}: round {self.done} of {self.rounds} {reached}", file=sys.stderr, flush=True)

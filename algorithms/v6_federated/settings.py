@@ -32,12 +32,6 @@ class Role(Enum):
     OTHER = auto()  # makes no step longer
 
 
-def _no_truth(value: Any) -> Any:
-    if isinstance(value, bool):
-        raise ValueError("a number is expected, not true or false")
-    return value
-
-
 def _distinct(values: list[Any] | None) -> list[Any] | None:
     plain = all(isinstance(v, str | int) or (isinstance(v, float) and math.isfinite(v)) for v in values or [])
     if values is not None and (not plain or len(set(values)) < len(values)):
@@ -57,7 +51,7 @@ def _steps(values: list[Any]) -> list[Any]:
     return values
 
 
-Number = BeforeValidator(_no_truth)
+Number = BeforeValidator(preprocess.no_truth)
 Distinct = AfterValidator(_distinct)
 
 Fraction = Annotated[
@@ -217,7 +211,9 @@ class Common(BaseModel):
         AfterValidator(_steps),
     ] = []
     holdout: Annotated[float, Field(ge=0, lt=1, description="share of a node's rows kept for evaluation"), Number] = 0.2
-    evaluate_every: Annotated[int, Field(ge=1, description="rounds from one evaluation to the next"), Number] = 1
+    evaluate_every: Annotated[
+        int, Field(ge=1, le=LARGE, description="rounds from one evaluation to the next"), Number
+    ] = 1
     target: Annotated[float | None, Field(gt=0, le=1, description="accuracy at which training stops"), Number] = None
     precision: Annotated[Literal["float32", "float16"], Field(description="number format of what is sent")] = "float32"
     deadline: Annotated[

@@ -1,9 +1,10 @@
 """A researcher's task on a real vantage6 server: send it, show its rounds as they happen, bring the result."""
 
 import base64
+import contextlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from requests.exceptions import RequestException
@@ -11,12 +12,12 @@ from vantage6.client import UserClient
 from vantage6.common.task_status import has_task_finished
 
 from v6_federated import checkpoint, codec, methods, metrics, preprocess, server, vantage
+from v6_federated.collection import SHARED
 from v6_federated.errors import SafeError
 from v6_federated.history import lost
 
 POLL_SECONDS = 1.0
 TELLING_SECONDS = 2.0
-NOT_TRAINING = ("describe", "fit_step", "keep_steps", "evaluate", "forget")
 # What a run's status means where its log says nothing that helps.
 WHY = {
     "non-existing Docker image": "its node finds no image {image}; expected one that it can pull, or, where its "
@@ -82,26 +83,29 @@ def _nodes(client: UserClient, collaboration: int) -> dict[int, dict[str, Any]]:
 
 
 def follow(client: UserClient, task_id: int, method: str, on_round: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """Wait for a task, calling ``on_round`` with each row of history as the log of its run tells it.
+    """Wait for a task, calling ``on_round`` once with each row of history as the log of its run tells it.
 
     Where the node keeps its logs to itself, the rounds are seen only in the result.
     Raises CollectResultsError that says what became of the task.
     """
     run_id = client.run.from_task(task_id)["data"][0]["id"]
-    seen = silent = 0
+    shown = silent = 0
+
+    def show(rows: Sequence[dict[str, Any]]) -> None:
+        nonlocal shown
+        for row in rows:
+            if row["round"] > shown:  # a central function that was started again begins its log anew
+                shown = row["round"]
+                on_round(row)
+
     while silent <= vantage.PATIENCE:
         status = _told(client, f"task/{task_id}/status").get("status")
         silent = 0 if status else silent + 1
-        finished = status is not None and has_task_finished(status)
-        log = _told(client, f"run/{run_id}", params={"fields": "log"}).get("log") or ""
-        rows = [json.loads(line.partition(vantage.ROUND)[2]) for line in _rounds(log)]
-        for row in rows[seen:]:
-            on_round(row)
-        seen = max(seen, len(rows))
-        if finished:
+        ended = status is not None and has_task_finished(status)
+        show(_rounds(_told(client, f"run/{run_id}", params={"fields": "log"}).get("log") or ""))
+        if ended:
             result = _result(client, task_id, method)
-            for row in result["history"][seen:]:
-                on_round(row)
+            show(result["history"])
             return result
         time.sleep(POLL_SECONDS)
     raise vantage.CollectResultsError(f"task {task_id}: the server no longer tells its status; the task may go on")
@@ -128,7 +132,7 @@ def _left_by(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
     subtasks = sorted(server.subtasks(client, task_id), key=lambda task: -task["id"])
     functions = [str(subtask["name"]).removeprefix(f"{method} ").partition(",")[0] for subtask in subtasks]
     for subtask, function in zip(subtasks, functions, strict=True):
-        if function in NOT_TRAINING:
+        if function in SHARED:
             continue
         sent = _sent(client, subtask["id"], nothing)
         if "weights" not in sent.get("arrays", {}).get("shapes", {}):
@@ -143,7 +147,7 @@ def _left_by(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
         whole = {preprocess.reference(step)["kept"]: step for step in large}
         job["data"]["preprocess"] = [whole.get(step.get("kept"), step) for step in job["data"]["preprocess"]]
     log = server.one_run(client, task_id).get("log") or ""
-    told = {row["round"]: row for row in (json.loads(line.partition(vantage.ROUND)[2]) for line in _rounds(log))}
+    told = {row["round"]: row for row in _rounds(log)}
     if not told:
         raise SafeError(f"{nothing}: its node keeps the log of the rounds to itself, or there was none")
     # the round before the last is told with the last one's answers
@@ -173,8 +177,14 @@ def _sent(client: UserClient, task: int, nothing: str) -> dict[str, Any]:
         raise SafeError(f"{nothing}: what it sent cannot be read, its collaboration is encrypted") from None
 
 
-def _rounds(log: str) -> list[str]:
-    return [line for line in log.splitlines() if _is_round(line)]
+def _rounds(log: str) -> list[dict[str, Any]]:
+    """The rows of history in a log; the last line may still be on its way."""
+    rows = []
+    for line in log.splitlines():
+        with contextlib.suppress(ValueError):
+            if isinstance(row := json.loads(line.partition(vantage.ROUND)[2]), dict):
+                rows.append(row)
+    return rows
 
 
 def _told(client: UserClient, endpoint: str, **parameters: Any) -> dict[str, Any]:
@@ -183,15 +193,6 @@ def _told(client: UserClient, endpoint: str, **parameters: Any) -> dict[str, Any
         return client.request(endpoint, **parameters)
     except RequestException:
         return {}
-
-
-def _is_round(line: str) -> bool:
-    """Whether a line of a log holds a row of history, whole: the last may still be on its way."""
-    _, begun, row = line.partition(vantage.ROUND)
-    try:
-        return bool(begun) and isinstance(json.loads(row), dict)
-    except ValueError:
-        return False
 
 
 def _result(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
@@ -207,9 +208,9 @@ def _result(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
 
 def _failure(client: UserClient, task_id: int) -> str:
     """What became of a task without a result: its status where that says it, else the run's last words."""
-    run = next(run for run in server.runs(client, task_id) if run["task"] == task_id)
-    who = f"organization {run['organization_id']}: "
+    run = server.one_run(client, task_id)
+    who = f"organization {run['organization']['id']}: "
     if run["status"] in WHY:
         return who + WHY[run["status"]].format(image=client.task.get(task_id)["image"])
-    words = vantage.last_words(run["log"])
+    words = vantage.last_words(server.last_line(run.get("log") or ""))
     return words or f"{who}run {run['status']}; its node keeps the log to itself"

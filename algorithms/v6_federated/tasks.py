@@ -28,6 +28,12 @@ GLOBAL_MODEL = "weights"  # the name of the array, among arguments, that nodes e
 LANDING_SECONDS = 60.0  # for those that were given up to end before state is removed
 
 
+def parted(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Settings, and arrays, which travel as payload."""
+    arrays = {name: value for name, value in arguments.items() if isinstance(value, np.ndarray)}
+    return {name: value for name, value in arguments.items() if name not in arrays}, arrays
+
+
 @dataclass(frozen=True)
 class Group:
     """Organizations that are asked the same."""

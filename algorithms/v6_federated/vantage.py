@@ -43,6 +43,7 @@ __all__ = [
 POLL_SECONDS = 1.0
 PATIENCE = 60  # looks at a task's status that may fail in a row
 NO_SERVER = "Request failed"  # says the proxy of a node that does not reach the server
+NO_ANSWER = (OSError, KeyError, JSONDecodeError)  # lost connections, requests' errors too; an answer without the data
 ROUND = "v6-federated round "  # begins the line of a log that holds a row of history
 CALLING = r"Error encountered while calling \w+: (.*)"  # how vantage6 begins the last line of a crash
 WITHHELD = "its text is withheld"  # an error that nobody foresaw
@@ -109,7 +110,7 @@ def wait_for_any(
                 if has_task_finished(client.request(f"task/{task}/status")["status"]):
                     ended.append(task)
             silence.tries = 0
-        except Exception:  # a server that restarts, a proxy that times out: whatever a client raises
+        except NO_ANSWER:
             silence.tries += 1
             if silence.tries >= PATIENCE:
                 raise CollectResultsError(
@@ -153,7 +154,7 @@ def _again(ask: Callable[[], Any]) -> Any:
     for _ in range(PATIENCE):
         try:
             return ask()
-        except (OSError, KeyError, JSONDecodeError) as error:  # lost connections; a proxy's error page has no data
+        except NO_ANSWER as error:
             problem = error
             time.sleep(POLL_SECONDS)
     raise CollectResultsError(f"the server has not answered for {PATIENCE} tries in a row: {type(problem).__name__}")
@@ -209,6 +210,12 @@ def read_database() -> "pd.DataFrame | Path":
                 frame = data(1)(lambda frame: frame)()
         except ImportError:
             raise DataError(f"{kind} files cannot be read: their reader is not installed here; expected csv") from None
+        except (FileNotFoundError, PermissionError):
+            raise DataError(f"the file of this node's database {labels[0]!r} is not there, or not to be read") from None
+        except UnicodeDecodeError:
+            raise DataError("the table is not in UTF-8; expected it saved as CSV UTF-8") from None
+        except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:  # their text may quote a row
+            raise DataError(f"the table cannot be read as {kind} ({type(error).__name__})") from None
         if not isinstance(frame.index, pd.RangeIndex) and kind == "csv":
             raise DataError("lines of the table have more fields than its header; expected as many")
         return frame
