@@ -46,24 +46,6 @@ def sign_in(
     return user
 
 
-def runs(client: UserClient, task: int) -> list[dict[str, Any]]:
-    """The runs of a task and of its subtasks: task, organization_id, status, and the last line of the run's log.
-
-    The server sends each run's whole input along, so this is for the end of a task or a failure, not for polling.
-    """
-    tasks = [task, *(subtask["id"] for subtask in subtasks(client, task))]
-    return [
-        {
-            "task": number,
-            "organization_id": run["organization"]["id"],
-            "status": run["status"],
-            "log": last_line(run.get("log") or ""),
-        }
-        for number in tasks
-        for run in _all(client, "run", task_id=number)
-    ]
-
-
 def subtasks(client: UserClient, task: int) -> list[dict[str, Any]]:
     """What the central function of a task has asked of the nodes."""
     return _all(client, "task", parent_id=task)

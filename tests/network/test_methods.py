@@ -336,7 +336,7 @@ def test_a_database_that_nodes_do_not_tell(hospitals, submit):
     )["id"]  # fmt: skip
     while user.request(f"task/{task}/status")["status"] in ("pending", "initializing", "active"):
         time.sleep(0.5)
-    [central] = [run for run in server.runs(user, task) if run["task"] == task]
+    central = server.one_run(user, task)
     said = "organizations 1, 2, 3: this node has no database 'no'; expected a label of its configuration"
     assert said in central["log"]
 

@@ -35,14 +35,21 @@ def ask(task_of: network.Network, function: str, /, **arguments) -> tuple[str, d
 
 
 def outcome(task_of: network.Network, task: int) -> tuple[str, dict | None, list[dict]]:
-    """Status, result and rows of ``server.runs`` of a task, once it is over."""
+    """Status, result and runs of a task and of its subtasks, with the last line of each one's log, once it is over."""
     user = network.client(task_of)
     deadline = time.monotonic() + 120
     while (status := user.request(f"task/{task}/status")["status"]) not in FINISHED:
         assert time.monotonic() < deadline, f"task {task} is still {status}"
         time.sleep(0.2)
     results = [row["result"] for row in user.result.from_task(task)["data"] if row["result"]]
-    return status, json.loads(results[0]) if results else None, server.runs(user, task)
+    tasks = [task, *(subtask["id"] for subtask in server.subtasks(user, task))]
+    runs = [
+        {"task": k, "organization_id": run["organization"]["id"], "status": run["status"],
+         "log": server.last_line(run.get("log") or "")}
+        for k in tasks
+        for run in user.run.from_task(k)["data"]
+    ]  # fmt: skip
+    return status, json.loads(results[0]) if results else None, runs
 
 
 def names_in_engine(engine, name: str) -> list[str]:
