@@ -21,6 +21,7 @@ from v6_federated.data import as_features
 from v6_federated.datasets import Dataset
 from v6_federated.experiments import Experiment
 from v6_federated.randomness import generator
+from v6_federated.report import COLOURS, STYLES
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
@@ -145,13 +146,17 @@ OTHERS = [
 ROWS = [*FIRST_ROWS, *sorted(OTHERS, key=lambda r: (r.hours, effort(r.model, r.C, r.E, r.B, r.paper)))]
 
 
-# rows, C, E and B of cells of the CNN whose count is not the paper's
-OTHER_STARTS = [("iid", 0.0, 5, 10), ("iid", 0.1, 1, 50)]
-SMALL_RATES = (0.0215, 0.0464)  # with 0.1 the CNN learns nothing from the tutorial's start
-STARTS = {
-    "torch": (starts.STARTS["torch"], CNN_GRID), "keras": (starts.STARTS["keras"], CNN_GRID),
-    "tutorial": ("of TensorFlow's tutorial", SMALL_RATES),
-}  # fmt: skip
+# by where networks start, the rates that are tried in cells: model, rows, C, E, B
+STARTS = {"torch": starts.STARTS["torch"], "keras": starts.STARTS["keras"], "tutorial": "of TensorFlow's tutorial"}
+OTHER_STARTS: dict[tuple[str, str, float, int, int | None], dict[str, Sequence[float]]] = {
+    ("2nn", "iid", 0.1, 1, 10): dict.fromkeys(STARTS, GRID),
+    ("2nn", "shards", 0.1, 1, 10): dict.fromkeys(STARTS, (0.1, 0.215)),
+    # with 0.1 the CNN learns nothing from the tutorial's start
+    ("cnn_mcmahan", "iid", 0.0, 5, 10): {"torch": CNN_GRID, "keras": CNN_GRID, "tutorial": (0.0215, 0.0464)},
+    ("cnn_mcmahan", "iid", 0.1, 1, 50): {"torch": (0.215,), "keras": (0.215,), "tutorial": (0.0464,)},
+}
+# best loss of a parent and loss of the average, as the paper's Figure 1 shows them, about
+FIGURE_1 = {"independent initialization": ((1, 2), 0.45, 1.2), "common initialization": ((1, 1), 0.46, 0.39)}
 
 
 def train(dataset: Dataset, row: Row, lr: float, rounds: int, seed: int) -> runs.Run:
@@ -206,33 +211,30 @@ def cells(dataset: Dataset, row: Row, full: bool, lines: dict[str, pictures.Line
     return f"not reached in {row.most}", ", ".join(map(str, row.grid))
 
 
-def figure_1(dataset: Dataset, picture: Path) -> str:
+def figure_1(dataset: Dataset, picture: Path) -> Iterator[str]:
     """Loss on all training rows of theta w + (1 - theta) w', from one seed and from two (the paper's Figure 1)."""
     thetas = np.linspace(-0.2, 1.2, 50).tolist()
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), constrained_layout=True)
-    lines = []
-    for axis, title, seeds in (
-        (axes[0], "independent initialization", (1, 2)),
-        (axes[1], "common initialization", (1, 1)),
-    ):
-        settings = {
-            "method": "figure 1", "data": f"{dataset.name} {runs.digest(dataset)}", "model": "2nn", "seeds": seeds,
-            "thetas": [*thetas, 1, 0, 0.5],
-        }  # fmt: skip
-        run = runs.kept_as(DOCUMENT, settings, functools.partial(mixed, dataset, seeds, settings["thetas"]))
-        *losses, w, w2, middle = [row["loss"] for row in run.history]
-        axis.plot(thetas, losses, color="#0072B2")
-        axis.axhline(min(w, w2), color="0.5", linewidth=0.8)
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.8), constrained_layout=True)
+    yield from tables.head("Figure 1", "start", "w", "w'", "average", "paper's better parent, about", "average, about")
+    for axis, (title, (seeds, parent, average)) in zip(axes, FIGURE_1.items(), strict=True):
+        for i, (start, name) in enumerate(STARTS.items()):
+            settings = {
+                "method": "figure 1", "data": f"{dataset.name} {runs.digest(dataset)}", "model": "2nn", "seeds": seeds,
+                "thetas": [*thetas, 1, 0, 0.5], **({} if start == "torch" else {"start": start}),
+            }  # fmt: skip
+            trained = functools.partial(mixed, dataset, start, seeds, settings["thetas"])
+            *losses, w, w2, middle = [row["loss"] for row in runs.kept_as(DOCUMENT, settings, trained).history]
+            axis.plot(thetas, losses, STYLES[i], color=COLOURS[i], label=name)
+            yield tables.row(title, name, f"{w:.3f}", f"{w2:.3f}", f"{middle:.3f}", parent, average)
         for theta in (0, 1):
             axis.axvline(theta, color="0.5", linewidth=0.8)
         axis.set(title=title, xlabel="mixing weight theta", ylabel="loss on all 60,000 training rows")
-        lines.append(f"| {title} | {w:.3f} | {w2:.3f} | {middle:.3f} |")
+    axes[1].legend(frameon=False, title="start")
     figure.savefig(picture, dpi=120)
     plt.close(figure)
-    return "\n".join(["| Figure 1 | w | w' | average |", "| --- | --- | --- | --- |", *lines])
 
 
-def mixed(dataset: Dataset, seeds: Sequence[int], thetas: Sequence[float], _: object) -> dict[str, Any]:
+def mixed(dataset: Dataset, start: str, seeds: Sequence[int], thetas: Sequence[float], _: object) -> dict[str, Any]:
     """A history of a row a theta: the loss of theta w + (1 - theta) w', each trained on 600 rows of its own."""
     assert isinstance(dataset.rows, tuple)
     X, y = as_features(dataset.rows[0]), np.asarray(dataset.rows[1], dtype=np.int64)
@@ -241,7 +243,7 @@ def mixed(dataset: Dataset, seeds: Sequence[int], thetas: Sequence[float], _: ob
 
     def parent(seed: int, k: int) -> np.ndarray:
         own = order[600 * k : 600 * (k + 1)]
-        w = model.init(generator(seed, "figure 1 init"))
+        w = starts.weights(start, model, generator(seed, "figure 1 init"))
         step = training.optimizer("sgd", lambda i: 0.1)
         for batch in training.batches(generator(k, "figure 1 shuffle"), 600, 20, 50):
             _, g = model.loss_and_gradient(w, X[own[batch]], y[own[batch]])
@@ -263,26 +265,26 @@ def other_rates(dataset: Dataset) -> Iterator[str]:
 
 
 def other_starts(dataset: Dataset) -> Iterator[str]:
-    """Whether the CNN comes to the paper's rounds from another start."""
-    yield "Rounds to 99% of cells of the CNN from other starts, by rate, seed 1; in brackets the best accuracy of a run"
-    yield "that does not come to it."
+    """Whether networks come to the paper's rounds from another start."""
+    yield "Rounds to the target from other starts, by rate, seed 1; in brackets the best accuracy of a run that does"
+    yield "not come to it."
     yield ""
-    yield from tables.head("rows", "C", "E", "B", "paper's", "start", "smaller rate", "larger rate")
-    for setting in OTHER_STARTS:
-        cell = next(r for r in ROWS if r.model == "cnn_mcmahan" and (r.partition, r.C, r.E, r.B) == setting)
-        for start, (name, rates) in STARTS.items():
-            known = cell.partition, f"{cell.C:g}", cell.E, cell.B, cell.paper, name
-            yield tables.trained(known, functools.partial(by_rate, dataset, replace(cell, start=start), rates), 2)
+    yield from tables.head("model", "rows", "C", "E", "B", "paper's", "start", "rounds here, by rate")
+    for setting, rates in OTHER_STARTS.items():
+        cell = next(r for r in ROWS if (r.model, r.partition, r.C, r.E, r.B) == setting)
+        for start, grid in rates.items():
+            known = *setting[:2], f"{cell.C:g}", cell.E, cell.B, cell.paper, STARTS[start]
+            yield tables.trained(known, functools.partial(by_rate, dataset, replace(cell, start=start), grid), 1)
 
 
 def by_rate(dataset: Dataset, cell: Row, rates: Sequence[float]) -> list[str]:
-    """Of each rate the rounds to the target, or the best accuracy."""
-    target, cells = TARGET[cell.model], list[str]()
-    for lr in rates:
+    """Of each rate the rounds to the target, or the best accuracy; in one cell."""
+    target, found = TARGET[cell.model], list[str]()
+    for lr in sorted(rates):
         run = train(dataset, cell, lr, cell.most, cell.seeds[0])
         reached = run.reached(target)
-        cells.append(f"{lr:g}: " + (f"({max(tables.accuracies(run)):.4f})" if reached is None else f"{reached:.0f}"))
-    return cells
+        found.append(f"{lr:g}: " + (f"({max(tables.accuracies(run)):.4f})" if reached is None else f"{reached:.0f}"))
+    return ["; ".join(found)]
 
 
 def main(dataset: Dataset, full: bool) -> None:
@@ -291,7 +293,7 @@ def main(dataset: Dataset, full: bool) -> None:
     def lines() -> Iterator[str]:
         yield from other_rates(dataset)
         yield ""
-        yield figure_1(dataset, runs.RESULTS / f"{DOCUMENT}-figure1.png")
+        yield from figure_1(dataset, runs.RESULTS / f"{DOCUMENT}-figure1.png")
         yield ""
         yield f"![Figure 1]({DOCUMENT}-figure1.png)"
         yield ""
@@ -303,6 +305,6 @@ def main(dataset: Dataset, full: bool) -> None:
     about = "Rounds until the 2NN reaches 97% and the CNN 99% on the 10,000 test rows (best so far, interpolated)."
     chosen = [row for row in ROWS if row.tried and (full or row.reduced)]
     most = sum(len(row.grid) + (len(row.seeds) - 1 if full else 0) for row in chosen) + len(ROWS[0].grid)
-    most += 2  # Figure 1
-    most += len(OTHER_STARTS) * len(STARTS) * len(CNN_GRID) if full else 0
+    most += len(FIGURE_1) * len(STARTS)
+    most += sum(len(grid) for rates in OTHER_STARTS.values() for grid in rates.values()) if full else 0
     tables.page(DOCUMENT, "McMahan et al. 2017 on MNIST", full, lines(), about, most)

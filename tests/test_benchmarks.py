@@ -109,22 +109,37 @@ def test_the_differences_of_reddy_can_be_run_anew(digits, tmp_path, monkeypatch)
     assert "nan" not in row
 
 
-def test_the_cnn_of_mcmahan_from_other_starts(digits, tmp_path, monkeypatch):
+def test_networks_of_mcmahan_from_other_starts(digits, tmp_path, monkeypatch):
     monkeypatch.setattr(runs, "RESULTS", tmp_path)
-    row = mcmahan2017.Row("1", "cnn_mcmahan", "iid", 0.0, 1, 50, 50, 1, seeds=(1,))
-    monkeypatch.setattr(mcmahan2017, "ROWS", [row])
-    monkeypatch.setattr(mcmahan2017, "OTHER_STARTS", [("iid", 0.0, 1, 50)])
-    monkeypatch.setattr(mcmahan2017, "TARGET", {"cnn_mcmahan": 1.0})
+    settings = [("2nn", "iid", 0.0, 1, 50), ("cnn_mcmahan", "iid", 0.0, 1, 50)]
+    monkeypatch.setattr(
+        mcmahan2017, "ROWS", [mcmahan2017.Row("1", *setting, 50, 1, seeds=(1,)) for setting in settings]
+    )
+    monkeypatch.setattr(
+        mcmahan2017, "OTHER_STARTS", {s: dict.fromkeys(mcmahan2017.STARTS, (0.2, 0.1)) for s in settings}
+    )
+    monkeypatch.setattr(mcmahan2017, "TARGET", {"2nn": 1.0, "cnn_mcmahan": 1.0})
     few = datasets.load(str(digits))
     dataset = datasets.Dataset("digits", few.take(np.arange(6000) % 700), few.test)
-    *_, ours, keras, tutorial = mcmahan2017.other_starts(dataset)
-    assert all(": (0." in line for line in (ours, keras, tutorial))
+    lines = [line for line in mcmahan2017.other_starts(dataset) if line.startswith("| ")][2:]
+    assert len(lines) == 6 and all("| 0.1: (0." in line and "; 0.2: (0." in line for line in lines)
     losses = {json.loads(file.read_text())["history"][0][1] for file in tmp_path.glob("mcmahan2017/*.json")}
-    assert len(losses) == 6  # three starts, two rates
+    assert len(losses) == 12  # two models, three starts, two rates
     model = models.build({"name": "cnn_mcmahan", "features": 784, "classes": 10})
     w = starts.weights("tutorial", model, np.random.default_rng(0))
     assert np.abs(w).max() <= np.float32(0.2) and (w == np.float32(0.1)).sum() >= 32 + 64 + 512 + 10
     np.testing.assert_allclose(w.std(), 0.088, atol=0.001)  # of a normal deviate of 0.1, cut at two
+
+
+def test_figure_1_of_mcmahan(digits, tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "RESULTS", tmp_path)
+    few = datasets.load(str(digits))
+    dataset = datasets.Dataset("digits", few.take(np.arange(1200) % 700), few.test)
+    lines = [*mcmahan2017.figure_1(dataset, tmp_path / "figure.png")][2:]
+    found = [[float(cell) for cell in line.split(" | ")[2:5]] for line in lines]
+    assert len(found) == 6 and (tmp_path / "figure.png").exists()
+    assert all(average < max(w, w2) for w, w2, average in found[3:]), "from one seed"
+    assert len({tuple(row) for row in found}) == 6
 
 
 def test_readings_of_reddy_differ_from_ours_as_they_say(digits):
