@@ -154,6 +154,8 @@ class Source:
             if spec.classes is not None:
                 y = encode_labels(y, spec.classes)
             kept, held = self.split(spec, organization, policy.minimum_rows)
+            if spec.preprocess:
+                self.features(spec).check_finite()  # whatever step would bound them
             if trains:
                 X = ready(self.training(spec, organization, policy), spec.preprocess)
             else:
@@ -343,6 +345,12 @@ def split(n: int, holdout: float, organization: int, step: int = 10) -> tuple[np
     held = max(step, step * round(holdout * n / step)) if holdout and n >= 2 * step else 0
     order = generator(0, "holdout", organization).permutation(n)
     return np.sort(order[held:]), np.sort(order[:held])
+
+
+def scarce(table: pd.DataFrame, least: int) -> list[str]:
+    """The columns in which some rows, but fewer than ``least``, have a value."""
+    given = table.notna().sum()
+    return [str(name) for name, n in given.items() if 0 < n < min(least, len(table))]
 
 
 def ready(features: Features, steps: Sequence[dict[str, Any]]) -> np.ndarray:

@@ -192,7 +192,8 @@ def labels(dataset: Dataset, label: str | None) -> np.ndarray:
         return dataset.rows[1]
     column = dataset.rows.columns[-1] if label is None else label
     if column not in dataset.rows.columns:
-        raise SafeError(f"no label column {label!r}; expected one of {', '.join(map(str, dataset.rows.columns))}")
+        there = ", ".join(repr(str(c)) for c in dataset.rows.columns)  # a space at an end is seen
+        raise SafeError(f"no label column {label!r}; expected one of {there}")
     return dataset.rows[column].to_numpy()
 
 
@@ -321,7 +322,7 @@ def _parse_csv(path: Path, **options: Any) -> pd.DataFrame:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # lines with more fields than the header
             header = pd.read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False)
-            table = pd.read_csv(path, float_precision="round_trip", index_col=False, **options)
+            table = pd.read_csv(path, float_precision="round_trip", index_col=False, low_memory=False, **options)
     except pd.errors.ParserWarning:
         raise SafeError(
             f"lines of {path.name} have more fields than its header; expected as many{_dialect(path)}"
@@ -335,6 +336,9 @@ def _parse_csv(path: Path, **options: Any) -> pd.DataFrame:
     if twice := [name for name in dict.fromkeys(names) if name and names.count(name) > 1]:
         told = "a number" if any(_is_number(name) for name in twice) else ", ".join(twice)  # which may be a patient's
         raise SafeError(f"the first line of {path.name} has {told} more than once; expected each column's name once")
+    numbers = [name for name in names if name and _is_number(name)]
+    if 2 * len(numbers) > len(names) and any(not name.isdecimal() for name in numbers):
+        raise SafeError(f"most columns of {path.name} are called by numbers; expected their names in its first line")
     return table
 
 

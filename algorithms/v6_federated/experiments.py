@@ -78,12 +78,14 @@ class Experiment:
         deal = (self.dataset, self.partition, self.nodes, self.partition_seed, self.label)
         return (datasets.deal(*deal), self.dataset.test) if self.fold is None else datasets.deal_fold(*deal, *self.fold)
 
-    def _fates(self, databases: Mapping[int, Database]) -> Fates | None:
+    def _fates(self, organization: int | None = None) -> Fates | None:
+        """What becomes of the calls of the nodes that train, or of the one that trains alone; others take no time."""
         if self.slowest is None:
             return self.fates
         if not 1 <= self.slowest < math.inf:
             raise SafeError(f"speeds {self.slowest:g} is refused; expected a number from 1, for example 10")
-        return paces(list(databases), self.slowest, seed=self.partition_seed)
+        found = paces(list(self.deal()), self.slowest, seed=self.partition_seed)
+        return found if organization is None else lambda _, input_: found(organization, input_)
 
     @property
     def policy(self) -> Policy:
@@ -97,7 +99,7 @@ class Experiment:
             "data": self.dataset.name, "partition": self.partition, "partition_seed": self.partition_seed,
             "nodes": [*named],
             "rows": [len(rows if isinstance(rows, pd.DataFrame) else rows[1]) for rows in named.values()],
-            "digest": self._digest, "speeds": self.slowest,
+            "digest": self._digest, "speeds": self.slowest, "trained": "federated",
         }  # fmt: skip
 
     @functools.cached_property
@@ -155,28 +157,44 @@ class Experiment:
         if self.test is not None:
             common |= {"organizations": list(databases), "evaluators": [len(databases) + 1]}
             databases[len(databases) + 1] = self.test
-        return self._run(method, databases, {**common, **values}, on_round)
+        return self._run(method, databases, {**common, **values}, on_round, self._fates())
 
     def centralized(self, method: str, values: Mapping[str, Any], on_round: OnRound | None = None) -> dict[str, Any]:
-        """Train on the rows of all nodes pooled into one, evaluated on the same held-out rows."""
+        """Train on the rows of all nodes pooled into one, evaluated on the same held-out rows; on simulated time as
+        fast as the fastest node."""
         training, test = self.train_and_test()
-        return self._alone(method, _pool(list(training.values())), test, values, on_round)
+        fates = self._fates()
+        if self.slowest is not None:
+            fates = paces([1], 1.0, seed=self.partition_seed)
+        return self._alone(method, "centralized", _pool(list(training.values())), test, values, on_round, fates)
 
     def alone(
         self, method: str, values: Mapping[str, Any], organization: int, on_round: OnRound | None = None
     ) -> dict[str, Any]:
         """Train on the rows of one node only, evaluated on the held-out rows of all."""
         training, test = self.train_and_test()
-        return self._alone(method, training[organization], test, values, on_round)
+        kind, fates = f"alone: {[*self.named()][organization - 1]}", self._fates(organization)
+        return self._alone(method, kind, training[organization], test, values, on_round, fates)
 
     def _alone(
-        self, method: str, rows: Database, test: Database, values: Mapping[str, Any], on_round: OnRound | None
-    ) -> dict[str, Any]:
+        self, method: str, kind: str, rows: Database, test: Database, values: Mapping[str, Any],
+        on_round: OnRound | None, fates: Fates | None,
+    ) -> dict[str, Any]:  # fmt: skip
         known: dict[str, Any] = {"organizations": [1], "evaluators": [2], "holdout": 0.0}
         if values.get("objective") != "regression":
             known["classes"] = values.get("classes") or self._classes()
         own = {k: v for k, v in values.items() if k != "fraction"}
-        return self._run(method, {1: rows, 2: test}, {**self.common(), **own, **known}, on_round)
+        return self._run(method, {1: rows, 2: test}, {**self.common(), **own, **known}, on_round, fates, kind)
+
+    def not_evaluated(self, features: Sequence[str]) -> dict[str, list[str]]:
+        """By node the features that count as empty in the rows that it holds out."""
+        found: dict[str, list[str]] = {}
+        for organization, (name, rows) in enumerate(self.named().items(), start=1):
+            if isinstance(rows, pd.DataFrame) and self.test is None:
+                _, held = data.split(len(rows), self.holdout, organization, self.policy.minimum_rows)
+                columns = data.scarce(rows.iloc[held][list(features)], self.policy.minimum_rows)
+                found |= {name: columns} if columns else {}
+        return found
 
     def train_and_test(self) -> tuple[dict[int, Database], Database]:
         """The rows that each node trains on, and the held-out rows of all together. Raises SafeError without any."""
@@ -190,7 +208,7 @@ class Experiment:
             kept, held = data.split(n, self.holdout, organization, step)
             node = Dataset("", rows)
             training[organization] = node.take(kept)
-            held_out.append(node.take(held))
+            held_out.append(_without_scarce(node.take(held), step))
         test = _pool(held_out)
         if not len(test if isinstance(test, pd.DataFrame) else test[1]):
             raise SafeError(
@@ -209,10 +227,11 @@ class Experiment:
         return datasets.labels(Dataset("", rows), self.label)
 
     def _run(
-        self, method: str, databases: dict[int, Database], values: dict[str, Any], on_round: OnRound | None
-    ) -> dict[str, Any]:
+        self, method: str, databases: dict[int, Database], values: dict[str, Any], on_round: OnRound | None,
+        fates: Fates | None, kind: str = "federated",
+    ) -> dict[str, Any]:  # fmt: skip
         methods.check(method, methods.validate(method, values))
-        described = self.description()
+        described = {**self.description(), "trained": kind}
         environment = {"V6_FEDERATED_MINIMUM_ORGANIZATIONS": "1", **_policies(os.environ), **self.environment}
         size = sum(rows.size if isinstance(rows, pd.DataFrame) else rows[0].size for rows in databases.values())
         processes = self.processes or (1 if size < SMALL else os.cpu_count() or 1)
@@ -222,7 +241,7 @@ class Experiment:
             environment=environment,
             processes=processes,
             on_round=on_round or (lambda row: None),
-            fates=self._fates(databases),
+            fates=fates,
         ) as network:
             try:
                 result = network.run(**values)
@@ -281,6 +300,13 @@ def _hashes(column: pd.Series) -> np.ndarray:
         return pd.util.hash_pandas_object(column, index=False).to_numpy()
     except TypeError:  # lists, say, in a column that no method will use
         return pd.util.hash_pandas_object(column.map(repr), index=False).to_numpy()
+
+
+def _without_scarce(rows: Database, least: int) -> Database:
+    """Held-out rows as a node evaluates them: columns in which fewer than ``least`` have a value count as empty."""
+    if not isinstance(rows, pd.DataFrame):
+        return rows
+    return rows.assign(**{name: rows[name].where(np.zeros(len(rows), bool)) for name in data.scarce(rows, least)})
 
 
 def _pool(parts: list[Database]) -> Database:

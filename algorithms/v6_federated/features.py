@@ -13,6 +13,7 @@ from v6_federated.vantage import DataError
 DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 # what is no number yet: a comma for the point, signs like <, a percentage
 ALMOST = re.compile(r"[<>~=]*\s*[+-]?(\d{1,3}(?:[.,]\d{3})*|\d+)([.,]\d+)?\s*%?", re.ASCII)
+TRUE, FALSE = ("True", "TRUE", "true"), ("False", "FALSE", "false")  # that pandas takes for 1 and 0, if all are
 KINDS = ("words", "mixed", "empty")  # of columns, beside those of numbers
 UNKNOWN = object()  # in place of a word that is too rare to be told: equal to no level
 
@@ -200,9 +201,10 @@ def _read_column(column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _named(numbers: np.ndarray, said: np.ndarray) -> np.ndarray:
-    """Words, with numbers by their shortest text."""
+    """Words, with numbers by their shortest text; a column of nothing else than true and false is one of 1 and 0."""
     given = ~np.isnan(numbers)
     said[given] = [shortest(v) for v in numbers[given]]
+    said[np.isin(said.astype(str), TRUE)], said[np.isin(said.astype(str), FALSE)] = "1", "0"
     return said
 
 

@@ -1,5 +1,6 @@
 """What commands say beside their tables: which rows there are, and, on standard error, what a result may hide."""
 
+import math
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -9,6 +10,7 @@ from v6_federated.data import Source, Spec
 from v6_federated.guards import Policy
 
 NOISE = 1.05  # by how many times a loss on few rows may differ from another without a cause
+WILD = 10  # by how many times a loss beyond that of guessing is one of steps that are too long
 FEW = 20  # rows of which a column may well have another value in each
 
 
@@ -41,6 +43,11 @@ def rows(experiment: Any, method: str, values: Mapping[str, Any]) -> None:
     for node, rows in named.items():
         if empty := [c for c in features if rows[c].isna().all()]:
             _say(f"{', '.join(empty)}: no value at {node}; a step impute fills such a column from the other nodes")
+    for node, columns in experiment.not_evaluated(features).items():
+        _say(
+            f"{', '.join(columns)}: empty in the rows held out of {node}, of which fewer than "
+            f"{experiment.policy.minimum_rows} have a value; a larger --holdout helps"
+        )
     for what, found in names.items():
         alike: dict[str, list[str]] = {}
         for name in found:
@@ -73,7 +80,7 @@ def _features(experiment: Any, values: Mapping[str, Any]) -> list[str]:
 def _levels(experiment: Any, features: list[str]) -> dict[str, list[str]]:
     """The words in columns of words, where they may be categories."""
     table = experiment.dataset.rows
-    said = {c: {str(v) for v in table[c].dropna().unique()} for c in features if table[c].dtype.kind == "O"}
+    said = {c: {str(v).strip() for v in table[c].dropna().unique()} for c in features if table[c].dtype.kind == "O"}
     return {c: sorted(words) for c, words in said.items() if len(words) <= Policy.maximum_classes}
 
 
@@ -95,7 +102,8 @@ def unlike(model: Mapping[str, Any], rows: Source) -> None:
 def growing(result: Mapping[str, Any]) -> None:
     """One line where the loss on the rows held out has grown."""
     losses = [row["loss"] for row in result["history"] if row["loss"] is not None]
-    if len(losses) < 2 or losses[-1] <= NOISE * losses[0]:
+    guessing = math.log(len(result["data"]["classes"])) if "r2" not in result["history"][-1] else math.inf
+    if not losses or (losses[-1] <= NOISE * losses[0] and losses[-1] <= WILD * guessing):
         return
     trained = [row["train_loss"] for row in result["history"] if row["train_loss"] is not None]
     steps = {step["step"] for step in result["data"]["preprocess"]}
@@ -104,7 +112,8 @@ def growing(result: Mapping[str, Any]) -> None:
         _say(f"the loss on the rows held out has grown while that in training fell: too many rounds{clip}")
     else:
         standardize = "" if "standardize" in steps else ", or --preprocess standardize,"
-        _say(f"the loss has grown: a smaller lr{standardize} may help")
+        what = "has grown" if losses[-1] > NOISE * losses[0] else "is far beyond that of guessing"
+        _say(f"the loss {what}: a smaller lr{standardize} may help")
 
 
 def baselines(results: Mapping[str, Mapping[str, Any]]) -> None:
@@ -140,8 +149,10 @@ def described(result: Mapping[str, Any]) -> str:
         return f"{result['method']} on the organizations {_some([str(k) for k in result.get('organizations', [])])}"
     nodes = [f"{name} ({n})" for name, n in zip(experiment["nodes"], experiment["rows"], strict=False)]
     speeds = f", speeds {experiment['speeds']:g}" if experiment.get("speeds") else ""
+    trained = experiment.get("trained", "federated")
+    how = "" if trained == "federated" else f", {trained}"
     return (
-        f"{result['method']} on {experiment['data']}, {experiment['partition']}, partition seed "
+        f"{result['method']}{how} on {experiment['data']}, {experiment['partition']}, partition seed "
         f"{experiment['partition_seed']}, seed {result['settings']['seed']}{speeds}; {len(nodes)} nodes: {_some(nodes)}"
     )
 

@@ -132,6 +132,8 @@ def check_same_experiment(before: Mapping[str, Any], new: Any) -> None:
             option = f"--{name.replace('_', '-')}"
             was = f"no {option}" if before[name] is None else f"{option} {before[name]}"
             was = "other nodes or rows" if name in ("nodes", "rows", "digest") else was
+            if name == "trained":
+                raise SafeError(f"--resume: a result that was trained {before[name]}; expected a federated one")
             raise SafeError(f"--resume: the earlier job had {was}; expected the same")
 
 
