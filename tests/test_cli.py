@@ -136,7 +136,7 @@ def test_what_a_table_may_hide_is_said(capsys, tmp_path):
     out, err = capsys.readouterr()
     assert status == 0
     assert "2 nodes: 1: north (40), 2: south (40); label label (the last column), 2 classes" in out
-    assert "'M', 'm ' differ in spaces or capitals only; each is a level of sex of its own" in err
+    assert "'M', 'm' differ in spaces or capitals only; each is a level of sex of its own" in err
     assert "number: another value in every row of a node" in err
     assert "crp: no value at south" in err
     new = table(30).assign(sex=["F", "x", "x"] * 10, number=1, crp=np.nan)
@@ -323,6 +323,7 @@ NONSENSE = [
     ([*RUN, "--node-env", "V6_FEDERATED_MINIMUM_ROW=1"], "is no limit of a node; expected V6_FEDERATED_MINIMUM_ROWS"),
     (["run", "pca", "--data", "wine", "--target", "0.9"], "--target 0.9 is an accuracy, of no use to pca"),
     (["report", "{tmp}/noise.npz"], "is not a result"),
+    (["run", "fsvrg", *RUN[2:], "--model", "cnn_reddy"], "dropout is of no use to fsvrg; expected cnn_reddy:dropout=0"),
     (["compare", "fedavg", "centralized:pca", "--data", "wine"], "centralized:pca is refused: pca trains no model"),
     (["submit", "pca", "--rounds", "9", "--target", "0.9"], "--target 0.9 is an accuracy, of no use to pca"),
     (
@@ -805,6 +806,56 @@ def test_a_node_that_has_just_come_online_is_asked_again(monkeypatch):
         submit.check_nodes(Server(silent, told), 1, "other", None)
     assert submit.check_nodes(Server(silent), 1, "other", None) == []
     assert submit.check_nodes(Server(nodes(("offline", []), ("online", ["other"]))), 1, "other", None) == [1]
+
+
+def test_pooled_rows_are_evaluated_as_their_nodes_evaluate_them(capsys, tmp_path):
+    """One of the ten rows that a node holds out lacks x1, so x1 counts as empty there: told, and pooled too."""
+    rows = table(150)
+    holes = rows.assign(x1=rows["x1"].where(np.arange(150) % 9 > 0))
+    holes.assign(hospital=np.arange(150) % 3).to_csv(tmp_path / "rows.csv", index=False)
+    compare = ["compare", "fedavg", "centralized:fedavg", "--data", tmp_path / "rows.csv", "--label", "label",
+               "--partition", "column:hospital", "--preprocess", "impute", "--rounds", 3]  # fmt: skip
+    status, found, err = call(capsys, *compare)
+    assert status == 0 and "x1: empty in the rows held out of 0, of which fewer than 10 have a value" in err
+    federated, pooled = found.values()
+    assert federated["accuracy"] == pooled["accuracy"] and federated["loss"] == pytest.approx(pooled["loss"], rel=1e-5)
+
+
+def test_what_was_not_trained_federated_is_not_resumed(capsys, tmp_path):
+    compare = ["compare", "centralized:fedavg", "alone:fedavg", "--data", "wine", "--nodes", 2, "--rounds", 1]
+    assert call(capsys, *compare, "--out", tmp_path)[0] == 0
+    run = ["run", "fedavg", "--data", "wine", "--nodes", 2, "--rounds", 2, "--resume"]
+    for folder, how in [("1-centralized-fedavg", "centralized"), ("2-1 alone-fedavg", "alone: 1")]:
+        status, _, err = call(capsys, *run, tmp_path / folder)
+        assert status == 2 and f"--resume: a result that was trained {how}; expected a federated one" in err
+        call(capsys, "report", tmp_path / folder)
+    assert main(["report", str(tmp_path)]) == 0
+    assert "fedavg, centralized on wine" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+def test_simulated_time_is_that_of_nodes_that_train(seed, capsys):
+    """One of two nodes is ten times slower than the other, whoever evaluates; alone each takes its own time."""
+    data = ["--data", "wine", "--nodes", 2, "--rounds", 4, "--partition-seed", seed, "--speeds", 10]
+    status, found, _ = call(capsys, "compare", "fedavg", "centralized:fedavg", "alone:fedavg", *data)
+    seconds = {name: line["seconds"] for name, line in found.items()}
+    assert status == 0 and 2.5 < seconds["centralized:fedavg"] < 6.5
+    alone = sorted([seconds["1 alone:fedavg"], seconds["2 alone:fedavg"]])
+    assert 2.5 < alone[0] < 6.5 and 25 < alone[1] < 65 and seconds["fedavg"] == pytest.approx(alone[1], rel=0.3)
+
+
+def test_a_run_beside_a_comparison_is_reported_too(capsys, tmp_path):
+    assert call(capsys, *RUN, "--out", tmp_path)[0] == 0
+    assert call(capsys, "compare", "fedavg", "scaffold", *RUN[2:], "--out", tmp_path)[0] == 0
+    status, line, _ = call(capsys, "report", tmp_path)
+    assert status == 0
+    assert [*line] == [str(tmp_path), str(tmp_path / "1-fedavg"), str(tmp_path / "2-scaffold")]
+
+
+def test_steps_that_are_much_too_long_are_told_after_one_round(capsys, tmp_path):
+    table(120).assign(x1=table(120)["x1"] * 1e9).to_csv(tmp_path / "rows.csv", index=False)
+    status, _, err = call(capsys, "run", "fedavg", "--data", tmp_path / "rows.csv", "--nodes", 2, "--rounds", 1)
+    assert status == 0 and "far beyond that of guessing: a smaller lr, or --preprocess standardize, may help" in err
 
 
 def test_each_round_of_a_task_is_shown_once(monkeypatch, capsys):

@@ -61,6 +61,26 @@ def test_a_column_may_honestly_be_called_as_pandas_calls_a_second(tmp_path):
     assert datasets.load(str(tmp_path / "rows.csv")).rows.iloc[0].tolist() == [1, 2, 3, 4, 5]
 
 
+def test_a_first_line_that_is_a_patient_is_refused(tmp_path):
+    (tmp_path / "rows.csv").write_text("84.5,3.25,0\n" + "80.5,3.5,1\n79.25,4.5,0\n" * 20)
+    with pytest.raises(SafeError, match="most columns of rows.csv are called by numbers; expected their names") as told:
+        datasets.load(str(tmp_path / "rows.csv"))
+    assert "84.5" not in str(told.value)
+    (tmp_path / "rows.csv").write_text("0,1,label\n" + "80.5,3.5,1\n79.25,4.5,0\n" * 20)  # as pandas writes arrays
+    assert len(datasets.load(str(tmp_path / "rows.csv"))) == 40
+
+
+def test_a_long_file_has_one_kind_of_value_a_column(tmp_path, recwarn):
+    """Pandas reads long files in pieces, and would make numbers of codes in those pieces that hold no others."""
+    names = [f"x{i}" for i in range(30)]
+    line = ",".join(["0.5"] * 30)
+    with (tmp_path / "rows.csv").open("w") as file:
+        file.write(",".join([*names, "code"]) + "\n")
+        file.writelines(f"{line},{250 if i < 36_000 else 'V27'}\n" for i in range(40_000))
+    rows = datasets.load(str(tmp_path / "rows.csv")).rows
+    assert {type(code) for code in rows["code"]} == {str} and not recwarn.list
+
+
 # ---- rows to predict for
 
 

@@ -100,7 +100,7 @@ def test_losses_do_not_overflow():
         ("fnn:hidden=0", "expected a whole number from 1"),
         ("fnn:hidden=2.5", "expected a whole number from 1"),
         ("fnn:hidden=5,hidden=6", "given twice"),
-        ("cnn_reddy:dropout=2", "expected a number from 0 to 0.99"),
+        ("cnn_reddy:dropout=2", "expected a number from 0 to 0.5"),
         ("logreg:l2=-1", "expected a number from 0"),
         ("logreg:features=2", "comes from the data"),
         ({"name": ["fnn"]}, "unknown model ['fnn']"),

@@ -522,9 +522,58 @@ def test_a_measurement_is_no_category(clinics):
     assert "the column x0 has more than 20 values" in text and "patient" not in text
 
 
+@pytest.mark.parametrize("step", ["impute:mean", "impute:median", "clip:0.05", "standardize"])
+def test_columns_in_another_order_than_the_tables(step):
+    """Each keeps its own statistics, also where all of the features are named."""
+    nodes = {k: table(60, d=3, seed=k) * [1, 100, 10_000, 1] for k in (1, 2, 3)}
+    for rows in nodes.values():
+        rows.loc[::7, ["x0", "x1", "x2"]] = np.nan
+    fill = [] if step.startswith("impute") else ["impute:mean"]
+    named = step if step == "standardize" else f"{step},columns=x2|x0|x1"
+    before, after = (
+        train("v6_fedavg", nodes, rounds=1, preprocess=[*fill, one, *([] if fill else ["standardize"])], lr=0.1)
+        for one in (step, named)
+    )
+    assert codec.decode(before["weights"])["weights"].tolist() == codec.decode(after["weights"])["weights"].tolist()
+    assert_names = [s["fitted"] for s in after["data"]["preprocess"] if s["step"] in ("impute", "clip")]
+    for fitted_ in assert_names:
+        values = next(v for v in fitted_.values() if isinstance(v, dict))
+        sizes = [np.abs(np.ravel(values[name])).max() for name in ("x0", "x1", "x2")]
+        assert sizes[0] < sizes[1] / 5 < sizes[2] / 50
+
+
+def test_a_step_names_a_column_once(capsys):
+    assert main(["run", "fedavg", "--data", "wine", "--rounds", "1", "--preprocess", "impute:mean,columns=a|a"]) == 2
+    assert "columns are expected each once" in capsys.readouterr().err
+
+
+def test_a_column_of_names_is_refused_in_evaluations_too(clinics):
+    """Also where few of the rows are trained on, or none, whatever levels the task names."""
+    rows = pd.concat([hospital(60, k, ["f"]) for k in range(4)], ignore_index=True)
+    rows["sex"] = [f"patient {i}" for i in range(len(rows))]
+    source = data.Source(table=rows)
+    steps = [{"step": "onehot", "fitted": {"levels": {"sex": ["patient 123"]}}}]
+    spec = data.Spec(features=["sex"], categories=["sex"], classes=[0, 1], preprocess=steps, holdout=0.95)
+    for trains in (True, False):
+        with pytest.raises(PrivacyThresholdViolation, match="the column sex has more than 100 values") as told:
+            source.prepared(spec, 1, Policy(), trains=trains)
+        assert "patient" not in str(told.value)
+
+
+def test_true_and_false_are_levels_of_one_name(tmp_path):
+    """Whether or not another word keeps pandas from reading them as such."""
+    rows = table(120).assign(smoker=np.arange(120) % 2 == 0)
+    words = rows["smoker"].astype(str).where(np.arange(120) % 4 > 0, "unknown")
+    for smoker, levels in ((rows["smoker"], {"0", "1"}), (words, {"0", "1", "unknown"})):
+        rows.assign(smoker=smoker).to_csv(tmp_path / "rows.csv", index=False)
+        read = read_features(pd.read_csv(tmp_path / "rows.csv"), ["x0", "smoker"], ["smoker"])
+        assert set(read.words["smoker"]) == levels
+
+
 def test_infinite_values_and_dates(clinics):
     clinics[2].loc[3, "x0"] = np.inf
-    assert "organization 2: infinite values (or beyond 3.4e38) in the column(s) x0" in refused(clinics, *ALL)
+    for steps in (ALL, ["impute", "onehot:sex", "clip:lower=0,upper=1"]):  # also where no statistic is asked
+        assert "organization 2: infinite values (or beyond 3.4e38) in the column(s) x0" in refused(clinics, *steps)
     clinics[2]["x0"] = pd.Timestamp("1950-03-02")
     text = refused(clinics, *ALL)
     assert "the column x0 holds values that are neither numbers nor words" in text and "1950" not in text

@@ -86,6 +86,8 @@ def by_divergence(
         v=0,
         news=lambda: [[everyone, {"weights": federation.initial_weights(), "is_reference": True}]],
     )
+    if federation.resumed:  # nodes keep nothing of that job: all go on from its model
+        s.r, s.v, s.news = s.w, 0, [[everyone, {"weights": s.w, "is_reference": True}]]
     for t in federation.rounds(rounds):
         federation.evaluate(s.w)
         answers = federation.ask_groups(

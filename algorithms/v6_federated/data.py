@@ -135,12 +135,10 @@ class Source:
         """The features of the rows to train on, before any step, words that few of them have folded. Refused where
         only a few have a value, and where words are too many to be categories."""
         kept, _ = self.split(spec, organization, policy.minimum_rows)
-        features = self.features(spec).take(kept)
+        features = self._categories(spec, policy).take(kept)
         if self.table is None:
             return features
         policy.check_values(features.scarce(policy.minimum_rows))
-        for name, said in features.words.items():
-            policy.check_classes(pd.Series(said).nunique(), f"the column {name}")
         return features.folded(policy.minimum_rows_a_class, preprocess.filled(spec.preprocess))
 
     def prepared(self, spec: Spec, organization: int, policy: Policy, trains: bool = True) -> tuple[Rows, Rows]:
@@ -167,8 +165,15 @@ class Source:
     def _evaluated(self, spec: Spec, rows: np.ndarray | slice, policy: Policy) -> Features:
         """The features of rows that a model is only evaluated on, before any step. What too few of them have counts as
         missing: a loss would tell it."""
-        features = self.features(spec).take(rows)
+        features = self._categories(spec, policy).take(rows)
         return features if self.table is None else features.without(features.scarce(policy.minimum_rows))
+
+    def _categories(self, spec: Spec, policy: Policy) -> Features:
+        """The features of all rows, if no column has too many words to be a category, whatever levels a task names."""
+        features = self.features(spec)
+        for name, said in features.words.items():
+            policy.check_classes(pd.Series(said).nunique(), f"the column {name}")
+        return features
 
     def _labels(self, spec: Spec) -> np.ndarray:
         _, label = self.columns(spec)

@@ -47,12 +47,12 @@ class Features:
     def numbers(self, columns: Sequence[str] | None = None) -> np.ndarray:
         """X of columns of numbers (None: of all), float64."""
         wanted = self.numeric if columns is None else columns
-        X = self.X if len(wanted) == len(self.names) else self.X[:, self.index(wanted)]
+        X = self.X if list(wanted) == list(self.names) else self.X[:, self.index(wanted)]
         return np.ascontiguousarray(X, dtype=np.float64)
 
     def with_numbers(self, columns: Sequence[str], X: np.ndarray) -> "Features":
         """The same with other numbers in some columns."""
-        if len(columns) == len(self.names):
+        if list(columns) == list(self.names):
             return replace(self, X=X)
         whole = self.X.astype(np.float64)
         whole[:, self.index(columns)] = X

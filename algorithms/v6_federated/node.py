@@ -96,6 +96,8 @@ class Node:
         if self.job.data.regression and not getattr(model, "regression", False):
             # its loss would tell of each number, and no limit on labels holds for numbers
             raise SafeError(f"the model {self.job.model['name']} predicts classes; expected them, not a regression")
+        if self.source.table is not None and getattr(model, "arrays_only", False):
+            raise SafeError(f"the model {self.job.model['name']} takes no table; expected arrays (.npz)")
         model.seed(self.generator("model"))
         return model
 

@@ -31,7 +31,10 @@ LARGE = 100_000  # bytes of a fitted step from which on nodes keep it, and tasks
 
 
 def _columns(value: Any) -> Any:
-    return [c.strip() for c in value.split("|")] if isinstance(value, str) else value
+    columns = [c.strip() for c in value.split("|")] if isinstance(value, str) else value
+    if isinstance(columns, list) and len(set(map(str, columns))) < len(columns):
+        raise ValueError("columns are expected each once")
+    return columns
 
 
 def _check_numbers(*values: float | str | None) -> None:

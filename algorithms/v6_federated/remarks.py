@@ -102,7 +102,8 @@ def unlike(model: Mapping[str, Any], rows: Source) -> None:
 def growing(result: Mapping[str, Any]) -> None:
     """One line where the loss on the rows held out has grown."""
     losses = [row["loss"] for row in result["history"] if row["loss"] is not None]
-    guessing = math.log(len(result["data"]["classes"])) if "r2" not in result["history"][-1] else math.inf
+    classes = result["data"].get("classes")
+    guessing = math.log(len(classes)) if classes and "r2" not in result["history"][-1] else math.inf
     if not losses or (losses[-1] <= NOISE * losses[0] and losses[-1] <= WILD * guessing):
         return
     trained = [row["train_loss"] for row in result["history"] if row["train_loss"] is not None]

@@ -20,9 +20,9 @@ def results_of(paths: Iterable[Path]) -> list[Path]:
     """The results that are named, each once: of a folder that ``compare`` wrote, all in it."""
     found: dict[Path, None] = {}
     for path in paths:
-        inside = sorted(path.glob("*/result.json"), key=_number_of) if path.is_dir() else []
-        several = inside and not (path / "result.json").exists()
-        found |= dict.fromkeys([file.parent for file in inside] if several else [path])
+        own = not path.is_dir() or (path / "result.json").exists()  # beside it only what ``compare`` may have written
+        inside = sorted(path.glob("[0-9]*-*/result.json" if own else "*/result.json"), key=_number_of)
+        found |= dict.fromkeys([*([path] if own or not inside else []), *(file.parent for file in inside)])
     return [*found]
 
 

@@ -3,12 +3,24 @@
 import functools
 from typing import Any
 
-from v6_federated import functions
+from pydantic import BaseModel
+
+from v6_federated import functions, models
+from v6_federated.errors import SafeError
 from v6_federated.federation import Federation, weighted_mean
 from v6_federated.settings import BatchSize, Rounds, Stepsize
 
+DROPOUT = 0.5  # of cnn_reddy, where it is not told
 
-@functools.partial(functions.central, told_in_full=True)
+
+def check_settings(checked: BaseModel) -> None:
+    """Refuse dropout: grad f_i(w) and grad f_i(w_t) would be of other units, and not cancel out at w = w_t."""
+    model = models.parse(dict(checked)["model"])
+    if model.get("dropout", DROPOUT if model["name"] == "cnn_reddy" else 0):
+        raise SafeError(f"a model with dropout is of no use to fsvrg; expected {model['name']}:dropout=0")
+
+
+@functools.partial(functions.central, told_in_full=True, check=check_settings)
 def central(
     federation: Federation, *, rounds: Rounds, stepsize: Stepsize = 1.0, batch_size: BatchSize = 1
 ) -> dict[str, Any]:

@@ -113,7 +113,7 @@ def parse(model: str | dict[str, Any]) -> dict[str, Any]:
 OPTIONS: dict[str, tuple[tuple[str, ...], type, float, float]] = {
     "l2": (("logreg", "svm"), float, 0, 1e6),
     "hidden": (("fnn", "nn_reddy", "2nn", "lstm_char"), int, 1, 10_000),
-    "dropout": (("cnn_reddy",), float, 0, 0.99),
+    "dropout": (("cnn_reddy",), float, 0, 0.5),  # the higher, the more units have the gradient of a single row
 }
 
 

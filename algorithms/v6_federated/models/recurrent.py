@@ -35,6 +35,8 @@ class Text(Network):
     are of the label only: a row counts once.
     """
 
+    arrays_only = True  # of a column of a table the embedding's gradient would name every value, of one row too
+
     def __init__(self, module: Characters, length: int, classes: int) -> None:
         super().__init__(module)
         self.length, self.classes, self.hidden = length, classes, module.lstm.hidden_size
