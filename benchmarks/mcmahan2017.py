@@ -185,9 +185,13 @@ def table(dataset: Dataset, full: bool) -> Iterator[str]:
         found = functools.partial(cells, dataset, row, full, lines)
         yield tables.trained(known, found, 2, tables.NOT_RUN_YET if row.tried else "not tried")
     picture = runs.RESULTS / f"{DOCUMENT}{'' if full else '-reduced'}.png"
-    if pictures.curves(panels, picture, ylabel="best test accuracy so far", bottom=0.8, log=True):
+    names = [*dict.fromkeys(f"E = {row.E}, B = {row.B or 'all'}" for row in ROWS if row.C == 0.1)]
+    targets = {title: TARGET[title.partition(",")[0]] for title in panels}
+    label = "best test accuracy so far"
+    if pictures.curves(panels, picture, ylabel=label, bottom=0.8, target=targets, log=True, names=names):
         yield ""
-        yield "Learning curves of the rows with C = 0.1, first seed, until the target, as the paper's Figures 2 and 7:"
+        yield "Learning curves of the rows with C = 0.1 that reach the target, first seed, until then, as the paper's"
+        yield "Figures 2 and 7:"
         yield ""
         yield f"![best accuracy by round]({picture.name})"
 

@@ -23,7 +23,7 @@ def curves(
     xlabel: str = "round",
     ylabel: str = "test accuracy",
     bottom: float | None = None,
-    target: float | None = None,
+    target: float | Mapping[str, float] | None = None,
     log: bool = False,
     names: Sequence[str] = (),
 ) -> bool:
@@ -32,7 +32,8 @@ def curves(
 
     Args:
         panels: title, name of a line, the line.
-        target: value at which a thin line is drawn; log: logarithmic rounds; bottom: lowest value shown.
+        target: value at which a thin line is drawn, in all panels or by title; log: logarithmic rounds; bottom: lowest
+            value shown.
         names: lines that have the same colour in each panel.
     """
     panels = {title: lines for title, lines in panels.items() if lines}
@@ -51,12 +52,12 @@ def curves(
             j = [*names, *lines].index(name)
             length = min(map(len, runs))
             values, x = np.array([run[:length] for run in runs]), along[:length]
-            colour, style = COLOURS[j % len(COLOURS)], STYLES[j // len(COLOURS) % len(STYLES)]
+            colour, style = COLOURS[j % len(COLOURS)], STYLES[j % len(STYLES)]  # told apart in grey too
             axis.plot(x, values.mean(axis=0), style, color=colour, linewidth=1.3, label=name)
             if len(runs) > 1:
                 axis.fill_between(x, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.2, linewidth=0)
         if target is not None:
-            axis.axhline(target, color="0.5", linewidth=0.8)
+            axis.axhline(target[title] if isinstance(target, Mapping) else target, color="0.5", linewidth=0.8)
         axis.set(title=title, xlabel=xlabel, ylabel=ylabel if i % across == 0 else "")
         if log:
             axis.set_xscale("log")
