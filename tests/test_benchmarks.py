@@ -205,7 +205,7 @@ def test_a_long_run_goes_on_within(method, target, digits, tmp_path, monkeypatch
     assert untimed(parts) == untimed(straight)
     (file,) = (tmp_path / "parts").iterdir()
     assert [file.name] == [file.name for file in (tmp_path / "straight").iterdir()]
-    assert 5000 < json.loads(file.read_text())["wall_seconds"] < 5100, "of both sittings"
+    assert 5000 <= json.loads(file.read_text())["wall_seconds"] < 5100, "of both sittings"
 
 
 def test_all_names_the_data_that_are_not_there(tmp_path):
