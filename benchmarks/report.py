@@ -137,10 +137,11 @@ def lines(folder: Path) -> Iterator[str]:
         unfinished = " (not finished)" if NOT_FINISHED in page else ""
         for count in counts:
             good, total, other, not_run = counted(page, count)
-            cells = f"{good} of {total}" + (f", {not_run} not run" if not_run else "")
+            cells = f"{good} of {total}"
             if count.nearer:
                 near, *_ = counted(page, replace(count, agree=count.nearer))
-                cells += f"; {near} of them need no less than 0.8 times"
+                cells += f" ({near} of them with 0.8 times as many or more)"
+            cells += f", {not_run} not run" if not_run else ""
             yield f"| [{file.stem}]({file.name}){unfinished} | {cells} | {count.what} | {'; '.join(other)} |"
         if not counts:
             signs = re.search(r"^(\d+ of \d+) (signs are .*)\.$", page, re.MULTILINE)
