@@ -352,10 +352,10 @@ def split(n: int, holdout: float, organization: int, step: int = 10) -> tuple[np
     return np.sort(order[held:]), np.sort(order[:held])
 
 
-def scarce(table: pd.DataFrame, least: int) -> list[str]:
+def scarce(table: pd.DataFrame, least: int) -> list[Any]:
     """The columns in which some rows, but fewer than ``least``, have a value."""
     given = table.notna().sum()
-    return [str(name) for name, n in given.items() if 0 < n < min(least, len(table))]
+    return [name for name, n in given.items() if 0 < n < min(least, len(table))]
 
 
 def ready(features: Features, steps: Sequence[dict[str, Any]]) -> np.ndarray:

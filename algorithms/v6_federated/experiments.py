@@ -306,7 +306,8 @@ def _without_scarce(rows: Database, least: int) -> Database:
     """Held-out rows as a node evaluates them: columns in which fewer than ``least`` have a value count as empty."""
     if not isinstance(rows, pd.DataFrame):
         return rows
-    return rows.assign(**{name: rows[name].where(np.zeros(len(rows), bool)) for name in data.scarce(rows, least)})
+    scarce = data.scarce(rows, least)
+    return rows.mask(np.tile([name in scarce for name in rows.columns], (len(rows), 1))) if scarce else rows
 
 
 def _pool(parts: list[Database]) -> Database:
