@@ -20,6 +20,8 @@ test: $(STAMP)  ## all tests; those on a real network are skipped where there is
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 	$(BIN)/mypy
 
 data: $(STAMP)  ## MNIST, Fashion-MNIST, Shakespeare and Golub from their homes

@@ -8,13 +8,23 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import download, report, runs
-from v6_federated import datasets
-from v6_federated.errors import EngineError, SafeError
+from v6_federated.base.errors import SafeError
+from v6_workbench.errors import EngineError
+from v6_workbench.simulation import datasets
 
 NAMES = (
-    "cost", "garst2021", "garst2021_gbdt", "garst2021_pca", "mcmahan2017", "mcmahan2017_shakespeare", "network",
-    "nilsson2018", "nilsson2018_cv", "pfitzner_arnrich", "reddy2020",
-)  # fmt: skip
+    "cost",
+    "garst2021",
+    "garst2021_gbdt",
+    "garst2021_pca",
+    "mcmahan2017",
+    "mcmahan2017_shakespeare",
+    "network",
+    "nilsson2018",
+    "nilsson2018_cv",
+    "pfitzner_arnrich",
+    "reddy2020",
+)
 OF_THE_MACHINE = ("cost", "network")  # timings, which nothing else may disturb: not among ``all``
 MNIST, FASHION = "mnist.npz", "fashion_mnist.npz"
 OTHER_DATA = {
@@ -27,10 +37,10 @@ OTHER_DATA_FULL = {"reddy2020": (MNIST, FASHION), "garst2021": (MNIST, FASHION)}
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", 
+        prog="python -m benchmarks",
         description="Reproduce a document's tables. A stopped benchmark goes on where it was.",
         epilog="example: python -m benchmarks mcmahan2017 --data mnist.npz",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "name",
         choices=["all", "download", "report", *NAMES],

@@ -15,13 +15,15 @@ import pandas as pd
 from vantage6.algorithm.tools.mock_client import MockAlgorithmClient
 
 from benchmarks import runs
-from v6_federated import codec, data, models, vantage
-from v6_federated.data import as_features
-from v6_federated.datasets import Dataset
-from v6_federated.experiments import Experiment
-from v6_federated.mock import MockNetwork
+from v6_federated import models
+from v6_federated.base import vantage6_api
+from v6_federated.data.source import as_features
+from v6_federated.messages import codec
+from v6_federated.messages.job import DataSpec, Job
 from v6_federated.models.perceptron import Perceptron
-from v6_federated.node import Job
+from v6_workbench.simulation.datasets import Dataset
+from v6_workbench.simulation.experiments import Experiment
+from v6_workbench.simulation.mock import MockNetwork
 
 SETTINGS = {"fraction": 0.1, "epochs": 1, "batch_size": 10, "lr": 0.1, "model": "2nn", "holdout": 0.0, "seed": 1}
 TWO_NN = {"name": "2nn", "features": 784, "classes": 10}
@@ -69,7 +71,7 @@ def round_ratio(dataset: Dataset, rounds: int) -> list[str]:
 def _request(nodes: list[int]) -> dict[str, Any]:
     w = models.build(TWO_NN).init(np.random.default_rng(0))
     job = Job(
-        "echo", "0" * 32, 0, nodes, [], None, TWO_NN, data.Spec(classes=list(range(10)), holdout=0.0), None, "float32"
+        "echo", "0" * 32, 0, nodes, [], None, TWO_NN, DataSpec(classes=list(range(10)), holdout=0.0), None, "float32"
     )
     return {"method": "echo", "kwargs": {"job": job.to_json(), "round": 1, "arrays": codec.encode({"weights": w})}}
 
@@ -82,8 +84,8 @@ def _seconds_a_call(client: Any, nodes: list[int], repeats: int) -> float:
         tasks = [client.task.create(input_=request, organizations=[node])["id"] for node in nodes]
         answers = []
         for task in tasks:
-            vantage.wait(client, task)
-            answers += [codec.decode(answer["arrays"]) for answer in vantage.results(client, task)]
+            vantage6_api.wait(client, task)
+            answers += [codec.decode(answer["arrays"]) for answer in vantage6_api.results(client, task)]
         assert len(answers) == len(nodes)
         found.append((time.perf_counter() - started) / len(nodes))
     return min(found)
@@ -175,7 +177,7 @@ def svrg_pass(dataset: Dataset, repeats: int = 5) -> list[str]:
             w -= theta
 
     def ours(w: np.ndarray) -> None:
-        model.svrg_pass(w, w_t, X, y, full, h_k, order)
+        svrg_pass(model, w, w_t, X, y, full, h_k, order)
 
     seconds: dict[str, list[float]] = {}
     for _ in range(repeats):

@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 import numpy as np
 import rdata
 
-from v6_federated.errors import SafeError
+from v6_federated.base.errors import SafeError
 
 HOMES = {
     "mnist": "https://ossci-datasets.s3.amazonaws.com/mnist/",

@@ -2,14 +2,12 @@
 
 from typing import Any
 
-from v6_federated import functions
-from v6_federated.functions import describe, evaluate
-from v6_federated.node import Node
+from v6_federated import Node, describe, evaluate, partial
 
 __all__ = ["describe", "echo", "evaluate"]
 
 
-@functions.partial
+@partial
 def echo(node: Node, weights: Any) -> dict[str, Any]:
     """Send back what came."""
     return {"weights": weights}

@@ -17,19 +17,26 @@ from unittest import mock
 import numpy as np
 
 from benchmarks import pictures, runs, starts, tables
-from v6_federated import models, partitions, report
-from v6_federated.datasets import Dataset
-from v6_federated.experiments import Experiment
+from v6_federated import models
 from v6_federated.models.linear import LinearModel
+from v6_workbench.reporting import report
+from v6_workbench.simulation import partitions
+from v6_workbench.simulation.datasets import Dataset
+from v6_workbench.simulation.experiments import Experiment
 
 DOCUMENT = "garst2021"
 SEEDS = (1, 2, 3, 4)
 NODES = 10
 STARTS = {"uniform": "uniform in (0, 1)", "normal": "standard normal", "torch": "PyTorch's"}
 WAYS = {
-    ("fedavg", "iid"): "IID", ("fedavg", "class"): "CI", ("fedavg", "shards:10"): "CI", ("fedavg", "size"): "SI",
-    ("fedavg", "powerlaw"): "CI", ("scaffold", "class"): "CI, SCAFFOLD", ("centralized", "iid"): "centralized",
-}  # fmt: skip
+    ("fedavg", "iid"): "IID",
+    ("fedavg", "class"): "CI",
+    ("fedavg", "shards:10"): "CI",
+    ("fedavg", "size"): "SI",
+    ("fedavg", "powerlaw"): "CI",
+    ("scaffold", "class"): "CI, SCAFFOLD",
+    ("centralized", "iid"): "centralized",
+}
 
 
 class FromRandom(LinearModel):
@@ -108,17 +115,32 @@ class Row:
 
 
 def linear(
-    table: str, model: str, data: str, method: str, partition: str, lr: float, accuracy: float | None,
-    area: float | None, rounds: int = 100,
-) -> Row:  # fmt: skip
+    table: str,
+    model: str,
+    data: str,
+    method: str,
+    partition: str,
+    lr: float,
+    accuracy: float | None,
+    area: float | None,
+    rounds: int = 100,
+) -> Row:
     """A row of a linear model: a step a row."""
     return Row(table, f"{model}_garst", data, method, partition, lr, accuracy, area, None, rounds, area_rounds=100)
 
 
 def network(
-    table: str, model: str, data: str, method: str, partition: str, lr: float, accuracy: float | None,
-    area: float | None, batches: int = 1, rounds: int = 100,
-) -> Row:  # fmt: skip
+    table: str,
+    model: str,
+    data: str,
+    method: str,
+    partition: str,
+    lr: float,
+    accuracy: float | None,
+    area: float | None,
+    batches: int = 1,
+    rounds: int = 100,
+) -> Row:
     """A row of a network. The author's scripts start federated ones with standard normal parameters; of centralized
     ones there is no script, and the first rounds of the curves tell: the FNN of 2 classes so too, others as PyTorch."""
     normal = method != "centralized" or (model, data) == ("fnn", "2 classes")
@@ -147,24 +169,33 @@ MNIST: list[Row] = [
     linear("D.1", "lr", "2 classes", "centralized", "iid", 5e-4, 0.971, 0.955),
     linear("D.1", "lr", "2 classes", "fedavg", "iid", 5e-5, 0.795, 0.630),
     linear("D.1", "lr", "2 classes", "centralized", "iid", 5e-5, 0.958, 0.899),
-    *four_ways("2 classes", "D.2", "svm", 5e-4,
-               [(0.959, 0.907), (0.959, 0.905), (0.958, 0.904), (0.960, 0.912), (0.968, 0.955)]),
+    *four_ways(
+        "2 classes",
+        "D.2",
+        "svm",
+        5e-4,
+        [(0.959, 0.907), (0.959, 0.905), (0.958, 0.904), (0.960, 0.912), (0.968, 0.955)],
+    ),
     linear("D.3", "lr", "2 classes", "fedavg", "iid", 5e-3, 0.965, 0.956),
     linear("D.3", "lr", "2 classes", "centralized", "iid", 5e-3, 0.970, 0.961),
     linear("D.3", "svm", "2 classes", "fedavg", "iid", 5e-4, 0.911, 0.907),
     linear("D.3", "svm", "2 classes", "centralized", "iid", 5e-4, 0.965, 0.955),
     network("D.3", "cnn_garst", "2 classes", "fedavg", "iid", 5e-2, 0.794, 0.815, 10),
     network("D.3", "cnn_garst", "2 classes", "centralized", "iid", 5e-2, 0.964, 0.946, 10),
-    *four_ways("2 classes", "D.4", "lr", 5e-3,
-               [(0.971, 0.956), (0.970, 0.954), (0.971, 0.955), (0.970, 0.955), (0.971, 0.961)]),
-    *four_ways("4 classes", "D.4", "lr", 5e-4,
-               [(0.926, 0.897), (0.926, 0.897), (0.926, 0.897), (0.928, 0.900), (0.940, 0.926)]),
+    *four_ways(
+        "2 classes", "D.4", "lr", 5e-3, [(0.971, 0.956), (0.970, 0.954), (0.971, 0.955), (0.970, 0.955), (0.971, 0.961)]
+    ),
+    *four_ways(
+        "4 classes", "D.4", "lr", 5e-4, [(0.926, 0.897), (0.926, 0.897), (0.926, 0.897), (0.928, 0.900), (0.940, 0.926)]
+    ),
     *four_ways("4 classes", "-", "svm", 5e-4, [(None, None)] * 5),
-    *four_ways("2 classes", "D.4", "fnn", 0.5,
-               [(0.891, 0.870), (0.851, 0.867), (0.869, 0.862), (0.889, 0.870), (0.876, 0.863)]),
-    *four_ways("4 classes", "D.4", "fnn", 0.5,
-               [(0.806, 0.788), (0.806, 0.788), (0.806, 0.788), (0.806, 0.787), (0.855, 0.856)]),
-]  # fmt: skip
+    *four_ways(
+        "2 classes", "D.4", "fnn", 0.5, [(0.891, 0.870), (0.851, 0.867), (0.869, 0.862), (0.889, 0.870), (0.876, 0.863)]
+    ),
+    *four_ways(
+        "4 classes", "D.4", "fnn", 0.5, [(0.806, 0.788), (0.806, 0.788), (0.806, 0.788), (0.806, 0.787), (0.855, 0.856)]
+    ),
+]
 FASHION: list[Row] = [
     linear("D.5", "lr", "10 classes", "fedavg", "iid", 5e-5, 0.780, 0.651, rounds=200),
     linear("D.5", "lr", "10 classes", "fedavg", "shards:10", 5e-5, 0.740, 0.647),
@@ -198,9 +229,13 @@ def train(dataset: Dataset, row: Row, seed: int, rounds: int, distances: bool = 
     nodes = 1 if centralized else NODES
     digits = DIGITS.get(row.data)
     experiment = Experiment(
-        subset(dataset, digits) if digits else dataset, nodes, row.partition, seed, seed,
+        subset(dataset, digits) if digits else dataset,
+        nodes,
+        row.partition,
+        seed,
+        seed,
         processes=1,  # the models above are known in this one
-    )  # fmt: skip
+    )
     assert isinstance(experiment.dataset.rows, tuple)
     n = len(experiment.dataset.rows[1]) // nodes
     values = {"model": row.built, "lr": row.lr, "rounds": rounds}
@@ -221,16 +256,35 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
     fashion = dataset.name == "fashion_mnist"
     rows, panels = FASHION if fashion else MNIST, dict[str, dict[str, pictures.Line]]()
     yield from tables.head(
-        "table", "model", "start", "data", "method", "rows", "rate", "rounds", "accuracy of", "accuracy Garst",
-        "accuracy", "area Garst", "area",
-    )  # fmt: skip
+        "table",
+        "model",
+        "start",
+        "data",
+        "method",
+        "rows",
+        "rate",
+        "rounds",
+        "accuracy of",
+        "accuracy Garst",
+        "accuracy",
+        "area Garst",
+        "area",
+    )
     for row in rows:
         rounds = row.rounds if full else 3
         seeds = runs.seeds(SEEDS) if full else SEEDS[:1]
         known = (
-            row.table, row.model.removesuffix("_garst"), STARTS[row.start], row.data, row.method, row.partition,
-            f"{row.lr:g}", rounds, "the last round" if row.last else "all rounds, mean", printed(row.accuracy),
-        )  # fmt: skip
+            row.table,
+            row.model.removesuffix("_garst"),
+            STARTS[row.start],
+            row.data,
+            row.method,
+            row.partition,
+            f"{row.lr:g}",
+            rounds,
+            "the last round" if row.last else "all rounds, mean",
+            printed(row.accuracy),
+        )
         panel = panels.setdefault(row.panel, {})
         yield tables.trained(known, functools.partial(cells, dataset, row, seeds, rounds, panel), 3)
     picture = f"{DOCUMENT}{'-fashion_mnist' if fashion else ''}{'' if full else '-reduced'}.png"
@@ -362,8 +416,10 @@ def main(dataset: Dataset, full: bool) -> None:
     most = len(FASHION if fashion else MNIST) * (len(seeds) if full else 1) + (0 if fashion else 41 if full else 8)
     about = (
         f"Mean over {len(seeds)} run(s), seeds from {seeds[0]} to {seeds[-1]}: accuracy, and area under the accuracy "
-        "by round (of linear models the first 100)." if full else "Seed 1, 3 rounds of 100 to 500."
-    )  # fmt: skip
+        "by round (of linear models the first 100)."
+        if full
+        else "Seed 1, 3 rounds of 100 to 500."
+    )
 
     def all_() -> Iterator[str]:
         yield from lines(dataset, full)

@@ -17,9 +17,9 @@ from sklearn.metrics import log_loss, roc_auc_score
 
 from benchmarks import garst2021, runs, tables
 from benchmarks.garst2021 import DIGITS, SEEDS, subset
-from v6_federated.data import as_features
-from v6_federated.datasets import Dataset
-from v6_federated.experiments import Experiment, OnRound
+from v6_federated.data.source import as_features
+from v6_workbench.simulation.datasets import Dataset
+from v6_workbench.simulation.experiments import Experiment, OnRound
 
 DOCUMENT = "garst2021_gbdt"
 GARST: dict[str, Any] = {"lr": 0.1, "lambda_l2": 0, "max_leaves": 8, "max_depth": 3, "min_rows_leaf": 1}
@@ -73,12 +73,19 @@ def centralized(dataset: Dataset, rounds: int, own: Mapping[str, Any], every: in
     )
     classes = int(y.max()) + 1
     settings: dict[str, Any] = {
-        "objective": "binary" if classes == 2 else "multiclass", "num_class": 1 if classes == 2 else classes,
-        "learning_rate": own["lr"], "lambda_l2": own["lambda_l2"], "num_leaves": own["max_leaves"],
-        "min_data_in_leaf": own["min_rows_leaf"], "max_bin": 64,
-        "boost_from_average": False, "deterministic": True, "force_row_wise": True, "verbosity": -1,
+        "objective": "binary" if classes == 2 else "multiclass",
+        "num_class": 1 if classes == 2 else classes,
+        "learning_rate": own["lr"],
+        "lambda_l2": own["lambda_l2"],
+        "num_leaves": own["max_leaves"],
+        "min_data_in_leaf": own["min_rows_leaf"],
+        "max_bin": 64,
+        "boost_from_average": False,
+        "deterministic": True,
+        "force_row_wise": True,
+        "verbosity": -1,
         **({"max_depth": own["max_depth"]} if own["max_depth"] else {}),
-    }  # fmt: skip
+    }
 
     def train(on_round: OnRound | None) -> Mapping[str, Any]:
         booster, history = lightgbm.Booster(settings, lightgbm.Dataset(X, y)), []
@@ -103,17 +110,31 @@ def centralized(dataset: Dataset, rounds: int, own: Mapping[str, Any], every: in
 def lines(dataset: Dataset, data: str, full: bool) -> Iterator[str]:
     rounds = ROUNDS if full else REDUCED_ROUNDS
     yield from tables.head(
-        "rows", "lr", "lambda", "leaves", "accuracy of", "accuracy Garst", "accuracy", "area Garst", "area",
-        "AUC of the ROC", "loss", *(f"accuracy, round {t}" for t in MARKS),
-    )  # fmt: skip
+        "rows",
+        "lr",
+        "lambda",
+        "leaves",
+        "accuracy of",
+        "accuracy Garst",
+        "accuracy",
+        "area Garst",
+        "area",
+        "AUC of the ROC",
+        "loss",
+        *(f"accuracy, round {t}" for t in MARKS),
+    )
     for setting in ROWS[data]:
         name, _, changed, accuracy, area = setting
         own = {**DEFAULTS, **changed}
         last = area is None or data != "mnist"  # Table D.3 has a run's mean over rounds, see garst2021.py
         known = (
-            name, own["lr"], own["lambda_l2"], own["max_leaves"], "the last round" if last else "all rounds, mean",
+            name,
+            own["lr"],
+            own["lambda_l2"],
+            own["max_leaves"],
+            "the last round" if last else "all rounds, mean",
             accuracy,
-        )  # fmt: skip
+        )
         make = functools.partial(cells, dataset, setting, seeds(data, setting, full), rounds, last)
         yield tables.trained(known, make, 5 + len(MARKS))
 
@@ -132,11 +153,13 @@ def cells(
         values = {"rounds": rounds, "evaluate_every": every, "lr": own["lr"], "lambda_l2": own["lambda_l2"]}
         found = [
             runs.kept(
-                DOCUMENT, "gbdt", Experiment(dataset, 10, partition, seed, seed, environment=few),
+                DOCUMENT,
+                "gbdt",
+                Experiment(dataset, 10, partition, seed, seed, environment=few),
                 {**values, **changed},
             )
             for seed in seeds
-        ]  # fmt: skip
+        ]
     histories = [run.history for run in found]
     ours = {key: np.mean([h[-1][key] for h in histories]) for key in ("accuracy", "auc", "loss")}
     if not last:

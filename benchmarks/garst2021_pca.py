@@ -15,10 +15,11 @@ import pandas as pd
 from threadpoolctl import threadpool_limits
 
 from benchmarks import runs, tables
-from v6_federated import codec, mock
-from v6_federated.datasets import Dataset
-from v6_federated.experiments import Experiment
-from v6_federated.randomness import generator
+from v6_federated.base.randomness import generator
+from v6_federated.messages import codec
+from v6_workbench.simulation import mock
+from v6_workbench.simulation.datasets import Dataset
+from v6_workbench.simulation.experiments import Experiment
 
 DOCUMENT = "garst2021_pca"
 SEEDS = range(1, 11)
@@ -126,9 +127,18 @@ def costs(full: bool) -> Iterator[str]:
     )
     yield ""
     yield from tables.head(
-        "d", "solver", "rounds", "MB", "MB document", "times fewer", "s", "s document", "MB of memory a node",
-        "MB of one d x d matrix", "share of variance, relative difference",
-    )  # fmt: skip
+        "d",
+        "solver",
+        "rounds",
+        "MB",
+        "MB document",
+        "times fewer",
+        "s",
+        "s document",
+        "MB of memory a node",
+        "MB of one d x d matrix",
+        "share of variance, relative difference",
+    )
     for d in COLUMNS[full]:
         X = genes(d)
         parts = np.split(X, [ROWS // 2, ROWS * 3 // 4])
@@ -150,10 +160,18 @@ def costs(full: bool) -> Iterator[str]:
             ours = codec.decode(result["weights"])["explained_variance_ratio"]
             apart = f"{np.abs(ours / (variances / d)[: len(ours)] - 1).max():.1e}"
         yield tables.row(
-            d, result["model"]["solver"], len(result["history"]), f"{sent / 1e6:.1f}", f"{theirs / 1e6:.1f}",
-            f"{theirs / sent:.1f}", f"{seconds:.1f}", seconds_theirs, f"{peak / 1e6:.0f}", f"{d * d * 4 / 1e6:.0f}",
+            d,
+            result["model"]["solver"],
+            len(result["history"]),
+            f"{sent / 1e6:.1f}",
+            f"{theirs / 1e6:.1f}",
+            f"{theirs / sent:.1f}",
+            f"{seconds:.1f}",
+            seconds_theirs,
+            f"{peak / 1e6:.0f}",
+            f"{d * d * 4 / 1e6:.0f}",
             apart,
-        )  # fmt: skip
+        )
 
 
 def _memory_a_call(network: mock.MockNetwork) -> int:

@@ -16,12 +16,13 @@ import matplotlib
 import numpy as np
 
 from benchmarks import pictures, runs, starts, tables
-from v6_federated import models, training
-from v6_federated.data import as_features
-from v6_federated.datasets import Dataset
-from v6_federated.experiments import Experiment
-from v6_federated.randomness import generator
-from v6_federated.report import COLOURS, STYLES
+from v6_federated import models
+from v6_federated.base.randomness import generator
+from v6_federated.data.source import as_features
+from v6_federated.node import local_training
+from v6_workbench.reporting.report import COLOURS, STYLES
+from v6_workbench.simulation.datasets import Dataset
+from v6_workbench.simulation.experiments import Experiment
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
@@ -31,9 +32,11 @@ GRID = (0.1, 0.215, 0.464, 0.0464)
 FULL_BATCH_GRID = (0.464, 1.0, 0.215)
 CNN_GRID = (0.1, 0.215)
 ONE_RATE = {  # by rows, C, E and B
-    ("shards", 0.1, 1, None): 0.1, ("shards", 0.0, 5, None): 0.1, ("iid", 0.1, 20, 50): 0.1,
+    ("shards", 0.1, 1, None): 0.1,
+    ("shards", 0.0, 5, None): 0.1,
+    ("iid", 0.1, 20, 50): 0.1,
     ("shards", 0.0, 5, 10): 0.1,  # with 0.215 still at 0.10 after 28 rounds
-}  # fmt: skip
+}
 HALF_AN_HOUR, LONGEST = 1800.0, 6000.0  # seconds
 SEEDS = (1, 2, 3)
 TARGET = {"2nn": 0.97, "cnn_mcmahan": 0.99}
@@ -87,25 +90,44 @@ def row(table: str, model: str, partition: str, C: float, E: int, B: int | None,
 # Table 1: C, and the paper's rounds IID with B all and 10, on shards with B all and 10
 TABLE_1: dict[str, dict[float, tuple[int | None, ...]]] = {
     "2nn": {
-        0.0: (1455, None, 4278, 3275), 0.1: (None, None, 1796, None), 0.2: (1658, None, 1528, 619),
-        0.5: (None, None, None, 443), 1.0: (None, None, None, 380),
+        0.0: (1455, None, 4278, 3275),
+        0.1: (None, None, 1796, None),
+        0.2: (1658, None, 1528, 619),
+        0.5: (None, None, None, 443),
+        1.0: (None, None, None, 380),
     },
     "cnn_mcmahan": {
-        0.0: (387, 50, 1181, 956), 0.1: (339, None, 1100, 206), 0.2: (337, 18, 978, 200), 0.5: (164, 18, 1067, 261),
+        0.0: (387, 50, 1181, 956),
+        0.1: (339, None, 1100, 206),
+        0.2: (337, 18, 978, 200),
+        0.5: (164, 18, 1067, 261),
         1.0: (246, 16, None, 97),
     },
-}  # fmt: skip
+}
 # Tables 2 (CNN) and 4 (2NN), C = 0.1: E, B and the paper's rounds IID and on shards
 TABLES_2_4: dict[str, list[tuple[int, int | None, int | None, int | None]]] = {
     "cnn_mcmahan": [
-        (1, None, 626, 483), (5, None, 179, 1000), (1, 50, 65, 600), (20, None, 234, 672), (1, 10, 34, 350),
-        (5, 50, 29, 334), (20, 50, 32, 426), (5, 10, None, 229), (20, 10, 18, 173),
+        (1, None, 626, 483),
+        (5, None, 179, 1000),
+        (1, 50, 65, 600),
+        (20, None, 234, 672),
+        (1, 10, 34, 350),
+        (5, 50, 29, 334),
+        (20, 50, 32, 426),
+        (5, 10, None, 229),
+        (20, 10, 18, 173),
     ],
     "2nn": [
-        (10, None, 156, 1100), (1, 50, 144, 1183), (20, None, 92, 957), (1, 10, None, None),
-        (10, 50, 45, 881), (20, 50, 39, 835), (10, 10, None, 497), (20, 10, 32, 738),
+        (10, None, 156, 1100),
+        (1, 50, 144, 1183),
+        (20, None, 92, 957),
+        (1, 10, None, None),
+        (10, 50, 45, 881),
+        (20, 50, 39, 835),
+        (10, 10, None, 497),
+        (20, 10, 32, 738),
     ],
-}  # fmt: skip
+}
 CELLS = (("iid", None), ("iid", 10), ("shards", None), ("shards", 10))
 FIRST_ROWS = [
     Row("1", "2nn", "iid", 0.1, 1, 10, 87, 300, reduced=True),
@@ -164,9 +186,14 @@ def train(dataset: Dataset, row: Row, lr: float, rounds: int, seed: int) -> runs
     ours = row.start == "torch"
     model = row.model if ours else starts.register(row.model, row.start)
     values = {
-        "model": model, "rounds": rounds, "fraction": row.C, "epochs": row.E, "batch_size": row.B, "lr": lr,
+        "model": model,
+        "rounds": rounds,
+        "fraction": row.C,
+        "epochs": row.E,
+        "batch_size": row.B,
+        "lr": lr,
         "target": TARGET[row.model],
-    }  # fmt: skip
+    }
     processes = None if ours else 1  # in which that model is known
     experiment = Experiment(dataset, 100, row.partition, seed, seed, processes=processes)
     segment = 5 if row.model == "cnn_mcmahan" else 100
@@ -223,9 +250,13 @@ def figure_1(dataset: Dataset, picture: Path, full: bool = True) -> Iterator[str
     for axis, (title, (seeds, parent, average)) in zip(axes, FIGURE_1.items(), strict=True):
         for i, (start, name) in enumerate([*STARTS.items()][: None if full else 1]):
             settings = {
-                "method": "figure 1", "data": f"{dataset.name} {runs.digest(dataset)}", "model": "2nn", "seeds": seeds,
-                "thetas": [*thetas, 1, 0, 0.5], **({} if start == "torch" else {"start": start}),
-            }  # fmt: skip
+                "method": "figure 1",
+                "data": f"{dataset.name} {runs.digest(dataset)}",
+                "model": "2nn",
+                "seeds": seeds,
+                "thetas": [*thetas, 1, 0, 0.5],
+                **({} if start == "torch" else {"start": start}),
+            }
             trained = functools.partial(mixed, dataset, start, seeds, settings["thetas"])
             *losses, w, w2, middle = [row["loss"] for row in runs.kept_as(DOCUMENT, settings, trained).history]
             axis.plot(thetas, losses, STYLES[i], color=COLOURS[i], label=name)
@@ -248,8 +279,8 @@ def mixed(dataset: Dataset, start: str, seeds: Sequence[int], thetas: Sequence[f
     def parent(seed: int, k: int) -> np.ndarray:
         own = order[600 * k : 600 * (k + 1)]
         w = starts.weights(start, model, generator(seed, "figure 1 init"))
-        step = training.optimizer("sgd", lambda i: 0.1)
-        for batch in training.batches(generator(k, "figure 1 shuffle"), 600, 20, 50):
+        step = local_training.optimizer("sgd", lambda i: 0.1)
+        for batch in local_training.batches(generator(k, "figure 1 shuffle"), 600, 20, 50):
             _, g = model.loss_and_gradient(w, X[own[batch]], y[own[batch]])
             step(w, g)
         return w

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks import runs, tables
-from v6_federated.datasets import Database, Dataset
-from v6_federated.errors import SafeError
-from v6_federated.experiments import Experiment
-from v6_federated.randomness import generator
+from v6_federated.base.errors import SafeError
+from v6_federated.base.randomness import generator
+from v6_workbench.simulation.datasets import Database, Dataset
+from v6_workbench.simulation.experiments import Experiment
 
 DOCUMENT = "mcmahan2017_shakespeare"
 LENGTH = 80  # the paper's unroll
@@ -113,10 +113,15 @@ def train(dataset: Plays, rows: str, E: int, B: int | None, rounds: int, full: b
     deal = ByRole if rows == "roles" else Experiment
     experiment = deal(dataset, nodes, rows if rows == "roles" else "iid", 1, 1, environment=environment)
     values: dict[str, Any] = {
-        "model": "lstm_char" if full else "lstm_char:hidden=16", "classes": [*range(int(dataset.rows[0].max()) + 1)],
-        "rounds": rounds if full else 3, "fraction": 0.1 if full else 0.02, "epochs": E, "batch_size": B,
-        "lr": RATE, "target": TARGET,
-    }  # fmt: skip
+        "model": "lstm_char" if full else "lstm_char:hidden=16",
+        "classes": [*range(int(dataset.rows[0].max()) + 1)],
+        "rounds": rounds if full else 3,
+        "fraction": 0.1 if full else 0.02,
+        "epochs": E,
+        "batch_size": B,
+        "lr": RATE,
+        "target": TARGET,
+    }
     return runs.kept(DOCUMENT, "fedavg", experiment, values, segment=5)
 
 
@@ -151,8 +156,10 @@ def main(dataset: Plays, full: bool) -> None:
     """Print and keep the table."""
     about = (
         f"C = 0.1, rate {RATE}, seed 1: rounds until the character after {TARGET:.0%} of {TEST_ROWS:,} test rows is "
-        "known." if full else "Two of a hundred roles a round, a small LSTM, three rounds."
-    )  # fmt: skip
+        "known."
+        if full
+        else "Two of a hundred roles a round, a small LSTM, three rounds."
+    )
     most = len(TRIED) if full else 1
     title = "McMahan et al. 2017 on Shakespeare"
     tables.page(DOCUMENT, title, full, lines(dataset, full), about, most, file="shakespeare.json.gz")

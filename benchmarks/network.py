@@ -6,8 +6,10 @@ from datetime import date
 from typing import Any
 
 from benchmarks import runs
-from v6_federated import cli, images, network, submit, vantage
-from v6_federated.datasets import Dataset
+from v6_federated.base import vantage6_api
+from v6_workbench.cli import main as command_line
+from v6_workbench.network import images, local, submit
+from v6_workbench.simulation.datasets import Dataset
 
 NAME, ROUNDS = "benchmark", 5
 UP = ["network", "up", "--name", NAME, "--nodes", "3", "--data", "digits", "--split", "iid"]
@@ -21,12 +23,12 @@ def main(dataset: Dataset | None, full: bool) -> None:
     images.build_method(images.Image("v6-toy", "v6_toy", "numpy"), source=toy)
     for image in images.listed().values():
         images.build_method(image)
-    if cli.main(UP):  # another network of this name is not ours to remove
+    if command_line.main(UP):  # another network of this name is not ours to remove
         raise SystemExit(1)
     try:
-        ours, theirs = _seconds(network.load(NAME), blocks=8 if full else 3)
+        ours, theirs = _seconds(local.load(NAME), blocks=8 if full else 3)
     finally:
-        network.down(NAME)
+        local.down(NAME)
     engine = images.engine()
     sizes = {name: engine.images.get(name).attrs["Size"] / 1e6 for name in [*images.listed(), "v6-toy"]}
     lines = [
@@ -58,7 +60,7 @@ def _row(name: str, seconds: list[float], base: list[float]) -> str:
     return f"| {name} | {median:.2f} | {mean:.2f} | {min(seconds):.2f} | {max(seconds):.2f} | {ratios} |"
 
 
-def _seconds(found: network.Network, blocks: int) -> tuple[list[float], list[float]]:
+def _seconds(found: local.Network, blocks: int) -> tuple[list[float], list[float]]:
     """Seconds of each round of FedAvg and of nothing, a block of each in turn; the first block does not count."""
     ours: list[float] = []
     theirs: list[float] = []
@@ -71,9 +73,9 @@ def _seconds(found: network.Network, blocks: int) -> tuple[list[float], list[flo
     return ours, theirs
 
 
-def _result(found: network.Network, image: str, values: dict[str, Any]) -> dict[str, Any]:
-    client = network.client(found)
+def _result(found: local.Network, image: str, values: dict[str, Any]) -> dict[str, Any]:
+    client = local.client(found)
     where: dict[str, Any] = {"collaboration": found.collaboration, "organization": 1, "label": found.label}
     task = submit.send(client, image, values, image=image, **where)
-    vantage.wait(client, task)
+    vantage6_api.wait(client, task)
     return json.loads(client.result.from_task(task)["data"][0]["result"])

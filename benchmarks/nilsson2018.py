@@ -7,16 +7,22 @@ from typing import Any
 import numpy as np
 
 from benchmarks import pictures, runs, tables
-from v6_federated.datasets import Dataset
-from v6_federated.experiments import Experiment
+from v6_workbench.simulation.datasets import Dataset
+from v6_workbench.simulation.experiments import Experiment
 
 DOCUMENT = "nilsson2018"
 FEDAVG = {"fraction": 0.1, "epochs": 10, "batch_size": 20, "lr": 0.088, "lr_decay_step": 3.2e-6, "rounds": 1000}
 SEARCH = {"fraction": 0.1, "epochs": 5, "batch_size": 20, "lr": 0.11, "lr_decay_step": 2.2e-7, "rounds": 1200}
 FSVRG = {"stepsize": 4.0, "batch_size": 1, "rounds": 50}
 COOP = {
-    "age_lower": 16, "age_upper": 51, "epochs": 1, "batch_size": 20, "lr": 0.11, "lr_decay_step": 2.2e-7, "rounds": 100
-}  # fmt: skip
+    "age_lower": 16,
+    "age_upper": 51,
+    "epochs": 1,
+    "batch_size": 20,
+    "lr": 0.11,
+    "lr_decay_step": 2.2e-7,
+    "rounds": 100,
+}
 NAMES = {"fedavg": "FedAvg", "fsvrg": "FSVRG", "coop": "CO-OP"}
 UPLOADS = {"fsvrg": 200, "fedavg": 10, "coop": 100}  # of a round; one of CO-OP is 100 merges
 
@@ -40,7 +46,7 @@ SLOW_FEDAVG = {**SLOW, "fraction": 0.1, "rounds": 200}
 RACE: list[tuple[str, str, dict[str, Any]]] = [
     ("CO-OP", "coop", {**SLOW, "age_lower": 16, "age_upper": 51, "rounds": 20}),
     ("FedAvg, C = 0.1", "fedavg", SLOW_FEDAVG),
-    ("FedAvg, C = 0.1, deadline 7 s", "fedavg", {**SLOW_FEDAVG, "deadline": 7.0, "enough": 0.1}),
+    ("FedAvg, C = 0.1, deadline 7 s", "fedavg", {**SLOW_FEDAVG, "round_timeout": 7.0, "min_responses": 0.1}),
 ]
 TARGETS = (0.8, 0.9, 0.93)
 
@@ -60,9 +66,16 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
         if settings in (FEDAVG, FSVRG, COOP):
             curves[partition][NAMES[method]] = uploads, [found]
         yield tables.row(
-            method, partition, what, uploads[-1], best, f"{max(found):.4f}", average, f"{np.mean(found):.4f}",
+            method,
+            partition,
+            what,
+            uploads[-1],
+            best,
+            f"{max(found):.4f}",
+            average,
+            f"{np.mean(found):.4f}",
             f"{found[-1]:.4f}",
-        )  # fmt: skip
+        )
     picture, names = f"{DOCUMENT}{'' if full else '-reduced'}.png", list(NAMES.values())
     pictures.curves(curves, runs.RESULTS / picture, xlabel="uploads of a model or gradient", bottom=0.4, names=names)
     yield ""

@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from benchmarks import nilsson2018, runs, tables
-from v6_federated import report, significance
-from v6_federated.datasets import Dataset
-from v6_federated.experiments import Experiment
+from v6_workbench.reporting import report
+from v6_workbench.simulation import model_comparison
+from v6_workbench.simulation.datasets import Dataset
+from v6_workbench.simulation.experiments import Experiment
 
 DOCUMENT = "nilsson2018_cv"
 ITERATIONS = 1  # the paper's are three
@@ -50,7 +51,7 @@ def score(run: runs.Run) -> float:
 def scores(dataset: Dataset, partition: str, full: bool) -> dict[str, list[float]]:
     """Accuracy of each method's last model on each fold."""
     found: dict[str, list[float]] = {name: [] for name in METHODS}
-    for one in significance.experiments_of(Experiment(dataset, 100, partition, 1, 1), ITERATIONS):
+    for one in model_comparison.experiments_of(Experiment(dataset, 100, partition, 1, 1), ITERATIONS):
         for name in METHODS:
             found[name].append(score(train(one, name, full)))
     return found
@@ -60,11 +61,11 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
     agree = 0
     for partition, printed in TABLE_1.items():
         accuracies = scores(dataset, partition, full)
-        found = significance.verdicts(accuracies, ITERATIONS)
+        found = model_comparison.verdicts(accuracies, ITERATIONS)
         yield ""
         yield f"**{partition}**: accuracy by fold, and row against column, the paper's sign / ours."
         yield ""
-        yield from tables.head("", *(f"fold {f + 1}" for f in range(significance.FOLDS * ITERATIONS)), *METHODS)
+        yield from tables.head("", *(f"fold {f + 1}" for f in range(model_comparison.FOLDS * ITERATIONS)), *METHODS)
         for name, own in accuracies.items():
             cells: list[str | None] = []
             for other, theirs in zip(METHODS, printed[name], strict=True):
@@ -78,7 +79,7 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
                 cells.append(f"{theirs} / {ours}")
             yield tables.row(name, *(f"{a:.4f}" for a in own), *cells)
         picture = f"{DOCUMENT}-{partition}{'' if full else '-reduced'}.png"
-        report.posteriors(found, significance.ROPE, runs.RESULTS / picture)
+        report.posteriors(found, model_comparison.ROPE, runs.RESULTS / picture)
         yield ""
         yield f"![posterior differences in accuracy]({picture})"
     yield from speeds(dataset, full)
@@ -90,7 +91,7 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
 
 def speeds(dataset: Dataset, full: bool) -> Iterator[str]:
     """What CO-OP loses where nodes differ in speed."""
-    one = next(significance.experiments_of(Experiment(dataset, 100, "iid", 1, 1), ITERATIONS))
+    one = next(model_comparison.experiments_of(Experiment(dataset, 100, "iid", 1, 1), ITERATIONS))
     yield ""
     yield from tables.head("slowest node, times the fastest's time", "accuracy of CO-OP, IID, fold 1")
     for slowest in SPEEDS:
@@ -99,14 +100,14 @@ def speeds(dataset: Dataset, full: bool) -> Iterator[str]:
 
 def earlier(dataset: Dataset) -> Iterator[str]:
     """Whether the sign of FedAvg against centralized training, on shards, hangs on FedAvg's last rounds."""
-    folds = list(significance.experiments_of(Experiment(dataset, 100, "shards", 1, 1), ITERATIONS))
+    folds = list(model_comparison.experiments_of(Experiment(dataset, 100, "shards", 1, 1), ITERATIONS))
     centralized = [score(train(one, "centralized", True)) for one in folds]
     fedavg = [{row["round"]: row["accuracy"] for row in train(one, "FedAvg", True).history} for one in folds]
     yield ""
     yield from tables.head("rounds of FedAvg, shards", "less centralized", "better", "equal", "worse")
     for t in range(600, 1001, 100):
         scores_ = {"FedAvg": [accuracy[t] for accuracy in fedavg], "centralized": centralized}
-        found = significance.verdicts(scores_, ITERATIONS)["FedAvg", "centralized"]
+        found = model_comparison.verdicts(scores_, ITERATIONS)["FedAvg", "centralized"]
         yield tables.row(
             t, f"{found.difference:+.4f}", f"{found.better:.1%}", f"{found.equal:.1%}", f"{found.worse:.1%}"
         )
@@ -121,10 +122,10 @@ def main(dataset: Dataset, full: bool) -> None:
     """Print and keep the tables and pictures."""
     dataset = dataset if full else runs.first(dataset)
     about = (
-        f"{ITERATIONS} x {significance.FOLDS}-fold cross-validation, 100 nodes, seed 1; region of practical "
-        f"equivalence {significance.ROPE:.0%}, a sign where its "
-        f"probability is {significance.CERTAIN:.0%} or more, else ?."
+        f"{ITERATIONS} x {model_comparison.FOLDS}-fold cross-validation, 100 nodes, seed 1; region of practical "
+        f"equivalence {model_comparison.ROPE:.0%}, a sign where its "
+        f"probability is {model_comparison.CERTAIN:.0%} or more, else ?."
         + ("" if full else f" A fiftieth of the rounds, {runs.FIRST}.")
     )
-    most = 2 * ITERATIONS * significance.FOLDS * len(METHODS) + len(SPEEDS)
+    most = 2 * ITERATIONS * model_comparison.FOLDS * len(METHODS) + len(SPEEDS)
     tables.page(DOCUMENT, "Nilsson et al. 2018, cross-validation on MNIST", full, lines(dataset, full), about, most)

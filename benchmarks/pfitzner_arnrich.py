@@ -14,10 +14,10 @@ import numpy as np
 from benchmarks import pictures, runs, tables
 from benchmarks.starts import STARTS, register, weights
 from v6_federated import models
-from v6_federated.data import as_features
-from v6_federated.datasets import Dataset
-from v6_federated.experiments import Experiment, OnRound
-from v6_federated.randomness import generator
+from v6_federated.base.randomness import generator
+from v6_federated.data.source import as_features
+from v6_workbench.simulation.datasets import Dataset
+from v6_workbench.simulation.experiments import Experiment, OnRound
 
 DOCUMENT = "pfitzner_arnrich"
 DECAY = 0.999  # of the rate, a round

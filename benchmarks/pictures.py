@@ -6,7 +6,7 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 
-from v6_federated.report import COLOURS, STYLES
+from v6_workbench.reporting.report import COLOURS, STYLES
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt

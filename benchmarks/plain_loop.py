@@ -14,8 +14,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from v6_federated.data import as_features
-from v6_federated.datasets import load
+from v6_federated.data.source import as_features
+from v6_workbench.simulation.datasets import load
 
 _rows: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 

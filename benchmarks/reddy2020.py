@@ -28,10 +28,10 @@ from benchmarks.reddy2020_setup import (
     settings_of,
     told,
 )
-from v6_federated.data import as_features
-from v6_federated.datasets import Dataset
-from v6_federated.experiments import Experiment
-from v6_federated.report import COLOURS, STYLES
+from v6_federated.data.source import as_features
+from v6_workbench.reporting.report import COLOURS, STYLES
+from v6_workbench.simulation.datasets import Dataset
+from v6_workbench.simulation.experiments import Experiment
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
@@ -69,12 +69,21 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
                         sent = np.mean([r["uploads"] if r["uploads"] is not None else K for r in run.history])
                         rate = sent / K * len(run.history) / PASSES[model]
                         found[partition, name, K] = {
-                            "packets": packets, "rate": rate, "accuracy": last["accuracy"], "gap": gap(run)
-                        }  # fmt: skip
+                            "packets": packets,
+                            "rate": rate,
+                            "accuracy": last["accuracy"],
+                            "gap": gap(run),
+                        }
                         yield tables.row(
-                            partition, K, name, f"{packets:.1f}", f"{first / packets:.1f}", f"{rate:.2f}",
-                            f"{last['accuracy']:.4f}", f"{gap(run):+.3f}",
-                        )  # fmt: skip
+                            partition,
+                            K,
+                            name,
+                            f"{packets:.1f}",
+                            f"{first / packets:.1f}",
+                            f"{rate:.2f}",
+                            f"{last['accuracy']:.4f}",
+                            f"{gap(run):+.3f}",
+                        )
             if full:
                 yield ""
                 picture = _picture(dataset.name, model, optimizer, found)
@@ -101,9 +110,14 @@ def _picture(data: str, model: str, optimizer: str, found: dict[tuple[str, str, 
         for axis, partition in zip(across, PARTITIONS, strict=True):
             for i, name in enumerate(names):
                 axis.plot(
-                    NODES, [found[partition, name, K][measure] for K in NODES], "os^Dv<>"[i],
-                    linestyle=STYLES[i % len(STYLES)], color=COLOURS[i % len(COLOURS)], label=name, markersize=5,
-                )  # fmt: skip
+                    NODES,
+                    [found[partition, name, K][measure] for K in NODES],
+                    "os^Dv<>"[i],
+                    linestyle=STYLES[i % len(STYLES)],
+                    color=COLOURS[i % len(COLOURS)],
+                    label=name,
+                    markersize=5,
+                )
             axis.set(yscale="log" if measure == "packets" else "linear", xticks=NODES)
             axis.grid(alpha=0.3)
         across[0].set_ylabel(unit)

@@ -7,8 +7,8 @@ from typing import Any
 from benchmarks import runs, tables
 from benchmarks.reddy2020_differences import sum_over_all
 from benchmarks.reddy2020_setup import DOCUMENT, NODES, OPTIMIZERS, PARTITIONS, PASSES, gap, read_as, settings_of, told
-from v6_federated.datasets import Dataset
-from v6_federated.experiments import Experiment
+from v6_workbench.simulation.datasets import Dataset
+from v6_workbench.simulation.experiments import Experiment
 
 # optimizer, rows and K
 CHOSEN = (*(("sgd", partition, K) for partition in PARTITIONS for K in NODES), ("adam", "sorted-balanced", 7))
@@ -30,9 +30,19 @@ def lines(dataset: Dataset) -> Iterator[str]:
     )
     yield ""
     yield from tables.head(
-        "optimizer", "rows", "K", "rho = 1", "rho = 50", "Delta", "SVD: ours", "in its rounds", "of all K",
-        "loss: ours", "in its rounds", "of all K",
-    )  # fmt: skip
+        "optimizer",
+        "rows",
+        "K",
+        "rho = 1",
+        "rho = 50",
+        "Delta",
+        "SVD: ours",
+        "in its rounds",
+        "of all K",
+        "loss: ours",
+        "in its rounds",
+        "of all K",
+    )
     E = PASSES["logreg"]
     for optimizer, partition, K in CHOSEN:
         experiment = Experiment(dataset, K, partition, 1, 1)

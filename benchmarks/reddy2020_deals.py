@@ -19,9 +19,9 @@ from benchmarks.reddy2020_setup import (
     settings_of,
     told,
 )
-from v6_federated import partitions
-from v6_federated.datasets import Dataset
-from v6_federated.experiments import Experiment
+from v6_workbench.simulation import partitions
+from v6_workbench.simulation.datasets import Dataset
+from v6_workbench.simulation.experiments import Experiment
 
 PLANS = dynavg._plans
 CUTS = (1, 2, 3, 4, 5)
@@ -122,9 +122,17 @@ def compared(dataset: Dataset) -> Iterator[str]:
     )
     yield ""
     yield from tables.head(
-        "optimizer", "rows", "K", "deal", "rho = 1", "Delta", "SVD (ours): rate, accuracy", "from the newest model",
-        "in its rounds", "the least in each round: rate, accuracy",
-    )  # fmt: skip
+        "optimizer",
+        "rows",
+        "K",
+        "deal",
+        "rho = 1",
+        "Delta",
+        "SVD (ours): rate, accuracy",
+        "from the newest model",
+        "in its rounds",
+        "the least in each round: rate, accuracy",
+    )
     E = PASSES["logreg"]
     for optimizer, partition, K, cut in COMPARED:
         experiment = Experiment(dataset, K, partition, 1, cut)
@@ -141,9 +149,17 @@ def compared(dataset: Dataset) -> Iterator[str]:
             runs.kept_as(DOCUMENT, reading, functools.partial(read_as, experiment, svd, "_plans", least_in_each_round)),
         )
         yield tables.row(
-            optimizer, partition, K, cut, accuracy(one), accuracy(delta), f"{sent(ours, K):.2f}, {accuracy(ours)}",
-            accuracy(newest), accuracy(idle), f"{sent(each, K):.2f}, {accuracy(each)}",
-        )  # fmt: skip
+            optimizer,
+            partition,
+            K,
+            cut,
+            accuracy(one),
+            accuracy(delta),
+            f"{sent(ours, K):.2f}, {accuracy(ours)}",
+            accuracy(newest),
+            accuracy(idle),
+            f"{sent(each, K):.2f}, {accuracy(each)}",
+        )
 
 
 def networks(dataset: Dataset) -> Iterator[str]:

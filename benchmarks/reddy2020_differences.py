@@ -26,13 +26,16 @@ from benchmarks.reddy2020_setup import (
     told,
 )
 from benchmarks.starts import STARTS, weights
-from v6_federated import codec, models, partitions, training
-from v6_federated.data import as_features
-from v6_federated.datasets import Dataset
-from v6_federated.experiments import Experiment, OnRound
-from v6_federated.federation import Answer, weighted_mean
-from v6_federated.node import Node
-from v6_federated.randomness import generator
+from v6_federated import models
+from v6_federated.base.randomness import generator
+from v6_federated.central.federation import Answer, weighted_mean
+from v6_federated.data.source import as_features
+from v6_federated.messages import codec
+from v6_federated.node import local_training
+from v6_federated.node.node import Node
+from v6_workbench.simulation import partitions
+from v6_workbench.simulation.datasets import Dataset
+from v6_workbench.simulation.experiments import Experiment, OnRound
 
 STEPS = {"800: 50 passes of a node, K = 31": 800, "3,350: K = 7": 3350, "23,450: of all rows": 23450}
 # B with which a node of 31 takes the 67 steps a pass that one of 7 takes with B = 128
@@ -100,9 +103,14 @@ def readings(dataset: Dataset) -> Iterator[str]:
     )
     yield ""
     yield from tables.head(
-        "rows", "K", "all S_t's (ours)", "all K's last losses", "all K's last losses, all K's plans",
-        "all K's last models", "from the newest model",
-    )  # fmt: skip
+        "rows",
+        "K",
+        "all S_t's (ours)",
+        "all K's last losses",
+        "all K's last losses, all K's plans",
+        "all K's last models",
+        "from the newest model",
+    )
     values = {**settings_of("logreg", "sgd"), "protocol": "loss", "rounds": PASSES["logreg"]}
     values["evaluate_every"] = values["rounds"]
     for partition in PARTITIONS:
@@ -232,7 +240,7 @@ def in_a_circle(
             order = np.concatenate([rng.permutation(n) for _ in range(-(-rows // n))])[:rows]
             yield from order.reshape(steps, batch_size)
 
-    with mock.patch.object(training, "batches", batches):
+    with mock.patch.object(local_training, "batches", batches):
         return experiment.federated("dynavg", values, on_round)
 
 
@@ -265,10 +273,10 @@ def readings_of_adam(dataset: Dataset) -> Iterator[str]:
 
 def with_moments_kept(experiment: Experiment, values: dict[str, Any], on_round: OnRound | None) -> Mapping[str, Any]:
     """Dynamic averaging where a node's optimizer goes on with the moments of its passes before."""
-    steps: dict[int, training.Step] = {}
+    steps: dict[int, local_training.Step] = {}
     ours = Node.train
 
-    def train(self: Node, w: Any, step: training.Step, epochs: int, batch_size: int | None) -> float:
+    def train(self: Node, w: Any, step: local_training.Step, epochs: int, batch_size: int | None) -> float:
         return ours(self, w, steps.setdefault(self.organization_id, step), epochs, batch_size)
 
     with mock.patch.object(Node, "train", train):
@@ -377,9 +385,14 @@ def starts(dataset: Dataset) -> Iterator[str]:
     yield from tables.head("model", "start", *STEPS)
     for model, start in (("logreg", "torch"), *(("nn_reddy", start) for start in STARTS)):
         settings = {
-            "method": "sgd", "start": start, "model": model, "data": f"{dataset.name} {runs.digest(dataset)}",
-            "batch_size": 128, "rounds": max(STEPS.values()), "seed": 1,
-        }  # fmt: skip
+            "method": "sgd",
+            "start": start,
+            "model": model,
+            "data": f"{dataset.name} {runs.digest(dataset)}",
+            "batch_size": 128,
+            "rounds": max(STEPS.values()),
+            "seed": 1,
+        }
         run = runs.kept_as(DOCUMENT, settings, functools.partial(descent, dataset, model, start))
         found = {row["round"]: row["accuracy"] for row in run.history}
         name = "0" if model == "logreg" else STARTS[start]

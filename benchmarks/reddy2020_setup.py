@@ -8,7 +8,7 @@ from unittest import mock
 import numpy as np
 
 from benchmarks import runs
-from v6_federated.experiments import Experiment, OnRound
+from v6_workbench.simulation.experiments import Experiment, OnRound
 
 dynavg = importlib.import_module("v6_dynavg.central")  # the module: its package has the function under this name
 
@@ -64,7 +64,12 @@ def told(experiment: Experiment, method: str, values: Mapping[str, Any], **what:
     """By which settings a run is kept that is not the method as it is, and ``what`` it is."""
     dataset = experiment.dataset
     return {
-        "method": method, **what, "data": f"{dataset.name} {runs.digest(dataset)}", "nodes": experiment.nodes,
-        "partition": experiment.partition, "seed": experiment.seed, "partition_seed": experiment.partition_seed,
+        "method": method,
+        **what,
+        "data": f"{dataset.name} {runs.digest(dataset)}",
+        "nodes": experiment.nodes,
+        "partition": experiment.partition,
+        "seed": experiment.seed,
+        "partition_seed": experiment.partition_seed,
         **values,
-    }  # fmt: skip
+    }

@@ -13,8 +13,8 @@ from markdown_it import MarkdownIt
 
 from benchmarks import runs
 from benchmarks.tables import NOT_RUN_YET
-from v6_federated.errors import SafeError
-from v6_federated.files import write_whole
+from v6_federated.base.errors import SafeError
+from v6_federated.base.files import write_whole
 
 Cells = dict[str, list[str]]  # a row by the names of its columns; of a name that comes twice both
 

@@ -20,11 +20,13 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from v6_federated import codec, models
-from v6_federated.datasets import Dataset
-from v6_federated.errors import SafeError
-from v6_federated.experiments import Experiment, OnRound, summary, to_target
-from v6_federated.files import write_whole
+from v6_federated import models
+from v6_federated.base.errors import SafeError
+from v6_federated.base.files import write_whole
+from v6_federated.messages import codec
+from v6_workbench.reporting.summary import summary, to_target
+from v6_workbench.simulation.datasets import Dataset
+from v6_workbench.simulation.experiments import Experiment, OnRound
 
 RESULTS = Path(__file__).parent / "results"
 REDUCED = 4000, 1500  # rows and test rows of a benchmark in minutes
@@ -61,7 +63,7 @@ def on_gpu() -> bool:
 
 
 def _gpu() -> str:
-    from v6_federated.models.network import device, torch  # costs seconds, and most benchmarks do without
+    from v6_federated.models.torch_base import device, torch  # costs seconds, and most benchmarks do without
 
     return f"torch {torch.__version__} on {torch.cuda.get_device_name(device())}"
 
@@ -162,14 +164,20 @@ def kept(
     keep a state between rounds would begin anew. With ``distances`` each round has those of the nodes' models from the
     global one. Raises NotRun for one that is not kept, unless it is to be run (``new``)."""
     settings = {
-        "method": method, "data": f"{experiment.dataset.name} {digest(experiment.dataset)}", "nodes": experiment.nodes,
-        "partition": experiment.partition, "seed": experiment.seed, "partition_seed": experiment.partition_seed,
+        "method": method,
+        "data": f"{experiment.dataset.name} {digest(experiment.dataset)}",
+        "nodes": experiment.nodes,
+        "partition": experiment.partition,
+        "seed": experiment.seed,
+        "partition_seed": experiment.partition_seed,
         **({} if experiment.slowest is None else {"slowest": experiment.slowest}),
         **({} if experiment.holdout == 0.2 else {"holdout": experiment.holdout}),
         **({"environment": dict(experiment.environment)} if experiment.environment else {}),
-        **({"centralized": True} if centralized else {}), **({"distances": True} if distances else {}),
-        **({} if experiment.fold is None else {"fold": list(experiment.fold)}), **values,
-    }  # fmt: skip
+        **({"centralized": True} if centralized else {}),
+        **({"distances": True} if distances else {}),
+        **({} if experiment.fold is None else {"fold": list(experiment.fold)}),
+        **values,
+    }
     train = experiment.centralized if centralized else experiment.federated
     assert segment is None or method not in STATEFUL
     if distances:
@@ -230,13 +238,16 @@ def kept_as(
             file,
             json.dumps(
                 {
-                    "settings": settings, "machine": result.get("machine", here), "date": date.today().isoformat(),
+                    "settings": settings,
+                    "machine": result.get("machine", here),
+                    "date": date.today().isoformat(),
                     "wall_seconds": round(result.get("earlier_seconds", 0.0) + time.monotonic() - started, 1),
                     "summary": summary(result) if "settings" in result else None,
-                    "history": [[_short(row[name]) for name in columns] for row in history], "columns": columns,
+                    "history": [[_short(row[name]) for name in columns] for row in history],
+                    "columns": columns,
                 }
             ),
-        )  # fmt: skip
+        )
     stored = json.loads(file.read_text())
     if watch:
         watch.end(stored["wall_seconds"], absent)

@@ -7,7 +7,7 @@ DOCKER_BUILD_NETWORK is its network where no --network is given.
 import argparse
 import sys
 
-from v6_federated import images
+from v6_workbench.network import images
 
 
 def main() -> int:

@@ -13,14 +13,14 @@ from pathlib import Path
 from matplotlib import pyplot as plt
 from vantage6.client import UserClient
 
-from v6_federated import network
-from v6_federated.export import save
+from v6_workbench.network import local
+from v6_workbench.reporting.export import save
 
 # %% [markdown]
 # Where: the local network's address and researcher. At a hospital's server, write your own in their place.
 
 # %%
-there = network.load(os.environ.get("V6_FEDERATED_NETWORK", "default"))
+there = local.load(os.environ.get("V6_FEDERATED_NETWORK", "default"))
 
 client = UserClient(there.url, there.port, there.api_path, log_level="warn")
 client.authenticate(there.username, there.password)

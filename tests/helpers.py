@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from v6_federated.mock import Fate, MockNetwork
+from v6_workbench.simulation.mock import CallOutcome, MockNetwork
 
 OPEN = {"V6_FEDERATED_MINIMUM_ORGANIZATIONS": "1"}  # laws on one node need it
 
@@ -18,26 +18,35 @@ def table(n: int = 40, d: int = 4, classes: int = 2, seed: int = 0, shift: float
 
 
 def train(
-    package: str, databases: dict, processes: int = 1, environment: dict | None = None, environments=None, stops=False,
+    package: str,
+    databases: dict,
+    processes: int = 1,
+    environment: dict | None = None,
+    environments=None,
+    stops=False,
     **settings,
-):  # fmt: skip
+):
     """Run a method on mock nodes, to its end, or (``stops``) to a failure after which the model of the last round is
     the result."""
     with MockNetwork(
-        package, databases, environment={**OPEN, **(environment or {})}, environments=environments, processes=processes,
+        package,
+        databases,
+        environment={**OPEN, **(environment or {})},
+        environments=environments,
+        processes=processes,
         on_round=lambda row: None,
-    ) as network:  # fmt: skip
+    ) as network:
         result = network.run(**settings)
     assert ("stopped" in result) == stops, result.get("stopped")
     return result
 
 
 def spoilt(**changes):
-    """Fates under which organization 2 answers its evaluations with ``changes``."""
+    """CallOutcomes under which organization 2 answers its evaluations with ``changes``."""
 
     def alter(answer):
         if "evaluation" in answer:
             answer["evaluation"] |= changes
         return answer
 
-    return lambda organization, input_: Fate(alter=alter) if organization == 2 else Fate()
+    return lambda organization, input_: CallOutcome(alter=alter) if organization == 2 else CallOutcome()

@@ -19,8 +19,8 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from v6_federated.errors import SafeError
-from v6_federated.images import ROOT
+from v6_federated.base.errors import SafeError
+from v6_workbench.network.images import ROOT
 
 sys.path.insert(0, str(ROOT))
 from benchmarks import (
@@ -37,9 +37,11 @@ from benchmarks import (
 )
 from benchmarks.__main__ import NAMES
 
-from v6_federated import datasets, models, training
-from v6_federated.experiments import Experiment
-from v6_federated.federation import Answer
+from v6_federated import models
+from v6_federated.central.federation import Answer
+from v6_federated.node import local_training
+from v6_workbench.simulation import datasets
+from v6_workbench.simulation.experiments import Experiment
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +58,13 @@ def digits(tmp_path_factory):
 
 def start(*arguments):
     return subprocess.Popen(
-        [sys.executable, "-m", "benchmarks", *map(str, arguments)], cwd=ROOT, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+        [sys.executable, "-m", "benchmarks", *map(str, arguments)],
+        cwd=ROOT,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
 
 
 def test_a_benchmark_that_was_stopped_goes_on(digits, tmp_path):
@@ -91,13 +97,17 @@ def test_the_differences_of_reddy_can_be_run_anew(digits, tmp_path, monkeypatch)
     """Their readings reach into the methods, whose runs are kept: nobody would see that they have ceased to run."""
     monkeypatch.setattr(runs, "RESULTS", tmp_path)
     for name, value in {
-        "NODES": (7,), "PASSES": {"logreg": 2, "nn_reddy": 2}, "STEPS": {"3": 3}, "STEPS_A_PASS": 2,
-        "ALIKE_STEPS": (("logreg", "sorted-balanced", (7,)),), "PARTITIONS": ("balanced", "sorted-balanced"),
+        "NODES": (7,),
+        "PASSES": {"logreg": 2, "nn_reddy": 2},
+        "STEPS": {"3": 3},
+        "STEPS_A_PASS": 2,
+        "ALIKE_STEPS": (("logreg", "sorted-balanced", (7,)),),
+        "PARTITIONS": ("balanced", "sorted-balanced"),
         "protocols": lambda model, optimizer: [
             ("FedAvg rho = 1", "fedavg", {"epochs": 1, "rounds": 2}),
             ("DynAvg svd", "dynavg", {"protocol": "svd", "rounds": 2}),
         ],
-    }.items():  # fmt: skip
+    }.items():
         monkeypatch.setattr(reddy2020_differences, name, value)
     dataset = datasets.load(str(digits))
     for table in ("readings", "alike_steps", "readings_of_adam", "starts", "gaps", "gaps_of_rounds"):
@@ -153,7 +163,7 @@ def test_a_pass_in_a_circle_has_its_steps(digits):
     """Seven steps of 32 rows a pass at each of three nodes, of which the smallest has fewer rows."""
     taken = []
     dataset = datasets.load(str(digits))
-    step = training.optimizer
+    step = local_training.optimizer
 
     def counted(name, lr):
         taken.append(0)
@@ -167,7 +177,7 @@ def test_a_pass_in_a_circle_has_its_steps(digits):
 
     experiment = Experiment(dataset, 3, "size", 1, 1, processes=1)
     values = {"model": "logreg", "lr": 0.01, "batch_size": 32, "delta": 9.0, "rounds": 2}
-    with mock.patch.object(training, "optimizer", counted):
+    with mock.patch.object(local_training, "optimizer", counted):
         reddy2020_differences.in_a_circle(experiment, values, 7, None)
     assert taken == [7] * 6
 

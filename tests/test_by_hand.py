@@ -12,9 +12,13 @@ import pytest
 import torch
 from helpers import OPEN, table, train
 
-from v6_federated import codec, mock, models, report, training
+from v6_federated import models
+from v6_federated.base.randomness import generator
+from v6_federated.messages import codec
 from v6_federated.models import perceptron
-from v6_federated.randomness import generator
+from v6_federated.node import local_training
+from v6_workbench.reporting import report
+from v6_workbench.simulation import mock
 
 SEED = 11
 
@@ -228,7 +232,7 @@ def test_dynamic_averaging_by_divergence(augmentation, delta, passes, shifts):
         rounds=E,
         delta=delta,
         augmentation=augmentation,
-        local_passes=passes,
+        epochs=passes,
         batch_size=10,
         lr=0.3,
         lr_decay_round=0.9,
@@ -285,7 +289,7 @@ def test_the_cases_above_meet_every_branch():
     seen = set()
     nodes = {k: table(24 + 4 * k, seed=k, shift=0.3 * (k % 3)) for k in (1, 2, 4, 5, 7)}
     for delta, passes in ((0.1, 1), (0.45, 2), (0.02, 1)):
-        settings = {"delta": delta, "local_passes": passes, "batch_size": 10, "lr": 0.3, "lr_decay_round": 0.9}
+        settings = {"delta": delta, "epochs": passes, "batch_size": 10, "lr": 0.3, "lr_decay_round": 0.9}
         history = train("v6_dynavg", nodes, rounds=9, holdout=0, seed=SEED, **settings)["history"]
         for row in history[:-1]:
             sent, violations = len(row["participants"]), row["violations"]
@@ -319,7 +323,7 @@ def test_dynamic_averaging_by_schedule(hospitals, protocol, train_from):
     E, local = 13, 2
     hospitals[5]["x1"] *= 0.01  # fewer singular values make up 95%
     hospitals[8]["x1"] *= 0.2
-    settings = {"batch_size": 10, "lr": 0.3, "lr_decay_round": 0.9, "lr_decay_step": 0.01, "local_passes": local}
+    settings = {"batch_size": 10, "lr": 0.3, "lr_decay_round": 0.9, "lr_decay_step": 0.01, "epochs": local}
     settings |= {"protocol": protocol, "train_from": train_from}
     result = train("v6_dynavg", hospitals, rounds=E, holdout=0, seed=SEED, **settings)
     n = {k: len(rows) for k, rows in hospitals.items()}
@@ -368,11 +372,13 @@ def test_coop(hospitals):
     8 needs 9.7: 3 is overactive at times, 8 outdated."""
     seconds, b_l, b_u = {3: 1.0, 5: 2.3, 8: 9.7}, 1, 3
 
-    def fates(organization, input_):
-        return mock.Fate(seconds[organization] if input_["method"] == "client_update" else 0.0)
+    def outcomes(organization, input_):
+        return mock.CallOutcome(seconds[organization] if input_["method"] == "client_update" else 0.0)
 
     settings = {"batch_size": 10, "lr": 0.3, "lr_decay_round": 0.9, "lr_decay_step": 0.01}
-    with mock.MockNetwork("v6_coop", hospitals, environment=OPEN, on_round=lambda row: None, fates=fates) as network:
+    with mock.MockNetwork(
+        "v6_coop", hospitals, environment=OPEN, on_round=lambda row: None, outcomes=outcomes
+    ) as network:
         result = network.run(rounds=6, age_lower=b_l, age_upper=b_u, holdout=0, seed=SEED, **settings)
 
     n = {k: len(rows) for k, rows in hospitals.items()}
@@ -420,7 +426,7 @@ def test_c_k_never_travels(hospitals, monkeypatch):
     run = mock._run
 
     def spy(package, node, message, number):
-        from v6_federated.state import State
+        from v6_federated.node.state import State
 
         save = State.save
         monkeypatch.setattr(State, "save", lambda self, a: (kept.append(np.array(a["c_k"])), save(self, a))[1])
@@ -451,7 +457,7 @@ def test_state_is_removed_in_the_end_and_on_failure(hospitals, package, settings
     with mock.MockNetwork(package, hospitals, environment=OPEN, on_round=lambda row: None) as network:
         network.run(rounds=2, **settings)
         assert not list(network.folder.glob("node-*/tmp/*"))
-        monkeypatch.setattr("v6_federated.federation.Federation.record", lambda *a, **k: 1 / 0)
+        monkeypatch.setattr("v6_federated.central.federation.Federation.record", lambda *a, **k: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             network.run(rounds=2, **settings)
         assert not list(network.folder.glob("node-*/tmp/*"))
@@ -459,7 +465,7 @@ def test_state_is_removed_in_the_end_and_on_failure(hospitals, package, settings
 
 def test_lost_state_is_said_and_treated(hospitals, monkeypatch):
     """A node whose c_k is gone starts again from zero; one whose model is gone starts again from the reference."""
-    from v6_federated.state import State
+    from v6_federated.node.state import State
 
     load = State.load
 
@@ -476,7 +482,7 @@ def test_lost_state_is_said_and_treated(hospitals, monkeypatch):
 
 def test_state_of_a_round_that_is_run_again(tmp_path):
     """A second try of a round finds what the first try found."""
-    from v6_federated.state import State
+    from v6_federated.node.state import State
 
     for round_ in (1, 2, 3):
         state = State(tmp_path, "m-job-1", round_)
@@ -502,7 +508,7 @@ def test_state_of_a_round_that_is_run_again(tmp_path):
 
 
 def test_state_is_removed_from_a_node_that_has_begun_to_refuse(hospitals, monkeypatch):
-    from v6_federated.federation import Federation
+    from v6_federated.central.federation import Federation
 
     with mock.MockNetwork("v6_scaffold", hospitals, environment=OPEN, on_round=lambda row: None) as network:
         record = Federation.record
@@ -558,10 +564,13 @@ def test_rates_and_optimizers_of_local_steps(decay, optimizer):
     w, half = after_two_rounds(3), after_two_rounds(1)
     settings = {"rounds": 2, "lr": 0.2, "holdout": 0, "classes": [0, 1], **decay}
     three = {
-        "v6_fedavg": {"epochs": 3}, "v6_scaffold": {"epochs": 3}, "v6_loadaboost": {"epochs": 3, "retrain": "above"},
-        "v6_colearning": {"epochs": 3, "epsilon": 0.0, "lr_cycle": 1.0}, "v6_coop": {"epochs": 3},
-        "v6_dynavg": {"local_passes": 3, "protocol": "svd"},
-    }  # fmt: skip
+        "v6_fedavg": {"epochs": 3},
+        "v6_scaffold": {"epochs": 3},
+        "v6_loadaboost": {"epochs": 3, "retrain": "above"},
+        "v6_colearning": {"epochs": 3, "epsilon": 0.0, "lr_cycle": 1.0},
+        "v6_coop": {"epochs": 3},
+        "v6_dynavg": {"epochs": 3, "protocol": "svd"},
+    }
     for package, own in three.items():
         if package == "v6_scaffold" and optimizer == "adam":
             continue
@@ -615,7 +624,7 @@ def test_adam_is_torchs():
     rng = np.random.default_rng(0)
     gradients = rng.normal(size=(6, 7)).astype(np.float32)
     w, theirs = np.zeros(7, np.float32), torch.zeros(7, requires_grad=True)
-    step = training.optimizer("adam", lambda i: 0.1 / (1 + i))
+    step = local_training.optimizer("adam", lambda i: 0.1 / (1 + i))
     reference = torch.optim.Adam([theirs], lr=0.1, eps=1e-7)
     for i, g in enumerate(gradients):
         step(w, g.copy())

@@ -18,10 +18,17 @@ from safetensors.numpy import load_file
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 
-from v6_federated import cli, codec, commands, methods, network, network_commands, remarks, screen, submit, vantage
-from v6_federated.cli import main
-from v6_federated.errors import NetworkError, SafeError
-from v6_federated.mock import MockNetwork
+from v6_federated.base import vantage6_api
+from v6_federated.base.errors import SafeError
+from v6_federated.messages import codec
+from v6_workbench import registry
+from v6_workbench.cli import commands, console, network_commands
+from v6_workbench.cli import main as command_line
+from v6_workbench.cli.main import main
+from v6_workbench.errors import NetworkError
+from v6_workbench.network import local, submit
+from v6_workbench.reporting import diagnostics
+from v6_workbench.simulation.mock import MockNetwork
 
 RUN = ["run", "fedavg", "--data", "breast-cancer", "--rounds", "2"]
 
@@ -45,9 +52,21 @@ def test_run_writes_result_and_curves(capsys, tmp_path):
     )
     assert status == 0
     assert list(line) == [
-        "method", "rounds", "accuracy", "auc", "loss", "rounds_to_target", "uploads_to_target", "bytes_to_target",
-        "seconds_to_target", "uploads", "bytes_up", "bytes_down", "seconds", "seed",
-    ]  # fmt: skip
+        "method",
+        "rounds",
+        "accuracy",
+        "auc",
+        "loss",
+        "rounds_to_target",
+        "uploads_to_target",
+        "bytes_to_target",
+        "seconds_to_target",
+        "uploads",
+        "bytes_up",
+        "bytes_down",
+        "seconds",
+        "seed",
+    ]
     assert (line["method"], line["rounds"], line["seed"], line["rounds_to_target"]) == ("fedavg", 2, 3, 1)
     result = json.loads((tmp_path / "result.json").read_text())
     first = result["history"][0]
@@ -77,10 +96,26 @@ def test_csv_by_column(capsys, tmp_path):
     parts = [table(30, seed=i).assign(hospital=name) for i, name in enumerate(["north", "south", "west"])]
     pd.concat(parts).sample(frac=1, random_state=0).to_csv(tmp_path / "rows.csv", index=False)
     status, line, _ = call(
-        capsys, "run", "fedavg", "--data", tmp_path / "rows.csv", "--partition", "column:hospital", "--label", "label",
-        "--features", "x0,x1,x3", "--set", "lr=0.5", "--set", "batch_size=none", "--rounds", 20,
-        "--out", tmp_path / "out",
-    )  # fmt: skip
+        capsys,
+        "run",
+        "fedavg",
+        "--data",
+        tmp_path / "rows.csv",
+        "--partition",
+        "column:hospital",
+        "--label",
+        "label",
+        "--features",
+        "x0,x1,x3",
+        "--set",
+        "lr=0.5",
+        "--set",
+        "batch_size=none",
+        "--rounds",
+        20,
+        "--out",
+        tmp_path / "out",
+    )
     assert status == 0 and line["accuracy"] > 0.7
     result = json.loads((tmp_path / "out" / "result.json").read_text())
     assert result["data"]["features"] == ["x0", "x1", "x3"] and len(result["organizations"]) == 3
@@ -162,9 +197,19 @@ def test_compare_of_nodes_named_by_the_last_column(capsys, tmp_path):
     parts = [table(40, seed=i).assign(hospital=name) for i, name in enumerate(["north", "south", "[/west]"])]
     pd.concat(parts).to_csv(tmp_path / "rows.csv", index=False)
     status, line, _ = call(
-        capsys, "compare", "fedavg", "centralized:fedavg", "fedavg:classes=[0,1],lr=0.2", "fedavg",
-        "--data", tmp_path / "rows.csv", "--partition", "column:hospital", "--out", tmp_path / "[/out]$a",
-    )  # fmt: skip
+        capsys,
+        "compare",
+        "fedavg",
+        "centralized:fedavg",
+        "fedavg:classes=[0,1],lr=0.2",
+        "fedavg",
+        "--data",
+        tmp_path / "rows.csv",
+        "--partition",
+        "column:hospital",
+        "--out",
+        tmp_path / "[/out]$a",
+    )
     assert status == 0 and len(line) == 4
     folders = sorted(p for p in (tmp_path / "[/out]$a").iterdir() if p.is_dir())
     result = json.loads((folders[0] / "result.json").read_text())
@@ -178,18 +223,53 @@ def test_npz_with_a_test_set(capsys, tmp_path):
     x[y == 1, 0], x[y == 2, 4] = 255, 255
     np.savez(tmp_path / "d.npz", x_train=x, y_train=y, x_test=x[:90], y_test=y[:90])
     status, line, _ = call(
-        capsys, "run", "fedavg", "--data", tmp_path / "d.npz", "--nodes", 10, "--partition", "shards", "--model", "fnn",
-        "--rounds", 15, "--set", "epochs=3", "--set", "batch_size=10", "--target", "0.8", "--stop-at-target",
-    )  # fmt: skip
+        capsys,
+        "run",
+        "fedavg",
+        "--data",
+        tmp_path / "d.npz",
+        "--nodes",
+        10,
+        "--partition",
+        "shards",
+        "--model",
+        "fnn",
+        "--rounds",
+        15,
+        "--set",
+        "epochs=3",
+        "--set",
+        "batch_size=10",
+        "--target",
+        "0.8",
+        "--stop-at-target",
+    )
     assert status == 0 and line["accuracy"] > 0.8 and line["rounds"] < 15
 
 
 def test_one_node_equals_scikit_learn(capsys, tmp_path):
     """The exported model is the one that the command says it is, for features as they are in the table."""
     status, *_ = call(
-        capsys, "run", "fedavg", "--data", "breast-cancer", "--nodes", 1, "--model", "logreg:l2=0.1", "--rounds", 400,
-        "--holdout", 0, "--set", "lr=0.5", "--preprocess", "standardize", "--out", tmp_path,
-    )  # fmt: skip
+        capsys,
+        "run",
+        "fedavg",
+        "--data",
+        "breast-cancer",
+        "--nodes",
+        1,
+        "--model",
+        "logreg:l2=0.1",
+        "--rounds",
+        400,
+        "--holdout",
+        0,
+        "--set",
+        "lr=0.5",
+        "--preprocess",
+        "standardize",
+        "--out",
+        tmp_path,
+    )
     assert status == 0
     assert call(capsys, "export", tmp_path, "--to", tmp_path / "m.npz")[0] == 0
     X, y = load_breast_cancer(return_X_y=True)
@@ -219,10 +299,24 @@ def test_export_formats_agree(capsys, tmp_path):
 
 def test_compare_and_report(capsys, tmp_path):
     status, line, _ = call(
-        capsys, "compare", "fedavg", "fedavg:epochs=3,batch_size=10", "centralized:fedavg", "--data", "wine",
-        "--nodes", 3,
-        "--preprocess", "standardize", "--rounds", 3, "--out", tmp_path, "--target", "0.9",
-    )  # fmt: skip
+        capsys,
+        "compare",
+        "fedavg",
+        "fedavg:epochs=3,batch_size=10",
+        "centralized:fedavg",
+        "--data",
+        "wine",
+        "--nodes",
+        3,
+        "--preprocess",
+        "standardize",
+        "--rounds",
+        3,
+        "--out",
+        tmp_path,
+        "--target",
+        "0.9",
+    )
     assert status == 0 and set(line) == {"fedavg", "fedavg:epochs=3,batch_size=10", "centralized:fedavg"}
     assert (tmp_path / "comparison.png").exists()
     folders = sorted(p for p in tmp_path.iterdir() if p.is_dir())
@@ -384,14 +478,14 @@ def test_export_of_an_unknown_ending(capsys, tmp_path):
 def test_mock_network_of_a_thousand_nodes():
     rows = table(60)
     nodes = {k: (rows.iloc[:, :-1].to_numpy(np.float32), rows["label"].to_numpy()) for k in range(1, 1001)}
-    with MockNetwork("v6_fedavg", nodes, environment={"V6_FEDERATED_MINIMUM_ORGANIZATIONS": "1000"}) as network:
-        result = network.run(rounds=1, fraction=0.01)
+    with MockNetwork("v6_fedavg", nodes, environment={"V6_FEDERATED_MINIMUM_ORGANIZATIONS": "1000"}) as local:
+        result = local.run(rounds=1, fraction=0.01)
     assert len(result["history"][0]["participants"]) == 10
 
 
 def test_mock_client_refuses_tasks_as_the_server_does(hospitals):
-    with MockNetwork("v6_fedavg", hospitals) as network:
-        client = network.client()
+    with MockNetwork("v6_fedavg", hospitals) as local:
+        client = local.client()
         assert "msg" in client.task.create({"method": "describe"}, [4])
         assert "msg" in client.task.create({"method": "describe"}, [])
         assert [o["id"] for o in client.organization.list()] == [3, 5, 8]
@@ -401,8 +495,8 @@ def test_node_environments_do_not_leak(hospitals, monkeypatch):
     import os
 
     monkeypatch.delenv("V6_FEDERATED_MINIMUM_ROWS", raising=False)
-    with MockNetwork("v6_fedavg", hospitals, environments={3: {"V6_FEDERATED_MINIMUM_ROWS": "11"}}) as network:
-        network.run(rounds=1)
+    with MockNetwork("v6_fedavg", hospitals, environments={3: {"V6_FEDERATED_MINIMUM_ROWS": "11"}}) as local:
+        local.run(rounds=1)
     assert "V6_FEDERATED_MINIMUM_ROWS" not in os.environ and "TEMPORARY_FOLDER" not in os.environ
 
 
@@ -562,12 +656,12 @@ def test_resume_keeps_rows_and_settings(hospitals_csv, capsys, tmp_path):
         assert status == 2 and says in err
 
 
-@pytest.mark.parametrize("method", methods.names())
+@pytest.mark.parametrize("method", registry.names())
 def test_settings_of_a_method(method, capsys):
     """Every setting is shown once, with the default that a run without it has."""
     status = main(["settings", method])
     *lines, last = capsys.readouterr().out.splitlines()
-    fields = methods.settings_of(method).model_fields
+    fields = registry.settings_of(method).model_fields
     assert status == 0 and sorted(line.split()[0] for line in lines[1:]) == sorted(fields)
     defaults = json.loads(last)["defaults"]
     assert fields.keys() - defaults.keys() <= {"rounds"}
@@ -698,7 +792,7 @@ def test_the_local_server_is_not_asked_through_a_proxy(monkeypatch, named):
     for name, value in named.items():
         monkeypatch.setenv(name, value)
     before = [requests.utils.should_bypass_proxies(f"http://{host}", None) for host in ("docker.hospital", "a", "c")]
-    network._past_proxies()
+    local._past_proxies()
     after = [requests.utils.should_bypass_proxies(f"http://{host}", None) for host in ("docker.hospital", "a", "c")]
     assert before == after and requests.utils.should_bypass_proxies("http://127.0.0.1:5000", None)
 
@@ -747,15 +841,28 @@ def test_an_interruption_while_libraries_are_imported(capsys, monkeypatch):
     def interrupted():
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "build_parser", interrupted)
+    monkeypatch.setattr(command_line, "build_parser", interrupted)
     assert call(capsys, "demo") == (130, "", "v6-federated: interrupted\n")
 
 
 def test_compare_with_each_node_alone(hospitals_csv, capsys, tmp_path):
     """On the same held-out rows of all; what a hospital has to gain."""
     file, _ = hospitals_csv
-    compare = ["compare", "fedavg", "alone:fedavg:epochs=2", "--data", file, "--partition", "column:hospital",
-               "--label", "outcome", "--features", "x,z", "--rounds", 2]  # fmt: skip
+    compare = [
+        "compare",
+        "fedavg",
+        "alone:fedavg:epochs=2",
+        "--data",
+        file,
+        "--partition",
+        "column:hospital",
+        "--label",
+        "outcome",
+        "--features",
+        "x,z",
+        "--rounds",
+        2,
+    ]
     status, line, _ = call(capsys, *compare, "--out", tmp_path)
     assert status == 0
     assert list(line) == ["fedavg", *(f"{name} alone:fedavg:epochs=2" for name in ("Noord", "Oost", "Zuid"))]
@@ -790,12 +897,13 @@ def nodes(*told):
     return {
         "data": [
             {
-                "organization": {"id": k}, "status": status,
+                "organization": {"id": k},
+                "status": status,
                 "config": [{"key": "database_labels", "value": label} for label in labels],
             }
             for k, (status, labels) in enumerate(told, start=1)
         ]
-    }  # fmt: skip
+    }
 
 
 def test_a_node_that_has_just_come_online_is_asked_again(monkeypatch):
@@ -813,8 +921,21 @@ def test_pooled_rows_are_evaluated_as_their_nodes_evaluate_them(capsys, tmp_path
     rows = table(150)
     holes = rows.assign(x1=rows["x1"].where(np.arange(150) % 9 > 0))
     holes.assign(hospital=np.arange(150) % 3).to_csv(tmp_path / "rows.csv", index=False)
-    compare = ["compare", "fedavg", "centralized:fedavg", "--data", tmp_path / "rows.csv", "--label", "label",
-               "--partition", "column:hospital", "--preprocess", "impute", "--rounds", 3]  # fmt: skip
+    compare = [
+        "compare",
+        "fedavg",
+        "centralized:fedavg",
+        "--data",
+        tmp_path / "rows.csv",
+        "--label",
+        "label",
+        "--partition",
+        "column:hospital",
+        "--preprocess",
+        "impute",
+        "--rounds",
+        3,
+    ]
     status, found, err = call(capsys, *compare)
     assert status == 0 and "x1: empty in the rows held out of 0, of which fewer than 10 have a value" in err
     federated, pooled = found.values()
@@ -861,7 +982,7 @@ def test_steps_that_are_much_too_long_are_told_after_one_round(capsys, tmp_path)
 def test_each_round_of_a_task_is_shown_once(monkeypatch, capsys):
     """Also of one that is resumed, and where central was started again; a bar counts from the very beginning."""
     rows = [{"round": t, "accuracy": 0.5} for t in range(1, 7)]
-    log = [vantage.ROUND + json.dumps(row) + "\n" for row in rows]
+    log = [vantage6_api.ROUND + json.dumps(row) + "\n" for row in rows]
     result = {"method": "fedavg", "history": rows}
     # what the log holds at each look: rounds 4 and 5; begun anew; the last line on its way; the task has ended
     looks = [log[3], "".join(log[3:5]), log[3], "".join(log[3:6])[:-2], "".join(log[3:6])[:-2]]
@@ -875,7 +996,7 @@ def test_each_round_of_a_task_is_shown_once(monkeypatch, capsys):
 
     monkeypatch.setattr(submit, "POLL_SECONDS", 0)
     shown = []
-    with screen.Bar(6, "fedavg", one_job=True) as bar:
+    with console.Bar(6, "fedavg", one_job=True) as bar:
         assert submit.follow(Researcher(), 1, "fedavg", lambda row: (shown.append(row["round"]), bar.on_round(row)))
     assert shown == [4, 5, 6]
     assert capsys.readouterr().err == "fedavg: round 6 of 6 accuracy 0.5000\n"
@@ -912,11 +1033,14 @@ def test_ctrl_c_keeps_the_last_round(method, hospitals_csv, tmp_path):
     file, _ = hospitals_csv
     out = tmp_path / "out"
     run = ["run", method, "--data", file, "--label", "outcome", "--features", "x,z", "--nodes", "3", "--rounds"]
-    command = [sys.executable, "-m", "v6_federated.cli", *map(str, run), "100000", "--out", str(out)]
+    command = [sys.executable, "-m", "v6_workbench.cli.main", *map(str, run), "100000", "--out", str(out)]
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # shells have jobs in the background ignore it
-    )  # fmt: skip
+    )
     while "round" not in (line := process.stderr.readline()):
         assert line or process.poll() is None
     process.send_signal(signal.SIGINT)
@@ -939,7 +1063,7 @@ def test_ctrl_c_while_methods_are_compared(hospitals_csv, capsys, tmp_path, monk
         if len(rounds) == 5:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(screen.Bar, "on_round", lambda self, row: interrupt(row))
+    monkeypatch.setattr(console.Bar, "on_round", lambda self, row: interrupt(row))
     run = ["compare", "fedavg", "scaffold", "--data", file, "--label", "outcome", "--features", "x,z", "--nodes", 3]
     status, _, err = call(capsys, *run, "--rounds", 3, "--out", tmp_path)
     assert status == 130 and f"interrupted; what was finished is in {tmp_path}" in err
@@ -1005,11 +1129,11 @@ def test_what_the_loss_says(capsys):
         ([(1.0, 2.0), (0.5, 1.0)], ""),
     ]:
         history = [{"train_loss": a, "loss": b} for a, b in lines]
-        remarks.growing({"history": history, "data": {"preprocess": []}})
+        diagnostics.growing({"history": history, "data": {"preprocess": []}})
         err = capsys.readouterr().err
         assert says in err and bool(err) == bool(says)
         done = [{"step": "standardize"}, {"step": "clip"}]
-        remarks.growing({"history": history, "data": {"preprocess": done}})
+        diagnostics.growing({"history": history, "data": {"preprocess": done}})
         assert "--preprocess" not in capsys.readouterr().err
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from v6_federated import screen
-from v6_federated.cli import main
+from v6_workbench.cli import console
+from v6_workbench.cli.main import main
 
 FEDAVG = ["fedavg", "--data", "wine", "--rounds", "1"]
 
@@ -15,8 +15,8 @@ FEDAVG = ["fedavg", "--data", "wine", "--rounds", "1"]
 def trained(monkeypatch):
     """Whether anything was trained: every training shows a bar."""
     begun = []
-    before = screen.Bar.on_round
-    monkeypatch.setattr(screen.Bar, "on_round", lambda bar, row: (begun.append(row), before(bar, row)))
+    before = console.Bar.on_round
+    monkeypatch.setattr(console.Bar, "on_round", lambda bar, row: (begun.append(row), before(bar, row)))
     return begun
 
 

@@ -7,7 +7,7 @@ from helpers import OPEN, table, train
 from vantage6.algorithm.tools.exceptions import UserInputError
 
 from v6_coop.central import age_filter
-from v6_federated.mock import Fate, MockNetwork
+from v6_workbench.simulation.mock import CallOutcome, MockNetwork
 
 NODES = {k: table(30, seed=k) for k in range(1, 7)}
 
@@ -44,15 +44,15 @@ def test_a_deadlock_while_running_is_told():
     """Nodes break down after their first answer: with b_l = 4 the others can never be merged again."""
     calls = dict.fromkeys(NODES, 0)
 
-    def fates(organization, input_):
+    def outcomes(organization, input_):
         if input_["method"] != "client_update":
-            return Fate()
+            return CallOutcome()
         calls[organization] += 1
         failed = organization > 3 and calls[organization] > 1
-        return Fate(seconds=organization, status="crashed" if failed else "completed")
+        return CallOutcome(seconds=organization, status="crashed" if failed else "completed")
 
-    with MockNetwork("v6_coop", NODES, environment=OPEN, on_round=lambda row: None, fates=fates) as network:
-        result = network.run(rounds=9, age_lower=4, age_upper=8, enough=0.5, retries=0)
+    with MockNetwork("v6_coop", NODES, environment=OPEN, on_round=lambda row: None, outcomes=outcomes) as network:
+        result = network.run(rounds=9, age_lower=4, age_upper=8, min_responses=0.5, retries=0)
     assert "nodes at work are overactive (age difference below age_lower = 4)" in result["stopped"]
     assert len(result["history"]) >= 1
     assert not list(network.folder.glob("node-*/tmp/*"))
@@ -62,14 +62,14 @@ def test_a_node_that_comes_back_takes_part_again():
     """Node 6 fails in its first call only; it is asked again in the next round."""
     calls = []
 
-    def fates(organization, input_):
+    def outcomes(organization, input_):
         if input_["method"] == "client_update" and organization == 6:
             calls.append(organization)
-            return Fate(1.0, "crashed" if len(calls) == 1 else "completed")
-        return Fate(1.0 if input_["method"] == "client_update" else 0.0)
+            return CallOutcome(1.0, "crashed" if len(calls) == 1 else "completed")
+        return CallOutcome(1.0 if input_["method"] == "client_update" else 0.0)
 
-    with MockNetwork("v6_coop", NODES, environment=OPEN, on_round=lambda row: None, fates=fates) as network:
-        history = network.run(rounds=3, enough=0.8, retries=0, age_lower=1, age_upper=7)["history"]
+    with MockNetwork("v6_coop", NODES, environment=OPEN, on_round=lambda row: None, outcomes=outcomes) as network:
+        history = network.run(rounds=3, min_responses=0.8, retries=0, age_lower=1, age_upper=7)["history"]
     assert [row["missing"] for row in history] == [[{"organization_id": 6, "reason": "run crashed"}], [], []]
     assert 6 not in history[0]["participants"] and 6 in history[1]["participants"] + history[2]["participants"]
 
@@ -77,12 +77,12 @@ def test_a_node_that_comes_back_takes_part_again():
 def test_slow_nodes_do_not_hold_up_the_others():
     """One node is 20 times slower: CO-OP makes its merges in a fraction of the time that rounds of all nodes take."""
 
-    def fates(organization, input_):
-        return Fate((20.0 if organization == 6 else 1.0) if input_["method"] == "client_update" else 0.0)
+    def outcomes(organization, input_):
+        return CallOutcome((20.0 if organization == 6 else 1.0) if input_["method"] == "client_update" else 0.0)
 
     seconds = {}
     for package, own in (("v6_coop", {"age_lower": 1, "age_upper": 12}), ("v6_fedavg", {})):
-        with MockNetwork(package, NODES, environment=OPEN, on_round=lambda row: None, fates=fates) as network:
+        with MockNetwork(package, NODES, environment=OPEN, on_round=lambda row: None, outcomes=outcomes) as network:
             result = network.run(rounds=5, **own)
         seconds[package] = sum(row["seconds"] for row in result["history"])
     assert seconds["v6_fedavg"] == 100

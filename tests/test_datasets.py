@@ -7,10 +7,11 @@ import pandas as pd
 import pytest
 from helpers import table
 
-from v6_federated import data, datasets, partitions
-from v6_federated.cli import main
-from v6_federated.errors import SafeError
-from v6_federated.vantage import DataError
+from v6_federated.base.errors import SafeError
+from v6_federated.base.vantage6_api import DataError
+from v6_federated.data import source
+from v6_workbench.cli.main import main
+from v6_workbench.simulation import datasets, partitions
 
 
 @pytest.fixture
@@ -103,14 +104,14 @@ def test_features_that_are_no_table_are_refused(model, tmp_path, capsys, x):
     assert "new.npz: x is no table; expected (n, ...) features" in capsys.readouterr().err
     np.savez(tmp_path / "new.npz", x=np.ones(x), y=np.ones(30))
     with pytest.raises(DataError, match="x and y do not fit"):
-        data.read_npz(tmp_path / "new.npz")
+        source.read_npz(tmp_path / "new.npz")
 
 
 def test_a_broken_picture_names_no_file(tmp_path):
     (tmp_path / "ill").mkdir()
     (tmp_path / "ill" / "Smith.png").write_bytes(b"noise")
     with pytest.raises(DataError, match="an image that cannot be read") as told:
-        data.read_images(tmp_path)
+        source.read_images(tmp_path)
     assert "Smith" not in str(told.value)
 
 
@@ -173,7 +174,7 @@ def test_an_npy_by_the_name_of_an_npz(tmp_path):
     np.save(tmp_path / "z.npy", np.ones((4, 2)))
     file = (tmp_path / "z.npy").rename(tmp_path / "z.npz")
     says = "z.npz is a .npy, one array without a name; expected .npz, as numpy.savez writes it"
-    for read, error in ((data.open_source, DataError), (lambda path: datasets.load(str(path)), SafeError)):
+    for read, error in ((source.open_source, DataError), (lambda path: datasets.load(str(path)), SafeError)):
         with pytest.raises(error, match=says):
             read(file)
 

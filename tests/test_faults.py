@@ -20,8 +20,11 @@ from hypothesis import strategies as st
 from test_by_hand import arrays, gradient
 from vantage6.algorithm.tools.exceptions import CollectResultsError
 
-from v6_federated import codec, federation, report, vantage
-from v6_federated.mock import Fate, MockNetwork
+from v6_federated.base import vantage6_api
+from v6_federated.central import federation
+from v6_federated.messages import codec
+from v6_workbench.reporting import report
+from v6_workbench.simulation.mock import CallOutcome, MockNetwork
 
 SCHEDULES = int(os.environ.get("FAULT_SCHEDULES", 143))
 NODES = {k: table(20 + 3 * k, seed=k) for k in (1, 2, 3, 4)}
@@ -47,25 +50,27 @@ def shaped(answer, shape):
 
 # what may become of a call, besides a good answer after 1 to 3 seconds
 FAULTS = {
-    "late": Fate(DEADLINE + 13),
-    "never": Fate(math.inf),
-    "crashed before it worked": Fate(1.5, "crashed"),
-    "crashed after it worked": Fate(1.5, "crashed", worked=True),
-    "killed": Fate(2.5, "killed by user", worked=True),
-    "for another round": Fate(1.5, alter=lambda a: {**a, "round": a["round"] - 1}),
-    "as another organization": Fate(1.5, alter=lambda a: {**a, "organization_id": a["organization_id"] % 4 + 1}),
-    "as nobody": Fate(1.5, alter=lambda a: {k: v for k, v in a.items() if k != "organization_id"}),
-    "not finite": Fate(1.5, alter=wrong_numbers),
-    "other shape": Fate(1.5, alter=lambda a: {**a, "arrays": codec.encode({"weights": np.ones(3)})}),
-    "other names": Fate(1.5, alter=lambda a: {**a, "arrays": codec.encode({"weight": np.ones(5)})}),
-    "no rows": Fate(1.5, alter=lambda a: {**a, "n": 0}),
-    "too few rows": Fate(1.5, alter=lambda a: {**a, "n": 9}),
-    "n is text": Fate(1.5, alter=lambda a: {**a, "n": "many"}),
-    "broken payload": Fate(1.5, alter=lambda a: {**a, "arrays": {"dtype": "float32", "shapes": {}, "data": "!"}}),
-    "twice": Fate(1.5, times=2),
-    "text": Fate(1.5, alter=lambda a: "hello"),
-    "endless shape": Fate(1.5, alter=lambda a: shaped(a, [math.inf])),
-    "too many dimensions": Fate(1.5, alter=lambda a: shaped(a, [5, *[1] * 70])),
+    "late": CallOutcome(DEADLINE + 13),
+    "never": CallOutcome(math.inf),
+    "crashed before it worked": CallOutcome(1.5, "crashed"),
+    "crashed after it worked": CallOutcome(1.5, "crashed", worked=True),
+    "killed": CallOutcome(2.5, "killed by user", worked=True),
+    "for another round": CallOutcome(1.5, alter=lambda a: {**a, "round": a["round"] - 1}),
+    "as another organization": CallOutcome(1.5, alter=lambda a: {**a, "organization_id": a["organization_id"] % 4 + 1}),
+    "as nobody": CallOutcome(1.5, alter=lambda a: {k: v for k, v in a.items() if k != "organization_id"}),
+    "not finite": CallOutcome(1.5, alter=wrong_numbers),
+    "other shape": CallOutcome(1.5, alter=lambda a: {**a, "arrays": codec.encode({"weights": np.ones(3)})}),
+    "other names": CallOutcome(1.5, alter=lambda a: {**a, "arrays": codec.encode({"weight": np.ones(5)})}),
+    "no rows": CallOutcome(1.5, alter=lambda a: {**a, "n": 0}),
+    "too few rows": CallOutcome(1.5, alter=lambda a: {**a, "n": 9}),
+    "n is text": CallOutcome(1.5, alter=lambda a: {**a, "n": "many"}),
+    "broken payload": CallOutcome(
+        1.5, alter=lambda a: {**a, "arrays": {"dtype": "float32", "shapes": {}, "data": "!"}}
+    ),
+    "twice": CallOutcome(1.5, times=2),
+    "text": CallOutcome(1.5, alter=lambda a: "hello"),
+    "endless shape": CallOutcome(1.5, alter=lambda a: shaped(a, [math.inf])),
+    "too many dimensions": CallOutcome(1.5, alter=lambda a: shaped(a, [5, *[1] * 70])),
 }
 NAMES = st.sampled_from(["good"] * 20 + [*FAULTS])
 
@@ -199,7 +204,7 @@ def test_the_model_follows_from_the_answers_that_the_history_names(method):
         own = {**own, "lr": LR}
     count = {"finished": 0, "stopped": 0, "missing": 0}
 
-    @settings(max_examples=SCHEDULES, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+    @settings(max_examples=SCHEDULES, round_timeout=None, suppress_health_check=list(HealthCheck), derandomize=True)
     @given(
         st.lists(NAMES, min_size=1, max_size=60),
         st.sampled_from([0.25, 0.5, 2, 3, 1.0]),
@@ -211,16 +216,26 @@ def test_the_model_follows_from_the_answers_that_the_history_names(method):
     def check(schedule, enough, retries, leave_out, offline):
         calls = iter(range(10**9))
 
-        def fates(organization, input_):
+        def outcomes(organization, input_):
             i = next(calls)
             name = schedule[i % len(schedule)]
-            return Fate(1 + (7 * i % 20) / 10) if name == "good" else FAULTS[name]
+            return CallOutcome(1 + (7 * i % 20) / 10) if name == "good" else FAULTS[name]
 
-        policy = {"enough": enough, "retries": retries, "leave_out": leave_out, "deadline": DEADLINE, "patience": 15}
+        policy = {
+            "min_responses": enough,
+            "retries": retries,
+            "cooldown_rounds": leave_out,
+            "round_timeout": DEADLINE,
+            "offline_timeout": 15,
+        }
         with MockNetwork(
-            method.split("-")[0], NODES, environment=OPEN, on_round=lambda row: None, fates=fates,
+            method.split("-")[0],
+            NODES,
+            environment=OPEN,
+            on_round=lambda row: None,
+            outcomes=outcomes,
             online=lambda k, time: k != 4 or time % 97 >= 60 * offline,
-        ) as network:  # fmt: skip
+        ) as network:
             try:
                 result = network.run(
                     rounds=ROUNDS, classes=[0, 1], holdout=0, evaluate_every=2, minimum_rows=10, **policy, **own
@@ -239,8 +254,8 @@ def test_the_model_follows_from_the_answers_that_the_history_names(method):
     assert count["finished"] > SCHEDULES / 10 and count["stopped"] and count["missing"], count
 
 
-def run(package, fates=None, **values):
-    with MockNetwork(package, NODES, environment=OPEN, on_round=lambda row: None, fates=fates) as network:
+def run(package, outcomes=None, **values):
+    with MockNetwork(package, NODES, environment=OPEN, on_round=lambda row: None, outcomes=outcomes) as network:
         return network.run(**{"rounds": 2, "classes": [0, 1], **values})
 
 
@@ -265,13 +280,13 @@ def run(package, fates=None, **values):
 def test_each_fault_is_named(fault, says):
     """All must answer: the job ends with one line. Three of four suffice: the history names who is missing and why."""
 
-    def fates(organization, input_):
-        return FAULTS[fault] if organization == 2 and input_["method"] == "client_update" else Fate(1.0)
+    def outcomes(organization, input_):
+        return FAULTS[fault] if organization == 2 and input_["method"] == "client_update" else CallOutcome(1.0)
 
     with pytest.raises(CollectResultsError) as error:
-        run("v6_fedavg", fates, deadline=DEADLINE)
+        run("v6_fedavg", outcomes, round_timeout=DEADLINE)
     assert str(error.value).startswith(f"round 1, client_update: {says}")
-    history = run("v6_fedavg", fates, deadline=DEADLINE, enough=3)["history"]
+    history = run("v6_fedavg", outcomes, round_timeout=DEADLINE, min_responses=3)["history"]
     assert [row["participants"] for row in history] == [[1, 3, 4]] * 2
     for row in history:
         [missing] = row["missing"]
@@ -284,44 +299,47 @@ def test_what_is_sent_in_vain_is_counted_too():
     """Every attempt has gone over the line."""
     sent = {1: 0, 2: 0}
 
-    def fates(organization, input_):
+    def outcomes(organization, input_):
         if input_["method"] != "client_update":
-            return Fate()
+            return CallOutcome()
         sent[input_["kwargs"]["round"]] += len(json.dumps(input_))
-        return Fate(status="crashed") if organization == 4 else Fate()
+        return CallOutcome(status="crashed") if organization == 4 else CallOutcome()
 
-    result = run("v6_fedavg", fates, rounds=2, enough=0.5, retries=2)
+    result = run("v6_fedavg", outcomes, rounds=2, min_responses=0.5, retries=2)
     assert {row["round"]: row["bytes_down"] for row in result["history"]} == sent
 
 
 def test_a_node_is_left_out_and_admitted_again():
     calls = []
 
-    def fates(organization, input_):
+    def outcomes(organization, input_):
         if organization == 2 and input_["method"] == "client_update":
             calls.append(input_["kwargs"]["round"])
-            return Fate(1.0, "crashed" if calls[-1] == 1 else "completed")
-        return Fate(1.0)
+            return CallOutcome(1.0, "crashed" if calls[-1] == 1 else "completed")
+        return CallOutcome(1.0)
 
-    history = run("v6_fedavg", fates, enough=0.5, leave_out=2, retries=0, rounds=4)["history"]
+    history = run("v6_fedavg", outcomes, min_responses=0.5, cooldown_rounds=2, retries=0, rounds=4)["history"]
     assert calls == [1, 4]
     assert [[m["reason"] for m in row["missing"]] for row in history] == [
-        ["run crashed"], ["left out after it failed in round 1"], ["left out after it failed in round 1"], [],
-    ]  # fmt: skip
+        ["run crashed"],
+        ["left out after it failed in round 1"],
+        ["left out after it failed in round 1"],
+        [],
+    ]
 
 
 def test_never_fewer_than_the_operators_minimum():
     """``enough`` is small; the operator of central's node asks for three."""
 
-    def fates(organization, input_):
-        return Fate(1.0, "crashed" if organization > 2 and input_["method"] == "client_update" else "completed")
+    def outcomes(organization, input_):
+        return CallOutcome(1.0, "crashed" if organization > 2 and input_["method"] == "client_update" else "completed")
 
     three = {"V6_FEDERATED_MINIMUM_ORGANIZATIONS": "3"}
     with (
-        MockNetwork("v6_fedavg", NODES, environment=three, on_round=lambda row: None, fates=fates) as network,
+        MockNetwork("v6_fedavg", NODES, environment=three, on_round=lambda row: None, outcomes=outcomes) as network,
         pytest.raises(CollectResultsError, match="2 of 4 answered, 3 are needed"),
     ):
-        network.run(rounds=2, enough=0.25)
+        network.run(rounds=2, min_responses=0.25)
 
 
 def test_an_organization_without_a_node_is_named(monkeypatch):
@@ -332,7 +350,7 @@ def test_an_organization_without_a_node_is_named(monkeypatch):
             CollectResultsError, match=r"round 0, describe: organization 9: .*no node for organizations"
         ):
             network.run(rounds=2)
-        result = network.run(rounds=2, enough=0.8)
+        result = network.run(rounds=2, min_responses=0.8)
     [absent] = result["undescribed"]
     assert absent["organization_id"] == 9 and "no node" in absent["reason"]
     assert [m["organization_id"] for row in result["history"] for m in row["missing"]] == [9, 9]
@@ -345,19 +363,28 @@ def test_a_node_that_is_offline_joins_when_it_comes():
         return organization != 4 or time >= 1.5
 
     with MockNetwork(
-        "v6_fedavg", NODES, environment=OPEN, on_round=lambda row: None, online=online, fates=lambda k, i: Fate(1.0)
+        "v6_fedavg",
+        NODES,
+        environment=OPEN,
+        on_round=lambda row: None,
+        online=online,
+        outcomes=lambda k, i: CallOutcome(1.0),
     ) as network:
-        history = network.run(rounds=4, classes=[0, 1], enough=0.5)["history"]
+        history = network.run(rounds=4, classes=[0, 1], min_responses=0.5)["history"]
     assert [row["participants"] for row in history] == [[1, 2, 3], [1, 2, 3, 4], [1, 2, 3, 4], [1, 2, 3, 4]]
     assert history[0]["missing"] == [{"organization_id": 4, "reason": "its node is offline"}]
     with (
         MockNetwork(
-            "v6_fedavg", NODES, environment=OPEN, on_round=lambda row: None, online=lambda k, time: k != 4,
-            fates=lambda k, i: Fate(math.inf if k == 4 else 1.0),
+            "v6_fedavg",
+            NODES,
+            environment=OPEN,
+            on_round=lambda row: None,
+            online=lambda k, time: k != 4,
+            outcomes=lambda k, i: CallOutcome(math.inf if k == 4 else 1.0),
         ) as network,
         pytest.raises(CollectResultsError, match="describe: organization 4: its node has been offline for 30 s"),
-    ):  # fmt: skip
-        network.run(rounds=2, patience=30)
+    ):
+        network.run(rounds=2, offline_timeout=30)
 
 
 def test_with_sampling_the_absent_count_and_are_named():
@@ -368,10 +395,14 @@ def test_with_sampling_the_absent_count_and_are_named():
         return organization == 1 or time < 1.5
 
     with MockNetwork(
-        "v6_fedavg", NODES, environment=OPEN, on_round=lambda row: None, online=online,
-        fates=lambda k, input_: Fate(1.0 if k == 1 or input_["kwargs"]["round"] < 2 else math.inf),
-    ) as network:  # fmt: skip
-        result = network.run(rounds=3, classes=[0, 1], fraction=0.75, enough=2, patience=40)
+        "v6_fedavg",
+        NODES,
+        environment=OPEN,
+        on_round=lambda row: None,
+        online=online,
+        outcomes=lambda k, input_: CallOutcome(1.0 if k == 1 or input_["kwargs"]["round"] < 2 else math.inf),
+    ) as network:
+        result = network.run(rounds=3, classes=[0, 1], fraction=0.75, min_responses=2, offline_timeout=40)
     assert len(result["history"]) == 1
     assert re.search(
         r"round 2, client_update: .*organizations [234], [234]: its node has been offline for 40 s; 1 of 3 answered",
@@ -380,27 +411,27 @@ def test_with_sampling_the_absent_count_and_are_named():
     assert result["history"][0]["missing"] == []
 
 
-def attended(online, fates, method="fedavg", **settings):
+def attended(online, outcomes, method="fedavg", **settings):
     """The result of a job of four nodes, of which three must answer, on simulated time."""
     with MockNetwork(
-        f"v6_{method}", NODES, environment=OPEN, on_round=lambda row: None, online=online, fates=fates
+        f"v6_{method}", NODES, environment=OPEN, on_round=lambda row: None, online=online, outcomes=outcomes
     ) as network:
-        return network.run(**{"classes": [0, 1], "enough": 0.75, "patience": 40, **settings})
+        return network.run(**{"classes": [0, 1], "min_responses": 0.75, "offline_timeout": 40, **settings})
 
 
 def training(seconds):
-    """Fates by the seconds that training takes, a function of organization and round; all else takes no time."""
+    """CallOutcomes by the seconds that training takes, a function of organization and round; all else takes no time."""
 
-    def fates(organization, input_):
+    def outcomes(organization, input_):
         if input_["method"] != "client_update":
-            return Fate(0.0)
-        fate = seconds(organization, input_["kwargs"]["round"])
-        return fate if isinstance(fate, Fate) else Fate(float(fate))
+            return CallOutcome(0.0)
+        outcome = seconds(organization, input_["kwargs"]["round"])
+        return outcome if isinstance(outcome, CallOutcome) else CallOutcome(float(outcome))
 
-    return fates
+    return outcomes
 
 
-@pytest.mark.parametrize("enough", [0.75, 1.0])
+@pytest.mark.parametrize("min_responses", [0.75, 1.0])
 def test_when_too_few_are_online_the_others_are_waited_for(enough):
     """The server is restarted, twice: for a while it takes all nodes for offline, which is no reason to stop. The
     second time patience begins anew."""
@@ -408,7 +439,7 @@ def test_when_too_few_are_online_the_others_are_waited_for(enough):
         lambda k, time: not (1.5 <= time < 21 or 71.5 <= time < 90),
         training(lambda k, round_: 18 if round_ in (2, 28) else 2),
         rounds=30,
-        enough=enough,
+        min_responses=enough,
     )
     assert "stopped" not in result
     assert [row["missing"] for row in result["history"]] == [[]] * 30
@@ -419,11 +450,16 @@ def test_those_left_out_are_asked_before_those_offline_are_waited_for():
 
     def seconds(k, round_):
         if k == 3 and round_ == 1:
-            return Fate(1.0, "crashed")
+            return CallOutcome(1.0, "crashed")
         return math.inf if k == 4 and round_ > 1 else 1
 
     result = attended(
-        lambda k, time: k != 4 or time < 0.5, training(seconds), rounds=4, retries=0, leave_out=3, patience=600
+        lambda k, time: k != 4 or time < 0.5,
+        training(seconds),
+        rounds=4,
+        retries=0,
+        cooldown_rounds=3,
+        offline_timeout=600,
     )
     assert [row["participants"] for row in result["history"]] == [[1, 2, 4], [1, 2, 3], [1, 2, 3], [1, 2, 3]]
     assert max(row["seconds"] for row in result["history"]) < 5
@@ -438,10 +474,13 @@ def test_an_evaluator_that_is_away_is_not_waited_for():
     """Not even where a node that trains is."""
     result = attended(
         lambda k, time: time < 2.5 if k == 4 else not (k in (2, 3) and 3.5 <= time < 12),
-        lambda k, input_: Fate(math.inf) if k == 4 and input_["kwargs"]["round"] > 2 else training(
-            lambda k, round_: 10 if round_ == 3 else 2)(k, input_),
-        rounds=4, evaluators=[4], patience=600,
-    )  # fmt: skip
+        lambda k, input_: CallOutcome(math.inf)
+        if k == 4 and input_["kwargs"]["round"] > 2
+        else training(lambda k, round_: 10 if round_ == 3 else 2)(k, input_),
+        rounds=4,
+        evaluators=[4],
+        offline_timeout=600,
+    )
     assert "stopped" not in result
     assert max(row["seconds"] for row in result["history"]) < 20
 
@@ -454,14 +493,18 @@ def test_the_last_evaluation_waits_for_the_nodes(method):
 
 
 def edited(**values):
-    return Fate(1.0, alter=lambda answer: {**answer, **values})
+    return CallOutcome(1.0, alter=lambda answer: {**answer, **values})
 
 
 @pytest.mark.parametrize(
-    "fate",
+    "outcome",
     [
-        edited(train_loss="x"), edited(train_loss=[1]), edited(train_loss=-1.0), edited(n=10**400),
-        edited(evaluation="x"), edited(evaluation={"n": 10}),
+        edited(train_loss="x"),
+        edited(train_loss=[1]),
+        edited(train_loss=-1.0),
+        edited(n=10**400),
+        edited(evaluation="x"),
+        edited(evaluation={"n": 10}),
         edited(evaluation={"n": 10, "loss": 0.1, "confusion": [[1, 2], [3]], "bands": []}),
         edited(evaluation={"n": 10, "loss": "0", "confusion": [[1, 2], [3, 4]], "bands": []}),
         edited(evaluation={"n": 10, "loss": 0.1, "confusion": [[1, -2], [3, 4]], "bands": []}),
@@ -472,16 +515,17 @@ def edited(**values):
         ),
         edited(evaluation={"n": 10, "loss": 0.1, "confusion": [[5, 0], [0, 5]], "bands": [[[1, 1], [1, 1]]]}),
         edited(note=functools.reduce(lambda inner, _: [inner], range(600), 0)),
-        edited(organization_id="A" * 1_000_000), edited(**{"K" * 1_000_000: 1}),
+        edited(organization_id="A" * 1_000_000),
+        edited(**{"K" * 1_000_000: 1}),
         edited(**{f"k{i}": "x" * 190 for i in range(5_000)}),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("package", ["v6_fedavg", "v6_coop"])
-def test_an_answer_of_any_form_does_not_end_the_job(package, fate):
-    def fates(organization, input_):
-        return fate if organization == 2 and input_["method"] == "client_update" else Fate(1.0)
+def test_an_answer_of_any_form_does_not_end_the_job(package, outcome):
+    def outcomes(organization, input_):
+        return outcome if organization == 2 and input_["method"] == "client_update" else CallOutcome(1.0)
 
-    result = run(package, fates, enough=2, leave_out=1)
+    result = run(package, outcomes, min_responses=2, cooldown_rounds=1)
     history = result["history"]
     assert len(json.dumps(result)) < 20_000, "nothing long that a node says is kept"
     assert [m["organization_id"] for m in history[0]["missing"]] in ([2], []), "merged before, or named"
@@ -492,11 +536,11 @@ def test_an_answer_of_any_form_does_not_end_the_job(package, fate):
 def test_what_a_node_tells_of_itself_does_not_spoil_the_report(tmp_path):
     """A text for a distance, lists, long texts: what is no value of a table is not kept."""
 
-    def fates(organization, input_):
+    def outcomes(organization, input_):
         odd = {"distance": "x", "drift": "far", "list": [1], "text": "x" * 1000, "short": "x", "none": None}
-        return edited(**odd) if organization == 2 and input_["method"] == "client_update" else Fate(1.0)
+        return edited(**odd) if organization == 2 and input_["method"] == "client_update" else CallOutcome(1.0)
 
-    result = run("v6_fedavg", fates)
+    result = run("v6_fedavg", outcomes)
     row = next(row for row in result["per_node"] if row["organization_id"] == 2)
     assert isinstance(row["distance"], float) and {"list", "text"} & {*row} == set() and row["short"] == "x"
     odd = [{**row, "distance": "x"} if row["organization_id"] == 2 else row for row in result["per_node"]]
@@ -504,10 +548,12 @@ def test_what_a_node_tells_of_itself_does_not_spoil_the_report(tmp_path):
 
 
 def test_a_gradient_that_none_can_be_does_not_end_scaffold():
-    def fates(organization, input_):
-        return edited(travelled=1e-300) if organization == 2 and input_["method"] == "client_update" else Fate(1.0)
+    def outcomes(organization, input_):
+        return (
+            edited(travelled=1e-300) if organization == 2 and input_["method"] == "client_update" else CallOutcome(1.0)
+        )
 
-    history = run("v6_scaffold", fates, enough=2, leave_out=1, retries=0)["history"]
+    history = run("v6_scaffold", outcomes, min_responses=2, cooldown_rounds=1, retries=0)["history"]
     assert len(history) == 2 and history[0]["missing"][0]["reason"].startswith("sends dy and travelled that make no")
 
 
@@ -522,11 +568,11 @@ def test_statistics_that_no_rows_have_do_not_end_the_job(moments, step):
             return answer
         return {**answer, "arrays": codec.encode({**arrays, name: np.full_like(arrays[name], value)}, "float64")}
 
-    def fates(organization, input_):
-        return Fate(alter=alter) if organization == 2 and input_["method"] == "fit_step" else Fate()
+    def outcomes(organization, input_):
+        return CallOutcome(alter=alter) if organization == 2 and input_["method"] == "fit_step" else CallOutcome()
 
-    with MockNetwork("v6_fedavg", words(), environment=OPEN, fates=fates, on_round=lambda row: None) as network:
-        result = network.run(rounds=1, preprocess=[step], retries=0, enough=2)
+    with MockNetwork("v6_fedavg", words(), environment=OPEN, outcomes=outcomes, on_round=lambda row: None) as network:
+        result = network.run(rounds=1, preprocess=[step], retries=0, min_responses=2)
     told = [m["reason"] for m in result["undescribed"]]
     applies = name in ("mean", "squares", "count") and not (step == "standardize" and (name == "count" or value > 1e38))
     assert len(told) == applies and all(f"sends {name} that no" in reason for reason in told)
@@ -538,11 +584,11 @@ def test_moments_that_are_in_bounds_but_not_together_do_not_end_the_job():
         huge = {name: np.full(arrays[name].shape, 3.4e38) for name in ("mean", "mean_rest")}
         return {**answer, "n": 2**53, "arrays": codec.encode({**arrays, **huge}, "float64")}
 
-    def fates(organization, input_):
-        return Fate(alter=alter) if organization == 2 and input_["method"] == "fit_step" else Fate()
+    def outcomes(organization, input_):
+        return CallOutcome(alter=alter) if organization == 2 and input_["method"] == "fit_step" else CallOutcome()
 
-    with MockNetwork("v6_fedavg", words(), environment=OPEN, fates=fates, on_round=lambda row: None) as network:
-        result = network.run(rounds=1, preprocess=["standardize"], retries=0, enough=2)
+    with MockNetwork("v6_fedavg", words(), environment=OPEN, outcomes=outcomes, on_round=lambda row: None) as network:
+        result = network.run(rounds=1, preprocess=["standardize"], retries=0, min_responses=2)
     assert [m["reason"].split(";")[0] for m in result["undescribed"]] == [
         f"sends means and sums of squares that no {2**53} rows have"
     ]
@@ -551,17 +597,19 @@ def test_moments_that_are_in_bounds_but_not_together_do_not_end_the_job():
 def test_who_fails_before_the_first_round_is_not_missing_in_it():
     """In what a method asks before its rounds too."""
 
-    def fates(organization, input_):
-        return Fate(status="crashed" if organization == 3 and input_["method"] == "singular_index" else "completed")
+    def outcomes(organization, input_):
+        return CallOutcome(
+            status="crashed" if organization == 3 and input_["method"] == "singular_index" else "completed"
+        )
 
-    with MockNetwork("v6_dynavg", words(), environment=OPEN, fates=fates, on_round=lambda row: None) as network:
-        result = network.run(rounds=2, protocol="svd", retries=0, enough=2, leave_out=0)
+    with MockNetwork("v6_dynavg", words(), environment=OPEN, outcomes=outcomes, on_round=lambda row: None) as network:
+        result = network.run(rounds=2, protocol="svd", retries=0, min_responses=2, cooldown_rounds=0)
     assert [row["organization_id"] for row in result["undescribed"]] == [3]
     assert not any(row["missing"] for row in result["history"])
 
 
 def test_last_words_command_no_terminal():
-    assert vantage.last_words("a\n\x1b]0;owned\x07\x1b[2J fine\n") == "]0;owned[2J fine"
+    assert vantage6_api.last_words("a\n\x1b]0;owned\x07\x1b[2J fine\n") == "]0;owned[2J fine"
 
 
 @pytest.mark.parametrize(
@@ -578,13 +626,13 @@ def test_last_words_command_no_terminal():
     ],
 )
 def test_a_description_of_any_form_is_refused(values):
-    def fates(organization, input_):
-        return edited(**values) if organization == 2 and input_["method"] == "describe" else Fate(1.0)
+    def outcomes(organization, input_):
+        return edited(**values) if organization == 2 and input_["method"] == "describe" else CallOutcome(1.0)
 
     with pytest.raises(
         CollectResultsError, match="round 0, describe: organization 2: describes its data as nobody does"
     ):
-        run("v6_fedavg", fates, classes=None)
+        run("v6_fedavg", outcomes, classes=None)
 
 
 @pytest.mark.parametrize(
@@ -612,14 +660,14 @@ def test_nonsense_about_columns_of_words_is_refused(function, values, says):
     """And the job goes on without that node, where others are enough."""
     nodes = {k: rows.assign(sex=["f", "m"] * (len(rows) // 2)) for k, rows in words().items()}
 
-    def fates(organization, input_):
-        return edited(**values) if organization == 2 and input_["method"] == function else Fate()
+    def outcomes(organization, input_):
+        return edited(**values) if organization == 2 and input_["method"] == function else CallOutcome()
 
     settings = {"rounds": 1, "label": "label", "preprocess": ["onehot"], "retries": 0}
-    with MockNetwork("v6_fedavg", nodes, environment=OPEN, fates=fates, on_round=lambda row: None) as network:
+    with MockNetwork("v6_fedavg", nodes, environment=OPEN, outcomes=outcomes, on_round=lambda row: None) as network:
         with pytest.raises(CollectResultsError, match=says):
             network.run(**settings)
-        assert network.run(**settings, enough=2)["history"][0]["participants"]
+        assert network.run(**settings, min_responses=2)["history"][0]["participants"]
 
 
 def words():
@@ -638,30 +686,34 @@ def words():
 def test_an_evaluation_of_other_classes_or_rows_is_refused(evaluation):
     nodes = {k: table(60, seed=k) for k in (1, 2, 3)}
     with MockNetwork(
-        "v6_fedavg", nodes, environment=OPEN, fates=spoilt(**evaluation), on_round=lambda row: None
+        "v6_fedavg", nodes, environment=OPEN, outcomes=spoilt(**evaluation), on_round=lambda row: None
     ) as network:
-        result = network.run(rounds=2, retries=0, enough=2)
+        result = network.run(rounds=2, retries=0, min_responses=2)
     assert result["history"][1]["missing"][0]["reason"].startswith("answers an evaluation that is none")
 
 
 def test_coop_notices_that_a_node_is_away_while_others_answer():
-    def fates(organization, input_):
+    def outcomes(organization, input_):
         if input_["method"] != "client_update":
-            return Fate()
-        return Fate(math.inf if organization == 4 else float(organization))
+            return CallOutcome()
+        return CallOutcome(math.inf if organization == 4 else float(organization))
 
     with MockNetwork(
-        "v6_coop", NODES, environment=OPEN, on_round=lambda row: None, fates=fates,
+        "v6_coop",
+        NODES,
+        environment=OPEN,
+        on_round=lambda row: None,
+        outcomes=outcomes,
         online=lambda k, time: k != 4 or time < 0.5,
-    ) as network:  # fmt: skip
-        history = network.run(rounds=6, enough=0.5, patience=5, age_lower=1, age_upper=10)["history"]
+    ) as network:
+        history = network.run(rounds=6, min_responses=0.5, offline_timeout=5, age_lower=1, age_upper=10)["history"]
     assert {"organization_id": 4, "reason": "its node has been offline for 5 s"} in [
         m for r in history for m in r["missing"]
     ]
 
 
 def test_a_task_is_created_again_when_the_server_is_away_for_a_moment(monkeypatch):
-    monkeypatch.setattr(vantage, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(vantage6_api, "POLL_SECONDS", 0.0)
     with MockNetwork("v6_fedavg", NODES, environment=OPEN, on_round=lambda row: None) as network:
         tasks = type(network.client().task)
         create, calls = tasks.create, []
@@ -680,7 +732,7 @@ def test_a_task_is_created_again_when_the_server_is_away_for_a_moment(monkeypatc
 
 
 def test_a_server_that_is_gone_ends_the_job(monkeypatch):
-    monkeypatch.setattr(vantage, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(vantage6_api, "POLL_SECONDS", 0.0)
     with MockNetwork("v6_fedavg", NODES, environment=OPEN, on_round=lambda row: None) as network:
         client = network.client()
         request, calls = client.request, []
@@ -699,27 +751,34 @@ def test_a_server_that_is_gone_ends_the_job(monkeypatch):
 def test_given_up_nodes_leave_nothing_behind():
     """Node 2's container ends after its deadline, and after the job; what it keeps is removed all the same."""
 
-    def fates(organization, input_):
-        return Fate(30.0 if organization == 2 and input_["method"] == "client_update" else 1.0)
+    def outcomes(organization, input_):
+        return CallOutcome(30.0 if organization == 2 and input_["method"] == "client_update" else 1.0)
 
-    with MockNetwork("v6_scaffold", NODES, environment=OPEN, on_round=lambda row: None, fates=fates) as network:
-        result = network.run(rounds=3, enough=3, deadline=20)
+    with MockNetwork("v6_scaffold", NODES, environment=OPEN, on_round=lambda row: None, outcomes=outcomes) as network:
+        result = network.run(rounds=3, min_responses=3, round_timeout=20)
         left = list(network.folder.glob("node-*/tmp/*"))
     assert not left and "state_left" not in result
 
 
-@pytest.mark.parametrize("enough", [3, 4])
+@pytest.mark.parametrize("min_responses", [3, 4])
 def test_asynchronous_nodes_that_fail_at_once_are_all_missing(enough):
     """Two are given up in the same second."""
 
-    def fates(organization, input_):
+    def outcomes(organization, input_):
         silent = input_["method"] == "client_update" and organization in (3, 4, 5)
-        return Fate(math.inf if silent else 1.0)
+        return CallOutcome(math.inf if silent else 1.0)
 
     nodes = {k: table(40, seed=k) for k in range(1, 7)}
-    with MockNetwork("v6_coop", nodes, environment=OPEN, on_round=lambda row: None, fates=fates) as network:
-        settings = {"rounds": 3, "deadline": 5.0, "age_lower": 1, "age_upper": 20, "retries": 0, "leave_out": 9}
-        result = network.run(enough=enough, **settings)
+    with MockNetwork("v6_coop", nodes, environment=OPEN, on_round=lambda row: None, outcomes=outcomes) as network:
+        settings = {
+            "rounds": 3,
+            "round_timeout": 5.0,
+            "age_lower": 1,
+            "age_upper": 20,
+            "retries": 0,
+            "cooldown_rounds": 9,
+        }
+        result = network.run(min_responses=enough, **settings)
     history = result["history"]
     if enough == 4:
         assert "organizations 3, 4, 5: no answer within 5 s" in result["stopped"] and len(history) < 3

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from helpers import table, train
 
-from v6_federated import codec
-from v6_federated.randomness import generator
+from v6_federated.base.randomness import generator
+from v6_federated.messages import codec
 
 
 def test_two_rounds_by_hand(hospitals):

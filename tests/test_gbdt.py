@@ -14,14 +14,16 @@ from vantage6.algorithm.tools.exceptions import CollectResultsError, UserInputEr
 from vantage6.algorithm.tools.mock_client import MockAlgorithmClient
 
 import v6_gbdt
-from v6_federated import codec, data, export
-from v6_federated.errors import SafeError
-from v6_federated.guards import Policy
-from v6_federated.mock import MockNetwork
-from v6_federated.vantage import PrivacyThresholdViolation
+from v6_federated.base.errors import SafeError
+from v6_federated.base.vantage6_api import PrivacyThresholdViolation
+from v6_federated.data import source
+from v6_federated.messages import codec
+from v6_federated.privacy.policy import Policy
 from v6_gbdt import bins
 from v6_gbdt.central import checked
 from v6_gbdt.trees import Trees
+from v6_workbench.reporting import export
+from v6_workbench.simulation.mock import MockNetwork
 
 SMALL = {"min_rows_leaf": 10, "max_leaves": 4}
 
@@ -57,14 +59,22 @@ def test_one_node_equals_lightgbm_on_the_same_rows_and_bins(classes, tmp_path):
     indices = np.column_stack([np.searchsorted(e, x) for e, x in zip(edges_of(result), X.T, strict=True)])
     central = lightgbm.train(
         {
-            "objective": "binary" if classes == 2 else "multiclass", "num_class": 1 if classes == 2 else classes,
-            "boost_from_average": False, "min_data_in_leaf": 15, "num_leaves": 6, "learning_rate": 0.3,
-            "lambda_l2": 0.5, "min_data_in_bin": 1, "max_bin": 300, "num_threads": 1, "deterministic": True,
+            "objective": "binary" if classes == 2 else "multiclass",
+            "num_class": 1 if classes == 2 else classes,
+            "boost_from_average": False,
+            "min_data_in_leaf": 15,
+            "num_leaves": 6,
+            "learning_rate": 0.3,
+            "lambda_l2": 0.5,
+            "min_data_in_bin": 1,
+            "max_bin": 300,
+            "num_threads": 1,
+            "deterministic": True,
             "verbosity": -1,
         },
         lightgbm.Dataset(indices.astype(float), y),
         rounds,
-    )  # fmt: skip
+    )
     theirs = central.predict(indices.astype(float), raw_score=True).reshape(len(X), -1)
     np.testing.assert_allclose(model.scores(w, X), theirs, atol=1e-6)
     mine = exported(result, tmp_path)
@@ -243,7 +253,7 @@ def test_resuming_equals_a_straight_run(hospitals):
 def test_a_node_that_fails_in_its_turn_ends_the_job(hospitals):
     """With the ensemble so far, which can be resumed: nobody else was asked."""
     strict = {5: {"V6_FEDERATED_MINIMUM_ROWS": "50"}}
-    result = train("v6_gbdt", hospitals, stops=True, rounds=3, enough=0.5, environments=strict, **SMALL)
+    result = train("v6_gbdt", hospitals, stops=True, rounds=3, min_responses=0.5, environments=strict, **SMALL)
     assert [row["trees"] for row in result["history"]] == [1]
     assert "round 2, grow: organization 5: min_rows_leaf=10 is below the 50 rows" in result["stopped"]
 
@@ -313,8 +323,10 @@ def test_the_exported_text_compares_as_nodes_do(tmp_path):
     """LightGBM compares float64 values, nodes float32: dates as numbers lie on thresholds."""
     rng = np.random.default_rng(0)
     days = 20200000 + rng.integers(100, 1200, 300)
-    nodes = {k: pd.DataFrame({"day": days + k, "label": (days + rng.integers(-90, 90, 300) > 20200600).astype(int)})
-             for k in (1, 2, 3)}  # fmt: skip
+    nodes = {
+        k: pd.DataFrame({"day": days + k, "label": (days + rng.integers(-90, 90, 300) > 20200600).astype(int)})
+        for k in (1, 2, 3)
+    }
     result = train("v6_gbdt", nodes, rounds=6, holdout=0)
     model, w = ensemble(result)
     X = np.concatenate([rows[["day"]].to_numpy() for rows in nodes.values()])
@@ -346,11 +358,17 @@ def test_requests_with_other_minima_count_the_same():
 
     def count(minimum_rows):
         job = {
-            "method": "gbdt", "key": "0" * 32, "seed": 0, "participants": [1, 2, 3], "evaluators": [], "rounds": 1,
-            "model": {"name": "trees", "features": 1, "classes": 2}, "minimum_rows": minimum_rows,
+            "method": "gbdt",
+            "key": "0" * 32,
+            "seed": 0,
+            "participants": [1, 2, 3],
+            "evaluators": [],
+            "rounds": 1,
+            "model": {"name": "trees", "features": 1, "classes": 2},
+            "minimum_rows": minimum_rows,
             "precision": "float32",
             "data": {"label": "label", "features": ["x0"], "classes": [0, 1], "holdout": 0.0, "preprocess": []},
-        }  # fmt: skip
+        }
         arrays = codec.encode({"low": np.array([-4], np.float32), "high": np.array([4], np.float32)})
         mine = {"mock_client": SimpleNamespace(organization_id=1), "mock_data": [rows]}
         answer = v6_gbdt.count(**mine, job=job, round=1, arrays=arrays, max_bin=16)
@@ -383,17 +401,24 @@ def test_regression_of_one_node_equals_lightgbm(tmp_path):
     indices = np.column_stack([np.searchsorted(e, x) for e, x in zip(edges_of(result), X.T, strict=True)])
     central = lightgbm.train(
         {
-            "objective": "regression", "min_data_in_leaf": 15, "num_leaves": 6, "learning_rate": 0.3,
-            "lambda_l2": 0.5, "min_data_in_bin": 1, "max_bin": 300, "num_threads": 1, "deterministic": True,
+            "objective": "regression",
+            "min_data_in_leaf": 15,
+            "num_leaves": 6,
+            "learning_rate": 0.3,
+            "lambda_l2": 0.5,
+            "min_data_in_bin": 1,
+            "max_bin": 300,
+            "num_threads": 1,
+            "deterministic": True,
             "verbosity": -1,
         },
         lightgbm.Dataset(indices.astype(float), y),
         8,
-    )  # fmt: skip
+    )
     theirs = central.predict(indices.astype(float))
     np.testing.assert_allclose(model.predict(w, X), theirs, rtol=1e-6)
     np.testing.assert_allclose(exported(result, tmp_path).predict(X), theirs, rtol=1e-6)
-    predicted, measured = export.predict(result, data.Source(table=rows))
+    predicted, measured = export.predict(result, source.Source(table=rows))
     np.testing.assert_allclose(predicted["prediction"], theirs, rtol=1e-6)
     assert list(predicted) == ["prediction"]
     assert measured["r2"] == pytest.approx(1 - np.mean((y - theirs) ** 2) / y.var(), abs=1e-6)
@@ -407,9 +432,17 @@ def test_two_rounds_of_a_regression_by_hand():
     lr, lam, least = 0.4, 0.7, 12
     nodes = {3: numbers(50, seed=1), 8: numbers(60, seed=2)}
     result = train(
-        "v6_gbdt", nodes, rounds=2, holdout=0, lr=lr, lambda_l2=lam, min_rows_leaf=least, max_leaves=2, max_bin=16,
-        objective="regression", 
-    )  # fmt: skip
+        "v6_gbdt",
+        nodes,
+        rounds=2,
+        holdout=0,
+        lr=lr,
+        lambda_l2=lam,
+        min_rows_leaf=least,
+        max_leaves=2,
+        max_bin=16,
+        objective="regression",
+    )
     base = (50 * nodes[3]["pressure"].mean() + 60 * nodes[8]["pressure"].mean()) / 110
     edges, trees = edges_of(result), []
 
@@ -442,7 +475,7 @@ def test_regression_is_measured_by_pooled_sums():
     nodes = {k: numbers(100 + 30 * k, seed=k).assign(pressure=lambda t, k=k: t["pressure"] + 5 * k) for k in (1, 2, 3)}
     result = train("v6_gbdt", nodes, rounds=9, objective="regression", **SMALL)
     model, w = ensemble(result)
-    held = pd.concat([rows.iloc[data.split(len(rows), 0.2, k)[1]] for k, rows in nodes.items()])
+    held = pd.concat([rows.iloc[source.split(len(rows), 0.2, k)[1]] for k, rows in nodes.items()])
     y, prediction = held["pressure"].to_numpy(), model.predict(w, features(held))
     final = result["final"]
     assert final["evaluated"] == len(held) and final["accuracy"] is None
@@ -521,9 +554,9 @@ def test_regression_of_numbers_in_an_object_column():
 )
 def test_an_evaluation_of_a_regression_that_cannot_be(nonsense):
     nodes = {k: numbers(60, seed=k) for k in (1, 2, 3)}
-    settings = {"rounds": 2, "objective": "regression", "enough": 2, "retries": 0, **SMALL}
+    settings = {"rounds": 2, "objective": "regression", "min_responses": 2, "retries": 0, **SMALL}
     with MockNetwork(
-        "v6_gbdt", nodes, environment=OPEN, fates=spoilt(**nonsense), on_round=lambda row: None
+        "v6_gbdt", nodes, environment=OPEN, outcomes=spoilt(**nonsense), on_round=lambda row: None
     ) as network:
         result = network.run(**settings)
     reasons = [m["reason"] for row in result["history"] for m in (*row["missing"], *row["unevaluated"])]
@@ -689,7 +722,7 @@ def test_feature_importance_names_features_after_preprocessing(hospitals):
     result = train("v6_gbdt", nodes, rounds=6, resume=json.loads(json.dumps(half)), **SMALL)
     names = {row["feature"] for row in result["feature_importance"]}
     assert names <= {"x0=high", "x0=low", "x1", "x2", "x3"} and names & {"x0=high", "x0=low"}
-    predicted, measured = export.predict(result, data.Source(table=nodes[3]))
+    predicted, measured = export.predict(result, source.Source(table=nodes[3]))
     assert measured["accuracy"] > 0.6 and list(predicted) == ["prediction", "score", "probability=0", "probability=1"]
 
 
@@ -704,7 +737,7 @@ def test_export_is_lightgbms_text(hospitals, tmp_path):
     np.testing.assert_array_equal(p > 0.5, model.predict(w, X))
     for ending in (".npz", ".safetensors", ".pt"):
         export.save(result, tmp_path / f"model{ending}")
-        again, measured = export.predict(export.load(tmp_path / f"model{ending}"), data.Source(table=rows[3]))
+        again, measured = export.predict(export.load(tmp_path / f"model{ending}"), source.Source(table=rows[3]))
         np.testing.assert_array_equal(again["score"], model.scores(w, X)[:, 0])
         assert measured["accuracy"] > 0.6
 

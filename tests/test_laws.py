@@ -8,9 +8,11 @@ from helpers import OPEN, table, train
 from vantage6.algorithm.tools.exceptions import UserInputError
 from vantage6.algorithm.tools.mock_client import MockAlgorithmClient
 
-from v6_federated import codec, data, models
-from v6_federated.errors import SafeError
-from v6_federated.randomness import generator
+from v6_federated import models
+from v6_federated.base.errors import SafeError
+from v6_federated.base.randomness import generator
+from v6_federated.data import source
+from v6_federated.messages import codec
 
 # package, and settings under which a round of one node is one step of gradient descent on all its rows
 METHODS = [
@@ -182,7 +184,7 @@ def test_holdout_is_never_trained_on(hospitals):
     """Changing the held-out rows' features changes the evaluation, not the model."""
     spoiled = {}
     for organization, rows in hospitals.items():
-        _, held = data.split(len(rows), 0.25, organization)
+        _, held = source.split(len(rows), 0.25, organization)
         spoiled[organization] = rows.copy()
         spoiled[organization].iloc[held, :-1] = 100.0
     settings = {"rounds": 2, "holdout": 0.25, "seed": 2, "lr": 0.3}
@@ -200,7 +202,7 @@ def test_holdout_is_never_trained_on(hospitals):
         ("v6_pca", {"model": "fnn"}, "model is of no use to pca, which trains no model"),
         ("v6_pca", {"target": 0.9, "precision": "float16"}, "target, precision is of no use to pca"),
     ],
-)  # fmt: skip
+)
 def test_a_setting_that_changes_nothing_is_refused(package, settings, says):
     """Two results would differ by it in nothing but what they say of themselves."""
     with pytest.raises(UserInputError, match=says):

@@ -6,7 +6,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from v6_federated import models
-from v6_federated.errors import SafeError
+from v6_federated.base.errors import SafeError
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_wrong_models_are_refused(model, says):
 
 
 def test_a_module_with_buffers_is_refused():
-    from v6_federated.models.network import Network
+    from v6_federated.models.torch_base import Network
 
     with pytest.raises(SafeError, match="buffers"):
         Network(torch.nn.Sequential(torch.nn.BatchNorm2d(1)))

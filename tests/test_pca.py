@@ -10,8 +10,9 @@ from vantage6.algorithm.tools.exceptions import CollectResultsError, UserInputEr
 from vantage6.algorithm.tools.mock_client import MockAlgorithmClient
 
 import v6_pca
-from v6_federated import codec, mock
-from v6_federated.errors import SafeError
+from v6_federated.base.errors import SafeError
+from v6_federated.messages import codec
+from v6_workbench.simulation import mock
 
 
 def hospitals(d, sizes=(30, 44, 16), seed=0, offset=0.0):
@@ -50,8 +51,12 @@ def test_exact_equals_scikit_learn(d, offset):
     fitted, result = fit(nodes)
     check(fitted, PCA(min(90, d), svd_solver="full").fit(pooled(nodes)))
     assert result["model"] == {
-        "name": "pca", "features": d, "components": min(90, d), "solver": "exact", "scale": False
-    }  # fmt: skip
+        "name": "pca",
+        "features": d,
+        "components": min(90, d),
+        "solver": "exact",
+        "scale": False,
+    }
     np.testing.assert_allclose(fitted["std"], pooled(nodes).std(axis=0), atol=1e-12)
     np.testing.assert_array_equal(fitted["scale"], 1)
 
@@ -211,17 +216,17 @@ def test_a_node_that_drops_out(solver, statistic):
     nodes = hospitals(6)
     own = {"components": 3, "solver": solver, "features": list(nodes[3].columns), "retries": 0}
 
-    def fates(organization, input_):
+    def outcomes(organization, input_):
         failed = organization == 5 and input_["kwargs"].get("statistic") == statistic
-        return mock.Fate(status="crashed" if failed else "completed")
+        return mock.CallOutcome(status="crashed" if failed else "completed")
 
-    with mock.MockNetwork("v6_pca", nodes, environment=OPEN, on_round=lambda row: None, fates=fates) as network:
-        result = network.run(**own, enough=0.5)
-    with mock.MockNetwork("v6_pca", nodes, environment=OPEN, on_round=lambda row: None, fates=fates) as network:
+    with mock.MockNetwork("v6_pca", nodes, environment=OPEN, on_round=lambda row: None, outcomes=outcomes) as network:
+        result = network.run(**own, min_responses=0.5)
+    with mock.MockNetwork("v6_pca", nodes, environment=OPEN, on_round=lambda row: None, outcomes=outcomes) as network:
         with pytest.raises(CollectResultsError, match="^round 2, fit_step: organization 5: run crashed$"):
             network.run(**own)
         with pytest.raises((SafeError, UserInputError), match="rounds=2 are too few: nodes dropped out"):
-            network.run(**own, enough=0.5, rounds=2)
+            network.run(**own, min_responses=0.5, rounds=2)
         assert not list(network.folder.glob("node-*/tmp/*"))
     del nodes[5]
     assert result["weights"] == train("v6_pca", nodes, **own)["weights"]

@@ -17,24 +17,36 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from vantage6.algorithm.tools.exceptions import CollectResultsError
 from vantage6.algorithm.tools.mock_client import MockAlgorithmClient
 
-from v6_federated import codec, components, data, export, metrics, models, preprocess, screen
-from v6_federated.cli import main
-from v6_federated.collection import Collector
-from v6_federated.errors import SafeError
-from v6_federated.features import UNKNOWN, Features, read_features
-from v6_federated.guards import Policy
-from v6_federated.mock import Fate, MockNetwork
-from v6_federated.state import State
-from v6_federated.vantage import PrivacyThresholdViolation
+from v6_federated import models
+from v6_federated.base.errors import SafeError
+from v6_federated.base.vantage6_api import PrivacyThresholdViolation
+from v6_federated.central.dispatch import Collector
+from v6_federated.data import pca, preprocessing, source
+from v6_federated.data.columns import UNKNOWN, Features, read_features
+from v6_federated.messages import codec
+from v6_federated.messages.job import DataSpec
+from v6_federated.models import metrics
+from v6_federated.node.state import State
+from v6_federated.privacy.policy import Policy
+from v6_workbench.cli import console
+from v6_workbench.cli.main import main
+from v6_workbench.reporting import export
+from v6_workbench.simulation.mock import CallOutcome, MockNetwork
 
 ALL = ["impute:median", "impute:most_frequent", "onehot", "clip:0.05", "standardize", "pca:4"]
 TRAINING = ["v6_fedavg", "v6_scaffold", "v6_fsvrg", "v6_loadaboost", "v6_colearning", "v6_dynavg", "v6_coop", "v6_gbdt"]
 MISSING = 0.15
 UPDATE = "client_update"
 JOB = {
-    "method": "fedavg", "key": "0" * 32, "seed": 0, "participants": [1, 2, 3], "evaluators": [], "rounds": 1,
-    "minimum_rows": None, "precision": "float32",
-}  # fmt: skip
+    "method": "fedavg",
+    "key": "0" * 32,
+    "seed": 0,
+    "participants": [1, 2, 3],
+    "evaluators": [],
+    "rounds": 1,
+    "minimum_rows": None,
+    "precision": "float32",
+}
 
 
 def hospital(n, seed, levels):
@@ -107,8 +119,8 @@ def test_the_upper_bound_is_found_where_counts_are_rounded_down(q, rows):
 def test_a_constant_column_of_many_rows_is_constant():
     """The error of numpy's mean grows with the rows; it is no deviation."""
     X = np.column_stack([np.full(400_000, 37.2), np.arange(400_000.0)])
-    found = components.moments(X)
-    scale = components.deviation(len(X), codec.whole(found, "mean"), found["squares"])
+    found = pca.moments(X)
+    scale = pca.deviation(len(X), codec.whole(found, "mean"), found["squares"])
     assert scale[0] == 1 and scale[1] == pytest.approx(X[:, 1].std())
 
 
@@ -179,7 +191,7 @@ def test_a_level_that_is_rare_everywhere_is_not_named(clinics):
 
 def test_an_unknown_level_is_zero_in_all():
     rows = read_features(pd.DataFrame({"a": ["f", "q"], "b": [1, 2]}), ["a", "b"], ["a"])
-    out = preprocess.apply(rows, [{"step": "onehot", "fitted": {"levels": {"a": ["f", "m"]}}}])
+    out = preprocessing.apply(rows, [{"step": "onehot", "fitted": {"levels": {"a": ["f", "m"]}}}])
     assert list(out.names) == ["a=f", "a=m", "b"]
     np.testing.assert_array_equal(out.X, [[1, 0, 1], [0, 0, 2]])
 
@@ -221,7 +233,7 @@ def test_quantiles_beside_values_of_another_order(first, share, sentinel):
 @pytest.mark.parametrize("kept", ["training", "held out"])
 def test_one_missing_word_needs_a_step_wherever_its_row_is(kept):
     nodes = {k: table(60, seed=k).assign(sex=["f", "m"] * 30)[["sex", "x0", "label"]] for k in (1, 2, 3)}
-    train_, held = data.split(60, 0.2, 1)
+    train_, held = source.split(60, 0.2, 1)
     nodes[1].loc[(train_ if kept == "training" else held)[0], "sex"] = None
     assert "missing values in the column(s) sex" in refused(nodes, "onehot", holdout=0.2)
     fitted(nodes, "impute:most_frequent", "onehot", holdout=0.2)
@@ -237,7 +249,7 @@ def test_clip_to_bounds(clinics):
     steps = [{"step": "clip", "lower": -1, "columns": ["x0"]}, "impute", "impute:most_frequent", "onehot"]
     assert fitted(clinics, *steps)[0]["bounds"] == {"x0": [-1, None]}
     rows = Features(["a"], np.array([[-2.0], [np.nan], [3.0]]), {})
-    out = preprocess.apply(rows, [{"step": "clip", "fitted": {"bounds": {"a": [-1, None]}}}])
+    out = preprocessing.apply(rows, [{"step": "clip", "fitted": {"bounds": {"a": [-1, None]}}}])
     np.testing.assert_array_equal(out.X[:, 0], [-1, np.nan, 3])
 
 
@@ -267,11 +279,14 @@ def test_the_whole_job_equals_a_pipeline_of_scikit_learn(clinics):
     settings = {"rounds": 300, "lr": 1.0, "model": "logreg:l2=0.1", "holdout": 0, "preprocess": steps}
     result = train("v6_fedavg", {1: rows}, **settings)
     numbers = SimpleImputer().fit_transform(X.drop(columns="sex"))
-    words = OneHotEncoder(sparse_output=False).fit_transform(SimpleImputer(strategy="most_frequent").fit_transform(
-        X[["sex"]].astype(object).where(X[["sex"]].notna(), np.nan)))  # fmt: skip
+    words = OneHotEncoder(sparse_output=False).fit_transform(
+        SimpleImputer(strategy="most_frequent").fit_transform(
+            X[["sex"]].astype(object).where(X[["sex"]].notna(), np.nan)
+        )
+    )
     logistic = LogisticRegression(C=1 / (0.1 * len(y)), tol=1e-10, max_iter=5000)
     pipeline = make_pipeline(StandardScaler(), PCA(4), logistic).fit(np.hstack([words, numbers]), y)
-    predicted, measured = export.predict(result, data.Source(table=rows))
+    predicted, measured = export.predict(result, source.Source(table=rows))
     np.testing.assert_allclose(predicted["score"], pipeline.decision_function(np.hstack([words, numbers])), atol=2e-3)
     assert measured["accuracy"] == pytest.approx(pipeline.score(np.hstack([words, numbers]), y), abs=0.01)
 
@@ -314,7 +329,7 @@ def test_steps_are_fitted_to_training_rows_only(clinics):
     """Spoiling what is held out changes no fitted number."""
     spoiled = {}
     for k, rows in clinics.items():
-        _, held = data.split(len(rows), 0.2, k)
+        _, held = source.split(len(rows), 0.2, k)
         spoiled[k] = rows.copy()
         spoiled[k].loc[held, ["x0", "x2"]] = 1000.0
     settings = {"rounds": 1, "preprocess": ALL}
@@ -347,15 +362,15 @@ def test_large_steps_are_sent_once_and_kept(evaluators, monkeypatch):
         kept = network.run(**settings)
         assert not list(network.folder.glob("node-*/tmp/*"))
     assert kept["history"][1]["bytes_down"] < 3 * 9000
-    monkeypatch.setattr(preprocess, "LARGE", 10**9)
+    monkeypatch.setattr(preprocessing, "LARGE", 10**9)
     sent = train("v6_fedavg", nodes, **settings)
     assert sent["history"][1]["bytes_down"] > 2 * 100_000
     assert sent["weights"] == kept["weights"] and sent["data"] == kept["data"] and sent["final"] == kept["final"]
 
 
 def test_a_kept_step_that_is_gone(monkeypatch, hospitals):
-    monkeypatch.setattr(preprocess, "LARGE", 1)
-    monkeypatch.setattr("v6_federated.state.State.load", lambda self, round_: None)
+    monkeypatch.setattr(preprocessing, "LARGE", 1)
+    monkeypatch.setattr("v6_federated.node.state.State.load", lambda self, round_: None)
     text = refused(hospitals, "standardize")
     assert "the fitted step standardize is gone from the job's folder; run the job again" in text
 
@@ -363,31 +378,38 @@ def test_a_kept_step_that_is_gone(monkeypatch, hospitals):
 # ---- nodes that are not there all the time
 
 
-def train_with(fates, package, nodes, **settings):
-    """A job on simulated time whose calls fare as ``fates(organization, function, arguments)`` says."""
+def train_with(outcomes, package, nodes, **settings):
+    """A job on simulated time whose calls fare as ``outcomes(organization, function, arguments)`` says."""
 
-    def fate(organization, input_):
-        return fates(organization, input_["method"], input_["kwargs"]) or Fate(float(input_["method"] == UPDATE))
+    def outcome(organization, input_):
+        return outcomes(organization, input_["method"], input_["kwargs"]) or CallOutcome(
+            float(input_["method"] == UPDATE)
+        )
 
-    with MockNetwork(package, nodes, environment=OPEN, on_round=lambda row: None, fates=fate) as network:
-        result = network.run(enough=0.5, retries=0, **settings)
+    with MockNetwork(package, nodes, environment=OPEN, on_round=lambda row: None, outcomes=outcome) as network:
+        result = network.run(min_responses=0.5, retries=0, **settings)
         assert not list(network.folder.glob("node-*/tmp/*")) or package == "v6_pca"
     return result
 
 
 @pytest.mark.parametrize(
     ("step", "statistic"),
-    [("standardize", "moments"), ("impute:median", "present"), ("impute:median", "below"), ("pca:2", "covariance"),
-     ({"step": "pca", "components": 2, "solver": "subspace"}, "product")],
-)  # fmt: skip
+    [
+        ("standardize", "moments"),
+        ("impute:median", "present"),
+        ("impute:median", "below"),
+        ("pca:2", "covariance"),
+        ({"step": "pca", "components": 2, "solver": "subspace"}, "product"),
+    ],
+)
 def test_a_step_is_fitted_to_the_nodes_that_answer_all_it_asks(step, statistic):
     """Node 4 breaks down in one of the questions: the fitted numbers are those of the others, to the last bit."""
     nodes = {k: table(40, seed=k, shift=k) for k in (1, 2, 3, 4)}
 
-    def fates(organization, function, arguments):
-        return Fate(status="crashed") if organization == 4 and arguments.get("statistic") == statistic else None
+    def outcomes(organization, function, arguments):
+        return CallOutcome(status="crashed") if organization == 4 and arguments.get("statistic") == statistic else None
 
-    result = train_with(fates, "v6_fedavg", nodes, rounds=1, preprocess=[step])
+    result = train_with(outcomes, "v6_fedavg", nodes, rounds=1, preprocess=[step])
     del nodes[4]
     assert result["data"] == train("v6_fedavg", nodes, rounds=1, preprocess=[step])["data"]
     assert result["undescribed"] == [{"organization_id": 4, "reason": "run crashed"}]
@@ -397,11 +419,11 @@ def test_a_step_is_fitted_to_the_nodes_that_answer_all_it_asks(step, statistic):
 def test_a_step_needs_enough_nodes():
     nodes = {k: table(40, seed=k) for k in (1, 2, 3, 4)}
 
-    def fates(organization, function, arguments):
-        return Fate(status="crashed") if organization > 1 and arguments.get("statistic") == "below" else None
+    def outcomes(organization, function, arguments):
+        return CallOutcome(status="crashed") if organization > 1 and arguments.get("statistic") == "below" else None
 
     with pytest.raises(CollectResultsError, match="round 0, fit_step: .*1 of 4 answered, 2 are needed"):
-        train_with(fates, "v6_fedavg", nodes, rounds=1, preprocess=["impute:median"])
+        train_with(outcomes, "v6_fedavg", nodes, rounds=1, preprocess=["impute:median"])
 
 
 @pytest.mark.parametrize("package", ["v6_fedavg", "v6_coop"])
@@ -409,17 +431,17 @@ def test_a_node_that_joins_later_gets_the_fitted_steps(package, hospitals, monke
     """Node 5 breaks down until round 2: it was neither described, nor handed the large steps."""
     results = []
     for large in (1, 10**9):
-        monkeypatch.setattr(preprocess, "LARGE", large)
+        monkeypatch.setattr(preprocessing, "LARGE", large)
         handed = []
 
-        def fates(organization, function, arguments, handed=handed):
+        def outcomes(organization, function, arguments, handed=handed):
             failed = organization == 5 and function != "forget" and arguments["round"] < 2
             if function == "keep_steps":
                 handed.append((organization, failed))
-            return Fate(status="crashed") if failed else None
+            return CallOutcome(status="crashed") if failed else None
 
         settings = {"rounds": 4, "preprocess": ["standardize", "pca:2"], "lr": 0.3}
-        results.append(train_with(fates, package, hospitals, **settings))
+        results.append(train_with(outcomes, package, hospitals, **settings))
         assert [(5, False) in handed, (5, True) in handed] == [large == 1] * 2
     kept, sent = results
     assert [m["organization_id"] for m in kept["undescribed"]] == [5]
@@ -429,18 +451,18 @@ def test_a_node_that_joins_later_gets_the_fitted_steps(package, hospitals, monke
 
 def test_a_node_that_has_lost_what_it_kept_is_sent_it_again(hospitals, monkeypatch):
     """Its folder is emptied before round 2: that round is without it, the next one is not."""
-    monkeypatch.setattr(preprocess, "LARGE", 1)
+    monkeypatch.setattr(preprocessing, "LARGE", 1)
     network: list[MockNetwork] = []
 
-    def fates(organization, input_):
+    def outcomes(organization, input_):
         if input_["kwargs"]["round"] == 2 and input_["method"] == UPDATE and organization == 5:
             for file in network[0].folder.glob("node-5/tmp/*"):
                 file.unlink()
-        return Fate()
+        return CallOutcome()
 
-    with MockNetwork("v6_fedavg", hospitals, environment=OPEN, on_round=lambda row: None, fates=fates) as mock:
+    with MockNetwork("v6_fedavg", hospitals, environment=OPEN, on_round=lambda row: None, outcomes=outcomes) as mock:
         network.append(mock)
-        history = mock.run(rounds=3, enough=0.5, preprocess=["standardize"])["history"]
+        history = mock.run(rounds=3, min_responses=0.5, preprocess=["standardize"])["history"]
     assert [row["participants"] for row in history] == [[3, 5, 8], [3, 8], [3, 5, 8]]
     assert "the fitted step standardize is gone from the job's folder" in history[1]["missing"][0]["reason"]
 
@@ -551,12 +573,12 @@ def test_a_column_of_names_is_refused_in_evaluations_too(clinics):
     """Also where few of the rows are trained on, or none, whatever levels the task names."""
     rows = pd.concat([hospital(60, k, ["f"]) for k in range(4)], ignore_index=True)
     rows["sex"] = [f"patient {i}" for i in range(len(rows))]
-    source = data.Source(table=rows)
+    database = source.Source(table=rows)
     steps = [{"step": "onehot", "fitted": {"levels": {"sex": ["patient 123"]}}}]
-    spec = data.Spec(features=["sex"], categories=["sex"], classes=[0, 1], preprocess=steps, holdout=0.95)
+    spec = DataSpec(features=["sex"], categories=["sex"], classes=[0, 1], preprocess=steps, holdout=0.95)
     for trains in (True, False):
         with pytest.raises(PrivacyThresholdViolation, match="the column sex has more than 100 values") as told:
-            source.prepared(spec, 1, Policy(), trains=trains)
+            database.prepared(spec, 1, Policy(), trains=trains)
         assert "patient" not in str(told.value)
 
 
@@ -606,7 +628,7 @@ def test_columns_that_may_not_be_used(clinics):
 )
 def test_steps_that_are_none(step, says):
     with pytest.raises(SafeError) as error:
-        preprocess.parse(step)
+        preprocessing.parse(step)
     assert says in str(error.value) and "\n" not in str(error.value)
 
 
@@ -630,8 +652,8 @@ def test_steps_that_do_not_fit_the_columns(clinics, steps, says):
 
 def same_as_at_the_node(result, rows, predicted):
     """The scores are those that a node has for the same rows."""
-    spec = data.Spec(**{**result["data"], "holdout": 0.0})
-    train_rows, _ = data.Source(table=rows).prepared(spec, 1, Policy(), trains=False)
+    spec = DataSpec(**{**result["data"], "holdout": 0.0})
+    train_rows, _ = source.Source(table=rows).prepared(spec, 1, Policy(), trains=False)
     model = models.build(result["model"])
     w = codec.decode(result["weights"])["weights"]
     np.testing.assert_array_equal(np.float32(predicted["score"]), model.scores(w, train_rows.X)[:, 0])
@@ -668,7 +690,7 @@ def test_predict_needs_no_label_and_names_classes(tmp_path):
         k: table(40, classes=3, seed=k).assign(label=lambda t: t["label"].map({0: "a", 1: "b", 2: "c"})) for k in (1, 2)
     }
     result = train("v6_fedavg", nodes, rounds=3, preprocess=["standardize"])
-    predicted, measured = export.predict(result, data.Source(table=nodes[1].drop(columns="label")))
+    predicted, measured = export.predict(result, source.Source(table=nodes[1].drop(columns="label")))
     assert measured == {} and list(predicted) == [
         "prediction",
         *(f"{what}={c}" for what in ("score", "probability") for c in "abc"),
@@ -683,7 +705,7 @@ def test_folded_coefficients_predict_too(hospitals, tmp_path):
     with np.load(tmp_path / "m.npz") as model:
         X = hospitals[3].iloc[:, :-1].to_numpy()
         scores = X @ model["coef"][0] + model["intercept"]
-    predicted, _ = export.predict(result, data.Source(table=hospitals[3]))
+    predicted, _ = export.predict(result, source.Source(table=hospitals[3]))
     np.testing.assert_allclose(scores, predicted["score"], atol=1e-5)
 
 
@@ -696,7 +718,7 @@ def test_components_are_exported_and_predict(hospitals, tmp_path):
         names = {"mean", "scale", "components", "explained_variance", "explained_variance_ratio"}
         assert names <= set(model.files)
         np.testing.assert_allclose(model["components"], theirs.components_, atol=1e-6)
-    again, _ = export.predict(export.load(tmp_path / "m.npz"), data.Source(table=hospitals[8]))
+    again, _ = export.predict(export.load(tmp_path / "m.npz"), source.Source(table=hospitals[8]))
     np.testing.assert_allclose(again, theirs.transform(hospitals[8][features]), atol=1e-5)
     assert list(again) == ["pc1", "pc2"]
 
@@ -709,7 +731,7 @@ def test_components_far_from_zero_predict_the_nodes_projection(monkeypatch):
     save = State.save
     monkeypatch.setattr(State, "save", lambda self, arrays: (kept.update(arrays), save(self, arrays))[1])
     result = train("v6_pca", {2: nodes[2], 1: nodes[1]}, components=2, features=list("abcd"))
-    projected, _ = export.predict(result, data.Source(table=nodes[2]))
+    projected, _ = export.predict(result, source.Source(table=nodes[2]))
     theirs = PCA(2, svd_solver="full").fit(pooled(nodes)).transform(nodes[2])  # its default loses these digits
     np.testing.assert_allclose(projected, theirs, atol=1e-4)
     np.testing.assert_allclose(kept["projection"], theirs, atol=1e-4)
@@ -731,12 +753,12 @@ def test_rows_without_a_label_are_predicted_and_not_counted(hospitals):
     result = train("v6_fedavg", hospitals, rounds=3)
     rows = hospitals[3].astype({"label": object})
     rows.loc[rows.index[:10], "label"] = None
-    whole, _ = export.predict(result, data.Source(table=hospitals[3]))
-    some, measured = export.predict(result, data.Source(table=rows))
+    whole, _ = export.predict(result, source.Source(table=hospitals[3]))
+    some, measured = export.predict(result, source.Source(table=rows))
     np.testing.assert_array_equal(whole["score"], some["score"])
     right = (whole["prediction"] == hospitals[3]["label"])[10:]
     assert measured["accuracy"] == pytest.approx(right.mean())
-    assert export.predict(result, data.Source(table=rows.assign(label=None)))[1] == {}
+    assert export.predict(result, source.Source(table=rows.assign(label=None)))[1] == {}
 
 
 def test_predict_on_arrays(tmp_path, capsys):
@@ -758,7 +780,7 @@ def test_arrays_have_no_names_of_columns(step, tmp_path, capsys):
     rng = np.random.default_rng(0)
     nodes = {k: (rng.random((30, 4)), np.arange(30) % 2) for k in (1, 2)}
     for package, model in (("v6_fedavg", "logreg"), ("v6_fedavg", "fnn:hidden=3"), ("v6_pca", "logreg")):
-        screen.write(tmp_path, train(package, nodes, rounds=2, preprocess=[step], model=model))
+        console.write(tmp_path, train(package, nodes, rounds=2, preprocess=[step], model=model))
         assert main(["report", str(tmp_path)]) == 0
         assert ("column " in capsys.readouterr().out) == (package == "v6_pca")
         assert main(["export", str(tmp_path), "--to", str(tmp_path / "m.npz")]) == 0
@@ -785,8 +807,12 @@ def test_predict_refuses_in_one_line(clinics, tmp_path, capsys, change, says):
 def test_predict_with_what_is_no_model(tmp_path, capsys):
     (tmp_path / "noise.npz").write_bytes(b"noise")
     np.savez(tmp_path / "other.npz", x=np.ones(3))
-    for file, says in [("noise.npz", "cannot be used"), ("other.npz", "cannot be used"), ("none.npz", "no model"),
-                       ("none.json", "no result")]:  # fmt: skip
+    for file, says in [
+        ("noise.npz", "cannot be used"),
+        ("other.npz", "cannot be used"),
+        ("none.npz", "no model"),
+        ("none.json", "no result"),
+    ]:
         call = ["predict", str(tmp_path / file), "--data", "wine", "--out", str(tmp_path / "p.csv")]
         assert main(call) == 2
         assert says in capsys.readouterr().err
@@ -846,18 +872,18 @@ def test_a_level_that_few_rows_of_a_node_have_is_not_told_from_unknown_ones(rows
     counts = np.round(n * mean[: len(levels)].astype(float), 6)
     assert counts[2] == (3 if rows == 3 else 0)
     assert counts.sum() == n, "else the few would be those without any level"
-    spec = data.Spec(**{**result["data"], "preprocess": result["data"]["preprocess"][:1]})
-    X = data.Source(table=nodes[2]).prepared(spec, 2, Policy())[0].X
+    spec = DataSpec(**{**result["data"], "preprocess": result["data"]["preprocess"][:1]})
+    X = source.Source(table=nodes[2]).prepared(spec, 2, Policy())[0].X
     assert X[:, 2].sum() == (3 if rows == 3 else 0)
     assert (X[:, :3].sum(axis=1) == 1).all()
     nodes[2].iloc[:rows, 0] = ["p", "q", "r"][:rows]  # three may be of no level that is known
-    told = data.Source(table=nodes[2]).prepared(spec, 2, Policy())[0].X
+    told = source.Source(table=nodes[2]).prepared(spec, 2, Policy())[0].X
     assert (told[:rows, :3].sum(axis=1) == (0 if rows == 3 else 1)).all() and (told[rows:, :3].sum(axis=1) == 1).all()
     nodes[2].iloc[:rows, 0] = "x"
     new = read_features(nodes[2], list(nodes[2].columns[:-1]), ["sex"])
-    whole = data.ready(new, spec.preprocess)
+    whole = source.ready(new, spec.preprocess)
     assert whole[:, 2].sum() == rows, "who predicts knows the level"
-    evaluated = data.Source(table=nodes[2]).prepared(spec, 2, Policy(), trains=False)[0].X
+    evaluated = source.Source(table=nodes[2]).prepared(spec, 2, Policy(), trains=False)[0].X
     assert (evaluated == whole).all(), "and who evaluates does as who predicts"
 
 
@@ -868,12 +894,12 @@ def test_no_two_tasks_part_few_rows_by_a_word(rare, what):
     its sums, so no difference of two tasks is theirs."""
     rows = hospital(60, 1, ["f", "m"])[["sex", "x0", "label"]].fillna({"x0": 0.0}).reset_index(drop=True)
     rows["sex"] = ["f"] * (30 - rare) + ["m"] * 30 + [None if what == "missing" else "x"] * rare
-    spec = data.Spec(label="label", features=["sex", "x0"], classes=[0, 1], holdout=0.0, categories=["sex"])
+    spec = DataSpec(label="label", features=["sex", "x0"], classes=[0, 1], holdout=0.0, categories=["sex"])
 
     def sums(levels, filled="f"):
         steps = [{"step": "impute", "fitted": {"values": {"sex": filled}}}] if what == "missing" else []
         steps.append({"step": "onehot", "fitted": {"levels": {"sex": levels}}})
-        X = data.Source(table=rows).prepared(replace(spec, preprocess=steps), 1, Policy())[0].X
+        X = source.Source(table=rows).prepared(replace(spec, preprocess=steps), 1, Policy())[0].X
         return X.T @ X
 
     if what == "level":
@@ -900,11 +926,17 @@ def test_levels_cannot_be_guessed_where_there_are_too_many_to_be_named():
     rows = table(60).assign(postcode=[f"{1000 + i // 4}AB" for i in range(60)])
     guess = [f"{1000 + i}AB" for i in range(5000)]
     steps = [{"step": "onehot", "fitted": {"levels": {"postcode": guess}}}]
-    spec = data.Spec(label="label", features=["x0", "postcode"], classes=[0, 1], holdout=0.0, preprocess=steps,
-                     categories=["postcode"])  # fmt: skip
-    data.Source(table=rows).prepared(spec, 1, Policy(maximum_classes=15))
+    spec = DataSpec(
+        label="label",
+        features=["x0", "postcode"],
+        classes=[0, 1],
+        holdout=0.0,
+        preprocess=steps,
+        categories=["postcode"],
+    )
+    source.Source(table=rows).prepared(spec, 1, Policy(maximum_classes=15))
     with pytest.raises(PrivacyThresholdViolation, match="the column postcode has more than 14 values"):
-        data.Source(table=rows).prepared(spec, 1, Policy(maximum_classes=14))
+        source.Source(table=rows).prepared(spec, 1, Policy(maximum_classes=14))
 
 
 def _forged_steps(steps, n):
@@ -1012,17 +1044,23 @@ def test_what_few_evaluated_rows_have_counts_as_missing(clinics):
     for value in (1.0, 50.0):
         for clinic in rows.values():
             clinic.loc[clinic.index[0], "rare"] = value
-        spec = data.Spec(
-            label="label", features=["x0", "rare"], classes=[0, 1], holdout=0.0, supervised=True, regression=False,
-            categories=[], preprocess=[{"step": "impute", "fitted": {"values": {"rare": 0.0}}}],
-        )  # fmt: skip
-        source = data.Source(table=rows[1])
-        evaluated, _ = source.prepared(spec, 1, Policy(), trains=False)
+        spec = DataSpec(
+            label="label",
+            features=["x0", "rare"],
+            classes=[0, 1],
+            holdout=0.0,
+            supervised=True,
+            regression=False,
+            categories=[],
+            preprocess=[{"step": "impute", "fitted": {"values": {"rare": 0.0}}}],
+        )
+        database = source.Source(table=rows[1])
+        evaluated, _ = database.prepared(spec, 1, Policy(), trains=False)
         told.append(evaluated.X[:, 1].tolist())
         with pytest.raises(PrivacyThresholdViolation, match="fewer than 10 rows have a value in the column.s. rare"):
             source.prepared(spec, 1, Policy())
     assert told[0] == told[1] == [0.0] * len(rows[1])
-    held = data.Source(table=rows[1].assign(rare=np.where(np.arange(len(rows[1])) < 15, 1.0, np.nan)))
+    held = source.Source(table=rows[1].assign(rare=np.where(np.arange(len(rows[1])) < 15, 1.0, np.nan)))
     train_rows, held_out = held.prepared(dataclasses.replace(spec, holdout=0.3), 1, Policy())
     assert train_rows.X[:, 1].sum() >= 10 and not held_out.X[:, 1].any()
 

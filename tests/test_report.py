@@ -9,7 +9,8 @@ import pytest
 from helpers import train
 from rich.console import Console
 
-from v6_federated import report, screen
+from v6_workbench.cli import console
+from v6_workbench.reporting import report
 
 
 def result(accuracy=(0.5, 0.6), loss=(1.0, 0.9), distances=(), **more):
@@ -59,10 +60,10 @@ def test_a_node_that_was_never_asked_is_grey(figures, tmp_path):
 
 
 def test_no_picture_of_an_earlier_result_stays(tmp_path):
-    screen.write(tmp_path, result(distances=[(1, 1, 2.0)], organizations=[1, 2]))
+    console.write(tmp_path, result(distances=[(1, 1, 2.0)], organizations=[1, 2]))
     assert {path.name for path in tmp_path.iterdir()} == {"result.json", "curves.png", "distances.png"}
     nothing = result(accuracy=(None, None), loss=(None, None))  # as of principal components
-    screen.write(tmp_path, nothing)
+    console.write(tmp_path, nothing)
     assert {path.name for path in tmp_path.iterdir()} == {"result.json"}
     assert report.comparison({"fedavg": result()}, tmp_path / "comparison.png")
     assert not report.comparison({"pca": nothing}, tmp_path / "comparison.png")
@@ -76,7 +77,7 @@ def test_components(figures, tmp_path):
     kind = np.where(x > 0, "one", "other")
     rows = pd.DataFrame({"a": 3 * x, "b": rng.normal(size=60), "c": -x, "kind": kind, "label": 0})
     run = train("v6_pca", {1: rows[:30], 2: rows[30:]}, rounds=2, components=3, preprocess=["onehot"], label="label")
-    screen.write(tmp_path, run)
+    console.write(tmp_path, run)
     assert {path.name for path in tmp_path.iterdir()} == {"result.json", "components.png"}
     (axis,) = figures[0].axes
     X = np.column_stack([3 * x, rows["b"], -x, kind == "one", kind == "other"])
@@ -124,10 +125,18 @@ def test_names_that_the_font_lacks_bring_no_warnings(tmp_path):
 def test_a_comparison_draws_accuracy_and_auc_by_what_is_spent(figures, tmp_path):
     """By time only where it was simulated; the AUC only where there is one."""
     rows = [
-        {"round": t, "participants": [1, 2], "accuracy": 0.5, "auc": 0.4 + t / 10, "loss": 1.0, "bytes_up": 1,
-         "bytes_down": 1, "seconds": 2.0}
+        {
+            "round": t,
+            "participants": [1, 2],
+            "accuracy": 0.5,
+            "auc": 0.4 + t / 10,
+            "loss": 1.0,
+            "bytes_up": 1,
+            "bytes_down": 1,
+            "seconds": 2.0,
+        }
         for t in (1, 2)
-    ]  # fmt: skip
+    ]
     told = {**result(), "history": rows}
     slow = {**told, "experiment": {"speeds": 10.0}}
     names = ["round", "uploads (answers of nodes)", "megabytes sent, both ways", "seconds of simulated time"]

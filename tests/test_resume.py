@@ -13,14 +13,17 @@ from test_faults import NODES
 from test_laws import METHODS, weights
 from vantage6.algorithm.tools.exceptions import UserInputError
 
-from v6_federated import network_commands, preprocess, submit, vantage
-from v6_federated.checkpoint import Checkpoint
-from v6_federated.errors import SafeError
-from v6_federated.federation import Federation, weighted_mean
-from v6_federated.files import write_whole
-from v6_federated.mock import Fate, MockNetwork
-from v6_federated.state import State
-from v6_federated.tasks import Tasks
+from v6_federated.base import vantage6_api
+from v6_federated.base.errors import SafeError
+from v6_federated.base.files import write_whole
+from v6_federated.central.checkpoint import Checkpoint
+from v6_federated.central.federation import Federation
+from v6_federated.central.rounds import Tasks
+from v6_federated.data import preprocessing
+from v6_federated.node.state import State
+from v6_workbench.cli import network_commands
+from v6_workbench.network import submit
+from v6_workbench.simulation.mock import CallOutcome, MockNetwork
 
 STATELESS = [(p, s) for p, s in METHODS if p in ("v6_fedavg", "v6_fsvrg", "v6_loadaboost", "v6_colearning")]
 OWN = {"rounds": 6, "seed": 3, "preprocess": ["standardize"]}
@@ -93,7 +96,7 @@ def test_two_containers_of_one_round_keep_their_state(tmp_path, monkeypatch):
 
 def uneven(organization, input_):
     """Nodes of unlike speeds, so that CO-OP's merges are not in turn."""
-    return Fate({1: 1.0, 2: 1.7, 3: 2.9, 4: 6.1}[organization] if input_["method"] == "client_update" else 0.0)
+    return CallOutcome({1: 1.0, 2: 1.7, 3: 2.9, 4: 6.1}[organization] if input_["method"] == "client_update" else 0.0)
 
 
 def same(one, two):
@@ -129,7 +132,7 @@ def test_coop_goes_on_with_the_answers_under_way(killed_in, monkeypatch):
     assert not left
 
 
-def killed_and_started_again(package, nodes, killed_in, monkeypatch, fates=None, **settings):
+def killed_and_started_again(package, nodes, killed_in, monkeypatch, outcomes=None, **settings):
     """The result, the rounds that were begun, and what is left in the nodes' folders."""
     record, started = Federation.record, []
 
@@ -142,7 +145,9 @@ def killed_and_started_again(package, nodes, killed_in, monkeypatch, fates=None,
     monkeypatch.setattr(Federation, "record", kill)
     give_up = Federation.give_up
     monkeypatch.setattr(Federation, "give_up", lambda self: None)
-    with MockNetwork(package, nodes, environment=OPEN, on_round=lambda row: None, fates=fates, keep=True) as network:
+    with MockNetwork(
+        package, nodes, environment=OPEN, on_round=lambda row: None, outcomes=outcomes, keep=True
+    ) as network:
         with pytest.raises(Killed):
             network.run(**settings)
         monkeypatch.setattr(Federation, "give_up", give_up)
@@ -165,19 +170,19 @@ STEPS = {"preprocess": ["impute:median", "standardize", "pca:3"]}
 
 
 def asked(functions):
-    """Fates that note the functions that are called."""
+    """CallOutcomes that note the functions that are called."""
 
-    def fates(organization, input_):
+    def outcomes(organization, input_):
         functions.append(input_["method"])
-        return Fate()
+        return CallOutcome()
 
-    return fates
+    return outcomes
 
 
 @pytest.mark.parametrize("large", [1, 10**9])
 def test_fitted_steps_survive_a_restart(large, hospitals, monkeypatch):
     """They are neither fitted nor handed over again: nodes still keep those that tasks only name."""
-    monkeypatch.setattr(preprocess, "LARGE", large)
+    monkeypatch.setattr(preprocessing, "LARGE", large)
     settings, functions = {**OWN, **STEPS, "lr": 0.3}, []
     straight = train("v6_fedavg", hospitals, **settings)
     resumed, _, left = killed_and_started_again("v6_fedavg", hospitals, 3, monkeypatch, asked(functions), **settings)
@@ -190,7 +195,7 @@ def test_fitted_steps_survive_a_restart(large, hospitals, monkeypatch):
 @pytest.mark.parametrize("package", ["v6_fedavg", "v6_gbdt"])
 def test_killed_while_fitted_steps_are_handed_over(package, hospitals, monkeypatch):
     """They are not fitted again, and what nodes keep goes with the job."""
-    monkeypatch.setattr(preprocess, "LARGE", 1)
+    monkeypatch.setattr(preprocessing, "LARGE", 1)
     own = {"min_rows_leaf": 10} if package == "v6_gbdt" else {}
     settings, functions = {**OWN, **STEPS, "lr": 0.3, **own}, []
     straight = train(package, hospitals, **settings)
@@ -207,7 +212,7 @@ def test_killed_while_fitted_steps_are_handed_over(package, hospitals, monkeypat
     give_up = Federation.give_up
     monkeypatch.setattr(Federation, "give_up", lambda self: None)
     with MockNetwork(
-        package, hospitals, environment=OPEN, on_round=lambda row: None, fates=asked(functions), keep=True
+        package, hospitals, environment=OPEN, on_round=lambda row: None, outcomes=asked(functions), keep=True
     ) as network:
         with pytest.raises(Killed):
             network.run(**settings)
@@ -233,7 +238,7 @@ def test_pca_begins_its_rounds_anew_with_the_fitted_steps(hospitals, monkeypatch
     give_up = Federation.give_up
     monkeypatch.setattr(Federation, "give_up", lambda self: None)
     with MockNetwork(
-        "v6_pca", hospitals, environment=OPEN, on_round=lambda row: None, fates=asked(functions), keep=True
+        "v6_pca", hospitals, environment=OPEN, on_round=lambda row: None, outcomes=asked(functions), keep=True
     ) as network:
         with pytest.raises(Killed):
             network.run(**settings)
@@ -246,7 +251,7 @@ def test_pca_begins_its_rounds_anew_with_the_fitted_steps(hospitals, monkeypatch
 @pytest.mark.parametrize("evaluators", [[], [8]])
 def test_fitted_steps_are_handed_to_the_nodes_of_a_new_job(evaluators, hospitals, monkeypatch):
     """Whether the request names them again or not."""
-    monkeypatch.setattr(preprocess, "LARGE", 1)
+    monkeypatch.setattr(preprocessing, "LARGE", 1)
     own = {**OWN, "lr": 0.3}
     if evaluators:
         own |= {"organizations": [3, 5], "evaluators": evaluators, "holdout": 0}
@@ -255,7 +260,7 @@ def test_fitted_steps_are_handed_to_the_nodes_of_a_new_job(evaluators, hospitals
     for steps in (STEPS, {"preprocess": []}):
         functions: list[str] = []
         with MockNetwork(
-            "v6_fedavg", hospitals, environment=OPEN, on_round=lambda row: None, fates=asked(functions)
+            "v6_fedavg", hospitals, environment=OPEN, on_round=lambda row: None, outcomes=asked(functions)
         ) as network:
             resumed = network.run(**own | steps, resume=half)
             assert not list(network.folder.glob("node-*/tmp/*"))
@@ -265,7 +270,7 @@ def test_fitted_steps_are_handed_to_the_nodes_of_a_new_job(evaluators, hospitals
 
 def test_what_a_lost_job_had_handed_over_is_read_from_the_server(hospitals, monkeypatch):
     """``submit --resume TASK``: the last round's task only names the large steps, an earlier task has them."""
-    monkeypatch.setattr(preprocess, "LARGE", 1)
+    monkeypatch.setattr(preprocessing, "LARGE", 1)
     settings = {**OWN, **STEPS, "lr": 0.3}
     left, straight = lost(hospitals, settings, monkeypatch)
     assert left["data"] == straight["data"]
@@ -288,16 +293,16 @@ def lost(hospitals, settings, monkeypatch):
     """What the server has kept of a job whose central was lost in round 4; and the result of one that was not."""
     tasks: list[dict] = []
 
-    def fates(organization, input_):
+    def outcomes(organization, input_):
         name = f"fedavg {input_['method']}, round {input_['kwargs']['round']}"
         tasks.append({"id": len(tasks) + 2, "name": name, "input": base64.b64encode(json.dumps(input_).encode())})
-        return Fate()
+        return CallOutcome()
 
     rows: list[dict] = []
-    with MockNetwork("v6_fedavg", hospitals, environment=OPEN, on_round=rows.append, fates=fates) as network:
+    with MockNetwork("v6_fedavg", hospitals, environment=OPEN, on_round=rows.append, outcomes=outcomes) as network:
         straight = network.run(**settings)
     asked = json.dumps({"method": "central", "kwargs": settings}).encode()
-    log = "\n".join(vantage.ROUND + json.dumps(row) for row in rows)
+    log = "\n".join(vantage6_api.ROUND + json.dumps(row) for row in rows)
     central = {"id": 1, "input": base64.b64encode(asked), "log": log}
     end = [task["name"] for task in tasks].index("fedavg client_update, round 4") + 1
     monkeypatch.setattr(submit.server, "subtasks", lambda client, task: tasks[:end])
@@ -328,7 +333,7 @@ def test_a_result_that_was_resumed_knows_its_steps(hospitals):
 def test_a_line_of_a_log_that_is_cut():
     """It ends in a brace and is no row yet."""
     row = {"round": 1, "missing": [{"organization_id": 2, "reason": "x"}]}
-    line = vantage.ROUND + json.dumps(row)
+    line = vantage6_api.ROUND + json.dumps(row)
     assert submit._rounds(f"info > begun\n{line}\n{line[:-3]}") == [row]
 
 
@@ -374,14 +379,14 @@ def test_a_job_that_is_started_again_and_cannot_go_on(hospitals, monkeypatch):
 
     calls: list[int] = []
 
-    def fates(organization, input_):
+    def outcomes(organization, input_):
         if input_["method"] != "client_update":
-            return Fate()
+            return CallOutcome()
         calls.append(input_["kwargs"]["round"])
-        return Fate(status="crashed" if calls.count(3) > 3 else "completed")
+        return CallOutcome(status="crashed" if calls.count(3) > 3 else "completed")
 
     two = train("v6_fedavg", hospitals, **{**OWN, "rounds": 2})
-    result, _, left = killed_and_started_again("v6_fedavg", hospitals, 3, monkeypatch, fates, **OWN)
+    result, _, left = killed_and_started_again("v6_fedavg", hospitals, 3, monkeypatch, outcomes, **OWN)
     assert "round 3, client_update: organizations 3, 5, 8: run crashed" in result["stopped"]
     assert result["weights"] == two["weights"] and len(result["history"]) == 2 and not left
 
@@ -421,13 +426,13 @@ def test_a_job_that_stopped_can_be_resumed(hospitals):
     """Node 5 breaks down in round 3, for good; the job ends with the model of round 2, and a new one goes on."""
     calls = []
 
-    def fates(organization, input_):
+    def outcomes(organization, input_):
         if organization == 5 and input_["kwargs"]["round"] >= 3:
             calls.append(input_["method"])
-            return Fate(status="crashed")
-        return Fate()
+            return CallOutcome(status="crashed")
+        return CallOutcome()
 
-    with MockNetwork("v6_fedavg", hospitals, environment=OPEN, on_round=lambda row: None, fates=fates) as network:
+    with MockNetwork("v6_fedavg", hospitals, environment=OPEN, on_round=lambda row: None, outcomes=outcomes) as network:
         stopped = network.run(**OWN)
     assert stopped["stopped"] == "round 3, client_update: organization 5: run crashed"
     assert calls == ["client_update", "client_update"], "a node that broke down is asked once more"
@@ -498,10 +503,17 @@ def test_scaffold_converges_after_its_nodes_have_lost_their_state(hospitals):
 @pytest.mark.parametrize(
     "spoil",
     [
-        {"history": []}, {"history": [{}]}, {"history": 3}, {"per_node": 3}, {"traffic": {}}, {"state": 3},
-        {"weights": "x"}, {"model": {"name": "logreg", "features": 4, "classes": -1}}, {"data": {}},
+        {"history": []},
+        {"history": [{}]},
+        {"history": 3},
+        {"per_node": 3},
+        {"traffic": {}},
+        {"state": 3},
+        {"weights": "x"},
+        {"model": {"name": "logreg", "features": 4, "classes": -1}},
+        {"data": {}},
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("package", ["v6_fedavg", "v6_coop"])
 def test_a_spoilt_result_is_refused_in_one_line(package, spoil, hospitals):
     half = train(package, hospitals, rounds=2)

@@ -27,28 +27,25 @@ from vantage6.algorithm.tools.exceptions import (
     UserInputError,
 )
 
-from v6_federated import (
-    codec,
-    collection,
-    data,
-    export,
-    functions,
-    history,
-    methods,
-    metrics,
-    models,
-    node,
-    partitions,
-    submit,
-    training,
-    vantage,
-)
-from v6_federated.errors import SafeError
-from v6_federated.guards import Policy
-from v6_federated.mock import Fate, MockNetwork
+from v6_federated import models, partial
+from v6_federated.base import vantage6_api
+from v6_federated.base.errors import SafeError
+from v6_federated.base.randomness import generator
+from v6_federated.central import dispatch, history
+from v6_federated.data import source
+from v6_federated.messages import codec
+from v6_federated.messages.job import DataSpec
+from v6_federated.messages.local_sgd import BatchSize, LearningRate, ProximalMu
+from v6_federated.messages.settings import Role
+from v6_federated.models import metrics
 from v6_federated.models.linear import LinearModel
-from v6_federated.randomness import generator
-from v6_federated.settings import BatchSize, LearningRate, ProximalMu, Role
+from v6_federated.node import local_training, node
+from v6_federated.privacy.policy import Policy
+from v6_workbench import registry
+from v6_workbench.network import submit
+from v6_workbench.reporting import export
+from v6_workbench.simulation import partitions
+from v6_workbench.simulation.mock import CallOutcome, MockNetwork
 
 # ---- codec
 
@@ -100,9 +97,9 @@ def test_numbers_not_finite_are_refused_both_ways(bad):
         codec.encode({"w": np.array([1, bad])})
     import base64
 
-    data = base64.b64encode(np.array([1, bad], "<f4")).decode()
+    source = base64.b64encode(np.array([1, bad], "<f4")).decode()
     with pytest.raises(SafeError, match="not finite"):
-        codec.decode({"dtype": "float32", "shapes": {"w": [2]}, "data": data})
+        codec.decode({"dtype": "float32", "shapes": {"w": [2]}, "data": source})
 
 
 def test_size_is_that_of_the_message_as_vantage6_sends_it():
@@ -133,8 +130,8 @@ def test_metrics_from_counts_equal_those_from_scores(name, classes):
     rows = table(3000, classes=classes)
     X, y = rows.iloc[:, :-1].to_numpy(np.float32), rows["label"].to_numpy()
     parts = [slice(0, 1000), slice(1000, 3000)]
-    placed = metrics.next_bands([metrics.evaluate(model, w, data.Rows(X, y), classes, 64)], metrics.SCALE, None)
-    found = metrics.combine([metrics.evaluate(model, w, data.Rows(X[p], y[p]), classes, 64, *placed) for p in parts])
+    placed = metrics.next_bands([metrics.evaluate(model, w, source.Rows(X, y), classes, 64)], metrics.SCALE, None)
+    found = metrics.combine([metrics.evaluate(model, w, source.Rows(X[p], y[p]), classes, 64, *placed) for p in parts])
     scores = model.scores(w, X).astype(float)
     assert found["accuracy"] == np.mean(model.predict(w, X) == y)
     assert found["loss"] == pytest.approx(model.loss(model.scores(w, X), y), rel=1e-5)
@@ -161,7 +158,7 @@ def test_bands_follow_the_scores(classes, spread, intercept):
     model = models.build({"name": "logreg", "features": classes, "classes": classes})
     prior = intercept * np.log(np.bincount(y) / len(y))
     w = np.array([-1, 1, prior[1] - prior[0]] if classes == 2 else [*np.eye(3).flatten(), *prior], np.float32)
-    rows = data.Rows(X, y)
+    rows = source.Rows(X, y)
     scores = model.scores(w, X).astype(float)
     p = np.exp(scores - scores.max(axis=1, keepdims=True))
     exact = roc_auc_score(y, scores[:, 0] if classes == 2 else p / p.sum(axis=1, keepdims=True), multi_class="ovr")
@@ -186,7 +183,7 @@ def test_tied_scores_do_not_make_the_others_coarse(tied):
     y = (rng.random(6000) < 1 / (1 + np.exp(-2 * z))).astype(int)
     model = models.build({"name": "logreg", "features": 1, "classes": 2})
     rows, w, placement = (
-        data.Rows(z[:, None].astype(np.float32), y),
+        source.Rows(z[:, None].astype(np.float32), y),
         np.array([2, 0.3], np.float32),
         (metrics.SCALE, None),
     )
@@ -207,14 +204,14 @@ def test_a_second_look_changes_nothing_but_the_auc(fail):
         nodes[k] = pd.DataFrame({"a": 0.01 * x[:, 0], "b": x[:, 1] * 0.001, "ill": y})
     looks = []
 
-    def fates(organization, input_):
+    def outcomes(organization, input_):
         if input_["method"] == "evaluate":  # in a round only where the first look, on the way, was not enough
             looks.append(input_["kwargs"]["round"])
-            return Fate(status="failed" if organization in fail and looks[-1] == 2 else "completed")
-        return Fate()
+            return CallOutcome(status="failed" if organization in fail and looks[-1] == 2 else "completed")
+        return CallOutcome()
 
-    settings = {"rounds": 3, "enough": 0.5, "leave_out": 3, "retries": 0, "lr": 0.01}
-    with MockNetwork("v6_fedavg", nodes, environment=OPEN, fates=fates, on_round=lambda row: None) as network:
+    settings = {"rounds": 3, "min_responses": 0.5, "cooldown_rounds": 3, "retries": 0, "lr": 0.01}
+    with MockNetwork("v6_fedavg", nodes, environment=OPEN, outcomes=outcomes, on_round=lambda row: None) as network:
         result = network.run(**settings)
     assert [row["participants"] for row in result["history"]] == [[1, 2, 3, 4]] * 3
     assert [row["evaluated"] for row in result["history"]] == [240] * 3
@@ -226,10 +223,10 @@ def test_a_second_look_changes_nothing_but_the_auc(fail):
 def test_a_second_look_that_nobody_answers_places_no_bands():
     """The first look's counts are read with the first look's bands."""
     rng = np.random.default_rng(5)
-    rows = data.Rows(rng.normal(size=(500, 1)).astype(np.float32) * np.float32(0.001), rng.integers(0, 2, 500))
+    rows = source.Rows(rng.normal(size=(500, 1)).astype(np.float32) * np.float32(0.001), rng.integers(0, 2, 500))
     model = models.build({"name": "logreg", "features": 1, "classes": 2})
     told = metrics.evaluate(model, np.array([1, -2], np.float32), rows, 2, 64)
-    answer = collection.Answer(1, 500, {}, {"evaluation": told}, 1, 1, "evaluate")
+    answer = dispatch.Answer(1, 500, {}, {"evaluation": told}, 1, 1, "evaluate")
     job = history.History([], False, lambda row: None)
     placed = metrics.next_bands([told], job.scale, job.centers)
     assert job.look_again([[answer]]) == [1] and job.scale < metrics.SCALE
@@ -248,9 +245,9 @@ def test_the_auc_of_a_result_is_that_of_its_scores(method, rounds):
         nodes[k] = rows.assign(label=(np.random.default_rng(k).random(400) < 0.02 + 0.08 * rows["label"]).astype(int))
     with MockNetwork(f"v6_{method}", nodes, on_round=lambda row: None) as network:
         result = network.run(rounds=rounds, preprocess=["standardize"])
-    held = [data.split(400, 0.2, k)[1] for k in nodes]
+    held = [source.split(400, 0.2, k)[1] for k in nodes]
     test = pd.concat([nodes[k].iloc[i] for k, i in zip(nodes, held, strict=True)])
-    told, _ = export.predict(result, data.Source(table=test))
+    told, _ = export.predict(result, source.Source(table=test))
     assert result["final"]["auc"] == pytest.approx(roc_auc_score(test["label"], told["score"]), abs=0.01)
     assert result["history"][-1]["auc"] == result["final"]["auc"]
 
@@ -261,8 +258,8 @@ def test_the_auc_after_rounds_without_change(lr):
     nodes = {k: table(400, seed=k) for k in (1, 2, 3, 4)}
     result = train("v6_dynavg", nodes, rounds=6, lr=lr)
     assert [row["uploads"] for row in result["history"]] == [0] * 5 + [4]
-    test = pd.concat([nodes[k].iloc[data.split(400, 0.2, k)[1]] for k in nodes])
-    told, _ = export.predict(result, data.Source(table=test))
+    test = pd.concat([nodes[k].iloc[source.split(400, 0.2, k)[1]] for k in nodes])
+    told, _ = export.predict(result, source.Source(table=test))
     assert result["final"]["auc"] == pytest.approx(roc_auc_score(test["label"], told["score"]), abs=0.01)
 
 
@@ -270,13 +267,13 @@ def test_tied_scores_are_not_looked_at_for_ever():
     """Three models in a row, and the last one."""
     looks = []
 
-    def fates(organization, input_):
+    def outcomes(organization, input_):
         looks.append(input_["kwargs"]["round"] if input_["method"] == "evaluate" and organization == 1 else 0)
-        return Fate()
+        return CallOutcome()
 
     nodes = {k: table(60, seed=k).assign(x0=0.0, x1=0.0, x2=0.0, x3=[0, 1] * 30) for k in (1, 2)}
     nodes = {k: rows.assign(label=[0, 0, 1, 1] * 15) for k, rows in nodes.items()}
-    with MockNetwork("v6_fedavg", nodes, environment=OPEN, fates=fates, on_round=lambda row: None) as network:
+    with MockNetwork("v6_fedavg", nodes, environment=OPEN, outcomes=outcomes, on_round=lambda row: None) as network:
         network.run(rounds=10, lr=0.1)
     assert looks.count(10) > 1, "the last model's are looked at whatever came before"
     assert not {7, 8, 9} & {*looks}
@@ -284,10 +281,10 @@ def test_tied_scores_are_not_looked_at_for_ever():
 
 
 def _counted(scores, y, job):
-    rows = data.Rows(np.asarray(scores, np.float32)[:, None], np.asarray(y))
+    rows = source.Rows(np.asarray(scores, np.float32)[:, None], np.asarray(y))
     model = models.build({"name": "logreg", "features": 1, "classes": 2})
     told = metrics.evaluate(model, np.array([1, 0], np.float32), rows, 2, 64, job.scale, job.centers)
-    return [collection.Answer(1, len(y), {}, {"evaluation": told}, 1, 1, "evaluate")]
+    return [dispatch.Answer(1, len(y), {}, {"evaluation": told}, 1, 1, "evaluate")]
 
 
 def test_scores_that_lie_elsewhere_are_looked_at_from_the_beginning():
@@ -307,7 +304,7 @@ def test_a_look_without_all_nodes_ends_the_looking():
     y, scores = np.arange(400) % 2, rng.normal(size=400) * 1e-3
     both = [
         *_counted(scores, y, job),
-        collection.Answer(2, 400, {}, _counted(scores, y, job)[0].values, 1, 1, "evaluate"),
+        dispatch.Answer(2, 400, {}, _counted(scores, y, job)[0].values, 1, 1, "evaluate"),
     ]
     assert job.look_again([both]) == [1, 2]
     looks = [both, _counted(scores, y, job)]
@@ -323,7 +320,7 @@ def test_a_look_that_tells_no_bands_is_not_better():
     assert job.look_again(looks) == [1]
     looks.append(
         [
-            collection.Answer(
+            dispatch.Answer(
                 1, 400, {}, {"evaluation": {**looks[0][0].values["evaluation"], "bands": []}}, 1, 1, "evaluate"
             )
         ]
@@ -334,7 +331,7 @@ def test_a_look_that_tells_no_bands_is_not_better():
 def test_no_rows_or_one_class_give_no_auc():
     assert metrics.combine([{"n": 0}])["accuracy"] is None
     model = models.build({"name": "logreg", "features": 1, "classes": 2})
-    rows = data.Rows(np.ones((5, 1), np.float32), np.ones(5, np.int64))
+    rows = source.Rows(np.ones((5, 1), np.float32), np.ones(5, np.int64))
     assert metrics.combine([metrics.evaluate(model, np.ones(2, np.float32), rows, 2, 64)])["auc"] is None
 
 
@@ -395,40 +392,40 @@ def test_a_missing_value_names_the_column_only():
     rows.loc[7, "x2"] = np.nan
     rows.loc[3, "x1"] = np.inf
     with pytest.raises(DataError) as error:
-        data.Source(table=rows).rows(data.Spec())
+        source.Source(table=rows).rows(DataSpec())
     assert "x1, x2" in str(error.value) and "7" not in str(error.value)
 
 
 @pytest.mark.parametrize(
     ("spec", "says"),
     [
-        (data.Spec(label="age"), "no column age"),
-        (data.Spec(features=["x0", "x9"]), "no column x9"),
-        (data.Spec(features=["x0", "label"]), "among the features"),
+        (DataSpec(label="age"), "no column age"),
+        (DataSpec(features=["x0", "x9"]), "no column x9"),
+        (DataSpec(features=["x0", "label"]), "among the features"),
     ],
 )
 def test_columns_that_are_not_there(spec, says):
     with pytest.raises(DataError, match=says):
-        data.Source(table=table(20)).rows(spec)
+        source.Source(table=table(20)).rows(spec)
 
 
 def test_text_in_a_feature_is_refused_without_quoting_it():
     rows = table(20).astype({"x0": object})
     rows.loc[2, "x0"] = "Mr Smith"
     with pytest.raises(DataError) as error:
-        data.Source(table=rows).rows(data.Spec())
+        source.Source(table=rows).rows(DataSpec())
     assert "x0" in str(error.value) and "Smith" not in str(error.value)
 
 
 def test_a_label_that_is_no_class_is_refused_without_quoting_it():
     with pytest.raises(DataError) as error:
-        data.encode_labels(np.array([1, 2, 77]), [1, 2])
+        source.encode_labels(np.array([1, 2, 77]), [1, 2])
     assert "77" not in str(error.value)
 
 
 def test_labels_may_be_words_or_whole_floats():
-    assert data.encode_labels(np.array(["b", "a"]), ["a", "b"]).tolist() == [1, 0]
-    assert data.encode_labels(np.array([1.0, 0.0]), [0, 1]).tolist() == [1, 0]
+    assert source.encode_labels(np.array(["b", "a"]), ["a", "b"]).tolist() == [1, 0]
+    assert source.encode_labels(np.array([1.0, 0.0]), [0, 1]).tolist() == [1, 0]
 
 
 def test_npz_and_folders_of_images(tmp_path):
@@ -440,8 +437,8 @@ def test_npz_and_folders_of_images(tmp_path):
         (tmp_path / "images" / name).mkdir(parents=True)
     for i, (image, label) in enumerate(zip(X, y, strict=True)):
         Image.fromarray(image).save(tmp_path / "images" / ("benign", "malign")[label] / f"{i:02}.png")
-    archive = data.open_source(tmp_path / "rows.npz").rows(data.Spec())
-    folder = data.open_source(tmp_path / "images").rows(data.Spec())
+    archive = source.open_source(tmp_path / "rows.npz").rows(DataSpec())
+    folder = source.open_source(tmp_path / "images").rows(DataSpec())
     assert archive.X.shape == (12, 16) and archive.X.dtype == np.float32 and archive.X.max() <= 1
     order = np.argsort(y, kind="stable")
     np.testing.assert_array_equal(folder.X, archive.X[order])
@@ -459,24 +456,24 @@ def test_images_of_16_bits(tmp_path):
             folder.mkdir(parents=True, exist_ok=True)
             pixels = image if bits == 8 else image.astype(np.uint16) * 257
             Image.fromarray(pixels).save(folder / f"{i}.png")
-    few, many = (data.open_source(tmp_path / bits).rows(data.Spec()) for bits in ("8", "16"))
+    few, many = (source.open_source(tmp_path / bits).rows(DataSpec()) for bits in ("8", "16"))
     np.testing.assert_allclose(many.X, few.X, atol=1e-6)
     Image.fromarray(X[0]).save(tmp_path / "16" / "a" / "mixed.png")
     with pytest.raises(DataError, match="images of 8 bits and of 16"):
-        data.open_source(tmp_path / "16")
+        source.open_source(tmp_path / "16")
 
 
 @pytest.mark.parametrize("content", [b"", b"not an archive", b"PK\x03\x04 broken"])
 def test_a_broken_npz(tmp_path: Path, content):
     (tmp_path / "rows.npz").write_bytes(content)
     with pytest.raises(DataError, match="cannot be read"):
-        data.open_source(tmp_path / "rows.npz")
+        source.open_source(tmp_path / "rows.npz")
 
 
 def test_an_npz_that_needs_unpickling_is_refused(tmp_path):
     np.savez(tmp_path / "rows.npz", x=np.array([{}, {}], dtype=object), y=np.arange(2))
     with pytest.raises(DataError, match="cannot be read"):
-        data.open_source(tmp_path / "rows.npz")
+        source.open_source(tmp_path / "rows.npz")
 
 
 # ---- guards
@@ -501,11 +498,11 @@ def test_too_few_rows_at_one_node(hospitals):
 
 def test_held_out_rows_come_in_multiples_of_the_minimum():
     """Two jobs that differ in holdout or seed tell nothing of fewer rows than the minimum."""
-    sizes = {len(data.split(40, holdout, 7)[1]) for holdout in np.linspace(0.01, 0.99, 50)}
+    sizes = {len(source.split(40, holdout, 7)[1]) for holdout in np.linspace(0.01, 0.99, 50)}
     assert sizes == {10, 20, 30, 40}
-    ten, twenty = (set(data.split(40, holdout, 7)[1]) for holdout in (0.25, 0.5))
+    ten, twenty = (set(source.split(40, holdout, 7)[1]) for holdout in (0.25, 0.5))
     assert ten < twenty
-    assert len(data.split(19, 0.5, 7)[1]) == 0 and len(data.split(100, 0.1, 7, step=50)[1]) == 50
+    assert len(source.split(19, 0.5, 7)[1]) == 0 and len(source.split(100, 0.1, 7, step=50)[1]) == 50
 
 
 def test_rows_are_counted_after_the_holdout(hospitals):
@@ -525,8 +522,11 @@ def test_too_few_organizations(hospitals):
     two = {k: hospitals[k] for k in (3, 5)}
     refused("at least 3 must", two, environment={"V6_FEDERATED_MINIMUM_ORGANIZATIONS": "3"})
     # central asks little, one node asks more: the partial refuses
-    refused("organization 5: 3 organization(s) take part, at least 4 must", hospitals,
-            environments={5: {"V6_FEDERATED_MINIMUM_ORGANIZATIONS": "4"}})  # fmt: skip
+    refused(
+        "organization 5: 3 organization(s) take part, at least 4 must",
+        hospitals,
+        environments={5: {"V6_FEDERATED_MINIMUM_ORGANIZATIONS": "4"}},
+    )
 
 
 def test_columns(hospitals):
@@ -543,11 +543,17 @@ def test_columns(hospitals):
 @pytest.mark.parametrize(
     ("column", "listed"),
     [
-        ("Patient_ID", "patient_id"), ("patient_id", "PATIENT_ID"), ("patient_id\u200b", "patient_id"),
-        ("gro\u0308\u00dfe", "gr\u00f6sse"), ("patient\uff3fid", "patient_id"), ("patient_id\u3164", "patient_id"),
-        ("patient\ufe0f_id", "patient_id"), ("\u2800patient_id", "patient_id"), ("patient\x7f_id\x00", "patient_id"),
+        ("Patient_ID", "patient_id"),
+        ("patient_id", "PATIENT_ID"),
+        ("patient_id\u200b", "patient_id"),
+        ("gro\u0308\u00dfe", "gr\u00f6sse"),
+        ("patient\uff3fid", "patient_id"),
+        ("patient_id\u3164", "patient_id"),
+        ("patient\ufe0f_id", "patient_id"),
+        ("\u2800patient_id", "patient_id"),
+        ("patient\x7f_id\x00", "patient_id"),
     ],
-)  # fmt: skip
+)
 def test_a_disallowed_column_that_reads_like_the_one_listed(hospitals, column, listed):
     named = {k: rows.rename(columns={"x1": column}) for k, rows in hospitals.items()}
     refused("may not be used", named, environment={"V6_FEDERATED_DISALLOWED_COLUMNS": listed})
@@ -565,16 +571,19 @@ def test_a_column_whose_name_holds_a_comma(hospitals):
 
 def test_a_database_that_is_asked_by_a_query(monkeypatch):
     """The task must bring one; vantage6 itself would only end."""
-    for name, value in [("USER_REQUESTED_DATABASE_LABELS", "warehouse"), ("WAREHOUSE_DATABASE_URI", "sqlite://"),
-                        ("WAREHOUSE_DATABASE_TYPE", "sql")]:  # fmt: skip
+    for name, value in [
+        ("USER_REQUESTED_DATABASE_LABELS", "warehouse"),
+        ("WAREHOUSE_DATABASE_URI", "sqlite://"),
+        ("WAREHOUSE_DATABASE_TYPE", "sql"),
+    ]:
         monkeypatch.setenv(name, value)
     with pytest.raises(NodePermissionException, match="does not run a task's queries"):
-        vantage.read_database()
+        vantage6_api.read_database()
     monkeypatch.setenv("V6_FEDERATED_ALLOW_QUERIES", "1")
     with pytest.raises(UserInputError, match="the task brings none"):
-        vantage.read_database()
+        vantage6_api.read_database()
     monkeypatch.setenv("WAREHOUSE_QUERY", "select 1 as x, 'no' as y")
-    assert vantage.read_database().to_dict("list") == {"x": [1], "y": ["no"]}
+    assert vantage6_api.read_database().to_dict("list") == {"x": [1], "y": ["no"]}
 
 
 def test_a_task_brings_its_query():
@@ -599,13 +608,22 @@ def test_no_minibatch_is_smaller_than_the_operators_minimum(hospitals):
     """The rows that are left at the end of an epoch join the minibatch before them."""
     rng = np.random.default_rng(0)
     for n, size, least, lengths in [
-        (41, 20, 20, [20, 21]), (41, 20, 1, [20, 20, 1]), (40, 20, 20, [20, 20]), (15, 10, 10, [15]),
-        (5, 10, 10, [5]), (45, 20, 5, [20, 20, 5]), (45, 20, 6, [20, 25]), (3, 1, 1, [1, 1, 1]),
-    ]:  # fmt: skip
-        for batches in (list(training.batches(rng, n, 1, size, least)), list(training.batches(rng, n, 1, size, least))):
+        (41, 20, 20, [20, 21]),
+        (41, 20, 1, [20, 20, 1]),
+        (40, 20, 20, [20, 20]),
+        (15, 10, 10, [15]),
+        (5, 10, 10, [5]),
+        (45, 20, 5, [20, 20, 5]),
+        (45, 20, 6, [20, 25]),
+        (3, 1, 1, [1, 1, 1]),
+    ]:
+        for batches in (
+            list(local_training.batches(rng, n, 1, size, least)),
+            list(local_training.batches(rng, n, 1, size, least)),
+        ):
             taken = [np.arange(n)[batch] for batch in batches]
             assert [len(rows) for rows in taken] == lengths
-            assert len(batches) == training.steps_per_epoch(n, size, least)
+            assert len(batches) == local_training.steps_per_epoch(n, size, least)
             assert sorted(np.concatenate(taken)) == list(range(n))
     seen = []
 
@@ -731,20 +749,33 @@ def test_settings_are_checked_in_the_task_too(hospitals):
 
 
 FEDAVG = {
-    "epochs": 1, "batch_size": None, "lr": 0.1, "lr_decay_round": 1.0, "lr_decay_step": 0.0, "optimizer": "sgd",
-    "proximal_mu": 0.0, "arrays": codec.encode({"weights": np.zeros(5)}),
-}  # fmt: skip
+    "epochs": 1,
+    "batch_size": None,
+    "lr": 0.1,
+    "lr_decay_round": 1.0,
+    "lr_decay_step": 0.0,
+    "optimizer": "sgd",
+    "proximal_mu": 0.0,
+    "arrays": codec.encode({"weights": np.zeros(5)}),
+}
 
 
 def crafted(hospitals, function="client_update", job=None, package="v6_fedavg", environment=None, **request):
     """Send a partial function's task as a malicious researcher could; returns status and last words of a node."""
     environment = environment or {"V6_FEDERATED_MAXIMUM_ROUNDS": "5"}
     whole = {
-        "method": package.removeprefix("v6_"), "key": "0" * 32, "seed": 0, "participants": [3, 5, 8], "evaluators": [],
+        "method": package.removeprefix("v6_"),
+        "key": "0" * 32,
+        "seed": 0,
+        "participants": [3, 5, 8],
+        "evaluators": [],
         "rounds": 1,
-        "model": {"name": "logreg", "features": 4, "classes": 2}, "minimum_rows": None, "precision": "float32",
-        "data": {"label": None, "features": None, "classes": [0, 1], "holdout": 0.0, "preprocess": []}, **(job or {}),
-    }  # fmt: skip
+        "model": {"name": "logreg", "features": 4, "classes": 2},
+        "minimum_rows": None,
+        "precision": "float32",
+        "data": {"label": None, "features": None, "classes": [0, 1], "holdout": 0.0, "preprocess": []},
+        **(job or {}),
+    }
     settings = FEDAVG if (package, function) == ("v6_fedavg", "client_update") else {}
     with MockNetwork(package, hospitals, environment=environment) as network:
         client = network.client()
@@ -772,34 +803,46 @@ PARTIALS = [
     ("v6_fsvrg", "gradient", {}, W, {}),
     ("v6_fsvrg", "client_update", {"stepsize": 1.0, "batch_size": None}, {**W, "full_gradient": np.zeros(5)}, {}),
     (
-        "v6_loadaboost", "client_update",
-        {**STEP, "epochs": 2, "optimizer": "sgd", "median": None, "retrain": "above"}, W, {},
+        "v6_loadaboost",
+        "client_update",
+        {**STEP, "epochs": 2, "optimizer": "sgd", "median": None, "retrain": "above"},
+        W,
+        {},
     ),
     (
-        "v6_colearning", "client_update",
-        {**STEP, "epochs": 1, "epochs_before": 0, "optimizer": "sgd", "lr_cycle": 0.25}, W, {},
+        "v6_colearning",
+        "client_update",
+        {**STEP, "epochs": 1, "epochs_before": 0, "optimizer": "sgd", "lr_cycle": 0.25},
+        W,
+        {},
     ),
     (
-        "v6_dynavg", "local_update",
-        {**STEP, "is_reference": True, "delta": 0.0, "local_passes": 1, "optimizer": "sgd"}, W, {},
+        "v6_dynavg",
+        "local_update",
+        {**STEP, "is_reference": True, "delta": 0.0, "epochs": 1, "optimizer": "sgd"},
+        W,
+        {},
     ),
     ("v6_dynavg", "singular_index", {}, None, {}),
-    ("v6_dynavg", "train", {**STEP, "since": 0, "local_passes": 1, "optimizer": "sgd"}, W, {}),
+    ("v6_dynavg", "train", {**STEP, "since": 0, "epochs": 1, "optimizer": "sgd"}, W, {}),
     ("v6_dynavg", "send_model", {}, None, {}),
     ("v6_coop", "client_update", {**STEP, "epochs": 1, "optimizer": "sgd"}, W, {}),
     ("v6_gbdt", "average", {}, None, REGRESSION),
     ("v6_gbdt", "count", {"max_bin": 8}, {"low": np.zeros(4), "high": np.ones(4)}, TREES),
     ("v6_gbdt", "grow", {**GROW, "edges": EDGES}, {"weights": np.zeros((0, 3))}, TREES),
     (
-        "v6_pca", "transform", {},
-        {"mean": np.zeros(4), "scale": np.ones(4), "components": np.eye(4)}, UNLABELLED,
+        "v6_pca",
+        "transform",
+        {},
+        {"mean": np.zeros(4), "scale": np.ones(4), "components": np.eye(4)},
+        UNLABELLED,
     ),
-]  # fmt: skip
+]
 SHARED = {"central", "describe", "evaluate", "fit_step", "forget", "keep_steps"}
 
 
 def test_no_partial_function_is_left_out():
-    exported = {f"v6_{method}": importlib.import_module(f"v6_{method}").__all__ for method in methods.names()}
+    exported = {f"v6_{method}": importlib.import_module(f"v6_{method}").__all__ for method in registry.names()}
     assert {(p, f) for p, f, *_ in PARTIALS} == {(p, f) for p, every in exported.items() for f in {*every} - SHARED}
     assert all(SHARED - {*every} <= {"evaluate", "keep_steps"} for every in exported.values())
 
@@ -827,7 +870,7 @@ def test_limits_on_steps_do_not_hang_on_names(hospitals, monkeypatch):
 
     def named(function, **settings):
         module = ModuleType("v6_named")
-        module.client_update = functions.partial(function)
+        module.client_update = partial(function)
         monkeypatch.setitem(sys.modules, "v6_named", module)
         return crafted(hospitals, package="v6_named", arrays=payload, **settings)
 
@@ -848,9 +891,14 @@ def test_limits_on_steps_do_not_hang_on_names(hospitals, monkeypatch):
         assert status != "completed" and says in log, log
 
     def momentum(
-        node, weights, *, size: BatchSize, mu: ProximalMu, eta: LearningRate,
+        node,
+        weights,
+        *,
+        size: BatchSize,
+        mu: ProximalMu,
+        eta: LearningRate,
         rule: Annotated[Literal["adam", "momentum"], Role.OPTIMIZER],
-    ):  # fmt: skip
+    ):
         return passes(node, weights, size)
 
     assert named(momentum, size=10, eta=1.0, mu=4.0, rule="adam") == ("completed", "")
@@ -875,10 +923,17 @@ def test_limits_on_steps_do_not_hang_on_names(hospitals, monkeypatch):
 @pytest.mark.parametrize(
     "annotation",
     [
-        float, float | None, object, dict[str, float], Literal[0, 400], Any, ProximalMu | None,
-        Annotated[int, Field(ge=0)], inspect.Parameter.empty,
+        float,
+        float | None,
+        object,
+        dict[str, float],
+        Literal[0, 400],
+        Any,
+        ProximalMu | None,
+        Annotated[int, Field(ge=0)],
+        inspect.Parameter.empty,
     ],
-)  # fmt: skip
+)
 def test_a_setting_beside_minibatches_says_what_it_is(annotation):
     def client_update(node, weights, *, size, mu):
         return {}
@@ -891,17 +946,19 @@ def test_a_setting_beside_minibatches_says_what_it_is(annotation):
     ]
     client_update.__signature__ = inspect.Signature(parameters)
     with pytest.raises(TypeError, match="client_update: nothing says what 'mu' is to a step"):
-        functions.partial(client_update)
+        partial(client_update)
     parameters[-1] = keyword("mu", annotation=ProximalMu)
     client_update.__signature__ = inspect.Signature(parameters)
-    functions.partial(client_update)
+    partial(client_update)
 
 
 @pytest.mark.parametrize(("n", "size", "least"), [(59, 20, 20), (59, 20, 1), (60, 20, 20), (7, 20, 1), (21, 10, 5)])
 def test_the_largest_minibatch(n, size, least):
-    parts = [len(range(n)[b]) if isinstance(b, slice) else len(b)
-             for b in training.batches(np.random.default_rng(0), n, 1, size, least)]  # fmt: skip
-    assert training.largest(n, size, least) == max(parts) and sum(parts) == n
+    parts = [
+        len(range(n)[b]) if isinstance(b, slice) else len(b)
+        for b in local_training.batches(np.random.default_rng(0), n, 1, size, least)
+    ]
+    assert local_training.largest(n, size, least) == max(parts) and sum(parts) == n
 
 
 @pytest.mark.parametrize(
@@ -974,18 +1031,21 @@ def test_a_crafted_task_cannot_loosen_a_limit(hospitals):
 @pytest.mark.parametrize(
     ("package", "settings"),
     [
-        ("v6_fedavg", {"epochs": 20}), ("v6_loadaboost", {"epochs": 40}), ("v6_fsvrg", {}),
-        ("v6_fsvrg", {"model": "fnn:hidden=3"}), ("v6_gbdt", {"trees": 20, "min_rows_leaf": 10}),
+        ("v6_fedavg", {"epochs": 20}),
+        ("v6_loadaboost", {"epochs": 40}),
+        ("v6_fsvrg", {}),
+        ("v6_fsvrg", {"model": "fnn:hidden=3"}),
+        ("v6_gbdt", {"trees": 20, "min_rows_leaf": 10}),
     ],
-)  # fmt: skip
+)
 def test_a_task_that_takes_too_long_is_ended(package, settings, hospitals, monkeypatch):
     """Between two minibatches, rows or trees, at the node whose operator says so."""
     clock = itertools.count(0, 5)
     monkeypatch.setattr(node, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     nodes, limit = {k: hospitals[k] for k in (5, 3, 8)}, {3: {"V6_FEDERATED_MAXIMUM_SECONDS": "60"}}
-    asked = {"rounds": 1, "enough": 0.5, **settings}
+    asked = {"rounds": 1, "min_responses": 0.5, **settings}
     with pytest.raises(CollectResultsError, match=r"longer than 60 s \(V6_FEDERATED_MAXIMUM_SECONDS\)"):
-        train(package, nodes, environments=limit, **{**asked, "enough": 1.0})
+        train(package, nodes, environments=limit, **{**asked, "min_responses": 1.0})
     train(package, nodes, environments={3: {"V6_FEDERATED_MAXIMUM_SECONDS": "6000"}}, **asked)
 
 
@@ -1015,13 +1075,13 @@ def test_an_excel_file(monkeypatch, tmp_path):
         pd.read_excel(file)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        assert list(vantage.read_database().columns) == ["age", "label"]
+        assert list(vantage6_api.read_database().columns) == ["age", "label"]
     assert said == []
     monkeypatch.setenv("BOOK_SHEET_NAME", "all")
     with pytest.raises(NodePermissionException, match="does not let a task choose a sheet"):
-        vantage.read_database()
+        vantage6_api.read_database()
     monkeypatch.setenv("V6_FEDERATED_ALLOW_QUERIES", "1")
-    assert list(vantage.read_database().columns) == ["age", "birth"]
+    assert list(vantage6_api.read_database().columns) == ["age", "birth"]
 
 
 @pytest.mark.parametrize(
@@ -1041,7 +1101,7 @@ def test_a_file_that_cannot_be_read_is_told_by_its_fault(content, says, monkeypa
     for name, value in [("LABELS", "table"), ("TABLE_DATABASE_URI", str(file)), ("TABLE_DATABASE_TYPE", "csv")]:
         monkeypatch.setenv(name.replace("LABELS", "USER_REQUESTED_DATABASE_LABELS"), value)
     with pytest.raises(DataError) as told:
-        vantage.read_database()
+        vantage6_api.read_database()
     assert str(told.value) == says
 
 
@@ -1055,7 +1115,7 @@ def test_a_fault_of_the_mock_network_is_told(nodes, monkeypatch):
 
 def test_a_server_that_is_away_for_a_moment_is_asked_again(monkeypatch):
     """Also for the organizations, with which central begins."""
-    monkeypatch.setattr(vantage, "POLL_SECONDS", 0)
+    monkeypatch.setattr(vantage6_api, "POLL_SECONDS", 0)
     answers = iter([KeyError("data"), ConnectionError(), [{"id": 7}, {"id": 3}]])
 
     def listed():
@@ -1065,7 +1125,7 @@ def test_a_server_that_is_away_for_a_moment_is_asked_again(monkeypatch):
         return answer
 
     client = SimpleNamespace(organization=SimpleNamespace(list=listed), request=None)
-    assert vantage.organizations(client) == [3, 7]
+    assert vantage6_api.organizations(client) == [3, 7]
 
 
 def test_a_measurement_is_no_label(hospitals):
@@ -1102,7 +1162,7 @@ def test_evaluation_is_of_all_nodes_in_every_round(hospitals):
 
 
 def test_rows_cannot_be_changed_by_a_call(hospitals):
-    rows, _ = data.Source(table=hospitals[3]).prepared(data.Spec(classes=[0, 1]), 3, Policy())
+    rows, _ = source.Source(table=hospitals[3]).prepared(DataSpec(classes=[0, 1]), 3, Policy())
     with pytest.raises(ValueError, match="read-only"):
         rows.X[0] = 0
 

@@ -8,11 +8,13 @@ import pytest
 from helpers import table
 from scipy import stats
 
-from v6_federated import datasets, methods, report, significance
-from v6_federated.cli import main
-from v6_federated.datasets import Dataset
-from v6_federated.errors import SafeError
-from v6_federated.experiments import Experiment
+from v6_federated.base.errors import SafeError
+from v6_workbench import registry
+from v6_workbench.cli.main import main
+from v6_workbench.reporting import report
+from v6_workbench.simulation import datasets, model_comparison
+from v6_workbench.simulation.datasets import Dataset
+from v6_workbench.simulation.experiments import Experiment
 
 
 def numbered(n, classes=10):
@@ -79,14 +81,14 @@ def test_the_posterior_by_hand():
     rng = np.random.default_rng(0)
     x = 0.9 + 0.01 * rng.standard_normal(15)
     y = x - 0.012 + 0.004 * rng.standard_normal(15)
-    found = significance.verdicts({"a": x, "b": y}, 3)["a", "b"]
+    found = model_comparison.verdicts({"a": x, "b": y}, 3)["a", "b"]
     d = x - y
     posterior = stats.t(14, d.mean(), np.sqrt(d.var(ddof=1) * (1 / 15 + 1 / 4)))
     assert found.difference == pytest.approx(d.mean())
     assert found.better == pytest.approx(posterior.sf(0.01))
     assert found.worse == pytest.approx(posterior.cdf(-0.01))
     assert found.equal == pytest.approx(posterior.cdf(0.01) - posterior.cdf(-0.01))
-    other = significance.verdicts({"b": y, "a": x}, 3)["b", "a"]
+    other = model_comparison.verdicts({"b": y, "a": x}, 3)["b", "a"]
     assert (other.better, other.worse) == (pytest.approx(found.worse), pytest.approx(found.better))
 
 
@@ -94,9 +96,9 @@ def test_signs():
     rng = np.random.default_rng(1)
     good, noise = 0.95 + 0.001 * rng.standard_normal(5), rng.standard_normal(5)
     scores = {"good": good, "same": good + 0.0005 * noise, "bad": good - 0.1, "wild": good + 0.02 * noise}
-    found = significance.verdicts({k: v.tolist() for k, v in scores.items()}, 1)
+    found = model_comparison.verdicts({k: v.tolist() for k, v in scores.items()}, 1)
     assert [found["good", other].sign for other in ("same", "bad", "wild")] == ["=", "+", "?"]
-    assert significance.verdicts({"a": [0.5] * 5, "b": [0.5] * 5}, 1)["a", "b"].sign == "=", "no variance at all"
+    assert model_comparison.verdicts({"a": [0.5] * 5, "b": [0.5] * 5}, 1)["a", "b"].sign == "=", "no variance at all"
     drawn = report.signs(found, scores)
     cells = [list(column.cells) for column in drawn.columns[3:]]
     assert cells[0] == ["", "=", "-", "?"] and cells[2] == ["+", "+", "", "+"]
@@ -141,7 +143,7 @@ def test_a_test_that_was_stopped_goes_on(tmp_path, capsys, monkeypatch):
     assert run("scaffold") == 0 and len(trained) == 27
     assert run("--seed", "1") == 0 and len(trained) == 33
     assert run() == 0 and len(trained) == 33, "another test's are kept beside it"
-    monkeypatch.setattr(methods, "code", lambda method: "another program")
+    monkeypatch.setattr(registry, "code", lambda method: "another program")
     assert run() == 0 and len(trained) == 39
 
 
@@ -181,6 +183,6 @@ def test_tests_that_are_none(arguments, says, capsys):
 
 def test_scores_that_do_not_fit():
     with pytest.raises(SafeError, match=r"scores of lengths \[5, 6\]"):
-        significance.verdicts({"a": [1.0] * 5, "b": [1.0] * 6}, 1)
+        model_comparison.verdicts({"a": [1.0] * 5, "b": [1.0] * 6}, 1)
     with pytest.raises(SafeError, match="in 2 iteration"):
-        significance.verdicts({"a": [1.0] * 5, "b": [1.0] * 5}, 2)
+        model_comparison.verdicts({"a": [1.0] * 5, "b": [1.0] * 5}, 2)

@@ -8,8 +8,8 @@ import pytest
 import test_laws
 import test_preprocess
 
-from v6_federated import images, store
-from v6_federated.methods import names, supervised
+from v6_workbench.network import images, store
+from v6_workbench.registry import names, supervised
 
 ROOT = Path(__file__).parents[1]
 
@@ -49,8 +49,11 @@ def test_defaults_equal_the_code(method):
     required = {a["name"] for a in function["arguments"] if not a["has_default_value"]}
     assert required == {name for name, field in settings.model_fields.items() if field.is_required()}
     read = {"string": str, "column": str}
-    given = {a["name"]: read.get(a["type"], json.loads)(a["default_value"]) for a in function["arguments"]
-             if "default_value" in a}  # fmt: skip
+    given = {
+        a["name"]: read.get(a["type"], json.loads)(a["default_value"])
+        for a in function["arguments"]
+        if "default_value" in a
+    }
     defaults = {name: field.default for name, field in settings.model_fields.items() if not field.is_required()}
     assert given == {name: default for name, default in defaults.items() if default is not None}
     assert settings(**dict.fromkeys(required, 1), **given)

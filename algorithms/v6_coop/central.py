@@ -1,40 +1,51 @@
 """The server of CO-OP."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
-from v6_federated import functions
-from v6_federated.federation import Answer, Federation
-from v6_federated.settings import (
-    AgeLower,
-    AgeUpper,
-    BatchSize,
-    Epochs,
-    LearningRate,
-    LrDecayRound,
-    LrDecayStep,
-    OptimizerName,
+from v6_federated import (
+    LARGE,
+    Answer,
+    CollectResultsError,
+    Federation,
+    LocalSGD,
+    Number,
+    Result,
     Rounds,
+    UserInputError,
+    central,
 )
-from v6_federated.vantage import CollectResultsError, UserInputError
+
+AgeLower = Annotated[
+    int | None,
+    Field(
+        ge=0, le=LARGE, description="b_l, age difference below which a node is overactive (unset: K // 6, at least 1)"
+    ),
+    Number,
+]
+AgeUpper = Annotated[
+    int | None,
+    Field(
+        ge=1,
+        le=LARGE,
+        description="b_u, age difference above which a model is outdated (unset: K // 2 + 1, at least 10 and 2 b_l)",
+    ),
+    Number,
+]
 
 
-@functions.central
+@central
 def central(
     federation: Federation,
     *,
     rounds: Rounds,
     age_lower: AgeLower = None,
     age_upper: AgeUpper = None,
-    epochs: Epochs = 1,
-    batch_size: BatchSize = None,
-    lr: LearningRate = 0.1,
-    lr_decay_round: LrDecayRound = 1.0,
-    lr_decay_step: LrDecayStep = 0.0,
-    optimizer: OptimizerName = "sgd",
-) -> dict[str, Any]:
+    local: LocalSGD = LocalSGD(),
+) -> Result:
     """CO-OP: Wang 2017; Nilsson et al. 2018, Algorithm 3. Asynchronous: every node trains at its own pace, and its
     model is merged when it arrives.
 
@@ -45,20 +56,12 @@ def central(
     """
     K = federation.organizations
     b_l, b_u = age_filter(len(K), age_lower, age_upper)
-    local = {
-        "epochs": epochs,
-        "batch_size": batch_size,
-        "lr": lr,
-        "lr_decay_round": lr_decay_round,
-        "lr_decay_step": lr_decay_step,
-        "optimizer": optimizer,
-    }
     federation.keep_state()  # w_k, on which an overactive node trains on
     s = federation.start(w=federation.initial_weights, a=b_l, a_k=dict.fromkeys(K, 0), calls=dict.fromkeys(K, 0))
 
     def train(k: int, **model: Any) -> None:
         s.calls[k] += 1
-        federation.send("client_update", k, s.calls[k], **model, **local)
+        federation.send("client_update", k, s.calls[k], **model, local=local)
 
     for t in federation.rounds(rounds):
         federation.evaluate(s.w)

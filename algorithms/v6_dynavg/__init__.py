@@ -2,7 +2,7 @@
 
 from v6_dynavg.central import central
 from v6_dynavg.partial import local_update, send_model, singular_index, train
-from v6_federated.functions import describe, evaluate, fit_step, forget, keep_steps
+from v6_federated import describe, evaluate, fit_step, forget, keep_steps
 
 __all__ = [
     "central",

@@ -1,30 +1,40 @@
 """The coordinator of dynamic averaging, with three protocols for who communicates when."""
 
-import functools
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
-from v6_federated import functions
-from v6_federated.errors import SafeError
-from v6_federated.federation import Answer, Federation, weighted_mean
-from v6_federated.settings import (
-    Augmentation,
-    BatchSize,
-    Delta,
-    LearningRate,
-    LocalPasses,
-    LrDecayRound,
-    LrDecayStep,
-    OptimizerName,
-    Protocol,
+from v6_federated import (
+    Answer,
+    Answers,
+    Federation,
+    LocalSGD,
+    Number,
+    Result,
+    Role,
     Rounds,
-    TrainFrom,
+    SafeError,
+    central,
     changed,
 )
+
+Protocol = Annotated[Literal["divergence", "svd", "loss"], Field(description="who communicates, and when")]
+Delta = Annotated[
+    float,
+    Field(ge=0, allow_inf_nan=False, description="squared distance from the reference allowed"),
+    Number,
+    Role.OTHER,
+]
+Augmentation = Annotated[
+    Literal["random", "doubling"], Field(description="nodes added to the violators: one at a time, or as many again")
+]
+TrainFrom = Annotated[
+    Literal["own", "newest", "newest_pass"],
+    Field(description="model that a due node trains: its own, the newest, the newest for this round alone"),
+]
 
 
 def check_settings(checked: BaseModel) -> None:
@@ -34,7 +44,7 @@ def check_settings(checked: BaseModel) -> None:
         raise SafeError(f"{', '.join(idle)} is of no use to protocol={protocol}; leave it out")
 
 
-@functools.partial(functions.central, check=check_settings)
+@central(check=check_settings)
 def central(
     federation: Federation,
     *,
@@ -43,13 +53,8 @@ def central(
     delta: Delta = 0.3,
     augmentation: Augmentation = "random",
     train_from: TrainFrom = "own",
-    local_passes: LocalPasses = 1,
-    batch_size: BatchSize = None,
-    lr: LearningRate = 0.1,
-    lr_decay_round: LrDecayRound = 1.0,
-    lr_decay_step: LrDecayStep = 0.0,
-    optimizer: OptimizerName = "sgd",
-) -> dict[str, Any]:
+    local: LocalSGD = LocalSGD(),
+) -> Result:
     """Dynamic averaging: by divergence (Kamp et al. 2018; Reddy 2020, Algorithm 1), by SVD (Algorithm 3) or by loss
     (Algorithm 4).
 
@@ -59,23 +64,14 @@ def central(
     n_k, its mean training loss and distance from r (divergence) or nothing (svd, loss); once q_k (svd); counts of
     how the newest model does on its held-out rows. Bytes a round: 16/3 d up and down for each node that communicates.
     """
-    local = {
-        "batch_size": batch_size,
-        "lr": lr,
-        "lr_decay_round": lr_decay_round,
-        "lr_decay_step": lr_decay_step,
-        "optimizer": optimizer,
-    }
     if protocol == "divergence":
-        w = by_divergence(federation, rounds, delta, augmentation, {**local, "local_passes": local_passes})
+        w = by_divergence(federation, rounds, delta, augmentation, local)
     else:
-        w = by_schedule(federation, rounds, protocol, train_from, local_passes, local)
+        w = by_schedule(federation, rounds, protocol, train_from, local)
     return federation.result(w)
 
 
-def by_divergence(
-    federation: Federation, rounds: int, delta: float, augmentation: str, local: Mapping[str, Any]
-) -> np.ndarray:
+def by_divergence(federation: Federation, rounds: int, delta: float, augmentation: str, local: LocalSGD) -> np.ndarray:
     """Only nodes that have moved far from the reference send their models."""
     everyone = federation.organizations
     federation.keep_state()  # f_k and r
@@ -92,12 +88,12 @@ def by_divergence(
         federation.evaluate(s.w)
         answers = federation.ask_groups(
             "local_update",
-            [(who, {**what, "delta": delta, **local}) for who, what in s.news],
+            [(who, {**what, "delta": delta, "local": local}) for who, what in s.news],
             returns=(),
             optional=["weights"],
         )
-        B = {a.organization_id: a for a in answers if a.values.get("violation") and "weights" in a.arrays}
-        here = [a.organization_id for a in answers if not a.values.get("state_lost")]
+        B = {a.organization_id: a for a in answers.each() if a.values.get("violation") and "weights" in a.arrays}
+        here = [a.organization_id for a in answers.each() if not a.values.get("state_lost")]
         fetched: list[Answer] = []
         violations = len(B)
         s.v += violations
@@ -105,13 +101,13 @@ def by_divergence(
         if s.v >= len(everyone) or t == rounds:
             fetched += _fetch(federation, B, here, [k for k in here if k not in B])
             s.v = 0
-        while B and len(B) < len(here) and _distance(weighted_mean([*B.values()]), s.r) > delta:
+        while B and len(B) < len(here) and _distance(Answers([*B.values()]).weighted_mean(), s.r) > delta:
             rest = [k for k in here if k not in B]
             more = 1 if augmentation == "random" else min(len(B), len(rest))
             chosen = federation.generator("augment").permutation(rest)[:more].tolist()
             fetched += _fetch(federation, B, here, chosen)
         if B:
-            s.w = weighted_mean([*B.values()])  # by rows, as the text has it; the box prints a plain mean
+            s.w = Answers([*B.values()]).weighted_mean()  # by rows, as the text has it; the box prints a plain mean
         full = len(B) == len(everyone)
         if full:
             s.r = s.w
@@ -127,9 +123,13 @@ def by_divergence(
             if who
         ]
         federation.record(
-            [*answers, *fetched], participants=sorted(B), uploads=len(B),
-            communication_rate=len(B) / len(everyone), violations=violations, full_average=full,
-        )  # fmt: skip
+            [*answers.each(), *fetched],
+            participants=sorted(B),
+            uploads=len(B),
+            communication_rate=len(B) / len(everyone),
+            violations=violations,
+            full_average=full,
+        )
     return s.w
 
 
@@ -137,11 +137,11 @@ def _fetch(federation: Federation, B: dict[int, Answer], here: list[int], chosen
     """Ask nodes for their models and add them to B; one that has none any more is ``here`` no longer."""
     if not chosen:
         return []
-    answers = federation.ask("send_model", chosen, returns=(), optional=["weights"], of=0)
-    sent = {a.organization_id: a for a in answers if "weights" in a.arrays}
+    answers = federation.ask("send_model", chosen, returns=(), optional=["weights"], quorum_of=0)
+    sent = {a.organization_id: a for a in answers.each() if "weights" in a.arrays}
     B |= sent
     here[:] = [k for k in here if k not in chosen or k in sent]
-    return answers
+    return list(answers.each())
 
 
 def _distance(a: np.ndarray, b: np.ndarray) -> float:
@@ -163,9 +163,7 @@ class Plan(NamedTuple):
         return cls(rho, start + E - (E_k - E // rho))
 
 
-def by_schedule(
-    federation: Federation, rounds: int, protocol: str, train_from: str, local_passes: int, local: Mapping[str, Any]
-) -> np.ndarray:
+def by_schedule(federation: Federation, rounds: int, protocol: str, train_from: str, local: LocalSGD) -> np.ndarray:
     """Nodes with a higher q_k communicate more often. Between its communications a node trains on from the mean that it
     was last sent, so that all its passes can be done when it is due, and no node keeps anything; or, ``train_from``
     newest, it does them from the newest mean; or, newest_pass, it does nothing between, and in its rounds those of the
@@ -188,21 +186,18 @@ def by_schedule(
         models = s.models if train_from == "own" else dict.fromkeys(groups, s.w)
         answers = federation.ask_groups(
             "train",
-            [
-                (who, {"weights": models[v], "since": v, "local_passes": local_passes, **local})
-                for v, who in groups.items()
-            ],
+            [(who, {"weights": models[v], "since": v, "local": local}) for v, who in groups.items()],
             numbers=["local_loss"],
-            of=None if len(S_t) == len(K) else 0,  # of those whose turn it is none need come
+            quorum_of=None if len(S_t) == len(K) else 0,  # of those whose turn it is none need come
         )
         if answers:
-            s.w = s.models[t] = weighted_mean(answers)  # over S_t; the boxes print all K
-        for a in answers:
-            s.version[a.organization_id] = t
+            s.w = s.models[t] = answers.weighted_mean()  # over S_t; the boxes print all K
+        for k in answers.organizations:
+            s.version[k] = t
         s.models = {v: model for v, model in s.models.items() if v in s.version.values()}
         if protocol == "loss" and answers and t < E:
             # of S_t alone: of nodes that came together the worst comes again at once
-            s.plans |= _plans({a.organization_id: a.values["local_loss"] for a in answers}, E - t, t)
+            s.plans |= _plans(answers.numbers("local_loss"), E - t, t)
         federation.record(answers, s.w, uploads=len(answers), communication_rate=len(answers) / len(K))
     return s.w
 
@@ -214,7 +209,7 @@ def _first_plans(federation: Federation, E: int, protocol: str) -> dict[int, tup
         return dict.fromkeys(K, (1, 1))
     indices = federation.ask("singular_index", K, returns=(), numbers=["q"])
     federation.count_preparation(indices)
-    plans = _plans({a.organization_id: float(a.values["q"]) for a in indices}, E, 0)
+    plans = _plans(indices.numbers("q"), E, 0)
     return {k: plans.get(k, (1, 1)) for k in K}  # a node that is away now communicates whenever it is there
 
 

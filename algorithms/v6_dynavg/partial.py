@@ -1,41 +1,28 @@
 """The nodes of dynamic averaging."""
 
-from typing import Any
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
-from v6_federated import functions, training
-from v6_federated.errors import SafeError
-from v6_federated.node import Node
-from v6_federated.settings import (
-    BatchSize,
-    Delta,
-    IsReference,
-    LearningRate,
-    LocalPasses,
-    LrDecayRound,
-    LrDecayStep,
-    OptimizerName,
-    Since,
-)
+from v6_dynavg.central import Delta
+from v6_federated import LARGE, LocalSGD, Node, Number, Result, Role, SafeError, Vector, partial
+
+IsReference = Annotated[bool, Field(description="whether the weights are the new reference too"), Role.OTHER]
+Since = Annotated[int, Field(ge=0, le=LARGE, description="the last round whose passes are done"), Number, Role.OTHER]
 
 LOST = {"state_lost": True, "violation": False, "train_loss": None}
 
 
-@functions.partial
+@partial
 def local_update(
     node: Node,
-    weights: Any = None,
+    weights: Vector = None,
     *,
     is_reference: IsReference = False,
     delta: Delta,
-    local_passes: LocalPasses,
-    batch_size: BatchSize,
-    lr: LearningRate,
-    lr_decay_round: LrDecayRound,
-    lr_decay_step: LrDecayStep,
-    optimizer: OptimizerName,
-) -> dict[str, Any]:
+    local: LocalSGD,
+) -> Result:
     """Round t at node k: local passes from its own model f_k (d,), then the check |f_k - r|^2 > Delta against the
     reference r (d,). Only a node that violates it sends f_k. Reddy 2020, Algorithm 1 (Kamp et al. 2018).
 
@@ -49,24 +36,22 @@ def local_update(
         return dict(LOST)
     else:
         f, r = node.model.asarray(kept["f"]) if weights is None else weights + 0, node.model.asarray(kept["r"])
-    steps = local_passes * node.steps_per_epoch(batch_size)
-    eta = training.schedule(lr, lr_decay_round, lr_decay_step, node.round, (node.round - 1) * steps)
-    loss = node.train(f, training.optimizer(optimizer, eta), local_passes, batch_size)
+    loss = node.train(f, local)
     squared = float(((f - r) ** 2).sum())
     node.state.save({"f": f, "r": r})
     answer = {"train_loss": loss, "from_reference": squared**0.5, "violation": bool(squared > delta)}
     return {**answer, "weights": f} if answer["violation"] else answer
 
 
-@functions.partial
-def send_model(node: Node) -> dict[str, Any]:
+@partial
+def send_model(node: Node) -> Result:
     """The node's own model f_k (d,), which central asks for to augment the violators."""
     kept = node.state.load(node.round)
     return {"weights": node.model.asarray(kept["f"])} if kept else dict(LOST)
 
 
-@functions.partial
-def singular_index(node: Node) -> dict[str, Any]:
+@partial
+def singular_index(node: Node) -> Result:
     """q_k, the first index at which the singular values of the node's X add up to 95% of their sum.
 
     Reddy 2020, equations 3.3 to 3.6, sums of sigma as printed, not of sigma^2. Only q_k leaves the node.
@@ -76,32 +61,27 @@ def singular_index(node: Node) -> dict[str, Any]:
     return {"q": int(np.argmax(r >= 0.95))}
 
 
-@functions.partial
+@partial
 def train(
     node: Node,
-    weights: Any,
+    weights: Vector,
     *,
     since: Since,
-    local_passes: LocalPasses,
-    batch_size: BatchSize,
-    lr: LearningRate,
-    lr_decay_round: LrDecayRound,
-    lr_decay_step: LrDecayStep,
-    optimizer: OptimizerName,
-) -> dict[str, Any]:
+    local: LocalSGD,
+) -> Result:
     """All passes of the rounds after ``since``, from ``weights``; answers w and its loss.
 
     The rates are those of the rounds in which the passes were due.
     """
     if since >= node.round:
         raise SafeError(f"since={since} is refused; expected an earlier round than {node.round}")
-    steps = local_passes * node.steps_per_epoch(batch_size)  # of one round
-    passes = (node.round - since) * local_passes
+    steps = local.epochs * node.steps_per_epoch(local.batch_size)  # of one round
+    passes = (node.round - since) * local.epochs
 
     def eta(i: int) -> float:
         t = since + 1 + i // steps
-        return training.schedule(lr, lr_decay_round, lr_decay_step, t, since * steps)(i)
+        return node.rates(local, round_=t, steps_before=since * steps)(i)
 
     w = weights + 0
-    loss = node.train(w, training.optimizer(optimizer, eta), passes, batch_size)
+    loss = node.train(w, local, node.optimizer(local, weights, eta), epochs=passes)
     return {"weights": w, "train_loss": loss, "local_loss": node.loss(w), "passes": passes}

@@ -1,3 +1,63 @@
-"""What the federated learning methods of this project share. Knows no method by name."""
+"""Federated learning methods for hospitals: what a method imports, and all that runs at a hospital.
 
-__version__ = "0.1.0"
+A method is a function decorated with ``central``, which is given a ``Federation``, and functions decorated with
+``partial``, which are given a ``Node``. Every method also offers ``describe``, ``evaluate``, ``fit_step``, ``forget``
+and ``keep_steps``.
+"""
+
+from v6_federated import models
+from v6_federated.base.errors import SafeError
+from v6_federated.base.vantage6_api import CollectResultsError, UserInputError
+from v6_federated.base.version import __version__
+from v6_federated.central.answers import Answers
+from v6_federated.central.dispatch import Answer
+from v6_federated.central.federation import Federation
+from v6_federated.central.job import Result, central
+from v6_federated.central.preparation import over_the_same
+from v6_federated.data import pca
+from v6_federated.messages import codec
+from v6_federated.messages.common import Fraction, Rounds
+from v6_federated.messages.local_sgd import BatchSize, Epochs, LearningRate, LocalSGD, PlainSGD
+from v6_federated.messages.settings import LARGE, Number, Record, Role, changed
+from v6_federated.models import Vector
+from v6_federated.node.functions import describe, evaluate, fit_step, forget, keep_steps
+from v6_federated.node.node import Node
+from v6_federated.node.task import partial
+from v6_federated.privacy.policy import number_of_threads
+
+__all__ = [
+    "LARGE",
+    "Answer",
+    "Answers",
+    "BatchSize",
+    "CollectResultsError",
+    "Epochs",
+    "Federation",
+    "Fraction",
+    "LearningRate",
+    "LocalSGD",
+    "Node",
+    "Number",
+    "PlainSGD",
+    "Record",
+    "Result",
+    "Role",
+    "Rounds",
+    "SafeError",
+    "UserInputError",
+    "Vector",
+    "__version__",
+    "central",
+    "changed",
+    "codec",
+    "describe",
+    "evaluate",
+    "fit_step",
+    "forget",
+    "keep_steps",
+    "models",
+    "number_of_threads",
+    "over_the_same",
+    "partial",
+    "pca",
+]

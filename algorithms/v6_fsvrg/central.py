@@ -1,29 +1,30 @@
 """The server of federated SVRG."""
 
-import functools
-from typing import Any
+from typing import Annotated
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
-from v6_federated import functions, models
-from v6_federated.errors import SafeError
-from v6_federated.federation import Federation, weighted_mean
-from v6_federated.settings import BatchSize, Rounds, Stepsize
+from v6_federated import BatchSize, Federation, Number, Result, Role, Rounds, SafeError, central, models
 
-DROPOUT = 0.5  # of cnn_reddy, where it is not told
+DROPOUT = 0.5  # of cnn_reddy, if its option is not given
+
+Stepsize = Annotated[
+    float,
+    Field(ge=0, allow_inf_nan=False, description="h of FSVRG; a node's step is h / n_k a row"),
+    Number,
+    Role.ROW_RATE,
+]
 
 
 def check_settings(checked: BaseModel) -> None:
-    """Refuse dropout: grad f_i(w) and grad f_i(w_t) would be of other units, and not cancel out at w = w_t."""
+    """Reject dropout: grad f_i(w) and grad f_i(w_t) would be of different units, and not cancel out at w = w_t."""
     model = models.parse(dict(checked)["model"])
     if model.get("dropout", DROPOUT if model["name"] == "cnn_reddy" else 0):
         raise SafeError(f"a model with dropout is of no use to fsvrg; expected {model['name']}:dropout=0")
 
 
-@functools.partial(functions.central, told_in_full=True, check=check_settings)
-def central(
-    federation: Federation, *, rounds: Rounds, stepsize: Stepsize = 1.0, batch_size: BatchSize = 1
-) -> dict[str, Any]:
+@central(recoverable=True, check=check_settings)
+def central(federation: Federation, *, rounds: Rounds, stepsize: Stepsize = 1.0, batch_size: BatchSize = 1) -> Result:
     """Federated SVRG: Nilsson et al. 2018, Algorithm 2.
 
     Symbols: K nodes, n_k rows of node k of n in all, w_t (d,) the model, grad f(w_t) (d,) the full gradient, h =
@@ -31,20 +32,21 @@ def central(
     counts of how w_t does on its held-out rows. Bytes a round: 32/3 d up and 16 d down for each of the K nodes, in
     two answers.
     """
+    K = federation.organizations
     s = federation.start(w=federation.initial_weights)
     for _t in federation.rounds(rounds):
-        gradients = federation.ask("gradient", federation.organizations, weights=s.w, returns=["gradient"])
-        full_gradient = weighted_mean(gradients, "gradient")  # grad f(w_t) = sum n_k / n grad F_k(w_t)
+        gradients = federation.ask("gradient", K, weights=s.w, returns=["gradient"])
+        full_gradient = gradients.weighted_mean("gradient")  # grad f(w_t) = sum n_k / n grad F_k(w_t)
         answers = federation.ask(
             "client_update",
-            [a.organization_id for a in gradients],
+            gradients.organizations,
             weights=s.w,
             full_gradient=full_gradient,
             stepsize=stepsize,
             batch_size=batch_size,
-            of=len(federation.organizations),
+            quorum_of=len(K),  # who dropped out since the first request counts as missing
         )
-        s.w = weighted_mean(answers)
-        averaged = [a.organization_id for a in answers]
-        federation.record([*gradients, *answers], s.w, participants=averaged, uploads=len(gradients) + len(answers))
+        s.w = answers.weighted_mean("weights")
+        uploads = len(gradients) + len(answers)
+        federation.record(gradients + answers, s.w, participants=answers.organizations, uploads=uploads)
     return federation.result(s.w)

@@ -1,33 +1,30 @@
 """The client of federated SVRG."""
 
-from typing import Any
-
-from v6_federated import functions
-from v6_federated.models.perceptron import Perceptron
-from v6_federated.node import Node
-from v6_federated.settings import BatchSize, Stepsize
+from v6_federated import BatchSize, Node, Result, Vector, models, partial
+from v6_fsvrg.central import Stepsize
+from v6_fsvrg.perceptron import svrg_pass
 
 
-@functions.partial
-def gradient(node: Node, weights: Any) -> dict[str, Any]:
+@partial
+def gradient(node: Node, weights: Vector) -> Result:
     """grad F_k(w_t) (d,), the mean gradient over the node's rows."""
     X, y = node.model.asarray(node.rows.X), node.model.asarray(node.rows.y)
     loss, g = node.model.loss_and_gradient(weights, X, y)
     return {"gradient": g, "train_loss": loss}
 
 
-@functions.partial
+@partial
 def client_update(
-    node: Node, weights: Any, full_gradient: Any, *, stepsize: Stepsize, batch_size: BatchSize
-) -> dict[str, Any]:
+    node: Node, weights: Vector, full_gradient: Vector, *, stepsize: Stepsize, batch_size: BatchSize
+) -> Result:
     """One pass over a permutation of the node's rows. Nilsson et al. 2018, Algorithm 2, lines 7 to 11.
 
     ``batch_size`` B = 1 is the paper; a step on B rows is as long as B steps on one.
     """
     w_t, w = weights, weights + 0
     h_k = stepsize / len(node.rows)
-    if batch_size == 1 and isinstance(node.model, Perceptron):  # the same steps, several times as fast
-        node.model.svrg_pass(w, w_t, node.rows.X, node.rows.y, full_gradient, h_k, node.permutation())
+    if batch_size == 1 and isinstance(node.model, models.Perceptron):  # the same steps, several times as fast
+        svrg_pass(node.model, w, w_t, node.rows.X, node.rows.y, full_gradient, h_k, node.permutation())
         return {"weights": w}
     for X, y in node.batches(1, batch_size):
         # the model overwrites a gradient with the next one

@@ -1,31 +1,47 @@
 """The server of boosted trees."""
 
-import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import Field
 
-from v6_federated import codec, components, functions
-from v6_federated.errors import SafeError
-from v6_federated.federation import Answer, Federation, combine, weighted_mean
-from v6_federated.settings import (
-    EarlyStopping,
-    FullPrecision,
-    LambdaL2,
+from v6_federated import (
+    LARGE,
+    Answer,
+    CollectResultsError,
+    Federation,
     LearningRate,
-    MaxBin,
-    MaxDepth,
-    MaxLeaves,
-    MinRowsLeaf,
-    Objective,
+    Number,
+    Result,
     Rounds,
-    TreesARound,
-    TreesModel,
+    SafeError,
+    UserInputError,
+    central,
+    codec,
+    pca,
 )
-from v6_federated.vantage import CollectResultsError, UserInputError
 from v6_gbdt import bins
 from v6_gbdt.trees import FEATURE, LEAF, VALUE, Trees
+
+TreesModel = Annotated[Literal["trees"], Field(description="boosted trees, which this method makes")]
+FullPrecision = Annotated[Literal["float32"], Field(description="number format of what is sent, here in full")]
+TreesARound = Annotated[int, Field(ge=1, le=1000, description="trees that a node adds in its round (a class)"), Number]
+MaxLeaves = Annotated[int, Field(ge=2, le=4096, description="leaves of a tree at most"), Number]
+MinRowsLeaf = Annotated[
+    int, Field(ge=1, le=LARGE, description="rows in a leaf at least; not below a node's minimum of rows"), Number
+]
+MaxDepth = Annotated[int | None, Field(ge=1, le=1000, description="splits above a leaf (unset: no limit)"), Number]
+LambdaL2 = Annotated[
+    float, Field(ge=0, allow_inf_nan=False, description="lambda of the penalty on a leaf's output"), Number
+]
+MaxBin = Annotated[int, Field(ge=4, le=255, description="bins of a column at most, agreed before training"), Number]
+Objective = Annotated[
+    Literal["classification", "regression"], Field(description="what the label is: a class, or a number to predict")
+]
+EarlyStopping = Annotated[
+    int | None, Field(ge=1, le=LARGE, description="rounds without a smaller loss on held-out rows that end it"), Number
+]
 
 
 def check_settings(settings: Any) -> None:
@@ -41,7 +57,7 @@ def check_settings(settings: Any) -> None:
             raise SafeError(f"{name}={value} is of no use to objective=regression; leave it out")
 
 
-@functools.partial(functions.central, check=check_settings)
+@central(check=check_settings)
 def central(
     federation: Federation,
     *,
@@ -57,7 +73,7 @@ def central(
     early_stopping: EarlyStopping = None,
     model: TreesModel = "trees",
     precision: FullPrecision = "float32",
-) -> dict[str, Any]:
+) -> Result:
     """Gradient boosted trees, InPrivate: Zhao et al. 2018; Garst et al. 2021, Algorithm 2.
 
     Symbols: N nodes in the order of their ids, r the round, C_active the one node asked in it, W^g (m, 3) the ensemble,
@@ -97,7 +113,7 @@ def central(
         if best is not None:  # early stopping: this round goes back to the best round's ensemble
             s.W_g = s.W_g[: s.ends[best]]
         else:  # the node sends its new trees only, central adds them
-            s.W_g = np.concatenate([s.W_g, *(checked(a, ensemble, edges, trees, max_leaves) for a in answers)])
+            s.W_g = np.concatenate([s.W_g, *(checked(a, ensemble, edges, trees, max_leaves) for a in answers.each())])
         s.ends.append(len(s.W_g))
         federation.record(answers, trees=len(ensemble.split(s.W_g)))
         if best is not None:
@@ -110,14 +126,14 @@ def average(federation: Federation) -> np.ndarray:
     """An ensemble (1, 3) of one leaf: the mean label of all nodes' rows."""
     answers = federation.ask("average", federation.organizations, returns={"mean": (1,)})
     federation.count_preparation(answers)
-    return np.array([(LEAF, *weighted_mean(answers, "mean"), 0.0)], np.float32)
+    return np.array([(LEAF, *answers.weighted_mean("mean"), 0.0)], np.float32)
 
 
 def agree(federation: Federation, max_bin: int) -> dict[str, np.ndarray]:
     """Bin edges of each column, from moments and rounded counts of all nodes, as ``bins.pack`` has them."""
     answers = federation.statistic("moments", "float32")
     federation.count_preparation(answers)
-    n, mean, squares = components.pooled_moments(answers)
+    n, mean, squares = pca.pooled_moments(list(answers.each()))
     deviation = np.sqrt(squares / n)
     low, high = ((mean + s * bins.SPREAD * deviation).astype(np.float32) for s in (-1, 1))
     at = bins.boundaries(low, high, max_bin)
@@ -125,8 +141,8 @@ def agree(federation: Federation, max_bin: int) -> dict[str, np.ndarray]:
         "count", federation.organizations, returns={"counts": at.shape}, low=low, high=high, max_bin=max_bin
     )
     federation.count_preparation(answers)
-    total = combine(answers, "counts", lambda a: 1)
-    return bins.pack(bins.edges(total, at, sum(a.n for a in answers), max_bin))
+    total = answers.sum("counts")
+    return bins.pack(bins.edges(total, at, answers.n, max_bin))
 
 
 def checked(answer: Answer, ensemble: Trees, edges: Sequence[np.ndarray], trees: int, leaves: int) -> np.ndarray:

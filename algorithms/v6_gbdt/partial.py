@@ -5,25 +5,22 @@ from typing import Any
 
 import numpy as np
 
-from v6_federated import codec, functions
-from v6_federated.errors import SafeError
-from v6_federated.guards import number_of_threads
-from v6_federated.node import Node
-from v6_federated.settings import LambdaL2, LearningRate, MaxBin, MaxDepth, MaxLeaves, MinRowsLeaf, TreesARound
+from v6_federated import LearningRate, Node, Result, SafeError, Vector, codec, number_of_threads, partial
 from v6_gbdt import bins
+from v6_gbdt.central import LambdaL2, MaxBin, MaxDepth, MaxLeaves, MinRowsLeaf, TreesARound
 from v6_gbdt.trees import Trees, tree
 
 MINIMUM_HESSIAN = 1e-3  # of a leaf, LightGBM's own default
 
 
-@functions.partial
-def average(node: Node) -> dict[str, Any]:
+@partial
+def average(node: Node) -> Result:
     """The mean of the labels, (1,)."""
     return {"mean": np.array([node.rows.y.mean()], np.float32)}
 
 
-@functions.partial
-def count(node: Node, low: Any, high: Any, *, max_bin: MaxBin) -> dict[str, Any]:
+@partial
+def count(node: Node, low: Vector, high: Vector, *, max_bin: MaxBin) -> Result:
     """Rows up to each boundary between cells, (d, boundaries), in multiples of the node's minimum of rows."""
     if any(a is None or a.shape != (node.rows.X.shape[1],) for a in (low, high)):
         raise SafeError("low and high are not of the columns; expected one number each for every column")
@@ -31,10 +28,10 @@ def count(node: Node, low: Any, high: Any, *, max_bin: MaxBin) -> dict[str, Any]
     return {"counts": bins.counts(node.rows.X, bins.boundaries(low, high, max_bin), step)}
 
 
-@functions.partial
+@partial
 def grow(
     node: Node,
-    weights: Any,
+    weights: Vector,
     *,
     edges: dict[str, Any],
     trees: TreesARound,
@@ -43,7 +40,7 @@ def grow(
     min_rows_leaf: MinRowsLeaf,
     max_depth: MaxDepth,
     lambda_l2: LambdaL2,
-) -> dict[str, Any]:
+) -> Result:
     """The next trees on this node's rows, one a class (or one). Garst et al. 2021, Algorithm 2, lines 6 to 8.
 
     Trees are grown by LightGBM on the indices of agreed bins, from gradients under the ensemble W^g (m, 3) written
@@ -59,14 +56,25 @@ def grow(
     columns = [bins.coarse(e, x) for e, x in zip(agreed, X.T, strict=True)]
     binned = np.column_stack([np.searchsorted(e, x) for e, x in zip(columns, X.T, strict=True)]).astype(np.float32)
     settings = {
-        "objective": "none", "learning_rate": 1.0, "num_class": model.columns, "num_leaves": max_leaves,
-        "min_data_in_leaf": min_rows_leaf, "min_sum_hessian_in_leaf": MINIMUM_HESSIAN,
-        "max_depth": max_depth or -1, "lambda_l2": lambda_l2,
+        "objective": "none",
+        "learning_rate": 1.0,
+        "num_class": model.columns,
+        "num_leaves": max_leaves,
+        "min_data_in_leaf": min_rows_leaf,
+        "min_sum_hessian_in_leaf": MINIMUM_HESSIAN,
+        "max_depth": max_depth or -1,
+        "lambda_l2": lambda_l2,
         # every index is a bin of its own, whatever rows there are
-        "max_bin": max(map(len, columns)) + 2, "min_data_in_bin": 1, "bin_construct_sample_cnt": len(y),
-        "feature_pre_filter": False, "use_missing": False,
-        "num_threads": number_of_threads(), "deterministic": True, "force_row_wise": True, "verbosity": -1,
-    }  # fmt: skip
+        "max_bin": max(map(len, columns)) + 2,
+        "min_data_in_bin": 1,
+        "bin_construct_sample_cnt": len(y),
+        "feature_pre_filter": False,
+        "use_missing": False,
+        "num_threads": number_of_threads(),
+        "deterministic": True,
+        "force_row_wise": True,
+        "verbosity": -1,
+    }
     rows = lightgbm.Dataset(binned, params=settings, free_raw_data=False)
     f = model.scores(weights, X)
     loss = model.loss(f, y)

@@ -6,10 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from v6_federated import models
-from v6_federated.errors import SafeError
-from v6_federated.guards import number_of_threads
-from v6_federated.models.linear import LinearModel, predicted
+from v6_federated import SafeError, models, number_of_threads
 
 FEATURE, VALUE, GAIN = 0, 1, 2
 LEAF = -1
@@ -62,7 +59,7 @@ class Trees:
         """Mean over rows."""
         if self.regression:
             return float(np.mean((scores[:, 0] - y) ** 2))
-        return LinearModel("logistic", self.features, self.classes).loss(scores, y)
+        return models.LinearModel("logistic", self.features, self.classes).loss(scores, y)
 
     def scores(self, w: np.ndarray, X: np.ndarray) -> np.ndarray:
         """f of each row of X (n, d): (n, columns) float64."""
@@ -77,7 +74,7 @@ class Trees:
     def predict(self, w: np.ndarray, X: np.ndarray) -> np.ndarray:
         """Class indices (n,); of a regression numbers."""
         scores = self.scores(w, X)
-        return scores[:, 0] if self.regression else predicted(scores)
+        return scores[:, 0] if self.regression else models.predicted(scores)
 
     def split(self, w: np.ndarray) -> list[np.ndarray]:
         """The trees of an ensemble, each (m_t, 3). Raises SafeError if it is none of this many features and columns."""

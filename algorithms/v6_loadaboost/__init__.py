@@ -1,6 +1,6 @@
 """LoAdaBoost (Huang et al. 2020) as a vantage6 algorithm."""
 
-from v6_federated.functions import describe, evaluate, fit_step, forget, keep_steps
+from v6_federated import describe, evaluate, fit_step, forget, keep_steps
 from v6_loadaboost.central import central
 from v6_loadaboost.partial import client_update
 

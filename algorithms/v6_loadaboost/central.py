@@ -1,39 +1,28 @@
 """The server of LoAdaBoost."""
 
-import functools
-from typing import Any
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import Field
 
-from v6_federated import functions
-from v6_federated.federation import Federation, weighted_mean
-from v6_federated.settings import (
-    BatchSize,
-    Epochs,
-    Fraction,
-    LearningRate,
-    LrDecayRound,
-    LrDecayStep,
-    OptimizerName,
-    Retrain,
-    Rounds,
-)
+from v6_federated import Federation, Fraction, LocalSGD, Result, Role, Rounds, central
+
+Retrain = Annotated[
+    Literal["above", "below"],
+    Field(description="retrain while the loss is above (Huang) or below (poster) the median"),
+    Role.OTHER,
+]
 
 
-@functools.partial(functions.central, told_in_full=True)
+@central(recoverable=True)
 def central(
     federation: Federation,
     *,
     rounds: Rounds,
     fraction: Fraction = 1.0,
-    epochs: Epochs = 2,
-    batch_size: BatchSize = None,
-    lr: LearningRate = 0.1,
-    lr_decay_round: LrDecayRound = 1.0,
-    lr_decay_step: LrDecayStep = 0.0,
-    optimizer: OptimizerName = "sgd",
+    local: LocalSGD = LocalSGD(epochs=2),
     retrain: Retrain = "above",
-) -> dict[str, Any]:
+) -> Result:
     """LoAdaBoost: Huang et al. 2020; Pfitzner and Arnrich's poster.
 
     Symbols: S_t the nodes of round t, L_k node k's loss after its local training, median their median in the last
@@ -49,17 +38,12 @@ def central(
             S_t,
             weights=s.w,
             median=s.median,
-            epochs=epochs,
-            batch_size=batch_size,
-            lr=lr,
-            lr_decay_round=lr_decay_round,
-            lr_decay_step=lr_decay_step,
-            optimizer=optimizer,
+            local=local,
             retrain=retrain,
-            numbers=("local_loss", "epochs"),
+            numbers=["local_loss", "epochs"],
         )
-        s.w = weighted_mean(answers)
-        s.median = float(np.median([a.values["local_loss"] for a in answers]))
-        epochs_used = float(np.mean([a.values["epochs"] for a in answers]))
+        s.w = answers.weighted_mean("weights")
+        s.median = float(np.median([*answers.numbers("local_loss").values()]))
+        epochs_used = float(np.mean([*answers.numbers("epochs").values()]))
         federation.record(answers, s.w, median_loss=s.median, epochs=epochs_used)
     return federation.result(s.w)

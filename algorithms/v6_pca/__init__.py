@@ -1,6 +1,6 @@
 """Federated principal component analysis (Garst 2021, Algorithm 3) as a vantage6 algorithm."""
 
-from v6_federated.functions import describe, fit_step, forget
+from v6_federated import describe, fit_step, forget
 from v6_pca.central import central
 from v6_pca.partial import transform
 

@@ -1,28 +1,49 @@
 """The server of federated principal component analysis."""
 
-import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from v6_federated import codec, functions
-from v6_federated.components import ITERATIONS, TOLERANCE, fit
-from v6_federated.errors import SafeError
-from v6_federated.federation import Answer, Federation
-from v6_federated.preparation import over_the_same
-from v6_federated.settings import Components, Iterations, Rounds, Scale, Solver, Tolerance
+from pydantic import Field
+
+from v6_federated import (
+    LARGE,
+    Answer,
+    Federation,
+    Number,
+    Result,
+    Rounds,
+    SafeError,
+    central,
+    codec,
+    over_the_same,
+    pca,
+)
+
+Components = Annotated[
+    int | None, Field(ge=1, le=LARGE, description="k, principal components (unset: all; exact solver only)"), Number
+]
+Solver = Annotated[
+    pca.SolverName,
+    Field(description="exact: one round for the covariance; subspace: none is formed; auto: by columns"),
+]
+Scale = Annotated[bool, Field(description="divide columns by their deviation: components of the correlation matrix")]
+Tolerance = Annotated[
+    float, Field(ge=0, allow_inf_nan=False, description="relative change of variances at which subspace ends"), Number
+]
+Iterations = Annotated[int, Field(ge=1, le=LARGE, description="most rounds of the subspace solver"), Number]
 
 
-@functools.partial(functions.central, supervised=False)
+@central(supervised=False)
 def central(
     federation: Federation,
     *,
     components: Components = None,
     solver: Solver = "auto",
     scale: Scale = False,
-    tolerance: Tolerance = TOLERANCE,
-    iterations: Iterations = ITERATIONS,
+    tolerance: Tolerance = pca.TOLERANCE,
+    iterations: Iterations = pca.ITERATIONS,
     rounds: Rounds = 10,
-) -> dict[str, Any]:
+) -> Result:
     """Federated PCA: Garst 2021, Algorithm 3, exact for up to 1,000 columns, by subspace iteration for more.
 
     Symbols: n_k rows X_k (n_k, d) of node k, mean, std (d,) over all n rows, s (d,) = std if scale, else 1, A_k (d, d)
@@ -42,15 +63,16 @@ def central(
             federation.record(answers)
         if next(round_, None) is None:
             raise SafeError(f"rounds={rounds} are too few: nodes dropped out and it began anew; expected more")
-        answers = federation.statistic(statistic, organizations=organizations, **arguments)
+        answers = list(federation.statistic(statistic, organizations=organizations, **arguments).each())
         return answers
 
     d, most = len(federation.features), min(iterations, rounds - 1)
     fitted, _ = over_the_same(
-        federation.organizations, ask, lambda ask_same: fit(ask_same, d, components, solver, scale, tolerance, most)
+        federation.organizations, ask, lambda ask_same: pca.fit(ask_same, d, components, solver, scale, tolerance, most)
     )
     sent = {**codec.two_parts("mean", fitted.mean), "scale": fitted.scale, "components": fitted.components}
-    federation.record(answers + federation.ask("transform", federation.organizations, returns={}, **sent))
+    kept = federation.ask("transform", federation.organizations, returns={}, **sent)
+    federation.record(answers + list(kept.each()))
     k = len(fitted.components)
     model = {"name": "pca", "features": d, "components": k, "solver": fitted.solver, "scale": scale}
     final = {"change": fitted.change, "explained_variance_ratio": float(fitted.explained_variance_ratio.sum())}

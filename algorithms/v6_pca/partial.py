@@ -1,15 +1,10 @@
-"""The client of federated principal component analysis; what it sums is in ``v6_federated.components``."""
+"""The client of federated principal component analysis; what it sums is in ``v6_federated.data.pca``."""
 
-from typing import Any
-
-from v6_federated import functions
-from v6_federated.components import project
-from v6_federated.errors import SafeError
-from v6_federated.node import Node
+from v6_federated import Node, Result, SafeError, Vector, partial, pca
 
 
-@functions.partial
-def transform(node: Node, mean: Any, scale: Any, components: Any, mean_rest: Any) -> dict[str, Any]:
+@partial
+def transform(node: Node, mean: Vector, scale: Vector, components: Vector, mean_rest: Vector) -> Result:
     """Put the node's rows on the components (k, d) and keep them, (n_k, k) float64, as ``projection`` in the job's
     folder; nothing of them is sent. ``mean_rest`` is the second part of a float64 ``mean`` (d,) sent in float32."""
     d = len(node.features.names)
@@ -18,5 +13,5 @@ def transform(node: Node, mean: Any, scale: Any, components: Any, mean_rest: Any
         raise SafeError(f"not the components of these {d} features; expected mean, scale and components of a result")
     mean = mean.astype("float64") if mean_rest is None else mean.astype("float64") + mean_rest
     node.features.check_complete("pca")
-    node.state.save({"projection": project(node.features.X, mean, scale, components)})
+    node.state.save({"projection": pca.project(node.features.X, mean, scale, components)})
     return {"kept": True}

@@ -1,6 +1,6 @@
 """SCAFFOLD (Karimireddy et al. 2020) as a vantage6 algorithm."""
 
-from v6_federated.functions import describe, evaluate, fit_step, forget, keep_steps
+from v6_federated import describe, evaluate, fit_step, forget, keep_steps
 from v6_scaffold.central import central
 from v6_scaffold.partial import client_update
 

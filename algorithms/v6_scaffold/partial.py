@@ -1,27 +1,19 @@
 """The client of SCAFFOLD."""
 
-from typing import Any
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
-from v6_federated import functions, training
-from v6_federated.node import Node
-from v6_federated.settings import BatchSize, Epochs, Known, LearningRate, LrDecayRound, LrDecayStep
+from v6_federated import Node, PlainSGD, Result, Role, Vector, partial
+
+Known = Annotated[
+    dict[str, int], Field(description="the round in which each node kept its state, if it has one"), Role.OTHER
+]
 
 
-@functions.partial
-def client_update(
-    node: Node,
-    weights: Any,
-    c: Any,
-    *,
-    known: Known,
-    epochs: Epochs,
-    batch_size: BatchSize,
-    lr: LearningRate,
-    lr_decay_round: LrDecayRound,
-    lr_decay_step: LrDecayStep,
-) -> dict[str, Any]:
+@partial
+def client_update(node: Node, weights: Vector, c: Vector, *, known: Known, local: PlainSGD) -> Result:
     """Local steps from x (d,), each corrected by c - c_k (d,). Karimireddy et al. 2020, Algorithm 1, lines 6 to 14.
 
     A node that has lost its c_k starts again from zero and says so. Garst's equations 2.8 and 2.9 lose eta and a
@@ -31,17 +23,16 @@ def client_update(
     last = known.get(str(node.organization_id))  # the round in which this node kept its c_k; None before its first
     kept = None if last is None else node.state.load(last)
     c_k = 0 * x if kept is None else node.model.asarray(kept["c_k"])
-    steps = epochs * node.steps_per_epoch(batch_size)
-    eta = training.schedule(lr, lr_decay_round, lr_decay_step, node.round, (node.round - 1) * steps)
+    eta = node.rates(local)
     taken, travelled = 0, 0.0
 
-    def step(y: Any, g: Any) -> None:
+    def step(y: Vector, g: Vector) -> None:
         nonlocal taken, travelled
         y -= eta(taken) * (g - c_k + c)
-        travelled += eta(taken)  # steps times eta_l, where eta_l is constant
+        travelled += eta(taken)  # steps times eta_l, if eta_l is constant
         taken += 1
 
-    loss = node.train(y, step, epochs, batch_size)
+    loss = node.train(y, local, step)
     # option II; with a rate of zero the mean gradient cannot be read off the steps, and c_k stays
     c_k_new = c_k - c + (x - y) / travelled if travelled else c_k
     node.state.save({"c_k": c_k_new})

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from v6_federated import images, network
-from v6_federated.errors import EngineError
+from v6_workbench.errors import EngineError
+from v6_workbench.network import images, local
 
 
 @pytest.fixture(scope="session")
@@ -71,9 +71,9 @@ def named() -> Callable[[str], str]:
 
 
 @pytest.fixture(scope="session")
-def three(engine, toy, databases, state, named) -> Iterator[network.Network]:
+def three(engine, toy, databases, state, named) -> Iterator[local.Network]:
     limits = [{"V6_TOY_LIMIT": limit} for limit in ("a, b", "ABCDEFGH", "")]
     try:
-        yield network.up(databases, name=named("three"), algorithm_env=limits)
+        yield local.up(databases, name=named("three"), algorithm_env=limits)
     finally:
-        network.down(named("three"))
+        local.down(named("three"))

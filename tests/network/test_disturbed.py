@@ -12,8 +12,8 @@ import docker
 import pytest
 import yaml
 
-from v6_federated import network, network_engine, server
-from v6_federated.cli import main
+from v6_workbench.cli.main import main
+from v6_workbench.network import docker_engine, local, server
 
 RUN = ["--rounds", "3", "--seed", "3", "--set", "batch_size=7"]
 
@@ -26,7 +26,7 @@ def hospitals(engine, state, named):
         assert main(["network", "up", "--name", name, "--data", "breast-cancer", "--nodes", "3", *two]) == 0
         yield name
     finally:
-        network.down(name)
+        local.down(name)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ class Disturbed:
 
     def __init__(self, engine, hospitals, capsys, out, image_of):
         self.engine, self.hospitals, self.capsys, self.out, self.image_of = engine, hospitals, capsys, out, image_of
-        self.user = network.client(network.load(hospitals))
+        self.user = local.client(local.load(hospitals))
 
     def submit(self, method, *arguments, disturb, in_round=2):
         """Exit status, result (None without one) and what standard error says. ``disturb`` is what happens in the
@@ -91,7 +91,7 @@ class Disturbed:
         return self.user.request("task", params={"per_page": 8, "sort": "-id"})["data"]
 
     def node(self, number: int):
-        name = network_engine.container_name(network_engine.node_name(self.hospitals, number))
+        name = docker_engine.container_name(docker_engine.node_name(self.hospitals, number))
         return self.engine.containers.get(name)
 
     def start(self, number: int) -> None:
@@ -107,7 +107,7 @@ class Disturbed:
 
     def algorithm(self, number: int, seconds: float = 30, central: bool = False):
         """The container of a partial function (or of central) at a node, as soon as there is one."""
-        name = network_engine.node_name(self.hospitals, number)
+        name = docker_engine.node_name(self.hospitals, number)
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             every = self.engine.containers.list(filters={"label": "vantage6-type=algorithm"}, ignore_removed=True)
@@ -147,7 +147,7 @@ def test_a_job_to_which_something_happens_in_each_round(job, undisturbed):
         job.start(3)
 
     def restart_server(job):
-        job.engine.containers.get(network_engine.server_name(job.hospitals)).restart(timeout=2)
+        job.engine.containers.get(docker_engine.server_name(job.hospitals)).restart(timeout=2)
 
     happens = {1: lambda job: kill(job.algorithm(2)), 2: restart_node, 3: restart_server}
     status, result, err = job.submit("scaffold", disturb=happens)
@@ -187,7 +187,7 @@ def test_a_node_that_leaves_and_comes_back(job, image_of):
         job.start(3)
 
     status, result, err = job.submit(
-        "fedavg", "--rounds", "9", "--set", "enough=0.6", "--set", "patience=3", disturb=leave
+        "fedavg", "--rounds", "9", "--set", "min_responses=0.6", "--set", "offline_timeout=3", disturb=leave
     )
     assert status == 0, err
     away = [row["round"] for row in result["history"] if row["missing"]]
@@ -212,7 +212,7 @@ def test_a_slow_node_is_not_waited_for(job, image_of):
         time.sleep(25)
         container.unpause()
 
-    policy = ["--set", "deadline=12", "--set", "enough=2"]
+    policy = ["--set", "round_timeout=12", "--set", "min_responses=2"]
     status, result, err = job.submit("fedavg", "--rounds", "6", *policy, disturb=slow)
     assert status == 0, err
     late = [row for row in result["history"] if row["missing"]]
@@ -224,7 +224,7 @@ def test_a_slow_node_is_not_waited_for(job, image_of):
 def test_a_node_that_does_not_have_the_image(job, image_of, hospitals):
     """Its operator allows another image only. All must answer, so the job ends with one line; else it goes on."""
     image_of("fedavg")
-    file = network.folder(hospitals) / network_engine.node_name(hospitals, 3) / "node.yaml"
+    file = local.folder(hospitals) / docker_engine.node_name(hospitals, 3) / "node.yaml"
     before = file.read_text()
     config = yaml.safe_load(before)
     config.setdefault("policies", {})["allowed_algorithms"] = ["v6-another"]
@@ -236,7 +236,7 @@ def test_a_node_that_does_not_have_the_image(job, image_of, hospitals):
         assert main(["submit", "fedavg", "--network", hospitals, *RUN, "--out", str(job.out)]) == 1
         [line] = [x for x in job.capsys.readouterr().err.splitlines() if x.startswith("v6-federated: ")]
         assert line.endswith("round 0, describe: organization 3: run not allowed")
-        command = ["submit", "fedavg", "--network", hospitals, *RUN, "--rounds", "1", "--set", "enough=2"]
+        command = ["submit", "fedavg", "--network", hospitals, *RUN, "--rounds", "1", "--set", "min_responses=2"]
         assert main([*command, "--out", str(job.out)]) == 0
     finally:
         file.write_text(before)
@@ -251,7 +251,7 @@ def test_a_full_disk(job, engine, hospitals, image_of):
     """The job's folder at node 2 takes nothing. A method with state says so; one without is not disturbed."""
     image_of("scaffold")
     jobs = [task["job_id"] for task in job.user.request("task", params={"per_page": 1000})["data"]]
-    node = network_engine.container_name(network_engine.node_name(hospitals, 2))
+    node = docker_engine.container_name(docker_engine.node_name(hospitals, 2))
     options = {"type": "tmpfs", "device": "tmpfs", "o": "size=64k"}
     engine.volumes.create(f"{node.removesuffix('-user')}-user-{max(jobs, default=0) + 1}-tmpvol", driver_opts=options)
     job.capsys.readouterr()
@@ -290,7 +290,7 @@ def test_nothing_is_left_in_the_folders_of_jobs(job, engine, hospitals):
 
 
 def wait_until_online(hospitals: str, number: int) -> None:
-    user, deadline = network.client(network.load(hospitals)), time.monotonic() + 90
+    user, deadline = local.client(local.load(hospitals)), time.monotonic() + 90
     while time.monotonic() < deadline:
         [node] = [n for n in server.nodes(user, 1) if n["organization"]["id"] == number]
         if node["status"] == "online":

@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from v6_federated import images
-from v6_federated.methods import names
-from v6_federated.store import path
+from v6_workbench.network import images
+from v6_workbench.network.store import path
+from v6_workbench.registry import names
 
 VALIDATE = """
 import json, sys

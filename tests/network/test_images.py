@@ -2,7 +2,7 @@
 
 import pytest
 
-from v6_federated import images
+from v6_workbench.network import images
 
 
 def printed(engine, image: str, code: str) -> str:

@@ -20,10 +20,12 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from v6_federated import data, datasets, images, network, network_engine, server
-from v6_federated.cli import main
-from v6_federated.experiments import Experiment
-from v6_federated.mock import Fate, MockNetwork
+from v6_federated.data import source
+from v6_workbench.cli.main import main
+from v6_workbench.network import docker_engine, images, local, server
+from v6_workbench.simulation import datasets
+from v6_workbench.simulation.experiments import Experiment
+from v6_workbench.simulation.mock import CallOutcome, MockNetwork
 
 METHODS = [
     ("fedavg", ["--set", "batch_size=7", "--set", "epochs=2", "--preprocess", "standardize"]),
@@ -80,7 +82,7 @@ def hospitals(engine, state, table, named):
         assert main(up) == 0
         yield name
     finally:
-        network.down(name)
+        local.down(name)
 
 
 @pytest.fixture
@@ -110,7 +112,9 @@ def at_once(hospitals, image_of):
 
     def submit_in_a_process(method, *arguments):
         command = ["submit", method, "--network", hospitals, *TRAINING, *map(str, arguments)]
-        process = subprocess.run([sys.executable, "-m", "v6_federated.cli", *command], capture_output=True, text=True)
+        process = subprocess.run(
+            [sys.executable, "-m", "v6_workbench.cli.main", *command], capture_output=True, text=True
+        )
         assert "Traceback" not in process.stderr
         return process
 
@@ -135,9 +139,11 @@ def three(arguments: list[str]) -> list[str]:
 
 
 KINDS = {
-    "objective=regression": "-regression", "protocol=svd": "-svd", "protocol=loss": "-loss",
+    "objective=regression": "-regression",
+    "protocol=svd": "-svd",
+    "protocol=loss": "-loss",
     "train_from=newest": "-newest",
-}  # fmt: skip
+}
 SYNCHRONOUS = {
     method + "".join(kind for setting, kind in KINDS.items() if setting in settings): (method, settings)
     for method, settings in METHODS
@@ -194,7 +200,7 @@ def test_the_exported_model_predicts_what_the_nodes_counted(submit, table, tmp_p
     status, line, err = submit("fedavg", *steps, *THREE, "--set", "lr=0.5", "--rounds", "2", "--out", tmp_path)
     assert status == 0, err
     databases = Experiment(datasets.load(str(table)), None, "column:hospital").deal()
-    held = [databases[k].iloc[data.split(ROWS, 0.2, k)[1]] for k in (1, 2, 3)]
+    held = [databases[k].iloc[source.split(ROWS, 0.2, k)[1]] for k in (1, 2, 3)]
     pd.concat(held).to_csv(tmp_path / "held.csv", index=False)
     assert main(["export", str(tmp_path), "--to", str(tmp_path / "model.npz")]) == 0
     capsys.readouterr()
@@ -217,11 +223,11 @@ def test_the_merges_of_coop_replayed(submit, table, tmp_path):
         times[row["organization_id"]].append(float(time_))
     waits = {k: iter(np.diff([0.0, *at, 1e6])) for k, at in times.items()}
 
-    def fates(organization, input_):
-        return Fate(float(next(waits[organization])) if input_["method"] == "client_update" else 0.0)
+    def outcomes(organization, input_):
+        return CallOutcome(float(next(waits[organization])) if input_["method"] == "client_update" else 0.0)
 
     experiment = Experiment(
-        datasets.load(str(table)), None, "column:hospital", 3, 0, "outcome", FEATURES.split(","), fates=fates
+        datasets.load(str(table)), None, "column:hospital", 3, 0, "outcome", FEATURES.split(","), outcomes=outcomes
     )
     mock = experiment.federated("coop", {"rounds": 2, "organizations": [1, 2, 3]})
     assert mock["weights"] == real["weights"]
@@ -244,13 +250,12 @@ FAILED = {
     "rare": (["--label", "rare"], "labels that are not among the 2 classes of the job"),
     "few": (["--set", "organizations=[1,2]"], "2 organization(s) take part, at least 3 must"),
     "no-image": (["--image", "v6-no-such-image"], "organization 1: its node finds no image v6-no-such-image"),
-    "other-method": (
-        ["--image", "v6-toy", "--rounds", "1"], "image v6-toy holds another method; expected fedavg"
-    ),
+    "other-method": (["--image", "v6-toy", "--rounds", "1"], "image v6-toy holds another method; expected fedavg"),
     "no-algorithm": (
-        ["--image", images.INFRASTRUCTURE], "ended without a result; expected the image of a vantage6 algorithm"
+        ["--image", images.INFRASTRUCTURE],
+        "ended without a result; expected the image of a vantage6 algorithm",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -311,15 +316,15 @@ def tell_labels(engine, hospitals: str) -> None:
     A node whose connection breaks and that is back before the server notices is forgotten: when the server ends the old
     connection, a minute later, it deletes what was told by the new one.
     """
-    found, deadline = network.load(hospitals), time.monotonic() + 90
-    user = network.client(found)
+    found, deadline = local.load(hospitals), time.monotonic() + 90
+    user = local.client(found)
 
     def silent() -> list[int]:
         nodes = server.nodes(user, found.collaboration)
         return sorted(n["organization"]["id"] for n in nodes if n["status"] != "online" or not n["config"])
 
     for number in silent():
-        name = network_engine.container_name(network_engine.node_name(hospitals, number))
+        name = docker_engine.container_name(docker_engine.node_name(hospitals, number))
         engine.containers.get(name).restart(timeout=5)
     while who := silent():
         assert time.monotonic() < deadline, f"nodes {who} do not tell their labels"
@@ -328,12 +333,17 @@ def tell_labels(engine, hospitals: str) -> None:
 
 def test_a_database_that_nodes_do_not_tell(hospitals, submit):
     """With ``share_config: false`` only the program at the node can say that a label is wrong."""
-    found = network.load(hospitals)
-    user = network.client(found)
+    found = local.load(hospitals)
+    user = local.client(found)
     task = user.task.create(
-        collaboration=1, organizations=[1], name="label", image="v6-fedavg", description="",
-        input_={"method": "central", "kwargs": {"rounds": 1, "organizations": [1, 2, 3]}}, databases=[{"label": "no"}],
-    )["id"]  # fmt: skip
+        collaboration=1,
+        organizations=[1],
+        name="label",
+        image="v6-fedavg",
+        description="",
+        input_={"method": "central", "kwargs": {"rounds": 1, "organizations": [1, 2, 3]}},
+        databases=[{"label": "no"}],
+    )["id"]
     while user.request(f"task/{task}/status")["status"] in ("pending", "initializing", "active"):
         time.sleep(0.5)
     central = server.one_run(user, task)
@@ -352,10 +362,14 @@ def test_a_database_that_nodes_do_not_tell(hospitals, submit):
     ids=["user", "collaboration", "server", "address"],
 )
 def test_another_server(hospitals, capsys, monkeypatch, change, says):
-    found = network.load(hospitals)
+    found = local.load(hospitals)
     monkeypatch.setenv("V6_FEDERATED_PASSWORD", found.password)
-    there = {"--server": f"{found.url}:{found.port}/api", "--username": found.username, "--collaboration": "1",
-             "--organization": "1"}  # fmt: skip
+    there = {
+        "--server": f"{found.url}:{found.port}/api",
+        "--username": found.username,
+        "--collaboration": "1",
+        "--organization": "1",
+    }
     options = [text for pair in (there | change).items() for text in pair]
     assert main(["submit", "fedavg", *TRAINING, *options]) in (1, 2)
     out, err = capsys.readouterr()
@@ -368,14 +382,17 @@ def test_control_c_asks(hospitals, image_of, answer, status):
     image_of("fedavg")
     command = ["submit", "fedavg", "--network", hospitals, *TRAINING, *THREE, "--rounds", "50"]
     with subprocess.Popen(
-        [sys.executable, "-m", "v6_federated.cli", *command],
-        stdin=subprocess.PIPE, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        [sys.executable, "-m", "v6_workbench.cli.main", *command],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a test run in the background ignores it
-    ) as process:  # fmt: skip
+    ) as process:
         for line in process.stderr:
             if found := re.match(r"task (\d+) is on its way", line):
                 break
-        user, task = network.client(network.load(hospitals)), found[1]
+        user, task = local.client(local.load(hospitals)), found[1]
         while user.request(f"task/{task}/status")["status"] != "active":
             time.sleep(0.2)
         process.send_signal(signal.SIGINT)
@@ -401,7 +418,7 @@ def test_the_example_for_a_notebook(three, image_of, monkeypatch, tmp_path):
 
 def test_no_value_of_a_row_is_told(hospitals, table, engine):
     """Runs last of those on this network: what all of the above has left in logs and results."""
-    user = network.client(network.load(hospitals))
+    user = local.client(local.load(hospitals))
     tasks = user.request("task", params={"per_page": 1000})["data"]
     if len(tasks) < 20:
         pytest.skip("looks at what the tests above have left, and they did not run")
@@ -434,12 +451,12 @@ def test_images_in_a_folder_and_arrays(engine, state, named, image_of, tmp_path)
         paths.append(folder)
     np.savez(tmp_path / "node-3.npz", x=arrays[3][0], y=arrays[3][1])
     shutil.rmtree(paths.pop())
-    network.up([*paths, tmp_path / "node-3.npz"], name=name, label="scans")
+    local.up([*paths, tmp_path / "node-3.npz"], name=name, label="scans")
     try:
         command = ["submit", "fedavg", "--network", name, "--model", "cnn_garst", "--rounds", "1", "--seed", "2"]
         assert main([*command, "--set", "batch_size=10", "--out", str(tmp_path / "out")]) == 0
     finally:
-        network.down(name)
+        local.down(name)
     ours = json.loads((tmp_path / "out" / "result.json").read_text())
     with MockNetwork("v6_fedavg", arrays) as mock:
         theirs = mock.run(model="cnn_garst", rounds=1, seed=2, batch_size=10)

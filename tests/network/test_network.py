@@ -9,14 +9,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from v6_federated import network, server
-from v6_federated.errors import EngineError, NetworkError
-from v6_federated.mock import MockNetwork
+from v6_workbench.errors import EngineError, NetworkError
+from v6_workbench.network import local, server
+from v6_workbench.simulation.mock import MockNetwork
 
 FINISHED = ("completed", "failed", "crashed", "not allowed", "non-existing Docker image", "killed by user")
 
 
-def send(user, task_of: network.Network, function: str, /, image: str = "v6-toy", **arguments) -> int:
+def send(user, task_of: local.Network, function: str, /, image: str = "v6-toy", **arguments) -> int:
     task = user.task.create(
         collaboration=task_of.collaboration,
         organizations=[1],
@@ -29,14 +29,14 @@ def send(user, task_of: network.Network, function: str, /, image: str = "v6-toy"
     return task["id"]
 
 
-def ask(task_of: network.Network, function: str, /, **arguments) -> tuple[str, dict | None, list[dict]]:
+def ask(task_of: local.Network, function: str, /, **arguments) -> tuple[str, dict | None, list[dict]]:
     """The outcome of a task for the first organization."""
-    return outcome(task_of, send(network.client(task_of), task_of, function, **arguments))
+    return outcome(task_of, send(local.client(task_of), task_of, function, **arguments))
 
 
-def outcome(task_of: network.Network, task: int) -> tuple[str, dict | None, list[dict]]:
+def outcome(task_of: local.Network, task: int) -> tuple[str, dict | None, list[dict]]:
     """Status, result and runs of a task and of its subtasks, with the last line of each one's log, once it is over."""
-    user = network.client(task_of)
+    user = local.client(task_of)
     deadline = time.monotonic() + 120
     while (status := user.request(f"task/{task}/status")["status"]) not in FINISHED:
         assert time.monotonic() < deadline, f"task {task} is still {status}"
@@ -44,11 +44,15 @@ def outcome(task_of: network.Network, task: int) -> tuple[str, dict | None, list
     results = [row["result"] for row in user.result.from_task(task)["data"] if row["result"]]
     tasks = [task, *(subtask["id"] for subtask in server.subtasks(user, task))]
     runs = [
-        {"task": k, "organization_id": run["organization"]["id"], "status": run["status"],
-         "log": server.last_line(run.get("log") or "")}
+        {
+            "task": k,
+            "organization_id": run["organization"]["id"],
+            "status": run["status"],
+            "log": server.last_line(run.get("log") or ""),
+        }
         for k in tasks
         for run in user.run.from_task(k)["data"]
-    ]  # fmt: skip
+    ]
     return status, json.loads(results[0]) if results else None, runs
 
 
@@ -58,12 +62,12 @@ def names_in_engine(engine, name: str) -> list[str]:
 
 
 def test_all_nodes_are_online(three):
-    rows = network.status(three.name)
+    rows = local.status(three.name)
     assert [row["role"] for row in rows] == ["server", "node", "node", "node"]
     assert all(row["online"] and row["container"] == "running" for row in rows)
     assert [row["organization"] for row in rows[1:]] == list(three.organizations)
-    assert network.load(three.name) == three
-    assert network.names() == [three.name]
+    assert local.load(three.name) == three
+    assert local.names() == [three.name]
 
 
 def test_each_node_has_its_own_database_and_policy(three):
@@ -96,7 +100,7 @@ def test_an_image_that_is_not_there(three):
 
 
 def test_files_are_for_this_user_alone(three):
-    folder = network.folder(three.name)
+    folder = local.folder(three.name)
     assert folder.stat().st_mode & 0o077 == 0
     secret = [folder / "network.json", folder / "server.yaml", folder / "entities.yaml", *folder.glob("*/node.yaml")]
     assert len(secret) == 6
@@ -105,15 +109,15 @@ def test_files_are_for_this_user_alone(three):
 
 def test_an_encrypted_network_beside_the_other(three, engine, databases, image_of, named):
     name = named("encrypted")
-    second = network.up(databases, name=name, encrypted=True)
+    second = local.up(databases, name=name, encrypted=True)
     try:
         assert second.port != three.port
-        assert network.names() == sorted([second.name, three.name])
+        assert local.names() == sorted([second.name, three.name])
         status, result, _ = ask(second, "central", method="column_sum", column="x")
         assert status == "completed"
         assert {k: v["sum"] for k, v in result["answers"].items()} == {"1": 20.0, "2": 40.0, "3": 60.0}
 
-        user = network.client(second)
+        user = local.client(second)
         stored = user.request("run", params={"task_id": 2})["data"]
         assert len(stored) == 3
         for run in stored:
@@ -131,11 +135,11 @@ def test_an_encrypted_network_beside_the_other(three, engine, databases, image_o
         time.sleep(6)
         assert len(names_in_engine(engine, name)) > 10
     finally:
-        network.down(name)
+        local.down(name)
     assert names_in_engine(engine, name) == []
-    assert not network.folder(name).exists()
-    network.down(name)  # again: nothing to do, no error
-    assert all(row["online"] for row in network.status(three.name))
+    assert not local.folder(name).exists()
+    local.down(name)  # again: nothing to do, no error
+    assert all(row["online"] for row in local.status(three.name))
     assert ask(three, "central")[0] == "completed"
 
 
@@ -145,13 +149,13 @@ def test_the_operator_decides_which_image_and_what_is_told(engine, toy, database
     policies = {"allowed_algorithms": ["^v6-fedavg"], "require_algorithm_pull": False}
     config = {"policies": policies, "share_algorithm_logs": False}
     name = named("strict")
-    strict = network.up([folder], name=name, node_config=config, label="scans")
+    strict = local.up([folder], name=name, node_config=config, label="scans")
     try:
         status, result, runs = ask(strict, "central")
         assert result is None
         assert [row["status"] for row in runs] == ["not allowed"]
     finally:
-        network.down(name)
+        local.down(name)
     assert names_in_engine(engine, name) == []
 
 
@@ -168,15 +172,15 @@ def test_the_operator_decides_which_image_and_what_is_told(engine, toy, database
 def test_a_wrong_request_says_what_would_be_right(databases, request_, error, says):
     arguments = {"databases": databases, "name": "wrong"} | request_
     with pytest.raises(error, match=says) as caught:
-        network.up(arguments.pop("databases"), **arguments)
+        local.up(arguments.pop("databases"), **arguments)
     assert "\n" not in str(caught.value)
-    assert not network.folder("wrong").exists()
+    assert not local.folder("wrong").exists()
 
 
 def test_a_network_that_is_up_is_not_started_again(three, databases):
     with pytest.raises(NetworkError, match="is there already"):
-        network.up(databases, name=three.name)
-    assert all(row["online"] for row in network.status(three.name))
+        local.up(databases, name=three.name)
+    assert all(row["online"] for row in local.status(three.name))
 
 
 def test_a_start_that_fails_leaves_nothing(engine, databases, named):
@@ -185,22 +189,22 @@ def test_a_start_that_fails_leaves_nothing(engine, databases, named):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with pytest.raises(EngineError, match="did not start") as caught:
-            network.up(databases, name=name, port=taken.getsockname()[1])
+            local.up(databases, name=name, port=taken.getsockname()[1])
     assert "\n" not in str(caught.value)
     assert names_in_engine(engine, name) == []
-    assert not network.folder(name).exists()
+    assert not local.folder(name).exists()
 
 
 def test_a_node_that_stops_is_named_with_its_last_line(engine, databases, named):
     name = named("stopping")
     with pytest.raises(NetworkError, match=r"node-1-user stopped while the nodes started: .+") as caught:
-        network.up(databases[:1], name=name, node_config={"encryption": {"enabled": True, "private_key": ""}})
+        local.up(databases[:1], name=name, node_config={"encryption": {"enabled": True, "private_key": ""}})
     assert "\n" not in str(caught.value)
     assert names_in_engine(engine, name) == []
-    assert not network.folder(name).exists()
+    assert not local.folder(name).exists()
 
 
 def test_an_unknown_network(engine):
     with pytest.raises(NetworkError, match="no network 'nobody' is up"):
-        network.load("nobody")
-    network.down("nobody")
+        local.load("nobody")
+    local.down("nobody")

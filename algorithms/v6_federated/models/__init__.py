@@ -10,9 +10,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from v6_federated.errors import SafeError
-from v6_federated.models.linear import LinearModel
+from v6_federated.base.errors import SafeError
+from v6_federated.models.linear import LinearModel, predicted
 from v6_federated.models.perceptron import Perceptron
+
+Vector = Any  # parameters, gradients (d,): one flat float32 array of the model's own library, numpy's or torch's
+
+
+__all__ = ["LinearModel", "Model", "Perceptron", "Vector", "build", "check_classes", "parse", "predicted", "register"]
 
 
 class Model(Protocol):
@@ -60,8 +65,11 @@ def _torch(name: str, module: str) -> Callable[..., Model]:
 
 # networks of torch, and the module that has them
 ON_TORCH = {
-    "cnn_garst": "convolution", "cnn_reddy": "convolution", "cnn_mcmahan": "convolution", "lstm_char": "recurrent"
-}  # fmt: skip
+    "cnn_garst": "convolution",
+    "cnn_reddy": "convolution",
+    "cnn_mcmahan": "convolution",
+    "lstm_char": "recurrent",
+}
 MODELS: dict[str, Callable[..., Model]] = {
     "logreg": lambda features, classes, **options: LinearModel("logistic", features, classes, **options),
     "svm": lambda features, classes, **options: LinearModel("hinge", features, classes, **options),

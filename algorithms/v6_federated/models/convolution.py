@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from v6_federated.errors import SafeError
-from v6_federated.models.network import Network
+from v6_federated.base.errors import SafeError
+from v6_federated.models.torch_base import Network
 
 
 class Convolution(Network):
@@ -52,11 +52,16 @@ def cnn_reddy(features: int, classes: int, dropout: float = 0.5) -> Convolution:
     half = (side - 2) // 2
     return Convolution(
         nn.Sequential(
-            nn.Conv2d(1, 32, 3), *POOLED, nn.Flatten(),
-            nn.Linear(32 * half * half, 128), nn.ReLU(), nn.Dropout(dropout), nn.Linear(128, classes),
+            nn.Conv2d(1, 32, 3),
+            *POOLED,
+            nn.Flatten(),
+            nn.Linear(32 * half * half, 128),
+            nn.ReLU(),
+            nn.Dropout(dropout),
+            nn.Linear(128, classes),
         ),
         side,
-    )  # fmt: skip
+    )
 
 
 def cnn_mcmahan(features: int, classes: int) -> Convolution:
@@ -65,13 +70,21 @@ def cnn_mcmahan(features: int, classes: int) -> Convolution:
     quarter = side // 2 // 2
     return Convolution(
         nn.Sequential(
-            nn.Conv2d(1, 32, 5, padding=2), *POOLED, nn.Conv2d(32, 64, 5, padding=2), *POOLED, nn.Flatten(),
-            nn.Linear(64 * quarter * quarter, 512), nn.ReLU(), nn.Linear(512, classes),
+            nn.Conv2d(1, 32, 5, padding=2),
+            *POOLED,
+            nn.Conv2d(32, 64, 5, padding=2),
+            *POOLED,
+            nn.Flatten(),
+            nn.Linear(64 * quarter * quarter, 512),
+            nn.ReLU(),
+            nn.Linear(512, classes),
         ),
         side,
-    )  # fmt: skip
+    )
 
 
 ARCHITECTURES: dict[str, Callable[..., Convolution]] = {
-    "cnn_garst": cnn_garst, "cnn_reddy": cnn_reddy, "cnn_mcmahan": cnn_mcmahan
-}  # fmt: skip
+    "cnn_garst": cnn_garst,
+    "cnn_reddy": cnn_reddy,
+    "cnn_mcmahan": cnn_mcmahan,
+}

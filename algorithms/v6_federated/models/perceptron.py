@@ -4,15 +4,14 @@ A round of small minibatches takes about as long as with torch's autograd, or le
 the ratio), and a task that needs no torch does not import it.
 """
 
-from collections.abc import Iterable, Iterator
-from itertools import islice, pairwise
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 
 from v6_federated.models.linear import column_sums, predicted
 
-BLOCK = 64  # rows of an SVRG pass after which the first layer is written
 CHUNK = 500  # rows evaluated at once: activations stay in the cache
 
 
@@ -107,56 +106,24 @@ class Perceptron:
             signals.append(delta)
         return signals[::-1]
 
-    def _factors(
+    def row_gradients(
         self, w: np.ndarray, X: np.ndarray, y: np.ndarray, first: np.ndarray | None = None
     ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Inputs (n, in) and signals (n, out) of each layer: a row's gradient of W is their outer product."""
+        """Each row's gradient, not written out: inputs (n, in) and signals (n, out) of each layer.
+
+        A row's gradient of W is the outer product of its input and signal, that of b its signal.
+
+        Args:
+            w: parameters (d,).
+            X: rows (n, features); y: their classes (n,).
+            first: the first layer's X W (n, out), if it is known.
+        """
         *inputs, z = self._forward(w, X, first)
         z -= z.max(axis=1, keepdims=True)
         np.exp(z, out=z)
         z /= z.sum(axis=1, keepdims=True)
         z[np.arange(len(y)), y] -= 1
         return inputs, self._signals(w, inputs, z)
-
-    def svrg_pass(
-        self,
-        w: np.ndarray,
-        w_t: np.ndarray,
-        X: np.ndarray,
-        y: np.ndarray,
-        full: np.ndarray,
-        step: float,
-        order: Iterable[int],
-    ) -> None:
-        """w <- w - step (grad f_i(w) - grad f_i(w_t) + full) for each row i of ``order``, in place.
-
-        The same as with ``loss_and_gradient`` row by row, faster: w_t's signals are computed for all rows at once, a
-        row's gradients are not written out, and the first layer's W, the largest, is written once a block of rows.
-        Within the block its sums follow from those at the block's begin: each step has taken full's own sums from
-        them, and from W an outer product of a row, x_j m_j, so from the sums of row i (x_i . x_j) m_j.
-        """
-        before, signals_before = self._factors(w_t, X, y)
-        drift, h_k = np.float32(step) * full, np.float32(step)
-        (W_1, b_1), *others = self.layers(w)
-        drift_1 = next(self.layers(drift))[0]
-        rest, drift_rest = w[W_1.size :], drift[W_1.size :]
-        rows_left = iter(order)
-        while block := list(islice(rows_left, BLOCK)):
-            x = X[block]
-            sums, drifts, products = x @ W_1, x @ drift_1, x @ x.T
-            m = np.empty_like(sums)
-            for t, i in enumerate(block):
-                first = sums[t] - np.float32(t) * drifts[t] - products[t, :t] @ m[:t]
-                inputs, signals = self._factors(w, X[i : i + 1], y[i : i + 1], first[None])
-                rest -= drift_rest
-                m[t] = h_k * (signals[0][0] - signals_before[0][i])
-                b_1 -= m[t]
-                for layer, (W, b) in enumerate(others, start=1):
-                    d, d_t = h_k * signals[layer][0], h_k * signals_before[layer][i]
-                    b -= d - d_t
-                    W -= np.stack([inputs[layer][0], before[layer][i]], axis=1) @ np.stack([d, -d_t])
-            W_1 -= x.T @ m
-            W_1 -= np.float32(len(block)) * drift_1
 
     def predict(self, w: np.ndarray, X: np.ndarray) -> np.ndarray:
         return predicted(self.scores(w, X))

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from v6_federated.errors import SafeError
-from v6_federated.models.network import Network
+from v6_federated.base.errors import SafeError
+from v6_federated.models.torch_base import Network
 
 CHUNK = 50  # rows at once, each of many steps
 
@@ -46,10 +46,11 @@ class Text(Network):
         """As torch does: the embedding standard normal, all else uniform in +-1/sqrt(hidden)."""
         bound = 1 / math.sqrt(self.hidden)
         parts = [
-            rng.standard_normal(math.prod(shape)) if name.startswith("embedding")
+            rng.standard_normal(math.prod(shape))
+            if name.startswith("embedding")
             else rng.uniform(-bound, bound, math.prod(shape))
             for name, shape in self.shapes.items()
-        ]  # fmt: skip
+        ]
         return np.concatenate(parts).astype(np.float32)
 
     def inputs(self, X: Any) -> torch.Tensor:

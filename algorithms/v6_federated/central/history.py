@@ -1,0 +1,235 @@
+"""What a job's result tells of its rounds: a row a round and a row a node, evaluations, bytes, and who was missing."""
+
+import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from v6_federated.central.dispatch import MOST_LETTERS, Answer, Unusable, by_organization
+from v6_federated.models import metrics
+
+LOOKS = 4  # at most, after the first, at the scores of one model
+FUTILE = 3  # models whose scores were found tied one after another, after which only the last is looked at again
+FINE = 0.02  # by which the last AUC may be off; bands that are well placed leave a hundredth open
+MEASURES = ("loss", "accuracy", "auc", "r2")  # of an evaluation; r2 of regressions only
+
+
+def lost(t: int, columns: Iterable[str] = ()) -> dict[str, Any]:
+    """The row of a round of which nothing is known but that it was; ``columns``: what other rows have."""
+    unknown = dict.fromkeys([*columns, "train_loss", *MEASURES[:3], "evaluated"])
+    return {
+        **unknown,
+        "round": t,
+        "participants": [],
+        "n": 0,
+        "bytes_up": 0,
+        "bytes_down": 0,
+        "seconds": 0.0,
+        "missing": [],
+        "unevaluated": [],
+    }
+
+
+def _no_bytes() -> dict[str, int]:
+    return {"bytes_up": 0, "bytes_down": 0}
+
+
+class History:
+    """The history of one job.
+
+    Args:
+        evaluators: ids of the organizations that evaluate in place of those that train, if any.
+        regression: whether rows have numbers in place of classes.
+        show: called with each row once its round is finished and evaluated.
+
+    Attributes:
+        rounds: a row a round, as the result has it; nodes: a row a node and round.
+        missing: who gave no good answer in this round, and why; unevaluated: the same of an evaluation.
+        last_evaluated: the round whose model was evaluated last.
+        scale, centers: of the bands in which nodes count their scores in the next evaluation, see ``metrics``.
+    """
+
+    def __init__(self, evaluators: Sequence[int], regression: bool, show: Callable[[dict[str, Any]], None]) -> None:
+        self._evaluators, self._regression, self._show = evaluators, regression, show
+        self.rounds: list[dict[str, Any]] = []
+        self.nodes: list[dict[str, Any]] = []
+        self.missing: dict[int, Unusable] = {}
+        self.unevaluated: dict[int, Unusable] = {}
+        self.last_evaluated, self._shown = 0, 0
+        self.scale: float = metrics.SCALE
+        self.centers: Sequence[float] | None = None
+        self._undescribed: list[dict[str, Any]] = []
+        self._preparation, self._evaluation = _no_bytes(), _no_bytes()
+        self._placed: list[tuple[float, Sequence[float] | None]] = []  # bands of the looks at a model before the last
+        self._futile = 0  # models of which further looks have told no more than the first
+
+    def prepared(self) -> None:
+        """What comes before the first round is over; who was missing in it stays undescribed."""
+        known = [row["organization_id"] for row in self._undescribed]
+        self._undescribed += [row for row in _reasons(self.missing) if row["organization_id"] not in known]
+        self.missing = {}
+
+    def count_preparation(self, answers: Sequence[Answer], unanswered: int = 0) -> None:
+        """Add the bytes of answers that came before the first round, and those sent that brought none."""
+        _add_bytes(self._preparation, answers)
+        self._preparation["bytes_down"] += unanswered
+
+    def record(
+        self,
+        t: int,
+        seconds: float,
+        answers: Sequence[Answer],
+        unanswered: int,
+        model: np.ndarray | None,
+        local_model: Callable[[Answer], np.ndarray] | None,
+        columns: Mapping[str, Any],
+    ) -> None:
+        """Round t, which took ``seconds`` and of which ``answers`` are all; ``unanswered`` bytes brought none.
+
+        With the round's new ``model`` (d,), a node's row holds the distance from it of the node's ``local_model``: by
+        default the weights that it sent, if it did.
+        """
+        trained = [a for a in answers if a.values.get("train_loss") is not None]
+        rows = sum(a.n for a in trained)
+        self.rounds.append(
+            {
+                "round": t,
+                "participants": sorted({a.organization_id for a in answers}),
+                "n": sum({a.organization_id: a.n for a in answers}.values()),
+                "train_loss": sum(a.n * a.values["train_loss"] for a in trained) / rows if rows else None,
+                "loss": None,
+                "accuracy": None,
+                "auc": None,
+                **({"r2": None} if self._regression else {}),
+                "evaluated": 0,
+                "bytes_up": sum(a.bytes_up for a in answers),
+                "bytes_down": sum(a.bytes_down for a in answers) + unanswered,
+                "seconds": round(seconds, 6),
+                "missing": _reasons(self.missing),
+                "unevaluated": [],
+                **{name: value.item() if isinstance(value, np.generic) else value for name, value in columns.items()},
+            }
+        )
+        self.missing = {}
+        for a in sorted(answers, key=by_organization):
+            told = {name: value for name, value in a.values.items() if _is_plain(value)}
+            row: dict[str, Any] = {"round": t, "organization_id": a.organization_id, "n": a.n, **told}
+            if model is not None and (local_model or "weights" in a.arrays):
+                mine = local_model(a) if local_model else a["weights"]
+                row["distance"] = float(np.linalg.norm(np.subtract(mine, model, dtype=np.float64)))
+            self.nodes.append(row | {"bytes_up": a.bytes_up, "bytes_down": a.bytes_down})
+
+    def _evaluations(self, answers: Sequence[Answer]) -> list[dict[str, Any]]:
+        counted = [a for a in answers if a.organization_id in self._evaluators] if self._evaluators else answers
+        return [a.values.get("evaluation", {}) for a in counted]
+
+    def evaluated(self, t: int, looks: Sequence[Sequence[Answer]], unanswered: int = 0) -> dict[str, Any]:
+        """Take the evaluation of round t's model out of the first of ``looks``, into the row of that round, and return
+        it; the AUC from the look that tells it best."""
+        answers, evaluations = looks[0], self._evaluations(looks[0])
+        if self._regression:
+            found = metrics.combine_regression(evaluations)
+        else:
+            found = metrics.combine(evaluations)
+            if best := self._best(looks):
+                evaluations = self._evaluations(looks[best])
+                found["auc"] = metrics.combine(evaluations)["auc"]
+            if len(looks) > 1 and (best or self._alike(looks)):
+                self._futile = 0 if best else self._futile + 1
+            self.scale, self.centers = [*self._placed, (self.scale, self.centers)][best]
+            self.scale, self.centers = metrics.next_bands(evaluations, self.scale, self.centers)
+            self._placed = []
+        _add_bytes(self._evaluation, [a for look in looks for a in look if a.function == "evaluate"])
+        for a in answers:
+            a.values.pop("evaluation", None)
+        self._evaluation["bytes_down"] += unanswered
+        self.last_evaluated = t
+        for row in self.rounds:
+            if row["round"] == t:
+                row.update({key: found[key] for key in (*MEASURES, "evaluated") if key in found})
+                row["unevaluated"] = _reasons(self.unevaluated)
+        self.unevaluated = {}
+        self.show(t)
+        return found
+
+    def look_again(self, looks: Sequence[Sequence[Answer]], last: bool = False) -> list[int]:
+        """Whom to ask once more about a model, after ``looks``, with other bands: where many rows share a band the AUC
+        is rough. Nobody where their scores are tied: where other bands have found the same ties, or, unless it is the
+        ``last`` model, none better for ``FUTILE`` models in a row."""
+        if self._regression or len(looks) > LOOKS or not self._alike(looks):
+            return []
+        blurs = [metrics.blur(self._evaluations(look)) for look in looks[-2:]]
+        if blurs[-1] is None or blurs[-1] <= FINE:
+            return []
+        placed, default = [*self._placed, (self.scale, self.centers)], (metrics.SCALE, None)
+        elsewhere = metrics.beyond(self._evaluations(looks[-1])) and default not in placed
+        same = len(blurs) > 1 and blurs[0] == blurs[1] and blurs[-1] < 0.5  # 0.5: all in one band
+        if not elsewhere and (same or (len(looks) == 1 and self._futile >= FUTILE and not last)):
+            return []
+        self._placed = placed
+        self.scale, self.centers = (
+            default
+            if elsewhere
+            else metrics.next_bands(self._evaluations(looks[-1]), self.scale, self.centers, into=True)
+        )
+        return [a.organization_id for a in looks[0] if a.values.get("evaluation", {}).get("n")]
+
+    def _alike(self, looks: Sequence[Sequence[Answer]]) -> bool:
+        """Whether the last of several looks is at the rows of the first."""
+        first, last = ([e["n"] for e in self._evaluations(look) if e.get("n")] for look in (looks[0], looks[-1]))
+        return first == last
+
+    def _best(self, looks: Sequence[Sequence[Answer]]) -> int:
+        """Which look at the same rows tells the AUC best; the first where no other is much better."""
+        blurs = [metrics.blur(self._evaluations(look)) for look in looks]
+        best, least = 0, blurs[0]
+        for i, blur in enumerate(blurs):
+            if least is not None and blur is not None and blur < 0.9 * least and self._alike([looks[0], looks[i]]):
+                best, least = i, blur
+        return best
+
+    def show(self, until: int) -> None:
+        """Show the rounds up to this one that have not been shown yet."""
+        for row in self.rounds[self._shown : until]:
+            self._show(row)
+        self._shown = max(self._shown, until)
+
+    def up_to(self, t: int) -> dict[str, Any]:
+        """The rows of the rounds until t."""
+        return {"history": self.rounds[:t], "per_node": [node for node in self.nodes if node["round"] <= t]}
+
+    def snapshot(self) -> dict[str, Any]:
+        """The part of a result, and of a checkpoint, that is the history's."""
+        return {
+            "undescribed": self._undescribed,
+            "score_scale": self.scale,
+            "score_centers": self.centers,
+            "score_futile": self._futile,
+            "history": self.rounds,
+            "per_node": self.nodes,
+            "traffic": {"preparation": self._preparation, "evaluation": self._evaluation},
+        }
+
+    def restore(self, kept: Mapping[str, Any], last_evaluated: int, shown: int) -> None:
+        """Go on from a snapshot, whose rows until ``shown`` somebody has seen."""
+        self.rounds, self.nodes = copy.deepcopy(kept["history"]), [*kept["per_node"]]  # not the caller's
+        self._undescribed = kept["undescribed"]
+        self.scale, self.centers = kept["score_scale"], kept.get("score_centers")
+        self._futile = kept.get("score_futile", 0)
+        self._preparation, self._evaluation = kept["traffic"]["preparation"], kept["traffic"]["evaluation"]
+        self.last_evaluated, self._shown = last_evaluated, shown
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value that a node tells is one of a table: a node may tell anything."""
+    return value is None or type(value) in (bool, int, float) or (isinstance(value, str) and len(value) <= MOST_LETTERS)
+
+
+def _add_bytes(total: dict[str, int], answers: Sequence[Answer]) -> None:
+    for key in total:
+        total[key] += sum(getattr(a, key) for a in answers)
+
+
+def _reasons(missing: Mapping[int, Unusable]) -> list[dict[str, Any]]:
+    return [{"organization_id": k, "reason": str(missing[k])} for k in sorted(missing)]

@@ -1,0 +1,95 @@
+"""The decorator ``central``: a method's server, as a vantage6 task."""
+
+import contextlib
+import functools
+import os
+from collections.abc import Callable
+from typing import Any
+
+from v6_federated.base.errors import Interrupted, SafeError, place_of
+from v6_federated.base.vantage6_api import CollectResultsError, UserInputError, algorithm_client
+from v6_federated.central.federation import Federation
+from v6_federated.data import preprocessing
+from v6_federated.messages import settings
+from v6_federated.messages.common import Common
+from v6_federated.node import local_training
+from v6_federated.node.node import limit_threads
+
+Result = dict[str, Any]  # JSON: see docs/usage.md
+OF_MODELS = ("model", "classes", "target", "evaluate_every", "precision")  # settings of methods that train a model
+
+
+def central(
+    function: Callable[..., dict[str, Any]] | None = None,
+    *,
+    supervised: bool = True,
+    recoverable: bool = False,
+    check: Callable[[Any], None] = lambda settings: None,
+) -> Any:
+    """Make ``function(federation, *, settings...)`` a central function of vantage6: ``central(client, **settings)``.
+
+    Use it as ``@central`` or ``@central(recoverable=True)``. The settings are checked against the function's
+    annotations; before the function starts, every node describes its data, preprocessing is fitted and the model is
+    built. If a job cannot go on after its first round, it returns the model of the last round, with the reason under
+    ``stopped``.
+
+    Args:
+        function: the method's server.
+        supervised: whether the method has labels, and a model to train.
+        recoverable: whether every round sends the nodes all that the method carries, under the names that
+            ``federation.start`` has (the model as ``weights``): a job whose central was lost can then go on.
+        check: rejects settings that do not fit each other, with a SafeError.
+
+    Returns:
+        The central function. Its attributes ``settings``, ``check``, ``supervised`` and ``recoverable`` say what the
+        method declares. It raises UserInputError for wrong settings.
+    """
+    if function is None:
+        return functools.partial(central, supervised=supervised, recoverable=recoverable, check=check)
+    method_function = function
+    accepted = settings.settings_of(function, Common)
+    method = function.__module__.split(".")[0].removeprefix("v6_")
+
+    def check_all(checked: Any) -> None:
+        if not supervised and (idle := settings.changed(checked, OF_MODELS)):
+            raise SafeError(f"{', '.join(idle)} is of no use to {method}, which trains no model; leave it out")
+        for step in checked.preprocess:
+            preprocessing.parse(step)
+        local_training.check_settings(checked)
+        check(checked)
+
+    @algorithm_client
+    def call(client: Any, **values: Any) -> dict[str, Any]:
+        try:
+            checked = settings.validate(accepted, values)
+            check_all(checked)
+            federation = Federation(client, method, checked, supervised)
+        except ValueError as error:
+            raise UserInputError(str(error)) from None
+        limit_threads()  # eigenvectors of a covariance have other bits with other numbers of threads
+        try:
+            federation.prepare()
+            return method_function(federation, **settings.arguments(method_function, checked))
+        except Exception as error:
+            foreseen = isinstance(error, UserInputError | CollectResultsError | SafeError)
+            if not foreseen and os.environ.get("V6_FEDERATED_DEBUG") == "1":
+                federation.give_up()
+                raise
+            where = "" if foreseen else f"{type(error).__name__} at the coordinator, in {place_of(error)}: "
+            result = federation.stopped(f"{where}{error}")
+            if result is None:
+                raise
+            return result  # what has been trained is not lost
+        except KeyboardInterrupt:  # on mock nodes
+            with contextlib.suppress(Exception):
+                if (result := federation.stopped("interrupted")) is not None:
+                    raise Interrupted(result) from None
+            raise
+        except BaseException:
+            federation.give_up()
+            raise
+
+    functools.update_wrapper(call, function)
+    call.settings, call.check = accepted, check_all
+    call.supervised, call.recoverable = supervised, recoverable
+    return call

@@ -1,0 +1,115 @@
+"""What a job can go on from: the result of an earlier one, as the researcher sends it. None of it is trusted."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from v6_federated import models
+from v6_federated.base.vantage6_api import UserInputError
+from v6_federated.central import checkpoint
+from v6_federated.data import preprocessing
+from v6_federated.data.steps import Step
+from v6_federated.messages import codec
+from v6_federated.messages.common import Common
+from v6_federated.messages.job import DataSpec
+from v6_federated.messages.settings import Settings
+from v6_federated.models import metrics
+
+SAME = ("label", "features", "classes", "holdout")  # what the job must have as before, where it asks for it
+NUMBERS = ("loss", "accuracy", "auc", "n", "bytes_up", "bytes_down", "seconds")  # of a row of history
+BYTES = ("bytes_up", "bytes_down")
+OWN = ("rounds", "target", "resume")  # settings that a job has of its own, not of the earlier one
+
+
+def inherited(earlier: Mapping[str, Any], accepted: type[Settings], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of an earlier job that are not the default, as far as ``values`` does not name them anew."""
+    settings = earlier.get("settings")
+    return {
+        name: settings[name]
+        for name, field in accepted.model_fields.items()
+        if isinstance(settings, dict)
+        and name in settings
+        and name not in (*OWN, *values)
+        and settings[name] != field.default
+    }
+
+
+def check(
+    kept: Mapping[str, Any], method: str, asked: Common, organizations: Sequence[int], rounds: int | None
+) -> None:
+    """Raise UserInputError, with one line, where ``kept`` is not a result that the job asked for can go on from."""
+    check_kind(kept, method, asked)
+    _check_same_rows(kept, asked, organizations)
+    try:
+        _check_form(kept)
+    except (KeyError, TypeError, IndexError, AttributeError, ValueError, AssertionError):
+        raise UserInputError("resume: not a result; expected the result.json of an earlier job, whole") from None
+    alike = {"features": 0, "classes": 0}  # which the data settle
+    if {**models.parse(asked.model), **alike} != {**kept["model"], **alike}:
+        raise UserInputError(f"resume: a result of model {kept['model']['name']!r}; expected the model asked for")
+    steps, earlier = _parsed(asked.preprocess), kept["settings"].get("preprocess")
+    fitted = [step["step"] for step in kept["data"]["preprocess"]]
+    if steps and [step.name for step in steps] != fitted:
+        raise UserInputError(f"resume: a result with the steps {fitted}; expected those asked for, or to ask for none")
+    if steps and earlier and steps != _parsed(earlier):
+        raise UserInputError(f"resume: the earlier job had the steps {earlier}; expected the same, or to ask for none")
+    finished = len(kept["history"])
+    if rounds is not None and rounds <= finished:
+        raise UserInputError(f"rounds={rounds}: the earlier job has {finished} rounds already; expected more")
+
+
+def check_kind(kept: Mapping[str, Any], method: str, asked: Any) -> None:
+    """Raise UserInputError for a result of another method or objective."""
+    if kept.get("method") != method:
+        raise UserInputError(f"resume: a result of {kept.get('method')!r}; expected one of {method!r}")
+    data = kept.get("data")
+    objective = "regression" if isinstance(data, dict) and data.get("regression") else "classification"
+    if getattr(asked, "objective", objective) != objective:
+        raise UserInputError(f"resume: a result of objective={objective!r}; expected the same")
+
+
+def _check_same_rows(kept: Mapping[str, Any], asked: Common, organizations: Sequence[int]) -> None:
+    """The same hospitals, rows and classes as before; settings that are unset were settled then."""
+    data = kept.get("data")
+    before = {**(data if isinstance(data, dict) else {}), "organizations": kept.get("organizations")}
+    now = {"organizations": [*organizations], **{name: getattr(asked, name) for name in SAME}}
+    for name, value in now.items():
+        if value is not None and before.get(name) is not None and before[name] != value:
+            raise UserInputError(
+                f"resume: the earlier job had {name}={before[name]!r}; expected the same, not {value!r}"
+            )
+
+
+def _check_form(kept: Mapping[str, Any]) -> None:
+    """Raise any error where a part is missing or of another type."""
+    history, data = kept["history"], DataSpec(**kept["data"])
+    if not history or [row["round"] for row in history] != list(range(1, len(history) + 1)):
+        raise ValueError
+    for row in history:
+        if not isinstance(row["participants"], list) or not all(_is_number(row[name], none=True) for name in NUMBERS):
+            raise TypeError
+    for row in kept["per_node"]:
+        if not _is_number(row["round"]) or not _is_number(row["organization_id"]):
+            raise TypeError
+    for part in ("preparation", "evaluation"):
+        if not all(_is_number(kept["traffic"][part][name]) for name in BYTES):
+            raise TypeError
+    placed = metrics.is_placement(
+        kept["score_scale"], kept.get("score_centers"), None if data.classes is None else len(data.classes)
+    )
+    if not isinstance(kept["undescribed"], list) or not placed or not isinstance(kept["settings"], dict):
+        raise TypeError
+    _parsed(kept["settings"].get("preprocess", []))
+    if not isinstance(checkpoint.from_json(kept["state"]), dict) or (data.classes is None) != data.regression:
+        raise TypeError
+    codec.decode(kept["weights"])["weights"]
+    models.build(kept["model"])
+    for step in data.preprocess:
+        step["step"], step["fitted"]
+
+
+def _is_number(value: Any, none: bool = False) -> bool:
+    return (none and value is None) or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _parsed(steps: Sequence[Any]) -> list[Step]:
+    return [preprocessing.parse(step) for step in steps]

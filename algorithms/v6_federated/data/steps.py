@@ -1,0 +1,285 @@
+"""Preprocessing as federated statistics: steps that are fitted in order before training, and applied at the nodes.
+
+A step is a class: its fields are the options of a request, ``fit`` runs where central does and asks the nodes for
+``statistics`` of their training rows, ``apply`` is what nodes, and whoever predicts, do with what has been fitted. What
+is fitted is JSON, part of ``job.data.preprocess``, of the result and of the exported model.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+import pandas as pd
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from v6_federated.base.errors import SafeError
+from v6_federated.base.vantage6_api import DataError
+from v6_federated.data import pca
+from v6_federated.data.aggregates import Ask, pooled_levels, pooled_present, quantile
+from v6_federated.data.columns import Features
+from v6_federated.data.pca import SolverName
+from v6_federated.messages import codec
+from v6_federated.messages.settings import no_truth
+
+MOST_LEVELS = 10_000  # of a column
+MOST = 1e100  # the largest number that a fitted step may name; a table's end at 3.4e38
+LARGE = 100_000  # bytes of a fitted step from which on nodes keep it, and tasks name it only
+
+
+def _columns(value: Any) -> Any:
+    columns = [c.strip() for c in value.split("|")] if isinstance(value, str) else value
+    if isinstance(columns, list) and len(set(map(str, columns))) < len(columns):
+        raise ValueError("columns are expected each once")
+    return columns
+
+
+def _check_numbers(*values: float | str | None) -> None:
+    if any(isinstance(value, float) and not abs(value) <= MOST for value in values):
+        raise ValueError(f"numbers from {-MOST:g} to {MOST:g} are expected")
+
+
+Columns = Annotated[list[str] | None, BeforeValidator(_columns), Field(min_length=1)]
+
+
+class Step(BaseModel, ABC):
+    """What every step has: options, ``fit`` and ``apply``.
+
+    Attributes:
+        main: the option that stands alone after the colon of ``NAME:VALUE``.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    main: ClassVar[str] = ""
+
+    @abstractmethod
+    def fit(self, layout: Features, ask: Ask) -> dict[str, Any]:
+        """What is to be applied, as JSON. ``layout`` has the columns at this step and no rows."""
+
+    @staticmethod
+    @abstractmethod
+    def apply(fitted: Mapping[str, Any], features: Features) -> Features:
+        """The features after the step."""
+
+    @property
+    def name(self) -> str:
+        """As a request has it."""
+        return next(name for name, kind in STEPS.items() if kind is type(self))
+
+
+class Standardize(Step):
+    """Columns of numbers to mean 0 and deviation 1 over the rows of all nodes; a constant column to 0."""
+
+    def fit(self, layout: Features, ask: Ask) -> dict[str, Any]:
+        answers = ask("moments", precision="float32")
+        n, mean, squares = pca.pooled_moments(answers)
+        scale = pca.deviation(n, mean, squares)
+        return codec.encode({**codec.two_parts("mean", mean), "scale": scale})
+
+    @staticmethod
+    def apply(fitted: Mapping[str, Any], features: Features) -> Features:
+        columns = features.numeric
+        d = (len(columns),)
+        arrays = codec.decode(fitted, {"mean": d, "mean_rest": d, "scale": d})
+        X = features.X if not features.words else features.numbers()
+        return features.with_numbers(columns, (X - codec.whole(arrays, "mean")) / arrays["scale"])
+
+
+class Impute(Step):
+    """Missing values: by the columns' mean, median or most frequent value over all nodes, or by a constant.
+
+    Without ``columns``, mean and median fill the columns of numbers, most_frequent those of words, and a constant those
+    that it fits. The median is read from histograms, see ``quantile``.
+    """
+
+    main: ClassVar[str] = "strategy"
+    strategy: Literal["mean", "median", "most_frequent", "constant"] = "mean"
+    value: float | str | None = None
+    columns: Columns = None
+
+    def model_post_init(self, _: Any) -> None:
+        if (self.strategy == "constant") != (self.value is not None):
+            raise ValueError("strategy constant, and no other, takes a value, for example impute:constant,value=0")
+        _check_numbers(self.value)
+
+    def fit(self, layout: Features, ask: Ask) -> dict[str, Any]:
+        of_words = self.strategy == "most_frequent" or isinstance(self.value, str)
+        columns = self.columns or (list(layout.words) if of_words else layout.numeric)
+        layout.index(columns)
+        wrong = [c for c in columns if (c in layout.words) != of_words and self.strategy != "most_frequent"]
+        if wrong:
+            raise SafeError(
+                f"impute cannot fill the column(s) {', '.join(wrong)} so; expected a word for columns of words (or "
+                "strategy most_frequent), and a number, mean or median for columns of numbers"
+            )
+        if not columns:
+            return {"values": {}}
+        if self.strategy == "constant":
+            return {"values": dict.fromkeys(columns, self.value)}
+        if self.strategy == "most_frequent":
+            counts = pooled_levels(columns, ask("levels", columns=columns, counts=True))
+            kind = {c: str if c in layout.words else float for c in columns}  # of equally frequent ones the smallest
+            return {
+                "values": {c: kind[c](max(sorted(counts[c], key=kind[c]), key=counts[c].__getitem__)) for c in columns}
+            }
+        n, mean, deviation = pooled_present(columns, ask("present", columns=columns))
+        filled = mean if self.strategy == "mean" else quantile(0.5, columns, n, mean, deviation, ask)[0]
+        return {"values": dict(zip(columns, filled.tolist(), strict=True))}
+
+    @staticmethod
+    def apply(fitted: Mapping[str, Any], features: Features) -> Features:
+        X, words = features.X.astype(np.float64), dict(features.words)
+        values = by_column(fitted, "values", lambda value: isinstance(value, str) or _is_number(value))
+        for i, (name, value) in zip(features.index(list(values)), values.items(), strict=True):
+            if isinstance(value, str) != (name in words):
+                raise SafeError(f"impute cannot fill the column {name} so; expected a word for words, else a number")
+            if name in words:
+                words[name] = np.where(pd.isna(words[name]), value, words[name])
+            else:
+                X[np.isnan(X[:, i]), i] = value
+        return Features(features.names, X, words)
+
+
+class OneHot(Step):
+    """A column of words becomes a column of 0 and 1 for each level, named COLUMN=LEVEL, in the order of the levels.
+
+    Levels are those that some node has in enough rows (its operator's minimum); a row with another level has 0 in all.
+    Without ``columns``, all columns of words; a column that holds numbers too is taken only where it is named.
+    """
+
+    main: ClassVar[str] = "columns"
+    columns: Columns = None
+
+    def fit(self, layout: Features, ask: Ask) -> dict[str, Any]:
+        columns = list(layout.words) if self.columns is None else self.columns
+        layout.index(columns)
+        if wrong := [c for c in columns if c not in layout.words]:
+            raise SafeError(f"onehot cannot take the column(s) {', '.join(wrong)} twice, or after another step")
+        if not columns:
+            return {"levels": {}}
+        counts = pooled_levels(columns, ask("levels", columns=columns, counts=False))
+        return {"levels": {c: list(counts[c]) for c in columns}}
+
+    @staticmethod
+    def apply(fitted: Mapping[str, Any], features: Features) -> Features:
+        levels = by_column(fitted, "levels", _are_levels)
+        features.index(list(levels))
+        missing = [c for c in levels if pd.isna(features.words[c]).any()]
+        if missing:
+            raise DataError(
+                f"missing values in the column(s) {', '.join(missing)}; expected none at onehot (in text None, NA and "
+                "null count as missing: another word where they are a level), or a step "
+                "impute:most_frequent or impute:constant before it"
+            )
+        names: list[str] = []
+        parts: list[np.ndarray] = []
+        for i, name in enumerate(features.names):
+            if name in levels:
+                names += [f"{name}={level}" for level in levels[name]]
+                parts += [features.words[name] == level for level in levels[name]]
+            else:
+                names.append(name)
+                parts.append(features.X[:, i])
+        X = np.empty((len(features), len(parts)))
+        for i, part in enumerate(parts):
+            X[:, i] = part
+        return Features(names, X, {c: w for c, w in features.words.items() if c not in levels})
+
+
+class Clip(Step):
+    """Columns of numbers to bounds: given ones, or the quantiles q and 1 - q over all nodes, see ``quantile``."""
+
+    main: ClassVar[str] = "quantile"
+    quantile: Annotated[float | None, Field(ge=0.001, lt=0.5), BeforeValidator(no_truth)] = None
+    lower: Annotated[float | None, Field(allow_inf_nan=False)] = None
+    upper: Annotated[float | None, Field(allow_inf_nan=False)] = None
+    columns: Columns = None
+
+    def model_post_init(self, _: Any) -> None:
+        if (self.quantile is None) == (self.lower is None and self.upper is None):
+            raise ValueError("clip takes a quantile, or bounds, for example clip:0.01 or clip:lower=0,upper=100")
+        if self.lower is not None and self.upper is not None and self.lower > self.upper:
+            raise ValueError("clip's lower bound is above the upper one")
+        _check_numbers(self.lower, self.upper)
+
+    def fit(self, layout: Features, ask: Ask) -> dict[str, Any]:
+        columns = layout.numeric if self.columns is None else self.columns
+        layout.index(columns)
+        if wrong := [c for c in columns if c in layout.words]:
+            raise SafeError(f"clip cannot take the column(s) {', '.join(wrong)}: they hold words; expected numbers")
+        if self.quantile is None or not columns:
+            return {"bounds": {c: [self.lower, self.upper] for c in columns}}
+        n, mean, deviation = pooled_present(columns, ask("present", columns=columns))
+        (lower, below), (upper, above) = (
+            quantile(q, columns, n, mean, deviation, ask) for q in (self.quantile, 1 - self.quantile)
+        )
+        # one value, found twice: between two bounds a step standardize would make much of what parts them
+        same = (below > 0) & (above > 0) & (np.abs(upper - lower) <= below + above)
+        upper[same] = lower[same]
+        return {"bounds": {c: [a, b] for c, a, b in zip(columns, lower.tolist(), upper.tolist(), strict=True)}}
+
+    @staticmethod
+    def apply(fitted: Mapping[str, Any], features: Features) -> Features:
+        X = features.X.astype(np.float64)
+        bounds = by_column(fitted, "bounds", _are_bounds)
+        for i, (lower, upper) in zip(features.index(list(bounds)), bounds.values(), strict=True):
+            if lower is not None or upper is not None:
+                X[:, i] = np.clip(X[:, i], lower, upper)
+        return replace(features, X=X)
+
+
+class PCA(Step):
+    """The first principal components, pc1, pc2, ..., of all columns over the rows of all nodes; see ``components``."""
+
+    main: ClassVar[str] = "components"
+    components: Annotated[int, Field(ge=1), BeforeValidator(no_truth)]
+    solver: SolverName = "auto"
+    scale: bool = False
+
+    def fit(self, layout: Features, ask: Ask) -> dict[str, Any]:
+        layout.check_complete("pca")
+        found = pca.fit(ask, len(layout.names), self.components, self.solver, self.scale)
+        return codec.encode({**found.arrays(), **codec.two_parts("mean", found.mean)})
+
+    @staticmethod
+    def apply(fitted: Mapping[str, Any], features: Features) -> Features:
+        features.check_complete("pca")
+        d = len(features.names)
+        arrays = codec.decode(fitted, {"mean": (d,), "mean_rest": (d,), "scale": (d,), "components": (None, d)})
+        mean = codec.whole(arrays, "mean")
+        if len(arrays["components"]) > d:
+            raise SafeError("a step pca has more components than there are columns; expected at most as many")
+        Z = pca.project(features.X, mean, arrays["scale"], arrays["components"])
+        return Features([f"pc{i + 1}" for i in range(Z.shape[1])], Z, {})
+
+
+def by_column(fitted: Any, part: str, fits: Callable[[Any], bool]) -> Mapping[str, Any]:
+    """What has been fitted for each column. Raises SafeError for anything else: a task may send what it likes, and
+    numpy compares a column with a list as with one value a row."""
+    found = fitted.get(part) if isinstance(fitted, Mapping) else None
+    if not isinstance(found, Mapping) or not all(isinstance(name, str) and fits(v) for name, v in found.items()):
+        raise SafeError(f"a step with {part} that nothing has been fitted to; expected those of an earlier job, whole")
+    return found
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) <= MOST
+
+
+def _are_levels(value: Any) -> bool:  # many would take much memory
+    words = isinstance(value, list) and len(value) <= MOST_LEVELS and all(isinstance(level, str) for level in value)
+    return words and len(set(value)) == len(value)
+
+
+def _are_bounds(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(b is None or _is_number(b) for b in value)
+
+
+STEPS: dict[str, type[Step]] = {
+    "impute": Impute,
+    "onehot": OneHot,
+    "clip": Clip,
+    "standardize": Standardize,
+    "pca": PCA,
+}

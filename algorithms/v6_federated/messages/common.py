@@ -1,0 +1,74 @@
+"""The settings that every method takes: what to train, on which data, where, and how it is evaluated."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, Field
+
+from v6_federated.messages.settings import CHECKED, LARGE, Distinct, Number
+
+Rounds = Annotated[int, Field(ge=1, le=LARGE, description="number of communication rounds"), Number]
+Fraction = Annotated[
+    float, Field(ge=0, le=1, description="C, the share of nodes asked in a round (0: one node)"), Number
+]
+
+
+def _share_or_number(value: float) -> float:
+    if value > 1 and value != int(value):
+        raise ValueError("a share up to 1 or a whole number is expected")
+    return value
+
+
+class Common(BaseModel):
+    """Settings that every method takes."""
+
+    model_config = CHECKED
+
+    model: Annotated[str | dict[str, Any], Field(description="name of a model, or its name and options")] = "logreg"
+    seed: Annotated[int, Field(ge=0, le=LARGE, description="seed of every random choice"), Number] = 0
+    organizations: Annotated[
+        list[int] | None, Field(min_length=1, description="who trains (unset: all organizations)"), Distinct
+    ] = None
+    evaluators: Annotated[
+        list[int] | None, Field(description="organizations that evaluate on all their rows and do not train"), Distinct
+    ] = None
+    label: Annotated[str | None, Field(description="the label's column (unset: the last)")] = None
+    features: Annotated[
+        list[str] | None, Field(min_length=1, description="the features' columns (unset: all others)"), Distinct
+    ] = None
+    classes: Annotated[
+        list[Any] | None, Field(min_length=2, description="the label's values (unset: asked)"), Distinct
+    ] = None
+    preprocess: Annotated[
+        list[str] | list[str | dict[str, Any]],
+        Field(description="steps fitted in order before training: impute, onehot, clip, standardize, pca:K"),
+    ] = []
+    holdout: Annotated[float, Field(ge=0, lt=1, description="share of a node's rows kept for evaluation"), Number] = 0.2
+    evaluate_every: Annotated[
+        int, Field(ge=1, le=LARGE, description="rounds from one evaluation to the next"), Number
+    ] = 1
+    target: Annotated[float | None, Field(gt=0, le=1, description="accuracy at which training stops"), Number] = None
+    precision: Annotated[Literal["float32", "float16"], Field(description="number format of what is sent")] = "float32"
+    round_timeout: Annotated[
+        float | None,
+        Field(gt=0, allow_inf_nan=False, description="seconds each request of a round may take (unset: no limit)"),
+        Number,
+    ] = None
+    min_responses: Annotated[
+        float,
+        Field(gt=0, le=LARGE, description="answers that a round needs: a share of the nodes asked, or a number from 2"),
+        Number,
+        AfterValidator(_share_or_number),
+    ] = 1.0
+    retries: Annotated[int, Field(ge=0, le=100, description="times a node that broke down is asked again"), Number] = 1
+    cooldown_rounds: Annotated[
+        int, Field(ge=0, le=LARGE, description="rounds for which a node that failed is not asked"), Number
+    ] = 0
+    offline_timeout: Annotated[
+        float, Field(ge=0, allow_inf_nan=False, description="seconds that an awaited node may be offline"), Number
+    ] = 600.0
+    resume: Annotated[
+        dict[str, Any] | None, Field(description="the result of an earlier job, to go on from its last round")
+    ] = None
+    minimum_rows: Annotated[
+        int | None, Field(ge=1, le=LARGE, description="rows a node must have, above its own minimum"), Number
+    ] = None

@@ -1,0 +1,119 @@
+"""Networks in torch as the methods see them: on the node's GPU where its operator offers one, else on its processor."""
+
+import math
+import os
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from v6_federated.base.errors import SafeError
+from v6_federated.models.linear import predicted
+from v6_federated.privacy.policy import number_of_threads
+
+CHUNK, CHUNK_CPU = 5000, 100  # rows at once: memory is bounded, and on a processor activations stay in the cache
+torch.set_num_threads(number_of_threads())  # torch comes after the node has limited the other libraries
+
+
+def device() -> torch.device:
+    """``V6_FEDERATED_DEVICE`` of the node, default cpu. Raises SafeError if the node offers no such device.
+
+    A GPU computes in float32 as a processor does, not in TF32, in torch's deterministic ways.
+    """
+    name = os.environ.get("V6_FEDERATED_DEVICE", "") or "cpu"
+    if name.startswith("cuda"):
+        if not torch.cuda.is_available():
+            raise SafeError(f"V6_FEDERATED_DEVICE={name}, but this node has no GPU that torch can use; expected cpu")
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS would choose among its ways of summing
+        torch.use_deterministic_algorithms(True, warn_only=True)  # convolutions', and the gradient of an embedding
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    return torch.device(name)
+
+
+class Network:
+    """A torch module whose parameters, and gradients, are views into one flat float32 vector.
+
+    The module must have no buffers: they would not be averaged (batch-norm statistics need a rule of their own).
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        if next(module.buffers(), None) is not None:
+            raise SafeError("a module with buffers (batch norm?) cannot be averaged; expected parameters only")
+        self.device = device()
+        self.chunk = CHUNK_CPU if self.device.type == "cpu" else CHUNK
+        self.module = module.to(self.device)
+        self.shapes = {name: tuple(p.shape) for name, p in module.named_parameters()}
+        self.size = sum(math.prod(shape) for shape in self.shapes.values())
+        self._gradient = torch.zeros(self.size, device=self.device)
+        for p, g in zip(module.parameters(), self._views(self._gradient), strict=True):
+            p.grad = g
+
+    def inputs(self, X: Any) -> torch.Tensor:
+        """Rows (n, features) as the module takes them."""
+        return self.asarray(X)
+
+    def targets(self, X: Any, y: Any) -> torch.Tensor:
+        """The class of each of the module's outputs: one a row."""
+        return self.asarray(y)
+
+    def decided(self, z: torch.Tensor) -> torch.Tensor:
+        """Of the module's outputs those that are the rows' decision values: all."""
+        return z
+
+    def _views(self, w: torch.Tensor) -> list[torch.Tensor]:
+        sizes = [math.prod(shape) for shape in self.shapes.values()]
+        return [part.view(shape) for part, shape in zip(w.split(sizes), self.shapes.values(), strict=True)]
+
+    def _load(self, w: Any) -> None:
+        for p, view in zip(self.module.parameters(), self._views(self.asarray(w)), strict=True):
+            p.data = view
+
+    def init(self, rng: np.random.Generator) -> np.ndarray:
+        """W and b uniform in +-1/sqrt(in), as torch does, from numpy's generator."""
+        parts, bound = [], 1.0
+        for name, shape in self.shapes.items():
+            if name.endswith("weight"):
+                bound = 1 / math.sqrt(math.prod(shape[1:]))
+            parts.append(rng.uniform(-bound, bound, math.prod(shape)))
+        return np.concatenate(parts).astype(np.float32)
+
+    def asarray(self, array: Any) -> torch.Tensor:
+        if isinstance(array, np.ndarray) and not array.flags.writeable:
+            array = array.copy()  # torch knows no read-only arrays
+        return torch.as_tensor(array, device=self.device)
+
+    def seed(self, rng: np.random.Generator) -> None:
+        """Dropout draws from torch's own generator."""
+        torch.manual_seed(int(rng.integers(2**31)))
+
+    def loss_and_gradient(self, w: Any, X: Any, y: Any) -> tuple[float, torch.Tensor]:
+        self._load(w)
+        self._gradient.zero_()
+        total = 0.0
+        for i in range(0, len(y), self.chunk):
+            rows, labels = X[i : i + self.chunk], y[i : i + self.chunk]
+            z = self.module(self.inputs(rows))
+            outputs = len(z) // len(labels) * len(y)
+            loss = functional.cross_entropy(z, self.targets(rows, labels), reduction="sum") / outputs
+            loss.backward()  # adds to the gradient
+            total += float(loss.detach())
+        return total, self._gradient
+
+    def scores(self, w: Any, X: Any) -> np.ndarray:
+        self._load(w)
+        self.module.train(False)
+        with torch.no_grad():
+            parts = [
+                self.decided(self.module(self.inputs(X[i : i + self.chunk]))).cpu()
+                for i in range(0, len(X), self.chunk)
+            ]
+        self.module.train()
+        return torch.cat(parts).numpy() if parts else np.empty((0, list(self.shapes.values())[-1][0]), np.float32)
+
+    def loss(self, scores: np.ndarray, y: np.ndarray) -> float:
+        return float(functional.cross_entropy(torch.from_numpy(scores), torch.as_tensor(np.asarray(y))))
+
+    def predict(self, w: Any, X: Any) -> np.ndarray:
+        return predicted(self.scores(w, X))

@@ -1,0 +1,133 @@
+"""The decorator ``partial``: a method's function at a node, as a vantage6 task."""
+
+import functools
+import inspect
+import math
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel
+
+from v6_federated.base.errors import SafeError, place_of
+from v6_federated.base.vantage6_api import (
+    WITHHELD,
+    AlgorithmExecutionError,
+    DataError,
+    NodePermissionException,
+    PrivacyThresholdViolation,
+    UserInputError,
+    algorithm_client,
+    read_database,
+)
+from v6_federated.messages import codec, settings
+from v6_federated.messages.job import Job
+from v6_federated.messages.settings import Role
+from v6_federated.models import metrics
+from v6_federated.node import local_training
+from v6_federated.node.node import Node
+
+SAFE_ERRORS = (SafeError, DataError, NodePermissionException, PrivacyThresholdViolation, UserInputError)
+
+
+def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """Make ``function(node, arrays..., *, settings...)`` a partial function of vantage6.
+
+    It gets a ``Node`` whose policy has been checked, and the arrays that central sent, by name. What it returns is
+    sent back: arrays as payload, everything else as JSON, with ``organization_id`` and ``n``. Where central asks, the
+    incoming ``weights`` are evaluated first.
+    """
+    parameters = inspect.signature(function).parameters.values()
+    wanted = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD][1:]
+
+    accepted = settings.settings_of_partial(function)
+
+    @algorithm_client
+    def call(
+        client: Any,
+        *,
+        job: dict[str, Any],
+        round: int,
+        evaluate: str | None = None,
+        scale: float = metrics.SCALE,
+        centers: list[float] | None = None,
+        arrays: dict[str, Any] | None = None,
+        mock_data: list[Any] | None = None,
+        **values: Any,
+    ) -> dict[str, Any]:
+        organization = client.organization_id
+        try:
+            classes = job.get("data", {}).get("classes") if isinstance(job, dict) else None
+            if not metrics.is_placement(scale, centers, len(classes) if isinstance(classes, list) else None):
+                raise SafeError(
+                    "the scores' bands cannot be placed; expected a scale from 0.0001 to 10000, and for each problem a "
+                    "centre of at most 10000"
+                )
+            checked = settings.validate(accepted, values)
+            database = read_database() if mock_data is None else mock_data[0]
+            node = Node(organization, database, Job.from_json(job), round)
+            received = _received(node, arrays) if arrays else {}
+            answer: dict[str, Any] = {"organization_id": node.organization_id, "round": round}
+            with np.errstate(over="ignore", invalid="ignore"):  # numbers that are not finite are refused
+                for batch_size in settings.with_role(checked, Role.BATCH):
+                    _check_training(node, checked, batch_size)
+                if evaluate:
+                    answer["evaluation"] = node.evaluate(received["weights"], evaluate, scale, centers)
+                returned = function(node, *(received.get(name) for name in wanted), **dict(checked))
+            returned = {k: v.item() if isinstance(v, np.generic) else v for k, v in returned.items()}
+            sent = {k: _to_numpy(v) for k, v in returned.items() if isinstance(v, np.ndarray) or hasattr(v, "cpu")}
+            answer |= {"n": node.n} | {k: v for k, v in returned.items() if k not in sent}
+            _check_finite(answer)
+            if sent:
+                answer["arrays"] = codec.encode(sent, node.job.precision)
+            return answer
+        except SAFE_ERRORS as error:
+            raise type(error)(f"organization {organization}: {error}") from None
+        except Exception as error:
+            # the text of any other error, numpy's or pandas', may quote a row
+            if os.environ.get("V6_FEDERATED_DEBUG") == "1":
+                raise
+            raise AlgorithmExecutionError(
+                f"organization {organization}: {type(error).__name__} in {place_of(error)}; {WITHHELD}, it could "
+                "hold a value of a row (V6_FEDERATED_DEBUG=1 shows it)"
+            ) from None
+
+    functools.update_wrapper(call, function)
+    call.wrapped_in_data_decorator = True  # vantage6's mock client then passes mock_data
+    return call
+
+
+def _received(node: Node, arrays: dict[str, Any]) -> dict[str, Any]:
+    """The arrays that central sent, each as long as the model where it has one of fixed size: of another shape, it
+    could have a number for each row."""
+    received = codec.decode(arrays)
+    if node.job.model is None:
+        return received
+    size = node.model.size
+    if size is not None and (wrong := [name for name, array in received.items() if array.shape != (size,)]):
+        raise SafeError(f"the task sends {', '.join(wrong)} of another shape than the model has; expected ({size},)")
+    return {name: node.model.asarray(array) for name, array in received.items()}
+
+
+def _check_training(node: Node, checked: BaseModel, batch_size: int | None) -> None:
+    """Refuse a task whose steps would single out rows, see ``training.check_pull``; rates would grow before round 1."""
+    if node.round < 1:
+        raise SafeError(f"round {node.round} is none of training; expected a whole number from 1")
+    if batch_size is not None and node.steps_per_epoch(batch_size) > 1:  # else each step is of all rows
+        n = len(node.rows)
+        share = local_training.largest(n, batch_size, node.policy.minimum_batch) / n
+        local_training.check_steps(checked, float(getattr(node.model, "l2", 0)), share)
+        node.batch_sizes.add(batch_size)
+
+
+def _check_finite(value: Any, name: str = "the answer") -> None:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise SafeError(f"{name} is not finite; {codec.DIVERGED}")
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _check_finite(inner, key)
+
+
+def _to_numpy(array: Any) -> np.ndarray:
+    return array if isinstance(array, np.ndarray) else array.detach().cpu().numpy()

@@ -1,0 +1,1 @@
+"""The workbench: all that runs on a laptop, and in no image."""

@@ -1,0 +1,187 @@
+"""What a local network consists of in the Docker engine: one server, N nodes, and all that the nodes make themselves.
+
+Every name carries the network's, so that networks never meet, and that what a node has made (algorithm containers, its
+isolated docker network, a ``...-tmpvol`` volume per job) is found again. Containers are started as vantage6 4.15 does
+(``vantage6/cli/server/start.py``, ``vantage6/cli/node/start.py``).
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from docker.client import DockerClient
+from docker.errors import APIError, DockerException
+from docker.models.containers import Container
+from vantage6.common.globals import DEFAULT_DOCKER_REGISTRY, DEFAULT_NODE_IMAGE_WO_TAG, DEFAULT_SERVER_IMAGE
+
+from v6_workbench.network import images
+
+LABEL = "v6-federated.network"
+SERVER_ALIAS, SERVER_PORT = "vantage6-server", 5000
+REMOVE_SECONDS = 30
+
+
+@dataclass(frozen=True)
+class Hospital:
+    """One organization and its node.
+
+    Attributes:
+        organization, node: their names.
+        api_key: with which the node signs in.
+        folder: the node's files on this machine: its configuration, key and database.
+        database, database_type, label: the node's copy of its database, and how vantage6 calls it.
+        public_key: of the organization, as the server stores it; empty where nothing is encrypted.
+        environment: the policy that the node gives to its algorithm containers.
+    """
+
+    organization: str
+    node: str
+    api_key: str
+    folder: Path
+    database: Path
+    database_type: str
+    label: str
+    public_key: str
+    environment: dict[str, str]
+
+
+def node_name(network: str, number: int) -> str:
+    """The name of a node's configuration."""
+    return f"{docker_name(network)}-node-{number}"
+
+
+def container_name(node: str) -> str:
+    """As ``vantage6.cli.context.node.NodeContext.docker_container_name``: the node looks itself up by it."""
+    return f"vantage6-{node}-user"
+
+
+def server_name(network: str) -> str:
+    """The name of the server's container."""
+    return f"{docker_name(network)}-server"
+
+
+def docker_name(network: str) -> str:
+    """The name of the docker network between the server and the nodes."""
+    return f"v6-federated-{network}"
+
+
+def infrastructure(engine: DockerClient, official: bool, log: images.Log) -> tuple[str, str]:
+    """The server's and the node's image: pulled where asked for and possible, otherwise built from PyPI."""
+    if official:
+        server = f"{DEFAULT_DOCKER_REGISTRY}/{DEFAULT_SERVER_IMAGE.split(':')[0]}:{images.VANTAGE6}"
+        node = f"{DEFAULT_DOCKER_REGISTRY}/{DEFAULT_NODE_IMAGE_WO_TAG}:{images.VANTAGE6}"
+        try:
+            for image in (server, node):
+                log(f"pulling {image}")
+                engine.images.pull(image)
+            return server, node
+        except DockerException as error:
+            log(f"the official images cannot be pulled ({images.one_line(error)}); using images built from PyPI")
+    image = images.infrastructure(log=log)
+    return image, image
+
+
+def run_server(engine: DockerClient, network: str, folder: Path, port: int | None, image: str) -> Container:
+    """The server, on ``port`` of this machine alone (None: a free one). It reads its two files from ``folder``."""
+    port = port or _free_port()  # one that the engine chooses would be another after a restart
+    engine.networks.create(docker_name(network), labels={LABEL: network})
+    files = {
+        images.RECIPES / "serve.py": "/mnt/serve.py",
+        folder / "server.yaml": "/mnt/server.yaml",
+        folder / "entities.yaml": "/mnt/entities.yaml",
+    }
+    container = engine.containers.create(
+        image,
+        ["python", "/mnt/serve.py", "/mnt/server.yaml", "/mnt/entities.yaml", str(SERVER_PORT)],
+        name=server_name(network),
+        labels={LABEL: network},
+        ports={f"{SERVER_PORT}/tcp": ("127.0.0.1", port)},
+        volumes={str(path): {"bind": target, "mode": "ro"} for path, target in files.items()},
+        use_config_proxy=False,  # they talk among themselves
+    )
+    engine.networks.get(docker_name(network)).connect(container, aliases=[SERVER_ALIAS])
+    container.start()
+    container.reload()
+    return container
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def run_node(engine: DockerClient, network: str, hospital: Hospital, image: str) -> Container:
+    """A node, as ``v6 node start``, without its volumes for VPN, SSH tunnels and proxy: nodes here have none."""
+    node, file = hospital.node, hospital.database.name
+    data = engine.volumes.create(f"{container_name(node)}-vol", labels={LABEL: network})
+    volumes = {
+        str(hospital.folder / "node.yaml"): {"bind": f"/mnt/config/{node}.yaml", "mode": "ro"},
+        str(hospital.database): {"bind": f"/mnt/{file}", "mode": "ro"},
+        data.name: {"bind": "/mnt/data", "mode": "rw"},
+        "/var/run/docker.sock": {"bind": "/var/run/docker.sock", "mode": "rw"},
+    }
+    if hospital.public_key:
+        volumes[str(hospital.folder / "private_key.pem")] = {"bind": "/mnt/private_key.pem", "mode": "ro"}
+    return engine.containers.run(
+        image,
+        f"vnode-local start -c /mnt/config/{node}.yaml -n {node} --dockerized --user",
+        name=container_name(node),
+        labels={LABEL: network, "vantage6-type": "node", "name": node, "system": "False"},
+        environment={
+            "DATA_VOLUME_NAME": data.name,
+            "PRIVATE_KEY": "/mnt/private_key.pem",
+            f"{hospital.label.upper()}_DATABASE_URI": file,
+        },
+        network=docker_name(network),
+        volumes=volumes,
+        detach=True,
+    )
+
+
+def remove(engine: DockerClient, network: str) -> list[str]:
+    """Remove all that a network has in the engine; return the names of what could not be removed in time."""
+    deadline = time.monotonic() + REMOVE_SECONDS
+    while things := _things(engine, network):
+        if time.monotonic() > deadline:
+            break
+        for _, delete in things:
+            try:
+                delete()
+            except APIError:  # gone meanwhile, or in use for a moment more: the next pass sees
+                time.sleep(0.1)
+    return [name for name, _ in things]
+
+
+def containers(engine: DockerClient, network: str) -> list[Container]:
+    """The server and the nodes, running or not."""
+    return engine.containers.list(all=True, filters={"label": f"{LABEL}={network}"}, ignore_removed=True)
+
+
+def _algorithms(engine: DockerClient, network: str) -> list[Container]:
+    node = re.compile(node_name(network, 0)[:-1] + r"\d+")
+    every = engine.containers.list(all=True, filters={"label": "vantage6-type"}, ignore_removed=True)
+    return [container for container in every if node.fullmatch(container.labels.get("node", ""))]
+
+
+def _things(engine: DockerClient, network: str) -> list[tuple[str, Callable[[], object]]]:
+    """Name and removal of everything, nodes first: a living node would start another algorithm container."""
+    made_by_node = re.compile(container_name(node_name(network, 0)).replace("-0-user", r"-\d+-user-(net|\d+-tmpvol)"))
+
+    def ours(name: str, labels: Mapping[str, str] | None) -> bool:
+        return (labels or {}).get(LABEL) == network or made_by_node.fullmatch(name) is not None
+
+    running = containers(engine, network) + _algorithms(engine, network)
+    networks = [it for it in engine.networks.list() if ours(it.name, it.attrs.get("Labels"))]
+    volumes = [it for it in engine.volumes.list() if ours(it.name, it.attrs.get("Labels"))]
+    return [
+        *((it.name, partial(it.remove, force=True, v=True)) for it in running),
+        *((it.name, it.remove) for it in networks),
+        *((it.name, partial(it.remove, force=True)) for it in volumes),
+    ]

@@ -1,0 +1,141 @@
+"""The entry of a method for a vantage6 algorithm store: ``python -m v6_federated.store [METHOD ...]``.
+
+An entry is made from the method's code, so that names, defaults and explanations are those of ``central``. It is the
+body of the store's ``POST /api/algorithm``; before publishing, put the registry's name before ``image``.
+"""
+
+import argparse
+import importlib
+import inspect
+import json
+import sys
+import types
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from v6_federated.base.errors import SafeError
+from v6_federated.base.version import __version__
+from v6_federated.messages.common import Common
+from v6_workbench.network.images import SOURCE, VANTAGE6
+from v6_workbench.registry import central_of, names, settings_of, supervised
+
+MEANINGS = {  # settings whose values a user interface can offer
+    "label": "column",
+    "features": "column_list",
+    "organizations": "organization_list",
+    "evaluators": "organization_list",
+}
+TYPES = {bool: "boolean", int: "integer", float: "float", str: "string"}
+VISUALIZATIONS = [
+    {
+        "name": "Accuracy by round",
+        "description": "of the global model on rows that the nodes held out",
+        "type": "line",
+        "schema": {"location": ["history"], "x": "round", "y": "accuracy", "y_axis_min": 0, "y_axis_max": 1},
+    },
+    {
+        "name": "Rounds",
+        "description": "what each round brought and cost",
+        "type": "table",
+        "schema": {
+            "location": ["history"],
+            "columns": ["round", "n", "train_loss", "loss", "accuracy", "auc", "bytes_up", "bytes_down", "seconds"],
+        },
+    },
+]
+
+
+def entry(method: str) -> dict[str, Any]:
+    """The store's entry of a method. Raises SafeError for a method that is not there."""
+    fields = settings_of(method).model_fields
+    central = central_of(method)
+    description = " ".join((inspect.getdoc(central) or "").split())
+    own = [name for name in fields if name not in Common.model_fields]
+    function = {
+        "name": "central",
+        "display_name": description.partition(":")[0],
+        "description": description,
+        "type": "central",
+        "standalone": True,
+        "databases": [{"name": "default", "description": "rows to train on; the same label at every node"}],
+        "arguments": [_argument(name, fields[name]) for name in [*own, *Common.model_fields]],
+        "ui_visualizations": VISUALIZATIONS if supervised(method) else VISUALIZATIONS[1:],  # no accuracy
+    }
+    return {
+        "name": f"v6-{method}",
+        "description": description,
+        "image": f"v6-{method}:{__version__}",
+        "partitioning": "horizontal",
+        "vantage6_version": VANTAGE6,
+        "code_url": _code_url(),
+        "functions": [function],
+    }
+
+
+def path(method: str) -> Path:
+    """The file of a method's entry, beside its code."""
+    file = importlib.import_module(f"v6_{method}").__file__
+    assert file is not None
+    return Path(file).parent / "algorithm_store.json"
+
+
+def text(method: str) -> str:
+    """What the file of a method's entry holds."""
+    return json.dumps(entry(method), indent=2) + "\n"
+
+
+def _argument(name: str, field: Any) -> dict[str, Any]:
+    argument = {"name": name, "display_name": name.replace("_", " "), "description": field.description or name}
+    options = _options(field.annotation)
+    argument["type"] = MEANINGS.get(name) or _type(options)
+    if allowed := [value for option in options if get_origin(option) is Literal for value in get_args(option)]:
+        argument["allowed_values"] = allowed
+    argument["has_default_value"] = not field.is_required()
+    if not field.is_required() and field.default is not None:  # the store refuses null: no default_value is null
+        argument["default_value"] = field.default if isinstance(field.default, str) else json.dumps(field.default)
+    return argument
+
+
+def _options(annotation: Any) -> list[Any]:
+    """The types that a setting may have, None apart."""
+    if get_origin(annotation) is Annotated:
+        return _options(get_args(annotation)[0])
+    if get_origin(annotation) not in (Union, types.UnionType):
+        return [annotation]
+    return [option for part in get_args(annotation) if part is not type(None) for option in _options(part)]
+
+
+def _type(options: Sequence[Any]) -> str:
+    """The store's name of a type: of the first option, since a plainer form of a value comes first."""
+    first = options[0]
+    if get_origin(first) is list:
+        (item,) = get_args(first)
+        return f"{_type([item])}_list" if item is not bool and _type([item]) in TYPES.values() else "json"
+    if get_origin(first) is Literal:
+        first = type(get_args(first)[0])
+    return TYPES.get(first, "json")
+
+
+def _code_url() -> str:
+    urls = dict(line.split(", ", 1) for line in metadata.metadata("v6-federated").get_all("Project-URL") or [])
+    return urls.get("Source", SOURCE)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the entries of the methods named, of all by default."""
+    parser = argparse.ArgumentParser(prog="python -m v6_federated.store", description=main.__doc__)
+    parser.add_argument("methods", nargs="*", metavar="METHOD", help=f"some of {', '.join(names())}")
+    try:
+        for method in parser.parse_args(arguments).methods or names():
+            content = text(method)
+            path(method).write_text(content)
+            print(path(method))
+    except SafeError as error:
+        parser.error(str(error))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

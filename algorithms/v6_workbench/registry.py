@@ -1,0 +1,77 @@
+"""The methods that are installed, and what each declares of itself; none is known here by name.
+
+A method registers by an entry point of the group ``v6_federated.methods``: its name, and the import package of its
+functions.
+"""
+
+import functools
+import hashlib
+import importlib
+import sys
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import v6_federated
+from v6_federated.base.errors import SafeError
+from v6_federated.messages import settings
+from v6_federated.messages.common import Common
+
+GROUP = "v6_federated.methods"
+
+
+@functools.cache
+def _registered() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in sorted(entry_points(group=GROUP))}
+
+
+def names() -> list[str]:
+    """The methods that are installed, in alphabetical order."""
+    return list(_registered())
+
+
+def package_of(method: str) -> ModuleType:
+    """The import package of a method. Raises SafeError for a method that is not installed."""
+    if method not in names():
+        raise SafeError(f"unknown method {method!r}; expected one of {', '.join(names())}")
+    return importlib.import_module(_registered()[method].module)
+
+
+def central_of(method: str) -> Any:
+    """The central function of a method. Raises SafeError for a method that is not installed."""
+    return package_of(method).central
+
+
+def code(method: str) -> str:
+    """A digest of the program: the method's files, and what methods share."""
+    whole = hashlib.sha256()
+    for package in (v6_federated, sys.modules[central_of(method).__module__.partition(".")[0]]):
+        for file in sorted(Path(str(package.__file__)).parent.rglob("*.py")):
+            whole.update(f"\0{file.name}\0".encode() + file.read_bytes())
+    return whole.hexdigest()
+
+
+def settings_of(method: str) -> type[Common]:
+    """The settings of a method."""
+    return central_of(method).settings
+
+
+def validate(method: str, values: dict[str, Any]) -> Common:
+    """The values as settings of a method. Raises SafeError for one that is wrong by itself."""
+    return settings.validate(settings_of(method), values)
+
+
+def check(method: str, checked: Common) -> None:
+    """Raise SafeError for settings that do not fit each other."""
+    central_of(method).check(checked)
+
+
+def supervised(method: str) -> bool:
+    """Whether a method needs labels."""
+    return central_of(method).supervised
+
+
+def recoverable(method: str) -> bool:
+    """Whether nodes are told, in each round, all that a method carries."""
+    return central_of(method).recoverable

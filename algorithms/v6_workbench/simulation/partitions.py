@@ -1,0 +1,192 @@
+"""Ways to deal the rows of one table to K nodes, for experiments on mock nodes and on a local network.
+
+Each returns a list of K arrays of row indices, ascending; every row goes to exactly one node (``column`` too).
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from v6_federated.base.errors import SafeError
+from v6_federated.base.randomness import generator
+
+Parts = list[np.ndarray]
+TRIES = 1000
+MOST = 1e6  # of a partition's number
+
+
+def iid(y: np.ndarray, nodes: int, rng: np.random.Generator) -> Parts:
+    """Shuffled and dealt in equal parts."""
+    return np.array_split(rng.permutation(len(y)), nodes)
+
+
+def shards(y: np.ndarray, nodes: int, rng: np.random.Generator, each: float = 2) -> Parts:
+    """Sorted by label, cut into ``each`` shards a node, dealt at random (McMahan et al. 2017, section 3)."""
+    if nodes * each > len(y):
+        raise SafeError(f"shards:{each:g} on {nodes} nodes are more than the {len(y)} rows; expected fewer")
+    pieces = np.array_split(_sorted(y, rng), nodes * int(each))
+    order = rng.permutation(len(pieces)).reshape(nodes, int(each))
+    return [np.concatenate([pieces[i] for i in own]) for own in order]
+
+
+def size(y: np.ndarray, nodes: int, rng: np.random.Generator) -> Parts:
+    """Sample imbalance (Garst's SI): labels alike, sizes growing linearly from node to node, 1 : 2 : ... : K.
+
+    Garst shows the sizes in a figure only (C.1, C.2); this is the plainest reading of it.
+    """
+    ends = np.cumsum(np.arange(1, nodes + 1)) / (nodes * (nodes + 1) / 2)
+    return np.split(rng.permutation(len(y)), np.round(ends[:-1] * len(y)).astype(int))
+
+
+def class_(y: np.ndarray, nodes: int, rng: np.random.Generator, strength: float = 0.9) -> Parts:
+    """Class imbalance (Garst's CI): nodes of like size, the share of each class rising and falling over the nodes.
+
+    Node k has class c with weight 1 + strength cos(2 pi (k/K - c/C)): all classes everywhere, between 1 - strength and
+    1 + strength times the average. Garst shows the shares in a figure only (C.1, C.2).
+    """
+    if not 0 <= strength <= 1:
+        raise SafeError(f"class:{strength} is refused: expected a strength from 0 to 1, for example class:0.9")
+    classes = np.unique(y)
+    phase = np.arange(nodes) / nodes
+    shares = [1 + strength * np.cos(2 * np.pi * (phase - c / len(classes))) for c in range(len(classes))]
+    return _by_shares(y, classes, shares, rng)
+
+
+def classes(y: np.ndarray, nodes: int, rng: np.random.Generator, each: float = 2) -> Parts:
+    """Each node holds ``each`` neighbouring classes only, starting further along node by node (1: one label a node)."""
+    values = np.unique(y)
+    C, each = len(values), int(each)
+    starts = [k % C if nodes >= C else k * C // nodes for k in range(nodes)]
+    shares = [np.array([(c - start) % C < each for start in starts], dtype=float) for c in range(C)]
+    if not 1 <= each <= C:
+        raise SafeError(f"classes:{each} is refused: the label has {C} classes; expected from 1 to {C}")
+    if not all(share.any() for share in shares):
+        raise SafeError(
+            f"classes:{each} on {nodes} nodes leaves some of the {C} classes without a node; expected more nodes"
+        )
+    return _by_shares(y, values, shares, rng)
+
+
+def dirichlet(y: np.ndarray, nodes: int, rng: np.random.Generator, alpha: float = 0.5) -> Parts:
+    """Each class dealt in shares drawn from Dirichlet(alpha); drawn again until every node has 10 rows or more."""
+    if alpha <= 0:
+        raise SafeError(f"dirichlet:{alpha} is refused: expected a number above 0, for example dirichlet:0.5")
+    values = np.unique(y)
+    least = min(10, len(y) // nodes)
+    for _ in range(TRIES):
+        parts = _by_shares(y, values, [rng.dirichlet(np.full(nodes, alpha)) for _ in values], rng)
+        if min(map(len, parts)) >= least:
+            return parts
+    raise SafeError(f"dirichlet:{alpha} gave no cut with {least} rows a node; expected fewer nodes or a larger alpha")
+
+
+def unbalanced(y: np.ndarray, nodes: int, rng: np.random.Generator) -> Parts:
+    """Shuffled and cut at random points (Reddy section 3.1)."""
+    return _until_good(lambda: _random_cuts(rng.permutation(len(y)), nodes, rng), y)
+
+
+def sorted_balanced(y: np.ndarray, nodes: int, rng: np.random.Generator) -> Parts:
+    """Sorted by label, equal parts, at least two classes a node (Reddy section 3.1, non-IID).
+
+    One contiguous part a node cannot hold two classes when there are more nodes than classes, so each node gets a piece
+    of the lower and a piece of the upper half.
+    """
+    return _until_good(lambda: _halves(np.array_split(_sorted(y, rng), 2 * nodes), rng), y)
+
+
+def sorted_unbalanced(y: np.ndarray, nodes: int, rng: np.random.Generator) -> Parts:
+    """As ``sorted-balanced``, cut at random points (Reddy section 3.1, non-IID and unbalanced)."""
+    return _until_good(lambda: _halves(_random_cuts(_sorted(y, rng), 2 * nodes, rng), rng), y)
+
+
+PARTITIONS: dict[str, Callable[..., Parts]] = {
+    "iid": iid,
+    "balanced": iid,
+    "unbalanced": unbalanced,
+    "sorted-balanced": sorted_balanced,
+    "sorted-unbalanced": sorted_unbalanced,
+    "shards": shards,
+    "size": size,
+    "class": class_,
+    "classes": classes,
+    "dirichlet": dirichlet,
+}
+WITH_NUMBER = {"shards": int, "class": float, "classes": int, "dirichlet": float}
+
+
+def check(name: str) -> None:
+    """Raise SafeError unless ``name`` is a partition: NAME, NAME:NUMBER or column:COLUMN."""
+    kind, _, argument = name.partition(":")
+    if kind == "column":
+        if not argument:
+            raise SafeError(f"partition {name!r} is refused; expected column:COLUMN, for example column:hospital")
+        return
+    if kind not in PARTITIONS:
+        raise SafeError(
+            f"unknown partition {name!r}; expected one of {', '.join(PARTITIONS)}, or column:{name} if it is a column"
+        )
+    if argument:
+        try:
+            number = WITH_NUMBER[kind](argument) if kind in WITH_NUMBER else 0
+        except ValueError:
+            number = 0
+        if not 0 < number <= MOST:
+            expected = f":NUMBER, for example {kind}:2" if kind in WITH_NUMBER else ""
+            raise SafeError(f"partition {name!r} is refused; expected {kind}{expected}")
+
+
+def partition(name: str, y: np.ndarray, nodes: int, seed: int) -> Parts:
+    """Deal rows with labels y (n,) to ``nodes`` nodes. Raises SafeError."""
+    check(name)
+    if not 1 <= nodes <= len(y):
+        raise SafeError(f"nodes={nodes} for {len(y)} rows; expected from 1 to {len(y)}")
+    kind, _, argument = name.partition(":")
+    rng = generator(seed, "partition")
+    parts = PARTITIONS[kind](np.asarray(y), nodes, rng, *([WITH_NUMBER[kind](argument)] if argument else []))
+    if min(map(len, parts)) == 0:
+        raise SafeError(f"partition {name} leaves a node without rows; expected fewer than {nodes} nodes")
+    return [np.sort(part) for part in parts]
+
+
+def by_column(values: Sequence[object] | np.ndarray) -> dict[str, np.ndarray]:
+    """One node for each value of a column, by the value's text."""
+    names = np.asarray([str(v) for v in values])
+    return {str(name): np.flatnonzero(names == name) for name in np.unique(names)}
+
+
+def _sorted(y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Rows by label, in random order within a label."""
+    order = rng.permutation(len(y))
+    return order[np.argsort(y[order], kind="stable")]
+
+
+def _by_shares(y: np.ndarray, values: np.ndarray, shares: list[np.ndarray], rng: np.random.Generator) -> Parts:
+    """Deal each class in the given shares (nodes,)."""
+    dealt: list[list[np.ndarray]] = [[] for _ in shares[0]]
+    for value, share in zip(values, shares, strict=True):
+        rows = rng.permutation(np.flatnonzero(y == value))
+        ends = np.round(np.cumsum(share)[:-1] / share.sum() * len(rows)).astype(int)
+        for own, part in zip(dealt, np.split(rows, ends), strict=True):
+            own.append(part)
+    return [np.concatenate(own) for own in dealt]
+
+
+def _random_cuts(rows: np.ndarray, pieces: int, rng: np.random.Generator) -> Parts:
+    if pieces > len(rows):
+        raise SafeError(f"{len(rows)} rows cannot be cut into {pieces} pieces; expected fewer nodes")
+    return np.split(rows, np.sort(rng.choice(np.arange(1, len(rows)), pieces - 1, replace=False)))
+
+
+def _halves(pieces: Parts, rng: np.random.Generator) -> Parts:
+    """Pair each piece of the first half with a random one of the second."""
+    half = len(pieces) // 2
+    return [np.concatenate([pieces[i], pieces[half + j]]) for i, j in enumerate(rng.permutation(half))]
+
+
+def _until_good(draw: Callable[[], Parts], y: np.ndarray) -> Parts:
+    """Draw until every node has two classes and 10 rows or more."""
+    for _ in range(TRIES):
+        parts = draw()
+        if all(len(part) >= 10 and len(np.unique(y[part])) >= 2 for part in parts):
+            return parts
+    raise SafeError("no cut gives every node 10 rows of two classes; expected fewer nodes")
