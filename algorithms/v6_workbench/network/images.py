@@ -17,6 +17,7 @@ from types import MappingProxyType
 from docker.client import DockerClient
 from docker.errors import BuildError, DockerException, ImageNotFound
 
+from v6_federated.base.version import __version__
 from v6_workbench.errors import EngineError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,12 +76,12 @@ def build_method(
     packages = {"v6_federated": ROOT / "algorithms" / "v6_federated"}
     packages[image.package] = source or ROOT / "algorithms" / image.package
     files += [(folder, f"algorithms/{package}") for package, folder in packages.items()]
-    tag = f"{image.name}:{project['version']}"
+    tag = f"{image.name}:{__version__}"
     arguments = {
         "PYTHON": python,
         "KIND": image.kind,
         "PACKAGE": image.package,
-        "VERSION": project["version"],
+        "VERSION": __version__,
         "SOURCE": project.get("urls", {}).get("Source", SOURCE),
     }
     build(tag, RECIPES / "Dockerfile", files, arguments, network, log)
