@@ -20,7 +20,7 @@ from docker.errors import BuildError, DockerException, ImageNotFound
 from v6_federated.base.version import __version__
 from v6_workbench.errors import EngineError
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 RECIPES = ROOT / "docker"
 VANTAGE6 = "4.15.2"
 INFRASTRUCTURE = f"v6-federated-infrastructure:{VANTAGE6}"
