@@ -21,6 +21,7 @@ from v6_federated.data.source import as_features
 from v6_federated.messages import codec
 from v6_federated.messages.job import DataSpec, Job
 from v6_federated.models.perceptron import Perceptron
+from v6_fsvrg.perceptron import svrg_pass
 from v6_workbench.simulation.datasets import Dataset
 from v6_workbench.simulation.experiments import Experiment
 from v6_workbench.simulation.mock import MockNetwork
@@ -123,7 +124,7 @@ def call_overhead(dataset: Dataset) -> list[str]:
 # what is done in a round: functions whose time, with all they call, is counted
 PARTS = {
     "gradients by hand": ("loss_and_gradient",),
-    "steps w <- w - eta g": ("sgd",),
+    "steps w <- w - eta g": ("step in local_training.py",),
     "evaluation of 10,000 test rows": ("evaluate in metrics.py",),
     "minibatches: shuffling and copying rows": ("batches in node.py",),
     "payloads: base64 and back": ("encode in codec.py", "decode in codec.py"),
@@ -159,7 +160,7 @@ def where_the_time_goes(dataset: Dataset, rounds: int = 10) -> list[str]:
     return [*lines, f"| everything else | {1 - seen / total:.1%} |"]
 
 
-def svrg_pass(dataset: Dataset, repeats: int = 5) -> list[str]:
+def fsvrg_pass(dataset: Dataset, repeats: int = 5) -> list[str]:
     """A node's pass of federated SVRG with B = 1 over its 600 rows: the paper's box row by row, and ours."""
     assert isinstance(dataset.rows, tuple)
     X, y = as_features(dataset.rows[0][:600]), np.asarray(dataset.rows[1][:600], np.int64)
@@ -240,7 +241,7 @@ def main(dataset: Dataset, full: bool) -> None:
     lines += call_overhead(dataset)
     lines += ["", *round_ratio(dataset, 20 if full else 8)]
     lines += ["", *where_the_time_goes(dataset)]
-    lines += ["", *svrg_pass(dataset)]
+    lines += ["", *fsvrg_pass(dataset)]
     lines += ["", (Path(__file__).parent / "notes" / "cost.md").read_text()]
     print("\n".join(lines))
     runs.write_table("cost", "" if full else "reduced", lines)

@@ -16,7 +16,7 @@ import matplotlib
 import numpy as np
 
 from benchmarks import pictures, runs, starts, tables
-from v6_federated import models
+from v6_federated import LocalSGD, models
 from v6_federated.base.randomness import generator
 from v6_federated.data.source import as_features
 from v6_federated.node import local_training
@@ -279,7 +279,7 @@ def mixed(dataset: Dataset, start: str, seeds: Sequence[int], thetas: Sequence[f
     def parent(seed: int, k: int) -> np.ndarray:
         own = order[600 * k : 600 * (k + 1)]
         w = starts.weights(start, model, generator(seed, "figure 1 init"))
-        step = local_training.optimizer("sgd", lambda i: 0.1)
+        step = local_training.optimizer(LocalSGD(), lambda i: 0.1, w)
         for batch in local_training.batches(generator(k, "figure 1 shuffle"), 600, 20, 50):
             _, g = model.loss_and_gradient(w, X[own[batch]], y[own[batch]])
             step(w, g)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from benchmarks import nilsson2018, runs, tables
-from v6_workbench.reporting import report
+from v6_workbench.reporting import report, summary
 from v6_workbench.simulation import model_comparison
 from v6_workbench.simulation.datasets import Dataset
 from v6_workbench.simulation.experiments import Experiment
@@ -124,7 +124,7 @@ def main(dataset: Dataset, full: bool) -> None:
     about = (
         f"{ITERATIONS} x {model_comparison.FOLDS}-fold cross-validation, 100 nodes, seed 1; region of practical "
         f"equivalence {model_comparison.ROPE:.0%}, a sign where its "
-        f"probability is {model_comparison.CERTAIN:.0%} or more, else ?."
+        f"probability is {summary.CERTAIN:.0%} or more, else ?."
         + ("" if full else f" A fiftieth of the rounds, {runs.FIRST}.")
     )
     most = 2 * ITERATIONS * model_comparison.FOLDS * len(METHODS) + len(SPEEDS)

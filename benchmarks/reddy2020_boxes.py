@@ -7,6 +7,7 @@ from typing import Any
 from benchmarks import runs, tables
 from benchmarks.reddy2020_differences import sum_over_all
 from benchmarks.reddy2020_setup import DOCUMENT, NODES, OPTIMIZERS, PARTITIONS, PASSES, gap, read_as, settings_of, told
+from v6_federated import Answers
 from v6_workbench.simulation.datasets import Dataset
 from v6_workbench.simulation.experiments import Experiment
 
@@ -60,7 +61,7 @@ def lines(dataset: Dataset) -> Iterator[str]:
             values = {**common, "protocol": protocol, "rounds": E, "evaluate_every": E}
             idle = {**values, "train_from": "newest_pass"}
             reading = told(experiment, "dynavg", idle, reading="models of all K")
-            summed = functools.partial(read_as, experiment, idle, "weighted_mean", sum_over_all())
+            summed = functools.partial(read_as, experiment, idle, Answers, "weighted_mean", sum_over_all())
             found += [
                 runs.kept(DOCUMENT, "dynavg", experiment, values),
                 runs.kept(DOCUMENT, "dynavg", experiment, idle),

@@ -146,7 +146,9 @@ def compared(dataset: Dataset) -> Iterator[str]:
             runs.kept(DOCUMENT, "dynavg", experiment, svd),
             runs.kept(DOCUMENT, "dynavg", experiment, {**svd, "train_from": "newest"}),
             runs.kept(DOCUMENT, "dynavg", experiment, {**svd, "train_from": "newest_pass"}),
-            runs.kept_as(DOCUMENT, reading, functools.partial(read_as, experiment, svd, "_plans", least_in_each_round)),
+            runs.kept_as(
+                DOCUMENT, reading, functools.partial(read_as, experiment, svd, dynavg, "_plans", least_in_each_round)
+            ),
         )
         yield tables.row(
             optimizer,

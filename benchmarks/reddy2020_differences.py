@@ -2,8 +2,7 @@
 
 import dataclasses
 import functools
-import importlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from unittest import mock
 
@@ -26,9 +25,8 @@ from benchmarks.reddy2020_setup import (
     told,
 )
 from benchmarks.starts import STARTS, weights
-from v6_federated import models
+from v6_federated import Answer, Answers, LocalSGD, models
 from v6_federated.base.randomness import generator
-from v6_federated.central.federation import Answer, weighted_mean
 from v6_federated.data.source import as_features
 from v6_federated.messages import codec
 from v6_federated.node import local_training
@@ -117,32 +115,33 @@ def readings(dataset: Dataset) -> Iterator[str]:
         for K in NODES:
             experiment = Experiment(dataset, K, partition, 1, 1)
             found = [runs.kept(DOCUMENT, "dynavg", experiment, values)]
-            for name, part, reading in (
-                ("all K's last, S_t's", "_plans", of_all(False)),
-                ("all K's last, all K's", "_plans", of_all(True)),
-                ("models of all K", "weighted_mean", sum_over_all()),
+            for name, owner, part, reading in (
+                ("all K's last, S_t's", dynavg, "_plans", of_all(False)),
+                ("all K's last, all K's", dynavg, "_plans", of_all(True)),
+                ("models of all K", Answers, "weighted_mean", sum_over_all()),
             ):
-                train = functools.partial(read_as, experiment, values, part, reading)
+                train = functools.partial(read_as, experiment, values, owner, part, reading)
                 found.append(runs.kept_as(DOCUMENT, told(experiment, "dynavg", values, reading=name), train))
             found.append(runs.kept(DOCUMENT, "dynavg", experiment, {**values, "train_from": "newest"}))
             cells = (f"{1 / sent(run, K):.1f}, {run.history[-1]['accuracy']:.3f}" for run in found)
             yield tables.row(partition, K, *cells)
 
 
-def sum_over_all() -> Callable[[Sequence[Answer]], np.ndarray]:
+def sum_over_all() -> Callable[..., np.ndarray]:
     """The boxes' sum over all K nodes: of those that did not communicate, the model that they sent last."""
     last: dict[int, Answer] = {}
+    ours = Answers.weighted_mean
 
-    def mean(answers: Sequence[Answer]) -> np.ndarray:
+    def mean(answers: Answers, name: str = "weights") -> np.ndarray:
         last.update({a.organization_id: a for a in lasting(answers)})
-        return weighted_mean([last[k] for k in sorted(last)])
+        return ours(Answers([*last.values()]), name)
 
     return mean
 
 
-def lasting(answers: Sequence[Answer]) -> list[Answer]:
+def lasting(answers: Answers) -> list[Answer]:
     """The answers with models that outlast their round, after which a job lets go of them."""
-    return [dataclasses.replace(a, arrays=dict(a.arrays)) for a in answers]
+    return [dataclasses.replace(a, arrays=dict(a.arrays)) for a in answers.each()]
 
 
 def same_steps(dataset: Dataset) -> Iterator[str]:
@@ -263,7 +262,7 @@ def readings_of_adam(dataset: Dataset) -> Iterator[str]:
         found = [runs.kept(DOCUMENT, "dynavg", experiment, values)]
         for name, train in (
             ("Adam's moments kept", functools.partial(with_moments_kept, experiment, values)),
-            ("plain mean", functools.partial(read_as, experiment, values, "weighted_mean", plain_mean)),
+            ("plain mean", functools.partial(read_as, experiment, values, Answers, "weighted_mean", Answers.mean)),
         ):
             found.append(runs.kept_as(DOCUMENT, told(experiment, "dynavg", values, reading=name), train))
         cells = [f"{sent(run, 7):.2f}, {run.history[-1]['accuracy']:.3f}" for run in found]
@@ -276,16 +275,12 @@ def with_moments_kept(experiment: Experiment, values: dict[str, Any], on_round: 
     steps: dict[int, local_training.Step] = {}
     ours = Node.train
 
-    def train(self: Node, w: Any, step: local_training.Step, epochs: int, batch_size: int | None) -> float:
-        return ours(self, w, steps.setdefault(self.organization_id, step), epochs, batch_size)
+    def train(self: Node, w: Any, local: LocalSGD) -> float:
+        step = steps.setdefault(self.organization_id, self.optimizer(local, w))
+        return ours(self, w, local, step)
 
     with mock.patch.object(Node, "train", train):
         return experiment.federated("dynavg", values, on_round)
-
-
-def plain_mean(answers: Sequence[Answer]) -> np.ndarray:
-    """The mean as Algorithm 1 prints it."""
-    return np.stack([a["weights"] for a in answers]).mean(axis=0, dtype=np.float64).astype(np.float32)
 
 
 def contiguous(dataset: Dataset) -> Iterator[str]:
@@ -466,12 +461,13 @@ def at_the_end(experiment: Experiment, method: str, values: dict[str, Any], on_r
     """A history of two rows, whose ``train_loss`` is that of the models that were averaged last, each on its node's
     rows, and that of the last global model on all rows."""
     averaged: list[Answer] = []
+    ours = Answers.weighted_mean
 
-    def remembered(answers: list[Answer]) -> np.ndarray:
+    def remembered(answers: Answers, name: str = "weights") -> np.ndarray:
         averaged[:] = lasting(answers)
-        return weighted_mean(answers)
+        return ours(answers, name)
 
-    with mock.patch.object(importlib.import_module(f"v6_{method}.central"), "weighted_mean", remembered):
+    with mock.patch.object(Answers, "weighted_mean", remembered):
         result = experiment.federated(method, values, on_round)
     model = models.build(result["model"])
 

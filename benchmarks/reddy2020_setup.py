@@ -53,10 +53,11 @@ def gap(run: runs.Run, J_train: float | None = None) -> float:
 
 
 def read_as(
-    experiment: Experiment, values: dict[str, Any], part: str, reading: Any, on_round: OnRound | None
+    experiment: Experiment, values: dict[str, Any], owner: Any, part: str, reading: Any, on_round: OnRound | None
 ) -> Mapping[str, Any]:
-    """Dynamic averaging with another reading of a part of its central function."""
-    with mock.patch.object(dynavg, part, reading):
+    """Dynamic averaging with another reading of a part of its central function: of the attribute ``part`` of ``owner``,
+    a module or a class."""
+    with mock.patch.object(owner, part, reading):
         return experiment.federated("dynavg", values, on_round)
 
 
