@@ -12,11 +12,11 @@ import pytest
 import torch
 from helpers import OPEN, table, train
 
-from v6_federated import models
+from v6_federated import Federation, LocalSGD, models
 from v6_federated.base.randomness import generator
 from v6_federated.messages import codec
-from v6_federated.models import perceptron
 from v6_federated.node import local_training
+from v6_fsvrg.perceptron import svrg_pass
 from v6_workbench.reporting import report
 from v6_workbench.simulation import mock
 
@@ -119,7 +119,7 @@ def test_fsvrg(hospitals):
 @pytest.mark.parametrize("name", ["2nn", "nn_reddy"])
 def test_fsvrg_on_networks_is_the_box_row_by_row(name, monkeypatch):
     """The fast pass of networks equals lines 7 to 11 of the paper's box, written with ``loss_and_gradient``."""
-    monkeypatch.setattr(perceptron, "BLOCK", 16)  # 16, 16 and 8 rows
+    monkeypatch.setattr("v6_fsvrg.perceptron.BLOCK", 16)  # 16, 16 and 8 rows
     rng = np.random.default_rng(0)
     model = models.build({"name": name, "hidden": 8, "features": 6, "classes": 3})
     X = rng.normal(size=(40, 6)).astype(np.float32) * (rng.random((40, 6)) > 0.4)
@@ -127,7 +127,7 @@ def test_fsvrg_on_networks_is_the_box_row_by_row(name, monkeypatch):
     w_t = model.init(rng)
     full = model.loss_and_gradient(w_t, X, y)[1].copy()
     fast, w = w_t + 0, w_t + 0
-    model.svrg_pass(fast, w_t, X, y, full, 0.05, order)
+    svrg_pass(model, fast, w_t, X, y, full, 0.05, order)
     for i in order:
         g_t = model.loss_and_gradient(w_t, X[i : i + 1], y[i : i + 1])[1].copy()
         g = model.loss_and_gradient(w, X[i : i + 1], y[i : i + 1])[1]
@@ -457,7 +457,7 @@ def test_state_is_removed_in_the_end_and_on_failure(hospitals, package, settings
     with mock.MockNetwork(package, hospitals, environment=OPEN, on_round=lambda row: None) as network:
         network.run(rounds=2, **settings)
         assert not list(network.folder.glob("node-*/tmp/*"))
-        monkeypatch.setattr("v6_federated.central.federation.Federation.record", lambda *a, **k: 1 / 0)
+        monkeypatch.setattr(Federation, "record", lambda *a, **k: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             network.run(rounds=2, **settings)
         assert not list(network.folder.glob("node-*/tmp/*"))
@@ -624,7 +624,7 @@ def test_adam_is_torchs():
     rng = np.random.default_rng(0)
     gradients = rng.normal(size=(6, 7)).astype(np.float32)
     w, theirs = np.zeros(7, np.float32), torch.zeros(7, requires_grad=True)
-    step = local_training.optimizer("adam", lambda i: 0.1 / (1 + i))
+    step = local_training.optimizer(LocalSGD(optimizer="adam"), lambda i: 0.1 / (1 + i), w_t=None)
     reference = torch.optim.Adam([theirs], lr=0.1, eps=1e-7)
     for i, g in enumerate(gradients):
         step(w, g.copy())

@@ -204,7 +204,7 @@ def test_the_model_follows_from_the_answers_that_the_history_names(method):
         own = {**own, "lr": LR}
     count = {"finished": 0, "stopped": 0, "missing": 0}
 
-    @settings(max_examples=SCHEDULES, round_timeout=None, suppress_health_check=list(HealthCheck), derandomize=True)
+    @settings(max_examples=SCHEDULES, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
     @given(
         st.lists(NAMES, min_size=1, max_size=60),
         st.sampled_from([0.25, 0.5, 2, 3, 1.0]),
@@ -432,14 +432,14 @@ def training(seconds):
 
 
 @pytest.mark.parametrize("min_responses", [0.75, 1.0])
-def test_when_too_few_are_online_the_others_are_waited_for(enough):
+def test_when_too_few_are_online_the_others_are_waited_for(min_responses):
     """The server is restarted, twice: for a while it takes all nodes for offline, which is no reason to stop. The
     second time patience begins anew."""
     result = attended(
         lambda k, time: not (1.5 <= time < 21 or 71.5 <= time < 90),
         training(lambda k, round_: 18 if round_ in (2, 28) else 2),
         rounds=30,
-        min_responses=enough,
+        min_responses=min_responses,
     )
     assert "stopped" not in result
     assert [row["missing"] for row in result["history"]] == [[]] * 30
@@ -761,7 +761,7 @@ def test_given_up_nodes_leave_nothing_behind():
 
 
 @pytest.mark.parametrize("min_responses", [3, 4])
-def test_asynchronous_nodes_that_fail_at_once_are_all_missing(enough):
+def test_asynchronous_nodes_that_fail_at_once_are_all_missing(min_responses):
     """Two are given up in the same second."""
 
     def outcomes(organization, input_):
@@ -778,9 +778,9 @@ def test_asynchronous_nodes_that_fail_at_once_are_all_missing(enough):
             "retries": 0,
             "cooldown_rounds": 9,
         }
-        result = network.run(min_responses=enough, **settings)
+        result = network.run(min_responses=min_responses, **settings)
     history = result["history"]
-    if enough == 4:
+    if min_responses == 4:
         assert "organizations 3, 4, 5: no answer within 5 s" in result["stopped"] and len(history) < 3
         return
     assert {3, 4, 5} == {m["organization_id"] for row in history for m in row["missing"]}

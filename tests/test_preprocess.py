@@ -1058,7 +1058,7 @@ def test_what_few_evaluated_rows_have_counts_as_missing(clinics):
         evaluated, _ = database.prepared(spec, 1, Policy(), trains=False)
         told.append(evaluated.X[:, 1].tolist())
         with pytest.raises(PrivacyThresholdViolation, match="fewer than 10 rows have a value in the column.s. rare"):
-            source.prepared(spec, 1, Policy())
+            database.prepared(spec, 1, Policy())
     assert told[0] == told[1] == [0.0] * len(rows[1])
     held = source.Source(table=rows[1].assign(rare=np.where(np.arange(len(rows[1])) < 15, 1.0, np.nan)))
     train_rows, held_out = held.prepared(dataclasses.replace(spec, holdout=0.3), 1, Policy())

@@ -35,7 +35,7 @@ from v6_federated.central import dispatch, history
 from v6_federated.data import source
 from v6_federated.messages import codec
 from v6_federated.messages.job import DataSpec
-from v6_federated.messages.local_sgd import BatchSize, LearningRate, ProximalMu
+from v6_federated.messages.local_sgd import BatchSize, LearningRate, LocalSGD, PlainSGD, ProximalMu
 from v6_federated.messages.settings import Role
 from v6_federated.models import metrics
 from v6_federated.models.linear import LinearModel
@@ -748,16 +748,7 @@ def test_settings_are_checked_in_the_task_too(hospitals):
         refused(says, hospitals, **bad)
 
 
-FEDAVG = {
-    "epochs": 1,
-    "batch_size": None,
-    "lr": 0.1,
-    "lr_decay_round": 1.0,
-    "lr_decay_step": 0.0,
-    "optimizer": "sgd",
-    "proximal_mu": 0.0,
-    "arrays": codec.encode({"weights": np.zeros(5)}),
-}
+FEDAVG = {"local": {}, "arrays": codec.encode({"weights": np.zeros(5)})}
 
 
 def crafted(hospitals, function="client_update", job=None, package="v6_fedavg", environment=None, **request):
@@ -776,7 +767,10 @@ def crafted(hospitals, function="client_update", job=None, package="v6_fedavg", 
         "data": {"label": None, "features": None, "classes": [0, 1], "holdout": 0.0, "preprocess": []},
         **(job or {}),
     }
-    settings = FEDAVG if (package, function) == ("v6_fedavg", "client_update") else {}
+    settings = {}
+    if (package, function) == ("v6_fedavg", "client_update"):
+        own = {name: request.pop(name) for name in [*request] if name in LocalSGD.model_fields}
+        settings = {**FEDAVG, "local": {**FEDAVG["local"], **own}}
     with MockNetwork(package, hospitals, environment=environment) as network:
         client = network.client()
         kwargs = {"job": whole, "round": 1, **settings, **request}
@@ -786,7 +780,7 @@ def crafted(hospitals, function="client_update", job=None, package="v6_fedavg", 
         return run["status"], run["log"]
 
 
-STEP = {"batch_size": None, "lr": 0.1, "lr_decay_round": 1.0, "lr_decay_step": 0.0}
+STEP = {"local": {}}
 W = {"weights": np.zeros(5)}
 UNLABELLED = {"model": None, "data": {"classes": None, "holdout": 0.0, "preprocess": [], "supervised": False}}
 TREES = {"model": {"name": "trees", "features": 4, "classes": 2}}
@@ -799,34 +793,34 @@ EDGES = codec.encode({"edges": np.zeros(4), "lengths": np.ones(4)})
 # every partial function of every method, as central calls it
 PARTIALS = [
     ("v6_fedavg", "client_update", {}, None, {}),
-    ("v6_scaffold", "client_update", {**STEP, "epochs": 1, "known": {}}, {**W, "c": np.zeros(5)}, {}),
+    ("v6_scaffold", "client_update", {**STEP, "known": {}}, {**W, "c": np.zeros(5)}, {}),
     ("v6_fsvrg", "gradient", {}, W, {}),
     ("v6_fsvrg", "client_update", {"stepsize": 1.0, "batch_size": None}, {**W, "full_gradient": np.zeros(5)}, {}),
     (
         "v6_loadaboost",
         "client_update",
-        {**STEP, "epochs": 2, "optimizer": "sgd", "median": None, "retrain": "above"},
+        {**STEP, "median": None, "retrain": "above"},
         W,
         {},
     ),
     (
         "v6_colearning",
         "client_update",
-        {**STEP, "epochs": 1, "epochs_before": 0, "optimizer": "sgd", "lr_cycle": 0.25},
+        {**STEP, "epochs": 1, "epochs_before": 0, "lr_cycle": 0.25},
         W,
         {},
     ),
     (
         "v6_dynavg",
         "local_update",
-        {**STEP, "is_reference": True, "delta": 0.0, "epochs": 1, "optimizer": "sgd"},
+        {**STEP, "is_reference": True, "delta": 0.0},
         W,
         {},
     ),
     ("v6_dynavg", "singular_index", {}, None, {}),
-    ("v6_dynavg", "train", {**STEP, "since": 0, "epochs": 1, "optimizer": "sgd"}, W, {}),
+    ("v6_dynavg", "train", {**STEP, "since": 0}, W, {}),
     ("v6_dynavg", "send_model", {}, None, {}),
-    ("v6_coop", "client_update", {**STEP, "epochs": 1, "optimizer": "sgd"}, W, {}),
+    ("v6_coop", "client_update", STEP, W, {}),
     ("v6_gbdt", "average", {}, None, REGRESSION),
     ("v6_gbdt", "count", {"max_bin": 8}, {"low": np.zeros(4), "high": np.ones(4)}, TREES),
     ("v6_gbdt", "grow", {**GROW, "edges": EDGES}, {"weights": np.zeros((0, 3))}, TREES),
@@ -875,7 +869,7 @@ def test_limits_on_steps_do_not_hang_on_names(hospitals, monkeypatch):
         return crafted(hospitals, package="v6_named", arrays=payload, **settings)
 
     def passes(node, weights, size):
-        node.train(weights + 0, lambda w, g: None, 1, size)
+        node.train(weights + 0, PlainSGD(batch_size=size), lambda w, g: None)
         return {}
 
     def prox(node, weights, *, size: BatchSize, eta: LearningRate, mu: ProximalMu):
@@ -945,7 +939,7 @@ def test_a_setting_beside_minibatches_says_what_it_is(annotation):
         keyword("mu", annotation=annotation),
     ]
     client_update.__signature__ = inspect.Signature(parameters)
-    with pytest.raises(TypeError, match="client_update: nothing says what 'mu' is to a step"):
+    with pytest.raises(TypeError, match="client_update: 'mu' has no Role"):
         partial(client_update)
     parameters[-1] = keyword("mu", annotation=ProximalMu)
     client_update.__signature__ = inspect.Signature(parameters)
