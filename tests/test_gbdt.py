@@ -20,10 +20,9 @@ from v6_federated.data import source
 from v6_federated.messages import codec
 from v6_federated.privacy.policy import Policy
 from v6_gbdt import bins
-from v6_gbdt.central import checked
 from v6_gbdt.trees import Trees
 from v6_workbench.reporting import export
-from v6_workbench.simulation.mock import MockNetwork
+from v6_workbench.simulation.mock import CallOutcome, MockNetwork
 
 SMALL = {"min_rows_leaf": 10, "max_leaves": 4}
 
@@ -616,25 +615,27 @@ def test_an_ensemble_of_some_classes():
         Trees(4, 3).split(np.array([[-1, 2, 0]] * 4, np.float32))
 
 
-def test_trees_that_were_not_asked_for_are_refused():
-    class Answer(dict):
-        organization_id = 4
+@pytest.mark.parametrize(
+    ("w", "says"),
+    [
+        ([[1, 1.4, 1], [-1, 2, 0], [-1, 1, 0]], "sends a threshold that is not an agreed bin edge"),
+        ([[-1, 2, 0], [-1, 1, 0]], "sends other trees than asked for; expected 1 of at most 4 leaves"),
+        ([[1, 1.4, 1]] * 4 + [[-1, 2, 0]] * 5, "sends other trees than asked for; expected 1 of at most 4 leaves"),
+        ([[1, 1.4, 1], [-1, 2, 0]], "sends no trees: an ensemble that ends within a tree"),
+    ],
+)
+def test_trees_that_were_not_asked_for_are_refused(hospitals, w, says):
+    def alter(answer):
+        if "train_loss" in answer:
+            answer["arrays"] = codec.encode({"trees": np.array(w, np.float32)})
+        return answer
 
-    model, edges = Trees(2, 2), [np.array([0.5, 1.5], np.float32)] * 2
-
-    def answer(threshold):
-        return Answer(trees=np.array([[1, threshold, 1], [-1, 2, 0], [-1, 1, 0]], np.float32))
-
-    assert len(checked(answer(1.5), model, edges, 1, 2)) == 3
-    for threshold, trees, leaves, says in [
-        (1.4, 1, 2, "organization 4 sends a threshold that is no agreed bin edge"),
-        (1.5, 2, 2, "expected 2 of at most 2 leaves"),
-        (1.5, 1, 1, "expected 1 of at most 1 leaves"),
-    ]:
-        with pytest.raises(CollectResultsError, match=says):
-            checked(answer(threshold), model, edges, trees, leaves)
-    with pytest.raises(CollectResultsError, match="no trees"):
-        checked(Answer(), model, edges, 1, 2)
+    told = {"environment": OPEN, "outcomes": lambda *_: CallOutcome(alter=alter), "on_round": lambda row: None}
+    with (
+        MockNetwork("v6_gbdt", hospitals, **told) as network,
+        pytest.raises(CollectResultsError, match=f"round 1, grow: organization 3: {says}"),
+    ):
+        network.run(rounds=2, **SMALL)
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,9 @@ from v6_federated.central.answers import Answers
 from v6_federated.central.dispatch import Answer
 from v6_federated.central.federation import Federation
 from v6_federated.central.job import Result, central
-from v6_federated.central.preparation import over_the_same
 from v6_federated.data import pca
 from v6_federated.messages import codec
-from v6_federated.messages.common import Fraction, Rounds
+from v6_federated.messages.common import Common, Fraction, Rounds
 from v6_federated.messages.local_sgd import BatchSize, Epochs, LearningRate, LocalSGD, PlainSGD
 from v6_federated.messages.settings import LARGE, Number, Record, Role, changed
 from v6_federated.models import Vector
@@ -31,6 +30,7 @@ __all__ = [
     "Answers",
     "BatchSize",
     "CollectResultsError",
+    "Common",
     "Epochs",
     "Federation",
     "Fraction",
@@ -57,7 +57,6 @@ __all__ = [
     "keep_steps",
     "models",
     "number_of_threads",
-    "over_the_same",
     "partial",
     "pca",
 ]

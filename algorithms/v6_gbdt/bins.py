@@ -50,8 +50,15 @@ def edges(total: np.ndarray, at: np.ndarray, n: int, max_bin: int) -> list[np.nd
     return chosen
 
 
+def assign(edges: Sequence[np.ndarray], X: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
+    """The edges of each column that a node uses for its rows X (n, d), and the bins of their values (n, d), float32."""
+    used = [coarse(e, x) for e, x in zip(edges, X.T, strict=True)]
+    binned = np.column_stack([np.searchsorted(e, x) for e, x in zip(used, X.T, strict=True)]).astype(np.float32)
+    return used, binned
+
+
 def coarse(e: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """The edges that a node uses for its values x (n,): of those too close together for it, the first."""
+    """The edges that a node uses for its values x (n,): the first of any that are too close together for it."""
     grain = _grain(x)
     return e[np.unique(np.floor(e / grain), return_index=True)[1]] if grain else e
 

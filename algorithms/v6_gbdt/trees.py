@@ -1,7 +1,7 @@
 """An ensemble of boosted trees as one array, and as LightGBM's text."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -119,42 +119,6 @@ class Trees:
         }
         lines = "\n".join(f"{key}={value}" for key, value in head.items())
         return f"tree\n{lines}\n\n{''.join(trees)}end of trees\n"
-
-
-def tree(
-    structure: Mapping[str, Any],
-    binned: np.ndarray,
-    edges: Sequence[np.ndarray],
-    lr: float,
-    least: int,
-    output: Callable[[np.ndarray], float],
-) -> np.ndarray:
-    """A tree (m, 3) from LightGBM's ``tree_structure``, its outputs times ``lr``.
-
-    LightGBM only estimates, from second derivatives, how many rows a leaf has. A split that leaves fewer than ``least``
-    on one side goes: the larger side takes its place, for all its rows. A split at bins up to k is one at values up to
-    edge k, for every value there is.
-
-    Args:
-        binned: indices of bins (n, d) on which it was grown.
-        output: what a leaf of some rows (their indices) says, where it is not LightGBM's own; also of a tree that is
-            one leaf, where LightGBM's says 0.
-    """
-    found = []
-    todo = [(structure, np.arange(len(binned)), "split_feature" in structure)]
-    while todo:
-        node, rows, as_grown = todo.pop()
-        while "split_feature" in node:
-            feature = node["split_feature"]
-            left = binned[rows, feature] <= int(node["threshold"])
-            if least <= left.sum() <= len(rows) - least:
-                found.append((feature, edges[feature][int(node["threshold"])], float(f"{node['split_gain']:.1e}")))
-                todo += [(node["right_child"], rows[~left], as_grown), (node["left_child"], rows[left], as_grown)]
-                break
-            node, as_grown = node["left_child" if 2 * left.sum() >= len(rows) else "right_child"], False
-        else:
-            found.append((LEAF, (node["leaf_value"] if as_grown else output(rows)) * lr, 0.0))
-    return np.array(found, np.float32)
 
 
 def _block(tree: np.ndarray) -> str:

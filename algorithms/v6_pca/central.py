@@ -1,23 +1,11 @@
 """The server of federated principal component analysis."""
 
-from collections.abc import Sequence
 from typing import Annotated, Any
 
+import numpy as np
 from pydantic import Field
 
-from v6_federated import (
-    LARGE,
-    Answer,
-    Federation,
-    Number,
-    Result,
-    Rounds,
-    SafeError,
-    central,
-    codec,
-    over_the_same,
-    pca,
-)
+from v6_federated import LARGE, Federation, Number, Result, Rounds, SafeError, central, codec, pca
 
 Components = Annotated[
     int | None, Field(ge=1, le=LARGE, description="k, principal components (unset: all; exact solver only)"), Number
@@ -33,7 +21,13 @@ Tolerance = Annotated[
 Iterations = Annotated[int, Field(ge=1, le=LARGE, description="most rounds of the subspace solver"), Number]
 
 
-@central(supervised=False)
+def check_settings(settings: Any) -> None:
+    """Reject settings that do not fit each other."""
+    if settings.rounds < 2:
+        raise SafeError(f"rounds={settings.rounds} are too few; expected at least 2, for moments and covariance")
+
+
+@central(supervised=False, check=check_settings)
 def central(
     federation: Federation,
     *,
@@ -47,34 +41,31 @@ def central(
     """Federated PCA: Garst 2021, Algorithm 3, exact for up to 1,000 columns, by subspace iteration for more.
 
     Symbols: n_k rows X_k (n_k, d) of node k, mean, std (d,) over all n rows, s (d,) = std if scale, else 1, A_k (d, d)
-    = ((X_k - mean) / s)^T ((X_k - mean) / s), k = components. What leaves a node: n_k, its mean and sums of squares
-    (d,), then, exact, A_k; subspace, in each round A_k times a block (d, k / 2 + 5), and A_k never. Its rows on the
-    components (n_k, k) stay at the node, in the job's folder. Bytes up a node: exact 16/3 d (d + 1), in float64;
+    = ((X_k - mean) / s)^T ((X_k - mean) / s), A their sum, k = components. What leaves a node: n_k, its mean and sums
+    of squares (d,); then, exact, A_k; subspace, in each round A_k times a block (d, k / 2 + 5), and never A_k. Its rows
+    on the components (n_k, k) stay at the node, in the job's folder. Bytes up a node: exact 16/3 d (d + 1), in float64;
     subspace 16/3 d (k / 2 + 5) a round and half of that down; in the last round 16/3 d k down.
     """
-    if rounds < 2:
-        raise SafeError(f"rounds={rounds} are too few; expected at least 2, for moments and covariance")
-    round_ = federation.rounds(rounds)
-    answers: list[Answer] = []
-
-    def ask(organizations: Sequence[int], statistic: str, **arguments: Any) -> list[Answer]:
-        nonlocal answers
-        if answers:
-            federation.record(answers)
-        if next(round_, None) is None:
-            raise SafeError(f"rounds={rounds} are too few: nodes dropped out and it began anew; expected more")
-        answers = list(federation.statistic(statistic, organizations=organizations, **arguments).each())
-        return answers
-
-    d, most = len(federation.features), min(iterations, rounds - 1)
-    fitted, _ = over_the_same(
-        federation.organizations, ask, lambda ask_same: pca.fit(ask_same, d, components, solver, scale, tolerance, most)
-    )
-    sent = {**codec.two_parts("mean", fitted.mean), "scale": fitted.scale, "components": fitted.components}
-    kept = federation.ask("transform", federation.organizations, returns={}, **sent)
-    federation.record(answers + list(kept.each()))
-    k = len(fitted.components)
-    model = {"name": "pca", "features": d, "components": k, "solver": fitted.solver, "scale": scale}
-    final = {"change": fitted.change, "explained_variance_ratio": float(fitted.explained_variance_ratio.sum())}
-    learned = codec.encode(fitted.arrays(), "float64")
+    d = len(federation.features)
+    solver = pca.chosen(solver, d)
+    if solver == "subspace" and components is None:
+        raise SafeError("components is missing: the subspace solver needs their number, for example components=50")
+    for nodes in federation.same_nodes(rounds):  # a statistic a round; if a node drops out, again without it
+        with nodes:
+            moments = pca.pooled_moments(nodes.ask("moments"))  # lines 1 to 5
+            s = moments.scale() if scale else np.ones(d)  # line 11; diag(A) is the variance, its root is meant
+            k = pca.number(components, moments, s)
+            if solver == "exact":
+                # lines 6 to 16; the box asks for A without scaling first, from which it has std: the moments have it
+                A = pca.pooled_covariance(nodes.ask("covariance", mean=moments.mean, scale=s), d)
+                eigen = pca.eigen(A, k)  # line 17
+            else:
+                eigen = pca.subspace(nodes.ask, moments, s, k, tolerance, min(iterations, rounds - 1))
+    V = pca.Components.of(moments, s, eigen)
+    sent = {**codec.two_parts("mean", V.mean), "scale": V.scale, "components": V.components}
+    kept = federation.ask("transform", federation.organizations, returns={}, **sent)  # lines 18 to 20
+    federation.record(nodes.answers + list(kept.each()))
+    model = {"name": "pca", "features": d, "components": k, "solver": solver, "scale": scale}
+    final = {"change": eigen.change, "explained_variance_ratio": float(V.explained_variance_ratio.sum())}
+    learned = codec.encode(V.arrays(), "float64")
     return {**federation.finished(final, weights=learned, model=model), "job": federation.job()}

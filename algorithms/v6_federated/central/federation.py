@@ -24,6 +24,7 @@ from v6_federated.central.checkpoint import Checkpoint
 from v6_federated.central.dispatch import Answer, Tolerance
 from v6_federated.central.history import History
 from v6_federated.central.rounds import GLOBAL_MODEL, Group, Tasks, parted
+from v6_federated.central.same_nodes import SameNodes, attempts
 from v6_federated.messages import codec
 from v6_federated.messages.codec import Shape
 from v6_federated.messages.common import Common
@@ -120,10 +121,59 @@ class Federation:
     def statistic(
         self, name: str, precision: str = "float64", organizations: Sequence[int] | None = None, **arguments: Any
     ) -> Answers:
-        """A statistic of all nodes' rows, see ``statistics.statistic``, in a precision of its own."""
+        """A statistic of the nodes' training rows.
+
+        Args:
+            name: of the statistic, see ``data.aggregates.statistic``.
+            precision: number format of what is sent for it, whatever the job's is.
+            organizations: ids of those that are asked; None: all.
+            arguments: what else the statistic needs.
+
+        Returns:
+            The answers.
+
+        Raises:
+            CollectResultsError: fewer answered than the job needs.
+        """
         who = self.organizations if organizations is None else organizations
         group = preparation.statistic(self._tasks.job, who, len(self.features), name, precision, **arguments)
         return Answers(self._tasks.ask([group], quorum_of=len(self.organizations)))
+
+    def same_nodes(self, rounds: int) -> Iterator[SameNodes]:
+        """Attempts at a computation from several statistics, all of the rows of the same nodes, each in its own round:
+
+            for nodes in federation.same_nodes(rounds):
+                with nodes:
+                    moments = nodes.ask("moments")
+                    covariance = nodes.ask("covariance", mean=mean, scale=scale)
+
+        If a node that has answered the first statistic does not answer a later one, the ``with`` block ends there, and
+        the next attempt begins with the nodes that are left. The round of the last statistic stays open for further
+        requests: ``record`` it together with ``nodes.answers``.
+
+        Args:
+            rounds: how many statistics can be asked for, in all attempts.
+
+        Yields:
+            The nodes of each attempt; ``nodes.ask(name, **arguments)`` asks them for a statistic.
+
+        Raises:
+            SafeError: there are no rounds left for another attempt.
+        """
+        each_round, last = self.rounds(rounds), list[Answer]()
+
+        def ask(organizations: Sequence[int], name: str, **arguments: Any) -> list[Answer]:
+            if last:
+                self.record(last)
+            if next(each_round, None) is None:
+                raise SafeError(
+                    f"rounds={rounds} are too few: nodes dropped out, so it had to begin again with the others; "
+                    "expected more"
+                )
+            last[:] = self.statistic(name, organizations=organizations, **arguments).each()
+            return [*last]
+
+        return attempts(self.organizations, ask)
 
     def start(self, **initial: Any) -> SimpleNamespace:
         """What the method carries from round to round, the model first: kept after each round, and brought back when

@@ -24,6 +24,7 @@ def central(
     *,
     supervised: bool = True,
     recoverable: bool = False,
+    common: type[Common] = Common,
     check: Callable[[Any], None] = lambda settings: None,
 ) -> Any:
     """Make ``function(federation, *, settings...)`` a central function of vantage6: ``central(client, **settings)``.
@@ -38,6 +39,8 @@ def central(
         supervised: whether the method has labels, and a model to train.
         recoverable: whether every round sends the nodes all that the method carries, under the names that
             ``federation.start`` has (the model as ``weights``): a job whose central was lost can then go on.
+        common: the settings that every method takes. A method that leaves less choice in some of them declares these
+            again in a subclass of ``Common``, with a narrower type.
         check: rejects settings that do not fit each other, with a SafeError.
 
     Returns:
@@ -45,9 +48,9 @@ def central(
         method declares. It raises UserInputError for wrong settings.
     """
     if function is None:
-        return functools.partial(central, supervised=supervised, recoverable=recoverable, check=check)
+        return functools.partial(central, supervised=supervised, recoverable=recoverable, common=common, check=check)
     method_function = function
-    accepted = settings.settings_of(function, Common)
+    accepted = settings.settings_of(function, common)
     method = function.__module__.split(".")[0].removeprefix("v6_")
 
     def check_all(checked: Any) -> None:

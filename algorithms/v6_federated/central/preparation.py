@@ -7,13 +7,14 @@ rows of the nodes that have answered all that it asks.
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from v6_federated import models
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import CollectResultsError, DataError
 from v6_federated.central.dispatch import MOST_REASON, Answer, Expected
 from v6_federated.central.rounds import Group, parted
+from v6_federated.central.same_nodes import attempts
 from v6_federated.data import aggregates, preprocessing
 from v6_federated.data.columns import KINDS, Features
 from v6_federated.data.steps import Step
@@ -23,7 +24,6 @@ from v6_federated.models import metrics
 from v6_federated.privacy.policy import Policy
 
 Ask = Callable[[Group], list[Answer]]  # brings the answers of those that gave one, enough of them, by ascending id
-Found = TypeVar("Found")
 
 
 def prepare(job: Job, steps: Sequence[Any], model: str | dict[str, Any], ask: Ask) -> tuple[Job, Sequence[str]]:
@@ -76,7 +76,10 @@ def _fit_one(step: Step, layout: Features, job: Job, here: Sequence[int], ask: A
     def ask_nodes(organizations: Sequence[int], name: str, **arguments: Any) -> list[Answer]:
         return ask(statistic(job, organizations, len(layout.numeric), name, **arguments))
 
-    return over_the_same(here, ask_nodes, lambda ask_same: step.fit(layout, ask_same))
+    for nodes in attempts(here, ask_nodes):  # what a step is fitted to must be sums over the same rows
+        with nodes:
+            fitted = step.fit(layout, nodes.ask)
+    return fitted, nodes.organizations
 
 
 def statistic(
@@ -128,38 +131,6 @@ def _wrong_levels(columns: Sequence[str], answer: Answer) -> str | None:
         if len(counts) > most or max(map(len, counts), default=0) > MOST_REASON:
             return f"names {len(counts)} levels of a column, or long ones; expected {most} at most (MAXIMUM_CLASSES)"
     return None
-
-
-class _Fewer(Exception):
-    """Not all have answered that had answered before."""
-
-
-def over_the_same(
-    organizations: Sequence[int], ask: Callable[..., list[Answer]], work: Callable[[Callable], Found]
-) -> tuple[Found, list[int]]:
-    """What ``work(ask_same)`` computes from the answers of one and the same nodes, and these.
-
-    ``ask(organizations, ...)`` brings answers. Sums of several questions that fit each other need the same nodes in all
-    of them: where one drops out on the way, the work begins anew with those that are left.
-    """
-    here = list(organizations)
-    while True:
-        begun = False
-
-        def ask_same(*arguments: Any, **named: Any) -> list[Answer]:
-            nonlocal here, begun
-            answers = ask(here, *arguments, **named)
-            came = [a.organization_id for a in answers]
-            fewer, here = begun and len(came) < len(here), came
-            begun = True
-            if fewer:
-                raise _Fewer
-            return answers
-
-        try:
-            return work(ask_same), here
-        except _Fewer:
-            continue
 
 
 def _same_features(answers: Sequence[Answer]) -> Any:

@@ -6,7 +6,7 @@ are divided by (1, or std), A (d, d) the sum of the K matrices ((X_k - mean) / s
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -21,20 +21,58 @@ ITERATIONS = 6
 TOLERANCE = 1e-3
 ROWS = 256  # rows that a node centres at a time: a copy of all of them would double its memory
 
-Ask = Callable[..., Sequence[Any]]
+Ask = Callable[..., Sequence[Any]]  # asks the nodes for a statistic of their rows; answers by ascending id
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Moments of the rows of all nodes.
+
+    Attributes:
+        n: the number of rows.
+        mean: of each column, (d,) float64.
+        squares: sum of squares about the mean, (d,) float64.
+    """
+
+    n: int
+    mean: np.ndarray
+    squares: np.ndarray
+
+    @property
+    def std(self) -> np.ndarray:
+        """Standard deviation (d,), n in the denominator."""
+        return np.sqrt(self.squares / self.n)
+
+    def scale(self) -> np.ndarray:
+        """What centred columns are divided by, (d,): std, and 1 for a constant column, which is left as it is."""
+        scale = self.std
+        scale[scale <= 1e-12 * np.abs(self.mean)] = 1
+        return scale
+
+
+class Eigen(NamedTuple):
+    """The largest eigenvalues (k,) of A in descending order and their vectors (d, k).
+
+    ``change`` is the largest relative change of a value in the last round of the subspace solver; None if they are
+    exact.
+    """
+
+    values: np.ndarray
+    vectors: np.ndarray
+    change: float | None = None
 
 
 @dataclass(frozen=True)
 class Components:
-    """What is fitted; names and signs are scikit-learn's, all float64.
+    """What is fitted, float64; names and signs are scikit-learn's.
 
     Attributes:
-        mean, std: (d,) over all rows, std with n in the denominator.
-        scale: (d,) what centred columns are divided by: ones, or std with 1 for constant columns.
-        components: (k, d) rows of length 1, of each the loading largest in absolute value is positive.
-        explained_variance: (k,) with n - 1 in the denominator; explained_variance_ratio: (k,) of all variance.
-        solver: exact or subspace; change: what the variances have changed by in the last round of the subspace
-            solver, the largest relative change; None where they are exact.
+        mean: of each column over all rows, (d,).
+        std: of each column over all rows, n in the denominator, (d,).
+        scale: what centred columns are divided by, (d,): ones, or std with 1 for constant columns.
+        components: rows (k, d) of length 1; the loading of each that is largest in absolute value is positive.
+        explained_variance: of each component, (k,), n - 1 in the denominator.
+        explained_variance_ratio: the share of all variance, (k,).
     """
 
     mean: np.ndarray
@@ -43,12 +81,18 @@ class Components:
     components: np.ndarray
     explained_variance: np.ndarray
     explained_variance_ratio: np.ndarray
-    solver: SolverName
-    change: float | None
+
+    @classmethod
+    def of(cls, moments: Moments, scale: np.ndarray, eigen: Eigen) -> "Components":
+        """The components from eigenvalues and eigenvectors of A, for columns divided by ``scale`` (d,)."""
+        values, vectors, _ = eigen
+        V = vectors.T * np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(len(values))])[:, None]
+        variance, ratio = values / (moments.n - 1), values / total_squares(moments, scale)
+        return cls(moments.mean, moments.std, scale, np.ascontiguousarray(V), variance, ratio)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays by name."""
-        return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        return dict(vars(self))
 
 
 # ---- what a node computes
@@ -96,83 +140,88 @@ def _centred(X: np.ndarray, mean: np.ndarray, scale: np.ndarray) -> Any:
 # ---- what the server computes
 
 
-def pooled_moments(answers: Sequence[Any]) -> tuple[int, np.ndarray, np.ndarray]:
-    """n, mean (d,) and sum of squares about it (d,) over the rows of all nodes."""
+def pooled_moments(answers: Sequence[Any]) -> Moments:
+    """The moments of the rows of all nodes, from each node's own (``moments``)."""
     n = sum(a.n for a in answers)
     means = [codec.whole(a.arrays, "mean") for a in answers]
     mean = np.asarray(sum(a.n / n * m for a, m in zip(answers, means, strict=True)))
     squares = sum(a["squares"] + a.n * np.square(m - mean) for a, m in zip(answers, means, strict=True))
-    return n, mean, np.asarray(squares)
+    return Moments(n, mean, np.asarray(squares))
 
 
-def deviation(n: int, mean: np.ndarray, squares: np.ndarray) -> np.ndarray:
-    """Standard deviation (d,), n in the denominator; 1 for a constant column, which is then left as it is."""
-    scale = np.sqrt(squares / n)
-    scale[scale <= 1e-12 * np.abs(mean)] = 1
-    return scale
+def total_squares(moments: Moments, scale: np.ndarray) -> float:
+    """The sum of squares of all columns about their means, each column divided by ``scale`` (d,)."""
+    return float((moments.squares / np.square(scale)).sum())
 
 
-def fit(
-    ask: Ask,
-    d: int,
-    components: int | None,
-    solver: SolverName = "auto",
-    scaled: bool = False,
-    tolerance: float = TOLERANCE,
-    iterations: int = ITERATIONS,
-) -> Components:
-    """The components of the rows of all nodes, one ask a round: ``ask(statistic, **arguments)`` brings the answers.
-
-    Round 1 brings the moments. The exact solver takes one round more, for A; the document's third round is A_ij / (s_i
-    s_j), known from the moments. The subspace solver takes up to ``iterations``, see ``subspace``.
-    Raises SafeError where there are not so many components.
-    """
+def chosen(solver: SolverName, d: int) -> SolverName:
+    """The solver for d columns: the one that is named, or exact for up to ``EXACT`` columns and subspace for more."""
     if solver == "auto":
-        solver = "exact" if d <= EXACT else "subspace"
-    n, mean, squares = pooled_moments(ask("moments"))
+        return "exact" if d <= EXACT else "subspace"
+    return solver
+
+
+def number(components: int | None, moments: Moments, scale: np.ndarray) -> int:
+    """k, the number of components: as many as asked for, or all. Raises SafeError if there are not so many."""
+    n, d = moments.n, len(moments.mean)
     if n < 2:
         raise SafeError("one row has no principal components; expected at least two")
-    # Algorithm 3 has std = diag(A), which is the variance: its root is meant
-    std = np.sqrt(squares / n)
-    scale = deviation(n, mean, squares) if scaled else np.ones(d)
-    total = float((squares / np.square(scale)).sum())
-    if not total > 0:
+    if not total_squares(moments, scale) > 0:
         raise SafeError("all columns are constant; expected some that vary")
     k = min(n, d) if components is None else components
     if k > min(n, d):
         raise SafeError(
             f"components={k} is refused: {n} rows of {d} columns have {min(n, d)}; expected at most so many"
         )
-    change = None
-    if solver == "exact":
-        answers = ask("covariance", mean=mean, scale=scale)
-        A = np.zeros((d, d))
-        A[np.triu_indices(d)] = sum(a["covariance"] for a in answers)
-        values, vectors = np.linalg.eigh(A, UPLO="U")
-        values, vectors = np.maximum(values[::-1][:k], 0), vectors[:, ::-1][:, :k]
-    elif components is None:
-        raise SafeError("components is missing: the subspace solver needs their number, for example components=50")
-    else:
-        values, vectors, change = subspace(ask, n, mean, scale, k, tolerance, iterations)
-    V = vectors.T * np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(k)])[:, None]
-    return Components(mean, std, scale, np.ascontiguousarray(V), values / (n - 1), values / total, solver, change)
+    return k
+
+
+def pooled_covariance(answers: Sequence[Any], d: int) -> np.ndarray:
+    """A (d, d), its upper triangle alone, from each node's part of it (``covariance``)."""
+    A = np.zeros((d, d))
+    A[np.triu_indices(d)] = sum(a["covariance"] for a in answers)
+    return A
+
+
+def eigen(A: np.ndarray, k: int) -> Eigen:
+    """The k largest eigenvalues of A (d, d), of which the upper triangle is read, and their vectors."""
+    values, vectors = np.linalg.eigh(A, UPLO="U")
+    return Eigen(np.maximum(values[::-1][:k], 0), vectors[:, ::-1][:, :k])
 
 
 def subspace(
-    ask: Ask, n: int, mean: np.ndarray, scale: np.ndarray, k: int, tolerance: float, iterations: int
-) -> tuple[np.ndarray, np.ndarray, float | None]:
-    """The k largest eigenvalues (k,) and eigenvectors (d, k) of A, from its products with blocks (d, l).
+    ask: Ask,
+    moments: Moments,
+    scale: np.ndarray,
+    k: int,
+    tolerance: float = TOLERANCE,
+    iterations: int = ITERATIONS,
+) -> Eigen:
+    """The k largest eigenvalues and eigenvectors of A from its products with blocks (d, l); A is never formed.
 
     Subspace iteration that keeps the blocks of all rounds (block Krylov, Musco and Musco 2015): after t rounds it has
-    the products of A with a basis of t l vectors, and takes A for its Nystroem approximation from them (Tropp et al.
-    2017), whose eigenvectors lie in the span of the products: the next power of A without its round. As the basis
-    grows, l = k / 2 + 5 brings more for the same bytes than l > k. The first block is drawn from a seed that the nodes
-    know; the others go to them in float16, since any basis will do as long as both sides use the same numbers.
-    Ends when no eigenvalue has changed by more than the share ``tolerance`` of it in a round, when the blocks span all
-    that n rows can, or after ``iterations`` rounds. Also returns the last change, None where the blocks span all.
+    the products of A with a basis of t l vectors, and replaces A by its Nystroem approximation from them (Tropp et al.
+    2017), whose eigenvectors lie in the span of the products: that is the next power of A without its round. As the
+    basis grows, l = k / 2 + 5 brings more for the same bytes than l > k. The first block is drawn from a seed that the
+    nodes know; the others are sent in float16, since any basis will do if both sides use the same numbers.
+
+    Args:
+        ask: ``ask("product", **arguments)`` brings the nodes' products with a block, one round each.
+        moments: of the rows of all nodes.
+        scale: what columns are divided by, (d,).
+        k: how many eigenvalues are wanted.
+        tolerance: ends once no eigenvalue has changed by more than this share of it in a round.
+        iterations: rounds at most. It also ends when the blocks span all that n rows can.
+
+    Returns:
+        Eigenvalues, eigenvectors, and the last change; None if the blocks span all.
+
+    Raises:
+        SafeError: so many iterations cannot bring k components.
     """
-    d, sent_mean = len(mean), mean.astype(np.float32)
-    shift = (mean - sent_mean) / scale  # of the rows as the nodes centre them; to be taken out of their A again
+    n, mean, d = moments.n, moments.mean, len(moments.mean)
+    sent_mean = mean.astype(np.float32)
+    shift = (mean - sent_mean) / scale  # of the rows as the nodes centre them; it is subtracted from their A again
     most, l = min(n - 1, d), min(k // 2 + OVERSAMPLING, d)
     if iterations * l < min(k, most):
         raise SafeError(f"iterations={iterations} are too few for components={k}; expected at least {-(-k // l)}")
@@ -187,7 +236,7 @@ def subspace(
         K, R = np.linalg.qr(basis)
         values, vectors = _nystroem(K, np.linalg.solve(R.T, products.T).T, k)
         if basis.shape[1] >= most:
-            return values, vectors, None
+            return Eigen(values, vectors)
         change = float(np.max(np.abs(values - before) / np.maximum(values, values[0] * 1e-6)))
         if change <= tolerance:
             break
@@ -195,7 +244,7 @@ def subspace(
         W = Y - K @ (K.T @ Y)
         W -= K @ (K.T @ W)  # twice, against what rounding has left
         sent = {"block": codec.encode({"Q": np.linalg.qr(W)[0][:, : d - basis.shape[1]]}, "float16")}
-    return values, vectors, change
+    return Eigen(values, vectors, change)
 
 
 def read_block(d: int, draw: int | None = None, block: Mapping[str, Any] | None = None) -> np.ndarray:

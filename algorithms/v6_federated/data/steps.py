@@ -72,10 +72,8 @@ class Standardize(Step):
     """Columns of numbers to mean 0 and deviation 1 over the rows of all nodes; a constant column to 0."""
 
     def fit(self, layout: Features, ask: Ask) -> dict[str, Any]:
-        answers = ask("moments", precision="float32")
-        n, mean, squares = pca.pooled_moments(answers)
-        scale = pca.deviation(n, mean, squares)
-        return codec.encode({**codec.two_parts("mean", mean), "scale": scale})
+        moments = pca.pooled_moments(ask("moments", precision="float32"))
+        return codec.encode({**codec.two_parts("mean", moments.mean), "scale": moments.scale()})
 
     @staticmethod
     def apply(fitted: Mapping[str, Any], features: Features) -> Features:
@@ -239,8 +237,17 @@ class PCA(Step):
 
     def fit(self, layout: Features, ask: Ask) -> dict[str, Any]:
         layout.check_complete("pca")
-        found = pca.fit(ask, len(layout.names), self.components, self.solver, self.scale)
-        return codec.encode({**found.arrays(), **codec.two_parts("mean", found.mean)})
+        d = len(layout.names)
+        moments = pca.pooled_moments(ask("moments"))
+        scale = moments.scale() if self.scale else np.ones(d)
+        k = pca.number(self.components, moments, scale)
+        if pca.chosen(self.solver, d) == "exact":
+            A = pca.pooled_covariance(ask("covariance", mean=moments.mean, scale=scale), d)
+            found = pca.eigen(A, k)
+        else:
+            found = pca.subspace(ask, moments, scale, k)
+        fitted = pca.Components.of(moments, scale, found)
+        return codec.encode({**fitted.arrays(), **codec.two_parts("mean", fitted.mean)})
 
     @staticmethod
     def apply(fitted: Mapping[str, Any], features: Features) -> Features:

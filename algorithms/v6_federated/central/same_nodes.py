@@ -1,0 +1,69 @@
+"""A computation from several requests that the same nodes must all answer."""
+
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Any
+
+from v6_federated.central.dispatch import Answer
+
+Ask = Callable[..., list[Answer]]  # ask(organizations, ...) brings the answers of those that gave one
+
+
+class SameNodes:
+    """The nodes of one attempt at the computation, see ``attempts``.
+
+    Attributes:
+        organizations: ids of those that have answered every request so far.
+        answers: to the last request, by ascending id.
+    """
+
+    def __init__(self, organizations: Sequence[int], ask: Ask) -> None:
+        self.organizations, self.answers = list(organizations), list[Answer]()
+        self._ask = ask
+        self.dropped_out = False
+
+    def ask(self, *arguments: Any, **named: Any) -> list[Answer]:
+        """The answers of all nodes. Ends the ``with`` block if one is missing that answered an earlier request."""
+        before, asked = self.organizations, bool(self.answers)
+        self.answers = self._ask(before, *arguments, **named)
+        self.organizations = [a.organization_id for a in self.answers]
+        self.dropped_out = asked and len(self.organizations) < len(before)
+        if self.dropped_out:
+            raise _DroppedOut
+        return self.answers
+
+    def __enter__(self) -> "SameNodes":
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, traceback: TracebackType | None) -> bool:
+        return kind is _DroppedOut  # the next attempt follows
+
+
+class _DroppedOut(Exception):
+    """A node has not answered that answered an earlier request."""
+
+
+def attempts(organizations: Sequence[int], ask: Ask) -> Iterator[SameNodes]:
+    """Attempts at a computation whose sums must all be over the same nodes, until one comes to its end:
+
+        for nodes in attempts(organizations, ask):
+            with nodes:
+                first = nodes.ask(...)
+                second = nodes.ask(...)
+
+    If a node that has answered the first request does not answer a later one, the ``with`` block ends there, and the
+    next attempt begins with the nodes that are left.
+
+    Args:
+        organizations: ids of the nodes to begin with.
+        ask: sends a request: ``ask(organizations, ...)`` brings the answers of those that gave one.
+
+    Yields:
+        The nodes of each attempt; after the loop, those of the last one are the nodes that all sums are over.
+    """
+    while True:
+        nodes = SameNodes(organizations, ask)
+        yield nodes
+        if not nodes.dropped_out:
+            return
+        organizations = nodes.organizations
