@@ -2,10 +2,17 @@
 
 import numpy as np
 import pandas as pd
+import pytest
+from vantage6.algorithm.tools.exceptions import CollectResultsError, PrivacyThresholdViolation, UserInputError
 
+from v6_federated.messages import codec
+from v6_federated.messages.local_sgd import LocalSGD
 from v6_workbench.simulation.mock import CallOutcome, MockNetwork
 
 OPEN = {"V6_FEDERATED_MINIMUM_ORGANIZATIONS": "1"}  # laws on one node need it
+ALL_STEPS = ["impute:median", "impute:most_frequent", "onehot", "clip:0.05", "standardize", "pca:4"]
+MISSING = 0.15
+FEDAVG = {"local": {}, "arrays": codec.encode({"weights": np.zeros(5)})}
 
 
 def table(n: int = 40, d: int = 4, classes: int = 2, seed: int = 0, shift: float = 0.0) -> pd.DataFrame:
@@ -50,3 +57,73 @@ def spoilt(**changes):
         return answer
 
     return lambda organization, input_: CallOutcome(alter=alter) if organization == 2 else CallOutcome()
+
+
+def refused_steps(nodes, *steps, error=CollectResultsError, **settings):
+    with pytest.raises(error) as caught:
+        train("v6_fedavg", nodes, **{"rounds": 1, **settings}, preprocess=list(steps))
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+def refused(says, hospitals, environment=None, environments=None, **settings):
+    try:
+        result = train(
+            "v6_fedavg", hospitals, environment=environment, environments=environments, **{"rounds": 2, **settings}
+        )
+        text = result["stopped"]
+    except (CollectResultsError, PrivacyThresholdViolation, UserInputError) as error:
+        text = str(error)
+    assert says in text
+    return text
+
+
+def crafted(hospitals, function="client_update", job=None, package="v6_fedavg", environment=None, **request):
+    """Send a partial function's task as a malicious researcher could; returns status and last words of a node."""
+    environment = environment or {"V6_FEDERATED_MAXIMUM_ROUNDS": "5"}
+    whole = {
+        "method": package.removeprefix("v6_"),
+        "key": "0" * 32,
+        "seed": 0,
+        "participants": [3, 5, 8],
+        "evaluators": [],
+        "rounds": 1,
+        "model": {"name": "logreg", "features": 4, "classes": 2},
+        "minimum_rows": None,
+        "precision": "float32",
+        "data": {"label": None, "features": None, "classes": [0, 1], "holdout": 0.0, "preprocess": []},
+        **(job or {}),
+    }
+    settings = {}
+    if (package, function) == ("v6_fedavg", "client_update"):
+        own = {name: request.pop(name) for name in [*request] if name in LocalSGD.model_fields}
+        settings = {**FEDAVG, "local": {**FEDAVG["local"], **own}}
+    with MockNetwork(package, hospitals, environment=environment) as network:
+        client = network.client()
+        kwargs = {"job": whole, "round": 1, **settings, **request}
+        task = client.task.create({"method": function, "kwargs": kwargs}, [3])
+        client.wait_for_results(task["id"])
+        run = client.run.from_task(task["id"])[0]
+        return run["status"], run["log"]
+
+
+def hospital(n, seed, levels):
+    """A clinical table: a category, missing values in it and in a number, and a constant column."""
+    rng = np.random.default_rng(seed)
+    rows = table(n, seed=seed, shift=0.2 * seed)
+    rows.insert(0, "sex", rng.choice(levels, n).astype(object))
+    rows.insert(2, "unit", 5.0)
+    rows.loc[rng.random(n) < MISSING, "x1"] = np.nan
+    rows.loc[rng.random(n) < MISSING, "sex"] = None
+    return rows
+
+
+def fitted(nodes, *steps, **settings):
+    """The fitted steps of a short job on all rows."""
+    result = train("v6_fedavg", nodes, **{"rounds": 1, "holdout": 0, **settings}, preprocess=list(steps))
+    return [step["fitted"] for step in result["data"]["preprocess"]]
+
+
+def pooled(nodes):
+    return pd.concat(nodes.values(), ignore_index=True)

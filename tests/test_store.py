@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 import test_laws
-import test_preprocess
 
-from v6_workbench.network import images, store
+from v6_workbench.network import store
 from v6_workbench.registry import names, supervised
 
 ROOT = Path(__file__).parents[1]
@@ -26,10 +25,8 @@ def values(entry):
 def test_nothing_is_forgotten_of_a_method(method):
     """What CONTRIBUTING asks for beside the folder."""
     package = f"v6_{method}"
-    assert package in {image.package for image in images.listed().values()}, "docker/images.toml"
     own_laws = {"v6_gbdt", "v6_pca"}  # no averages of weights: test_gbdt.py, test_pca.py
     assert package in {p for p, _ in test_laws.METHODS} | own_laws, "tests/test_laws.py"
-    assert not supervised(method) or package in test_preprocess.TRAINING, "tests/test_preprocess.py"
     assert f"[docs/{method}.md](docs/{method}.md)" in (ROOT / "README.md").read_text(), "README.md"
     assert not supervised(method) or f"`{method}`" in (ROOT / "docs" / "choosing.md").read_text(), "docs/choosing.md"
     assert f"`{package}`" in (ROOT / "docs" / f"{method}.md").read_text()
@@ -38,7 +35,7 @@ def test_nothing_is_forgotten_of_a_method(method):
 @pytest.mark.parametrize("method", names())
 def test_the_file_is_what_the_code_says(method):
     written = store.path(method).read_text() if store.path(method).exists() else ""
-    assert written == store.text(method), f"run: python -m v6_federated.store {method}"
+    assert written == store.text(method), f"run: python -m v6_workbench.network.store {method}"
 
 
 @pytest.mark.parametrize("method", names())

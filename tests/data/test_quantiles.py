@@ -1,0 +1,114 @@
+"""Quantiles from rounded counts."""
+
+import numpy as np
+import pytest
+from helpers import fitted, pooled, table, train
+
+from v6_federated.messages import codec
+
+
+@pytest.mark.parametrize("spread", ["normal", "skewed"])
+def test_quantiles_are_near_those_of_pooled_rows(spread):
+    """Within the width of a bin and the nodes' roundings."""
+    rng = np.random.default_rng(0)
+    draw = rng.normal if spread == "normal" else rng.exponential
+    nodes = {k: table(400, seed=k).assign(x0=draw(size=400) + k) for k in (1, 2, 3)}
+    x = pooled(nodes)["x0"]
+    (median,) = fitted(nodes, "impute:median,columns=x0")
+    assert median["values"]["x0"] == pytest.approx(x.median(), abs=0.03 * x.std())
+    (clip,) = fitted(nodes, {"step": "clip", "quantile": 0.05, "columns": ["x0"]})
+    assert clip["bounds"]["x0"] == pytest.approx(x.quantile([0.05, 0.95]).tolist(), abs=0.12 * x.std())
+
+
+@pytest.mark.parametrize(("q", "rows"), [(0.01, 50), (0.001, 700), (0.01, 52)])
+def test_the_upper_bound_is_found_where_counts_are_rounded_down(q, rows):
+    """No node's rounded counts may reach all of its rows; one value far out is what clip is for."""
+    rng = np.random.default_rng(0)
+    nodes = {k: table(rows, seed=k).assign(x0=rng.normal(size=rows)) for k in range(1, 6)}
+    nodes[1].loc[0, "x0"] = 30.0
+    (clip,) = fitted(nodes, {"step": "clip", "quantile": q, "columns": ["x0"]})
+    lower, upper = clip["bounds"]["x0"]
+    assert -4.5 < lower < -1 and 1 < upper < 4.5
+
+
+def test_median_by_hand():
+    """mean - deviation to mean + deviation in 200 bins; counts to each edge, rounded to threes, of each node."""
+    nodes = {k: table(30, seed=k) for k in (1, 2)}
+    x = pooled(nodes)["x0"].to_numpy()
+    edges = np.linspace(x.mean() - x.std(), x.mean() + x.std(), 201)
+    below = sum(3 * np.round((rows["x0"].to_numpy()[:, None] <= edges).sum(axis=0) / 3) for rows in nodes.values())
+    first, last = np.searchsorted(below, 30), np.searchsorted(below, 30, side="right") - 1
+    assert below[first] == 30 and last > first, "30 of 60 lie below several edges: in their middle"
+    expected = (edges[first] + edges[last]) / 2
+    assert fitted(nodes, "impute:median,columns=x0")[0]["values"]["x0"] == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("least", [3, 10, 25])
+@pytest.mark.parametrize("step", ["clip:0.02", "impute:median"])
+def test_a_quantile_is_no_row_of_a_node_that_rounds_more(step, least):
+    """Counts are multiples of the node's minimum: bins finer than these would only find where the rounding jumps."""
+    rng = np.random.default_rng(7)
+    nodes = {k: table(200, seed=k).assign(x0=rng.normal(size=200) * 3 + 2)[["x0", "label"]] for k in (1, 2, 3)}
+    limits = {"V6_FEDERATED_MINIMUM_ROWS_A_CLASS": str(least)}
+    (found,) = train("v6_fedavg", nodes, rounds=1, holdout=0, preprocess=[step], environment=limits)["data"][
+        "preprocess"
+    ]
+    told = [*found["fitted"]["bounds"]["x0"]] if "bounds" in found["fitted"] else [found["fitted"]["values"]["x0"]]
+    values = pooled(nodes)["x0"].to_numpy()
+    for value in told:
+        assert np.abs(values - value).min() > 1e-6
+
+
+@pytest.mark.parametrize("outlier", [50.0, 999_999.0, -1e9, 1e15])
+def test_quantiles_whatever_a_few_outliers_are(outlier):
+    """Three rows of 1,200, a sentinel or an error of typing, make the deviation large, and the first bins wide."""
+    rng = np.random.default_rng(0)
+    nodes = {k: table(400, seed=k).assign(x0=rng.gamma(2, 10, 400), x1=rng.integers(20, 90, 400)) for k in (1, 2, 3)}
+    for rows in nodes.values():
+        rows.loc[0, "x0"] = outlier
+    whole = pooled(nodes)
+    bounds = fitted(nodes, "clip:0.01")[0]["bounds"]
+    values = fitted(nodes, "impute:median")[0]["values"]
+    for column, places in (("x0", 0.004), ("x1", 0.02)):  # what roundings of 3 nodes leave open; years are whole
+        for value, q in ((bounds[column][0], 0.01), (bounds[column][1], 0.99), (values[column], 0.5)):
+            low, high = whole[column].quantile([q - places if q > places else 0, min(q + places, 1)])
+            assert low - 1e-6 <= value <= high + 1e-6, (column, q)
+
+
+def test_constant_column_median_is_its_value(clinics):
+    median, *_ = fitted(clinics, "impute:median", "impute:most_frequent", "onehot")
+    assert median["values"]["unit"] == 5.0
+
+
+@pytest.mark.parametrize(("tied", "other"), [(0.0, 1.0), (1.0, 0.0), (37.5, 99.0), (-1e-3, 2e-3), (1 / 3, 5.0)])
+def test_clip_to_a_value_that_nearly_all_rows_have(tied, other):
+    """Both bounds are that value: else what parts them by rounding would become a deviation of 1."""
+    nodes = {k: table(600, seed=k) for k in (1, 2, 3)}
+    for k, rows in nodes.items():
+        rows["x0"] = np.where(np.random.default_rng(k).random(600) < 0.005, other, tied)
+    clip, standardize = fitted(nodes, "clip:0.01", "standardize")
+    low, high = clip["bounds"]["x0"]
+    assert low == high == pytest.approx(tied, rel=1e-12)
+    assert codec.decode(standardize)["scale"][0] == 1, "a constant column"
+
+
+def test_dates_as_numbers_keep_their_spread():
+    """Bins are narrowed by the deviation, however large the values are."""
+    nodes = {k: table(400, seed=k) for k in (1, 2)}
+    for k, rows in nodes.items():
+        rows["x0"] = 20240100.0 + np.random.default_rng(k).integers(1, 31, 400)
+    low, high = fitted(nodes, "clip:0.1")[0]["bounds"]["x0"]
+    assert (low, high) == pytest.approx(tuple(np.quantile(pooled(nodes)["x0"], [0.1, 0.9])), abs=1)
+
+
+@pytest.mark.parametrize(
+    ("first", "share", "sentinel"), [(40, 0.002, 1e25), (0, 0.002, 1e20), (1e9, 0.005, 0.0), (1e6, 0.01, 1e9)]
+)
+def test_quantiles_beside_values_of_another_order(first, share, sentinel):
+    """However wide the first bins are, those of the other rows are no one value."""
+    rng = np.random.default_rng(0)
+    nodes = {k: table(900, seed=k) for k in (1, 2, 3)}
+    for rows in nodes.values():
+        rows["x0"] = np.where(rng.random(900) < share, sentinel, first + rng.random(900))
+    low, high = fitted(nodes, "clip:0.05")[0]["bounds"]["x0"]
+    assert (low, high) == pytest.approx(tuple(np.quantile(pooled(nodes)["x0"], [0.05, 0.95])), abs=0.02)

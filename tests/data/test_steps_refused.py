@@ -1,0 +1,134 @@
+"""Refused steps: the error names the column and the step that would help, never a value."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from helpers import ALL_STEPS, fitted, refused_steps, table, train
+
+from v6_federated.base.errors import SafeError
+from v6_federated.data import preprocessing, source
+from v6_workbench.cli.main import main
+
+
+@pytest.mark.parametrize("kept", ["training", "held out"])
+def test_one_missing_word_needs_a_step_wherever_its_row_is(kept):
+    nodes = {k: table(60, seed=k).assign(sex=["f", "m"] * 30)[["sex", "x0", "label"]] for k in (1, 2, 3)}
+    train_, held = source.split(60, 0.2, 1)
+    nodes[1].loc[(train_ if kept == "training" else held)[0], "sex"] = None
+    assert "missing values in the column(s) sex" in refused_steps(nodes, "onehot", holdout=0.2)
+    fitted(nodes, "impute:most_frequent", "onehot", holdout=0.2)
+
+
+def test_a_column_of_words_that_a_node_lacks():
+    nodes = {k: table(60, seed=k).assign(sex=["f", "m"] * 30)[["sex", "x0", "label"]] for k in (1, 2, 3)}
+    nodes[3]["sex"] = np.array([None] * 60, dtype=object)
+    assert fitted(nodes, "impute:most_frequent", "onehot")[1]["levels"] == {"sex": ["f", "m"]}
+
+
+def test_missing_values_name_the_column_and_the_step(hospitals):
+    hospitals[5].loc[3, "x2"] = np.nan
+    for steps in (["standardize"], ["pca:2"], ["clip:0.1"], ["standardize", "pca:2"]):
+        text = refused_steps(hospitals, *steps)
+        assert "organization 5: missing or infinite values in the column(s) x2" in text and "a step impute" in text
+        assert "organization 3" not in text
+    assert "missing values in the column(s) x2" not in str(
+        train("v6_fedavg", hospitals, rounds=1, preprocess=["impute"])
+    )
+
+
+def test_words_name_the_column_and_the_step(clinics):
+    text = refused_steps(clinics, "impute", "impute:most_frequent", "standardize", error=SafeError)
+    assert "the column(s) sex hold values that are not numbers" in text and "a step onehot" in text
+    assert "missing values in the column(s) sex; expected none at onehot" in refused_steps(clinics, "impute", "onehot")
+
+
+def test_numbers_as_text(clinics):
+    """Text that reads as a number is that number; one word among them makes a column that onehot must name."""
+    steps = ["impute", "impute:most_frequent", "onehot"]
+    as_text = {**clinics, 2: clinics[2].assign(x0=[f" {v!r} " for v in clinics[2]["x0"]])}
+    assert fitted(as_text, *steps) == fitted(clinics, *steps)
+    as_text[2].loc[4, "x0"] = "Mr Smith"
+    text = refused_steps(as_text, *steps, error=SafeError)
+    assert "organization 2: the column(s) x0 hold both numbers and words" in text and "Smith" not in text
+    as_text[2] = clinics[2].assign(x0="Mr Smith")
+    text = refused_steps(as_text, *steps, error=SafeError)
+    assert "organization 1: the column(s) x0 hold numbers, elsewhere words" in text and "Smith" not in text
+
+
+def test_a_hospital_with_three_rows(clinics):
+    assert "organization 4: fewer than 10 rows" in refused_steps({**clinics, 4: clinics[1].head(3)}, *ALL_STEPS)
+
+
+def test_a_column_with_few_values(clinics):
+    clinics[2].loc[5:, "x1"] = np.nan
+    for step in ("impute", "impute:median", "clip:0.1"):
+        text = refused_steps(clinics, step, "impute", "impute:most_frequent", "onehot")
+        assert "organization 2: fewer than 10 rows have a value in the column(s) x1" in text
+    clinics[2]["x1"] = np.nan  # none at all is no statistic of anybody
+    fitted(clinics, "impute", "impute:most_frequent", "onehot")
+    for rows in clinics.values():
+        rows["x1"] = np.nan
+    text = refused_steps(clinics, "impute", "impute:most_frequent", "onehot", error=SafeError)
+    assert "no node has a value in the column(s) x1" in text
+
+
+def test_infinite_values_and_dates(clinics):
+    clinics[2].loc[3, "x0"] = np.inf
+    for steps in (ALL_STEPS, ["impute", "onehot:sex", "clip:lower=0,upper=1"]):  # also where no statistic is asked
+        assert "organization 2: infinite values (or beyond 3.4e38) in the column(s) x0" in refused_steps(
+            clinics, *steps
+        )
+    clinics[2]["x0"] = pd.Timestamp("1950-03-02")
+    text = refused_steps(clinics, *ALL_STEPS)
+    assert "the column x0 holds values that are neither numbers nor words" in text and "1950" not in text
+
+
+def test_columns_that_may_not_be_used(clinics):
+    text = refused_steps(clinics, *ALL_STEPS, environment={"V6_FEDERATED_DISALLOWED_COLUMNS": "sex"})
+    assert "the column(s) sex may not be used" in text
+
+
+@pytest.mark.parametrize(
+    ("step", "says"),
+    [
+        ("whiten", "unknown step 'whiten'; expected one of impute, onehot, clip, standardize, pca"),
+        ("pca", "components: Field required"),
+        ("pca:0", "greater than or equal to 1"),
+        ("pca:many", "components"),
+        ("pca:3,rank=2", "rank"),
+        ("standardize:3", "is not understood at '3'"),
+        ("impute:mode", "strategy"),
+        ("impute:constant", "takes a value"),
+        ("impute:mean,value=3", "takes a value"),
+        ("clip", "clip takes a quantile, or bounds"),
+        ("clip:0.7", "quantile"),
+        ("clip:lower=2,upper=1", "above the upper one"),
+        ("impute:mean,strategy=median", "gives strategy twice"),
+        ("{", "is not JSON"),
+        ({"columns": ["a"]}, "unknown step"),
+    ],
+)
+def test_steps_that_are_none(step, says):
+    with pytest.raises(SafeError) as error:
+        preprocessing.parse(step)
+    assert says in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("steps", "says"),
+    [
+        (["onehot", "impute:mean,columns=age"], "no column age"),
+        (["impute:mean,columns=sex", "onehot"], "impute cannot fill the column(s) sex so"),
+        (["onehot", "onehot:sex"], "no column sex"),
+        (["onehot", "clip:lower=0,columns=sex"], "no column sex"),
+        (["clip:lower=0,columns=sex", "onehot"], "they hold words"),
+        (["impute", "impute:most_frequent", "onehot", "pca:30"], "components=30 is refused"),
+    ],
+)
+def test_steps_that_do_not_fit_the_columns(clinics, steps, says):
+    assert says in refused_steps(clinics, *steps, error=SafeError)
+
+
+def test_a_step_names_a_column_once(capsys):
+    assert main(["run", "fedavg", "--data", "wine", "--rounds", "1", "--preprocess", "impute:mean,columns=a|a"]) == 2
+    assert "columns are expected each once" in capsys.readouterr().err

@@ -1,0 +1,36 @@
+"""Models on a GPU."""
+
+import numpy as np
+import pytest
+import torch
+
+from v6_federated import models
+from v6_federated.base.errors import SafeError
+
+
+def test_a_gpu_that_is_not_there_is_named(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setenv("V6_FEDERATED_DEVICE", "cuda")
+    with pytest.raises(SafeError, match="V6_FEDERATED_DEVICE=cuda, but this node has no GPU .*; expected cpu"):
+        models.build({"name": "cnn_garst", "features": 784, "classes": 10})
+
+
+# there is nothing to compare without a GPU; dropout's chances differ between devices
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("name", ["cnn_garst", "cnn_reddy:dropout=0", "cnn_mcmahan", "lstm_char:hidden=16"])
+def test_a_gpu_brings_the_same_bits_each_time_and_almost_those_of_a_processor(name, monkeypatch):
+    rng = np.random.default_rng(0)
+    text = name.startswith("lstm")
+    X = rng.integers(0, 10, (40, 784)) if text else rng.random((40, 784), dtype=np.float32)
+    y = rng.integers(0, 10, 40)
+
+    def gradient(device):
+        monkeypatch.setenv("V6_FEDERATED_DEVICE", device)
+        model = models.build({**models.parse(name), "features": 784, "classes": 10})
+        assert model.asarray(y).device.type == device
+        w = model.asarray(model.init(np.random.default_rng(1)))
+        return model.loss_and_gradient(w, model.asarray(X), model.asarray(y))[1].cpu().numpy().copy()
+
+    first = gradient("cuda")
+    np.testing.assert_array_equal(first, gradient("cuda"))
+    np.testing.assert_allclose(first, gradient("cpu"), atol=1e-6)
