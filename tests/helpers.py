@@ -1,10 +1,14 @@
-"""Small tables made anew from a fixed seed, and training on mock nodes."""
+"""Small tables from a fixed seed, training on mock nodes, and tasks that no honest researcher sends."""
+
+import sys
+from types import ModuleType
 
 import numpy as np
 import pandas as pd
 import pytest
 from vantage6.algorithm.tools.exceptions import CollectResultsError, PrivacyThresholdViolation, UserInputError
 
+from v6_federated import partial
 from v6_federated.messages import codec
 from v6_federated.messages.local_sgd import LocalSGD
 from v6_workbench.simulation.mock import CallOutcome, MockNetwork
@@ -59,28 +63,49 @@ def spoilt(**changes):
     return lambda organization, input_: CallOutcome(alter=alter) if organization == 2 else CallOutcome()
 
 
-def refused_steps(nodes, *steps, error=CollectResultsError, **settings):
+def hospital(n, seed, levels):
+    """A clinical table: a category, missing values in it and in a number, and a constant column."""
+    rng = np.random.default_rng(seed)
+    rows = table(n, seed=seed, shift=0.2 * seed)
+    rows.insert(0, "sex", rng.choice(levels, n).astype(object))
+    rows.insert(2, "unit", 5.0)
+    rows.loc[rng.random(n) < MISSING, "x1"] = np.nan
+    rows.loc[rng.random(n) < MISSING, "sex"] = None
+    return rows
+
+
+def pooled(nodes: dict) -> pd.DataFrame:
+    """The rows of all nodes in one table."""
+    return pd.concat(nodes.values(), ignore_index=True)
+
+
+def fitted(nodes, *steps, **settings):
+    """The fitted steps of a short job on all rows."""
+    result = train("v6_fedavg", nodes, **{"rounds": 1, "holdout": 0, **settings}, preprocess=list(steps))
+    return [step["fitted"] for step in result["data"]["preprocess"]]
+
+
+def refused(says: str, nodes: dict, package: str = "v6_fedavg", **settings) -> str:
+    """Check that a job of two rounds is refused with an error that holds ``says``; returns the whole text."""
+    with pytest.raises((CollectResultsError, PrivacyThresholdViolation, UserInputError)) as caught:
+        train(package, nodes, **{"rounds": 2, **settings})
+    assert says in str(caught.value), str(caught.value)
+    return str(caught.value)
+
+
+def refused_steps(nodes: dict, *steps, error: type[Exception] = CollectResultsError, **settings) -> str:
+    """The error, in one line, of a job whose preprocessing steps are refused."""
     with pytest.raises(error) as caught:
         train("v6_fedavg", nodes, **{"rounds": 1, **settings}, preprocess=list(steps))
-    text = str(caught.value)
-    assert "\n" not in text
-    return text
-
-
-def refused(says, hospitals, environment=None, environments=None, **settings):
-    try:
-        result = train(
-            "v6_fedavg", hospitals, environment=environment, environments=environments, **{"rounds": 2, **settings}
-        )
-        text = result["stopped"]
-    except (CollectResultsError, PrivacyThresholdViolation, UserInputError) as error:
-        text = str(error)
-    assert says in text
-    return text
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
 
 
 def crafted(hospitals, function="client_update", job=None, package="v6_fedavg", environment=None, **request):
-    """Send a partial function's task as a malicious researcher could; returns status and last words of a node."""
+    """Send organization 3 the task of a partial function, as a malicious researcher could; the run's status and log.
+
+    ``job`` and ``request`` replace parts of a proper task. For FedAvg, settings of ``LocalSGD`` go into its record.
+    """
     environment = environment or {"V6_FEDERATED_MAXIMUM_ROUNDS": "5"}
     whole = {
         "method": package.removeprefix("v6_"),
@@ -108,22 +133,9 @@ def crafted(hospitals, function="client_update", job=None, package="v6_fedavg", 
         return run["status"], run["log"]
 
 
-def hospital(n, seed, levels):
-    """A clinical table: a category, missing values in it and in a number, and a constant column."""
-    rng = np.random.default_rng(seed)
-    rows = table(n, seed=seed, shift=0.2 * seed)
-    rows.insert(0, "sex", rng.choice(levels, n).astype(object))
-    rows.insert(2, "unit", 5.0)
-    rows.loc[rng.random(n) < MISSING, "x1"] = np.nan
-    rows.loc[rng.random(n) < MISSING, "sex"] = None
-    return rows
-
-
-def fitted(nodes, *steps, **settings):
-    """The fitted steps of a short job on all rows."""
-    result = train("v6_fedavg", nodes, **{"rounds": 1, "holdout": 0, **settings}, preprocess=list(steps))
-    return [step["fitted"] for step in result["data"]["preprocess"]]
-
-
-def pooled(nodes):
-    return pd.concat(nodes.values(), ignore_index=True)
+def a_method(monkeypatch, client_update) -> str:
+    """The package of a method, made on the spot, whose partial function is ``client_update``."""
+    module = ModuleType("v6_named")
+    module.client_update = partial(client_update)
+    monkeypatch.setitem(sys.modules, "v6_named", module)
+    return "v6_named"

@@ -1,5 +1,6 @@
 """Payloads: arrays as they cross the network."""
 
+import base64
 import json
 
 import numpy as np
@@ -12,7 +13,7 @@ from v6_federated.messages import codec
 
 
 @given(st.lists(st.integers(0, 5), max_size=3), st.sampled_from(["float32", "float16"]))
-def test_payload_round_trip(shape, precision):
+def test_a_decoded_payload_holds_the_arrays_that_were_encoded(shape, precision):
     array = np.random.default_rng(0).normal(size=shape).astype(codec.DTYPES[precision])
     payload = json.loads(json.dumps(codec.encode({"a": array, "b": array[..., None]}, precision)))
     decoded = codec.decode(payload)
@@ -20,49 +21,82 @@ def test_payload_round_trip(shape, precision):
     assert decoded["b"].shape == (*shape, 1)
 
 
-def test_float64_travels_whole():
+def test_float64_numbers_keep_all_their_digits():
     numbers = np.random.default_rng(0).normal(size=(3, 4)) * 1e9
     decoded = codec.decode(json.loads(json.dumps(codec.encode({"a": numbers}, "float64"))))
     np.testing.assert_array_equal(decoded["a"], numbers)
 
 
-def test_payload_is_little_endian_base64():
+def test_two_float32_arrays_hold_the_digits_of_a_time_stamp():
+    numbers = 1.7e9 + np.random.default_rng(0).random(100)
+    parts = codec.decode(json.loads(json.dumps(codec.encode(codec.two_parts("mean", numbers)))))
+    np.testing.assert_allclose(codec.whole(parts, "mean"), numbers, rtol=0, atol=1e-5)
+    assert np.abs(parts["mean"] - numbers).max() > 0.1, "float32 alone loses them"
+
+
+def test_a_payload_is_base64_of_little_endian_numbers():
     payload = codec.encode({"w": np.array([1.0, -2.0])})
     assert payload == {"dtype": "float32", "shapes": {"w": [2]}, "data": "AACAPwAAAMA="}
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "says"),
     [
-        {"data": "!"},
-        {"data": "AACA"},
-        {"dtype": "float64"},
-        {"shapes": {"w": [3]}},
-        {"shapes": {"w": [-2]}},
-        {"shapes": {"w": [-1, -2]}},
-        {"shapes": {"w": [2**41, 0], "v": [2]}},
-        {"shapes": {"w": [2, *[1] * 8]}},
-        {"shapes": {"w": [10**400] * 100_000}},  # whose product would take minutes
-        {"shapes": 1},
+        ({"data": "!"}, "not a payload of arrays"),
+        ({"data": "AACA"}, "not a payload of arrays"),
+        ({"data": None}, "not a payload of arrays"),
+        ({"dtype": "int32"}, "not a payload of arrays"),
+        ({"shapes": 1}, "not a payload of arrays"),
+        ({"dtype": "float64"}, "a payload of 1 numbers whose shapes are those of 2"),
+        ({"shapes": {"w": [3]}}, "a payload of 2 numbers whose shapes are those of 3"),
+        ({"shapes": {"w": [-2]}}, "with shapes that no array has"),
+        ({"shapes": {"w": [-1, -2]}}, "with shapes that no array has"),
+        ({"shapes": {"w": [2**41, 0], "v": [2]}}, "with shapes that no array has"),
+        ({"shapes": {"w": [2, *[1] * 8]}}, "with shapes that no array has"),
+        ({"shapes": {"w": [10**400] * 100_000}}, "with shapes that no array has"),  # their product would take minutes
     ],
 )
-def test_what_is_no_payload_is_refused(change):
+def test_a_malformed_payload_is_refused(change, says):
     with pytest.raises(SafeError) as error:
         codec.decode({**codec.encode({"w": np.ones(2)}), **change})
-    assert len(str(error.value)) < 200
+    assert says in str(error.value) and len(str(error.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("expected", "says"),
+    [
+        ({"v": (2,)}, "v of shape none; expected (2,)"),
+        ({"w": (3,)}, "w of shape (2,); expected (3,)"),
+        ({"w": (None, 2)}, "w of shape (2,); expected (None, 2)"),
+        ({"w": (2,)}, ""),
+        ({"w": (None,)}, ""),
+    ],
+)
+def test_an_array_that_is_missing_or_has_another_shape_is_refused(expected, says):
+    payload = codec.encode({"w": np.ones(2)})
+    if not says:
+        assert codec.decode(payload, expected)["w"].shape == (2,)
+        return
+    with pytest.raises(SafeError) as error:
+        codec.decode(payload, expected)
+    assert str(error.value) == says
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_numbers_not_finite_are_refused_both_ways(bad):
-    with pytest.raises(SafeError, match="not finite"):
+def test_numbers_that_are_not_finite_are_refused_both_ways(bad):
+    with pytest.raises(SafeError, match="w: numbers that are not finite in float32"):
         codec.encode({"w": np.array([1, bad])})
-    import base64
-
-    source = base64.b64encode(np.array([1, bad], "<f4")).decode()
+    data = base64.b64encode(np.array([1, bad], "<f4")).decode()
     with pytest.raises(SafeError, match="not finite"):
-        codec.decode({"dtype": "float32", "shapes": {"w": [2]}, "data": source})
+        codec.decode({"dtype": "float32", "shapes": {"w": [2]}, "data": data})
 
 
-def test_size_is_that_of_the_message_as_vantage6_sends_it():
+def test_numbers_too_large_for_half_precision_are_refused():
+    codec.encode({"w": np.array([65_504.0])}, "float16")
+    with pytest.raises(SafeError, match="w: numbers that are not finite in float16"):
+        codec.encode({"w": np.array([70_000.0])}, "float16")
+
+
+def test_the_size_of_a_message_is_that_of_its_json():
     message = {"method": "x", "kwargs": {"arrays": codec.encode({"w": np.ones(100)}), "list": [1, {"a": None}, "é"]}}
     assert codec.size(message) == len(json.dumps(message).encode())
