@@ -13,17 +13,17 @@ from benchmarks.reddy2020_setup import (
     OPTIMIZERS,
     PARTITIONS,
     PASSES,
-    dynavg,
     read_as,
     sent,
     settings_of,
     told,
 )
+from v6_dynavg import schedule
 from v6_workbench.simulation import partitions
 from v6_workbench.simulation.datasets import Dataset
 from v6_workbench.simulation.experiments import Experiment
 
-PLANS = dynavg._plans
+PLANS = schedule.plans
 CUTS = (1, 2, 3, 4, 5)
 # the fifth unbalanced deal to 31 nodes leaves one with too few rows of a class to take part
 UNBALANCED_CUTS = CUTS[:4]
@@ -147,7 +147,7 @@ def compared(dataset: Dataset) -> Iterator[str]:
             runs.kept(DOCUMENT, "dynavg", experiment, {**svd, "train_from": "newest"}),
             runs.kept(DOCUMENT, "dynavg", experiment, {**svd, "train_from": "newest_pass"}),
             runs.kept_as(
-                DOCUMENT, reading, functools.partial(read_as, experiment, svd, dynavg, "_plans", least_in_each_round)
+                DOCUMENT, reading, functools.partial(read_as, experiment, svd, schedule, "plans", least_in_each_round)
             ),
         )
         yield tables.row(
@@ -217,4 +217,4 @@ def accuracy(run: runs.Run) -> str:
 def least_in_each_round(q: Mapping[int, float], E: int, start: int) -> dict[int, Any]:
     """Plans where q'_k = 0 gives rho_k = 1, as the sentence before equation 3.8 has it."""
     low = min(q.values())
-    return {k: dynavg.Plan(1, 1) if q[k] == low else plan for k, plan in PLANS(q, E, start).items()}
+    return {k: schedule.Plan(1, 1) if q[k] == low else plan for k, plan in PLANS(q, E, start).items()}

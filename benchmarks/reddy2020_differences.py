@@ -16,7 +16,6 @@ from benchmarks.reddy2020_setup import (
     PARTITIONS,
     PASSES,
     batches,
-    dynavg,
     gap,
     protocols,
     read_as,
@@ -25,6 +24,7 @@ from benchmarks.reddy2020_setup import (
     told,
 )
 from benchmarks.starts import STARTS, weights
+from v6_dynavg import schedule
 from v6_federated import Answer, Answers, LocalSGD, models
 from v6_federated.base.randomness import generator
 from v6_federated.data.source import as_features
@@ -86,7 +86,7 @@ def of_all(renewed: bool) -> Callable[[Mapping[int, float], int, int], dict[int,
         every = ours(last, E, start)
         return every if renewed else {k: every[k] for k in q}
 
-    ours = dynavg._plans
+    ours = schedule.plans
     return plans
 
 
@@ -116,8 +116,8 @@ def readings(dataset: Dataset) -> Iterator[str]:
             experiment = Experiment(dataset, K, partition, 1, 1)
             found = [runs.kept(DOCUMENT, "dynavg", experiment, values)]
             for name, owner, part, reading in (
-                ("all K's last, S_t's", dynavg, "_plans", of_all(False)),
-                ("all K's last, all K's", dynavg, "_plans", of_all(True)),
+                ("all K's last, S_t's", schedule, "plans", of_all(False)),
+                ("all K's last, all K's", schedule, "plans", of_all(True)),
                 ("models of all K", Answers, "weighted_mean", sum_over_all()),
             ):
                 train = functools.partial(read_as, experiment, values, owner, part, reading)
@@ -362,7 +362,7 @@ def losses(dataset: Dataset) -> Iterator[str]:
             J = {row["round"]: row["train_loss"] for row in run.history}  # by node
             least, largest = min(J.values()), max(J.values())
             median = (float(np.median([*J.values()])) - least) / (largest - least)
-            due = sum(plan.rho <= 3 for plan in dynavg._plans(J, E - 1, 1).values())
+            due = sum(plan.rho <= 3 for plan in schedule.plans(J, E - 1, 1).values())
             yield tables.row(model, partition, f"{least:.3f}", f"{largest:.3f}", f"{median:.2f}", due)
 
 

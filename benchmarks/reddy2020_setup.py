@@ -1,6 +1,5 @@
 """What all runs of Reddy 2020 have in common: models, optimizers, protocols, partitions."""
 
-import importlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 from unittest import mock
@@ -9,8 +8,6 @@ import numpy as np
 
 from benchmarks import runs
 from v6_workbench.simulation.experiments import Experiment, OnRound
-
-dynavg = importlib.import_module("v6_dynavg.central")  # the module: its package has the function under this name
 
 DOCUMENT = "reddy2020"
 PASSES = {"logreg": 100, "nn_reddy": 50}

@@ -16,20 +16,16 @@ LOST = {"state_lost": True, "violation": False, "train_loss": None}
 
 @partial
 def local_update(
-    node: Node,
-    weights: Vector = None,
-    *,
-    is_reference: IsReference = False,
-    delta: Delta,
-    local: LocalSGD,
+    node: Node, weights: Vector = None, *, is_reference: IsReference = False, delta: Delta, local: LocalSGD
 ) -> Result:
-    """Round t at node k: local passes from its own model f_k (d,), then the check |f_k - r|^2 > Delta against the
-    reference r (d,). Only a node that violates it sends f_k. Reddy 2020, Algorithm 1 (Kamp et al. 2018).
+    """Round t at node k. Reddy 2020, Algorithm 1 (Kamp et al. 2018).
 
-    ``weights`` is the mean that this node was sent, ``is_reference`` whether it is the new reference too.
-    A node that has lost its model trains nothing and says so; central sends it the reference.
+    The node trains its model f_k (d,) and checks |f_k - r|^2 > Delta against the reference r (d,). It sends f_k only if
+    that is so. ``weights`` (d,) is the mean that it takes for f_k, if it took part in the last one; ``is_reference``
+    says that it is the new reference too. A node that has lost its model trains nothing and says so: central then sends
+    it the reference.
     """
-    kept = node.state.load(node.round - 1)  # all nodes are asked in every round: older models are stale
+    kept = node.state.load(node.round - 1)  # central asks all nodes in every round: older models are stale
     if is_reference:
         f, r = weights + 0, weights
     elif kept is None:
@@ -54,7 +50,7 @@ def send_model(node: Node) -> Result:
 def singular_index(node: Node) -> Result:
     """q_k, the first index at which the singular values of the node's X add up to 95% of their sum.
 
-    Reddy 2020, equations 3.3 to 3.6, sums of sigma as printed, not of sigma^2. Only q_k leaves the node.
+    Reddy 2020, equations 3.3 to 3.6: sums of sigma, as printed, not of sigma^2. Only q_k leaves the node.
     """
     sigma = np.linalg.svd(node.rows.X.astype(np.float64), compute_uv=False)
     r = np.cumsum(sigma) / sigma.sum() if sigma.sum() else np.ones_like(sigma)
@@ -62,16 +58,10 @@ def singular_index(node: Node) -> Result:
 
 
 @partial
-def train(
-    node: Node,
-    weights: Vector,
-    *,
-    since: Since,
-    local: LocalSGD,
-) -> Result:
-    """All passes of the rounds after ``since``, from ``weights``; answers w and its loss.
+def train(node: Node, weights: Vector, *, since: Since, local: LocalSGD) -> Result:
+    """ClientUpdate of Reddy 2020, Algorithms 3 and 4: all passes of the rounds after ``since``, from ``weights`` (d,).
 
-    The rates are those of the rounds in which the passes were due.
+    Each pass has the learning rates of the round in which it was due. The answer holds the model (d,) and its loss.
     """
     if since >= node.round:
         raise SafeError(f"since={since} is refused; expected an earlier round than {node.round}")
