@@ -1,4 +1,4 @@
-"""Errors with a text of one line; only that of a SafeError may leave a node."""
+"""Errors whose text is one line. Of the errors that Python code raises, only a SafeError's text may leave a node."""
 
 import traceback
 from pathlib import Path
@@ -6,11 +6,18 @@ from typing import Any
 
 
 class SafeError(ValueError):
-    """Something is wrong with a request or its outcome; the text holds no value of a row."""
+    """A request is wrong, or its outcome cannot be used.
+
+    Its text may leave a node: write no value of a row into it. Say what was wrong, what is accepted and what to do.
+    """
 
 
 class Interrupted(KeyboardInterrupt):
-    """Somebody has ended a job by Ctrl-C; ``result`` is that of its last finished round."""
+    """A job was stopped with Ctrl-C.
+
+    Attributes:
+        result: the job's result after its last finished round.
+    """
 
     def __init__(self, result: dict[str, Any]) -> None:
         super().__init__("interrupted")
@@ -18,6 +25,13 @@ class Interrupted(KeyboardInterrupt):
 
 
 def place_of(error: Exception) -> str:
-    """File and line in which an error was raised; no text of it, which could quote a row."""
+    """Where an error was raised, without its text, which could quote a row.
+
+    Args:
+        error: an error that was raised and caught.
+
+    Returns:
+        Its file's name and line, for example ``"table.py, line 12"``.
+    """
     place = traceback.extract_tb(error.__traceback__)[-1]
     return f"{Path(place.filename).name}, line {place.lineno}"

@@ -1,13 +1,19 @@
-"""Files that appear whole or not at all: who is stopped while writing leaves what was there before."""
+"""Files that are written whole or not at all: a process that is stopped while it writes leaves the old file."""
 
 import os
 from pathlib import Path
 
 
 def write_whole(file: Path, text: str, durable: bool = False) -> None:
-    """Write a text file in one step; its folder is made. Raises OSError, and the file is as it was.
+    """Write a text file in one step, and make its folder if there is none.
 
-    With ``durable`` the text is on the disk before the name is: a file of after a power cut is whole too.
+    Args:
+        file: the file to write or replace.
+        text: what it is to hold, written as UTF-8.
+        durable: write the text to the disk before the file gets its name, so that it is whole after a power cut too.
+
+    Raises:
+        OSError: the file cannot be written; it is then as it was before.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_name(f"{file.name}.part")

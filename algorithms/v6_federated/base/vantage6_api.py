@@ -1,7 +1,7 @@
-"""Everything this project takes from vantage6 4.15, in one place: decorators, the client's calls, the environment.
+"""Everything that this package uses of vantage6 4.15: decorators, the client's calls, the environment of a container.
 
-Any client with the interface of vantage6's ``AlgorithmClient`` will do: the one inside a container, vantage6's own
-``MockAlgorithmClient``, and the client of this project's mock network.
+A ``client`` is anything with the interface of vantage6's ``AlgorithmClient``: the one inside a container, vantage6's
+``MockAlgorithmClient``, or the client of this project's mock network.
 """
 
 import json
@@ -41,18 +41,29 @@ __all__ = [
 ]
 
 POLL_SECONDS = 1.0
-PATIENCE = 60  # looks at a task's status that may fail in a row
-NO_SERVER = "Request failed"  # says the proxy of a node that does not reach the server
-NO_ANSWER = (OSError, KeyError, JSONDecodeError)  # lost connections, requests' errors too; an answer without the data
-ROUND = "v6-federated round "  # begins the line of a log that holds a row of history
-CALLING = r"Error encountered while calling \w+: (.*)"  # how vantage6 begins the last line of a crash
-WITHHELD = "its text is withheld"  # an error that nobody foresaw
+PATIENCE = 60  # requests to the server that may fail in a row
+NO_SERVER = "Request failed"  # how a node's proxy begins its message if it does not reach the server
+# what a call raises if the connection is lost (OSError includes the errors of requests) or an answer lacks its data
+NO_ANSWER = (OSError, KeyError, JSONDecodeError)
+ROUND = "v6-federated round "  # a line of a log that begins with this holds a row of the history
+CALLING = r"Error encountered while calling \w+: (.*)"  # the last line of a crashed run's log in vantage6
+WITHHELD = "its text is withheld"  # marks an unexpected error, whose text does not leave the node
 TABLE_TYPES = {"csv", "excel", "parquet"}
 QUERY_TYPES = {"sparql", "sql"}
 
 
 def organizations(client: Any) -> list[int]:
-    """The ids of the collaboration's organizations, ascending."""
+    """Ask the server which organizations the collaboration has.
+
+    Args:
+        client: the client of the running task.
+
+    Returns:
+        Their ids, ascending.
+
+    Raises:
+        CollectResultsError: the server does not answer.
+    """
 
     def ids() -> list[int]:
         return sorted(organization["id"] for organization in client.organization.list())
@@ -61,7 +72,20 @@ def organizations(client: Any) -> list[int]:
 
 
 def create_task(client: Any, input_: dict[str, Any], organizations: list[int], name: str) -> int:
-    """Send a task (``input_``: method and kwargs) to ``organizations`` and return its id."""
+    """Create a task on the server.
+
+    Args:
+        client: the client of the running task.
+        input_: the name of the partial function (``method``) and its arguments (``kwargs``).
+        organizations: ids of the organizations that are to run it.
+        name: name and description of the task.
+
+    Returns:
+        The task's id.
+
+    Raises:
+        CollectResultsError: the server refuses the task or does not answer.
+    """
 
     def create() -> dict[str, Any]:
         task = client.task.create(input_=input_, organizations=organizations, name=name, description=name)
@@ -69,26 +93,41 @@ def create_task(client: Any, input_: dict[str, Any], organizations: list[int], n
             raise ConnectionError(task["msg"])
         return task
 
-    # a task that is created twice does no harm: both runs do the same
+    # if an answer was lost, the task exists twice; that does no harm, both do the same
     task = _again(create) if hasattr(client, "request") else create()
     if "id" not in task:
-        raise CollectResultsError(f"the server refused the task {name!r}: {task.get('msg', 'no reason given')}")
+        raise CollectResultsError(f"the server refused the task {name!r}: {task.get('msg', 'it gave no reason')}")
     return task["id"]
 
 
 def on_a_node(client: Any) -> bool:
-    """Whether this runs on a real node, not on a mock network."""
+    """Whether ``client`` is that of a real node, not of a mock network.
+
+    Args:
+        client: the client of the running task.
+    """
     return isinstance(client, AlgorithmClient)
 
 
 def now(client: Any) -> float:
-    """Seconds on the clock of the network: this machine's, or a mock network's simulated one."""
+    """The time on the network's clock.
+
+    Args:
+        client: the client of the running task.
+
+    Returns:
+        Seconds on this machine's monotonic clock, or on the simulated clock of a mock network.
+    """
     return client.clock() if hasattr(client, "clock") else time.monotonic()
 
 
 @dataclass
 class Silence:
-    """How often in a row the server has not told a status."""
+    """How many requests for a task's status have failed in a row.
+
+    Attributes:
+        tries: the number of failed requests.
+    """
 
     tries: int = 0
 
@@ -96,11 +135,24 @@ class Silence:
 def wait_for_any(
     client: Any, tasks: Collection[int], until: float = math.inf, silence: Silence | None = None
 ) -> list[int]:
-    """The ids of those tasks that have no run still to come, as soon as there is one; none where ``until`` comes first.
+    """Wait until all runs of one of the tasks have ended.
 
-    The client's own ``wait_for_results`` waits half as long again after each look, so a finished round is seen late.
+    The client's own ``wait_for_results`` waits longer and longer between two requests, and so sees the end of a round
+    late.
+
+    Args:
+        client: the client of the running task.
+        tasks: ids of the tasks to wait for.
+        until: the time, as ``now`` tells it, at which to stop waiting.
+        silence: failed requests so far, if several calls are to count them together.
+
+    Returns:
+        The ids of the tasks whose runs have all ended; none if ``until`` came first.
+
+    Raises:
+        CollectResultsError: the server does not tell a status any more.
     """
-    if not hasattr(client, "request"):  # MockAlgorithmClient has run a task by the time it is created
+    if not hasattr(client, "request"):  # MockAlgorithmClient runs a task while it is created
         return list(tasks)
     silence = silence or Silence()
     while True:
@@ -114,7 +166,8 @@ def wait_for_any(
             silence.tries += 1
             if silence.tries >= PATIENCE:
                 raise CollectResultsError(
-                    f"the server has not told the status of task {task} for {PATIENCE} tries in a row"
+                    f"the server did not report the status of task {task} in {PATIENCE} requests in a row; check that "
+                    "it runs, then resume the job"
                 ) from None
         if ended or now(client) >= until:
             return ended
@@ -125,43 +178,89 @@ def wait_for_any(
 
 
 def wait(client: Any, task_id: int) -> None:
-    """Return when the task has no run still to come."""
+    """Wait until all runs of a task have ended.
+
+    Args:
+        client: the client of the running task.
+        task_id: the task.
+
+    Raises:
+        CollectResultsError: the server does not tell the task's status any more.
+    """
     wait_for_any(client, [task_id])
 
 
 def results(client: Any, task_id: int) -> Iterator[Any]:
-    """The results of a task's runs that have one."""
+    """The results of a task.
+
+    Args:
+        client: the client of the running task.
+        task_id: a task whose runs have ended.
+
+    Returns:
+        The decoded result of each run that has one.
+
+    Raises:
+        CollectResultsError: the server does not answer.
+    """
     return (result for result in _again(lambda: client.result.from_task(task_id)) if result is not None)
 
 
 def failure(client: Any, task_id: int) -> tuple[str, str]:
-    """Status and last words of the run of a task that one organization was sent."""
+    """Why a task that was sent to one organization failed.
+
+    Args:
+        client: the client of the running task.
+        task_id: the task.
+
+    Returns:
+        Status and ``last_words`` of its run.
+
+    Raises:
+        CollectResultsError: the server does not answer.
+    """
     run = _again(lambda: client.run.from_task(task_id))[0]
     return run["status"], last_words(run.get("log"))
 
 
 def online(client: Any, task_id: int) -> bool:
-    """Whether the node that was sent the task is online, as far as the server tells."""
+    """Whether the node that was sent a task is online.
+
+    Args:
+        client: the client of the running task.
+        task_id: a task that was sent to one organization.
+
+    Returns:
+        False only if the server says that the node is offline.
+    """
     try:
         run = client.run.from_task(task_id)[0]
-    except Exception:  # a server that restarts knows nothing of its nodes
+    except Exception:  # a server that restarts does not know its nodes yet
         return True
     return (run.get("node") or {}).get("status") != "offline"
 
 
 def _again(ask: Callable[[], Any]) -> Any:
-    """Ask the server, which may be restarting, for as long as patience lasts."""
+    """Ask the server, which may be restarting, up to ``PATIENCE`` times."""
     for _ in range(PATIENCE):
         try:
             return ask()
         except NO_ANSWER as error:
             problem = error
             time.sleep(POLL_SECONDS)
-    raise CollectResultsError(f"the server has not answered for {PATIENCE} tries in a row: {type(problem).__name__}")
+    raise CollectResultsError(
+        f"the server did not answer {PATIENCE} requests in a row ({type(problem).__name__}); check that it runs, then "
+        "resume the job"
+    )
 
 
 def progress(client: Any, row: dict[str, Any]) -> None:
-    """Show a finished round: to whoever listens on a mock network, else as a line of the task's log."""
+    """Report a finished round: to the mock network's ``on_round``, or as a line of the task's log.
+
+    Args:
+        client: the client of the running task.
+        row: the round's row of the history.
+    """
     listener: Callable[[dict[str, Any]], None] | None = getattr(client, "on_round", None)
     if listener is not None:
         listener(row)
@@ -170,8 +269,14 @@ def progress(client: Any, row: dict[str, Any]) -> None:
 
 
 def last_words(log: str | None) -> str:
-    """What an algorithm said when it failed: the last line of a log, without vantage6's own beginning of it, and
-    without signs that would command a terminal."""
+    """What an algorithm printed when it failed.
+
+    Args:
+        log: the log of a run, if it has one.
+
+    Returns:
+        Its last line without vantage6's prefix and without control characters, which could command a terminal.
+    """
     printable = ("".join(c for c in line if c.isprintable()).strip() for line in (log or "").splitlines())
     lines = [line for line in printable if line]
     last = lines[-1] if lines else ""
@@ -180,53 +285,91 @@ def last_words(log: str | None) -> str:
 
 
 def said_no(line: str) -> bool:
-    """Whether last words are those of a node that refused, and would again, and not of one that broke down."""
+    """Whether a node refused a task, and would refuse it again, or just broke down.
+
+    Args:
+        line: the ``last_words`` of its run.
+
+    Returns:
+        True for a refusal.
+    """
     return line.startswith("organization ") and WITHHELD not in line
 
 
 def read_database() -> "pd.DataFrame | Path":
-    """The database that the researcher asked for: a table for vantage6's table types, else the path of its file."""
+    """Read the database that the task names.
+
+    Returns:
+        A table if it is of one of vantage6's types for tables or queries, and the path of its file otherwise.
+
+    Raises:
+        UserInputError: the task names no database that this node has, or brings what the node cannot use.
+        NodePermissionException: the task brings a query or chooses a sheet, which the node's operator has not allowed.
+        DataError: the file is missing or cannot be read; the text quotes none of its rows.
+    """
     labels = [label for label in os.environ.get("USER_REQUESTED_DATABASE_LABELS", "").split(",") if label]
     if not labels:
-        raise UserInputError("the task names no database; expected one, for example databases=[{'label': 'default'}]")
+        raise UserInputError("the task names no database; name one, for example databases=[{'label': 'default'}]")
     label = labels[0].upper()
     if f"{label}_DATABASE_URI" not in os.environ:
-        raise UserInputError(f"this node has no database {labels[0]!r}; expected a label of its configuration")
+        raise UserInputError(f"this node has no database {labels[0]!r}; use a label of its configuration")
     if os.environ.get(f"{label}_PREPROCESSING"):
-        # vantage6 would filter rows by any column before the node's policy is asked
-        raise UserInputError("the task brings preprocessing of its own for the database; expected none")
+        # vantage6 would filter rows by any column before the node's policy is checked
+        raise UserInputError(
+            "the task asks vantage6 to preprocess the database, which this algorithm does not accept; leave it out and "
+            "use the setting preprocess"
+        )
     kind = os.environ.get(f"{label}_DATABASE_TYPE", "").lower()
     if kind in QUERY_TYPES and os.environ.get("V6_FEDERATED_ALLOW_QUERIES") != "1":
-        # the task brings the query: it can rename columns and repeat rows, past the limits on both
-        raise NodePermissionException("this node does not run a task's queries (V6_FEDERATED_ALLOW_QUERIES)")
+        # the query comes with the task: it could rename columns or repeat rows and so evade the limits on both
+        raise NodePermissionException(
+            "this node does not run queries that come with a task (V6_FEDERATED_ALLOW_QUERIES); use a database of files"
+        )
     if os.environ.get(f"{label}_SHEET_NAME") and os.environ.get("V6_FEDERATED_ALLOW_QUERIES") != "1":
-        raise NodePermissionException("this node does not let a task choose a sheet (V6_FEDERATED_ALLOW_QUERIES)")
+        raise NodePermissionException(
+            "this node does not let a task choose a sheet (V6_FEDERATED_ALLOW_QUERIES); leave it out to use the first"
+        )
     if kind in TABLE_TYPES | QUERY_TYPES:
         if kind in QUERY_TYPES and not os.environ.get(f"{label}_QUERY"):
-            raise UserInputError("the database is asked by a query and the task brings none; expected one (--query)")
+            raise UserInputError("the database needs a query and the task has none; add one, for example with --query")
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # they may quote a cell of the table
                 frame = data(1)(lambda frame: frame)()
         except ImportError:
-            raise DataError(f"{kind} files cannot be read: their reader is not installed here; expected csv") from None
+            raise DataError(
+                f"{kind} files cannot be read, as their reader is not installed here; save the table as csv"
+            ) from None
         except (FileNotFoundError, PermissionError):
-            raise DataError(f"the file of this node's database {labels[0]!r} is not there, or not to be read") from None
+            raise DataError(
+                f"the file of this node's database {labels[0]!r} is missing or may not be read; ask its operator"
+            ) from None
         except UnicodeDecodeError:
-            raise DataError("the table is not in UTF-8; expected it saved as CSV UTF-8") from None
+            raise DataError("the table is not in UTF-8; save it as CSV UTF-8") from None
         except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:  # their text may quote a row
-            raise DataError(f"the table cannot be read as {kind} ({type(error).__name__})") from None
+            raise DataError(
+                f"the table cannot be read as {kind} ({type(error).__name__}); check that it has a header, and as many "
+                "fields in every line"
+            ) from None
         if not isinstance(frame.index, pd.RangeIndex) and kind == "csv":
-            raise DataError("lines of the table have more fields than its header; expected as many")
+            raise DataError("lines of the table have more fields than its header; give every line as many")
         return frame
     return Path(os.environ[f"{label}_DATABASE_URI"])
 
 
 def job_folder() -> Path:
-    """The folder that all runs of one job share on a node; vantage6's mock client has none: this machine's."""
+    """The folder that all runs of one job share on a node.
+
+    Returns:
+        vantage6's temporary folder, or this machine's if there is none, as with vantage6's mock client.
+    """
     return Path(os.environ.get("TEMPORARY_FOLDER") or tempfile.gettempdir())
 
 
 def own_job_folder() -> Path | None:
-    """``job_folder`` where it is this job's alone, else None."""
+    """The ``job_folder`` if no other job uses it.
+
+    Returns:
+        The folder, or None if it is this machine's temporary folder.
+    """
     return job_folder() if os.environ.get("TEMPORARY_FOLDER") else None
