@@ -267,12 +267,12 @@ def run(package, outcomes=None, **values):
         ("for another round", "organization 2: answers for round 0; expected round 1"),
         ("as another organization", "organization 2: answers as organization 3; expected its own id"),
         ("as nobody", "organization 2: answers as organization None; expected its own id"),
-        ("not finite", "organization 2: sends what cannot be used: weights: numbers that are not finite"),
+        ("not finite", "organization 2: sends what cannot be used: weights: some numbers are not finite"),
         ("other shape", "organization 2: sends weights of shape (3,); expected (5,)"),
         ("other names", "organization 2: sends ['weight']; expected ['weights']"),
         ("no rows", "organization 2: answers n=0; expected the rows it used, at least 1"),
         ("twice", "organization 2: 2 answers to one call; expected one"),
-        ("broken payload", "organization 2: sends what cannot be used: not a payload of arrays"),
+        ("broken payload", "organization 2: sends what cannot be used: malformed payload of arrays"),
         ("late", "organization 2: no answer within 20 s"),
         ("never", "organization 2: no answer within 20 s"),
     ],
@@ -745,7 +745,7 @@ def test_a_server_that_is_gone_ends_the_job(monkeypatch):
 
         monkeypatch.setattr(client, "request", gone, raising=False)
         result = network.run(rounds=5)
-    assert "the server has not told the status of task" in result["stopped"]
+    assert "the server did not report the status of task" in result["stopped"]
 
 
 def test_given_up_nodes_leave_nothing_behind():

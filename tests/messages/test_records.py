@@ -64,11 +64,11 @@ def test_a_record_survives_json():
     ("local", "says"),
     [
         ({"epoch": 3}, "unknown setting 'epoch'; expected one of batch_size, epochs, lr, lr_decay_round"),
-        ({"epochs": 0}, "epochs=0 is refused: input should be greater than or equal to 1"),
+        ({"epochs": 0}, "epochs=0 is refused: it should be greater than or equal to 1"),
         ({"epochs": True}, "epochs=True is refused"),
-        ({"momentum": 1.0}, "momentum=1.0 is refused: input should be less than 1"),
-        ({"lr": "inf"}, "lr='inf' is refused: input should be a finite number"),
-        ({"optimizer": "lbfgs"}, "optimizer='lbfgs' is refused: input should be 'sgd' or 'adam'"),
+        ({"momentum": 1.0}, "momentum=1.0 is refused: it should be less than 1"),
+        ({"lr": "inf"}, "lr='inf' is refused: it should be a finite number"),
+        ({"optimizer": "lbfgs"}, "optimizer='lbfgs' is refused: it should be 'sgd' or 'adam'"),
         ("sgd", "local='sgd' is refused"),
     ],
 )

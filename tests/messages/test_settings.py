@@ -16,14 +16,14 @@ ACCEPTED = settings.settings_of(server, Common)
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"rounds": 0}, "rounds=0 is refused: input should be greater than or equal to 1"),
-        ({"rounds": True}, "rounds=True is refused: a number is expected, not true or false"),
-        ({"holdout": 1}, "holdout=1 is refused: input should be less than 1"),
-        ({"organizations": [1, 1]}, "organizations=[1, 1] is refused: plain values are expected, each once"),
-        ({"classes": [[0], [1]]}, "classes=[[0], [1]] is refused: plain values are expected, each once"),
-        ({"min_responses": 1.5}, "min_responses=1.5 is refused: a share up to 1 or a whole number is expected"),
-        ({"precision": "float8"}, "precision='float8' is refused: input should be 'float32' or 'float16'"),
-        ({"epochs": "many"}, "epochs='many' is refused: input should be a valid integer"),
+        ({"rounds": 0}, "rounds=0 is refused: it should be greater than or equal to 1"),
+        ({"rounds": True}, "rounds=True is refused: it must be a number, not true or false"),
+        ({"holdout": 1}, "holdout=1 is refused: it should be less than 1"),
+        ({"organizations": [1, 1]}, "organizations=[1, 1] is refused: it must list texts or finite numbers, each once"),
+        ({"classes": [[0], [1]]}, "classes=[[0], [1]] is refused: it must list texts or finite numbers, each once"),
+        ({"min_responses": 1.5}, "min_responses=1.5 is refused: it must be a share up to 1 or a whole number"),
+        ({"precision": "float8"}, "precision='float8' is refused: it should be 'float32' or 'float16'"),
+        ({"epochs": "many"}, "epochs='many' is refused: it should be a valid integer"),
         ({"epoch": 3}, "unknown setting 'epoch'; expected one of batch_size, "),
         ({"rounds": None}, "rounds=None is refused"),
     ],
@@ -40,7 +40,7 @@ def test_a_refused_setting_is_explained_with_an_example():
 
 
 def test_a_setting_that_is_missing_is_named():
-    with pytest.raises(SafeError, match="^the setting 'rounds' is missing$"):
+    with pytest.raises(SafeError, match="^the setting 'rounds' is missing; it has no default$"):
         settings.validate(ACCEPTED, {})
 
 
@@ -52,7 +52,7 @@ def test_the_settings_that_differ_from_their_defaults_are_known():
 def test_a_setting_without_a_type_is_a_mistake_of_the_developer():
     def untyped(federation, *, rounds: Rounds, speed=1): ...
 
-    with pytest.raises(TypeError, match="untyped: speed has no type"):
+    with pytest.raises(TypeError, match="untyped: the setting speed has no type; annotate it"):
         settings.settings_of(untyped, Common)
 
 

@@ -34,11 +34,17 @@ def _forged_steps(steps, n):
 
     ones = np.ones((99, pca["components"].shape[1]), np.float32)
     yield [steps[0], {"step": "pca", "fitted": codec.encode({**pca, "components": ones})}], "more components than there"
-    yield with_arrays("pca", components=np.eye(d)[None]), "components of shape (1, 8, 8); expected (None, 8)"
-    yield with_arrays("pca", components=np.eye(d), scale=np.ones((n, d))), f"scale of shape ({n}, 8); expected (8,)"
-    yield with_arrays("standardize", mean=np.zeros((n, d))), f"mean of shape ({n}, 8); expected (8,)"
-    yield with_arrays("standardize", scale=np.ones((n, d))), f"scale of shape ({n}, 8); expected (8,)"
-    yield [steps[0], {"step": "standardize", "fitted": codec.encode({"mean": np.zeros(d)})}], "mean_rest of shape none"
+    yield with_arrays("pca", components=np.eye(d)[None]), "components has shape (1, 8, 8); its shape must be (any, 8)"
+    yield (
+        with_arrays("pca", components=np.eye(d), scale=np.ones((n, d))),
+        f"scale has shape ({n}, 8); its shape must be (8,)",
+    )
+    yield with_arrays("standardize", mean=np.zeros((n, d))), f"mean has shape ({n}, 8); its shape must be (8,)"
+    yield with_arrays("standardize", scale=np.ones((n, d))), f"scale has shape ({n}, 8); its shape must be (8,)"
+    yield (
+        [steps[0], {"step": "standardize", "fitted": codec.encode({"mean": np.zeros(d)})}],
+        "the array mean_rest is missing",
+    )
     yield of_column("onehot", "levels", [str(i) for i in range(10_001)])[:1], "levels that nothing has been fitted to"
     yield of_column("onehot", "levels", [["m"] * n])[:1], "levels that nothing has been fitted to"
     yield of_column("onehot", "levels", ["m", "m"])[:1], "levels that nothing has been fitted to"

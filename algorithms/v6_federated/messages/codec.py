@@ -1,6 +1,6 @@
-"""Arrays as they cross the network: one base64 string of a little-endian buffer, with names and shapes. Never pickle.
+"""Payloads: arrays as they cross the network, one base64 string of a little-endian buffer with names and shapes.
 
-float32 costs 4 bytes a number, base64 makes that 5.33; a JSON list of the same numbers costs about 22.
+Never pickle, which could run code. A float32 number takes 4 bytes, 5.33 in base64; in a JSON list it takes about 22.
 """
 
 import json
@@ -13,21 +13,32 @@ import pybase64
 
 from v6_federated.base.errors import SafeError
 
-MOST_DIMENSIONS, MOST_NUMBERS = 8, 2**40  # of an array; of one dimension of it
+MOST_DIMENSIONS, MOST_NUMBERS = 8, 2**40  # of an array; along one dimension
 DTYPES: dict[str, np.dtype] = {"float32": np.dtype("<f4"), "float16": np.dtype("<f2"), "float64": np.dtype("<f8")}
 
-Shape = tuple[int | None, ...]  # None: of any length
-DIVERGED = "training has diverged, a smaller lr may help"
+Shape = tuple[int | None, ...]  # None: any length
+DIVERGED = "training has diverged; try a smaller lr"
 
 
 def encode(arrays: Mapping[str, np.ndarray], precision: str = "float32") -> dict[str, Any]:
-    """The payload of named arrays; ``precision`` names their type. Raises SafeError for numbers not finite."""
+    """Make a payload of arrays.
+
+    Args:
+        arrays: arrays of any shape, by name.
+        precision: type of the numbers that are sent: "float32", "float16" or "float64".
+
+    Returns:
+        JSON with the keys ``dtype`` (the precision), ``shapes`` (by name) and ``data`` (base64).
+
+    Raises:
+        SafeError: a number is not finite in this precision.
+    """
     dtype = DTYPES[precision]
     with np.errstate(over="ignore"):
         flat = [np.ascontiguousarray(a, dtype=dtype).reshape(-1) for a in arrays.values()]
     buffer: np.ndarray = flat[0] if len(flat) == 1 else np.concatenate(flat) if flat else np.empty(0, dtype)
     if not np.isfinite(buffer).all():
-        raise SafeError(f"{', '.join(arrays)}: numbers that are not finite in {precision}; {DIVERGED}")
+        raise SafeError(f"{', '.join(arrays)}: some numbers are not finite in {precision}; {DIVERGED}")
     return {
         "dtype": precision,
         "shapes": {name: list(np.shape(a)) for name, a in arrays.items()},
@@ -36,52 +47,97 @@ def encode(arrays: Mapping[str, np.ndarray], precision: str = "float32") -> dict
 
 
 def decode(payload: Mapping[str, Any], expected: Mapping[str, Shape] | None = None) -> dict[str, np.ndarray]:
-    """The named arrays of a payload, float64 if they were sent so and float32 otherwise, parts of one new buffer.
+    """Read the arrays of a payload.
 
-    ``expected``: arrays that must be among them, and their shapes: numpy would broadcast others, and with an array as
-    long as there are rows a sum over rows becomes a row. Raises SafeError if it is no such payload.
+    Args:
+        payload: what ``encode`` made, or what a message claims to be one.
+        expected: shapes of the arrays that must be there. Check them before computing: numpy would broadcast an array
+            with a number for each row, and a sum over rows would become a row.
+
+    Returns:
+        The arrays by name, parts of one new buffer: float64 if they were sent so, float32 otherwise.
+
+    Raises:
+        SafeError: the payload is malformed, holds numbers that are not finite, or lacks an expected array.
     """
     try:
         dtype = DTYPES[payload["dtype"]]
         shapes = {str(name): tuple(int(n) for n in shape) for name, shape in payload["shapes"].items()}
         buffer = np.frombuffer(pybase64.b64decode_as_bytearray(payload["data"], validate=True), dtype=dtype)
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
-        raise SafeError(f"not a payload of arrays: {type(error).__name__}") from None
+        raise SafeError(
+            f"malformed payload of arrays ({type(error).__name__}); send what v6_federated.codec.encode returns"
+        ) from None
     if any(len(s) > MOST_DIMENSIONS or not all(0 <= n <= MOST_NUMBERS for n in s) for s in shapes.values()):
-        raise SafeError(f"a payload with shapes that no array has; expected up to {MOST_DIMENSIONS} dimensions")
+        raise SafeError(
+            f"malformed payload: shapes that no array can have; they have at most {MOST_DIMENSIONS} dimensions"
+        )
     sizes = [math.prod(shape) for shape in shapes.values()]
     if sum(sizes) != buffer.size:
-        raise SafeError(f"a payload of {buffer.size} numbers whose shapes are those of {sum(sizes)}")
+        raise SafeError(f"malformed payload: {buffer.size} numbers, but its shapes need {sum(sizes)}")
     if not np.isfinite(buffer).all():
-        raise SafeError(f"{', '.join(shapes)}: numbers that are not finite")
+        raise SafeError(f"{', '.join(shapes)}: some numbers are not finite")
     numbers = buffer.astype(np.float64 if dtype.itemsize == 8 else np.float32, copy=False)
     parts = np.split(numbers, np.cumsum(sizes)[:-1]) if sizes else []
     arrays = {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}
     for name, shape in (expected or {}).items():
         if name not in arrays or not fits(arrays[name], shape):
-            told = arrays[name].shape if name in arrays else "none"
-            raise SafeError(f"{name} of shape {told}; expected {shape}")
+            found = f"has shape {arrays[name].shape}" if name in arrays else "is missing"
+            raise SafeError(f"the array {name} {found}; its shape must be {_written(shape)}")
     return arrays
 
 
 def fits(array: np.ndarray, shape: Shape) -> bool:
-    """Whether an array has a shape."""
+    """Whether an array has a shape.
+
+    Args:
+        array: the array.
+        shape: its length along each dimension; None stands for any.
+    """
     return array.ndim == len(shape) and all(n in (None, m) for n, m in zip(shape, array.shape, strict=True))
 
 
+def _written(shape: Shape) -> str:
+    lengths = ["any" if n is None else str(n) for n in shape]
+    return f"({', '.join(lengths)}{',' if len(lengths) == 1 else ''})"
+
+
 def two_parts(name: str, numbers: np.ndarray) -> dict[str, np.ndarray]:
-    """float64 numbers as two float32 arrays, NAME and NAME_rest, whose sum has 48 bits: enough for a time stamp."""
+    """Divide float64 numbers into two float32 arrays that add up to 48 of their 53 bits: enough for a time stamp.
+
+    Args:
+        name: what to call them.
+        numbers: float64, of any shape.
+
+    Returns:
+        ``NAME`` and ``NAME_rest``, of the same shape; ``whole`` adds them.
+    """
     first = np.asarray(numbers, dtype=np.float32)
     return {name: first, f"{name}_rest": np.asarray(numbers - first.astype(np.float64), dtype=np.float32)}
 
 
 def whole(arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:
-    """The float64 numbers of ``two_parts``."""
+    """Add the arrays that ``two_parts`` made.
+
+    Args:
+        arrays: the arrays NAME and NAME_rest, among others.
+        name: their name.
+
+    Returns:
+        The numbers in float64.
+    """
     return arrays[name].astype(np.float64) + arrays[f"{name}_rest"]
 
 
 def size(message: Any) -> int:
-    """Bytes of ``message`` as vantage6 sends it (``json.dumps``), without copying the payloads inside it."""
+    """The size of a message as vantage6 sends it (``json.dumps``), without copying the payloads in it.
+
+    Args:
+        message: JSON, with payloads anywhere in it.
+
+    Returns:
+        Bytes.
+    """
     extra = 0
 
     def hollow(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The settings that every method takes: what to train, on which data, where, and how it is evaluated."""
+"""The settings that all methods share: the model, the data, the organizations, evaluation and missing answers."""
 
 from typing import Annotated, Any, Literal
 
@@ -14,29 +14,31 @@ Fraction = Annotated[
 
 def _share_or_number(value: float) -> float:
     if value > 1 and value != int(value):
-        raise ValueError("a share up to 1 or a whole number is expected")
+        raise ValueError("it must be a share up to 1 or a whole number")
     return value
 
 
 class Common(BaseModel):
-    """Settings that every method takes."""
+    """The settings that all methods share; each field describes itself."""
 
     model_config = CHECKED
 
     model: Annotated[str | dict[str, Any], Field(description="name of a model, or its name and options")] = "logreg"
     seed: Annotated[int, Field(ge=0, le=LARGE, description="seed of every random choice"), Number] = 0
     organizations: Annotated[
-        list[int] | None, Field(min_length=1, description="who trains (unset: all organizations)"), Distinct
+        list[int] | None, Field(min_length=1, description="ids of the organizations that train (unset: all)"), Distinct
     ] = None
     evaluators: Annotated[
-        list[int] | None, Field(description="organizations that evaluate on all their rows and do not train"), Distinct
+        list[int] | None,
+        Field(description="ids of organizations that evaluate on all their rows and do not train"),
+        Distinct,
     ] = None
     label: Annotated[str | None, Field(description="the label's column (unset: the last)")] = None
     features: Annotated[
         list[str] | None, Field(min_length=1, description="the features' columns (unset: all others)"), Distinct
     ] = None
     classes: Annotated[
-        list[Any] | None, Field(min_length=2, description="the label's values (unset: asked)"), Distinct
+        list[Any] | None, Field(min_length=2, description="the label's values (unset: the nodes name them)"), Distinct
     ] = None
     preprocess: Annotated[
         list[str] | list[str | dict[str, Any]],
@@ -64,10 +66,10 @@ class Common(BaseModel):
         int, Field(ge=0, le=LARGE, description="rounds for which a node that failed is not asked"), Number
     ] = 0
     offline_timeout: Annotated[
-        float, Field(ge=0, allow_inf_nan=False, description="seconds that an awaited node may be offline"), Number
+        float, Field(ge=0, allow_inf_nan=False, description="seconds to wait for a node that is offline"), Number
     ] = 600.0
     resume: Annotated[
-        dict[str, Any] | None, Field(description="the result of an earlier job, to go on from its last round")
+        dict[str, Any] | None, Field(description="the result of an earlier job, to continue after its last round")
     ] = None
     minimum_rows: Annotated[
         int | None, Field(ge=1, le=LARGE, description="rows a node must have, above its own minimum"), Number

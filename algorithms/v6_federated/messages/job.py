@@ -1,25 +1,26 @@
-"""What central tells every node about the job in each task."""
+"""The job: what every task says about it."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-# the partial functions that every method offers beside its own; none of them trains
+# partial functions that every method has; none of them trains
 SHARED_FUNCTIONS = ("describe", "fit_step", "keep_steps", "evaluate", "forget")
 
 
 @dataclass(frozen=True)
 class DataSpec:
-    """Which columns a job uses and how; what central tells every node.
+    """Which columns a job uses, and how.
 
     Attributes:
-        label, features: column names; None is the last column, all other columns. Arrays have no names.
-        classes: the label's values in the order of their indices; None until agreed.
-        holdout: share of the rows kept for evaluation.
+        label: column of the label; None means the last one. Arrays have no column names.
+        features: columns of the features; None means all others.
+        classes: the label's values, in the order of their indices; None until the nodes have named them.
+        holdout: share of a node's rows that is kept for evaluation.
         preprocess: fitted steps, in order, as ``{"step": "standardize", "fitted": payload of mean and scale (d,)}``.
-        categories: feature columns that are read as words, as agreed by all nodes; None where no steps follow.
-        supervised: whether rows have a label; without, the last column is a feature where ``features`` names it.
-        regression: whether the label is a number to predict, not a class.
+        categories: feature columns that all nodes read as words; None if there are no steps.
+        supervised: whether rows have a label. If not, the last column is a feature only if ``features`` names it.
+        regression: whether the label is a number to predict instead of a class.
     """
 
     label: str | None = None
@@ -34,17 +35,19 @@ class DataSpec:
 
 @dataclass(frozen=True)
 class Job:
-    """What central tells every node in every task.
+    """What every task says about its job.
 
     Attributes:
-        method: the method's name; key: tells this job's state at a node from any other's.
-        seed: of every random choice of the job.
-        participants: ids of the organizations that take part in the job; evaluators: of those that only evaluate.
-        rounds: rounds that the job will have; None before it is known.
-        model: the model's full spec; None before the data are described.
-        data: which columns are used and how.
+        method: name of the method.
+        key: identifies the job's state at a node, 32 hexadecimal digits.
+        seed: seed of every random choice in the job.
+        participants: ids of the organizations that train.
+        evaluators: ids of the organizations that only evaluate.
+        rounds: number of rounds; None until it is known.
+        model: name, options and sizes of the model; None until the nodes have described their data.
+        data: which columns are used, and how.
         minimum_rows: rows that the researcher requires of a node, above the node's own minimum.
-        precision: number format of arrays sent.
+        precision: number format of the arrays that are sent.
     """
 
     method: str
@@ -59,8 +62,21 @@ class Job:
     precision: str
 
     def to_json(self) -> dict[str, Any]:
+        """The job as JSON."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, message: dict[str, Any]) -> "Job":
+        """The job that a message describes; its values are not checked.
+
+        Args:
+            message: what ``to_json`` made, or what a task claims to be one.
+
+        Returns:
+            The job.
+
+        Raises:
+            TypeError: an attribute is missing or unknown.
+            KeyError: the message has no ``data``.
+        """
         return cls(**{**message, "data": DataSpec(**message["data"])})

@@ -1,4 +1,4 @@
-"""What describes local training: one record, declared once, that central passes whole to the nodes."""
+"""The settings of local training: a record that methods pass from central to the nodes as one argument."""
 
 from typing import Annotated, Literal
 
@@ -23,13 +23,13 @@ LrDecayRound = Annotated[
 ]
 LrDecayStep = Annotated[
     float, Field(ge=0, le=1, description="lambda of lr / (1 + lambda * local steps so far)"), Number, Role.OTHER
-]  # not above 1: a rate that vanishes after the first row would send that row's gradient
+]  # at most 1: if the rate vanished after the first row, the node would send that row's gradient
 OptimizerName = Annotated[
-    Literal["sgd", "adam"], Field(description="local optimiser; Adam's moments start anew each round"), Role.OPTIMIZER
+    Literal["sgd", "adam"], Field(description="local optimiser; Adam's moments restart every round"), Role.OPTIMIZER
 ]
 Momentum = Annotated[
     float,
-    Field(ge=0, lt=1, description="beta of v <- beta v + g, the step of sgd; v starts at zero each round"),
+    Field(ge=0, lt=1, description="beta of sgd's step v <- beta v + g; v restarts at zero every round"),
     Number,
     Role.MOMENTUM,
 ]
@@ -39,7 +39,15 @@ ProximalMu = Annotated[
 
 
 class PlainSGD(Record):
-    """Minibatch gradient descent: E epochs of steps w <- w - eta g on B rows each."""
+    """Minibatch gradient descent: E epochs of steps w <- w - eta g, g the mean gradient of B rows.
+
+    Attributes:
+        epochs: E, passes over a node's rows in a round.
+        batch_size: B, rows of a minibatch; None means all rows of the node.
+        lr: eta, the learning rate.
+        lr_decay_round: factor on the rate from each round to the next.
+        lr_decay_step: lambda of eta / (1 + lambda i) after i local steps.
+    """
 
     epochs: Epochs = 1
     batch_size: BatchSize = None
@@ -49,7 +57,13 @@ class PlainSGD(Record):
 
 
 class LocalSGD(PlainSGD):
-    """The same with a choice of optimiser, momentum, and FedProx's pull towards the model that the node began with."""
+    """Minibatch gradient descent with a choice of optimiser, with momentum, and with FedProx's proximal term.
+
+    Attributes:
+        optimizer: "sgd" or "adam".
+        momentum: beta of sgd's step v <- beta v + g, w <- w - eta v.
+        proximal_mu: mu of FedProx's term mu/2 |w - w_t|^2, w_t the model that the node was sent.
+    """
 
     optimizer: OptimizerName = "sgd"
     momentum: Momentum = 0.0

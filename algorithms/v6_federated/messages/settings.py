@@ -1,9 +1,10 @@
-"""Settings: one name, one type and one range each, wherever a setting appears.
+"""Settings: each has one name, one type and one range wherever it appears.
 
-A method's ``central`` declares what it uses by annotating its keyword arguments with these types. The same annotations
-check a researcher's task, the command line's ``--set`` and the entry for the algorithm store.
+A method's ``central`` declares its settings by annotating its keyword arguments. The same annotations check a
+researcher's task and the command line's ``--set``, and write the entry for the algorithm store.
 
-Settings that belong together are fields of one ``Record``: methods pass it whole, researchers set its fields by name.
+Settings that belong together are the fields of a ``Record``. Methods pass the record as one argument; researchers set
+its fields by their own names.
 """
 
 import inspect
@@ -19,46 +20,69 @@ from v6_federated.base.errors import SafeError
 LARGE = 2**31 - 1
 Settings = TypeVar("Settings", bound=BaseModel)
 
-# a container starts sooner if validators are built when they are first needed
+# a container starts sooner if validators are built only when they are needed
 CHECKED = ConfigDict(extra="forbid", protected_namespaces=(), defer_build=True)
 
 
 class Role(Enum):
     """What a setting does in a local step w <- w - rate (g + pull (w - w_0)), g the mean gradient of a minibatch.
 
-    From the roles a node knows which steps would single out rows, whatever the settings are called.
+    By its settings' roles a node recognises steps that would single out rows, whatever the settings are called.
     """
 
     BATCH = auto()  # rows of a minibatch
     RATE = auto()
-    ROW_RATE = auto()  # the rate of a step on one row, times the node's rows
+    ROW_RATE = auto()  # the rate of a step on one row, times the node's number of rows
     PULL = auto()
     MOMENTUM = auto()
     OPTIMIZER = auto()
-    OTHER = auto()  # makes no step longer
+    OTHER = auto()  # does not make a step longer
 
 
 class Record(BaseModel):
-    """Settings that belong together: one argument of a method's functions, flat names for researchers."""
+    """Settings that belong together: one argument of a method's functions, single settings for researchers.
+
+    Declare the fields as pydantic does, each with a description, a default and, if a node trains with it, a ``Role``.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
     def replace(self, **values: Any) -> "Any":
-        """The same record with other values, checked again."""
+        """The same record with some other values.
+
+        Args:
+            **values: new values by field.
+
+        Returns:
+            A new record.
+
+        Raises:
+            pydantic.ValidationError: a value is wrong or a field unknown.
+        """
         return type(self)(**{**dict(self), **values})
 
 
 def no_truth(value: Any) -> Any:
-    """Part of a validator: reject True and False, which Python takes for numbers."""
+    """Reject True and False, which Python takes for numbers. Use it as the validator ``Number``.
+
+    Args:
+        value: what was given for the setting.
+
+    Returns:
+        The same value.
+
+    Raises:
+        ValueError: it is True or False.
+    """
     if isinstance(value, bool):
-        raise ValueError("a number is expected, not true or false")
+        raise ValueError("it must be a number, not true or false")
     return value
 
 
 def _distinct(values: list[Any] | None) -> list[Any] | None:
     plain = all(isinstance(v, str | int) or (isinstance(v, float) and math.isfinite(v)) for v in values or [])
     if values is not None and (not plain or len(set(values)) < len(values)):
-        raise ValueError("plain values are expected, each once")
+        raise ValueError("it must list texts or finite numbers, each once")
     return values
 
 
@@ -67,17 +91,38 @@ Distinct = AfterValidator(_distinct)
 
 
 def changed(checked: BaseModel, names: Iterable[str]) -> list[str]:
-    """Those of the settings ``names`` that differ from their default."""
+    """Which settings differ from their defaults.
+
+    Args:
+        checked: settings of a method.
+        names: the settings to look at.
+
+    Returns:
+        The names of those that differ.
+    """
     fields = type(checked).model_fields
     return [name for name in names if getattr(checked, name) != fields[name].default]
 
 
 def settings_of(central: Callable, common: type[Settings]) -> type[Settings]:
-    """The settings of a method: those of ``common``, and the keyword arguments of its ``central``, records unfolded."""
+    """The settings of a method.
+
+    Args:
+        central: the method's central function, whose keyword arguments are annotated.
+        common: the settings that all methods share.
+
+    Returns:
+        A model with the fields of ``common``, one for each keyword argument, and those of each record in its place.
+
+    Raises:
+        TypeError: a keyword argument has no annotation.
+    """
     fields: dict[str, Any] = {}
     for name, p in _keywords(central):
         if p.annotation is p.empty:
-            raise TypeError(f"{central.__name__}: {name} has no type; expected one of v6_federated.messages")
+            raise TypeError(
+                f"{central.__name__}: the setting {name} has no type; annotate it, for example {name}: Fraction"
+            )
         if is_record(p.annotation):
             record = p.annotation() if p.default is p.empty else p.default
             types = get_type_hints(p.annotation, include_extras=True)
@@ -88,7 +133,15 @@ def settings_of(central: Callable, common: type[Settings]) -> type[Settings]:
 
 
 def arguments(central: Callable, checked: BaseModel) -> dict[str, Any]:
-    """The keyword arguments of ``central`` from its checked settings, records put together again."""
+    """The keyword arguments of a central function.
+
+    Args:
+        central: the method's central function.
+        checked: its settings, of the model that ``settings_of`` made.
+
+    Returns:
+        Values by name, with the fields of each record put together again.
+    """
     return {
         name: p.annotation(**{field: getattr(checked, field) for field in p.annotation.model_fields})
         if is_record(p.annotation)
@@ -103,12 +156,26 @@ def _keywords(function: Callable) -> list[tuple[str, inspect.Parameter]]:
 
 
 def is_record(annotation: Any) -> bool:
-    """Whether an argument's type is a ``Record``."""
+    """Whether an argument's type is a ``Record``.
+
+    Args:
+        annotation: the argument's annotation.
+    """
     return isinstance(annotation, type) and issubclass(annotation, Record)
 
 
 def settings_of_partial(partial: Callable) -> type[BaseModel]:
-    """The keyword arguments of a partial function: a node checks them too, whoever sent them."""
+    """The settings of a partial function, which a node checks again, as any task may have been forged.
+
+    Args:
+        partial: the partial function, whose keyword arguments are annotated.
+
+    Returns:
+        A model with a field for each keyword argument.
+
+    Raises:
+        TypeError: one setting is the size of a minibatch, and another has no ``Role``.
+    """
     fields: dict[str, Any] = {
         name: (Any if p.annotation is p.empty else p.annotation, ... if p.default is p.empty else p.default)
         for name, p in _keywords(partial)
@@ -119,14 +186,14 @@ def settings_of_partial(partial: Callable) -> type[BaseModel]:
         for name, role in roles.items():
             if role is None:
                 raise TypeError(
-                    f"{partial.__name__}: {name!r} has no Role, so a node cannot check steps on minibatches; expected "
-                    "Annotated[..., Role.OTHER] or another role, not a union with more"
+                    f"{partial.__name__}: {name!r} has no Role, so a node cannot check steps on minibatches; annotate "
+                    "it with Annotated[..., Role.OTHER] or another role, outside of any union"
                 )
     return model
 
 
 def _roles(model: type[BaseModel]) -> Iterator[tuple[str, Role | None]]:
-    """Each setting's role, those inside records too; None if it has none."""
+    """Name and role of each setting, those in records too; None for one without a role."""
     for name, field in model.model_fields.items():
         if is_record(field.annotation):
             assert field.annotation is not None
@@ -136,7 +203,15 @@ def _roles(model: type[BaseModel]) -> Iterator[tuple[str, Role | None]]:
 
 
 def with_role(checked: BaseModel, role: Role) -> list[Any]:
-    """The values of the settings with a role, those inside records too."""
+    """The values of the settings that have a role, those in records too.
+
+    Args:
+        checked: settings of a method or of a partial function.
+        role: the role.
+
+    Returns:
+        The values in the order of the fields.
+    """
     found = []
     for name, field in type(checked).model_fields.items():
         value = getattr(checked, name)
@@ -148,7 +223,18 @@ def with_role(checked: BaseModel, role: Role) -> list[Any]:
 
 
 def validate(model: type[Settings], values: dict[str, Any]) -> Settings:
-    """Check ``values``. Raises SafeError with one line that names the setting, its value and what is accepted."""
+    """Check settings.
+
+    Args:
+        model: what ``settings_of`` or ``settings_of_partial`` made.
+        values: values by name.
+
+    Returns:
+        The checked settings.
+
+    Raises:
+        SafeError: a setting is wrong, missing or unknown; its one line names the setting and says what is accepted.
+    """
     try:
         return model(**values)
     except ValidationError as error:
@@ -165,10 +251,9 @@ def _explain(model: type[BaseModel], error: Any) -> str:
     if error["type"] == "extra_forbidden":
         return f"unknown setting {name!r}; expected one of {', '.join(sorted(model.model_fields))}"
     if error["type"] == "missing":
-        return f"the setting {name!r} is missing"
+        return f"the setting {name!r} is missing; it has no default"
     field = model.model_fields[name]
-    problem = error["msg"].removeprefix("Value error, ")
-    problem = problem[0].lower() + problem[1:]
+    problem = error["msg"].removeprefix("Value error, ").replace("Input should", "it should")
     default = "" if field.is_required() or field.default in (None, []) else f", for example {name}={field.default}"
     meaning = f"; {name} is {field.description}" if field.description else ""
     return f"{name}={error['input']!r} is refused: {problem}{meaning}{default}"
