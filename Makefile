@@ -5,11 +5,11 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DATA ?= data
 
-.PHONY: demo test lint data bench images network clean
+.PHONY: demo test lint docs data bench images requirements network clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[torch,lightgbm,cli,test,lint]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[torch,lightgbm,cli,docs,test,lint]"
 	touch $@
 
 demo: $(STAMP)  ## five mock hospitals: federated, centralized, and each alone
@@ -23,6 +23,10 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
+	$(BIN)/mkdocs build --strict --quiet
+
+docs: $(STAMP)  ## the documentation, in site/
+	$(BIN)/mkdocs build --strict --quiet
 
 data: $(STAMP)  ## MNIST, Fashion-MNIST, Shakespeare and Golub from their homes
 	$(BIN)/python -m benchmarks download --data $(DATA)
@@ -34,8 +38,19 @@ bench: $(STAMP)  ## reduced benchmarks of all documents, anew: make bench DATA=F
 images: $(STAMP)  ## the Docker images of all methods
 	$(BIN)/python docker/build.py
 
+# What images install, with hashes. torch, whose wheels differ by index, and what CUDA's needs are left out (docker/Dockerfile).
+requirements: $(STAMP)  ## docker/requirements/ from pyproject.toml and constraints.txt; UPGRADE=--upgrade takes what is newest
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt uv
+	for kind in numpy torch lightgbm; do \
+	    extra="--extra $$kind" file="docker/requirements/$$kind.txt"; test $$kind != numpy || extra=; \
+	    $(BIN)/uv pip compile --quiet $(UPGRADE) pyproject.toml $$extra --constraints constraints.txt --generate-hashes \
+	        --universal --python-version 3.10 --no-annotate --custom-compile-command "make requirements" -o $$file \
+	    && awk '/^[^ ]/ {keep = !/^(torch|triton|cuda-|nvidia-)/} keep' $$file > $$file.kept && mv $$file.kept $$file \
+	    || exit 1; \
+	done
+
 network: $(STAMP) images  ## a real vantage6 network of three nodes on this machine
 	$(BIN)/v6-federated network up --nodes 3 --data digits --split iid
 
 clean:
-	rm -rf $(VENV) build *.egg-info algorithms/*.egg-info runs/bench
+	rm -rf $(VENV) build site *.egg-info algorithms/*.egg-info runs/bench
