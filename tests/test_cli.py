@@ -414,10 +414,10 @@ NONSENSE = [
     ([*RUN, "--model", "cnn_garst"], "not a square image"),
     ([*RUN, "--out", "{tmp}/noise.npz"], "is a file; expected a folder"),
     (["report", "{tmp}"], "no result"),
-    ([*RUN, "--node-env", "V6_FEDERATED_MINIMUM_ROW=1"], "is no limit of a node; expected V6_FEDERATED_MINIMUM_ROWS"),
+    ([*RUN, "--node-env", "V6_FEDERATED_MINIMUM_ROW=1"], "did you mean V6_FEDERATED_MINIMUM_ROWS?"),
     (["run", "pca", "--data", "wine", "--target", "0.9"], "--target 0.9 is an accuracy, of no use to pca"),
     (["report", "{tmp}/noise.npz"], "is not a result"),
-    (["run", "fsvrg", *RUN[2:], "--model", "cnn_reddy"], "dropout is of no use to fsvrg; expected cnn_reddy:dropout=0"),
+    (["run", "fsvrg", *RUN[2:], "--model", "cnn_reddy"], "fsvrg cannot train a model with dropout; expected model=cnn_reddy:dropout=0"),
     (["compare", "fedavg", "centralized:pca", "--data", "wine"], "centralized:pca is refused: pca trains no model"),
     (["submit", "pca", "--rounds", "9", "--target", "0.9"], "--target 0.9 is an accuracy, of no use to pca"),
     (
@@ -426,7 +426,7 @@ NONSENSE = [
     ),
     (
         ["network", "up", "--data", "wine", "--node-env", "2:V6_FEDERATED_MINIMUM_ROW=5"],
-        "is no limit of a node; expected V6_FEDERATED_MINIMUM_ROWS",
+        "is not a setting of a node; did you mean V6_FEDERATED_MINIMUM_ROWS?",
     ),
     ([*RUN, "--set", "evaluate_every=99999999999999999999"], "evaluate_every=99999999999999999999 is refused"),
     ([*RUN, "--preprocess", "impute:constant,value=1e400"], "numbers from -1e+100 to 1e+100 are expected"),
@@ -463,7 +463,7 @@ def test_a_refusal_of_a_node_is_status_1(capsys):
     assert status == 1 and len(err.strip().splitlines()) == 1
     assert "organizations 1, 2, 3" in err and "fewer than 10 rows" in err
     status, _, err = call(capsys, *RUN, "--node-env", "V6_FEDERATED_MAXIMUM_ROUNDS=1")
-    assert status == 1 and "2 rounds are more than the 1 this node allows" in err
+    assert status == 1 and "2 rounds are more than the 1 that this node allows" in err
 
 
 def test_export_of_an_unknown_ending(capsys, tmp_path):
@@ -721,14 +721,14 @@ def test_predictions_beside_an_identifier(hospitals_csv, capsys, tmp_path):
         (["--data", "wine", "--node-env", "FOO"], "expected KEY=VALUE, for example V6_FEDERATED_MINIMUM_ROWS=20"),
         (
             ["--data", "wine", "--node-env", "V6_FEDERATED_MINIMUM_ROW=3"],
-            "V6_FEDERATED_MINIMUM_ROW is no limit of a node; expected V6_FEDERATED_MINIMUM_ROWS; nothing is computed",
+            "V6_FEDERATED_MINIMUM_ROW is not a setting of a node; did you mean V6_FEDERATED_MINIMUM_ROWS? Nothing was",
         ),
         (
             ["--data", "wine", "--node-env", "V6_FEDERATED_FOO=3"],
-            "V6_FEDERATED_FOO is no limit of a node; expected V6_FEDERATED_MINIMUM_ROWS, V6_FEDERATED_MINIMUM_ROWS_A_",
+            "V6_FEDERATED_FOO is not a setting of a node; the limits are V6_FEDERATED_MINIMUM_ROWS, V6_FEDERATED_MINI",
         ),
         (["--data", "wine", "--node-env", "V6_FEDERATED_SCORE_BANDS=10001"], "is refused; expected 10000 at most"),
-        (["--data", "wine", "--node-env", "V6_FEDERATED_DEVICE=gpu"], "is refused; expected cpu or cuda"),
+        (["--data", "wine", "--node-env", "V6_FEDERATED_DEVICE=gpu"], "of this node must be cpu, cuda or cuda:NUMBER"),
         (["--data", "wine", "--features", ""], "--features '' is refused; expected a,b,c or a JSON list of names"),
     ],
 )

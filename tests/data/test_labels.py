@@ -25,8 +25,8 @@ def test_a_label_of_as_many_values_as_rows_is_none(hospitals):
     """Whoever names them all would have parameters of its own for each patient."""
     named = {k: rows.assign(id=np.arange(len(rows)) + 1000 * k) for k, rows in hospitals.items()}
     ids = sorted({value for rows in named.values() for value in rows["id"].tolist()})
-    refused("fewer than 3 rows a value on the average", named, label="id", classes=ids[: max(map(len, named.values()))])
-    refused("the request names 101 classes; expected 100 at most", hospitals, classes=[*range(101)])
+    refused("fewer than 3 rows per value on average", named, label="id", classes=ids[: max(map(len, named.values()))])
+    refused("the request names 101 classes, but this node accepts at most 100", hospitals, classes=[*range(101)])
 
 
 def test_a_measurement_is_no_label(hospitals):

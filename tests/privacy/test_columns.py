@@ -4,15 +4,21 @@ import pytest
 from helpers import refused, train
 
 
-def test_columns(hospitals):
-    refused(
-        "organizations 3, 5, 8: the column(s) x1 may not be used",
-        hospitals,
-        environment={"V6_FEDERATED_DISALLOWED_COLUMNS": "x1"},
-    )
+def test_a_disallowed_column_is_refused(hospitals):
+    disallowed = {"V6_FEDERATED_DISALLOWED_COLUMNS": "x1"}
+    refused("organizations 3, 5, 8: the column(s) x1 may not be used", hospitals, environment=disallowed)
+    train("v6_fedavg", hospitals, environment=disallowed, rounds=1, features=["x0", "x2"])
+
+
+def test_a_column_that_is_not_on_the_list_of_allowed_ones_is_refused(hospitals):
     allowed = {"V6_FEDERATED_ALLOWED_COLUMNS": "x0, x1, label"}
-    refused("x2, x3 may not be used", hospitals, environment=allowed)
+    refused("the column(s) x2, x3 may not be used", hospitals, environment=allowed)
     train("v6_fedavg", hospitals, environment=allowed, rounds=1, features=["x0", "x1"])
+
+
+def test_the_label_is_a_column_too(hospitals):
+    disallowed = {"V6_FEDERATED_DISALLOWED_COLUMNS": "label"}
+    refused("the column(s) label may not be used", hospitals, environment=disallowed)
 
 
 @pytest.mark.parametrize(
@@ -29,23 +35,29 @@ def test_columns(hospitals):
         ("patient\x7f_id\x00", "patient_id"),
     ],
 )
-def test_a_disallowed_column_that_reads_like_the_one_listed(hospitals, column, listed):
+def test_a_column_that_looks_like_a_disallowed_one_is_refused(hospitals, column, listed):
     named = {k: rows.rename(columns={"x1": column}) for k, rows in hospitals.items()}
-    refused("may not be used", named, environment={"V6_FEDERATED_DISALLOWED_COLUMNS": listed})
+    disallowed = {"V6_FEDERATED_DISALLOWED_COLUMNS": listed}
+    shown = "".join(c for c in column if c.isprintable())  # as the server shows the last words of a log
+    refused(f"the column(s) {shown} may not be used", named, environment=disallowed)
     train("v6_fedavg", named, environment={"V6_FEDERATED_DISALLOWED_COLUMNS": f"{listed}s"}, rounds=1)
 
 
-def test_a_column_whose_name_holds_a_comma(hospitals):
-    """The list of columns has it in parts."""
+def test_a_disallowed_column_whose_name_holds_a_comma_is_refused(hospitals):
+    """The list of columns is divided at its commas."""
     named = {k: rows.rename(columns={"x1": "weight, kg"}) for k, rows in hospitals.items()}
-    refused("weight, kg may not be used", named, environment={"V6_FEDERATED_DISALLOWED_COLUMNS": "age,weight, kg"})
+    refused(
+        "the column(s) weight, kg may not be used",
+        named,
+        environment={"V6_FEDERATED_DISALLOWED_COLUMNS": "age,weight, kg"},
+    )
     named = {k: rows.rename(columns={"x1": "weight,"}) for k, rows in hospitals.items()}
-    refused("weight, may not be used", named, environment={"V6_FEDERATED_DISALLOWED_COLUMNS": "weight,"})
+    refused("the column(s) weight, may not be used", named, environment={"V6_FEDERATED_DISALLOWED_COLUMNS": "weight,"})
     train("v6_fedavg", named, environment={"V6_FEDERATED_DISALLOWED_COLUMNS": "kg"}, rounds=1)
 
 
-def test_a_column_that_is_twice_in_a_file(hospitals):
-    """pandas calls the second ssn.1: it is as disallowed as the first. Of another column called so nothing is known."""
+def test_a_column_that_pandas_renamed_is_disallowed_like_its_twin(hospitals):
+    """If ssn is twice in a file, pandas calls the second ssn.1. Alone, ssn.1 is another column."""
     named = {k: rows.rename(columns={"x0": "ssn", "x1": "ssn.1"}) for k, rows in hospitals.items()}
     limit = {"V6_FEDERATED_DISALLOWED_COLUMNS": "ssn"}
     refused("ssn (twice in the file) may not be used", named, environment=limit, features=["ssn.1", "x2"])

@@ -1,6 +1,6 @@
-"""What a node's operator allows: read from the node's environment, checked before anything is computed or returned.
+"""The policy of a node's operator: limits read from the node's environment, checked before anything is computed.
 
-A request can make a limit stricter, never looser. No message holds a value of a row.
+A request can make a limit stricter, never looser. No error quotes a value of a row.
 """
 
 import difflib
@@ -30,7 +30,9 @@ LIMITS = (
 OTHERS = ("DEBUG", "DEVICE", "THREADS")
 RESEARCHERS = ("PASSWORD", "NETWORK")
 MOST_BANDS = 10_000
-# Unicode's Default_Ignorable_Code_Point where it is not of category Cf, and the empty pattern of Braille
+NOTHING_COMPUTED = "Nothing was computed."
+CORRECT_IT = f"correct it in algorithm_env of the node's configuration. {NOTHING_COMPUTED}"
+# invisible characters: Unicode's Default_Ignorable_Code_Point that are not of category Cf, and the blank of Braille
 UNSEEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
     "\U000e0000-\U000e0fff]"
@@ -38,28 +40,37 @@ UNSEEN = re.compile(
 
 
 def number_of_threads() -> int:
-    """``V6_FEDERATED_THREADS``, 1 where the operator sets none. Raises NodePermissionException if it cannot be read."""
+    """How many threads the operator gives a task.
+
+    Returns:
+        The value of ``V6_FEDERATED_THREADS``, or 1 if it is not set.
+
+    Raises:
+        NodePermissionException: the value is not a whole number from 1.
+    """
     text = os.environ.get(PREFIX + "THREADS", "").strip() or "1"
     if not text.isdigit() or int(text) < 1:
-        raise NodePermissionException(f"{PREFIX}THREADS of this node is not a whole number from 1; nothing is computed")
+        raise NodePermissionException(f"{PREFIX}THREADS of this node must be a whole number from 1; {CORRECT_IT}")
     return int(text)
 
 
 @dataclass(frozen=True)
 class Policy:
-    """The operator's limits.
+    """The operator's limits. Docs/operators.md explains the environment variable of each.
 
     Attributes:
-        minimum_rows: rows a node must train, evaluate or compute statistics on; held-out rows come in multiples of it.
-        minimum_rows_a_class: rows that must have a label's value before it is named to the server.
-        minimum_batch: rows that a minibatch must be asked to have.
-        maximum_classes: values a label may have for them to be named.
-        minimum_organizations: participants a job must have.
-        maximum_rounds: rounds a job may have; None is any number.
-        maximum_seconds: that the training of one task may take; None is any number.
-        allowed_columns, disallowed_columns: columns a request may, may not name; allowed None is all.
-        score_bands: bands in which the scores of held-out rows are counted for the AUC; 0 is none.
-        own_shuffle: whether rows are shuffled by chance of the node's own, and not from the job's seed.
+        minimum_rows: rows that a node must have to train, to evaluate and to compute statistics; rows are held out in
+            multiples of it.
+        minimum_rows_a_class: rows that must share a label's value before the value is sent to the server.
+        maximum_classes: values that a label may have if they are to be sent to the server.
+        minimum_batch: rows that a minibatch must have.
+        minimum_organizations: organizations that must take part in a job.
+        maximum_rounds: rounds that a job may have; None means any number.
+        maximum_seconds: seconds that a task may train; None means any number.
+        allowed_columns: columns that a request may use; None means all.
+        disallowed_columns: columns that a request may not use.
+        score_bands: bands in which scores of held-out rows are counted for the AUC; 0 means that they are not counted.
+        own_shuffle: whether the node shuffles its rows by random numbers of its own instead of the job's seed.
     """
 
     minimum_rows: int = 10
@@ -76,23 +87,32 @@ class Policy:
 
     @classmethod
     def of_node(cls, environment: Mapping[str, str] | None = None) -> "Policy":
-        """The limits in the environment. Raises NodePermissionException if one cannot be read."""
+        """Read the limits of a node.
+
+        Args:
+            environment: environment variables; None means those of this process.
+
+        Returns:
+            The policy, with the defaults of this class for limits that are not set.
+
+        Raises:
+            NodePermissionException: a limit cannot be read, or a variable with the prefix of limits is unknown.
+        """
         env = os.environ if environment is None else environment
         known = (*LIMITS, *OTHERS, *RESEARCHERS)
         for unknown in sorted(n for n in env if n.startswith(PREFIX) and n.removeprefix(PREFIX) not in known):
-            # a limit that is misspelt limits nothing, and its operator would not know
-            near = difflib.get_close_matches(unknown.removeprefix(PREFIX), (*LIMITS, *OTHERS), n=1) or LIMITS
-            expected = ", ".join(PREFIX + name for name in near)
-            raise NodePermissionException(f"{unknown} is no limit of a node; expected {expected}; nothing is computed")
+            # a misspelt limit would limit nothing, and the operator would not notice
+            near = difflib.get_close_matches(unknown.removeprefix(PREFIX), (*LIMITS, *OTHERS), n=1)
+            known_names = ", ".join(PREFIX + name for name in near or LIMITS)
+            question = f"did you mean {known_names}?" if near else f"the limits are {known_names}."
+            raise NodePermissionException(f"{unknown} is not a setting of a node; {question} {NOTHING_COMPUTED}")
 
         def number(name: str, default: int | None) -> int | None:
             text = env.get(PREFIX + name, "").strip()
             if not text:
                 return default
             if not text.isdigit():
-                raise NodePermissionException(
-                    f"{PREFIX}{name} of this node is not a whole number from 0; nothing is computed"
-                )
+                raise NodePermissionException(f"{PREFIX}{name} of this node must be a whole number; {CORRECT_IT}")
             return int(text)
 
         def columns(name: str) -> frozenset[str] | None:
@@ -102,11 +122,13 @@ class Policy:
         score_bands = number("SCORE_BANDS", cls.score_bands) or 0
         if score_bands > MOST_BANDS:
             raise NodePermissionException(
-                f"{PREFIX}SCORE_BANDS={score_bands} of this node is refused; expected {MOST_BANDS} at most"
+                f"{PREFIX}SCORE_BANDS={score_bands} of this node must be {MOST_BANDS} at most; {CORRECT_IT}"
             )
 
         if not re.fullmatch("|cpu|cuda(:[0-9]+)?", device := env.get(PREFIX + "DEVICE", "")):
-            raise NodePermissionException(f"{PREFIX}DEVICE={device} of this node is refused; expected cpu or cuda")
+            raise NodePermissionException(
+                f"{PREFIX}DEVICE={device} of this node must be cpu, cuda or cuda:NUMBER; {CORRECT_IT}"
+            )
         return cls(
             minimum_rows=number("MINIMUM_ROWS", cls.minimum_rows) or 1,
             minimum_rows_a_class=number("MINIMUM_ROWS_A_CLASS", cls.minimum_rows_a_class) or 1,
@@ -122,34 +144,57 @@ class Policy:
         )
 
     def check_request(self, minimum_rows: int | None, participants: int, rounds: int) -> None:
-        """Refuse a request that asks to loosen a limit, has too few participants or too many rounds."""
+        """Refuse a request that would loosen a limit, has too few participants or too many rounds.
+
+        Args:
+            minimum_rows: the minimum number of rows that the request asks for, if it does.
+            participants: number of organizations that take part.
+            rounds: number of rounds of the job.
+
+        Raises:
+            PrivacyThresholdViolation: the request is refused.
+        """
         if minimum_rows is not None and minimum_rows < self.minimum_rows:
             raise PrivacyThresholdViolation(
-                f"the request asks for a minimum of {minimum_rows} rows, this node's is {self.minimum_rows} "
-                f"({PREFIX}MINIMUM_ROWS) and a request can only raise it"
+                f"the request asks for minimum_rows={minimum_rows}, but this node requires {self.minimum_rows} rows "
+                f"({PREFIX}MINIMUM_ROWS) and a request can only raise it; leave minimum_rows out"
             )
         self.check_participants(participants)
         if self.maximum_rounds is not None and rounds > self.maximum_rounds:
             raise PrivacyThresholdViolation(
-                f"{rounds} rounds are more than the {self.maximum_rounds} this node allows ({PREFIX}MAXIMUM_ROUNDS)"
+                f"{rounds} rounds are more than the {self.maximum_rounds} that this node allows "
+                f"({PREFIX}MAXIMUM_ROUNDS); ask for fewer rounds"
             )
 
     def check_participants(self, participants: int) -> None:
-        """Refuse a job with fewer organizations than the minimum."""
+        """Refuse a job with fewer organizations than the minimum.
+
+        Args:
+            participants: number of organizations that take part.
+
+        Raises:
+            PrivacyThresholdViolation: there are too few.
+        """
         if participants < self.minimum_organizations:
             raise PrivacyThresholdViolation(
-                f"{participants} organization(s) take part, at least {self.minimum_organizations} must "
-                f"({PREFIX}MINIMUM_ORGANIZATIONS)"
+                f"only {participants} organization(s) take part, but this node requires {self.minimum_organizations} "
+                f"({PREFIX}MINIMUM_ORGANIZATIONS); ask more organizations"
             )
 
     def check_columns(self, columns: Iterable[str], twins: Iterable[str] = ()) -> None:
-        """Refuse columns that the operator does not allow, and those that had the name of one before pandas renamed
-        them (``twins``)."""
+        """Refuse columns that the operator does not allow.
 
+        Args:
+            columns: names of the columns that the request uses.
+            twins: names that columns of the request had in the file. pandas renames a column whose name occurs twice.
+
+        Raises:
+            PrivacyThresholdViolation: a column is not allowed.
+        """
         listed = {_read_alike(column) for column in self.disallowed_columns}
 
         def disallowed(column: str) -> bool:
-            parts = {_read_alike(part) for part in column.split(",")} - {""}  # a name with a comma is listed in parts
+            parts = {_read_alike(part) for part in column.split(",")} - {""}  # the list divides a name at its commas
             return bool(parts) and parts <= listed
 
         refused = [
@@ -160,80 +205,141 @@ class Policy:
         refused += [f"{c} (twice in the file)" for c in map(str.strip, twins) if disallowed(c)]
         if refused:
             raise PrivacyThresholdViolation(
-                f"the column(s) {', '.join(refused)} may not be used at this node "
-                f"({PREFIX}ALLOWED_COLUMNS, {PREFIX}DISALLOWED_COLUMNS)"
+                f"the column(s) {', '.join(refused)} may not be used at this node ({PREFIX}ALLOWED_COLUMNS, "
+                f"{PREFIX}DISALLOWED_COLUMNS); name others with features and label"
             )
 
     def check_seconds(self, seconds: float) -> None:
-        """End a task that takes longer than the operator allows."""
+        """End a task that takes longer than the operator allows.
+
+        Args:
+            seconds: how long the task has taken.
+
+        Raises:
+            NodePermissionException: it has taken too long.
+        """
         if self.maximum_seconds is not None and seconds > self.maximum_seconds:
             raise NodePermissionException(
-                f"the task takes longer than {self.maximum_seconds} s ({PREFIX}MAXIMUM_SECONDS); expected fewer epochs "
-                "or trees a round, or a smaller model"
+                f"the task takes longer than {self.maximum_seconds} s ({PREFIX}MAXIMUM_SECONDS); ask for fewer epochs "
+                "or trees a round, or for a smaller model"
             )
 
     def check_batch(self, batch_size: int) -> None:
-        """Refuse minibatches of fewer rows than the minimum: a step on one row is that row's gradient."""
+        """Refuse minibatches of fewer rows than the minimum, as a step on one row is that row's gradient.
+
+        Args:
+            batch_size: rows of a minibatch.
+
+        Raises:
+            PrivacyThresholdViolation: they are too few.
+        """
         if batch_size < self.minimum_batch:
             raise PrivacyThresholdViolation(
-                f"batch_size={batch_size} is below the {self.minimum_batch} this node asks for ({PREFIX}MINIMUM_BATCH)"
+                f"batch_size={batch_size} is below the {self.minimum_batch} rows that this node requires "
+                f"({PREFIX}MINIMUM_BATCH); ask for larger minibatches"
             )
 
     def check_leaf(self, min_rows_leaf: int, minimum_rows: int | None) -> int:
-        """Refuse leaves of fewer rows than the minimum, and return that: a leaf's output is a statistic of its rows."""
+        """Refuse leaves of fewer rows than the minimum, as a leaf's output is a statistic of its rows.
+
+        Args:
+            min_rows_leaf: rows that the request wants in a leaf at least.
+            minimum_rows: the minimum number of rows that the request asks for, if it does.
+
+        Returns:
+            Rows that a leaf must have.
+
+        Raises:
+            PrivacyThresholdViolation: the request wants too few.
+        """
         required = max(self.minimum_rows, minimum_rows or 0)
         if min_rows_leaf < required:
             raise PrivacyThresholdViolation(
-                f"min_rows_leaf={min_rows_leaf} is below the {required} rows that this node asks for "
-                f"({PREFIX}MINIMUM_ROWS or the request's minimum_rows)"
+                f"min_rows_leaf={min_rows_leaf} is below the {required} rows that this node requires "
+                f"({PREFIX}MINIMUM_ROWS, or minimum_rows of the request); set min_rows_leaf={required} or more"
             )
         return required
 
     @property
     def most_classes(self) -> int:
-        """How many classes a task may name: other nodes may have named as many as they do without a limit."""
+        """How many classes a task may name: at least the default, which other nodes may allow."""
         return max(self.maximum_classes, Policy.maximum_classes)
 
     def check_labels(self, rows: int, values: int, named: int) -> None:
-        """Refuse a label that is no class, also where the request names its values: a model has parameters of its own
-        for each, from which a row could be read that is the only one of its value."""
+        """Refuse a label that is not a class, even if the request names its values.
+
+        A model has parameters of its own for each value, and those of a value that only one row has reveal the row.
+
+        Args:
+            rows: rows of the node.
+            values: different values of the label among them.
+            named: values that the request names.
+
+        Raises:
+            PrivacyThresholdViolation: the request names too many values, or the node has too many.
+        """
         if named > self.most_classes:
             raise PrivacyThresholdViolation(
-                f"the request names {named} classes; expected {self.most_classes} at most ({PREFIX}MAXIMUM_CLASSES)"
+                f"the request names {named} classes, but this node accepts at most {self.most_classes} "
+                f"({PREFIX}MAXIMUM_CLASSES); choose a label with fewer"
             )
         if values * self.minimum_rows_a_class > rows:
             raise PrivacyThresholdViolation(
-                f"the label has fewer than {self.minimum_rows_a_class} rows a value on the average at this node "
-                f"({PREFIX}MINIMUM_ROWS_A_CLASS); expected a column of classes"
+                f"the label has fewer than {self.minimum_rows_a_class} rows per value on average at this node "
+                f"({PREFIX}MINIMUM_ROWS_A_CLASS); choose a column of classes"
             )
 
     def check_classes(self, classes: int, column: str = "the label") -> None:
-        """Refuse to name the values of a label, or of a column, that has too many of them to be one of categories."""
+        """Refuse to name the values of a column that has too many of them to hold classes or categories.
+
+        Args:
+            classes: different values of the column.
+            column: what to call the column in the error.
+
+        Raises:
+            PrivacyThresholdViolation: there are too many.
+        """
         if classes > self.maximum_classes:
             raise PrivacyThresholdViolation(
-                f"{column} has more than {self.maximum_classes} values ({PREFIX}MAXIMUM_CLASSES); expected "
-                + ("classes, or their values in the request's `classes`" if column == "the label" else "categories")
+                f"{column} has more than {self.maximum_classes} values ({PREFIX}MAXIMUM_CLASSES); choose a column of "
+                + ("classes, or name its values with classes" if column == "the label" else "categories")
             )
 
     def check_values(self, columns: Sequence[str]) -> None:
-        """Refuse statistics of columns in which some, but too few, rows have a value."""
+        """Refuse statistics of columns in which too few rows have a value.
+
+        Args:
+            columns: the columns in which some rows have a value, but fewer than the minimum.
+
+        Raises:
+            PrivacyThresholdViolation: there are such columns.
+        """
         if columns:
             raise PrivacyThresholdViolation(
                 f"fewer than {self.minimum_rows} rows have a value in the column(s) {', '.join(columns)} "
-                f"({PREFIX}MINIMUM_ROWS); leave the columns out"
+                f"({PREFIX}MINIMUM_ROWS); leave these columns out with features"
             )
 
     def check_rows(self, rows: int, minimum_rows: int | None) -> None:
-        """Refuse fewer rows than the minimum, without saying how many there are."""
+        """Refuse fewer rows than the minimum, without saying how many there are.
+
+        Args:
+            rows: rows of the node.
+            minimum_rows: the minimum that the request asks for, if it does.
+
+        Raises:
+            PrivacyThresholdViolation: there are too few.
+        """
         required = max(self.minimum_rows, minimum_rows or 0)
         if rows < required:
             raise PrivacyThresholdViolation(
-                f"fewer than {required} rows to compute on ({PREFIX}MINIMUM_ROWS or the request's minimum_rows)"
+                f"fewer than {required} rows to compute on ({PREFIX}MINIMUM_ROWS, or minimum_rows of the request); "
+                "lower holdout, or leave this organization out"
             )
 
 
 def _read_alike(column: str) -> str:
-    """The same text for names that a reader takes for one: of other case, with signs that are not seen."""
+    """The same text for all names that look alike: of another case, or with invisible characters."""
     plain = unicodedata.normalize("NFKC", UNSEEN.sub("", column))
     seen = "".join(c for c in plain if unicodedata.category(c) not in ("Cc", "Cf"))
     return unicodedata.normalize("NFKC", seen.casefold()).strip()

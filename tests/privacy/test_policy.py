@@ -1,0 +1,112 @@
+"""The policy is read from a node's environment; a limit that cannot be read stops everything."""
+
+import pytest
+
+from v6_federated.base.vantage6_api import NodePermissionException, PrivacyThresholdViolation
+from v6_federated.privacy.policy import LIMITS, Policy, number_of_threads
+
+
+def test_an_empty_environment_gives_the_defaults():
+    assert Policy.of_node({}) == Policy()
+    assert Policy.of_node({"PATH": "/bin", "V6_FEDERATED_MINIMUM_ROWS": " "}) == Policy()
+
+
+def test_every_limit_is_read_from_its_variable():
+    values = {
+        "minimum_rows": 21,
+        "minimum_rows_a_class": 22,
+        "maximum_classes": 23,
+        "minimum_batch": 24,
+        "minimum_organizations": 25,
+        "maximum_rounds": 26,
+        "maximum_seconds": 27,
+        "score_bands": 28,
+        "own_shuffle": True,
+        "allowed_columns": frozenset({"age", "sex"}),
+        "disallowed_columns": frozenset({"ssn"}),
+    }
+    text = {"own_shuffle": "1", "allowed_columns": "age, sex", "disallowed_columns": "ssn,"}
+    environment = {f"V6_FEDERATED_{k.upper()}": text.get(k, str(v)) for k, v in values.items()}
+    assert Policy.of_node(environment) == Policy(**values)
+    assert {k.upper() for k in values} == {*LIMITS} - {"ALLOW_QUERIES"}  # which the reader of databases looks up
+
+
+@pytest.mark.parametrize("name", ["MINIMUM_ROWS", "MAXIMUM_ROUNDS", "SCORE_BANDS", "OWN_SHUFFLE"])
+@pytest.mark.parametrize("text", ["ten", "-1", "1.5", "1e3"])
+def test_a_limit_that_cannot_be_read_stops_everything(name, text):
+    with pytest.raises(NodePermissionException) as refusal:
+        Policy.of_node({f"V6_FEDERATED_{name}": text})
+    assert str(refusal.value) == (
+        f"V6_FEDERATED_{name} of this node must be a whole number; correct it in algorithm_env of the node's "
+        "configuration. Nothing was computed."
+    )
+
+
+def test_a_misspelt_limit_is_named_with_the_right_one():
+    with pytest.raises(NodePermissionException) as refusal:
+        Policy.of_node({"V6_FEDERATED_MINIMUM_ROW": "50"})
+    assert str(refusal.value) == (
+        "V6_FEDERATED_MINIMUM_ROW is not a setting of a node; did you mean V6_FEDERATED_MINIMUM_ROWS? "
+        "Nothing was computed."
+    )
+
+
+def test_an_unknown_limit_is_refused_with_the_list_of_limits():
+    with pytest.raises(NodePermissionException) as refusal:
+        Policy.of_node({"V6_FEDERATED_XYZ": "1"})
+    assert all(f"V6_FEDERATED_{name}" in str(refusal.value) for name in LIMITS)
+
+
+@pytest.mark.parametrize(("name", "text"), [("DEVICE", "tpu"), ("DEVICE", "cuda:x"), ("SCORE_BANDS", "10001")])
+def test_a_device_or_a_number_of_bands_that_is_not_accepted_is_refused(name, text):
+    accepted = {"DEVICE": "must be cpu, cuda or cuda:NUMBER;", "SCORE_BANDS": "must be 10000 at most;"}[name]
+    with pytest.raises(NodePermissionException, match=f"V6_FEDERATED_{name}={text} of this node {accepted}"):
+        Policy.of_node({f"V6_FEDERATED_{name}": text})
+    for right in ("", "cpu", "cuda", "cuda:1"):
+        Policy.of_node({"V6_FEDERATED_DEVICE": right})
+
+
+def test_the_number_of_threads_is_one_unless_the_operator_gives_more(monkeypatch):
+    monkeypatch.delenv("V6_FEDERATED_THREADS", raising=False)
+    assert number_of_threads() == 1
+    monkeypatch.setenv("V6_FEDERATED_THREADS", "4")
+    assert number_of_threads() == 4
+    for wrong in ("0", "many"):
+        monkeypatch.setenv("V6_FEDERATED_THREADS", wrong)
+        with pytest.raises(NodePermissionException, match="THREADS of this node must be a whole number from 1"):
+            number_of_threads()
+
+
+@pytest.mark.parametrize(
+    ("check", "says"),
+    [
+        (lambda p: p.check_batch(4), "batch_size=4 is below the 5 rows that this node requires"),
+        (lambda p: p.check_leaf(9, None), "min_rows_leaf=9 is below the 10 rows .* set min_rows_leaf=10 or more"),
+        (lambda p: p.check_leaf(12, 20), "min_rows_leaf=12 is below the 20 rows .* set min_rows_leaf=20 or more"),
+        (lambda p: p.check_rows(9, None), "fewer than 10 rows to compute on"),
+        (lambda p: p.check_rows(19, 20), "fewer than 20 rows to compute on"),
+        (lambda p: p.check_values(["load"]), r"fewer than 10 rows have a value in the column\(s\) load"),
+        (lambda p: p.check_classes(101), "the label has more than 100 values"),
+        (lambda p: p.check_classes(101, "the column city"), "the column city has more than 100 values"),
+        (lambda p: p.check_labels(300, 101, 0), "the label has fewer than 3 rows per value on average"),
+        (lambda p: p.check_labels(1000, 2, 101), "the request names 101 classes, but this node accepts at most 100"),
+    ],
+)
+def test_each_check_refuses_what_is_just_beyond_its_limit(check, says):
+    with pytest.raises(PrivacyThresholdViolation, match=says):
+        check(Policy(minimum_batch=5))
+
+
+def test_each_check_passes_what_is_just_within_its_limit():
+    policy = Policy(minimum_batch=5)
+    policy.check_batch(5)
+    assert policy.check_leaf(10, None) == 10 and policy.check_leaf(20, 20) == 20
+    policy.check_rows(10, None)
+    policy.check_rows(20, 20)
+    policy.check_values([])
+    policy.check_classes(100)
+    policy.check_labels(300, 100, 100)
+
+
+def test_a_node_with_a_low_limit_on_classes_accepts_those_that_other_nodes_name():
+    Policy(maximum_classes=5).check_labels(1000, 2, 100)
