@@ -248,7 +248,7 @@ REFUSED = {
 FAILED = {
     "text": (["--features", "a,name"], "the column(s) name hold values that are not numbers"),
     "rare": (["--label", "rare"], "labels that are not among the 2 classes of the job"),
-    "few": (["--set", "organizations=[1,2]"], "2 organization(s) take part, at least 3 must"),
+    "few": (["--set", "organizations=[1,2]"], "only 2 organization(s) take part, but this node requires 3"),
     "no-image": (["--image", "v6-no-such-image"], "organization 1: its node finds no image v6-no-such-image"),
     "other-method": (["--image", "v6-toy", "--rounds", "1"], "image v6-toy holds another method; expected fedavg"),
     "no-algorithm": (
