@@ -522,8 +522,8 @@ def test_regression_stops_early_and_at_rate_zero_predicts_the_mean():
             "beyond 1e.12; expected numbers, large ones in anot",
         ),
         (lambda t: t.assign(pressure=np.nan), {}, CollectResultsError, "missing values in the label column pressure"),
-        (lambda t: t, {"classes": [0, 1]}, UserInputError, "classes=\\[0, 1\\] is of no use to objective=regression"),
-        (lambda t: t, {"target": 0.9}, UserInputError, "target=0.9 is of no use to objective=regression"),
+        (lambda t: t, {"classes": [0, 1]}, UserInputError, "classes=\\[0, 1\\] has no effect with objective"),
+        (lambda t: t, {"target": 0.9}, UserInputError, "target=0.9 has no effect with objective=regression"),
         (lambda t: t, {"objective": "poisson"}, UserInputError, "objective='poisson' is refused"),
     ],
 )
@@ -641,8 +641,8 @@ def test_trees_that_were_not_asked_for_are_refused(hospitals, w, says):
 @pytest.mark.parametrize(
     ("setting", "says"),
     [
-        ({"precision": "float16"}, "precision='float16' is refused: input should be 'float32'"),
-        ({"model": "logreg"}, "model='logreg' is refused: input should be 'trees'"),
+        ({"precision": "float16"}, "precision='float16' is refused: it should be 'float32'"),
+        ({"model": "logreg"}, "model='logreg' is refused: it should be 'trees'"),
         ({"max_bin": 500}, "max_bin=500 is refused"),
     ],
 )

@@ -1,5 +1,6 @@
 """The server of CO-OP."""
 
+from collections import Counter
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -56,44 +57,48 @@ def central(
     """
     K = federation.organizations
     b_l, b_u = age_filter(len(K), age_lower, age_upper)
-    federation.keep_state()  # w_k, on which an overactive node trains on
+    federation.keep_state()  # w_k, from which an overactive node trains on
+    # calls: how often each node has been called
     s = federation.start(w=federation.initial_weights, a=b_l, a_k=dict.fromkeys(K, 0), calls=dict.fromkeys(K, 0))
 
     def train(k: int, **model: Any) -> None:
+        """Have node k train, from the model that it is sent or, without one, from its own."""
         s.calls[k] += 1
         federation.send("client_update", k, s.calls[k], **model, local=local)
 
     for t in federation.rounds(rounds):
         federation.evaluate(s.w)
         begin = not federation.at_work()
-        for k in federation.idle():  # all at the beginning; later those that failed
+        for k in federation.idle():  # all nodes at the beginning, later those that have failed
             s.a_k[k] = s.a - b_l if begin else s.a
             train(k, weights=s.w)
         arrived: list[Answer] = []
-        count = {"merged": 0, "overactive": 0, "outdated": 0}
-        while count["merged"] < len(K):
+        merged = 0
+        while merged < len(K):
             _check_deadlock(t, {k: s.a - s.a_k[k] for k in federation.at_work()}, b_l)
             answer = federation.next_answer()
-            if answer is None:
+            if answer is None:  # a node has failed
                 continue
-            k, difference = answer.organization_id, s.a - s.a_k[answer.organization_id]
-            if difference > b_u or "weights" not in answer.arrays:
+            k = answer.organization_id
+            difference = s.a - s.a_k[k]
+            if difference > b_u or "weights" not in answer.arrays:  # or the node has lost its model
                 outcome = "outdated"
                 s.a_k[k] = s.a
-                train(k, weights=s.w)
+                train(k, weights=s.w)  # w_k <- w, a_k <- a
             elif difference < b_l:
                 outcome = "overactive"
-                train(k)
+                train(k)  # continue
             else:
                 outcome = "merged"
                 alpha = (difference + 1) ** -0.5
                 s.w = s.w + np.float32(alpha) * (answer["weights"] - s.w)  # (1 - alpha) w + alpha w_k
                 s.a += 1
+                merged += 1
                 s.a_k[k] = s.a
-                train(k, weights=s.w)
-            count[outcome] += 1
+                train(k, weights=s.w)  # return w, a
             answer.values.update(outcome=outcome, age_difference=difference, place=len(arrived))
             arrived.append(answer if outcome == "merged" else replace(answer, arrays={}))
+        outcomes = Counter(a.values["outcome"] for a in arrived)
         federation.record(
             arrived,
             s.w,
@@ -101,17 +106,23 @@ def central(
             age=s.a,
             age_lower=b_l,
             age_upper=b_u,
-            uploads=len(K),
-            overactive=count["overactive"],
-            outdated=count["outdated"],
+            uploads=merged,
+            overactive=outcomes["overactive"],
+            outdated=outcomes["outdated"],
         )
     return federation.result(s.w)
 
 
 def age_filter(K: int, low: int | None, up: int | None) -> tuple[int, int]:
-    """b_l and b_u; unset, in Nilsson's proportion (16 and 51 of 100 nodes), but of few nodes b_l is 1, so that no node
-    is merged twice in a row, and b_u 10, so that slow ones are merged too. Raises UserInputError for those that
-    deadlock for certain (the first two) or may (the third; Nilsson et al. 2018, Appendix A.4)."""
+    """b_l and b_u of K nodes.
+
+    If unset, they are in Nilsson's proportion (16 and 51 for 100 nodes). For few nodes b_l is 1, so that no node is
+    merged twice in a row, and b_u is 10, so that slow nodes are merged too.
+
+    Raises:
+        UserInputError: b_l and b_u that deadlock for certain (the first two reasons) or may deadlock (the third;
+            Nilsson et al. 2018, Appendix A.4).
+    """
     b_l = max(K // 6, min(1, K - 1)) if low is None else low
     b_u = max(K // 2 + 1, 2 * b_l, 10) if up is None else up
     if b_l >= b_u:
@@ -133,7 +144,10 @@ def age_filter(K: int, low: int | None, up: int | None) -> tuple[int, int]:
 
 
 def _check_deadlock(t: int, differences: dict[int, int], b_l: int) -> None:
-    """The age grows with merges only: if no difference is b_l yet, none ever will be. Nodes that fail can cause it."""
+    """End the job if all nodes at work are overactive, which failed nodes can cause.
+
+    The age grows with merges alone: if no difference has reached b_l by now, none ever will.
+    """
     if differences and max(differences.values()) < b_l:
         raise CollectResultsError(
             f"round {t}: deadlock: all {len(differences)} nodes at work are overactive (age difference below age_lower "

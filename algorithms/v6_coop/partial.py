@@ -5,11 +5,11 @@ from v6_federated import LocalSGD, Node, Result, Vector, partial
 
 @partial
 def client_update(node: Node, weights: Vector = None, *, local: LocalSGD) -> Result:
-    """E epochs from ``weights`` (d,), or, if none came, from the node's own model: it was overactive and trains on.
-    Nilsson et al. 2018, Algorithm 3, lines 18 to 27.
+    """E epochs from ``weights`` (d,), or without any from the node's own model: it was overactive and trains on.
+    Nilsson et al. 2018, Algorithm 3, line 5.
 
-    ``node.round`` counts this node's calls. The model travels with the answer: asking for the age first, as the paper's
-    nodes do, would cost a container. A node that has lost its model trains nothing and says so.
+    ``node.round`` counts this node's calls. The model is sent with the answer: the paper's nodes ask for the age first,
+    which would cost another container here. A node that has lost its model trains nothing and says so.
     """
     kept = node.state.load(node.round - 1)
     if weights is None and kept is None:

@@ -28,7 +28,7 @@ def check_settings(settings: Any) -> None:
     """Reject settings that the protocol does not read."""
     others = ("train_from",) if settings.protocol == "divergence" else ("delta", "augmentation")
     if idle := changed(settings, others):
-        raise SafeError(f"{', '.join(idle)} is of no use to protocol={settings.protocol}; leave it out")
+        raise SafeError(f"{', '.join(idle)} has no effect with protocol={settings.protocol}; leave it out")
 
 
 @central(check=check_settings)

@@ -17,10 +17,10 @@ Stepsize = Annotated[
 
 
 def check_settings(checked: BaseModel) -> None:
-    """Reject dropout: grad f_i(w) and grad f_i(w_t) would be of different units, and not cancel out at w = w_t."""
+    """Reject dropout: grad f_i(w) and grad f_i(w_t) would drop different units, and not cancel out at w = w_t."""
     model = models.parse(dict(checked)["model"])
     if model.get("dropout", DROPOUT if model["name"] == "cnn_reddy" else 0):
-        raise SafeError(f"a model with dropout is of no use to fsvrg; expected {model['name']}:dropout=0")
+        raise SafeError(f"fsvrg cannot train a model with dropout; expected model={model['name']}:dropout=0")
 
 
 @central(recoverable=True, check=check_settings)
@@ -44,7 +44,7 @@ def central(federation: Federation, *, rounds: Rounds, stepsize: Stepsize = 1.0,
             full_gradient=full_gradient,
             stepsize=stepsize,
             batch_size=batch_size,
-            quorum_of=len(K),  # who dropped out since the first request counts as missing
+            quorum_of=len(K),  # a node that dropped out after the first request counts as missing
         )
         s.w = answers.weighted_mean("weights")
         uploads = len(gradients) + len(answers)

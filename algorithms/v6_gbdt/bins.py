@@ -1,8 +1,8 @@
-"""Bin edges that all nodes agree on before the first tree: no threshold of a tree is a value of a row.
+"""Bin edges that all nodes agree on before the first tree, so that no threshold of a tree is a value of a row.
 
 The range of a column is its mean over all rows plus and minus ``SPREAD`` standard deviations. It is cut into
 ``CELLS_A_BIN`` equal cells for each bin asked for, and every edge is a boundary of cells: half of them at even steps
-of the range, half at quantiles of rows counted by cell. The even ones part values that few rows have.
+of the range, half at quantiles of the rows counted by cell. The even ones separate values that few rows have.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ import numpy as np
 
 SPREAD = 4.0
 CELLS_A_BIN = 8
-FINEST = 256  # a node tells apart no values closer than this share of its own standard deviation
+FINEST = 256  # values closer than this fraction of a node's own standard deviation count as one there
 
 
 def boundaries(low: np.ndarray, high: np.ndarray, max_bin: int) -> np.ndarray:
@@ -24,8 +24,8 @@ def boundaries(low: np.ndarray, high: np.ndarray, max_bin: int) -> np.ndarray:
 def counts(X: np.ndarray, at: np.ndarray, step: int) -> np.ndarray:
     """Rows of X (n, d) up to each boundary (d, b), rounded down to multiples of ``step``.
 
-    A boundary is moved down to a multiple of the column's own deviation / ``FINEST``, so that boundaries crafted to be
-    close together tell no value more finely.
+    A boundary is moved down to a multiple of the column's own deviation / ``FINEST``, so that boundaries crafted to lie
+    close together reveal no value more finely.
     """
     found = np.empty(at.shape, np.float32)
     for column, (x, b) in enumerate(zip(X.T, at, strict=True)):
@@ -34,10 +34,13 @@ def counts(X: np.ndarray, at: np.ndarray, step: int) -> np.ndarray:
 
 
 def edges(total: np.ndarray, at: np.ndarray, n: int, max_bin: int) -> list[np.ndarray]:
-    """Per column, fewer than ``max_bin`` ascending edges, float32, chosen from the boundaries ``at`` (d, b).
+    """The edges of each column: fewer than ``max_bin``, ascending, float32.
 
     Args:
-        total: rows of all n up to each boundary (d, b), as nodes have counted them.
+        total: rows up to each boundary (d, b), summed over the nodes.
+        at: the boundaries (d, b), from which edges are chosen.
+        n: rows of all nodes.
+        max_bin: bins of a column at most.
     """
     half = max_bin // 2
     even = np.arange(1, half) * (at.shape[1] + 1) // half - 1

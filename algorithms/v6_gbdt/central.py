@@ -70,7 +70,7 @@ def check_settings(settings: Any) -> None:
     check_early_stopping(settings.early_stopping, held_out, settings.evaluate_every)
     for name, value in (("classes", settings.classes), ("target", settings.target)):
         if settings.objective == "regression" and value is not None:
-            raise SafeError(f"{name}={value} is of no use to objective=regression; leave it out")
+            raise SafeError(f"{name}={value} has no effect with objective=regression; leave it out")
 
 
 @central(common=OfTrees, check=check_settings)

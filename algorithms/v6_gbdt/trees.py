@@ -13,17 +13,17 @@ LEAF = -1
 
 
 class Trees:
-    """Scores f(x), the sum of all trees' outputs: one column when there are two classes, else one a class; of one
+    """Scores f(x), the sums of the trees' outputs: one column for two classes, otherwise one for each class; for one
     "class", a regression, the prediction itself.
 
-    The ensemble w is an array (m, 3) float32 with a row for each node of each tree, tree after tree, a node before its
-    left subtree, that before its right one:
-      a split: feature's index, threshold (left where x <= threshold), gain to two digits;
-      a leaf: -1, output, 0.
-    So every array that parses is a number of whole trees; tree t belongs to column t mod ``columns``. What LightGBM
-    knows of a node's rows beyond that, counts and sums of weights by leaf and split, is not in it.
+    The ensemble w is an array (m, 3) float32 with a row for each split and leaf, tree after tree, a split before its
+    left subtree, and that before its right one:
+      a split: the feature's index, the threshold (left if x <= threshold), the gain to two digits;
+      a leaf: -1, its output, 0.
+    So an array can be read in one way only, as whole trees; tree t belongs to column t mod ``columns``. What else
+    LightGBM knows of a node's rows, counts and sums of weights for each leaf and split, is not in it.
 
-    The loss is the logistic one when binary, cross-entropy of the softmax otherwise, the squared error of a regression.
+    The loss is logistic for two classes, the cross-entropy of the softmax for more, the squared error for a regression.
     """
 
     size = None  # it grows
@@ -44,8 +44,10 @@ class Trees:
         """Nothing inside is random."""
 
     def gradient(self, scores: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """First and second derivative of each row's loss by its scores, (n, columns), with LightGBM's factor on the
-        second: c / (c - 1) for c > 2 classes. Of a regression those of (f - y)^2 / 2."""
+        """First and second derivatives of each row's loss by its scores, (n, columns) each.
+
+        The second have LightGBM's factor c / (c - 1) for c > 2 classes. For a regression the loss is (f - y)^2 / 2.
+        """
         if self.regression:
             return scores - y[:, None], np.ones_like(scores)
         if self.columns == 1:
@@ -56,13 +58,13 @@ class Trees:
         return p - (y[:, None] == np.arange(self.classes)), self.classes / (self.classes - 1) * p * (1 - p)
 
     def loss(self, scores: np.ndarray, y: np.ndarray) -> float:
-        """Mean over rows."""
+        """The mean loss of rows with these scores (n, columns) and labels y (n,)."""
         if self.regression:
             return float(np.mean((scores[:, 0] - y) ** 2))
         return models.LinearModel("logistic", self.features, self.classes).loss(scores, y)
 
     def scores(self, w: np.ndarray, X: np.ndarray) -> np.ndarray:
-        """f of each row of X (n, d): (n, columns) float64."""
+        """f of each row of X (n, d), (n, columns) float64."""
         if not len(w):
             return np.zeros((len(X), self.columns))
         import lightgbm
@@ -72,12 +74,12 @@ class Trees:
         return np.asarray(f).reshape(len(X), self.columns)
 
     def predict(self, w: np.ndarray, X: np.ndarray) -> np.ndarray:
-        """Class indices (n,); of a regression numbers."""
+        """The class index of each row of X (n, d), (n,); for a regression its predicted number."""
         scores = self.scores(w, X)
         return scores[:, 0] if self.regression else models.predicted(scores)
 
     def split(self, w: np.ndarray) -> list[np.ndarray]:
-        """The trees of an ensemble, each (m_t, 3). Raises SafeError if it is none of this many features and columns."""
+        """The trees of an ensemble, each (m_t, 3). Raises SafeError for an array that is not one of such trees."""
         if w.ndim != 2 or w.shape[1] != 3:
             raise SafeError(f"an ensemble of shape {w.shape}; expected (rows, 3)")
         feature = w[:, FEATURE]
@@ -94,7 +96,7 @@ class Trees:
         return np.split(w, ends[:-1]) if len(w) else []
 
     def importance(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """How often each feature splits, and the gain that its splits bring together: (d,) both."""
+        """How often each feature splits, and the total gain of its splits, (d,) each."""
         splits = w[w[:, FEATURE] != LEAF]
         index = splits[:, FEATURE].astype(np.int64)
         return (
@@ -103,7 +105,7 @@ class Trees:
         )
 
     def text(self, w: np.ndarray, names: Sequence[str] | None = None) -> str:
-        """The ensemble as LightGBM's model file (version v4), with the features' names where they are known."""
+        """The ensemble as LightGBM's model file (version v4), with the features' names if they are known."""
         objective = {1: "regression", 2: "binary sigmoid:1"}.get(self.classes, f"multiclass num_class:{self.classes}")
         trees = [f"Tree={t}\n{_block(tree)}\n\n\n" for t, tree in enumerate(self.split(w))]
         head = {
@@ -153,15 +155,15 @@ def _block(tree: np.ndarray) -> str:
 
 
 def _widest(t: np.ndarray) -> np.ndarray:
-    """The largest float64 that is not above a float32 threshold once it is rounded: nodes compare float32 values,
-    LightGBM those that it is given."""
+    """The largest float64 that does not exceed a float32 threshold once it is rounded: nodes compare float32 values,
+    LightGBM the values that it is given."""
     low, high = t.astype(np.float64), np.nextafter(t, np.float32(np.inf)).astype(np.float64)
     middle = (low + high) / 2
     return np.where(middle.astype(np.float32) > t, np.nextafter(middle, -np.inf), middle)
 
 
 def _names(names: Sequence[str]) -> Iterator[str]:
-    """Names that LightGBM can read: no spaces, no characters of JSON, each once."""
+    """Names that LightGBM can read: without spaces and characters of JSON, each once."""
     seen: set[str] = set()
     for i, name in enumerate(names):
         plain = re.sub(r"[^\w.-]", "_", name)

@@ -50,22 +50,22 @@ def central(
     solver = pca.chosen(solver, d)
     if solver == "subspace" and components is None:
         raise SafeError("components is missing: the subspace solver needs their number, for example components=50")
-    for nodes in federation.same_nodes(rounds):  # a statistic a round; if a node drops out, again without it
+    for nodes in federation.same_nodes(rounds):  # each statistic is a round; after a drop-out, again
         with nodes:
             moments = pca.pooled_moments(nodes.ask("moments"))  # lines 1 to 5
-            s = moments.scale() if scale else np.ones(d)  # line 11; diag(A) is the variance, its root is meant
-            k = pca.number(components, moments, s)
+            s = moments.scale() if scale else np.ones(d)  # line 11, which forgets the root of diag(A)
+            k = pca.number_of_components(components, moments, s)
             if solver == "exact":
-                # lines 6 to 16; the box asks for A without scaling first, from which it has std: the moments have it
+                # lines 6 to 16: the moments have told std already, so one round is enough
                 A = pca.pooled_covariance(nodes.ask("covariance", mean=moments.mean, scale=s), d)
                 eigen = pca.eigen(A, k)  # line 17
             else:
                 eigen = pca.subspace(nodes.ask, moments, s, k, tolerance, min(iterations, rounds - 1))
-    V = pca.Components.of(moments, s, eigen)
-    sent = {**codec.two_parts("mean", V.mean), "scale": V.scale, "components": V.components}
+    fitted = pca.Components.of(moments, s, eigen)
+    sent = {**codec.two_parts("mean", fitted.mean), "scale": fitted.scale, "components": fitted.components}
     kept = federation.ask("transform", federation.organizations, returns={}, **sent)  # lines 18 to 20
     federation.record(nodes.answers + list(kept.each()))
     model = {"name": "pca", "features": d, "components": k, "solver": solver, "scale": scale}
-    final = {"change": eigen.change, "explained_variance_ratio": float(V.explained_variance_ratio.sum())}
-    learned = codec.encode(V.arrays(), "float64")
+    final = {"change": eigen.change, "explained_variance_ratio": float(fitted.explained_variance_ratio.sum())}
+    learned = codec.encode(fitted.arrays(), "float64")
     return {**federation.finished(final, weights=learned, model=model), "job": federation.job()}

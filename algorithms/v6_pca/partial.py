@@ -5,12 +5,17 @@ from v6_federated import Node, Result, SafeError, Vector, partial, pca
 
 @partial
 def transform(node: Node, mean: Vector, scale: Vector, components: Vector, mean_rest: Vector) -> Result:
-    """Put the node's rows on the components (k, d) and keep them, (n_k, k) float64, as ``projection`` in the job's
-    folder; nothing of them is sent. ``mean_rest`` is the second part of a float64 ``mean`` (d,) sent in float32."""
+    """Project the node's rows on the components (k, d). Garst 2021, Algorithm 3, lines 19 and 20.
+
+    The node keeps them, (n_k, k) float64, as ``projection`` in the job's folder; nothing of them is sent. ``mean_rest``
+    is the second part of a float64 ``mean`` (d,) sent in float32.
+    """
     d = len(node.features.names)
     none = any(a is None for a in (mean, scale, components)) or components.shape[1:] != (d,)
-    if none or mean.shape != (d,) or scale.shape != (d,) or not scale.all():
-        raise SafeError(f"not the components of these {d} features; expected mean, scale and components of a result")
+    if none or any(a.shape != (d,) for a in (mean, scale, mean_rest) if a is not None) or not scale.all():
+        raise SafeError(
+            f"not the components of these {d} features; expected mean, mean_rest, scale and components of a result"
+        )
     mean = mean.astype("float64") if mean_rest is None else mean.astype("float64") + mean_rest
     node.features.check_complete("pca")
     node.state.save({"projection": pca.project(node.features.X, mean, scale, components)})

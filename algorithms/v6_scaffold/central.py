@@ -6,7 +6,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from v6_federated import Answer, Federation, Fraction, Number, PlainSGD, Result, Rounds, central
+from v6_federated import Answer, Answers, Federation, Fraction, Number, PlainSGD, Result, Rounds, central
 
 STEEPEST = 1e30  # a gradient that c can hold, the mean of many, in float32
 
@@ -46,13 +46,10 @@ def central(
             numbers=["travelled"],
             validate=_validate,
         )
-        x, s.x = s.x, s.x + np.float32(global_lr) * answers.mean("dy")  # every node counts the same, as in the paper
-        # c_k+ - c_k = -c + (x - y_k) / (steps eta_l): known from y_k - x, so nodes need not send it as the paper's do
+        x = s.x
+        s.x = x + np.float32(global_lr) * answers.mean("dy")  # every node counts the same, as in the paper
         if local.lr:  # with a rate of zero no c_k changes
-            dc = -s.c - answers.combine("dy", lambda a: 1 / (a.values["travelled"] or np.inf)) / np.float32(
-                len(answers)
-            )
-            s.c = s.c + np.float32(len(answers) / N) * dc
+            s.c = s.c + np.float32(len(answers) / N) * mean_change(answers, s.c)
         s.known |= {str(k): t for k in answers.organizations}
         if any(a.values.get("state_lost") for a in answers.each()):
             # c is no longer the mean of the c_k, and would bias every later step: all start again from zero
@@ -61,8 +58,17 @@ def central(
     return federation.result(s.x)
 
 
+def mean_change(answers: Answers, c: np.ndarray) -> np.ndarray:
+    """The mean over S of c_k+ - c_k = -c + (x - y_k) / (steps eta_l), (d,): option II.
+
+    It follows from y_k - x, so nodes need not send it as the paper's nodes do.
+    """
+    sum_of_gradients = answers.combine("dy", lambda a: 1 / (a.values["travelled"] or np.inf))
+    return -c - sum_of_gradients / np.float32(len(answers))
+
+
 def _validate(answer: Answer) -> str | None:
-    """Reject a change that is too large for the rates of its steps: no mean gradient could be read off it."""
+    """Reject a change that is too large for the rates of its steps: no mean gradient could follow from it."""
     travelled = answer.values["travelled"]
     if travelled and float(np.abs(answer["dy"]).max(initial=0)) > STEEPEST * travelled:
         return "sends dy and travelled that make no gradient; expected the sum of the rates of its steps"

@@ -161,7 +161,7 @@ def chosen(solver: SolverName, d: int) -> SolverName:
     return solver
 
 
-def number(components: int | None, moments: Moments, scale: np.ndarray) -> int:
+def number_of_components(components: int | None, moments: Moments, scale: np.ndarray) -> int:
     """k, the number of components: as many as asked for, or all. Raises SafeError if there are not so many."""
     n, d = moments.n, len(moments.mean)
     if n < 2:
@@ -248,14 +248,14 @@ def subspace(
 
 
 def read_block(d: int, draw: int | None = None, block: Mapping[str, Any] | None = None) -> np.ndarray:
-    """A block (d, l): drawn, or as it was sent; the same numbers at the nodes and at the server. Raises SafeError."""
+    """A block (d, l), drawn or as it was sent: the same numbers at the nodes and at the server. Raises SafeError."""
     if block is None:
         if draw is None or not 0 < draw <= d:
             raise SafeError(f"a block of {draw} columns is asked for; expected from 1 to {d}")
         return generator(0, "subspace").standard_normal((d, draw), dtype=np.float32).astype(np.float64)
     Q = codec.decode(block).get("Q")
     if Q is None or Q.ndim != 2 or len(Q) != d:
-        raise SafeError(f"a block that is none; expected Q of {d} rows")
+        raise SafeError(f"a block of another shape; expected Q with {d} rows")
     return Q.astype(np.float64)
 
 

@@ -240,7 +240,7 @@ class PCA(Step):
         d = len(layout.names)
         moments = pca.pooled_moments(ask("moments"))
         scale = moments.scale() if self.scale else np.ones(d)
-        k = pca.number(self.components, moments, scale)
+        k = pca.number_of_components(self.components, moments, scale)
         if pca.chosen(self.solver, d) == "exact":
             A = pca.pooled_covariance(ask("covariance", mean=moments.mean, scale=scale), d)
             found = pca.eigen(A, k)
