@@ -113,8 +113,9 @@ def test_a_task_that_takes_too_long_is_ended(package, settings, hospitals, monke
     """Between two minibatches, rows or trees, at the node whose operator says so. A look at the clock takes 5 s."""
     clock = itertools.count(0, 5)
     monkeypatch.setattr(node, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    minute, hours = ({5: {"V6_FEDERATED_MAXIMUM_SECONDS": text}} for text in ("60", "6000"))
+    nodes = {k: hospitals[k] for k in (5, 3, 8)}  # central runs at the first of them
+    minute, hours = ({3: {"V6_FEDERATED_MAXIMUM_SECONDS": text}} for text in ("60", "6000"))
     settings = {"rounds": 1, **settings}
-    says = "organization 5: the task takes longer than 60 s (V6_FEDERATED_MAXIMUM_SECONDS)"
-    refused(says, hospitals, package, environments=minute, **settings)
-    train(package, hospitals, environments=hours, **settings)
+    says = "organization 3: the task takes longer than 60 s (V6_FEDERATED_MAXIMUM_SECONDS)"
+    refused(says, nodes, package, environments=minute, **settings)
+    train(package, nodes, environments=hours, **settings)
