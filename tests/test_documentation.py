@@ -1,0 +1,60 @@
+"""What README and the pages in ``docs/`` show: commands and settings that exist, files that are there."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+
+from v6_workbench import registry
+from v6_workbench.cli.main import build_parser
+from v6_workbench.cli.options import job_values, method_with_settings
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SHOWN = [page for page in PAGES if "v6-federated " in page.read_text()]
+
+
+def blocks(page):
+    """The fenced blocks of code on a page, with their language."""
+    return [(token.info, token.content) for token in MarkdownIt().parse(page.read_text()) if token.type == "fence"]
+
+
+def commands(page):
+    """The commands ``v6-federated ...`` in the blocks of a page, as lists of arguments."""
+    text = "\n".join(content for language, content in blocks(page) if not language)
+    lines = text.replace("\\\n", " ").splitlines()
+    # capital letters stand for what a reader puts in
+    return [shlex.split(line, comments=True)[1:] for line in lines if re.match(r"v6-federated (?!compare A B)", line)]
+
+
+@pytest.mark.parametrize("page", SHOWN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_are_as_the_command_line_takes_them(page):
+    for arguments in commands(page):
+        options = build_parser().parse_args(arguments)
+        if arguments[0] in ("run", "submit"):
+            registry.validate(options.method, job_values(options))
+        if arguments[0] == "compare":
+            for text in options.methods:
+                _, method, own = method_with_settings(text)
+                registry.validate(method, {**job_values(options), **own})
+
+
+def test_readme_shows_every_command():
+    shown = {arguments[0] for page in SHOWN for arguments in commands(page)}
+    assert {"run", "compare", "report", "export", "predict", "settings", "submit", "network"} <= shown
+
+
+def test_python_of_the_readme_runs(capsys):
+    (script,) = [content for language, content in blocks(ROOT / "README.md") if language == "python"]
+    exec(script.replace('"rounds": 20', '"rounds": 2'), {})
+    assert 0.2 < float(capsys.readouterr().out) < 1
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_a_page_names_are_there(page):
+    named = re.findall(
+        r"`((?:algorithms|benchmarks|docker|docs|examples|node_configs|tests)/[\w./-]+)`", page.read_text()
+    )
+    assert [name for name in named if "METHOD" not in name and not (ROOT / name).exists()] == []
