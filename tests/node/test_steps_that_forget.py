@@ -1,93 +1,106 @@
-"""Steps that forget those before them would single out the last rows."""
+"""Steps that forget those before them would single out the last rows: a node refuses them by the settings' roles."""
 
 import functools
 import inspect
-import sys
-from types import ModuleType
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytest
-from helpers import crafted, refused, train
+from helpers import a_method, crafted, refused, train
 from pydantic import Field
 
-from v6_federated import partial
-from v6_federated.messages import codec
-from v6_federated.messages.local_sgd import BatchSize, LearningRate, PlainSGD, ProximalMu
-from v6_federated.messages.settings import Role
+from v6_federated import PlainSGD, Role, codec, partial
+from v6_federated.messages.local_sgd import BatchSize, LearningRate, ProximalMu
+
+WEIGHTS = codec.encode({"weights": np.zeros(5)})
 
 
-@pytest.mark.parametrize("settings", [{"proximal_mu": 1.0}, {"model": "logreg:l2=1"}, {"model": "svm:l2=0.6"}])
-def test_no_setting_lets_the_last_rows_stand_alone(hospitals, settings):
-    """A step that forgets those before it would send the last minibatch's gradient: of one row, the row."""
-    refused("the last rows would stand alone", hospitals, lr=1.0, batch_size=20, **settings)
+@pytest.mark.parametrize(
+    ("settings", "pull"),
+    [({"proximal_mu": 1.0}, "1"), ({"model": "logreg:l2=1"}, "1"), ({"model": "svm:l2=0.6"}, "0.6")],
+)
+def test_a_step_that_forgets_those_before_it_is_refused(hospitals, settings, pull):
+    """The answer would be the last minibatch's gradient: with one row in it, the row."""
+    refused(f"a step of 1 with a penalty of {pull} ", hospitals, lr=1.0, batch_size=20, **settings)
 
 
-def test_steps_that_forget_nothing_or_little_are_taken(hospitals):
-    """All rows a step, Adam, and a product of 0.5 in the model's own precision."""
-    for package, settings in [
-        ("v6_fedavg", {"lr": 5.0, "model": "logreg:l2=0.1", "batch_size": 10}),
-        ("v6_fedavg", {"lr": 1.0, "model": "logreg:l2=1", "epochs": 2}),
+@pytest.mark.parametrize(
+    ("package", "settings"),
+    [
+        ("v6_fedavg", {"lr": 5.0, "model": "logreg:l2=0.1", "batch_size": 10}),  # a product of 0.5, in float32
+        ("v6_fedavg", {"lr": 1.0, "model": "logreg:l2=1", "epochs": 2}),  # all rows a step
         ("v6_fedavg", {"lr": 1.0, "proximal_mu": 1.0, "optimizer": "adam", "batch_size": 10}),
         ("v6_fsvrg", {"stepsize": 1.0, "model": "logreg:l2=1", "batch_size": 5}),
-    ]:
-        assert len(train(package, hospitals, rounds=1, **settings)["history"]) == 1
+    ],
+)
+def test_steps_that_forget_little_are_taken(hospitals, package, settings):
+    assert len(train(package, hospitals, rounds=1, **settings)["history"]) == 1
 
 
-def test_limits_on_steps_do_not_hang_on_names(hospitals, monkeypatch):
-    """Whatever a method's developer calls the settings."""
-    payload = codec.encode({"weights": np.zeros(5)})
+def passes(node, weights, size):
+    """Train with minibatches of this size, and change nothing."""
+    node.train(weights + 0, PlainSGD(batch_size=size), lambda w, g: None)
+    return {}
 
-    def named(function, **settings):
-        module = ModuleType("v6_named")
-        module.client_update = partial(function)
-        monkeypatch.setitem(sys.modules, "v6_named", module)
-        return crafted(hospitals, package="v6_named", arrays=payload, **settings)
 
-    def passes(node, weights, size):
-        node.train(weights + 0, PlainSGD(batch_size=size), lambda w, g: None)
-        return {}
+def proximal(node, weights, *, size: BatchSize, eta: LearningRate, mu: ProximalMu):
+    return passes(node, weights, size)
 
-    def prox(node, weights, *, size: BatchSize, eta: LearningRate, mu: ProximalMu):
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"size": 10, "eta": 1.0, "mu": 0.4}, ""),
+        ({"size": None, "eta": 1.0, "mu": 4.0}, ""),  # a step on all rows forgets none
+        ({"size": 10, "eta": 1.0, "mu": 0.6}, "a step of 1 with a penalty of 0.6 "),
+        ({"size": 10, "eta": 1.0, "mu": 0.0, "round": 0}, "round 0 is none of training"),
+    ],
+)
+def test_a_node_knows_a_rate_and_a_pull_whatever_they_are_called(hospitals, monkeypatch, settings, says):
+    status, log = crafted(hospitals, package=a_method(monkeypatch, proximal), arrays=WEIGHTS, **settings)
+    assert (status, log) == ("completed", "") if not says else f"organization 3: {says}" in log, log
+
+
+@pytest.mark.parametrize(
+    ("rule", "says"), [("adam", ""), ("momentum", "organization 3: a step of 1 with a penalty of 4 ")]
+)
+def test_a_node_knows_adam_whatever_the_setting_is_called(hospitals, monkeypatch, rule, says):
+    Rule = Annotated[Literal["adam", "momentum"], Role.OPTIMIZER]
+
+    def client_update(node, weights, *, size: BatchSize, mu: ProximalMu, eta: LearningRate, rule: Rule):
         return passes(node, weights, size)
 
-    assert named(prox, size=10, eta=1.0, mu=0.4) == ("completed", "")
-    assert named(prox, size=None, eta=1.0, mu=4.0) == ("completed", "")  # a step of all rows forgets none
-    for settings, says in (
-        ({"mu": 0.6}, "a step of 1 with a penalty of 0.6"),
-        ({"mu": 0.0, "round": 0}, "round 0 is none of training"),
-    ):
-        status, log = named(prox, size=10, eta=1.0, **settings)
-        assert status != "completed" and says in log, log
+    settings = {"size": 10, "eta": 1.0, "mu": 4.0, "rule": rule}
+    status, log = crafted(hospitals, package=a_method(monkeypatch, client_update), arrays=WEIGHTS, **settings)
+    assert (status, log) == ("completed", "") if not says else says in log, log
 
-    def momentum(
-        node,
-        weights,
-        *,
-        size: BatchSize,
-        mu: ProximalMu,
-        eta: LearningRate,
-        rule: Annotated[Literal["adam", "momentum"], Role.OPTIMIZER],
-    ):
-        return passes(node, weights, size)
 
-    assert named(momentum, size=10, eta=1.0, mu=4.0, rule="adam") == ("completed", "")
-    status, log = named(momentum, size=10, eta=1.0, mu=4.0, rule="momentum")
-    assert status != "completed" and "a step of 1 with a penalty of 4" in log, log
+def unsized(node, weights, *, eta: LearningRate):
+    return passes(node, weights, 10)
 
-    def unsized(node, weights, *, eta: LearningRate):
-        return passes(node, weights, 10)
 
-    def other(node, weights, *, size: BatchSize, eta: LearningRate):
-        return passes(node, weights, 5)
+def other_size(node, weights, *, size: BatchSize, eta: LearningRate):
+    return passes(node, weights, 5)
 
-    def all_rows(node, weights, *, size: BatchSize, eta: LearningRate):
-        return passes(node, weights, min(size, node.n))
 
-    for function, settings, says in ((unsized, {}, "of 10 rows"), (other, {"size": 10}, "of 5 rows")):
-        status, log = named(function, eta=1.0, **settings)
-        assert status != "completed" and f"minibatches {says} are refused" in log, log
-    assert named(all_rows, eta=1.0, size=1000) == ("completed", "")
+def all_rows(node, weights, *, size: BatchSize, eta: LearningRate):
+    return passes(node, weights, min(size, node.n))
+
+
+@pytest.mark.parametrize(
+    ("client_update", "settings", "says"),
+    [
+        (unsized, {}, "minibatches of 10 rows are refused"),
+        (other_size, {"size": 10}, "minibatches of 5 rows are refused"),
+        (all_rows, {"size": 1000}, ""),
+    ],
+)
+def test_a_node_takes_no_minibatches_whose_steps_it_has_not_checked(
+    hospitals, monkeypatch, client_update, settings, says
+):
+    package = a_method(monkeypatch, client_update)
+    status, log = crafted(hospitals, package=package, arrays=WEIGHTS, eta=1.0, **settings)
+    assert (status, log) == ("completed", "") if not says else f"organization 3: {says}" in log, log
 
 
 @pytest.mark.parametrize(
@@ -104,7 +117,7 @@ def test_limits_on_steps_do_not_hang_on_names(hospitals, monkeypatch):
         inspect.Parameter.empty,
     ],
 )
-def test_a_setting_beside_minibatches_says_what_it_is(annotation):
+def test_every_setting_next_to_a_minibatch_needs_a_role(annotation):
     def client_update(node, weights, *, size, mu):
         return {}
 
