@@ -1,4 +1,4 @@
-"""A computation from several requests that the same nodes must all answer."""
+"""Sums from several requests that must all be over the same nodes."""
 
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
@@ -10,7 +10,7 @@ Ask = Callable[..., list[Answer]]  # ask(organizations, ...) brings the answers 
 
 
 class SameNodes:
-    """The nodes of one attempt at the computation, see ``attempts``.
+    """The nodes that all requests of one attempt go to, see ``attempts``.
 
     Attributes:
         organizations: ids of those that have answered every request so far.
@@ -23,7 +23,7 @@ class SameNodes:
         self.dropped_out = False
 
     def ask(self, *arguments: Any, **named: Any) -> list[Answer]:
-        """The answers of all nodes. Ends the ``with`` block if one is missing that answered an earlier request."""
+        """Send a request to the nodes. Ends the ``with`` block if one does not answer that answered before."""
         before, asked = self.organizations, bool(self.answers)
         self.answers = self._ask(before, *arguments, **named)
         self.organizations = [a.organization_id for a in self.answers]
@@ -44,7 +44,7 @@ class _DroppedOut(Exception):
 
 
 def attempts(organizations: Sequence[int], ask: Ask) -> Iterator[SameNodes]:
-    """Attempts at a computation whose sums must all be over the same nodes, until one comes to its end:
+    """Attempts at a computation from several requests, until the same nodes have answered all of them:
 
         for nodes in attempts(organizations, ask):
             with nodes:
