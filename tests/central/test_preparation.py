@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import OPEN, refused_steps, table, train
+from helpers import OPEN, table, train
 from vantage6.algorithm.tools.exceptions import CollectResultsError
 
 from v6_federated.data import preprocessing
@@ -14,7 +14,7 @@ UPDATE = "client_update"
 
 @pytest.mark.parametrize("evaluators", [[], [3]])
 def test_large_steps_are_sent_once_and_kept(evaluators, monkeypatch):
-    """The rounds' tasks only name them; the model is the same; nothing is left at the nodes."""
+    """The tasks of the rounds only name them. The model is the same, and nothing is left at the nodes."""
     rng = np.random.default_rng(0)
     nodes = {
         k: pd.DataFrame(rng.normal(size=(40, 300))).rename(columns=str).assign(label=np.arange(40) % 2)
@@ -33,15 +33,27 @@ def test_large_steps_are_sent_once_and_kept(evaluators, monkeypatch):
     assert sent["weights"] == kept["weights"] and sent["data"] == kept["data"] and sent["final"] == kept["final"]
 
 
-def test_a_kept_step_that_is_gone(monkeypatch, hospitals):
+def test_a_kept_step_that_is_gone_is_named(monkeypatch, hospitals):
+    """All nodes' folders are emptied before round 1."""
     monkeypatch.setattr(preprocessing, "LARGE", 1)
-    monkeypatch.setattr("v6_federated.node.state.State.load", lambda self, round_: None)
-    text = refused_steps(hospitals, "standardize")
-    assert "the fitted step standardize is gone from the job's folder; run the job again" in text
+    network: list[MockNetwork] = []
+
+    def outcomes(organization, input_):
+        if input_["method"] == UPDATE:
+            for file in network[0].folder.glob("node-*/tmp/*"):
+                file.unlink()
+        return CallOutcome()
+
+    with MockNetwork("v6_fedavg", hospitals, environment=OPEN, outcomes=outcomes) as mock:
+        network.append(mock)
+        with pytest.raises(CollectResultsError) as caught:
+            mock.run(rounds=1, preprocess=["standardize"])
+    says = "organizations 3, 5, 8: the fitted step standardize is gone from the job's folder; run the job again"
+    assert says in str(caught.value)
 
 
 def train_with(outcomes, package, nodes, **settings):
-    """A job on simulated time whose calls fare as ``outcomes(organization, function, arguments)`` says."""
+    """A job on simulated time. ``outcomes(organization, function, arguments)`` decides what becomes of each call."""
 
     def outcome(organization, input_):
         return outcomes(organization, input_["method"], input_["kwargs"]) or CallOutcome(
@@ -64,8 +76,8 @@ def train_with(outcomes, package, nodes, **settings):
         ({"step": "pca", "components": 2, "solver": "subspace"}, "product"),
     ],
 )
-def test_a_step_is_fitted_to_the_nodes_that_answer_all_it_asks(step, statistic):
-    """Node 4 breaks down in one of the questions: the fitted numbers are those of the others, to the last bit."""
+def test_a_step_is_fitted_to_the_nodes_that_answer_all_its_questions(step, statistic):
+    """Node 4 breaks down at one of them: the fitted numbers are those of the others, to the last bit."""
     nodes = {k: table(40, seed=k, shift=k) for k in (1, 2, 3, 4)}
 
     def outcomes(organization, function, arguments):
@@ -90,7 +102,7 @@ def test_a_step_needs_enough_nodes():
 
 @pytest.mark.parametrize("package", ["v6_fedavg", "v6_coop"])
 def test_a_node_that_joins_later_gets_the_fitted_steps(package, hospitals, monkeypatch):
-    """Node 5 breaks down until round 2: it was neither described, nor handed the large steps."""
+    """Node 5 breaks down until round 2: it neither described its data nor received the large steps."""
     results = []
     for large in (1, 10**9):
         monkeypatch.setattr(preprocessing, "LARGE", large)
@@ -112,7 +124,7 @@ def test_a_node_that_joins_later_gets_the_fitted_steps(package, hospitals, monke
 
 
 def test_a_node_that_has_lost_what_it_kept_is_sent_it_again(hospitals, monkeypatch):
-    """Its folder is emptied before round 2: that round is without it, the next one is not."""
+    """Its folder is emptied before round 2, which goes on without it. In round 3 it takes part again."""
     monkeypatch.setattr(preprocessing, "LARGE", 1)
     network: list[MockNetwork] = []
 

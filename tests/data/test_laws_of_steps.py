@@ -10,7 +10,7 @@ from v6_federated.data import source
 from v6_federated.messages import codec
 
 
-def test_one_node_equals_pooled_rows(clinics):
+def test_several_nodes_fit_what_one_node_with_all_rows_fits(clinics):
     steps = ["impute", "impute:most_frequent", "onehot", "standardize"]
     one, many = (fitted(nodes, *steps) for nodes in ({1: pooled(clinics)}, clinics))
     assert one[1:3] == many[1:3]
@@ -19,7 +19,7 @@ def test_one_node_equals_pooled_rows(clinics):
         np.testing.assert_allclose(codec.decode(one[3])[name], codec.decode(many[3])[name], rtol=1e-5, atol=1e-6)
 
 
-def test_same_bits_everywhere(clinics, monkeypatch, tmp_path):
+def test_steps_have_the_same_bits_on_every_network(clinics, monkeypatch, tmp_path):
     settings = {"rounds": 2, "preprocess": ALL_STEPS, "seed": 3}
     one, two = (train("v6_fedavg", clinics, processes=p, **settings) for p in (1, 2))
     turned = train("v6_fedavg", {k: clinics[k] for k in (3, 1, 2)}, **settings)
@@ -34,7 +34,7 @@ def test_same_bits_everywhere(clinics, monkeypatch, tmp_path):
 
 
 def test_steps_are_fitted_to_training_rows_only(clinics):
-    """Spoiling what is held out changes no fitted number."""
+    """Changing the rows that are held out changes no fitted number."""
     spoiled = {}
     for k, rows in clinics.items():
         _, held = source.split(len(rows), 0.2, k)
@@ -45,7 +45,7 @@ def test_steps_are_fitted_to_training_rows_only(clinics):
     assert good == bad
 
 
-def test_half_precision_is_of_models_not_of_statistics(clinics):
+def test_half_precision_does_not_change_fitted_steps(clinics):
     full, half = (
         train("v6_fedavg", clinics, rounds=1, preprocess=ALL_STEPS, precision=p) for p in ("float32", "float16")
     )

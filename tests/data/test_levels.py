@@ -5,16 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import fitted, hospital, refused_steps, table, train
+from helpers import OPEN, fitted, hospital, refused_steps, table
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import PrivacyThresholdViolation
-from v6_federated.central.dispatch import Collector
 from v6_federated.data import source
 from v6_federated.data.columns import UNKNOWN, Features, read_features
 from v6_federated.messages import codec
 from v6_federated.messages.job import DataSpec
 from v6_federated.privacy.policy import Policy
+from v6_workbench.simulation.mock import CallOutcome, MockNetwork
 
 
 def test_a_level_that_is_rare_everywhere_is_not_named(clinics):
@@ -26,8 +26,8 @@ def test_a_level_that_is_rare_everywhere_is_not_named(clinics):
     assert levels["levels"] == {"sex": ["f", "intersex", "m", "x"]}
 
 
-def test_numbers_that_are_named_as_categories():
-    """1, 1.0, "1" and "01" are one level, wherever they stand."""
+def test_equal_numbers_in_different_notations_are_one_level():
+    """1, 1.0, "1" and "01" are one level at all nodes."""
     nodes = {1: table(30), 2: table(30), 3: table(30)}
     for k, (one, two) in {1: (1, 2), 2: ("01", "2.0"), 3: (1.0, 2.5)}.items():
         nodes[k]["x1"] = np.array([one, two] * 15, dtype=object)
@@ -35,7 +35,7 @@ def test_numbers_that_are_named_as_categories():
     assert levels["levels"] == {"x1": ["1", "2", "2.5"]}
 
 
-def test_a_measurement_is_no_category(clinics):
+def test_a_column_with_a_value_for_each_row_is_refused_as_a_category(clinics):
     clinics[2]["x0"] = [f"patient {i}" for i in range(50)]
     wide = {k: rows.assign(x0=[f"patient {i}" for i in range(len(rows))]) for k, rows in clinics.items()}
     fill = ["impute", "impute:most_frequent,columns=sex"]
@@ -46,7 +46,7 @@ def test_a_measurement_is_no_category(clinics):
 
 
 def test_a_column_of_names_is_refused_in_evaluations_too(clinics):
-    """Also where few of the rows are trained on, or none, whatever levels the task names."""
+    """Even if few rows are trained on, or none, and whatever levels the task names."""
     rows = pd.concat([hospital(60, k, ["f"]) for k in range(4)], ignore_index=True)
     rows["sex"] = [f"patient {i}" for i in range(len(rows))]
     database = source.Source(table=rows)
@@ -58,8 +58,8 @@ def test_a_column_of_names_is_refused_in_evaluations_too(clinics):
         assert "patient" not in str(told.value)
 
 
-def test_true_and_false_are_levels_of_one_name(tmp_path):
-    """Whether or not another word keeps pandas from reading them as such."""
+def test_true_and_false_are_the_same_levels_with_and_without_other_words(tmp_path):
+    """Another word in the column keeps pandas from reading them as true and false."""
     rows = table(120).assign(smoker=np.arange(120) % 2 == 0)
     words = rows["smoker"].astype(str).where(np.arange(120) % 4 > 0, "unknown")
     for smoker, levels in ((rows["smoker"], {"0", "1"}), (words, {"0", "1", "unknown"})):
@@ -69,43 +69,47 @@ def test_true_and_false_are_levels_of_one_name(tmp_path):
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3])
-def test_a_level_that_few_rows_of_a_node_have_is_not_told_from_unknown_ones(rows, monkeypatch):
-    """The second clinic has the level x, which the first names, in so many rows; of fewer than 3 nothing tells."""
+def test_a_level_of_few_rows_looks_like_an_unknown_one(rows):
+    """The first clinic names the level x. The second has it in 1, 2 or 3 rows; nothing that it sends shows fewer than
+    3."""
     sent = []
-    taken = Collector.take
-    monkeypatch.setattr(Collector, "take", lambda self, task, call: sent.append(taken(self, task, call)) or sent[-1])
+
+    def outcomes(organization, input_):
+        fits = organization == 2 and input_["method"] == "fit_step"
+        return CallOutcome(alter=(lambda answer: sent.append(answer) or answer) if fits else None)
+
     nodes = {k: hospital(60, k, ["f", "m"]).dropna() for k in (1, 2, 3)}
     nodes[1].iloc[:6, 0] = "x"
     nodes[2].iloc[:rows, 0] = "x"
-    result = train("v6_fedavg", nodes, rounds=1, holdout=0, preprocess=["onehot", "pca:2"])
+    with MockNetwork("v6_fedavg", nodes, environment=OPEN, outcomes=outcomes, on_round=lambda row: None) as network:
+        result = network.run(rounds=1, holdout=0, preprocess=["onehot", "pca:2"])
     levels = result["data"]["preprocess"][0]["fitted"]["levels"]["sex"]
     assert levels == ["f", "m", "x"]
-    (answer,) = [a for a in sent if a.organization_id == 2 and "mean" in a.arrays and a.function == "fit_step"]
-    n = answer.n
-    mean = codec.whole(answer.arrays, "mean")
+    (answer,) = [a for a in sent if "mean" in a.get("arrays", {"shapes": {}})["shapes"]]
+    n, mean = answer["n"], codec.whole(codec.decode(answer["arrays"]), "mean")
     counts = np.round(n * mean[: len(levels)].astype(float), 6)
     assert counts[2] == (3 if rows == 3 else 0)
-    assert counts.sum() == n, "else the few would be those without any level"
+    assert counts.sum() == n, "or the few rows would be those without any level"
     spec = DataSpec(**{**result["data"], "preprocess": result["data"]["preprocess"][:1]})
     X = source.Source(table=nodes[2]).prepared(spec, 2, Policy())[0].X
     assert X[:, 2].sum() == (3 if rows == 3 else 0)
     assert (X[:, :3].sum(axis=1) == 1).all()
-    nodes[2].iloc[:rows, 0] = ["p", "q", "r"][:rows]  # three may be of no level that is known
+    nodes[2].iloc[:rows, 0] = ["p", "q", "r"][:rows]  # three rows may have no known level
     told = source.Source(table=nodes[2]).prepared(spec, 2, Policy())[0].X
     assert (told[:rows, :3].sum(axis=1) == (0 if rows == 3 else 1)).all() and (told[rows:, :3].sum(axis=1) == 1).all()
     nodes[2].iloc[:rows, 0] = "x"
     new = read_features(nodes[2], list(nodes[2].columns[:-1]), ["sex"])
     whole = source.ready(new, spec.preprocess)
-    assert whole[:, 2].sum() == rows, "who predicts knows the level"
+    assert whole[:, 2].sum() == rows, "a prediction knows the level"
     evaluated = source.Source(table=nodes[2]).prepared(spec, 2, Policy(), trains=False)[0].X
-    assert (evaluated == whole).all(), "and who evaluates does as who predicts"
+    assert (evaluated == whole).all(), "and an evaluation does what a prediction does"
 
 
 @pytest.mark.parametrize("rare", [1, 2, 3])
 @pytest.mark.parametrize("what", ["level", "missing"])
-def test_no_two_tasks_part_few_rows_by_a_word(rare, what):
-    """Whatever levels a task names, and whatever fills what is missing, groups of fewer than 3 rows are in none of
-    its sums, so no difference of two tasks is theirs."""
+def test_no_two_tasks_together_single_out_few_rows_by_a_word(rare, what):
+    """Whatever levels a task names, and whatever fills missing words, no sum depends on a group of fewer than 3 rows,
+    nor does the difference of two sums."""
     rows = hospital(60, 1, ["f", "m"])[["sex", "x0", "label"]].fillna({"x0": 0.0}).reset_index(drop=True)
     rows["sex"] = ["f"] * (30 - rare) + ["m"] * 30 + [None if what == "missing" else "x"] * rare
     spec = DataSpec(label="label", features=["sex", "x0"], classes=[0, 1], holdout=0.0, categories=["sex"])
@@ -125,7 +129,7 @@ def test_no_two_tasks_part_few_rows_by_a_word(rare, what):
         assert moved[0, 0] == (3 if rare == 3 else 0) and (moved[0, 2] > 0) == (rare == 3)
 
 
-def test_folded_words():
+def test_rare_and_missing_words_are_folded_together():
     words = np.array(["a", "a", "a", "b", "c", None, "d"], dtype=object)
     features = Features(["w"], np.full((7, 1), np.nan), {"w": words})
     assert features.folded(1).words["w"].tolist() == words.tolist()
@@ -136,7 +140,7 @@ def test_folded_words():
     assert few.folded(2).words["w"].tolist() == ["a", "b", "a", "b", "a"], "the first of equally frequent ones"
 
 
-def test_levels_cannot_be_guessed_where_there_are_too_many_to_be_named():
+def test_levels_cannot_be_guessed_if_there_are_too_many_to_be_named():
     rows = table(60).assign(postcode=[f"{1000 + i // 4}AB" for i in range(60)])
     guess = [f"{1000 + i}AB" for i in range(5000)]
     steps = [{"step": "onehot", "fitted": {"levels": {"postcode": guess}}}]
@@ -156,8 +160,8 @@ def test_levels_cannot_be_guessed_where_there_are_too_many_to_be_named():
 @pytest.mark.parametrize(
     "values", [["77,5", "34,0"], [">90", "12"], ["< 0.5", "0,7"], ["12%", "7 %"], ["1.234,5", "2.000,0"]]
 )
-def test_numbers_written_otherwise_are_no_categories(clinics, values):
-    """As a column of both numbers and words is not; where the step names it, it is one."""
+def test_numbers_in_another_notation_are_refused_as_categories(clinics, values):
+    """Unless the step names the column. A column of numbers and words is refused for the same reason."""
     odd = {k: rows[["x0", "label"]].assign(age=np.resize(values, len(rows))) for k, rows in clinics.items()}
     odd = {k: rows[["age", "x0", "label"]] for k, rows in odd.items()}
     with pytest.raises(

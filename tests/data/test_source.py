@@ -15,7 +15,7 @@ from v6_federated.messages.job import DataSpec
 from v6_federated.privacy.policy import Policy
 
 
-def test_a_missing_value_names_the_column_only():
+def test_a_missing_value_is_refused_by_its_column_alone():
     rows = table(20)
     rows.loc[7, "x2"] = np.nan
     rows.loc[3, "x1"] = np.inf
@@ -32,7 +32,7 @@ def test_a_missing_value_names_the_column_only():
         (DataSpec(features=["x0", "label"]), "among the features"),
     ],
 )
-def test_columns_that_are_not_there(spec, says):
+def test_columns_that_the_table_lacks_are_refused(spec, says):
     with pytest.raises(DataError, match=says):
         source.Source(table=table(20)).rows(spec)
 
@@ -45,7 +45,7 @@ def test_text_in_a_feature_is_refused_without_quoting_it():
     assert "x0" in str(error.value) and "Smith" not in str(error.value)
 
 
-def test_npz_and_folders_of_images(tmp_path):
+def test_an_npz_and_a_folder_of_images_hold_the_same_rows(tmp_path):
     from PIL import Image
 
     X, y = np.random.default_rng(0).integers(0, 255, (12, 4, 4), dtype=np.uint8), np.arange(12) % 2
@@ -62,8 +62,8 @@ def test_npz_and_folders_of_images(tmp_path):
     assert folder.y.tolist() == ["benign"] * 6 + ["malign"] * 6
 
 
-def test_images_of_16_bits(tmp_path):
-    """As radiology has them: the same picture as their first 8 bits, not all white."""
+def test_images_of_16_bits_equal_their_first_8_bits(tmp_path):
+    """Radiology uses them. They must not turn out white."""
     from PIL import Image
 
     X = np.random.default_rng(0).integers(0, 255, (4, 5, 5), dtype=np.uint8)
@@ -81,7 +81,7 @@ def test_images_of_16_bits(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"not an archive", b"PK\x03\x04 broken"])
-def test_a_broken_npz(tmp_path: Path, content):
+def test_a_broken_npz_is_refused(tmp_path: Path, content):
     (tmp_path / "rows.npz").write_bytes(content)
     with pytest.raises(DataError, match="cannot be read"):
         source.open_source(tmp_path / "rows.npz")
@@ -100,7 +100,7 @@ def test_rows_cannot_be_changed_by_a_call(hospitals):
 
 
 def test_held_out_rows_come_in_multiples_of_the_minimum():
-    """Two jobs that differ in holdout or seed tell nothing of fewer rows than the minimum."""
+    """The difference of two jobs with other holdouts is about no fewer rows than the minimum."""
     sizes = {len(source.split(40, holdout, 7)[1]) for holdout in np.linspace(0.01, 0.99, 50)}
     assert sizes == {10, 20, 30, 40}
     ten, twenty = (set(source.split(40, holdout, 7)[1]) for holdout in (0.25, 0.5))
@@ -109,8 +109,8 @@ def test_held_out_rows_come_in_multiples_of_the_minimum():
 
 
 @pytest.mark.parametrize("kind", [np.int64, np.float64, np.uint32])
-def test_arrays_are_as_precise_as_they_are(kind):
-    """A table and arrays of the same numbers far from zero: the same model."""
+def test_arrays_far_from_zero_keep_their_digits(kind):
+    """A table and arrays of the same numbers give the same model."""
     rng = np.random.default_rng(1)
     X = (1_600_000_000 + rng.integers(0, 40, (60, 3))).astype(kind)
     y = (X[:, 0] > 1_600_000_020).astype(int)

@@ -29,21 +29,21 @@ def test_equally_frequent_values_give_the_smallest():
     assert fitted(nodes, "impute:most_frequent,columns=x0")[0]["values"] == {"x0": 2.0}
 
 
-def test_onehot_and_constants(clinics):
+def test_onehot_has_a_column_for_each_level_and_for_a_constant(clinics):
     unknown, zero, levels = fitted(clinics, "impute:constant,value=unknown", "impute:constant,value=0", "onehot")
     assert unknown["values"] == {"sex": "unknown"}
     assert zero["values"] == dict.fromkeys(["x0", "unit", "x1", "x2", "x3"], 0.0)
     assert levels["levels"] == {"sex": ["f", "m", "unknown", "x"]}
 
 
-def test_an_unknown_level_is_zero_in_all():
+def test_an_unknown_level_is_zero_in_every_column():
     rows = read_features(pd.DataFrame({"a": ["f", "q"], "b": [1, 2]}), ["a", "b"], ["a"])
     out = preprocessing.apply(rows, [{"step": "onehot", "fitted": {"levels": {"a": ["f", "m"]}}}])
     assert list(out.names) == ["a=f", "a=m", "b"]
     np.testing.assert_array_equal(out.X, [[1, 0, 1], [0, 0, 2]])
 
 
-def test_clip_to_bounds(clinics):
+def test_clip_to_given_bounds_leaves_missing_values(clinics):
     steps = [{"step": "clip", "lower": -1, "columns": ["x0"]}, "impute", "impute:most_frequent", "onehot"]
     assert fitted(clinics, *steps)[0]["bounds"] == {"x0": [-1, None]}
     rows = Features(["a"], np.array([[-2.0], [np.nan], [3.0]]), {})
@@ -52,7 +52,7 @@ def test_clip_to_bounds(clinics):
 
 
 def test_standardize_leaves_words_to_a_later_step(clinics):
-    """Its mean and deviation are of numbers only, wherever the words stand."""
+    """Only numbers have a mean and a deviation, wherever the columns of words are in the table."""
     fill = ["impute", "impute:most_frequent"]
     _, _, early, _ = fitted(clinics, *fill, "standardize", "onehot")
     _, _, _, late = fitted(clinics, *fill, "onehot", "standardize")
@@ -70,7 +70,7 @@ def test_pca_step_equals_a_pipeline_of_scikit_learn(hospitals):
 
 
 def test_the_whole_job_equals_a_pipeline_of_scikit_learn(clinics):
-    """standardize, pca, logreg: the same probabilities as scikit-learn's on the pooled rows."""
+    """standardize, pca, logreg: the same scores as scikit-learn's on the pooled rows."""
     rows = pooled(clinics)
     X, y = rows.drop(columns="label"), rows["label"]
     steps = ["impute:mean", "impute:most_frequent", "onehot", "standardize", "pca:4"]
@@ -90,8 +90,8 @@ def test_the_whole_job_equals_a_pipeline_of_scikit_learn(clinics):
 
 
 @pytest.mark.parametrize("step", ["impute:mean", "impute:median", "clip:0.05", "standardize"])
-def test_columns_in_another_order_than_the_tables(step):
-    """Each keeps its own statistics, also where all of the features are named."""
+def test_columns_named_in_another_order_keep_their_own_statistics(step):
+    """A step may name all of the columns, in any order."""
     nodes = {k: table(60, d=3, seed=k) * [1, 100, 10_000, 1] for k in (1, 2, 3)}
     for rows in nodes.values():
         rows.loc[::7, ["x0", "x1", "x2"]] = np.nan
@@ -102,8 +102,9 @@ def test_columns_in_another_order_than_the_tables(step):
         for one in (step, named)
     )
     assert codec.decode(before["weights"])["weights"].tolist() == codec.decode(after["weights"])["weights"].tolist()
-    assert_names = [s["fitted"] for s in after["data"]["preprocess"] if s["step"] in ("impute", "clip")]
-    for fitted_ in assert_names:
+    by_column = [s["fitted"] for s in after["data"]["preprocess"] if s["step"] in ("impute", "clip")]
+    assert len(by_column) == (step != "standardize") + bool(fill)
+    for fitted_ in by_column:
         values = next(v for v in fitted_.values() if isinstance(v, dict))
         sizes = [np.abs(np.ravel(values[name])).max() for name in ("x0", "x1", "x2")]
         assert sizes[0] < sizes[1] / 5 < sizes[2] / 50

@@ -19,7 +19,7 @@ def test_one_missing_word_needs_a_step_wherever_its_row_is(kept):
     fitted(nodes, "impute:most_frequent", "onehot", holdout=0.2)
 
 
-def test_a_column_of_words_that_a_node_lacks():
+def test_a_node_may_lack_all_words_of_a_column():
     nodes = {k: table(60, seed=k).assign(sex=["f", "m"] * 30)[["sex", "x0", "label"]] for k in (1, 2, 3)}
     nodes[3]["sex"] = np.array([None] * 60, dtype=object)
     assert fitted(nodes, "impute:most_frequent", "onehot")[1]["levels"] == {"sex": ["f", "m"]}
@@ -42,8 +42,8 @@ def test_words_name_the_column_and_the_step(clinics):
     assert "missing values in the column(s) sex; expected none at onehot" in refused_steps(clinics, "impute", "onehot")
 
 
-def test_numbers_as_text(clinics):
-    """Text that reads as a number is that number; one word among them makes a column that onehot must name."""
+def test_numbers_written_as_text_are_numbers_and_a_word_among_them_is_refused(clinics):
+    """A column of both must be named by onehot."""
     steps = ["impute", "impute:most_frequent", "onehot"]
     as_text = {**clinics, 2: clinics[2].assign(x0=[f" {v!r} " for v in clinics[2]["x0"]])}
     assert fitted(as_text, *steps) == fitted(clinics, *steps)
@@ -55,16 +55,18 @@ def test_numbers_as_text(clinics):
     assert "organization 1: the column(s) x0 hold numbers, elsewhere words" in text and "Smith" not in text
 
 
-def test_a_hospital_with_three_rows(clinics):
-    assert "organization 4: fewer than 10 rows" in refused_steps({**clinics, 4: clinics[1].head(3)}, *ALL_STEPS)
+def test_a_node_with_three_rows_refuses(clinics):
+    assert "organization 4: fewer than 10 rows to compute on" in refused_steps(
+        {**clinics, 4: clinics[1].head(3)}, *ALL_STEPS
+    )
 
 
-def test_a_column_with_few_values(clinics):
+def test_a_column_with_few_values_is_refused_and_one_with_none_is_not(clinics):
     clinics[2].loc[5:, "x1"] = np.nan
     for step in ("impute", "impute:median", "clip:0.1"):
         text = refused_steps(clinics, step, "impute", "impute:most_frequent", "onehot")
         assert "organization 2: fewer than 10 rows have a value in the column(s) x1" in text
-    clinics[2]["x1"] = np.nan  # none at all is no statistic of anybody
+    clinics[2]["x1"] = np.nan  # no value at all reveals nobody
     fitted(clinics, "impute", "impute:most_frequent", "onehot")
     for rows in clinics.values():
         rows["x1"] = np.nan
@@ -72,9 +74,9 @@ def test_a_column_with_few_values(clinics):
     assert "no node has a value in the column(s) x1" in text
 
 
-def test_infinite_values_and_dates(clinics):
+def test_infinite_values_and_dates_are_refused_by_their_column(clinics):
     clinics[2].loc[3, "x0"] = np.inf
-    for steps in (ALL_STEPS, ["impute", "onehot:sex", "clip:lower=0,upper=1"]):  # also where no statistic is asked
+    for steps in (ALL_STEPS, ["impute", "onehot:sex", "clip:lower=0,upper=1"]):  # even if no statistic is computed
         assert "organization 2: infinite values (or beyond 3.4e38) in the column(s) x0" in refused_steps(
             clinics, *steps
         )
@@ -83,7 +85,7 @@ def test_infinite_values_and_dates(clinics):
     assert "the column x0 holds values that are neither numbers nor words" in text and "1950" not in text
 
 
-def test_columns_that_may_not_be_used(clinics):
+def test_steps_may_not_use_a_disallowed_column(clinics):
     text = refused_steps(clinics, *ALL_STEPS, environment={"V6_FEDERATED_DISALLOWED_COLUMNS": "sex"})
     assert "the column(s) sex may not be used" in text
 
@@ -108,7 +110,7 @@ def test_columns_that_may_not_be_used(clinics):
         ({"columns": ["a"]}, "unknown step"),
     ],
 )
-def test_steps_that_are_none(step, says):
+def test_a_wrong_step_is_refused_with_what_is_accepted(step, says):
     with pytest.raises(SafeError) as error:
         preprocessing.parse(step)
     assert says in str(error.value) and "\n" not in str(error.value)
@@ -125,7 +127,7 @@ def test_steps_that_are_none(step, says):
         (["impute", "impute:most_frequent", "onehot", "pca:30"], "components=30 is refused"),
     ],
 )
-def test_steps_that_do_not_fit_the_columns(clinics, steps, says):
+def test_steps_that_do_not_fit_the_columns_are_refused(clinics, steps, says):
     assert says in refused_steps(clinics, *steps, error=SafeError)
 
 

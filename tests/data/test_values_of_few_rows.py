@@ -14,7 +14,7 @@ from v6_federated.privacy.policy import Policy
 
 
 def test_a_column_that_few_rows_have_is_refused_whatever_fills_it(clinics):
-    """Filled first, its mean would be that of the few; so would a model's parameters."""
+    """If it were filled, its mean would be that of the few rows, and so would a model's parameters."""
     few = {k: rows.assign(load=np.where(np.arange(len(rows)) < 4, 48_213.0, np.nan)) for k, rows in clinics.items()}
     few = {k: rows[["load", "x0", "label"]] for k, rows in few.items()}
     for steps in (["impute:constant,value=0", "standardize"], ["impute:constant,value=0"], ["impute:mean"]):
@@ -28,8 +28,8 @@ def test_a_column_that_few_rows_have_is_refused_whatever_fills_it(clinics):
         train("v6_fedavg", words, rounds=1, preprocess=["impute:most_frequent", "onehot"])
 
 
-def test_what_few_evaluated_rows_have_counts_as_missing(clinics):
-    """A loss on rows of which one alone has a value would tell it; the rows to train on are refused."""
+def test_a_value_that_few_evaluated_rows_have_counts_as_missing(clinics):
+    """A loss would reveal the value of the only row that has one. To train on such rows is refused."""
     rows = {k: table[["x0", "label"]].assign(rare=np.nan) for k, table in clinics.items()}
     told = []
     for value in (1.0, 50.0):
@@ -56,8 +56,8 @@ def test_what_few_evaluated_rows_have_counts_as_missing(clinics):
     assert train_rows.X[:, 1].sum() >= 10 and not held_out.X[:, 1].any()
 
 
-def test_evaluators_are_not_held_to_what_training_needs(clinics):
-    """A column that few of its rows have, and levels that few have: they are counted as predictions would be."""
+def test_evaluators_need_not_have_what_training_needs(clinics):
+    """Columns and levels of few rows are evaluated as a prediction would read them."""
     few = {
         k: rows.assign(m=np.where(np.arange(len(rows)) < 5, 1.0, np.nan) if k == 3 else 1.0)
         for k, rows in clinics.items()

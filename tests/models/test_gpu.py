@@ -18,7 +18,7 @@ def test_a_gpu_that_is_not_there_is_named(monkeypatch):
 # there is nothing to compare without a GPU; dropout's chances differ between devices
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("name", ["cnn_garst", "cnn_reddy:dropout=0", "cnn_mcmahan", "lstm_char:hidden=16"])
-def test_a_gpu_brings_the_same_bits_each_time_and_almost_those_of_a_processor(name, monkeypatch):
+def test_a_gpu_gives_the_same_bits_each_time_and_nearly_those_of_a_processor(name, monkeypatch):
     rng = np.random.default_rng(0)
     text = name.startswith("lstm")
     X = rng.integers(0, 10, (40, 784)) if text else rng.random((40, 784), dtype=np.float32)

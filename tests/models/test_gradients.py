@@ -10,7 +10,7 @@ from v6_federated import models
 
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("name", ["logreg", "logreg:l2=0.1", "svm", "nn_reddy:hidden=4"])
-def test_gradient_is_that_of_the_loss(name, classes):
+def test_the_gradient_is_that_of_the_loss(name, classes):
     rng = np.random.default_rng(1)
     model = models.build({**models.parse(name), "features": 3, "classes": classes})
     X, y = rng.normal(size=(9, 3)).astype(np.float32), np.arange(9) % classes
@@ -25,7 +25,7 @@ def test_gradient_is_that_of_the_loss(name, classes):
 
 
 @pytest.mark.parametrize(("name", "activation"), [("2nn", torch.nn.ReLU), ("nn_reddy", torch.nn.Sigmoid)])
-def test_gradients_by_hand_equal_autograd(name, activation):
+def test_gradients_written_by_hand_equal_autograd(name, activation):
     rng = np.random.default_rng(2)
     model = models.build({"name": name, "hidden": 6, "features": 5, "classes": 3})
     w = model.init(rng)

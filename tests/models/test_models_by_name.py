@@ -21,7 +21,7 @@ from v6_federated.base.errors import SafeError
         ("cnn_mcmahan", 1_663_370),  # McMahan section 3
     ],
 )
-def test_parameter_counts(name, size):
+def test_models_have_the_documents_numbers_of_parameters(name, size):
     model = models.build({"name": name, "features": 784, "classes": 10})
     assert model.size == size == sum(int(np.prod(shape)) for shape in model.shapes.values())
     w = model.init(np.random.default_rng(0))
