@@ -29,6 +29,7 @@ from v6_workbench.cli import main as command_line
 from v6_workbench.network import store
 
 ROOT = Path(__file__).parents[1]
+FIRST = ("central", "partial", "Federation", "Answers", "Answer", "Node", "LocalSGD", "PlainSGD")  # in the API
 MARKER = re.compile(r"^<!-- generated: (\S+) -->$", re.MULTILINE)
 README = re.compile(
     r"(?<=<!-- methods: `make docs` checks this table -->\n\n).*?(?=\n\n<!-- end of methods -->)", re.DOTALL
@@ -66,7 +67,7 @@ def leaves() -> str:
             raise PluginError(
                 f"the docstring of {name}'s central lacks 'What leaves a node: ...' or 'Bytes a round: ...'"
             )
-        rows.append((_page(name), found[1][0].upper() + found[1][1:], found[2]))
+        rows.append((_page(name), found[1], found[2]))
     return _table(("method", "what leaves a node", "bytes"), rows)
 
 
@@ -85,7 +86,7 @@ def settings() -> str:
     parts = ["## All methods", _settings(methods()[0], Common.model_fields)]
     for name in methods():
         own = [field for field in registry.settings_of(name).model_fields if field not in Common.model_fields]
-        parts += [f"## `{name}`", f"[What they do](/docs/methods/{name}.md).", _settings(name, own)]
+        parts += [f"## `{name}`", f"[What the method does](/docs/methods/{name}.md)", _settings(name, own)]
     return "\n\n".join(parts)
 
 
@@ -124,13 +125,13 @@ def _help(*command: str) -> str:
 def face() -> str:
     """Every name that a method may import: functions and classes, types of settings, the rest."""
     entries, types, others = [], [], []
-    for name in v6_federated.__all__:
+    for name in [*FIRST, *(name for name in v6_federated.__all__ if name not in FIRST)]:
         value = getattr(v6_federated, name)
         fields = [part for part in get_args(value)[1:] if isinstance(part, FieldInfo)]
         if fields:
             types.append((f"`{name}`", fields[0].description or ""))
         elif callable(value) and value.__module__.startswith("v6_federated."):
-            entries.append(f"::: v6_federated.{name}")
+            entries.append(f"::: {value.__module__}.{value.__qualname__}")
         else:
             others.append(f"`{name}`")
     return "\n\n".join(
