@@ -116,7 +116,7 @@ def test_text_is_learned_with_the_same_bits_in_one_process_and_two():
     assert one["weights"] == two["weights"]
     assert one["history"][-1]["accuracy"] == 1
     assert one["history"][-1]["evaluated"] == 20
-    with pytest.raises(SafeError, match="lstm_char are the characters' codes, the whole numbers 0, 1, ... without a"):
+    with pytest.raises(SafeError, match="lstm_char must be the characters' codes 0, 1, ... without a"):
         train("v6_fedavg", {k: (X, np.where(y == 3, 7, y)) for k, (X, y) in nodes.items()}, **settings)
 
 

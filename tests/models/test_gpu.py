@@ -11,7 +11,7 @@ from v6_federated.base.errors import SafeError
 def test_a_gpu_that_is_not_there_is_named(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setenv("V6_FEDERATED_DEVICE", "cuda")
-    with pytest.raises(SafeError, match="V6_FEDERATED_DEVICE=cuda, but this node has no GPU .*; expected cpu"):
+    with pytest.raises(SafeError, match="V6_FEDERATED_DEVICE=cuda, but this node has no GPU .*; set it to cpu"):
         models.build({"name": "cnn_garst", "features": 784, "classes": 10})
 
 

@@ -1,11 +1,14 @@
 """Models by name: the documents' numbers of parameters, and names that are refused."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
 
 from v6_federated import models
 from v6_federated.base.errors import SafeError
+from v6_federated.models.torch_base import Network
 
 
 @pytest.mark.parametrize(
@@ -38,27 +41,63 @@ def test_linear_models_start_at_zero_and_have_one_row_when_binary():
 @pytest.mark.parametrize(
     ("model", "says"),
     [
-        ("resnet", "unknown model 'resnet'"),
-        ("fnn:hidden", "expected NAME=NUMBER"),
-        ("fnn:hidden=0", "expected a whole number from 1"),
-        ("fnn:hidden=2.5", "expected a whole number from 1"),
-        ("fnn:hidden=5,hidden=6", "given twice"),
-        ("cnn_reddy:dropout=2", "expected a number from 0 to 0.5"),
-        ("logreg:l2=-1", "expected a number from 0"),
-        ("logreg:features=2", "comes from the data"),
-        ({"name": ["fnn"]}, "unknown model ['fnn']"),
-        ({"name": "fnn", "depth": 3, "features": 2, "classes": 2}, "does not take the option depth"),
-        ({"name": "cnn_garst", "features": 30, "classes": 2}, "not a square image"),
+        ("resnet", "unknown model 'resnet'; expected one of logreg, svm, fnn, "),
+        ({"name": ["fnn"]}, "unknown model ['fnn']; expected one of logreg, svm, fnn, "),
+        ("fnn:hidden", "the model option 'hidden' is not NAME=NUMBER; write it as in fnn:hidden=50"),
+        ("fnn:hidden=many", "the model option 'hidden=many' is not NAME=NUMBER"),
+        ("fnn:hidden=inf", "hidden=inf of the model fnn is refused: it should be a whole number"),
+        ("fnn:hidden=0", "hidden=0 of the model fnn is refused: it should be a whole number from 1 to 10000"),
+        ("fnn:hidden=2.5", "hidden=2.5 of the model fnn is refused: it should be a whole number from 1 to 10000"),
+        ("fnn:hidden=5,hidden=6", "the model option hidden is given twice; give it once"),
+        ("cnn_reddy:dropout=2", "dropout=2 of the model cnn_reddy is refused: it should be a number from 0 to 0.5"),
+        ("logreg:l2=-1", "l2=-1 of the model logreg is refused: it should be a number from 0 to 1e+06"),
+        ({"name": "logreg", "l2": True}, "l2=True of the model logreg is refused"),
+        ("logreg:features=2", "the model option features follows from the data; leave it out"),
+        ("logreg:hidden=5", "the model logreg does not take the option hidden; its options are l2"),
+        (
+            {"name": "cnn_garst", "depth": 3, "features": 16, "classes": 2},
+            "the model cnn_garst does not take the option depth; its options are none",
+        ),
+        ({"name": "cnn_garst", "features": 30, "classes": 2}, "30 features are not a square image"),
+        ({"name": "cnn_garst", "features": 9, "classes": 2}, "9 features are not a square image"),
     ],
 )
-def test_wrong_models_are_refused(model, says):
+def test_a_wrong_model_is_refused_with_what_is_accepted(model, says):
     with pytest.raises(SafeError) as error:
         models.build(models.parse(model))
-    assert says in str(error.value)
+    assert str(error.value).startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("model", "spec"),
+    [
+        ("fnn", {"name": "fnn"}),
+        ("fnn:hidden=50", {"name": "fnn", "hidden": 50}),
+        ("logreg:l2=0.1", {"name": "logreg", "l2": 0.1}),
+        ({"name": "fnn", "hidden": 50}, {"name": "fnn", "hidden": 50}),
+    ],
+)
+def test_a_model_may_be_named_in_text_or_as_an_object(model, spec):
+    assert models.parse(model) == spec
+
+
+@pytest.mark.parametrize("classes", [["a", "b"], [1, 2], [0, 2], [1, 0]])
+def test_classes_of_text_must_be_all_codes(classes):
+    with pytest.raises(SafeError, match="the classes of lstm_char must be the characters' codes 0, 1, "):
+        models.check_classes({"name": "lstm_char"}, classes)
+    models.check_classes({"name": "lstm_char"}, [0, 1])
+    models.check_classes({"name": "logreg"}, classes)
+
+
+def test_a_model_of_torch_is_refused_without_torch(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    for module in ("convolution", "torch_base"):
+        monkeypatch.delitem(sys.modules, f"v6_federated.models.{module}", raising=False)
+    with pytest.raises(SafeError, match=r"cnn_garst needs torch, .*: pip install 'v6-federated\[torch\]'"):
+        models.build({"name": "cnn_garst", "features": 784, "classes": 10})
+    assert models.build({"name": "fnn", "features": 3, "classes": 2}).size > 0
 
 
 def test_a_module_with_buffers_is_refused():
-    from v6_federated.models.torch_base import Network
-
-    with pytest.raises(SafeError, match="buffers"):
+    with pytest.raises(SafeError, match=r"a module with buffers \(batch norm\?\) cannot be averaged"):
         Network(torch.nn.Sequential(torch.nn.BatchNorm2d(1)))

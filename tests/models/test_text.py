@@ -53,5 +53,5 @@ def test_the_gradient_of_text_is_that_of_the_loss_in_chunks_too():
 def test_features_that_are_no_characters_are_refused(wrong):
     model, w, X, y = characters()
     X[2, 3] = wrong
-    with pytest.raises(SafeError, match="no characters; expected their codes, whole numbers from 0 to 3"):
+    with pytest.raises(SafeError, match="not codes of characters; they must be whole numbers from 0 to 3"):
         model.loss_and_gradient(w, X, y)

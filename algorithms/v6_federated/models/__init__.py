@@ -1,7 +1,7 @@
-"""The models, by name. A model is named with its options in the task's input, so an operator can read what will run.
+"""The models, by name. A task names its model and its options, so an operator can read what will run.
 
-All have four names: ``size``, ``init(rng) -> (d,)``, ``loss_and_gradient(w, X, y)`` and ``predict(w, X)``; their
-parameters are one flat float32 vector ``w``. Only convolutions and recurrent networks import torch.
+``Model`` is what all of them offer. A model's parameters are one flat float32 vector ``w`` of shape (d,). Only
+convolutions and the recurrent network import torch.
 """
 
 import importlib
@@ -14,38 +14,94 @@ from v6_federated.base.errors import SafeError
 from v6_federated.models.linear import LinearModel, predicted
 from v6_federated.models.perceptron import Perceptron
 
-Vector = Any  # parameters, gradients (d,): one flat float32 array of the model's own library, numpy's or torch's
+Vector = Any  # parameters or a gradient (d,): a flat float32 array of numpy or torch, whichever the model uses
 
 
 __all__ = ["LinearModel", "Model", "Perceptron", "Vector", "build", "check_classes", "parse", "predicted", "register"]
 
 
 class Model(Protocol):
-    """What the methods know of a model. Vectors and rows are arrays of the model's own library (``asarray``)."""
+    """What methods use of a model. Vectors and rows are arrays of numpy or torch, as ``asarray`` makes them.
+
+    Attributes:
+        size: d, the number of parameters.
+        shapes: shape of each tensor of parameters by name, in the order in which ``w`` holds them.
+    """
 
     size: int
     shapes: dict[str, tuple[int, ...]]
 
     def init(self, rng: np.random.Generator) -> np.ndarray:
-        """Initial parameters (size,), float32."""
+        """Draw initial parameters.
+
+        Args:
+            rng: where the random numbers come from.
+
+        Returns:
+            Parameters (d,), float32.
+        """
 
     def asarray(self, array: np.ndarray) -> Any:
-        """The array where the model computes."""
+        """Move an array to where the model computes.
+
+        Args:
+            array: parameters, rows or labels.
+
+        Returns:
+            The same numbers as an array of the model's library.
+        """
 
     def seed(self, rng: np.random.Generator) -> None:
-        """Fix the randomness inside the model (dropout), where it has any."""
+        """Seed the random numbers that the model draws itself, for dropout.
+
+        Args:
+            rng: where the seed comes from.
+        """
 
     def loss_and_gradient(self, w: Any, X: Any, y: Any) -> tuple[float, Any]:
-        """Mean loss over the rows and its gradient (size,). The gradient is overwritten by the next call."""
+        """Compute the mean loss over rows, and its gradient.
+
+        Args:
+            w: parameters (d,).
+            X: rows (n, features).
+            y: their classes (n,).
+
+        Returns:
+            The loss, and the gradient (d,), which the next call overwrites.
+        """
 
     def scores(self, w: Any, X: Any) -> np.ndarray:
-        """Decision values (n, c), (n, 1) when a binary model has one row; larger is more likely."""
+        """Compute decision values; a larger one means that a class is more likely.
+
+        Args:
+            w: parameters (d,).
+            X: rows (n, features).
+
+        Returns:
+            Values (n, classes), or (n, 1) if a model of two classes has only one.
+        """
 
     def loss(self, scores: np.ndarray, y: np.ndarray) -> float:
-        """Mean loss of decision values."""
+        """Compute the mean loss of decision values.
+
+        Args:
+            scores: what ``scores`` returned for n rows.
+            y: their classes (n,).
+
+        Returns:
+            The mean over the rows.
+        """
 
     def predict(self, w: Any, X: Any) -> np.ndarray:
-        """Class indices (n,)."""
+        """Predict the class of rows.
+
+        Args:
+            w: parameters (d,).
+            X: rows (n, features).
+
+        Returns:
+            Indices of classes (n,).
+        """
 
 
 def _torch(name: str, module: str) -> Callable[..., Model]:
@@ -56,14 +112,14 @@ def _torch(name: str, module: str) -> Callable[..., Model]:
             if error.name != "torch":
                 raise
             raise SafeError(
-                f"the model {name} needs torch, which is not installed; install v6-federated[torch]"
+                f"the model {name} needs torch, which is not installed; run: pip install 'v6-federated[torch]'"
             ) from None
         return architectures[name](features, classes, **options)
 
     return build
 
 
-# networks of torch, and the module that has them
+# networks in torch, and the module that defines each
 ON_TORCH = {
     "cnn_garst": "convolution",
     "cnn_reddy": "convolution",
@@ -81,22 +137,35 @@ MODELS: dict[str, Callable[..., Model]] = {
 
 
 def register(name: str, build: Callable[..., Any]) -> None:
-    """Make a model known that a method brings: it has what evaluation needs, ``init``, ``scores`` and ``loss``.
+    """Add a method's own model to the models by name.
 
-    Its ``size`` is None if it grows; its method then checks it.
+    Args:
+        name: the model's name.
+        build: makes the model from the keyword arguments ``features``, ``classes`` and the model's options. Evaluation
+            needs its ``init``, ``scores`` and ``loss``. Its ``size`` is None if it grows; then the method checks it.
     """
     MODELS[name] = build
 
 
 def parse(model: str | dict[str, Any]) -> dict[str, Any]:
-    """A model's name and options from ``"fnn"``, ``"fnn:hidden=50"`` or ``{"name": "fnn", "hidden": 50}``."""
+    """Read a model's name and options.
+
+    Args:
+        model: for example ``"fnn"``, ``"fnn:hidden=50"`` or ``{"name": "fnn", "hidden": 50}``.
+
+    Returns:
+        ``{"name": ..., options...}``.
+
+    Raises:
+        SafeError: the model or an option is unknown, or a value is out of range.
+    """
     if isinstance(model, str):
         name, _, options = model.partition(":")
         spec: dict[str, Any] = {"name": name}
         for option in filter(None, options.split(",")):
             key, equals, value = option.partition("=")
             if key in ("features", "classes"):
-                raise SafeError(f"the model option {key} comes from the data; leave it out")
+                raise SafeError(f"the model option {key} follows from the data; leave it out")
             try:
                 number = float(value)
                 twice = key in spec
@@ -104,9 +173,9 @@ def parse(model: str | dict[str, Any]) -> dict[str, Any]:
             except (ValueError, OverflowError):
                 equals = ""
             if equals and twice:
-                raise SafeError(f"the model option {key} is given twice")
+                raise SafeError(f"the model option {key} is given twice; give it once")
             if not equals:
-                raise SafeError(f"model option {option!r}; expected NAME=NUMBER, for example fnn:hidden=50")
+                raise SafeError(f"the model option {option!r} is not NAME=NUMBER; write it as in fnn:hidden=50")
     else:
         spec = dict(model)
     if not isinstance(spec.get("name"), str) or spec["name"] not in MODELS:
@@ -117,11 +186,11 @@ def parse(model: str | dict[str, Any]) -> dict[str, Any]:
     return spec
 
 
-# option: models that take it, kind, least, most
+# option: the models that take it, its type, its least and its largest value
 OPTIONS: dict[str, tuple[tuple[str, ...], type, float, float]] = {
     "l2": (("logreg", "svm"), float, 0, 1e6),
     "hidden": (("fnn", "nn_reddy", "2nn", "lstm_char"), int, 1, 10_000),
-    "dropout": (("cnn_reddy",), float, 0, 0.5),  # the higher, the more units have the gradient of a single row
+    "dropout": (("cnn_reddy",), float, 0, 0.5),  # the higher, the more units see a single row
 }
 
 
@@ -129,25 +198,45 @@ def _check_option(model: str, option: str, value: Any) -> None:
     takers, kind, least, most = OPTIONS.get(option, ((), float, 0, 0))
     if model not in takers:
         known = [name for name, (models, *_) in OPTIONS.items() if model in models]
-        raise SafeError(f"the model {model} does not take the option {option}; expected {', '.join(known) or 'none'}")
+        raise SafeError(
+            f"the model {model} does not take the option {option}; its options are {', '.join(known) or 'none'}"
+        )
     right = not isinstance(value, bool) and isinstance(value, int if kind is int else int | float)
     if not right or not least <= value <= most:
         noun = "whole number" if kind is int else "number"
         raise SafeError(
-            f"{option}={value!r} of the model {model} is refused: expected a {noun} from {least:g} to {most:g}"
+            f"{option}={value!r} of the model {model} is refused: it should be a {noun} from {least:g} to {most:g}"
         )
 
 
 def check_classes(spec: dict[str, Any], classes: Sequence[Any]) -> None:
-    """Raise SafeError where a model reads its features as codes of the classes and these are no codes."""
+    """Refuse classes that a model cannot have.
+
+    Args:
+        spec: the model's name and options.
+        classes: values of the label.
+
+    Raises:
+        SafeError: ``lstm_char`` reads its features as codes of classes, and these are not all codes.
+    """
     if spec["name"] == "lstm_char" and [*classes] != [*range(len(classes))]:
         raise SafeError(
-            "the classes of lstm_char are the characters' codes, the whole numbers 0, 1, ... without a gap; name them "
-            "all in `classes`, also those that are no row's label"
+            "the classes of lstm_char must be the characters' codes 0, 1, ... without a gap; name all of them with "
+            "classes, even those that are not the label of any row"
         )
 
 
 def build(spec: dict[str, Any]) -> Model:
-    """The model of a full spec: ``{"name", "features": d, "classes": c, options...}``. Raises SafeError."""
+    """Build a model.
+
+    Args:
+        spec: ``{"name": ..., "features": ..., "classes": ..., options...}``; ``features`` and ``classes`` are numbers.
+
+    Returns:
+        The model.
+
+    Raises:
+        SafeError: the model or an option is unknown, does not fit the data, or needs what is not installed.
+    """
     options = {key: value for key, value in parse(spec).items() if key != "name"}
     return MODELS[spec["name"]](**options)

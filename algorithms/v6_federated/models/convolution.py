@@ -12,11 +12,11 @@ from v6_federated.models.torch_base import Network
 
 
 class Convolution(Network):
-    """A module that takes square images of one channel.
+    """A model of square images with one channel. A row holds the side * side pixels of an image.
 
     Args:
-        module: takes (n, 1, side, side), gives decision values (n, classes).
-        side: of the images, whose pixels are a row.
+        module: maps images (n, 1, side, side) to decision values (n, classes).
+        side: width and height of an image, in pixels.
     """
 
     def __init__(self, module: nn.Module, side: int) -> None:
@@ -24,18 +24,18 @@ class Convolution(Network):
         self.side = side
 
     def inputs(self, X: Any) -> torch.Tensor:
-        """(n, 1, side, side) with channels last in memory, in which pooling and convolutions are faster."""
+        """Rows (n, features) as images (n, 1, side, side), channels last in memory, which torch computes faster."""
         return self.asarray(X).view(-1, self.side, self.side, 1).permute(0, 3, 1, 2)
 
 
 def _side(features: int) -> int:
     side = math.isqrt(features)
     if side * side != features or side < 4:
-        raise SafeError(f"{features} features are not a square image; expected for example 784 = 28 x 28")
+        raise SafeError(f"{features} features are not a square image; use for example 784 = 28 x 28 pixels")
     return side
 
 
-POOLED = (nn.MaxPool2d(2), nn.ReLU())  # the same numbers as in the other order, with a quarter of the ReLUs
+POOLED = (nn.MaxPool2d(2), nn.ReLU())  # as in the other order, with a quarter of the ReLUs
 
 
 def cnn_garst(features: int, classes: int) -> Convolution:

@@ -1,4 +1,4 @@
-"""Linear models in numpy: logistic regression and support vector machine, shaped as in scikit-learn."""
+"""Linear models in numpy: logistic regression and support vector machine, with scikit-learn's shapes."""
 
 from typing import Any, Literal
 
@@ -8,12 +8,18 @@ BLOCK = 1024  # rows
 
 
 class LinearModel:
-    """Decision values X W^T + b, with W (rows, features) and b (rows,); one row when there are two classes.
+    """Decision values X W^T + b, with W (rows, features) and b (rows,); two classes need only one row.
 
-    The loss is the mean over rows of
-      logistic: log(1 + exp(-s f)) when binary, s = +-1 (Garst eq. B.2), cross-entropy of the softmax otherwise;
-      hinge: max(0, 1 - s f) (Garst eq. B.3), summed over one-against-the-rest problems when there are more classes;
-    plus ``l2``/2 |W|^2 when asked.
+    The loss is the mean over the rows of X of
+      logistic: log(1 + exp(-s f)) for two classes, s = +-1 (Garst eq. B.2), the softmax's cross-entropy for more;
+      hinge: max(0, 1 - s f) (Garst eq. B.3), summed over one-against-the-rest problems for more than two classes;
+    plus l2/2 |W|^2.
+
+    Args:
+        loss: "logistic" or "hinge".
+        features: number of features.
+        classes: number of classes.
+        l2: strength of the penalty.
     """
 
     def __init__(self, loss: Literal["logistic", "hinge"], features: int, classes: int, l2: float = 0.0) -> None:
@@ -25,7 +31,14 @@ class LinearModel:
         self._gradient = np.empty(self.size, np.float32)
 
     def split(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """W and b as views into w."""
+        """Find W and b in a vector.
+
+        Args:
+            w: parameters or a gradient (d,).
+
+        Returns:
+            W (rows, features) and b (rows,), views into ``w``.
+        """
         cut = self.rows * self.features
         return w[:cut].reshape(self.rows, self.features), w[cut:]
 
@@ -36,7 +49,7 @@ class LinearModel:
         return array
 
     def seed(self, rng: np.random.Generator) -> None:
-        """Nothing inside is random."""
+        """Nothing to seed: the model draws no random numbers."""
 
     def scores(self, w: np.ndarray, X: np.ndarray) -> np.ndarray:
         W, b = self.split(w)
@@ -46,7 +59,7 @@ class LinearModel:
         return float(self._losses_and_slopes(scores, y)[0].sum()) / len(y)
 
     def _losses_and_slopes(self, scores: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Each row's loss (n,), and its slope at the decision values (n, rows)."""
+        """Each row's loss (n,), and its derivative by the decision values (n, rows)."""
         if self.kind == "logistic" and self.rows > 1:
             own, top = (np.arange(len(y)), y), scores.max(axis=1, keepdims=True)
             exponentials = np.exp(scores - top)
@@ -57,7 +70,7 @@ class LinearModel:
             return losses, exponentials
         signs = self._signs(y)
         margins = signs * scores
-        if self.kind == "logistic":  # the slope is -s sigmoid(-s f), without overflow
+        if self.kind == "logistic":  # the derivative is -s sigmoid(-s f), written so that it cannot overflow
             return np.logaddexp(0, -margins)[:, 0], -signs * np.exp(-np.logaddexp(0, margins))
         return np.maximum(0, 1 - margins).sum(axis=1), -signs * (margins < 1)
 
@@ -79,7 +92,7 @@ class LinearModel:
         return predicted(self.scores(w, X))
 
     def _signs(self, y: np.ndarray) -> np.ndarray:
-        """+1 for the row's class, -1 for the others: (n, rows)."""
+        """+1 for each row's class and -1 for the others, (n, rows)."""
         if self.rows == 1:
             return (2 * y[:, None] - 1).astype(np.float32)
         signs = np.full((len(y), self.rows), -1, np.float32)
@@ -88,12 +101,28 @@ class LinearModel:
 
 
 def column_sums(a: np.ndarray) -> np.ndarray:
-    """The sum over the rows of a (n, d) float32. numpy adds row by row, in float32: of a million rows the last would
-    count for little. So blocks are added, in which BLAS is exact enough, and faster."""
+    """Sum over rows.
+
+    numpy adds row by row in float32, so the last of a million rows would hardly count. This adds blocks, in which BLAS
+    is exact enough, and faster.
+
+    Args:
+        a: (n, d), float32.
+
+    Returns:
+        The sums (d,).
+    """
     blocks = [np.ones(len(b), np.float32) @ b for b in (a[i : i + BLOCK] for i in range(0, len(a), BLOCK))]
     return blocks[0] if len(blocks) == 1 else np.sum(blocks, axis=0, dtype=np.float64)
 
 
 def predicted(scores: Any) -> np.ndarray:
-    """Class indices (n,) of decision values (n, c); of one column, class 1 where positive."""
+    """The most likely class of each row.
+
+    Args:
+        scores: decision values (n, classes), or (n, 1) for two classes, of which class 1 has positive values.
+
+    Returns:
+        Indices of classes (n,).
+    """
     return (scores[:, 0] > 0).astype(np.int64) if scores.shape[1] == 1 else scores.argmax(axis=1)

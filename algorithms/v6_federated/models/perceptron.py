@@ -1,7 +1,7 @@
-"""Fully connected networks in numpy, with gradients by hand.
+"""Fully connected networks in numpy, with gradients written by hand.
 
-A round of small minibatches takes about as long as with torch's autograd, or less (`python -m benchmarks cost` prints
-the ratio), and a task that needs no torch does not import it.
+A round of small minibatches takes as long as with torch's autograd or less (``python -m benchmarks cost`` prints the
+ratio), and a task that does not need torch does not import it.
 """
 
 from collections.abc import Iterator
@@ -12,15 +12,15 @@ import numpy as np
 
 from v6_federated.models.linear import column_sums, predicted
 
-CHUNK = 500  # rows evaluated at once: activations stay in the cache
+CHUNK = 500  # rows that are evaluated at once, so that activations stay in the cache
 
 
 class Perceptron:
-    """Layers x W + b, with ``activation`` between them and cross-entropy of the softmax at the end.
+    """Layers x W + b with an activation between them, and the softmax's cross-entropy as loss.
 
     Args:
-        widths: features, hidden widths, classes; W of a layer is (in, out), b is (out,).
-        activation: of the hidden layers.
+        widths: number of features, widths of the hidden layers, number of classes. A layer has W (in, out), b (out,).
+        activation: activation of the hidden layers.
     """
 
     def __init__(self, widths: list[int], activation: Literal["relu", "sigmoid"]) -> None:
@@ -32,7 +32,14 @@ class Perceptron:
         self._gradient = np.empty(self.size, np.float32)
 
     def layers(self, w: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """(W, b) of each layer as views into w."""
+        """Find the layers in a vector.
+
+        Args:
+            w: parameters or a gradient (d,).
+
+        Yields:
+            W (in, out) and b (out,) of each layer, views into ``w``.
+        """
         start = 0
         for a, b in pairwise(self.widths):
             middle, end = start + a * b, start + a * b + b
@@ -40,7 +47,14 @@ class Perceptron:
             start = end
 
     def init(self, rng: np.random.Generator) -> np.ndarray:
-        """W and b uniform in +-1/sqrt(in), the habit of torch; McMahan does not say which was used."""
+        """Draw W and b uniformly from +-1/sqrt(in), as torch does; McMahan does not say how.
+
+        Args:
+            rng: where the random numbers come from.
+
+        Returns:
+            Parameters (d,), float32.
+        """
         w = np.empty(self.size, np.float32)
         for W, b in self.layers(w):
             bound = 1 / np.sqrt(len(W))
@@ -52,10 +66,10 @@ class Perceptron:
         return array
 
     def seed(self, rng: np.random.Generator) -> None:
-        """Nothing inside is random."""
+        """Nothing to seed: the model draws no random numbers."""
 
     def _forward(self, w: np.ndarray, X: np.ndarray, first: np.ndarray | None = None) -> list[np.ndarray]:
-        """The input of each layer, and the decision values. ``first``: the first layer's x W, where it is known."""
+        """The input of each layer, and the decision values. ``first`` is the first layer's x W, if it is known."""
         outputs = [X]
         for i, (W, b) in enumerate(self.layers(w), start=2):
             z = outputs[-1] @ W if i > 2 or first is None else first
@@ -98,7 +112,7 @@ class Perceptron:
         return loss, self._gradient
 
     def _signals(self, w: np.ndarray, inputs: list[np.ndarray], delta: np.ndarray) -> list[np.ndarray]:
-        """From the loss's slope at the decision values, (n, classes), its slope at each layer's sums, (n, out)."""
+        """The loss's derivative by each layer's sums (n, out), from that by the decision values (n, classes)."""
         signals = [delta]
         for h, (W, _) in zip(inputs[:0:-1], list(self.layers(w))[:0:-1], strict=True):
             delta = delta @ W.T
@@ -109,14 +123,18 @@ class Perceptron:
     def row_gradients(
         self, w: np.ndarray, X: np.ndarray, y: np.ndarray, first: np.ndarray | None = None
     ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Each row's gradient, not written out: inputs (n, in) and signals (n, out) of each layer.
+        """Compute each row's gradient without writing it out.
 
-        A row's gradient of W is the outer product of its input and signal, that of b its signal.
+        A row's gradient by W is the outer product of its input and its signal; by b it is its signal.
 
         Args:
             w: parameters (d,).
-            X: rows (n, features); y: their classes (n,).
+            X: rows (n, features).
+            y: their classes (n,).
             first: the first layer's X W (n, out), if it is known.
+
+        Returns:
+            Inputs (n, in) and signals (n, out) of each layer.
         """
         *inputs, z = self._forward(w, X, first)
         z -= z.max(axis=1, keepdims=True)

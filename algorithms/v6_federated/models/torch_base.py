@@ -1,4 +1,4 @@
-"""Networks in torch as the methods see them: on the node's GPU where its operator offers one, else on its processor."""
+"""Networks in torch: on the node's GPU if its operator offers one, otherwise on its processor."""
 
 import math
 import os
@@ -13,34 +13,44 @@ from v6_federated.base.errors import SafeError
 from v6_federated.models.linear import predicted
 from v6_federated.privacy.policy import number_of_threads
 
-CHUNK, CHUNK_CPU = 5000, 100  # rows at once: memory is bounded, and on a processor activations stay in the cache
-torch.set_num_threads(number_of_threads())  # torch comes after the node has limited the other libraries
+CHUNK, CHUNK_CPU = 5000, 100  # rows at once: bounds memory, and on a processor keeps activations in the cache
+torch.set_num_threads(number_of_threads())  # the node limits the other libraries before it imports torch
 
 
 def device() -> torch.device:
-    """``V6_FEDERATED_DEVICE`` of the node, default cpu. Raises SafeError if the node offers no such device.
+    """The device that the node's operator offers, ``V6_FEDERATED_DEVICE`` or else the processor.
 
-    A GPU computes in float32 as a processor does, not in TF32, in torch's deterministic ways.
+    A GPU computes in float32, as a processor does, not in TF32, and with torch's deterministic algorithms.
+
+    Returns:
+        The device.
+
+    Raises:
+        SafeError: torch finds no such device.
     """
     name = os.environ.get("V6_FEDERATED_DEVICE", "") or "cpu"
     if name.startswith("cuda"):
         if not torch.cuda.is_available():
-            raise SafeError(f"V6_FEDERATED_DEVICE={name}, but this node has no GPU that torch can use; expected cpu")
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS would choose among its ways of summing
-        torch.use_deterministic_algorithms(True, warn_only=True)  # convolutions', and the gradient of an embedding
+            raise SafeError(f"V6_FEDERATED_DEVICE={name}, but this node has no GPU that torch can use; set it to cpu")
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # or cuBLAS would sum in varying order
+        torch.use_deterministic_algorithms(True, warn_only=True)  # of convolutions and of embeddings' gradients
         torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     return torch.device(name)
 
 
 class Network:
-    """A torch module whose parameters, and gradients, are views into one flat float32 vector.
+    """A torch module whose parameters and gradients are views into flat float32 vectors.
 
-    The module must have no buffers: they would not be averaged (batch-norm statistics need a rule of their own).
+    Args:
+        module: the network. It must have no buffers, such as batch norm's statistics: nothing would average them.
+
+    Raises:
+        SafeError: the module has buffers, or the node has no such device.
     """
 
     def __init__(self, module: nn.Module) -> None:
         if next(module.buffers(), None) is not None:
-            raise SafeError("a module with buffers (batch norm?) cannot be averaged; expected parameters only")
+            raise SafeError("a module with buffers (batch norm?) cannot be averaged; use layers without buffers")
         self.device = device()
         self.chunk = CHUNK_CPU if self.device.type == "cpu" else CHUNK
         self.module = module.to(self.device)
@@ -51,15 +61,37 @@ class Network:
             p.grad = g
 
     def inputs(self, X: Any) -> torch.Tensor:
-        """Rows (n, features) as the module takes them."""
+        """Rows as the module takes them.
+
+        Args:
+            X: rows (n, features).
+
+        Returns:
+            The module's input for these rows.
+        """
         return self.asarray(X)
 
     def targets(self, X: Any, y: Any) -> torch.Tensor:
-        """The class of each of the module's outputs: one a row."""
+        """What the module should output.
+
+        Args:
+            X: rows (n, features).
+            y: their classes (n,).
+
+        Returns:
+            The class of each of the module's outputs: here those of the rows.
+        """
         return self.asarray(y)
 
     def decided(self, z: torch.Tensor) -> torch.Tensor:
-        """Of the module's outputs those that are the rows' decision values: all."""
+        """The outputs that are the rows' decision values.
+
+        Args:
+            z: the module's outputs for n rows.
+
+        Returns:
+            Decision values (n, classes): here all outputs.
+        """
         return z
 
     def _views(self, w: torch.Tensor) -> list[torch.Tensor]:
@@ -71,7 +103,7 @@ class Network:
             p.data = view
 
     def init(self, rng: np.random.Generator) -> np.ndarray:
-        """W and b uniform in +-1/sqrt(in), as torch does, from numpy's generator."""
+        """Draw W and b uniformly from +-1/sqrt(in), as torch does, with numpy's generator."""
         parts, bound = [], 1.0
         for name, shape in self.shapes.items():
             if name.endswith("weight"):
@@ -81,11 +113,11 @@ class Network:
 
     def asarray(self, array: Any) -> torch.Tensor:
         if isinstance(array, np.ndarray) and not array.flags.writeable:
-            array = array.copy()  # torch knows no read-only arrays
+            array = array.copy()  # torch has no read-only arrays
         return torch.as_tensor(array, device=self.device)
 
     def seed(self, rng: np.random.Generator) -> None:
-        """Dropout draws from torch's own generator."""
+        """Seed torch's own generator, from which dropout draws."""
         torch.manual_seed(int(rng.integers(2**31)))
 
     def loss_and_gradient(self, w: Any, X: Any, y: Any) -> tuple[float, torch.Tensor]:
