@@ -66,7 +66,7 @@ def test_losses_do_not_overflow():
 
 @pytest.mark.parametrize("name", ["logreg", "fnn", "svm"])
 def test_the_gradient_of_many_rows_is_their_mean(name):
-    """In float32, row by row, half a million rows would lose digits: the last ones count for little beside the sum."""
+    """Added row by row in float32, the last of half a million rows would hardly count."""
     rng = np.random.default_rng(0)
     model = models.build({"name": name, "features": 3, "classes": 3})
     X, y = rng.normal(size=(500, 3)).astype(np.float32), rng.integers(0, 3, 500)

@@ -15,7 +15,7 @@ def characters(n=7, length=5, classes=4, hidden=3):
     return model, model.init(rng), X, rng.integers(0, classes, n)
 
 
-def test_mcmahans_lstm_has_his_layers():
+def test_the_network_has_the_layers_of_mcmahans():
     model = models.build({"name": "lstm_char", "features": 80, "classes": 71})
     gates = 4 * 256
     layers = gates * (8 + 256) + 2 * gates + gates * (256 + 256) + 2 * gates
@@ -23,7 +23,7 @@ def test_mcmahans_lstm_has_his_layers():
 
 
 def test_text_is_learned_from_every_character_given_those_before():
-    """The mean over the beginnings of a row of the loss of the character that follows; counted is the last only."""
+    """The loss is the mean over a row's beginnings of that of the next character. Scores are of the last one only."""
     model, w, X, y = characters()
     codes = np.column_stack([X, y]).astype(int)
     losses = []
@@ -37,7 +37,7 @@ def test_text_is_learned_from_every_character_given_those_before():
     assert model.scores(w, X[:0]).shape == (0, 4)
 
 
-def test_the_gradient_of_text_is_that_of_the_loss_in_chunks_too():
+def test_the_gradient_of_text_is_that_of_the_loss_whole_and_in_chunks():
     model, w, X, y = characters()
     gradient = model.loss_and_gradient(w, X, y)[1].numpy().copy()
     for i in range(0, model.size, 5):
@@ -50,7 +50,7 @@ def test_the_gradient_of_text_is_that_of_the_loss_in_chunks_too():
 
 
 @pytest.mark.parametrize("wrong", [0.5, -1, 4])
-def test_features_that_are_no_characters_are_refused(wrong):
+def test_features_that_are_not_codes_of_characters_are_refused(wrong):
     model, w, X, y = characters()
     X[2, 3] = wrong
     with pytest.raises(SafeError, match="not codes of characters; they must be whole numbers from 0 to 3"):
