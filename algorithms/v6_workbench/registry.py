@@ -1,7 +1,7 @@
 """The methods that are installed, and what each declares of itself; none is known here by name.
 
-A method registers by an entry point of the group ``v6_federated.methods``: its name, and the import package of its
-functions.
+A method registers by an entry point of the group ``v6_federated.methods``: its name, its central function, and in
+brackets the extra of this project that it needs (``torch``, ``lightgbm``).
 """
 
 import functools
@@ -36,6 +36,16 @@ def package_of(method: str) -> ModuleType:
     if method not in names():
         raise SafeError(f"unknown method {method!r}; expected one of {', '.join(names())}")
     return importlib.import_module(_registered()[method].module)
+
+
+def folder_of(method: str) -> Path:
+    """The folder of a method's import package. Raises SafeError for a method that is not installed."""
+    return Path(str(package_of(method).__file__)).parent
+
+
+def extras_of(method: str) -> list[str]:
+    """The extras of this project that a method needs, as its entry point names them."""
+    return list(_registered()[method].extras)
 
 
 def central_of(method: str) -> Any:
@@ -75,3 +85,8 @@ def supervised(method: str) -> bool:
 def recoverable(method: str) -> bool:
     """Whether nodes are told, in each round, all that a method carries."""
     return central_of(method).recoverable
+
+
+def predict_numbers() -> list[str]:
+    """The methods that can predict a number in place of a class: those with a setting ``objective``."""
+    return [name for name in names() if "objective" in settings_of(name).model_fields]

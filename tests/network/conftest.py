@@ -25,7 +25,7 @@ def engine():
 @pytest.fixture(scope="session")
 def toy(engine) -> str:
     source = Path(__file__).parent / "algorithms" / "v6_toy"
-    images.build_method(images.Image("v6-toy", "v6_toy", "numpy"), source=source)
+    images.build_method(images.Image("v6-toy", source))
     return "v6-toy"
 
 

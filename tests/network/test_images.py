@@ -1,28 +1,57 @@
 """What is in an image of a method, and what is not."""
 
+import re
+
 import pytest
 
 from v6_workbench.network import images
+from v6_workbench.registry import names
 
 
 def printed(engine, image: str, code: str) -> str:
     return engine.containers.run(image, ["python", "-c", code], remove=True).decode().strip()
 
 
-def test_only_one_method_and_no_build_tools(engine, toy):
-    code = "import os; print(*sorted(n for n in os.listdir('/packages') if n.startswith('v6_') and 'dist' not in n))"
+def test_only_v6_federated_and_one_method(engine, toy):
+    code = "import pathlib; print(*sorted({p.parts[2] for p in pathlib.Path('/packages').rglob('v6_*/*.py')}))"
     assert printed(engine, toy, code) == "v6_federated v6_toy"
-    assert printed(engine, toy, "import shutil; print(shutil.which('gcc'), shutil.which('make'))") == "None None"
-    assert printed(engine, toy, "import os; print(os.path.exists('/root/.cache'), os.path.exists('/build'))") == (
-        "False False"
-    )
+    assert printed(engine, toy, "import importlib.util as u; print(u.find_spec('v6_workbench'))") == "None"
     assert printed(engine, toy, "import importlib.util as u; print(u.find_spec('torch'))") == "None"
 
 
-def test_the_standard_library_is_compiled(engine, toy):
-    """Else every container would do it anew, which takes longer than all that it imports."""
-    code = "import importlib.util as u, os; print(os.path.exists(u.cache_from_source(u.find_spec('json').origin)))"
-    assert printed(engine, toy, code) == "True"
+def test_no_command_and_no_entry_point_of_this_project(engine, toy):
+    assert printed(engine, toy, "import shutil; print(shutil.which('v6-federated'))") == "None"
+    code = "from importlib.metadata import entry_points as e; print(*e(group='v6_federated.methods'))"
+    assert printed(engine, toy, code) == ""
+
+
+def test_no_build_tools(engine, toy):
+    code = "import shutil; print(*map(shutil.which, ('gcc', 'make')))"
+    assert printed(engine, toy, code) == "None None"
+    code = "import os; print(*map(os.path.exists, ('/root/.cache', '/requirements.txt', '/packages/bin/pip')))"
+    assert printed(engine, toy, code) == "False False False"
+
+
+def test_what_is_installed_are_the_versions_with_hashes(engine, toy):
+    """Nothing else got in, such as a newer version that an index offered."""
+    code = (
+        "from importlib.metadata import distributions as d; print(*(f'{i.name}=={i.version}'.lower() for i in d(path="
+    )
+    code += "[__import__('sysconfig').get_path('purelib')])))"
+    installed = {line.replace("_", "-") for line in printed(engine, toy, code).split()}
+    text = (images.RECIPES / "requirements" / "numpy.txt").read_text()
+    pinned = {line.split()[0] for line in text.splitlines() if "==" in line and not line.startswith("#")}
+    assert installed <= pinned
+    assert len(installed) > 30
+
+
+def test_the_standard_library_and_the_method_are_compiled(engine, toy):
+    """Otherwise every container would compile them again, which takes longer than all that it imports."""
+    code = (
+        "import importlib.util as u, os; print(*(os.path.exists(u.cache_from_source(u.find_spec(name).origin)) for name"
+    )
+    code += " in ('json', 'numpy', 'v6_federated', 'v6_toy')))"
+    assert printed(engine, toy, code) == "True True True True"
 
 
 @pytest.mark.parametrize("method", ["pca", "gbdt"])
@@ -36,6 +65,7 @@ def test_labels_and_the_method_that_vantage6_calls(engine, toy):
     labels = {key.removeprefix("org.opencontainers.image."): value for key, value in image.labels.items()}
     assert labels["licenses"] == "Apache-2.0"
     assert labels["title"] == "v6_toy"
+    assert labels["base.name"].startswith(images.PYTHON.partition(":")[0])
     assert labels["version"] and labels["source"]
     assert "PKG_NAME=v6_toy" in image.attrs["Config"]["Env"]
     assert "wrap_algorithm(log_traceback=False)" in " ".join(image.attrs["Config"]["Cmd"])
@@ -46,9 +76,15 @@ def test_no_address_of_a_package_index_is_left(engine, toy):
     assert "PIP_" not in history and "pip install" not in history
 
 
-def test_each_line_of_the_list_names_a_method():
+def test_every_method_has_an_image_of_a_kind_that_there_is():
     listed = images.listed()
-    assert listed
-    for image in listed.values():
-        assert (images.ROOT / "algorithms" / image.package / "__init__.py").exists()
-        assert image.kind in ("numpy", "torch", "lightgbm")
+    assert set(listed) == {f"v6-{method}" for method in names()}
+    kinds = {path.stem for path in (images.RECIPES / "requirements").glob("*.txt")}
+    assert {image.kind for image in listed.values()} <= kinds
+
+
+def test_the_line_for_a_node_allows_one_name_alone():
+    name = "registry.hospitals.example:5000/project/v6-fedavg@sha256:0123"
+    pattern = images.allowed(name).strip("'")
+    assert re.match(pattern, name)
+    assert not any(re.match(pattern, other) for other in (name + "4", "x" + name, name.replace(".", "-", 1)))

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import io
 import os
-import sys
+import re
 import tarfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
 
 from docker.client import DockerClient
 from docker.errors import BuildError, DockerException, ImageNotFound
+from docker.utils import parse_repository_tag
 
 from v6_federated.base.version import __version__
+from v6_workbench import registry
 from v6_workbench.errors import EngineError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -25,28 +28,27 @@ RECIPES = ROOT / "docker"
 VANTAGE6 = "4.15.2"
 INFRASTRUCTURE = f"v6-federated-infrastructure:{VANTAGE6}"
 PYTHON = "python:3.11-slim-bookworm"
-SOURCE = "v6-federated"  # the label of images built where pyproject.toml names no address
 
 Log = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Image:
-    """One line of ``docker/images.toml``.
+    """The image of a method.
 
     Attributes:
         name: the image's name, without a tag.
-        package: the method's import package; vantage6 calls the functions that its ``__init__`` exports.
-        kind: base layers, ``numpy``, ``torch`` or ``lightgbm``.
+        folder: the method's import package; vantage6 calls the functions that its ``__init__`` exports.
+        kind: the packages below it: the name of a file of ``docker/requirements/``.
     """
 
     name: str
-    package: str
-    kind: str
+    folder: Path
+    kind: str = "numpy"
 
 
 def engine() -> DockerClient:
-    """The Docker engine of this machine; EngineError in one line where none answers."""
+    """The Docker engine of this machine. Raises EngineError, of one line, if none answers."""
     try:
         client = DockerClient.from_env(timeout=600)
         client.ping()
@@ -59,38 +61,90 @@ def engine() -> DockerClient:
 
 
 def listed() -> dict[str, Image]:
-    """The images of ``docker/images.toml``, by name and in its order."""
-    return {name: Image(name, **line) for name, line in _toml(RECIPES / "images.toml").items()}
+    """The images of the installed methods, by name. The extra that a method's entry point names is its kind."""
+    return {
+        f"v6-{method}": Image(f"v6-{method}", registry.folder_of(method), *registry.extras_of(method)[:1])
+        for method in registry.names()
+    }
 
 
-def build_method(
-    image: Image, *, source: Path | None = None, network: str | None = None, python: str = PYTHON, log: Log = print
-) -> str:
-    """Build a method's image as NAME:VERSION and NAME:latest; return the first.
+def source_url() -> str:
+    """The address of the project's code; its name as long as ``pyproject.toml`` has no address."""
+    urls = dict(line.split(", ", 1) for line in metadata.metadata("v6-federated").get_all("Project-URL") or [])
+    return urls.get("Source", "v6-federated")
 
-    ``source`` is the method's folder where it is not ``algorithms/PACKAGE``; ``network`` the engine's network during
-    the build (``host`` where containers reach no package index).
+
+def build_method(image: Image, *, network: str | None = None, python: str = PYTHON, log: Log = print) -> str:
+    """Build a method's image as NAME:VERSION and NAME:latest.
+
+    Args:
+        image: what to build.
+        network: the engine's network during the build (``host`` if containers reach no package index).
+        python: the base image. A tag is replaced by the digest that its registry serves, if there is one.
+        log: called with each line of progress.
+
+    Returns:
+        The image's name with its version as the tag.
+
+    Raises:
+        EngineError: the image was not built.
     """
-    project = _toml(ROOT / "pyproject.toml")["project"]
-    files = [(ROOT / name, name) for name in ("pyproject.toml", "constraints.txt", "README.md", "LICENSE")]
-    packages = {"v6_federated": ROOT / "algorithms" / "v6_federated"}
-    packages[image.package] = source or ROOT / "algorithms" / image.package
-    files += [(folder, f"algorithms/{package}") for package, folder in packages.items()]
     tag = f"{image.name}:{__version__}"
+    files = [
+        (RECIPES / "requirements" / f"{image.kind}.txt", f"requirements/{image.kind}.txt"),
+        (ROOT / "constraints.txt", "constraints.txt"),
+        (ROOT / "LICENSE", "LICENSE"),
+        (ROOT / "algorithms" / "v6_federated", "algorithms/v6_federated"),
+        (image.folder, f"algorithms/{image.folder.name}"),
+    ]
     arguments = {
-        "PYTHON": python,
+        "PYTHON": _base(python),
         "KIND": image.kind,
-        "PACKAGE": image.package,
+        "PACKAGE": image.folder.name,
         "VERSION": __version__,
-        "SOURCE": project.get("urls", {}).get("Source", SOURCE),
+        "SOURCE": source_url(),
     }
     build(tag, RECIPES / "Dockerfile", files, arguments, network, log)
     engine().images.get(tag).tag(image.name, "latest")
     return tag
 
 
+def push(image: str, name: str, *, log: Log = print) -> str:
+    """Push an image of this machine to a registry, to which the engine is signed in (``docker login``).
+
+    Args:
+        image: its name here.
+        name: its name there, REGISTRY/NAME:TAG.
+        log: called with each line of progress.
+
+    Returns:
+        Its name there with its digest, REGISTRY/NAME@sha256:DIGEST.
+
+    Raises:
+        EngineError: the registry did not take it.
+    """
+    repository, tag = parse_repository_tag(name)
+    client = engine()
+    try:
+        client.images.get(image).tag(repository, tag)
+        log(f"pushing {name}")
+        for line in client.api.push(repository, tag, stream=True, decode=True):
+            if "error" in line:
+                raise EngineError(f"image {name} was not pushed: {line['error']}")
+    except DockerException as error:
+        raise EngineError(f"image {name} was not pushed: {one_line(error)}") from error
+    with_digest = _with_digest(name)
+    assert with_digest is not None  # the engine keeps the digest of what it has pushed
+    return with_digest
+
+
+def allowed(name: str) -> str:
+    """The entry of a node's ``allowed_algorithms`` that allows this name, with its tag or digest, and nothing else."""
+    return f"'^{re.escape(name)}$'".replace(r"\-", "-")
+
+
 def infrastructure(*, network: str | None = None, log: Log = print) -> str:
-    """The image of the vantage6 server and node, built from PyPI where the engine does not have it."""
+    """The image of the vantage6 server and node, built from PyPI unless the engine has it."""
     try:
         engine().images.get(INFRASTRUCTURE)
     except ImageNotFound:
@@ -110,7 +164,7 @@ def build(
 ) -> None:
     """Build an image of a recipe (a Dockerfile) and the files that it copies. Raises EngineError in one line.
 
-    DOCKER_BUILD_NETWORK is the engine's network where ``network`` names none.
+    DOCKER_BUILD_NETWORK is the engine's network if ``network`` names none.
     """
     index = {key: os.environ[key] for key in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL") if os.environ.get(key)}
     log(f"building {tag}")
@@ -131,6 +185,30 @@ def build(
     except DockerException as error:
         raise EngineError(f"image {tag} was not built: {one_line(error)}") from error
     log(f"built {tag}, {image.attrs['Size'] / 1e6:.0f} MB")
+
+
+def _base(python: str) -> str:
+    """A base image by the digest that its registry serves; by its tag if it is an image of this machine alone."""
+    if "@" in python:
+        return python
+    client = engine()
+    try:
+        client.images.get(python)
+    except ImageNotFound:
+        try:
+            client.images.pull(python)
+        except DockerException as error:
+            raise EngineError(
+                f"the base image {python} is not there and cannot be pulled: {one_line(error)}"
+            ) from error
+    return _with_digest(python) or python
+
+
+def _with_digest(name: str) -> str | None:
+    """REPOSITORY@sha256:DIGEST of an image that is REPOSITORY:TAG here, if the registry's digest is known."""
+    repository, _ = parse_repository_tag(name)
+    digests = engine().images.get(name).attrs["RepoDigests"]
+    return next((digest for digest in digests if digest.partition("@")[0] == repository), None)
 
 
 def _context(files: Iterable[tuple[Path, str]]) -> io.BytesIO:
@@ -155,13 +233,3 @@ def _context(files: Iterable[tuple[Path, str]]) -> io.BytesIO:
 def one_line(error: Exception) -> str:
     """The text of an error of the engine, which may have several lines, as one."""
     return " ".join(str(error).split())
-
-
-def _toml(path: Path) -> dict:
-    if sys.version_info < (3, 11):
-        raise EngineError("building images needs Python 3.11 or later on this machine, to read TOML files")
-    import tomllib
-
-    if not path.exists():
-        raise EngineError(f"{path} is missing; images are built from a checkout of the project")
-    return tomllib.loads(path.read_text())
