@@ -55,8 +55,8 @@ class Growth(Record):
     lambda_l2: LambdaL2 = 1.0  # with LightGBM's 0, a node's leaf of small curvature can undo the other nodes' trees
 
 
-class OfTrees(Common):
-    """The settings that every method takes; two of them have one value here."""
+class Pinned(Common):
+    """The settings that every method takes; here the model is always trees, and they are sent in full."""
 
     model: Annotated[Literal["trees"], Field(description="boosted trees, which this method makes")] = "trees"
     precision: Annotated[Literal["float32"], Field(description="number format of what is sent, here in full")] = (
@@ -73,7 +73,7 @@ def check_settings(settings: Any) -> None:
             raise SafeError(f"{name}={value} has no effect with objective=regression; leave it out")
 
 
-@central(common=OfTrees, check=check_settings)
+@central(common=Pinned, check=check_settings)
 def central(
     federation: Federation,
     *,
