@@ -8,8 +8,8 @@ import pytest
 from markdown_it import MarkdownIt
 
 from v6_workbench import registry
-from v6_workbench.cli.main import build_parser
-from v6_workbench.cli.options import job_values, method_with_settings
+from v6_workbench.cli import entries, job, parser
+from v6_workbench.cli.options import JobOptions
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -32,13 +32,13 @@ def commands(page):
 @pytest.mark.parametrize("page", SHOWN, ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_are_as_the_command_line_takes_them(page):
     for arguments in commands(page):
-        options = build_parser().parse_args(arguments)
+        _, options = parser.parse(arguments)
+        shared = job.settings_of(options) if isinstance(options, JobOptions) else {}
+        for text in getattr(options, "methods", ()):
+            entry = entries.read(text, shared)
+            registry.validate(entry.method, entry.settings)
         if arguments[0] in ("run", "submit"):
-            registry.validate(options.method, job_values(options))
-        if arguments[0] == "compare":
-            for text in options.methods:
-                _, method, own = method_with_settings(text)
-                registry.validate(method, {**job_values(options), **own})
+            registry.validate(options.method, shared)
 
 
 def test_readme_shows_every_command():
