@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DATA ?= data
+SITE = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet  # without the theme's notice about MkDocs 2
 
-.PHONY: demo test lint docs data bench images requirements network clean
+.PHONY: demo test lint docs data bench images requirements network wheel version hooks clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -23,10 +24,10 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
-	$(BIN)/mkdocs build --strict --quiet
+	$(SITE)
 
 docs: $(STAMP)  ## the documentation, in site/
-	$(BIN)/mkdocs build --strict --quiet
+	$(SITE)
 
 data: $(STAMP)  ## MNIST, Fashion-MNIST, Shakespeare and Golub from their homes
 	$(BIN)/python -m benchmarks download --data $(DATA)
@@ -35,10 +36,10 @@ bench: $(STAMP)  ## reduced benchmarks of all documents, anew: make bench DATA=F
 	rm -rf runs/bench
 	$(BIN)/python -m benchmarks all --data $(DATA) --out runs/bench
 
-images: $(STAMP)  ## the Docker images of all methods
-	$(BIN)/python docker/build.py
+images: $(STAMP)  ## the Docker images of all methods; BASE=python@sha256:DIGEST sets what they begin with, PUSH=REGISTRY pushes
+	$(BIN)/python docker/build.py $(if $(BASE),--python $(BASE)) $(if $(PUSH),--push $(PUSH))
 
-# What images install, with hashes. torch, whose wheels differ by index, and what CUDA's needs are left out (docker/Dockerfile).
+# What images install, with hashes. torch, whose wheels differ by index, and what CUDA's need are left out (docker/Dockerfile).
 requirements: $(STAMP)  ## docker/requirements/ from pyproject.toml and constraints.txt; UPGRADE=--upgrade takes what is newest
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt uv
 	for kind in numpy torch lightgbm; do \
@@ -51,6 +52,15 @@ requirements: $(STAMP)  ## docker/requirements/ from pyproject.toml and constrai
 
 network: $(STAMP) images  ## a real vantage6 network of three nodes on this machine
 	$(BIN)/v6-federated network up --nodes 3 --data digits --split iid
+
+wheel: $(STAMP)  ## the package for pip, in dist/
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+
+version: $(STAMP)
+	@$(BIN)/python -c "from v6_federated.base.version import __version__; print(__version__)"
+
+hooks: $(STAMP)  ## the checks of make lint before each commit
+	$(BIN)/pre-commit install
 
 clean:
 	rm -rf $(VENV) build site *.egg-info algorithms/*.egg-info runs/bench

@@ -1,0 +1,75 @@
+"""Lists that must agree: what pyproject.toml declares, what is checked, and what images install."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from v6_federated.base.version import __version__
+from v6_workbench.network import images
+
+tomllib = pytest.importorskip("tomllib", reason="Python 3.10 reads no TOML")
+
+PYPROJECT = tomllib.loads((images.ROOT / "pyproject.toml").read_text())
+REQUIREMENTS = sorted((images.RECIPES / "requirements").glob("*.txt"))
+METHODS = {entry.partition(":")[0] for entry in PYPROJECT["project"]["entry-points"]["v6_federated.methods"].values()}
+
+
+def pins(path: Path) -> dict[str, set[str]]:
+    """The versions of each package in a file of requirements; several if they differ by Python."""
+    found: dict[str, set[str]] = {}
+    for name, version in re.findall(r"^([A-Za-z0-9._-]+)==([^\s;]+)", path.read_text(), re.MULTILINE):
+        found.setdefault(name.lower().replace("_", "-"), set()).add(version)
+    return found
+
+
+def test_import_linter_checks_every_method():
+    linter = PYPROJECT["tool"]["importlinter"]
+    listed = [linter["root_packages"]]
+    for contract in linter["contracts"]:
+        listed += [contract.get(key, []) for key in ("modules", "source_modules", "forbidden_modules")]
+    with_methods = [set(names) for names in listed if METHODS & set(names)]
+    assert len(with_methods) == 5
+    assert all(names >= METHODS for names in with_methods)
+
+
+def test_every_package_here_is_a_method_or_shared():
+    folders = {path.parent.name for path in (images.ROOT / "algorithms").glob("v6_*/__init__.py")}
+    assert folders == METHODS | {"v6_federated", "v6_workbench"}
+
+
+def test_versions_are_fixed_in_constraints_alone():
+    project = PYPROJECT["project"]
+    ranges = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
+    constrained = pins(images.ROOT / "constraints.txt")
+    for requirement in ranges:
+        assert "==" not in requirement
+        assert re.split(r"[\[<>=]", requirement)[0] in constrained, requirement
+
+
+@pytest.mark.parametrize("path", REQUIREMENTS, ids=lambda path: path.stem)
+def test_images_install_the_versions_of_constraints(path):
+    """Otherwise run `make requirements`."""
+    constrained, installed = pins(images.ROOT / "constraints.txt"), pins(path)
+    project = PYPROJECT["project"]
+    needed = [*project["dependencies"], *project["optional-dependencies"].get(path.stem, [])]
+    assert {re.split(r"[<>=]", one)[0] for one in needed} - {"torch"} <= set(installed)
+    assert {name: version for name, version in installed.items() if name in constrained} == {
+        name: version for name, version in constrained.items() if name in installed
+    }
+
+
+@pytest.mark.parametrize("path", REQUIREMENTS, ids=lambda path: path.stem)
+def test_everything_but_torch_has_a_hash_and_no_index_is_named(path):
+    text = path.read_text()
+    blocks = [block for block in re.split(r"\n(?=[^ #])", text) if "==" in block]
+    assert len(blocks) > 30
+    assert all("--hash=sha256:" in block for block in blocks)
+    assert not re.search(r"^(torch|triton|nvidia-|cuda-)", text, re.MULTILINE)
+    assert "://" not in text and "index" not in text
+
+
+def test_there_is_one_place_for_the_version():
+    assert "version" not in PYPROJECT["project"] and "version" in PYPROJECT["project"]["dynamic"]
+    assert re.fullmatch(r"\d+\.\d+\.\d+", __version__)
+    assert not re.search(r"^version:", (images.ROOT / "CITATION.cff").read_text(), re.MULTILINE)
