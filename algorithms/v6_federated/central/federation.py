@@ -140,25 +140,27 @@ class Federation:
         return Answers(self._tasks.ask([group], quorum_of=len(self.organizations)))
 
     def same_nodes(self, rounds: int) -> Iterator[SameNodes]:
-        """Attempts at a computation from several statistics, all of the rows of the same nodes, each in its own round:
+        """Compute something from several statistics that must all be about the rows of the same nodes.
+
+        Each statistic is a round of its own:
 
             for nodes in federation.same_nodes(rounds):
                 with nodes:
                     moments = nodes.ask("moments")
                     covariance = nodes.ask("covariance", mean=mean, scale=scale)
 
-        If a node that has answered the first statistic does not answer a later one, the ``with`` block ends there, and
-        the next attempt begins with the nodes that are left. The round of the last statistic stays open for further
-        requests: ``record`` it together with ``nodes.answers``.
+        If a node answers the first statistic and not a later one, the ``with`` block ends there, and the loop runs once
+        more with the nodes that are left. The round of the last statistic stays open for further requests: ``record``
+        it with ``nodes.answers``.
 
         Args:
-            rounds: how many statistics can be asked for, in all attempts.
+            rounds: how many statistics can be asked for, in all runs of the loop together.
 
         Yields:
-            The nodes of each attempt; ``nodes.ask(name, **arguments)`` asks them for a statistic.
+            The nodes; ``nodes.ask(name, **arguments)`` asks them for a statistic.
 
         Raises:
-            SafeError: there are no rounds left for another attempt.
+            SafeError: no round is left to begin again.
         """
         each_round, last = self.rounds(rounds), list[Answer]()
 
@@ -167,8 +169,7 @@ class Federation:
                 self.record(last)
             if next(each_round, None) is None:
                 raise SafeError(
-                    f"rounds={rounds} are too few: nodes dropped out, so it had to begin again with the others; "
-                    "expected more"
+                    f"rounds={rounds} are too few: nodes dropped out and the others had to begin again; expected more"
                 )
             last[:] = self.statistic(name, organizations=organizations, **arguments).each()
             return [*last]
@@ -316,7 +317,7 @@ class Federation:
         answers = self._tasks.ask(sent, evaluations, quorum_of)
         if not self.evaluators:
             self._history.unevaluated |= {k: self._history.missing[k] for k in asked if k in self._history.missing}
-        self._evaluated(self._tasks.round - 1, weights, answers)
+        self._evaluated(self._tasks.round - 1, answers)
         return Answers([a for a in answers if a.function == function and a.organization_id in asked])
 
     # ---- asynchronous methods: one call at a time to each node
@@ -352,16 +353,11 @@ class Federation:
     def evaluate(self, weights: np.ndarray) -> None:
         """Evaluate the model of the round before at all nodes, where no ``ask`` has done so in passing."""
         if self._due():
-            answers = self._tasks.ask([], [self._tasks.evaluation(weights)])
-            self._evaluated(self._tasks.round - 1, weights, answers)
+            self._evaluated(self._tasks.round - 1, self._tasks.ask([], [self._tasks.evaluation(weights)]))
 
-    def _evaluated(self, t: int, weights: np.ndarray, answers: Sequence[Answer], last: bool = False) -> dict[str, Any]:
-        """Take the evaluation of round t's model out of ``answers``, and return it. Where its scores lie elsewhere than
-        those before, by which the bands were placed, the AUC is that of a further look."""
-        looks = [answers]
-        while who := self._history.look_again(looks, last):
-            looks.append(self._tasks.look(replace(self._tasks.evaluation(weights), organizations=who)))
-        return self._history.evaluated(t, looks, self._tasks.unanswered(evaluations=True))
+    def _evaluated(self, t: int, answers: Sequence[Answer]) -> dict[str, Any]:
+        """Take the evaluation of round t's model out of ``answers``, and return it."""
+        return self._history.evaluated(t, answers, self._tasks.unanswered(evaluations=True))
 
     def generator(self, purpose: str) -> np.random.Generator:
         """Random numbers for one purpose of central; one stream a round, kept as it goes on within the round."""
@@ -396,7 +392,7 @@ class Federation:
     def result(self, weights: np.ndarray) -> dict[str, Any]:
         """Evaluate the last model at all nodes and return the job's result."""
         self._tasks.round = last = len(self.history)  # one more might be more than a node allows
-        final = self._evaluated(last, weights, self._tasks.ask([], [self._tasks.evaluation(weights)]), last=True)
+        final = self._evaluated(last, self._tasks.ask([], [self._tasks.evaluation(weights)]))
         return self.finished(final, weights=codec.encode({"weights": weights}))
 
     def stopped(self, reason: str) -> dict[str, Any] | None:

@@ -9,9 +9,6 @@ import numpy as np
 from v6_federated.central.dispatch import MOST_LETTERS, Answer, Unusable, by_organization
 from v6_federated.models import metrics
 
-LOOKS = 4  # at most, after the first, at the scores of one model
-FUTILE = 3  # models whose scores were found tied one after another, after which only the last is looked at again
-FINE = 0.02  # by which the last AUC may be off; bands that are well placed leave a hundredth open
 MEASURES = ("loss", "accuracy", "auc", "r2")  # of an evaluation; r2 of regressions only
 
 
@@ -47,7 +44,6 @@ class History:
         rounds: a row a round, as the result has it; nodes: a row a node and round.
         missing: who gave no good answer in this round, and why; unevaluated: the same of an evaluation.
         last_evaluated: the round whose model was evaluated last.
-        scale, centers: of the bands in which nodes count their scores in the next evaluation, see ``metrics``.
     """
 
     def __init__(self, evaluators: Sequence[int], regression: bool, show: Callable[[dict[str, Any]], None]) -> None:
@@ -57,12 +53,8 @@ class History:
         self.missing: dict[int, Unusable] = {}
         self.unevaluated: dict[int, Unusable] = {}
         self.last_evaluated, self._shown = 0, 0
-        self.scale: float = metrics.SCALE
-        self.centers: Sequence[float] | None = None
         self._undescribed: list[dict[str, Any]] = []
         self._preparation, self._evaluation = _no_bytes(), _no_bytes()
-        self._placed: list[tuple[float, Sequence[float] | None]] = []  # bands of the looks at a model before the last
-        self._futile = 0  # models of which further looks have told no more than the first
 
     def prepared(self) -> None:
         """What comes before the first round is over; who was missing in it stays undescribed."""
@@ -120,27 +112,12 @@ class History:
                 row["distance"] = float(np.linalg.norm(np.subtract(mine, model, dtype=np.float64)))
             self.nodes.append(row | {"bytes_up": a.bytes_up, "bytes_down": a.bytes_down})
 
-    def _evaluations(self, answers: Sequence[Answer]) -> list[dict[str, Any]]:
+    def evaluated(self, t: int, answers: Sequence[Answer], unanswered: int = 0) -> dict[str, Any]:
+        """Take the evaluation of round t's model out of ``answers``, into the row of that round, and return it."""
         counted = [a for a in answers if a.organization_id in self._evaluators] if self._evaluators else answers
-        return [a.values.get("evaluation", {}) for a in counted]
-
-    def evaluated(self, t: int, looks: Sequence[Sequence[Answer]], unanswered: int = 0) -> dict[str, Any]:
-        """Take the evaluation of round t's model out of the first of ``looks``, into the row of that round, and return
-        it; the AUC from the look that tells it best."""
-        answers, evaluations = looks[0], self._evaluations(looks[0])
-        if self._regression:
-            found = metrics.combine_regression(evaluations)
-        else:
-            found = metrics.combine(evaluations)
-            if best := self._best(looks):
-                evaluations = self._evaluations(looks[best])
-                found["auc"] = metrics.combine(evaluations)["auc"]
-            if len(looks) > 1 and (best or self._alike(looks)):
-                self._futile = 0 if best else self._futile + 1
-            self.scale, self.centers = [*self._placed, (self.scale, self.centers)][best]
-            self.scale, self.centers = metrics.next_bands(evaluations, self.scale, self.centers)
-            self._placed = []
-        _add_bytes(self._evaluation, [a for look in looks for a in look if a.function == "evaluate"])
+        evaluations = [a.values.get("evaluation", {}) for a in counted]
+        found = metrics.combine_regression(evaluations) if self._regression else metrics.combine(evaluations)
+        _add_bytes(self._evaluation, [a for a in answers if a.function == "evaluate"])
         for a in answers:
             a.values.pop("evaluation", None)
         self._evaluation["bytes_down"] += unanswered
@@ -152,42 +129,6 @@ class History:
         self.unevaluated = {}
         self.show(t)
         return found
-
-    def look_again(self, looks: Sequence[Sequence[Answer]], last: bool = False) -> list[int]:
-        """Whom to ask once more about a model, after ``looks``, with other bands: where many rows share a band the AUC
-        is rough. Nobody where their scores are tied: where other bands have found the same ties, or, unless it is the
-        ``last`` model, none better for ``FUTILE`` models in a row."""
-        if self._regression or len(looks) > LOOKS or not self._alike(looks):
-            return []
-        blurs = [metrics.blur(self._evaluations(look)) for look in looks[-2:]]
-        if blurs[-1] is None or blurs[-1] <= FINE:
-            return []
-        placed, default = [*self._placed, (self.scale, self.centers)], (metrics.SCALE, None)
-        elsewhere = metrics.beyond(self._evaluations(looks[-1])) and default not in placed
-        same = len(blurs) > 1 and blurs[0] == blurs[1] and blurs[-1] < 0.5  # 0.5: all in one band
-        if not elsewhere and (same or (len(looks) == 1 and self._futile >= FUTILE and not last)):
-            return []
-        self._placed = placed
-        self.scale, self.centers = (
-            default
-            if elsewhere
-            else metrics.next_bands(self._evaluations(looks[-1]), self.scale, self.centers, into=True)
-        )
-        return [a.organization_id for a in looks[0] if a.values.get("evaluation", {}).get("n")]
-
-    def _alike(self, looks: Sequence[Sequence[Answer]]) -> bool:
-        """Whether the last of several looks is at the rows of the first."""
-        first, last = ([e["n"] for e in self._evaluations(look) if e.get("n")] for look in (looks[0], looks[-1]))
-        return first == last
-
-    def _best(self, looks: Sequence[Sequence[Answer]]) -> int:
-        """Which look at the same rows tells the AUC best; the first where no other is much better."""
-        blurs = [metrics.blur(self._evaluations(look)) for look in looks]
-        best, least = 0, blurs[0]
-        for i, blur in enumerate(blurs):
-            if least is not None and blur is not None and blur < 0.9 * least and self._alike([looks[0], looks[i]]):
-                best, least = i, blur
-        return best
 
     def show(self, until: int) -> None:
         """Show the rounds up to this one that have not been shown yet."""
@@ -203,9 +144,6 @@ class History:
         """The part of a result, and of a checkpoint, that is the history's."""
         return {
             "undescribed": self._undescribed,
-            "score_scale": self.scale,
-            "score_centers": self.centers,
-            "score_futile": self._futile,
             "history": self.rounds,
             "per_node": self.nodes,
             "traffic": {"preparation": self._preparation, "evaluation": self._evaluation},
@@ -215,8 +153,6 @@ class History:
         """Go on from a snapshot, whose rows until ``shown`` somebody has seen."""
         self.rounds, self.nodes = copy.deepcopy(kept["history"]), [*kept["per_node"]]  # not the caller's
         self._undescribed = kept["undescribed"]
-        self.scale, self.centers = kept["score_scale"], kept.get("score_centers")
-        self._futile = kept.get("score_futile", 0)
         self._preparation, self._evaluation = kept["traffic"]["preparation"], kept["traffic"]["evaluation"]
         self.last_evaluated, self._shown = last_evaluated, shown
 

@@ -12,7 +12,6 @@ from v6_federated.messages import codec
 from v6_federated.messages.common import Common
 from v6_federated.messages.job import DataSpec
 from v6_federated.messages.settings import Settings
-from v6_federated.models import metrics
 
 SAME = ("label", "features", "classes", "holdout")  # what the job must have as before, where it asks for it
 NUMBERS = ("loss", "accuracy", "auc", "n", "bytes_up", "bytes_down", "seconds")  # of a row of history
@@ -93,10 +92,7 @@ def _check_form(kept: Mapping[str, Any]) -> None:
     for part in ("preparation", "evaluation"):
         if not all(_is_number(kept["traffic"][part][name]) for name in BYTES):
             raise TypeError
-    placed = metrics.is_placement(
-        kept["score_scale"], kept.get("score_centers"), None if data.classes is None else len(data.classes)
-    )
-    if not isinstance(kept["undescribed"], list) or not placed or not isinstance(kept["settings"], dict):
+    if not isinstance(kept["undescribed"], list) or not isinstance(kept["settings"], dict):
         raise TypeError
     _parsed(kept["settings"].get("preprocess", []))
     if not isinstance(checkpoint.from_json(kept["state"]), dict) or (data.classes is None) != data.regression:

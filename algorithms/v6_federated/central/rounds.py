@@ -59,7 +59,7 @@ class Tasks:
         client: of vantage6.
         tolerance: which answers a round does without.
         job: what the first task tells the nodes.
-        history: told who was missing, and why, and what the preparation sent; tells in which bands to count scores.
+        history: told who was missing, and why, and what the preparation sent.
 
     Attributes:
         job: what the next task tells the nodes.
@@ -111,11 +111,6 @@ class Tasks:
             few = f"; {len(came)} of {quorum_of or len(wanted)} answered, {needed} are needed"
             why = reasons(missing) + ("" if self._tolerance.strict else few)
             raise vantage6_api.CollectResultsError(f"round {self.round}, {asked_for}: {why}")
-        return sorted(answers, key=by_organization)
-
-    def look(self, evaluation: Group) -> list[Answer]:
-        """The answers to an evaluation that nothing depends on: who gives none has not failed."""
-        answers, _ = self._collector.gather(self._calls(evaluation))
         return sorted(answers, key=by_organization)
 
     def absent(self, organizations: Sequence[int], needed: int = 0) -> dict[int, Unusable]:
@@ -248,7 +243,7 @@ class Tasks:
         number = self.round if round_ is None else round_
         arguments: dict[str, Any] = {"round": number, **group.settings}
         if group.evaluate:
-            arguments |= {"evaluate": group.evaluate, "scale": self._history.scale, "centers": self._history.centers}
+            arguments["evaluate"] = group.evaluate
         if group.arrays:
             arguments["arrays"] = codec.encode(group.arrays, group.job.precision)
         name = f"{group.job.method} {group.function}, round {number}"

@@ -1,11 +1,16 @@
-"""Loss, accuracy, confusion matrix and AUC, from counts only: no score of a patient leaves a node. Of a regression the
-mean squared error and R squared, from sums.
+"""Loss, accuracy, confusion matrix and AUC, or mean squared error and R squared, computed from counts and sums.
 
-For the AUC a node counts its rows by class and band of the score. Whoever chooses the weights chooses the scores, so
-counts of few rows can describe few people: nodes count no fewer rows than their minimum.
-Bands are equal steps of a monotone function of the score, the same at all nodes, so that counts can be added; within
-a band, rows are taken as tied. They are finest about the median score, and as fine as the scores are close together, as
-far as the evaluation before tells.
+No score of a row leaves a node. For the AUC, a node counts its rows by class and by band of the score. The bands are
+the same at all nodes, so that central can add the counts, and rows within a band count as tied. The middle band is at
+the score of a row of zeros, about which the scores of a new model lie. A score z log-odds away from it is at r / (1 + r)
+of the way to the outermost band, with r = z^(1/5). So bands are narrow in the middle, and there is one for every score.
+Over 3,640 models of all methods in their first 10 to 30 rounds, the AUC from 255 bands differed from the exact AUC by
+0.0005 in the median, by less than 0.004 for 95% of the models and by 0.06 at most; with columns in their own units,
+whose scores are up to 100,000 log-odds apart, by less than 0.022 for 95% and by 0.1 at most (``python -m benchmarks
+auc``). Fewer bands reveal less about a few rows, and four times fewer make the error about six times as large.
+
+Whoever chooses the weights chooses the scores, so the counts of a few rows can describe single people. Nodes therefore
+count no fewer rows than their operator's minimum.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,41 +24,30 @@ from v6_federated.messages.codec import DIVERGED
 from v6_federated.models import Model
 from v6_federated.models.linear import predicted
 
-MOST_ROWS = 2**53  # which float64 and JSON hold exactly
+MOST_ROWS = 2**53  # float64 and JSON hold whole numbers up to here exactly
 MOST_LOSS = 1e100
-SCALE = 0.3  # log-odds at which a score is halfway between even and certain, where no evaluation has told
-SCALES, MOST_ODDS = (1e-4, 1e4), 1e4
-FEW = 0.05  # share of the rows that tells nothing of how far they are apart
+POWER = 1 / 5  # of a score's distance from the score of a row of zeros
 
 
-def problems(classes: int) -> int:
-    """Of one class against the rest: one problem when binary, one a class otherwise."""
-    return 1 if classes == 2 else classes
-
-
-def evaluate(
-    model: Model,
-    w: Any,
-    rows: Rows,
-    classes: int,
-    bands: int,
-    scale: float = SCALE,
-    centers: Sequence[float] | None = None,
-) -> dict[str, Any]:
-    """What a node answers about its rows.
+def evaluate(model: Model, w: Any, rows: Rows, classes: int, bands: int) -> dict[str, Any]:
+    """Count how well a classifier does on the rows of one node.
 
     Args:
-        scale: log-odds, beside those of the centre, halfway to the outermost band.
-        centers: log-odds of each problem where bands are finest; None where all classes are taken as as likely.
+        model: the model.
+        w: its weights (d,).
+        rows: the rows to evaluate on.
+        classes: number of classes, c.
+        bands: number of bands for the AUC; 0 means that no scores are counted.
 
     Returns:
-        n: rows; loss: their mean; confusion: counts (classes, classes), true class by predicted class;
-        bands: counts (problems, 2, bands) of rows outside and inside the class by band, one problem when binary,
-        one a class otherwise; empty when ``bands`` is 0.
+        ``n``: number of rows. ``loss``: their mean loss. ``confusion``: counts (c, c), true class by predicted class.
+        ``bands``: counts (problems, 2, bands) of the rows outside and inside a class by band, for one problem (class 1)
+        if there are two classes and for one problem a class if there are more; empty if ``bands`` is 0.
+
+    Raises:
+        SafeError: a score is not finite.
     """
-    scores = model.scores(w, rows.X)
-    if not np.isfinite(scores).all():
-        raise SafeError(f"the model's scores are not finite; {DIVERGED}")
+    scores = _finite_scores(model, w, rows.X)
     guess = predicted(scores)
     confusion = np.bincount(rows.y * classes + guess, minlength=classes * classes).reshape(classes, classes)
     answer: dict[str, Any] = {
@@ -63,9 +57,8 @@ def evaluate(
         "bands": [],
     }
     if bands:
-        odds = _log_odds(scores) - np.asarray(middle(centers, problems(classes)))
-        share = 0.5 + 0.5 * odds / (np.abs(odds) + scale)  # in (0, 1), finest about the centre
-        band = np.minimum((bands * share).astype(np.int64), bands - 1)
+        center = log_odds(_finite_scores(model, w, np.zeros((1, rows.X.shape[1]), rows.X.dtype)))
+        band = _band(log_odds(scores) - center, bands)
         for column, positive in enumerate([1] if classes == 2 else range(classes)):
             inside = rows.y == positive
             counts = np.bincount(band[:, column] + bands * inside, minlength=2 * bands)
@@ -74,94 +67,73 @@ def evaluate(
 
 
 def evaluate_regression(model: Model, w: Any, rows: Rows) -> dict[str, Any]:
-    """What a node answers about rows whose label is a number.
+    """Compute how well a regression does on the rows of one node.
+
+    Args:
+        model: the model.
+        w: its weights (d,).
+        rows: the rows to evaluate on; their labels are numbers.
 
     Returns:
-        n: rows; loss: mean squared error; mean: of the labels; squares: their sum of squares about it.
+        ``n``: number of rows. ``loss``: mean squared error. ``mean``: mean of the labels. ``squares``: sum of the
+        squared differences of the labels from that mean.
+
+    Raises:
+        SafeError: a prediction is not finite.
     """
-    scores = model.scores(w, rows.X)
-    if not np.isfinite(scores).all():
-        raise SafeError(f"the model's predictions are not finite; {DIVERGED}")
+    predictions = _finite_scores(model, w, rows.X)
     mean = float(rows.y.mean())
     squares = float(np.sum((rows.y - mean) ** 2))
-    return {"n": len(rows), "loss": model.loss(scores, rows.y), "mean": mean, "squares": squares}
+    return {"n": len(rows), "loss": model.loss(predictions, rows.y), "mean": mean, "squares": squares}
 
 
-def _log_odds(scores: np.ndarray) -> np.ndarray:
-    """Of each class against the rest, float64: of one column the score itself, else of the softmax."""
+def _finite_scores(model: Model, w: Any, X: np.ndarray) -> np.ndarray:
+    scores = model.scores(w, X)
+    if not np.isfinite(scores).all():
+        raise SafeError(f"the model's scores are not finite; {DIVERGED}")
+    return scores
+
+
+def log_odds(scores: np.ndarray) -> np.ndarray:
+    """Compute the log-odds of each class against the rest.
+
+    Args:
+        scores: decision values (n, 1), or (n, c) of which the softmax is taken.
+
+    Returns:
+        Float64 (n, 1) for one or two columns of scores, of class 1 against class 0; (n, c) for more.
+    """
     z = np.asarray(scores, dtype=np.float64)
     if z.shape[1] > 1:
         shifted = np.exp(z - z.max(axis=1, keepdims=True))
         p = shifted / shifted.sum(axis=1, keepdims=True)
         tiny = np.finfo(np.float64).tiny
         odds = np.log(np.maximum(p, tiny)) - np.log(np.maximum(1 - p, tiny))
-        # of two columns one is enough: the second, as of one column
-        z = odds[:, 1:] if z.shape[1] == 2 else odds
+        z = odds[:, 1:] if z.shape[1] == 2 else odds  # of two columns the second says all
     return z
 
 
-def next_bands(
-    answers: Sequence[dict[str, Any]], scale: float, centers: Sequence[float] | None, into: bool = False
-) -> tuple[float, Sequence[float] | None]:
-    """``scale`` and ``centers`` of the next evaluation, read off the bands of one with these: each problem's median
-    score, and the rows' median distance from it, the median of all problems.
-
-    Where most rows share a band, whether they are tied, as those with a zero in a column, or only close together, the
-    bands cannot tell. The distance is then that of the others; or, to go ``into`` that band, half the distance between
-    the quartiles, as if its rows were spread evenly.
-    """
-    counted = [np.asarray(a["bands"]) for a in answers if a and a["n"] and a["bands"]]
-    if not counted or len({c.shape for c in counted}) > 1:
-        return scale, centers
-    counts = np.sum(counted, axis=(0, 2))  # (problems, bands)
-    bands = counts.shape[1]
-    steps = (2 * np.arange(bands) + 1) / bands - 1  # the bands' middles
-    placed, spreads = [], []
-    for c, middle_ in zip(counts, middle(centers, len(counts)), strict=True):
-        low, median, high = scale * (q := _quartiles(c)) / (1 - np.abs(q))
-        others = np.where(np.arange(bands) == c.argmax(), 0, c) if 2 * c.max() > c.sum() else c
-        if into or others.sum() < FEW * c.sum():
-            spread = (high - low) / 2
-        else:
-            distance = np.abs(scale * steps / (1 - np.abs(steps)) - median)
-            order = np.argsort(distance)
-            spread = distance[order][np.searchsorted(np.cumsum(others[order]), others.sum() / 2)]
-        placed.append(float(np.clip(middle_ + median, -MOST_ODDS, MOST_ODDS)))
-        spreads.append(spread)
-    return float(np.clip(np.median(spreads), *SCALES)), placed
-
-
-def _quartiles(counts: np.ndarray) -> np.ndarray:
-    """Where a quarter, half and three quarters of the rows lie below, in (-1, 1): linear within a band; the outermost
-    ones, which have no end, up to their middle."""
-    below, n = np.append(0, np.cumsum(counts)), len(counts)
-    at = np.interp(below[-1] * np.array([0.25, 0.5, 0.75]), below, np.linspace(-1, 1, n + 1))
-    return np.clip(at, 1 / n - 1, 1 - 1 / n)
-
-
-def middle(centers: Sequence[float] | None, problems: int) -> Sequence[float]:
-    """The log-odds about which bands are finest, of each problem."""
-    return [-np.log(max(problems - 1, 1))] * problems if centers is None else centers
-
-
-def is_placement(scale: Any, centers: Any, classes: int | None) -> bool:
-    """Whether these can be the ``scale`` and ``centers`` of an evaluation, of so many classes."""
-    if type(scale) is not float or not SCALES[0] <= scale <= SCALES[1]:
-        return False
-    if centers is None:
-        return True
-    fit = isinstance(centers, list) and (classes is None or len(centers) == problems(classes))
-    return fit and all(type(c) is float and abs(c) <= MOST_ODDS for c in centers)
+def _band(z: np.ndarray, bands: int) -> np.ndarray:
+    """The band 0, 1, ... of scores at distance ``z``; a distance of 0 is in the middle of a band."""
+    half, r = (bands - 1) // 2, np.abs(z) ** POWER
+    return half + np.rint(half * np.sign(z) * r / (1 + r)).astype(np.int64)
 
 
 def is_loss(value: Any) -> bool:
-    """Whether a value is a mean or a sum of losses: finite, not negative, with room for sums of them."""
+    """Whether a value can be a mean or a sum of losses: a number from 0, so small that such numbers can be added."""
     return type(value) in (int, float) and 0 <= value < MOST_LOSS
 
 
 def is_evaluation(answer: Any, classes: int | None) -> bool:
-    """Whether a node's answer has the form of ``evaluate``'s, of so many classes; of ``evaluate_regression``'s where
-    ``classes`` is None."""
+    """Whether a node's answer has the form that ``evaluate`` returns.
+
+    Args:
+        answer: what the node sent.
+        classes: number of classes; None means that the answer must have the form of ``evaluate_regression``.
+
+    Returns:
+        Whether all numbers are there, in range, and counts add up to the number of rows.
+    """
     if not isinstance(answer, dict) or type(answer.get("n")) is not int or not 0 <= answer["n"] < MOST_ROWS:
         return False
     if not answer["n"]:
@@ -174,10 +146,11 @@ def is_evaluation(answer: Any, classes: int | None) -> bool:
             return type(mean) is float and abs(mean) <= LARGEST and is_loss(answer["squares"])
         confusion = np.asarray(answer["confusion"])
         bands = [np.asarray(answer["bands"])] if answer["bands"] else []
-        # none above n, so that no sum of them wraps around; each row is counted once, in bands once for each problem
+        # no count is above n, so sums do not overflow; each row is counted once, and once in the bands of a problem
         n, each = answer["n"], [confusion, *(problem for b in bands for problem in b)]
         counts = all(a.dtype.kind == "i" and a.min() >= 0 and a.max() <= n and _total(a) == n for a in each)
-        layout = all(b.ndim == 3 and b.shape[:2] == (problems(classes), 2) for b in bands)
+        problems = 1 if classes == 2 else classes
+        layout = all(b.ndim == 3 and b.shape[:2] == (problems, 2) for b in bands)
         return bool(counts and layout and confusion.shape == (classes, classes))
     except (KeyError, ValueError, TypeError):
         return False
@@ -188,7 +161,15 @@ def _total(counts: np.ndarray) -> int:
 
 
 def combine_regression(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One evaluation of several nodes' sums: n, loss (weighted by n), r2 (None where all labels are equal)."""
+    """Add up what several nodes computed with ``evaluate_regression``.
+
+    Args:
+        answers: the nodes' answers; empty ones, and those of no rows, do not count.
+
+    Returns:
+        ``evaluated``: number of rows. ``loss``: mean squared error over all rows. ``r2``: R squared, None if all labels
+        are equal. ``accuracy`` and ``auc`` are None, and so is everything if there are no rows.
+    """
     answers = [a for a in answers if a and a["n"]]
     if not answers:
         return {"evaluated": 0, "loss": None, "accuracy": None, "auc": None, "r2": None}
@@ -200,52 +181,57 @@ def combine_regression(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def combine(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One evaluation of several nodes' counts: n, loss (weighted by n), accuracy, auc, confusion."""
+    """Add up what several nodes counted with ``evaluate``.
+
+    Args:
+        answers: the nodes' answers; empty ones, and those of no rows, do not count.
+
+    Returns:
+        ``evaluated``: number of rows. ``loss``: mean loss over all rows. ``accuracy``: share of rows whose class was
+        predicted. ``auc``: area under the ROC curve; with more than two classes the mean over the problems one class
+        against the rest; None if a node counted no bands or another number of them than the others, or if no class
+        has rows on both sides. ``auc_error``: by how much the bands can make ``auc`` differ from the exact value, at
+        most; rows whose scores are really tied count towards it too. ``confusion``: counts (c, c), true class by
+        predicted class. All are None if there are no rows.
+    """
     answers = [a for a in answers if a and a["n"]]
     if not answers:
-        return {"evaluated": 0, "loss": None, "accuracy": None, "auc": None, "confusion": None}
+        return {"evaluated": 0, **dict.fromkeys(("loss", "accuracy", "auc", "auc_error", "confusion"))}
     n = sum(a["n"] for a in answers)
     confusion = np.sum([a["confusion"] for a in answers], axis=0)
+    areas, halves = [], []
+    for outside, inside in _both_sides(answers):
+        pairs = inside.sum() * outside.sum()
+        areas.append(float(inside @ (np.cumsum(outside) - outside / 2) / pairs))
+        halves.append(float(inside @ outside / 2 / pairs))
     return {
         "evaluated": n,
         "loss": sum(a["n"] * a["loss"] for a in answers) / n,
         "accuracy": float(np.trace(confusion) / n),
-        "auc": _auc(answers),
+        "auc": float(np.mean(areas)) if areas else None,
+        "auc_error": float(np.mean(halves)) if halves else None,
         "confusion": confusion.tolist(),
     }
 
 
-def _auc(answers: Sequence[dict[str, Any]]) -> float | None:
-    """Area under the ROC curve, the mean over one-against-the-rest problems in which both sides have rows."""
-    areas = [
-        float(inside @ (np.cumsum(outside) - outside / 2) / (inside.sum() * outside.sum()))
-        for outside, inside in _both_sides(answers)
-    ]
-    return float(np.mean(areas)) if areas else None
-
-
-def blur(answers: Sequence[dict[str, Any]]) -> float | None:
-    """By how much the AUC may be off at most, as rows that share a band are taken as tied; None where there is none."""
-    ties = [float(inside @ outside / (2 * inside.sum() * outside.sum())) for outside, inside in _both_sides(answers)]
-    return float(np.mean(ties)) if ties else None
-
-
-def beyond(answers: Sequence[dict[str, Any]]) -> bool:
-    """Whether more than half of the rows, in the mean of the problems, are in the outermost bands."""
-    sides = [b.sum(axis=0) for b in _both_sides(answers)]
-    return bool(sides) and float(np.mean([(n[0] + n[-1]) / n.sum() for n in sides])) > 0.5
-
-
 def _both_sides(answers: Sequence[dict[str, Any]]) -> Iterator[np.ndarray]:
-    """Of each problem in which both sides have rows the counts outside and inside the class, (2, bands); none where a
-    node tells none, or in other bands than the others."""
-    bands = [a["bands"] for a in answers if a and a["n"]]
-    if bands and all(bands) and len({np.shape(b) for b in bands}) == 1:
+    """Counts (2, bands), summed over the nodes, of each problem that has rows outside and inside its class."""
+    bands = [a["bands"] for a in answers]
+    if all(bands) and len({np.shape(b) for b in bands}) == 1:
         yield from (b for b in np.asarray(bands, dtype=np.float64).sum(axis=0) if b.sum(axis=1).all())
 
 
 def rounds_to_target(accuracies: Sequence[float | None], rounds: Sequence[float], target: float) -> float | None:
-    """McMahan's count: the best accuracy so far, linear between rounds, read where it crosses; None if it does not."""
+    """Count the rounds to a target accuracy as McMahan et al. 2017 do.
+
+    Args:
+        accuracies: accuracy of each evaluation, in order; None means that there was none.
+        rounds: the round of each, or what was spent until then.
+        target: accuracy to reach.
+
+    Returns:
+        Where the best accuracy so far crosses the target, linear between rounds; None if it does not.
+    """
     best: float = 0.0
     previous: float | None = None
     for t, accuracy in zip(rounds, accuracies, strict=True):

@@ -3,7 +3,7 @@
 import functools
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -191,11 +191,8 @@ class Node:
         """Mean loss of ``w`` on the node's rows."""
         return self.model.loss(self.model.scores(w, self.model.asarray(self.rows.X)), self.rows.y)
 
-    def evaluate(
-        self, weights: Any, which: str, scale: float, centers: Sequence[float] | None = None
-    ) -> dict[str, Any]:
+    def evaluate(self, weights: Any, which: str) -> dict[str, Any]:
         """Counts of how well ``weights`` do on the rows held out, or on its rows (``which`` is "held_out" or "all").
-        ``scale`` and ``centers`` are those of the scores' bands, see ``metrics.evaluate``.
 
         A node with too few rows to hold any out gives none: n is 0.
         """
@@ -209,8 +206,7 @@ class Node:
         if self.job.data.regression:
             return metrics.evaluate_regression(self.model, weights, rows)
         assert self.job.data.classes is not None
-        classes, bands = len(self.job.data.classes), self.policy.score_bands
-        return metrics.evaluate(self.model, weights, rows, classes, bands, scale, centers)
+        return metrics.evaluate(self.model, weights, rows, len(self.job.data.classes), self.policy.score_bands)
 
 
 def _check_job(job: Job, round_: int, organization_id: int) -> None:

@@ -24,7 +24,6 @@ from v6_federated.base.vantage6_api import (
 from v6_federated.messages import codec, settings
 from v6_federated.messages.job import Job
 from v6_federated.messages.settings import Role
-from v6_federated.models import metrics
 from v6_federated.node import local_training
 from v6_federated.node.node import Node
 
@@ -50,20 +49,12 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
         job: dict[str, Any],
         round: int,
         evaluate: str | None = None,
-        scale: float = metrics.SCALE,
-        centers: list[float] | None = None,
         arrays: dict[str, Any] | None = None,
         mock_data: list[Any] | None = None,
         **values: Any,
     ) -> dict[str, Any]:
         organization = client.organization_id
         try:
-            classes = job.get("data", {}).get("classes") if isinstance(job, dict) else None
-            if not metrics.is_placement(scale, centers, len(classes) if isinstance(classes, list) else None):
-                raise SafeError(
-                    "the scores' bands cannot be placed; expected a scale from 0.0001 to 10000, and for each problem a "
-                    "centre of at most 10000"
-                )
             checked = settings.validate(accepted, values)
             database = read_database() if mock_data is None else mock_data[0]
             node = Node(organization, database, Job.from_json(job), round)
@@ -73,7 +64,7 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
                 for batch_size in settings.with_role(checked, Role.BATCH):
                     _check_training(node, checked, batch_size)
                 if evaluate:
-                    answer["evaluation"] = node.evaluate(received["weights"], evaluate, scale, centers)
+                    answer["evaluation"] = node.evaluate(received["weights"], evaluate)
                 returned = function(node, *(received.get(name) for name in wanted), **dict(checked))
             returned = {k: v.item() if isinstance(v, np.generic) else v for k, v in returned.items()}
             sent = {k: _to_numpy(v) for k, v in returned.items() if isinstance(v, np.ndarray) or hasattr(v, "cpu")}

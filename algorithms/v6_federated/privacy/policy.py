@@ -82,7 +82,7 @@ class Policy:
     maximum_seconds: int | None = None
     allowed_columns: frozenset[str] | None = None
     disallowed_columns: frozenset[str] = frozenset()
-    score_bands: int = 64
+    score_bands: int = 255
     own_shuffle: bool = False
 
     @classmethod
