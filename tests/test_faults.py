@@ -590,7 +590,7 @@ def test_moments_that_are_in_bounds_but_not_together_do_not_end_the_job():
     with MockNetwork("v6_fedavg", words(), environment=OPEN, outcomes=outcomes, on_round=lambda row: None) as network:
         result = network.run(rounds=1, preprocess=["standardize"], retries=0, min_responses=2)
     assert [m["reason"].split(";")[0] for m in result["undescribed"]] == [
-        f"sends means and sums of squares that no {2**53} rows have"
+        f"sends means and sums of squares that {2**53} rows cannot have"
     ]
 
 

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from helpers import fitted, pooled, table
+from helpers import OPEN, fitted, pooled, table
 
 from v6_federated.messages import codec
+from v6_workbench.simulation.mock import CallOutcome, MockNetwork
 
 
 @pytest.mark.parametrize("spread", ["normal", "skewed"])
@@ -113,3 +114,34 @@ def test_values_of_another_order_do_not_move_quantiles(first, share, sentinel):
         rows["x0"] = np.where(rng.random(900) < share, sentinel, first + rng.random(900))
     low, high = fitted(nodes, "clip:0.05")[0]["bounds"]["x0"]
     assert (low, high) == pytest.approx(tuple(np.quantile(pooled(nodes)["x0"], [0.05, 0.95])), abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("values", "most"),
+    [
+        ([0.0, 1.0], 1),  # 0 is an edge of the first histogram
+        ([37.5, 37.5], 2),
+        ([50.0, 999_999.0], 3),
+        ([1 / 3, 5.0], 6),  # no short decimal: the bin is divided until it is one value
+        ([0.25, 1e25], 13),
+    ],
+)
+def test_few_histograms_are_asked_for(values, most):
+    rng = np.random.default_rng(0)
+    columns = [f"x{i}" for i in range(3)]
+    nodes = {k: table(600, seed=k) for k in (1, 2, 3)}
+    for rows in nodes.values():
+        for column in columns:
+            rows[column] = np.where(rng.random(600) < 0.005, values[1], values[0])
+    asked = []
+
+    def outcomes(organization, input_):
+        if organization == 1 and input_["kwargs"].get("statistic") == "below":
+            asked.append(input_["kwargs"]["columns"])
+        return CallOutcome()
+
+    steps = [{"step": "impute", "strategy": "median", "columns": columns}]
+    with MockNetwork("v6_fedavg", nodes, environment=OPEN, outcomes=outcomes, on_round=lambda row: None) as network:
+        (found,) = network.run(rounds=1, preprocess=steps)["data"]["preprocess"]
+    assert [*found["fitted"]["values"].values()] == pytest.approx([values[0]] * 3, rel=1e-12)
+    assert 0 < len(asked) <= most

@@ -15,7 +15,7 @@ from v6_federated.base.vantage6_api import CollectResultsError, DataError
 from v6_federated.central.dispatch import MOST_REASON, Answer, Expected
 from v6_federated.central.rounds import Group, parted
 from v6_federated.central.same_nodes import attempts
-from v6_federated.data import aggregates, preprocessing
+from v6_federated.data import pooling, preprocessing
 from v6_federated.data.columns import KINDS, Features
 from v6_federated.data.steps import Step
 from v6_federated.messages.codec import Shape
@@ -85,10 +85,10 @@ def _fit_one(step: Step, layout: Features, job: Job, here: Sequence[int], ask: A
 def statistic(
     job: Job, organizations: Sequence[int], d: int, name: str, precision: str = "float64", **arguments: Any
 ) -> Group:
-    """What asks for a statistic of the training rows, see ``statistics.statistic``, of d columns of numbers."""
+    """What asks for a statistic of the training rows, see ``aggregates.statistic``, of d columns of numbers."""
     settings, arrays = parted({"statistic": name, **arguments})
-    shapes: Mapping[str, Shape] = aggregates.shapes(d=d, **settings)
-    wrong = functools.partial(_wrong_levels, settings["columns"]) if name == "levels" else aggregates.wrong
+    shapes: Mapping[str, Shape] = pooling.shapes(d=d, **settings)
+    wrong = functools.partial(_wrong_levels, settings["columns"]) if name == "levels" else pooling.what_is_wrong
     expected = Expected(shapes, minimum_rows=job.minimum_rows or 1, validate=wrong)
     return Group("fit_step", list(organizations), replace(job, precision=precision), settings, arrays, expected)
 

@@ -17,9 +17,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import DataError
 from v6_federated.data import pca
-from v6_federated.data.aggregates import Ask, pooled_levels, pooled_present, quantile
 from v6_federated.data.columns import Features
 from v6_federated.data.pca import SolverName
+from v6_federated.data.pooling import Ask, pooled_levels, pooled_present, quantile
 from v6_federated.messages import codec
 from v6_federated.messages.settings import no_truth
 
