@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks import download, report, runs
+from benchmarks import auc, download, report, runs
 from v6_federated.base.errors import SafeError
 from v6_workbench.errors import EngineError
 from v6_workbench.simulation import datasets
@@ -43,9 +43,9 @@ def main() -> int:
     )
     parser.add_argument(
         "name",
-        choices=["all", "download", "report", *NAMES],
+        choices=["all", "auc", "download", "report", *NAMES],
         metavar="NAME",
-        help=f"all, download, report, {', '.join(NAMES)}",
+        help=f"all, auc, download, report, {', '.join(NAMES)}",
     )
     parser.add_argument(
         "--data", type=Path, help="mnist.npz: x_train, y_train, x_test, y_test; of all and download their folder"
@@ -57,7 +57,7 @@ def main() -> int:
         "--kept", action="store_true", help="run no job: write the tables of the finished runs, and which are missing"
     )
     options = parser.parse_args()
-    if options.data is None and options.name not in ("network", "report"):
+    if options.data is None and options.name not in ("auc", "network", "report"):
         parser.error(f"{options.name} needs --data, for example --data mnist.npz")
     if options.seeds is not None and (options.seeds < 1 or not options.full):
         parser.error(f"--seeds {options.seeds} is refused; expected 1 or more, with --full")
@@ -87,6 +87,9 @@ def _run(options: Any) -> int:
     if options.name == "download":
         for name in download.NAMES:
             print(download.download(name, options.data))
+        return 0
+    if options.name == "auc":
+        print(auc.main())
         return 0
     if options.name == "report":
         print(report.write())

@@ -45,7 +45,7 @@ def _exact_auc(scores, y):
 @pytest.mark.parametrize("spread", [1e-4, 1e-2, 1.0, 100.0])
 @pytest.mark.parametrize("classes", [2, 3])
 def test_bands_are_narrow_where_the_scores_are(classes, spread, intercept):
-    """Scores of a rare class lie about its log-odds, far from 0; those of a model that has just begun lie close together."""
+    """Scores of a rare class lie about its log-odds, far from 0; those of a new model lie close together."""
     rng = np.random.default_rng(3)
     y = rng.choice(classes, 4000, p=[0.93, 0.07] if classes == 2 else [0.8, 0.15, 0.05])
     X = (rng.normal(size=(4000, classes)) * 0.4 + 0.3 * np.eye(classes)[y]).astype(np.float32) * np.float32(spread)
@@ -74,7 +74,7 @@ def test_tied_scores_do_not_make_the_others_coarse(tied, scale):
 
 
 def test_a_band_by_hand():
-    """9 bands, 4 on each side of the middle one: r = |z|^(1/5) is 1/2, 1 and 2, r / (1 + r) 1/3, 1/2 and 2/3, times 4."""
+    """4 bands on each side of the middle one: r = |z|^(1/5) is 1/2, 1 and 2, 4 r / (1 + r) is 4/3, 2 and 8/3."""
     z = np.array([0, 1 / 32, -1 / 32, 1, -1, 32, -32, 1e30, -1e30], np.float32)
     model = models.build({"name": "logreg", "features": 1, "classes": 2})
     w = np.array([1, 0.5], np.float32)  # a row of zeros has the score 0.5, about which the bands lie
