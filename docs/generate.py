@@ -215,7 +215,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def _filled(entry: Any) -> Any:
-    more = {
+    more: dict[str, list[Any]] = {
         "Methods": [f"methods/{name}.md" for name in methods()],
         "Results": [{_title(path): f"results/{path.name}"} for path in _results()],
     }
