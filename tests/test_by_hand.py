@@ -17,8 +17,8 @@ from v6_federated.base.randomness import generator
 from v6_federated.messages import codec
 from v6_federated.node import local_training
 from v6_fsvrg.perceptron import svrg_pass
-from v6_workbench.reporting import report
-from v6_workbench.simulation import mock
+from v6_workbench.reporting import pictures
+from v6_workbench.simulation import mock, mock_node
 
 SEED = 11
 
@@ -93,7 +93,7 @@ def test_scaffold(hospitals):
         c = c + 2 / 3 * np.mean(dc, axis=0)
         far |= {(k, t): np.linalg.norm(v - x) for k, v in own.items()}
     check(result, x)
-    assert report.distances_of(result) == ("distance", pytest.approx(far, abs=1e-6))
+    assert pictures.distances_of(result) == ("distance", pytest.approx(far, abs=1e-6))
 
 
 def test_fsvrg(hospitals):
@@ -270,7 +270,7 @@ def test_dynamic_averaging_by_divergence(augmentation, delta, passes, shifts):
         assert result["history"][t - 1]["participants"] == sorted(B)
         assert result["history"][t - 1]["communication_rate"] == len(B) / len(K)
     check(result, w)
-    assert report.distances_of(result) == ("from_reference", pytest.approx(far, abs=1e-6))
+    assert pictures.distances_of(result) == ("from_reference", pytest.approx(far, abs=1e-6))
 
 
 def test_the_ways_to_augment_differ():
@@ -423,7 +423,7 @@ def test_coop(hospitals):
 def test_c_k_never_travels(hospitals, monkeypatch):
     """No message of SCAFFOLD holds a node's control variate, which is its mean gradient."""
     messages, kept = [], []
-    run = mock._run
+    run = mock_node.run
 
     def spy(package, node, message, number):
         from v6_federated.node.state import State
@@ -436,7 +436,7 @@ def test_c_k_never_travels(hospitals, monkeypatch):
             messages.append(codec_arrays(file))
         return outcome
 
-    monkeypatch.setattr(mock, "_run", spy)
+    monkeypatch.setattr(mock_node, "run", spy)
     train("v6_scaffold", hospitals, rounds=3, epochs=2, batch_size=10, lr=0.2)
     assert len(kept) == 9 and len(messages) > 18
     everything = [a for message in messages for a in message]

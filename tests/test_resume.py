@@ -21,8 +21,8 @@ from v6_federated.central.federation import Federation
 from v6_federated.central.rounds import Tasks
 from v6_federated.data import preprocessing
 from v6_federated.node.state import State
-from v6_workbench.cli import network_commands
-from v6_workbench.network import submit
+from v6_workbench.cli import job
+from v6_workbench.network import earlier_tasks, server, submit
 from v6_workbench.simulation.mock import CallOutcome, MockNetwork
 
 STATELESS = [(p, s) for p, s in METHODS if p in ("v6_fedavg", "v6_fsvrg", "v6_loadaboost", "v6_colearning")]
@@ -282,7 +282,7 @@ def test_a_lost_job_goes_on_with_its_settings_and_hospitals(hospitals, monkeypat
     settings = {**OWN, "lr": 0.3, "epochs": 2, "batch_size": 8, "fraction": 0.5}
     left, straight = lost(hospitals, settings, monkeypatch)
     assert left["organizations"] == [*hospitals]
-    values = network_commands.resume(left, "fedavg", {"rounds": 6})
+    values = job.resumed(left, "fedavg", {"rounds": 6})
     assert {name: values[name] for name in settings} == {**settings, "rounds": 6}
     assert train("v6_fedavg", hospitals, **values)["weights"] == straight["weights"]
     with pytest.raises(UserInputError, match="organizations"):
@@ -305,22 +305,22 @@ def lost(hospitals, settings, monkeypatch):
     log = "\n".join(vantage6_api.ROUND + json.dumps(row) for row in rows)
     central = {"id": 1, "input": base64.b64encode(asked), "log": log}
     end = [task["name"] for task in tasks].index("fedavg client_update, round 4") + 1
-    monkeypatch.setattr(submit.server, "subtasks", lambda client, task: tasks[:end])
-    monkeypatch.setattr(submit.server, "one_run", lambda client, task: central if task == 1 else tasks[task - 2])
-    return submit._left_by(None, 1, "fedavg"), straight
+    monkeypatch.setattr(server, "subtasks", lambda client, task: tasks[:end])
+    monkeypatch.setattr(server, "one_run", lambda client, task: central if task == 1 else tasks[task - 2])
+    return earlier_tasks.left_by(None, 1, "fedavg"), straight
 
 
 @pytest.mark.parametrize("method", ["gbdt", "coop", "dynavg", "pca"])
 def test_what_central_has_told_nobody_is_not_gone_on_from(method):
-    with pytest.raises(SafeError, match=f"task 1 has left nothing to go on from: .* what {method} tells no node"):
-        submit._left_by(None, 1, method)
+    with pytest.raises(SafeError, match=f"task 1 cannot be resumed: .* {method} does not send all"):
+        earlier_tasks.left_by(None, 1, method)
 
 
 def test_a_result_that_was_resumed_knows_its_steps(hospitals):
     """So the next resume is refused with others, as the first was."""
     settings = {**OWN, "preprocess": ["clip:0.05", "standardize"]}
     half = train("v6_fedavg", hospitals, **{**settings, "rounds": 2})
-    values = network_commands.resume(half, "fedavg", {"rounds": 4})
+    values = job.resumed(half, "fedavg", {"rounds": 4})
     again = train("v6_fedavg", hospitals, **values)
     assert again["settings"]["preprocess"] == settings["preprocess"]
     with pytest.raises(UserInputError, match="the earlier job had the steps"):
@@ -334,7 +334,7 @@ def test_a_line_of_a_log_that_is_cut():
     """It ends in a brace and is no row yet."""
     row = {"round": 1, "missing": [{"organization_id": 2, "reason": "x"}]}
     line = vantage6_api.ROUND + json.dumps(row)
-    assert submit._rounds(f"info > begun\n{line}\n{line[:-3]}") == [row]
+    assert submit.rounds_in(f"info > begun\n{line}\n{line[:-3]}") == [row]
 
 
 def test_a_checkpoint_that_lacks_a_line_goes_on_all_the_same(hospitals, monkeypatch):

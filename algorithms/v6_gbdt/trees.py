@@ -1,7 +1,7 @@
 """An ensemble of boosted trees as one array, and as LightGBM's text."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -65,7 +65,7 @@ class Trees:
 
     def scores(self, w: np.ndarray, X: np.ndarray) -> np.ndarray:
         """f of each row of X (n, d), (n, columns) float64."""
-        if not len(w):
+        if not w.size:
             return np.zeros((len(X), self.columns))
         import lightgbm
 
@@ -103,6 +103,16 @@ class Trees:
             np.bincount(index, minlength=self.features),
             np.bincount(index, splits[:, GAIN], minlength=self.features),
         )
+
+    def remarks(self, w: np.ndarray, settings: Mapping[str, Any]) -> list[str]:
+        """What a user should know about an ensemble: that no tree has a split, and so all rows have the same scores."""
+        if not w.size or (w[:, FEATURE] != LEAF).any():
+            return []
+        least = settings["min_rows_leaf"]
+        return [
+            f"no tree has a split: with min_rows_leaf={least} a node needs {2 * least} training rows or more, and a "
+            "feature that varies among them; try a smaller min_rows_leaf"
+        ]
 
     def text(self, w: np.ndarray, names: Sequence[str] | None = None) -> str:
         """The ensemble as LightGBM's model file (version v4), with the features' names if they are known."""

@@ -2,8 +2,8 @@
 
 
 class EngineError(RuntimeError):
-    """The Docker engine of this machine does not answer, or did not do what was asked; the text is one line."""
+    """The Docker engine of this machine does not answer, or did not do what was asked."""
 
 
 class NetworkError(EngineError):
-    """A network could not be started, found or reached; the text is one line that says why and what would be right."""
+    """A network could not be started, found or reached."""

@@ -13,7 +13,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from v6_federated.data import preprocessing, source
 from v6_federated.data.columns import Features, read_features
 from v6_federated.messages import codec
-from v6_workbench.reporting import export
+from v6_workbench.reporting import prediction
 
 
 def test_mean_and_most_frequent_are_those_of_pooled_rows(clinics):
@@ -84,7 +84,7 @@ def test_the_whole_job_equals_a_pipeline_of_scikit_learn(clinics):
     )
     logistic = LogisticRegression(C=1 / (0.1 * len(y)), tol=1e-10, max_iter=5000)
     pipeline = make_pipeline(StandardScaler(), PCA(4), logistic).fit(np.hstack([words, numbers]), y)
-    predicted, measured = export.predict(result, source.Source(table=rows))
+    predicted, measured = prediction.predict(result, source.Source(table=rows))
     np.testing.assert_allclose(predicted["score"], pipeline.decision_function(np.hstack([words, numbers])), atol=2e-3)
     assert measured["accuracy"] == pytest.approx(pipeline.score(np.hstack([words, numbers]), y), abs=0.01)
 

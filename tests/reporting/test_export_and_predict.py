@@ -15,9 +15,9 @@ from v6_federated.messages.job import DataSpec
 from v6_federated.models import metrics
 from v6_federated.node.state import State
 from v6_federated.privacy.policy import Policy
-from v6_workbench.cli import console
+from v6_workbench.cli import results
 from v6_workbench.cli.main import main
-from v6_workbench.reporting import export
+from v6_workbench.reporting import export, prediction
 
 
 def same_as_at_the_node(result, rows, predicted):
@@ -60,7 +60,7 @@ def test_predict_needs_no_label_and_names_classes(tmp_path):
         k: table(40, classes=3, seed=k).assign(label=lambda t: t["label"].map({0: "a", 1: "b", 2: "c"})) for k in (1, 2)
     }
     result = train("v6_fedavg", nodes, rounds=3, preprocess=["standardize"])
-    predicted, measured = export.predict(result, source.Source(table=nodes[1].drop(columns="label")))
+    predicted, measured = prediction.predict(result, source.Source(table=nodes[1].drop(columns="label")))
     assert measured == {} and list(predicted) == [
         "prediction",
         *(f"{what}={c}" for what in ("score", "probability") for c in "abc"),
@@ -75,7 +75,7 @@ def test_folded_coefficients_predict_too(hospitals, tmp_path):
     with np.load(tmp_path / "m.npz") as model:
         X = hospitals[3].iloc[:, :-1].to_numpy()
         scores = X @ model["coef"][0] + model["intercept"]
-    predicted, _ = export.predict(result, source.Source(table=hospitals[3]))
+    predicted, _ = prediction.predict(result, source.Source(table=hospitals[3]))
     np.testing.assert_allclose(scores, predicted["score"], atol=1e-5)
 
 
@@ -88,7 +88,7 @@ def test_components_are_exported_and_predict(hospitals, tmp_path):
         names = {"mean", "scale", "components", "explained_variance", "explained_variance_ratio"}
         assert names <= set(model.files)
         np.testing.assert_allclose(model["components"], theirs.components_, atol=1e-6)
-    again, _ = export.predict(export.load(tmp_path / "m.npz"), source.Source(table=hospitals[8]))
+    again, _ = prediction.predict(export.load(tmp_path / "m.npz"), source.Source(table=hospitals[8]))
     np.testing.assert_allclose(again, theirs.transform(hospitals[8][features]), atol=1e-5)
     assert list(again) == ["pc1", "pc2"]
 
@@ -101,7 +101,7 @@ def test_components_far_from_zero_predict_the_nodes_projection(monkeypatch):
     save = State.save
     monkeypatch.setattr(State, "save", lambda self, arrays: (kept.update(arrays), save(self, arrays))[1])
     result = train("v6_pca", {2: nodes[2], 1: nodes[1]}, components=2, features=list("abcd"))
-    projected, _ = export.predict(result, source.Source(table=nodes[2]))
+    projected, _ = prediction.predict(result, source.Source(table=nodes[2]))
     theirs = PCA(2, svd_solver="full").fit(pooled(nodes)).transform(nodes[2])  # its default loses these digits
     np.testing.assert_allclose(projected, theirs, atol=1e-4)
     np.testing.assert_allclose(kept["projection"], theirs, atol=1e-4)
@@ -111,12 +111,12 @@ def test_rows_without_a_label_are_predicted_and_not_counted(hospitals):
     result = train("v6_fedavg", hospitals, rounds=3)
     rows = hospitals[3].astype({"label": object})
     rows.loc[rows.index[:10], "label"] = None
-    whole, _ = export.predict(result, source.Source(table=hospitals[3]))
-    some, measured = export.predict(result, source.Source(table=rows))
+    whole, _ = prediction.predict(result, source.Source(table=hospitals[3]))
+    some, measured = prediction.predict(result, source.Source(table=rows))
     np.testing.assert_array_equal(whole["score"], some["score"])
     right = (whole["prediction"] == hospitals[3]["label"])[10:]
     assert measured["accuracy"] == pytest.approx(right.mean())
-    assert export.predict(result, source.Source(table=rows.assign(label=None)))[1] == {}
+    assert prediction.predict(result, source.Source(table=rows.assign(label=None)))[1] == {}
 
 
 def test_predict_on_arrays(tmp_path, capsys):
@@ -138,7 +138,7 @@ def test_arrays_have_no_names_of_columns(step, tmp_path, capsys):
     rng = np.random.default_rng(0)
     nodes = {k: (rng.random((30, 4)), np.arange(30) % 2) for k in (1, 2)}
     for package, model in (("v6_fedavg", "logreg"), ("v6_fedavg", "fnn:hidden=3"), ("v6_pca", "logreg")):
-        console.write(tmp_path, train(package, nodes, rounds=2, preprocess=[step], model=model))
+        results.write(tmp_path, train(package, nodes, rounds=2, preprocess=[step], model=model))
         assert main(["report", str(tmp_path)]) == 0
         assert ("column " in capsys.readouterr().out) == (package == "v6_pca")
         assert main(["export", str(tmp_path), "--to", str(tmp_path / "m.npz")]) == 0

@@ -1,8 +1,8 @@
-"""What a local network consists of in the Docker engine: one server, N nodes, and all that the nodes make themselves.
+"""The parts of a local network in the Docker engine: one server, N nodes, and all that the nodes make themselves.
 
-Every name carries the network's, so that networks never meet, and that what a node has made (algorithm containers, its
-isolated docker network, a ``...-tmpvol`` volume per job) is found again. Containers are started as vantage6 4.15 does
-(``vantage6/cli/server/start.py``, ``vantage6/cli/node/start.py``).
+Every name contains the network's name, so that networks do not meet, and so that all that a node has made (algorithm
+containers, its isolated docker network, a ``...-tmpvol`` volume for each job) can be found again. Containers are
+started as vantage6 4.15 starts them (``vantage6/cli/server/start.py``, ``vantage6/cli/node/start.py``).
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Hospital:
 
     Attributes:
         organization, node: their names.
-        api_key: with which the node signs in.
-        folder: the node's files on this machine: its configuration, key and database.
-        database, database_type, label: the node's copy of its database, and how vantage6 calls it.
-        public_key: of the organization, as the server stores it; empty where nothing is encrypted.
+        api_key: key with which the node signs in.
+        folder: folder of the node's files on this machine: its configuration, key and database.
+        database, database_type, label: the node's copy of its database, and its type and label in vantage6.
+        public_key: the organization's public key as the server stores it; empty if nothing is encrypted.
         environment: the policy that the node gives to its algorithm containers.
     """
 
@@ -52,27 +52,42 @@ class Hospital:
 
 
 def node_name(network: str, number: int) -> str:
-    """The name of a node's configuration."""
+    """Return the name of a node's configuration."""
     return f"{docker_name(network)}-node-{number}"
 
 
 def container_name(node: str) -> str:
-    """As ``vantage6.cli.context.node.NodeContext.docker_container_name``: the node looks itself up by it."""
+    """Return the name of a node's container, by which the node finds itself.
+
+    It is that of ``vantage6.cli.context.node.NodeContext.docker_container_name``.
+    """
     return f"vantage6-{node}-user"
 
 
 def server_name(network: str) -> str:
-    """The name of the server's container."""
+    """Return the name of the server's container."""
     return f"{docker_name(network)}-server"
 
 
 def docker_name(network: str) -> str:
-    """The name of the docker network between the server and the nodes."""
+    """Return the name of the docker network between the server and the nodes."""
     return f"v6-federated-{network}"
 
 
 def infrastructure(engine: DockerClient, official: bool, log: images.Log) -> tuple[str, str]:
-    """The server's and the node's image: pulled where asked for and possible, otherwise built from PyPI."""
+    """Return the server's and the node's image.
+
+    Args:
+        engine: the Docker engine.
+        official: whether to pull vantage6's published images. If they cannot be pulled, images are built from PyPI.
+        log: called with each line of progress.
+
+    Returns:
+        The names of the two images.
+
+    Raises:
+        EngineError: an image cannot be built.
+    """
     if official:
         server = f"{DEFAULT_DOCKER_REGISTRY}/{DEFAULT_SERVER_IMAGE.split(':')[0]}:{images.VANTAGE6}"
         node = f"{DEFAULT_DOCKER_REGISTRY}/{DEFAULT_NODE_IMAGE_WO_TAG}:{images.VANTAGE6}"
@@ -88,8 +103,19 @@ def infrastructure(engine: DockerClient, official: bool, log: images.Log) -> tup
 
 
 def run_server(engine: DockerClient, network: str, folder: Path, port: int | None, image: str) -> Container:
-    """The server, on ``port`` of this machine alone (None: a free one). It reads its two files from ``folder``."""
-    port = port or _free_port()  # one that the engine chooses would be another after a restart
+    """Start the server.
+
+    Args:
+        engine: the Docker engine.
+        network: the network's name.
+        folder: folder of the server's two files.
+        port: port on this machine, which only this machine can reach; None takes a free one.
+        image: the server's image.
+
+    Returns:
+        The container.
+    """
+    port = port or _free_port()  # the engine would choose another one after a restart
     engine.networks.create(docker_name(network), labels={LABEL: network})
     files = {
         images.RECIPES / "serve.py": "/mnt/serve.py",
@@ -118,7 +144,17 @@ def _free_port() -> int:
 
 
 def run_node(engine: DockerClient, network: str, hospital: Hospital, image: str) -> Container:
-    """A node, as ``v6 node start``, without its volumes for VPN, SSH tunnels and proxy: nodes here have none."""
+    """Start a node as ``v6 node start`` does, without the volumes for VPN, SSH tunnels and proxy.
+
+    Args:
+        engine: the Docker engine.
+        network: the network's name.
+        hospital: the organization and its node.
+        image: the node's image.
+
+    Returns:
+        The container.
+    """
     node, file = hospital.node, hospital.database.name
     data = engine.volumes.create(f"{container_name(node)}-vol", labels={LABEL: network})
     volumes = {
@@ -146,7 +182,15 @@ def run_node(engine: DockerClient, network: str, hospital: Hospital, image: str)
 
 
 def remove(engine: DockerClient, network: str) -> list[str]:
-    """Remove all that a network has in the engine; return the names of what could not be removed in time."""
+    """Remove everything of a network from the engine.
+
+    Args:
+        engine: the Docker engine.
+        network: the network's name.
+
+    Returns:
+        The names of what could not be removed in time.
+    """
     deadline = time.monotonic() + REMOVE_SECONDS
     while things := _things(engine, network):
         if time.monotonic() > deadline:
@@ -154,13 +198,13 @@ def remove(engine: DockerClient, network: str) -> list[str]:
         for _, delete in things:
             try:
                 delete()
-            except APIError:  # gone meanwhile, or in use for a moment more: the next pass sees
+            except APIError:  # already gone, or still in use for a moment: the next pass tries again
                 time.sleep(0.1)
     return [name for name, _ in things]
 
 
 def containers(engine: DockerClient, network: str) -> list[Container]:
-    """The server and the nodes, running or not."""
+    """List the containers of the server and the nodes, running or not."""
     return engine.containers.list(all=True, filters={"label": f"{LABEL}={network}"}, ignore_removed=True)
 
 
@@ -171,7 +215,7 @@ def _algorithms(engine: DockerClient, network: str) -> list[Container]:
 
 
 def _things(engine: DockerClient, network: str) -> list[tuple[str, Callable[[], object]]]:
-    """Name and removal of everything, nodes first: a living node would start another algorithm container."""
+    """Name and removal of everything, nodes first: a running node would start another algorithm container."""
     made_by_node = re.compile(container_name(node_name(network, 0)).replace("-0-user", r"-\d+-user-(net|\d+-tmpvol)"))
 
     def ours(name: str, labels: Mapping[str, str] | None) -> bool:

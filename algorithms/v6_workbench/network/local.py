@@ -1,7 +1,7 @@
 """A real vantage6 network on this machine: one server and N nodes, each a container of the Docker engine.
 
 ``up`` does what ``v6 server start``, ``v6 server import`` and ``v6 node start`` of vantage6 4.15 do, for several
-networks side by side; ``down`` leaves nothing behind, in the engine (``network_engine``) and in ``folder(name)``.
+networks at the same time; ``down`` leaves nothing behind, in the engine (``docker_engine``) and in ``folder(name)``.
 
 Organizations are ``hospital_1`` .. ``hospital_N`` with ids 1..N, each with one node. The researcher belongs to
 ``hospital_1``: vantage6 lets only members of a collaboration send tasks, and a member without a node never answers.
@@ -15,7 +15,6 @@ import re
 import secrets
 import shutil
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,26 +26,15 @@ from docker.client import DockerClient
 from docker.errors import DockerException
 from docker.models.containers import Container
 from vantage6.client import UserClient
-from vantage6.common import bytes_to_base64s
-from vantage6.common.encryption import RSACryptor
 
 from v6_federated.base.errors import SafeError
 from v6_workbench.errors import NetworkError
-from v6_workbench.network import docker_engine, images, server
-from v6_workbench.network.docker_engine import SERVER_ALIAS, SERVER_PORT, Hospital
-from v6_workbench.network.server import last_line
+from v6_workbench.network import configuration, docker_engine, images, server
+from v6_workbench.network.configuration import API
+from v6_workbench.network.docker_engine import SERVER_PORT, Hospital
 
-HOST, API = "http://127.0.0.1", "/api"
+HOST = "http://127.0.0.1"
 START_SECONDS, START_SECONDS_PER_NODE = 60, 15
-TYPES = {".csv": "csv", ".parquet": "parquet", ".xlsx": "excel"}
-LOGGING = {
-    "level": "INFO",
-    "use_console": True,
-    "backup_count": 1,
-    "max_size": 1024,
-    "format": "%(asctime)s - %(name)-14s - %(levelname)-8s - %(message)s",
-    "datefmt": "%Y-%m-%d %H:%M:%S",
-}
 
 
 @dataclass(frozen=True)
@@ -58,10 +46,10 @@ class Network:
         url, port, api_path: the server, as ``UserClient`` takes them.
         username, password: a researcher of the first organization, who may send tasks and read results.
         collaboration: id of the collaboration of all organizations.
-        organizations: name -> id, in the order of the databases given to ``up``.
+        organizations: ids by name, in the order of the databases given to ``up``.
         encrypted: whether payloads are encrypted between organizations.
-        private_key: file with the key of the researcher's organization; None where not encrypted.
-        label: the label under which every node has its database.
+        private_key: file of the private key of the researcher's organization; None if nothing is encrypted.
+        label: label of the database at every node.
     """
 
     name: str
@@ -90,38 +78,56 @@ def up(
     official: bool = False,
     log: images.Log = print,
 ) -> Network:
-    """Start a server and one node per database, wait until all nodes are online, and return the network.
+    """Start a server and a node for each database, and wait until all nodes are online.
 
     Args:
         databases: N files or folders, copied into the network's folder; node k serves the k-th.
-        name: one for each network that is up at the same time.
+        name: the network's name; networks that are up at the same time have different names.
         port: the server's port on this machine; None takes a free one.
         encrypted: make a key for each organization, and encrypt what they send each other.
-        algorithm_env: policy of the nodes (``V6_FEDERATED_...``): one for all, or one mapping a node.
+        algorithm_env: policy of the nodes (``V6_FEDERATED_...``): one mapping for all, or one for each node.
         node_config: further settings of every node's configuration, by their vantage6 names (``policies``, ...).
         database_type: csv, parquet, excel, other or folder; None takes it from each path.
-        label: the databases' label, the same on every node.
-        official: pull vantage6's published images where that works; otherwise they are built from PyPI.
+        label: the databases' label, the same at every node.
+        official: pull vantage6's published images if possible; otherwise they are built from PyPI.
+        log: called with each line of progress.
 
-    Raises SafeError for a wrong request, and EngineError or NetworkError if the network did not start; whatever had
-    been started is removed, on Ctrl-C too.
+    Returns:
+        The network.
+
+    Raises:
+        SafeError: the request is wrong.
+        EngineError: the Docker engine does not answer.
+        NetworkError: the network did not start. What had been started is removed, after Ctrl-C too.
     """
     sources = [Path(path) for path in databases]
     environments = _per_node(algorithm_env, len(sources))
     _check(name, label, sources)
-    _past_proxies()
+    bypass_proxies()
     engine = images.engine()
     if docker_engine.containers(engine, name):
-        raise NetworkError(f"network '{name}' is there already; take it down first, or give this one another name")
+        raise NetworkError(f"network '{name}' exists already; {_other(name)}")
     try:
         folder(name).mkdir(parents=True, mode=0o700)
     except FileExistsError:
-        raise NetworkError(f"{folder(name)} is there already; take network '{name}' down first") from None
+        raise NetworkError(f"the folder {folder(name)} exists already; {_other(name)}") from None
     try:
         server_image, node_image = docker_engine.infrastructure(engine, official, log)
-        hospitals = _prepare(name, sources, environments, label, database_type, encrypted, node_config or {})
+        hospitals = [
+            configuration.write_node(
+                folder(name) / docker_engine.node_name(name, number),
+                number,
+                source,
+                environment=environment,
+                label=label,
+                database_type=database_type,
+                encrypted=encrypted,
+                settings=node_config or {},
+            )
+            for number, (source, environment) in enumerate(zip(sources, environments, strict=True), start=1)
+        ]
         network = _start(engine, name, port, hospitals, encrypted, server_image, node_image, log)
-        _write(folder(name) / "network.json", _yaml(asdict(network)))
+        configuration.write(folder(name) / "network.json", asdict(network))
     except BaseException as error:
         down(name)
         if isinstance(error, DockerException | OSError):
@@ -132,32 +138,63 @@ def up(
 
 
 def down(name: str = "default") -> None:
-    """Remove everything of a network: containers, volumes, docker networks, files. Does nothing where it is gone."""
+    """Remove everything of a network: containers, volumes, docker networks, files. It need not exist.
+
+    Args:
+        name: the network's name.
+
+    Raises:
+        NetworkError: Docker does not remove something.
+    """
     _check_name(name)
     left = docker_engine.remove(images.engine(), name)
     if left:
-        raise NetworkError(f"network '{name}' is not all gone; Docker does not remove {', '.join(left)}: try again")
+        raise NetworkError(
+            f"Docker has not removed all of network '{name}': {', '.join(left)} still exist; run `v6-federated network "
+            f"down --name {name}` again"
+        )
     if folder(name).exists():
         shutil.rmtree(folder(name))
 
 
 def load(name: str = "default") -> Network:
-    """The network of that name; NetworkError where ``up`` has not finished one."""
+    """Return a network that is up.
+
+    Args:
+        name: the network's name.
+
+    Returns:
+        The network.
+
+    Raises:
+        NetworkError: no network of this name is up.
+    """
     _check_name(name)
     record = folder(name) / "network.json"
     if not record.exists():
-        raise NetworkError(f"no network '{name}' is up; known: {', '.join(names()) or 'none'}")
-    _past_proxies()
+        known = f"running networks: {', '.join(names())}" if names() else "start one with `v6-federated network up`"
+        raise NetworkError(f"no network '{name}' is running; {known}")
+    bypass_proxies()
     return Network(**json.loads(record.read_text()))
 
 
 def names() -> list[str]:
-    """Names of the networks that are up, in alphabetical order."""
+    """List the names of the networks that are up, in alphabetical order."""
     return sorted(record.parent.name for record in _state().glob("*/network.json"))
 
 
 def status(name: str = "default") -> list[dict[str, Any]]:
-    """One row for the server and one a node: role, organization, name and state of the container, online."""
+    """Return the state of a network.
+
+    Args:
+        name: the network's name.
+
+    Returns:
+        A row for the server and for each node: role, organization, name and state of the container, online.
+
+    Raises:
+        NetworkError: no network of this name is up.
+    """
     network = load(name)
     states = {it.name: it.status for it in docker_engine.containers(images.engine(), name)}
     answers = _answers(network.port)
@@ -172,7 +209,7 @@ def status(name: str = "default") -> list[dict[str, Any]]:
 
 
 def client(network: Network) -> UserClient:
-    """A client of the network's researcher, as ``server.sign_in`` gives it."""
+    """Sign in as the network's researcher. Raises NetworkError, see ``server.sign_in``."""
     try:
         return server.sign_in(
             network.url,
@@ -188,95 +225,12 @@ def client(network: Network) -> UserClient:
 
 
 def folder(name: str) -> Path:
-    """Where a network keeps its files: under XDG_STATE_HOME, for this user alone."""
+    """Return the folder of a network's files: under XDG_STATE_HOME, readable by this user only."""
     return _state() / name
 
 
-def _prepare(
-    name: str,
-    sources: list[Path],
-    environments: list[dict[str, str]],
-    label: str,
-    database_type: str | None,
-    encrypted: bool,
-    node_config: Mapping[str, Any],
-) -> list[Hospital]:
-    """Write each node's folder: its database, its key and its configuration."""
-    hospitals = []
-    for number, (source, environment) in enumerate(zip(sources, environments, strict=True), start=1):
-        node = docker_engine.node_name(name, number)
-        home = folder(name) / node
-        home.mkdir()
-        database = home / (label + source.suffix)
-        (shutil.copytree if source.is_dir() else shutil.copy)(source, database)
-        hospital = Hospital(
-            organization=f"hospital_{number}",
-            node=node,
-            api_key=str(uuid.uuid4()),
-            folder=home,
-            database=database,
-            database_type=database_type or ("folder" if source.is_dir() else TYPES.get(source.suffix, "other")),
-            label=label,
-            public_key=_key(home / "private_key.pem") if encrypted else "",
-            environment=environment,
-        )
-        _write(home / "node.yaml", _yaml(_node_config(hospital) | dict(node_config)))
-        hospitals.append(hospital)
-    return hospitals
-
-
-def _node_config(hospital: Hospital) -> dict[str, Any]:
-    database = {"label": hospital.label, "uri": str(hospital.database), "type": hospital.database_type}
-    if hospital.database.is_dir():
-        database["mount_mode"] = "ro"  # a container would leave files in it that only root can remove
-    return {
-        "api_key": hospital.api_key,
-        "server_url": f"http://{SERVER_ALIAS}",
-        "port": SERVER_PORT,
-        "api_path": API,
-        "task_dir": "/mnt/data",
-        "databases": [database],
-        "encryption": {"enabled": bool(hospital.public_key), "private_key": ""},
-        "algorithm_env": hospital.environment,
-        "policies": {"require_algorithm_pull": False},  # images of this machine were never pushed to a registry
-        "share_algorithm_logs": True,
-        "logging": LOGGING,
-    }
-
-
-def _server_config() -> dict[str, Any]:
-    return {
-        "description": "local network",
-        "ip": "0.0.0.0",
-        "port": SERVER_PORT,
-        "api_path": API,
-        "uri": "sqlite:////root/vantage6.sqlite",
-        "allow_drop_all": False,
-        "jwt_secret_key": secrets.token_hex(32),
-        "logging": LOGGING | {"file": "server.log"},
-    }
-
-
-def _entities(hospitals: list[Hospital], username: str, password: str) -> dict[str, Any]:
-    """Organizations, the researcher and the collaboration, as ``vserver-local import`` reads them."""
-    address = dict.fromkeys(("domain", "address1", "address2", "zipcode", "country"), "")
-    organizations: list[dict[str, Any]] = [
-        {**address, "name": hospital.organization, "public_key": hospital.public_key} for hospital in hospitals
-    ]
-    researcher = {"username": username, "password": password, "firstname": username, "lastname": "", "email": username}
-    organizations[0]["users"] = [researcher]
-    collaboration = {
-        "name": "hospitals",
-        "encrypted": bool(hospitals[0].public_key),
-        "participants": [{"name": it.organization, "api_key": it.api_key} for it in hospitals],
-    }
-    return {"organizations": organizations, "collaborations": [collaboration]}
-
-
-def _key(path: Path) -> str:
-    """Make a private key at ``path``; return the public key as the server stores it."""
-    path.touch(mode=0o600)
-    return bytes_to_base64s(RSACryptor.create_public_key_bytes(RSACryptor.create_new_rsa_key(path)))
+def _other(name: str) -> str:
+    return f"remove it with `v6-federated network down --name {name}`, or choose another --name"
 
 
 def _start(
@@ -292,15 +246,14 @@ def _start(
     """Start the server, then all nodes, and wait for both."""
     started = time.monotonic()
     username, password = "researcher", secrets.token_urlsafe(24)
-    _write(folder(name) / "server.yaml", _yaml(_server_config()))
-    _write(folder(name) / "entities.yaml", _yaml(_entities(hospitals, username, password)))
+    configuration.write_server(folder(name), hospitals, username, password)
 
     log("starting the server")
-    server = docker_engine.run_server(engine, name, folder(name), port, server_image)
+    running = docker_engine.run_server(engine, name, folder(name), port, server_image)
     network = Network(
         name=name,
         url=HOST,
-        port=int(server.ports[f"{SERVER_PORT}/tcp"][0]["HostPort"]),
+        port=int(running.ports[f"{SERVER_PORT}/tcp"][0]["HostPort"]),
         api_path=API,
         username=username,
         password=password,
@@ -310,7 +263,7 @@ def _start(
         private_key=str(hospitals[0].folder / "private_key.pem") if encrypted else None,
         label=hospitals[0].label,
     )
-    _wait("the server", [server], lambda: _answers(network.port))
+    _wait("the server", [running], lambda: _answers(network.port))
 
     log(f"starting {len(hospitals)} node{'s' * (len(hospitals) > 1)}")
     started_nodes = [docker_engine.run_node(engine, name, hospital, node_image) for hospital in hospitals]
@@ -323,30 +276,32 @@ def _start(
             log(f"node {len(online)} of {len(started_nodes)} is online after {time.monotonic() - started:.0f} s")
         return len(online) == len(started_nodes)
 
-    _wait("the nodes", [server, *started_nodes], all_online)
+    _wait("the nodes", [running, *started_nodes], all_online)
     return network
 
 
 def _wait(what: str, containers: list[Container], ready: Callable[[], bool]) -> None:
-    """Until ``ready``; NetworkError with a container's last line where one stops, or when it takes too long."""
+    """Wait until ``ready``; NetworkError with a container's last line if one stops, or if it takes too long."""
     seconds = START_SECONDS + START_SECONDS_PER_NODE * len(containers)
     deadline = time.monotonic() + seconds
     while not ready():
         for container in containers:
             container.reload()
             if container.status != "running":
-                line = last_line(container.logs(tail=50).decode(errors="replace"))
-                raise NetworkError(f"{container.name} stopped while {what} started: {line or 'it printed nothing'}")
+                line = server.last_line(container.logs(tail=50).decode(errors="replace"))
+                raise NetworkError(f"{container.name} stopped while starting {what}: {line or 'it printed nothing'}")
         if time.monotonic() > deadline:
-            lines = "; ".join(f"{it.name}: {last_line(it.logs(tail=5).decode(errors='replace'))}" for it in containers)
+            lines = "; ".join(
+                f"{it.name}: {server.last_line(it.logs(tail=5).decode(errors='replace'))}" for it in containers
+            )
             raise NetworkError(f"{what} did not come online within {seconds} s; last lines: {lines}")
         time.sleep(0.25)
 
 
-def _past_proxies() -> None:
-    """A server on this machine is spoken to directly, also where other addresses are behind a proxy."""
+def bypass_proxies() -> None:
+    """Reach a server on this machine directly, even if other addresses are reached through a proxy."""
     here = urlsplit(HOST).hostname or HOST
-    said = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""  # the first is the one that is read
+    said = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""  # requests reads the first
     if said.strip() != "*":
         others = [host for host in said.split(",") if host and host != here]
         os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join([*others, here])
@@ -374,33 +329,28 @@ def _state() -> Path:
 def _check(name: str, label: str, sources: list[Path]) -> None:
     _check_name(name)
     if not label.isidentifier() or label in ("data", "tmp", "log", "config"):
-        raise SafeError(f"label is '{label}'; it must be letters, digits and _, and none of data, tmp, log, config")
+        raise SafeError(
+            f"label '{label}' is not accepted; expected letters, digits and _, not data, tmp, log or config"
+        )
     if not sources:
-        raise SafeError("no databases are given; expected one file or folder per node")
+        raise SafeError("there are no databases; expected a file or folder for each node")
     for source in sources:
         if not source.exists():
-            raise SafeError(f"database {source} does not exist; expected a file or folder per node")
+            raise SafeError(f"database {source} does not exist; expected a file or folder for each node")
 
 
 def _check_name(name: str) -> None:
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,30}", name):
-        raise SafeError(f"network name is '{name}'; it must be up to 31 small letters, digits and -, such as default")
+        raise SafeError(
+            f"network name '{name}' is not accepted; expected up to 31 lowercase letters, digits and -, such as default"
+        )
 
 
 def _per_node(environment: Mapping[str, Any] | Sequence[Mapping[str, Any]], nodes: int) -> list[dict[str, str]]:
-    """One mapping a node, its values as text."""
+    """One mapping for each node, its values as text."""
     each = [environment] * nodes if isinstance(environment, Mapping) else list(environment) or [{}] * nodes
     if len(each) != nodes:
-        raise SafeError(f"algorithm_env has {len(each)} entries for {nodes} nodes; give one mapping, or one a node")
+        raise SafeError(
+            f"algorithm_env has {len(each)} entries for {nodes} nodes; expected one mapping, or one for each node"
+        )
     return [{key: str(value) for key, value in one.items()} for one in each]
-
-
-def _yaml(content: Mapping[str, Any]) -> str:
-    """vantage6 reads YAML, of which JSON is a part."""
-    return json.dumps(content, indent=2)
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file that only this user can read: it may hold a password or a key of the server."""
-    path.touch(mode=0o600)
-    path.write_text(text)

@@ -1,4 +1,4 @@
-"""A vantage6 server, this machine's or any other, as a user's client asks it."""
+"""Requests of a user's client to a vantage6 server, on this machine or elsewhere."""
 
 import logging
 import re
@@ -17,30 +17,53 @@ SILENT = logging.Logger("v6_federated.client", logging.CRITICAL + 1)
 def sign_in(
     url: str, port: int, api_path: str, username: str, password: str, collaboration: int, private_key: str | None
 ) -> UserClient:
-    """A client of a server: authenticated, encryption set up, collaboration chosen, silent."""
+    """Sign in at a server.
+
+    Args:
+        url: the server's address without its port, for example https://server.org.
+        port: its port.
+        api_path: path of its interface, for example /api.
+        username: the user's name.
+        password: the user's password.
+        collaboration: id of the collaboration.
+        private_key: file of the private key of the user's organization; None if nothing is encrypted.
+
+    Returns:
+        A client that is authenticated, has encryption set up and a collaboration chosen, and prints nothing.
+
+    Raises:
+        NetworkError: the server does not answer, or refuses the user.
+    """
     address = f"{url}:{port}{api_path}"
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     try:
         version = requests.get(f"{address}/version", timeout=30).json()["version"]
         if version.split(".")[0] != images.VANTAGE6.split(".")[0]:
-            raise NetworkError(f"the server at {address} is vantage6 {version}; expected {images.VANTAGE6} or near it")
+            raise NetworkError(f"the server at {address} is vantage6 {version}; expected vantage6 {images.VANTAGE6}")
         user = UserClient(url, port, api_path, log_level="critical")
         user.log = SILENT  # it would print what the errors below say
         user.authenticate(username, password)
         user.setup_collaboration(collaboration)
         found = user.request(f"collaboration/{collaboration}")
         if "id" not in found:
-            raise NetworkError(f"{username} sees no collaboration {collaboration} at {address}: {found.get('msg')}")
+            raise NetworkError(
+                f"{username} cannot see collaboration {collaboration} at {address}: {found.get('msg')}; check "
+                "--collaboration"
+            )
         if found["encrypted"] and private_key is None:
             raise NetworkError(
-                f"collaboration {collaboration} is encrypted; expected the private key of {username}'s " "organization"
+                f"collaboration {collaboration} is encrypted; give the private key of {username}'s organization with "
+                "--key"
             )
         user.setup_encryption(private_key)
     except AuthenticationException:
-        raise NetworkError(f"the server at {address} refuses the user {username} with this password") from None
+        raise NetworkError(
+            f"the server at {address} does not accept the user {username} with this password; check --username and "
+            "V6_FEDERATED_PASSWORD"
+        ) from None
     except (requests.exceptions.RequestException, KeyError, TypeError) as error:
-        raise NetworkError(f"no vantage6 server answers at {address}") from error
+        raise NetworkError(f"no vantage6 server answers at {address}; check the address, and that it runs") from error
     finally:  # UserClient makes the root logger print to standard output
         root.handlers[:] = handlers
         root.setLevel(level)
@@ -48,18 +71,40 @@ def sign_in(
 
 
 def subtasks(client: UserClient, task: int) -> list[dict[str, Any]]:
-    """What the central function of a task has asked of the nodes."""
+    """List the tasks that the central function of a task has sent to nodes.
+
+    Args:
+        client: a client that is signed in.
+        task: id of the task.
+
+    Returns:
+        The tasks as the server describes them.
+
+    Raises:
+        NetworkError: the server does not list them.
+    """
     return _all(client, "task", parent_id=task)
 
 
 def one_run(client: UserClient, task: int) -> dict[str, Any]:
-    """The run of a task that one organization was sent, as the server has it."""
+    """Return the run of a task that was sent to one organization. Raises NetworkError."""
     [run] = _all(client, "run", task_id=task)
     return run
 
 
 def nodes(client: UserClient, collaboration: int) -> list[dict[str, Any]]:
-    """The nodes of a collaboration as the server tells them: organization, status, and the config that they share."""
+    """List the nodes of a collaboration: organization, status, and the configuration that they share.
+
+    Args:
+        client: a client that is signed in.
+        collaboration: id of the collaboration.
+
+    Returns:
+        The nodes as the server describes them.
+
+    Raises:
+        NetworkError: the server does not list them.
+    """
     return _all(client, "node", collaboration_id=collaboration)
 
 
@@ -69,7 +114,7 @@ def _all(user: UserClient, endpoint: str, **filters: int) -> list[dict[str, Any]
     while True:
         answer = user.request(endpoint, params=filters | {"page": 1 + len(rows) // 100, "per_page": 100})
         if "data" not in answer:
-            raise NetworkError(f"the server tells no {endpoint}s: {answer.get('msg') or 'it gives no reason'}")
+            raise NetworkError(f"the server does not list its {endpoint}s: {answer.get('msg') or 'it gives no reason'}")
         page = answer["data"]
         rows += page
         if len(page) < 100:
@@ -77,6 +122,6 @@ def _all(user: UserClient, endpoint: str, **filters: int) -> list[dict[str, Any]
 
 
 def last_line(text: str) -> str:
-    """The last line of a log, without colours."""
+    """Return the last line of a log, without colours."""
     lines = [line.strip() for line in re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines() if line.strip()]
     return lines[-1] if lines else ""

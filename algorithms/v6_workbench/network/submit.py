@@ -1,6 +1,5 @@
-"""A researcher's task on a real vantage6 server: send it, show its rounds as they happen, bring the result."""
+"""A researcher's task on a real vantage6 server: send it, show its rounds as they happen, fetch the result."""
 
-import base64
 import contextlib
 import json
 import time
@@ -13,24 +12,17 @@ from vantage6.common.task_status import has_task_finished
 
 from v6_federated.base import vantage6_api
 from v6_federated.base.errors import SafeError
-from v6_federated.central import checkpoint
-from v6_federated.central.history import lost
-from v6_federated.data import preprocessing
-from v6_federated.messages import codec
-from v6_federated.messages.job import SHARED_FUNCTIONS
-from v6_federated.models import metrics
-from v6_workbench import registry
 from v6_workbench.network import server
 
 POLL_SECONDS = 1.0
-TELLING_SECONDS = 2.0
-# What a run's status means where its log says nothing that helps.
+LABELS_SECONDS = 2.0  # after which a node that has just come online has sent its labels
+# what a run's status means, if its log does not say it better
 WHY = {
-    "non-existing Docker image": "its node finds no image {image}; expected one that it can pull, or, where its "
-    "policies allow that, has",
-    "not allowed": "its node's policies do not allow image {image}, or not from this researcher",
+    "non-existing Docker image": "its node does not find the image {image}; expected one that it can pull, or that it "
+    "has if its policies allow local images",
+    "not allowed": "its node's policies do not allow the image {image}, or not for this researcher",
     "killed by user": "the task was stopped",
-    "completed": "image {image} ended without a result; expected the image of a vantage6 algorithm",
+    "completed": "the image {image} ended without a result; expected the image of a vantage6 algorithm",
 }
 
 
@@ -45,7 +37,24 @@ def send(
     label: str,
     query: str | None = None,
 ) -> int:
-    """Send a task whose central function runs at ``organization``; returns its id. Raises SafeError."""
+    """Send a task.
+
+    Args:
+        client: a client that is signed in.
+        method: the method's name.
+        values: its settings.
+        collaboration: id of the collaboration.
+        organization: id of the organization where the central function runs.
+        image: the method's image.
+        label: label of the nodes' database.
+        query: query for an SQL or SPARQL database.
+
+    Returns:
+        The task's id.
+
+    Raises:
+        SafeError: the server refuses the task.
+    """
     model = f" of {values['model']}" if values.get("model") else ""
     task = client.task.create(
         collaboration=collaboration,
@@ -62,24 +71,33 @@ def send(
 
 
 def check_nodes(client: UserClient, collaboration: int, label: str, organizations: list[int] | None) -> list[int]:
-    """The organizations (None: all) whose node is offline, for which a task would wait.
+    """Check the nodes before a task is sent.
 
-    Raises SafeError where an organization is not in the collaboration, or where a node tells its labels and has no
-    such database.
+    Args:
+        client: a client that is signed in.
+        collaboration: id of the collaboration.
+        label: label of the nodes' database.
+        organizations: ids of the organizations that the task asks; None is all.
+
+    Returns:
+        Ids of the organizations whose node is offline: a task would wait for them.
+
+    Raises:
+        SafeError: an organization is not in the collaboration, or its node says that it has no such database.
     """
     nodes = _nodes(client, collaboration)
     asked = sorted(nodes) if organizations is None else organizations
     if unknown := sorted(set(asked) - set(nodes)):
-        raise SafeError(f"no node of organizations {unknown} in the collaboration; expected some of {sorted(nodes)}")
+        raise SafeError(f"organizations {unknown} have no node in the collaboration; expected some of {sorted(nodes)}")
     if any(nodes[k]["status"] == "online" and not nodes[k]["config"] for k in asked):
-        time.sleep(TELLING_SECONDS)  # a node that has just come online tells its labels a moment later
+        time.sleep(LABELS_SECONDS)
         nodes = _nodes(client, collaboration)
     for organization in asked:
-        told = nodes[organization]["config"]
-        labels = sorted(entry["value"] for entry in told if entry["key"] == "database_labels")
+        config = nodes[organization]["config"]
+        labels = sorted(entry["value"] for entry in config if entry["key"] == "database_labels")
         if labels and label not in labels:
             raise SafeError(
-                f"organization {organization}: its node has no database {label!r}; expected {' or '.join(labels)}"
+                f"organization {organization}: its node has no database {label!r}; use --database {' or '.join(labels)}"
             )
     return [organization for organization in asked if nodes[organization]["status"] != "online"]
 
@@ -89,10 +107,20 @@ def _nodes(client: UserClient, collaboration: int) -> dict[int, dict[str, Any]]:
 
 
 def follow(client: UserClient, task_id: int, method: str, on_round: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """Wait for a task, calling ``on_round`` once with each row of history as the log of its run tells it.
+    """Wait for a task to end.
 
-    Where the node keeps its logs to itself, the rounds are seen only in the result.
-    Raises CollectResultsError that says what became of the task.
+    Args:
+        client: a client that is signed in.
+        task_id: the task.
+        method: the method's name.
+        on_round: called once with each row of the history, as soon as the log of the run has it. If the node does not
+            share its logs, the rows come with the result.
+
+    Returns:
+        The task's result.
+
+    Raises:
+        CollectResultsError: the task has no result; the text says why.
     """
     run_id = client.run.from_task(task_id)["data"][0]["id"]
     shown = silent = 0
@@ -100,91 +128,34 @@ def follow(client: UserClient, task_id: int, method: str, on_round: Callable[[di
     def show(rows: Sequence[dict[str, Any]]) -> None:
         nonlocal shown
         for row in rows:
-            if row["round"] > shown:  # a central function that was started again begins its log anew
+            if row["round"] > shown:  # a central function that was started again begins a new log
                 shown = row["round"]
                 on_round(row)
 
     while silent <= vantage6_api.PATIENCE:
-        status = _told(client, f"task/{task_id}/status").get("status")
+        status = _answer(client, f"task/{task_id}/status").get("status")
         silent = 0 if status else silent + 1
         ended = status is not None and has_task_finished(status)
-        show(_rounds(_told(client, f"run/{run_id}", params={"fields": "log"}).get("log") or ""))
+        show(rounds_in(_answer(client, f"run/{run_id}", params={"fields": "log"}).get("log") or ""))
         if ended:
-            result = _result(client, task_id, method)
+            result = result_of(client, task_id, method)
             show(result["history"])
             return result
         time.sleep(POLL_SECONDS)
-    raise vantage6_api.CollectResultsError(f"task {task_id}: the server no longer tells its status; the task may go on")
+    raise vantage6_api.CollectResultsError(
+        f"task {task_id}: the server no longer answers; the task may go on, and --resume {task_id} fetches its result"
+    )
 
 
-def earlier(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
-    """What an earlier task has left to go on from: its result, or, where its central function was lost, what it had
-    sent to the nodes in its last round and the rounds that its log tells. Raises SafeError where that is not enough."""
-    task = client.task.get(task_id)
-    if not task or "id" not in task:
-        raise SafeError(f"no task {task_id}; expected the id that `submit` told")
-    status = client.request(f"task/{task_id}/status").get("status")
-    if status is None or not has_task_finished(status):
-        raise SafeError(f"task {task_id} is still at work ({status}); expected one that has ended")
-    if any(row.get("result") for row in client.result.from_task(task_id)["data"]):
-        return _result(client, task_id, method)
-    return _left_by(client, task_id, method)
+def rounds_in(log: str) -> list[dict[str, Any]]:
+    """Return the rows of history in a log.
 
+    Args:
+        log: the log; its last line may be incomplete.
 
-def _left_by(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
-    nothing = f"task {task_id} has left nothing to go on from"
-    if not registry.recoverable(method):
-        raise SafeError(f"{nothing}: its central function was lost, and with it what {method} tells no node")
-    subtasks = sorted(server.subtasks(client, task_id), key=lambda task: -task["id"])
-    functions = [str(subtask["name"]).removeprefix(f"{method} ").partition(",")[0] for subtask in subtasks]
-    for subtask, function in zip(subtasks, functions, strict=True):
-        if function in SHARED_FUNCTIONS:
-            continue
-        sent = _sent(client, subtask["id"], nothing)
-        if "weights" not in sent.get("arrays", {}).get("shapes", {}):
-            raise SafeError(f"{nothing}: {method} had not sent its model in the last round")
-        break
-    else:
-        raise SafeError(f"{nothing}: it had not begun to train")
-    arrays, job = codec.decode(sent.pop("arrays")), sent.pop("job")
-    if any("kept" in step for step in job["data"]["preprocess"]):  # these were sent once, in a task of their own
-        handed = subtasks[functions.index("keep_steps")]["id"]
-        large = _sent(client, handed, nothing)["job"]["data"]["preprocess"]
-        whole = {preprocessing.reference(step)["kept"]: step for step in large}
-        job["data"]["preprocess"] = [whole.get(step.get("kept"), step) for step in job["data"]["preprocess"]]
-    log = server.one_run(client, task_id).get("log") or ""
-    told = {row["round"]: row for row in _rounds(log)}
-    if not told:
-        raise SafeError(f"{nothing}: its node keeps the log of the rounds to itself, or there was none")
-    # the round before the last is told with the last one's answers
-    finished = [told.get(t, lost(t, next(iter(told.values())))) for t in range(1, sent["round"])]
-    settings = _sent(client, task_id, nothing)
-    return {
-        "method": method,
-        "settings": {name: value for name, value in settings.items() if name != "resume"},
-        "organizations": job["participants"],
-        "weights": codec.encode({"weights": arrays.pop("weights")}),
-        "state": checkpoint.to_json({**sent, **arrays}),
-        "model": job["model"],
-        "data": job["data"],
-        "undescribed": [],
-        "score_scale": metrics.SCALE,
-        "history": finished,
-        "per_node": [],
-        "traffic": {name: {"bytes_up": 0, "bytes_down": 0} for name in ("preparation", "evaluation")},
-    }
-
-
-def _sent(client: UserClient, task: int, nothing: str) -> dict[str, Any]:
-    """The arguments of a call as the server has kept them. Raises SafeError that begins with ``nothing``."""
-    try:
-        return json.loads(base64.b64decode(server.one_run(client, task)["input"]))["kwargs"]
-    except (ValueError, KeyError, TypeError):
-        raise SafeError(f"{nothing}: what it sent cannot be read, its collaboration is encrypted") from None
-
-
-def _rounds(log: str) -> list[dict[str, Any]]:
-    """The rows of history in a log; the last line may still be on its way."""
+    Returns:
+        The rows.
+    """
     rows = []
     for line in log.splitlines():
         with contextlib.suppress(ValueError):
@@ -193,30 +164,45 @@ def _rounds(log: str) -> list[dict[str, Any]]:
     return rows
 
 
-def _told(client: UserClient, endpoint: str, **parameters: Any) -> dict[str, Any]:
-    """What the server answers; nothing where it fails for a moment (lost connections the client tries again itself)."""
+def _answer(client: UserClient, endpoint: str, **parameters: Any) -> dict[str, Any]:
+    """The server's answer; empty if it fails for a moment (the client itself tries lost connections again)."""
     try:
         return client.request(endpoint, **parameters)
     except RequestException:
         return {}
 
 
-def _result(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
+def result_of(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
+    """Fetch the result of a task that has ended.
+
+    Args:
+        client: a client that is signed in.
+        task_id: the task.
+        method: the method's name.
+
+    Returns:
+        The result.
+
+    Raises:
+        CollectResultsError: there is no result, or it is another method's.
+    """
     found = [row["result"] for row in client.result.from_task(task_id)["data"] if row.get("result")]
     if not found:
         raise vantage6_api.CollectResultsError(f"task {task_id}: {_failure(client, task_id)}")
     result = json.loads(found[0]) if isinstance(found[0], str) else found[0]
     if not isinstance(result, dict) or result.get("method") != method:
         image = client.task.get(task_id)["image"]
-        raise vantage6_api.CollectResultsError(f"task {task_id}: image {image} holds another method; expected {method}")
+        raise vantage6_api.CollectResultsError(
+            f"task {task_id}: the image {image} does not hold {method}; check --image"
+        )
     return result
 
 
 def _failure(client: UserClient, task_id: int) -> str:
-    """What became of a task without a result: its status where that says it, else the run's last words."""
+    """Why a task has no result: what its status means, or the last line of its log."""
     run = server.one_run(client, task_id)
     who = f"organization {run['organization']['id']}: "
     if run["status"] in WHY:
         return who + WHY[run["status"]].format(image=client.task.get(task_id)["image"])
     words = vantage6_api.last_words(server.last_line(run.get("log") or ""))
-    return words or f"{who}run {run['status']}; its node keeps the log to itself"
+    return words or f"{who}its run is {run['status']}, and its node does not share the log"

@@ -1,17 +1,31 @@
-"""What results come to: a line of numbers, what was spent on the way, and which of two methods is better."""
+"""What results amount to: a line of numbers, what was spent on the way, and which of two methods is better."""
 
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from v6_federated.messages import codec
 from v6_federated.models import metrics
 
-CERTAIN = 0.95  # the probability from which on a difference has a sign
+Result = Mapping[str, Any]  # JSON, as a method returns it
+CERTAIN = 0.95  # probability from which a difference has a sign
+UNITS = ("rounds", "uploads", "bytes", "seconds")  # units of cost in which methods are compared
+MEASURES = {"accuracy": "accuracy", "r2": "R squared", "auc": "AUC"}  # how a measure is written
 
 
-def summary(result: Mapping[str, Any], target: float | None = None) -> dict[str, Any]:
-    """The line of numbers that sums up a result."""
+def summary(result: Result, target: float | None = None) -> dict[str, Any]:
+    """Sum up a result in one line of numbers.
+
+    Args:
+        result: the result.
+        target: accuracy to count the rounds, uploads, bytes and seconds to.
+
+    Returns:
+        Names and numbers, as JSON.
+    """
     history = result["history"]
     last = history[-1]
     return {
@@ -30,11 +44,16 @@ def summary(result: Mapping[str, Any], target: float | None = None) -> dict[str,
     }
 
 
-UNITS = ("rounds", "uploads", "bytes", "seconds")  # by which methods are compared
+def spent(result: Result, unit: str) -> list[float]:
+    """Return what was spent up to each round.
 
+    Args:
+        result: the result.
+        unit: one of ``UNITS``; bytes are those of both directions.
 
-def spent(result: Mapping[str, Any], unit: str) -> list[float]:
-    """Rounds, uploads, bytes both ways or seconds up to each row of the history."""
+    Returns:
+        A number for each row of the history.
+    """
     history = result["history"]
     if unit == "rounds":
         return [row["round"] for row in history]
@@ -45,19 +64,69 @@ def spent(result: Mapping[str, Any], unit: str) -> list[float]:
     return list(itertools.accumulate(row["bytes_up"] + row["bytes_down"] for row in history))
 
 
-def to_target(result: Mapping[str, Any], target: float, unit: str = "rounds") -> float | None:
-    """Rounds, uploads, bytes or seconds until the accuracy reaches ``target``, interpolated as McMahan does; None if it
-    does not."""
+def to_target(result: Result, target: float, unit: str = "rounds") -> float | None:
+    """Return what was spent until the accuracy reached a target, interpolated as McMahan does.
+
+    Args:
+        result: the result.
+        target: the accuracy.
+        unit: one of ``UNITS``.
+
+    Returns:
+        The number; None if the accuracy did not reach the target.
+    """
     return metrics.rounds_to_target([row["accuracy"] for row in result["history"]], spent(result, unit), target)
+
+
+def measure(results: Mapping[str, Result]) -> str:
+    """Return the measure of how good the models are: ``r2`` if all are regressions, otherwise ``accuracy``."""
+    return "r2" if all("r2" in result["history"][-1] for result in results.values()) else "accuracy"
+
+
+def simulated(results: Mapping[str, Result]) -> bool:
+    """Return whether all results are of nodes with given speeds, so that seconds are not those of this machine."""
+    return all(result.get("experiment", {}).get("speeds") for result in results.values())
+
+
+def most_frequent(result: Result) -> tuple[str, float] | None:
+    """Return the most frequent class of the held-out rows, and the accuracy of always predicting it.
+
+    Args:
+        result: the result.
+
+    Returns:
+        The class and the accuracy; None if no rows were evaluated.
+    """
+    confusion = np.asarray((result.get("final") or {}).get("confusion") or [[0]])
+    if not confusion.any():
+        return None
+    rows = confusion.sum(axis=1)
+    return str(result["data"]["classes"][int(rows.argmax())]), float(rows.max() / rows.sum())
+
+
+def components_of(result: Result) -> dict[str, np.ndarray] | None:
+    """Return the principal components of a result.
+
+    Args:
+        result: the result.
+
+    Returns:
+        ``components`` (k, d), ``explained_variance`` (k,), ``explained_variance_ratio`` (k,) and what else it has;
+        None if the result has no components.
+    """
+    kept = result.get("weights")
+    needed = {"components", "explained_variance", "explained_variance_ratio"}
+    return codec.decode(kept) if isinstance(kept, dict) and needed <= {*kept.get("shapes", ())} else None
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is known of two methods' mean difference in score, the first's less the second's.
+    """What is known about two methods' mean difference in score, the first's minus the second's.
 
     Attributes:
-        difference: its mean; better, equal, worse: probability that it is above, within and below the region of
-            practical equivalence; posterior: baycomp's, of the second's less the first's.
+        difference: the mean of the difference.
+        better, equal, worse: probability that it is above, within and below the region of practical equivalence.
+        posterior: baycomp's distribution of the second's minus the first's.
     """
 
     difference: float
@@ -68,6 +137,6 @@ class Verdict:
 
     @property
     def sign(self) -> str:
-        """``+``, ``=`` or ``-`` where that has a probability of 95% or more, else ``?``."""
+        """``+``, ``=`` or ``-`` if that has a probability of 95% or more, otherwise ``?``."""
         chances = {"+": self.better, "=": self.equal, "-": self.worse}
         return next((sign for sign, chance in chances.items() if chance >= CERTAIN), "?")

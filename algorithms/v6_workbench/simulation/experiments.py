@@ -1,4 +1,4 @@
-"""Experiments on mock nodes: a method, data dealt to nodes, settings; and the baselines to compare with."""
+"""Experiments on mock nodes: data dealt to nodes, federated training on them, and the baselines to compare with."""
 
 import functools
 import hashlib
@@ -15,31 +15,37 @@ from v6_federated.base.errors import Interrupted, SafeError
 from v6_federated.data import source
 from v6_federated.privacy.policy import Policy
 from v6_workbench import registry
-from v6_workbench.simulation import datasets
-from v6_workbench.simulation.datasets import Database, Dataset
-from v6_workbench.simulation.mock import CallOutcomes, MockNetwork, node_speeds
+from v6_workbench.simulation import data_checks, dealing
+from v6_workbench.simulation.call_outcomes import CallOutcomes, node_speeds
+from v6_workbench.simulation.datasets import Dataset
+from v6_workbench.simulation.mock import MockNetwork
+from v6_workbench.simulation.mock_node import Database
 
 OnRound = Callable[[dict[str, Any]], None]
-SMALL = 5_000_000  # numbers in a table below which starting worker processes costs more than it saves
+SMALL = 5_000_000  # with fewer numbers in a table, starting worker processes costs more than it saves
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """What to train on which data, dealt how.
+    """The data of an experiment, how they are dealt to nodes, and the nodes' properties.
 
     Attributes:
         dataset: all rows.
         nodes: number of nodes; None is 5, or as many as the column of the partition names.
-        partition: how rows are dealt, see ``partitions``.
-        seed: of everything in the job.
-        partition_seed: of the way in which rows are dealt.
+        partition: how the rows are dealt, see ``partitions``.
+        seed: seed of everything random in the job.
+        partition_seed: seed of the partition.
         label, features, holdout: as in ``Common``; a dataset with a test set holds out nothing.
-        processes: worker processes; None is one for small data, else one a processor.
-        environment: of every node, its operator's policy. Mock nodes hold the developer's own rows, so by default one
-            organization is enough for a job; all other limits are those of a real node.
-        slowest: how many times slower than the fastest node the slowest is, on simulated time; None is real time.
-        outcomes: what becomes of each call, instead; see ``mock.CallOutcome``.
-        fold: (f, k): the rows of fold f (from 0) of k are the test set, see ``datasets.deal_fold``.
+        processes: worker processes; None is one for small data, otherwise one for each processor.
+        environment: environment variables of every node, its operator's policy. Mock nodes hold the developer's own
+            rows, so one organization is enough for a job unless this says otherwise; all other limits are those of a
+            real node.
+        slowest: how many times slower than the fastest node the slowest is, in simulated time; None is real time.
+        outcomes: decides what becomes of each call, in place of ``slowest``; see ``call_outcomes.CallOutcome``.
+        fold: (f, k): the rows of fold f (from 0) of k are the test set, see ``dealing.deal_fold``.
+
+    Raises:
+        SafeError: ``dataset`` is not a Dataset.
     """
 
     dataset: Dataset
@@ -59,42 +65,42 @@ class Experiment:
     def __post_init__(self) -> None:
         if not isinstance(self.dataset, Dataset):
             kind = type(self.dataset).__name__
-            raise SafeError(f'the dataset is of type {kind}; expected load("rows.csv"), or Dataset("name", table)')
+            raise SafeError(f'the dataset is a {kind}; expected load("rows.csv") or Dataset("name", table)')
 
     def deal(self) -> dict[int, Database]:
-        """The rows of organizations 1, 2, ..."""
+        """Return the rows of organizations 1, 2, ..."""
         return dict(enumerate(self.named().values(), start=1))
 
     def named(self) -> dict[str, Database]:
-        """The rows of each node by its name: 1, 2, ... or the values of the partition's column."""
+        """Return the rows of each node by its name: 1, 2, ... or the values of the partition's column."""
         return self._dealt[0]
 
     @property
     def test(self) -> Database | None:
-        """The test set: of the dataset, or a fold."""
+        """The test set: the dataset's own, or a fold; None if there is neither."""
         return self._dealt[1]
 
     @functools.cached_property
     def _dealt(self) -> tuple[dict[str, Database], Database | None]:
         deal = (self.dataset, self.partition, self.nodes, self.partition_seed, self.label)
-        return (datasets.deal(*deal), self.dataset.test) if self.fold is None else datasets.deal_fold(*deal, *self.fold)
+        return (dealing.deal(*deal), self.dataset.test) if self.fold is None else dealing.deal_fold(*deal, *self.fold)
 
     def _outcomes(self, organization: int | None = None) -> CallOutcomes | None:
-        """What becomes of the calls of the nodes that train, or of the one that trains alone; others take no time."""
+        """The outcomes of calls to the nodes that train, or to the one that trains alone; other calls take no time."""
         if self.slowest is None:
             return self.outcomes
         if not 1 <= self.slowest < math.inf:
-            raise SafeError(f"speeds {self.slowest:g} is refused; expected a number from 1, for example 10")
+            raise SafeError(f"--speeds {self.slowest:g} is too small; expected 1 or more, for example 10")
         found = node_speeds(list(self.deal()), self.slowest, seed=self.partition_seed)
         return found if organization is None else lambda _, input_: found(organization, input_)
 
     @property
     def policy(self) -> Policy:
-        """The limits of every node. Raises NodePermissionException if one cannot be read."""
+        """The limits of every node. Raises NodePermissionException if a limit cannot be read."""
         return Policy.of_node({**os.environ, **self.environment})
 
     def description(self) -> dict[str, Any]:
-        """What a result keeps of where its rows are from."""
+        """Return what a result says about its rows and nodes, as JSON."""
         named = self.named()
         return {
             "data": self.dataset.name,
@@ -109,7 +115,7 @@ class Experiment:
 
     @functools.cached_property
     def _digest(self) -> str:
-        """What tells the same rows, dealt alike, from others with the same file name and the same numbers of rows."""
+        """A digest of the rows and of how they are dealt: files of the same name and size may differ."""
         whole = hashlib.sha256()
         for rows in (*self.named().values(), *([] if self.test is None else [self.test])):
             if isinstance(rows, pd.DataFrame):
@@ -122,7 +128,7 @@ class Experiment:
         return whole.hexdigest()[:16]
 
     def columns(self) -> tuple[list[str], str]:
-        """The columns of a table that may be features, and the label; none of arrays, which have no names."""
+        """Return the columns of a table that may be features, and the label; arrays have neither name."""
         if not isinstance(self.dataset.rows, pd.DataFrame):
             return [], ""
         there = [str(c) for c in self.dataset.rows.columns if f"column:{c}" != self.partition]
@@ -130,23 +136,31 @@ class Experiment:
         return [c for c in there if c != label], label
 
     def class_counts(self) -> dict[Any, int]:
-        """Rows of each class at all nodes, the most frequent first."""
+        """Return the number of rows of each class at all nodes, the most frequent class first."""
         found, counts = np.unique(self._all_labels(), return_counts=True)
         return {source.plain(found[i]): int(counts[i]) for i in np.argsort(-counts, kind="stable")}
 
     def check(self, *, steps: bool = False, supervised: bool = True, regression: bool = False) -> None:
-        """Raise SafeError if the data cannot be used as asked, see ``datasets.check``."""
+        """Check that a method can be trained on the data.
+
+        Args:
+            steps: whether preprocessing steps follow; then columns may hold words and missing values.
+            supervised: whether the method needs a label.
+            regression: whether the label is a number to predict.
+
+        Raises:
+            SafeError: the method cannot be trained on them.
+        """
         kind, _, column = self.partition.partition(":")
-        ignored = column if kind == "column" else None
-        if ignored and isinstance(self.dataset.rows, pd.DataFrame) and ignored not in self.dataset.rows.columns:
-            there = ", ".join(repr(str(c)) for c in self.dataset.rows.columns)  # a space at an end is seen
-            raise SafeError(f"no column {ignored!r} to tell the nodes by; expected one of {there}")
-        datasets.check(
+        ignored = column if kind == "column" and isinstance(self.dataset.rows, pd.DataFrame) else None
+        if kind == "column":
+            dealing.check_column(self.dataset, column)
+        data_checks.check(
             self.dataset, self.label, self.features, ignored, steps=steps, supervised=supervised, regression=regression
         )
 
     def common(self) -> dict[str, Any]:
-        """The settings that the data decide."""
+        """Return the settings that the data decide."""
         return {
             "seed": self.seed,
             "label": self.label,
@@ -155,9 +169,23 @@ class Experiment:
         }
 
     def federated(self, method: str, values: Mapping[str, Any], on_round: OnRound | None = None) -> dict[str, Any]:
-        """Train on all nodes. Raises SafeError, or vantage6's errors when nodes refuse."""
+        """Train on all nodes.
+
+        Args:
+            method: the method's name.
+            values: its settings.
+            on_round: called with each finished row of the history.
+
+        Returns:
+            The result, with the experiment's ``description``.
+
+        Raises:
+            SafeError: a setting is wrong, or the data do not fit.
+            Interrupted: Ctrl-C was pressed after the first round.
+            Exception: one of vantage6's errors if nodes refuse.
+        """
         if values.get("classes") is None:
-            datasets.check_test(self.dataset, values.get("objective") == "regression")
+            data_checks.check_test(self.dataset, values.get("objective") == "regression")
         databases, common = self.deal(), self.common()
         if self.test is not None:
             common |= {"organizations": list(databases), "evaluators": [len(databases) + 1]}
@@ -165,8 +193,11 @@ class Experiment:
         return self._run(method, databases, {**common, **values}, on_round, self._outcomes())
 
     def centralized(self, method: str, values: Mapping[str, Any], on_round: OnRound | None = None) -> dict[str, Any]:
-        """Train on the rows of all nodes pooled into one, evaluated on the same held-out rows; on simulated time as
-        fast as the fastest node."""
+        """Train on the rows of all nodes pooled in one, and evaluate on the same held-out rows as ``federated``.
+
+        In simulated time the pooled rows are as fast as the fastest node. Arguments, result and errors are those of
+        ``federated``.
+        """
         training, test = self.train_and_test()
         outcomes = self._outcomes()
         if self.slowest is not None:
@@ -176,7 +207,17 @@ class Experiment:
     def alone(
         self, method: str, values: Mapping[str, Any], organization: int, on_round: OnRound | None = None
     ) -> dict[str, Any]:
-        """Train on the rows of one node only, evaluated on the held-out rows of all."""
+        """Train on the rows of one node only, and evaluate on the held-out rows of all.
+
+        Args:
+            method: see ``federated``.
+            values: see ``federated``.
+            organization: number of the node, from 1.
+            on_round: see ``federated``.
+
+        Returns:
+            The result. Errors are those of ``federated``.
+        """
         training, test = self.train_and_test()
         kind, outcomes = f"alone: {[*self.named()][organization - 1]}", self._outcomes(organization)
         return self._alone(method, kind, training[organization], test, values, on_round, outcomes)
@@ -198,7 +239,7 @@ class Experiment:
         return self._run(method, {1: rows, 2: test}, {**self.common(), **own, **known}, on_round, outcomes, kind)
 
     def not_evaluated(self, features: Sequence[str]) -> dict[str, list[str]]:
-        """By node the features that count as empty in the rows that it holds out."""
+        """Return, by node, the features that count as empty in the rows that it holds out."""
         found: dict[str, list[str]] = {}
         for organization, (name, rows) in enumerate(self.named().items(), start=1):
             if isinstance(rows, pd.DataFrame) and self.test is None:
@@ -208,7 +249,11 @@ class Experiment:
         return found
 
     def train_and_test(self) -> tuple[dict[int, Database], Database]:
-        """The rows that each node trains on, and the held-out rows of all together. Raises SafeError without any."""
+        """Return the rows that each organization trains on, and the held-out rows of all together.
+
+        Raises:
+            SafeError: no rows are held out.
+        """
         dealt = self.deal()
         if self.test is not None:
             return dealt, self.test
@@ -223,7 +268,8 @@ class Experiment:
         test = _pool(held_out)
         if not len(test if isinstance(test, pd.DataFrame) else test[1]):
             raise SafeError(
-                f"no rows are held out to compare on; expected a --holdout above 0 and {2 * step} rows a node or more"
+                "no rows are held out to compare on; expected --holdout above 0, and nodes with "
+                f"{2 * step} rows or more"
             )
         return training, test
 
@@ -235,7 +281,7 @@ class Experiment:
         rows = self.dataset.rows
         if kind == "column" and isinstance(rows, pd.DataFrame):
             rows = rows.drop(columns=column)
-        return datasets.labels(Dataset("", rows), self.label)
+        return data_checks.labels(Dataset("", rows), self.label)
 
     def _run(
         self,
@@ -252,7 +298,7 @@ class Experiment:
         size = sum(rows.size if isinstance(rows, pd.DataFrame) else rows[0].size for rows in databases.values())
         processes = self.processes or (1 if size < SMALL else os.cpu_count() or 1)
         with MockNetwork(
-            f"v6_{method}",
+            registry.package_of(method).__name__,
             databases,
             environment=environment,
             processes=processes,
@@ -273,12 +319,12 @@ def _policies(environment: Mapping[str, str]) -> dict[str, str]:
 def _hashes(column: pd.Series) -> np.ndarray:
     try:
         return pd.util.hash_pandas_object(column, index=False).to_numpy()
-    except TypeError:  # lists, say, in a column that no method will use
+    except TypeError:  # for example lists, in a column that no method will use
         return pd.util.hash_pandas_object(column.map(repr), index=False).to_numpy()
 
 
 def _without_scarce(rows: Database, least: int) -> Database:
-    """Held-out rows as a node evaluates them: columns in which fewer than ``least`` have a value count as empty."""
+    """Held-out rows as a node evaluates them: columns in which fewer than ``least`` rows have a value are emptied."""
     if not isinstance(rows, pd.DataFrame):
         return rows
     scarce = source.scarce(rows, least)

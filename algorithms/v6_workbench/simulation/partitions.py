@@ -1,6 +1,7 @@
 """Ways to deal the rows of one table to K nodes, for experiments on mock nodes and on a local network.
 
-Each returns a list of K arrays of row indices, ascending; every row goes to exactly one node (``column`` too).
+Each function takes the labels y (n,), the number of nodes K and a random generator, and returns a list of K arrays of
+row indices; every row goes to exactly one node.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,40 +13,46 @@ from v6_federated.base.randomness import generator
 
 Parts = list[np.ndarray]
 TRIES = 1000
-MOST = 1e6  # of a partition's number
+MOST = 1e6  # largest number that a partition takes
 
 
 def iid(y: np.ndarray, nodes: int, rng: np.random.Generator) -> Parts:
-    """Shuffled and dealt in equal parts."""
+    """Shuffle the rows and cut them into equal parts."""
     return np.array_split(rng.permutation(len(y)), nodes)
 
 
 def shards(y: np.ndarray, nodes: int, rng: np.random.Generator, each: float = 2) -> Parts:
-    """Sorted by label, cut into ``each`` shards a node, dealt at random (McMahan et al. 2017, section 3)."""
+    """Sort the rows by label, cut them into ``each`` shards for each node, and deal these at random.
+
+    McMahan et al. 2017, section 3. Raises SafeError if there are more shards than rows.
+    """
     if nodes * each > len(y):
-        raise SafeError(f"shards:{each:g} on {nodes} nodes are more than the {len(y)} rows; expected fewer")
+        raise SafeError(
+            f"{len(y)} rows are too few for {nodes} nodes with {each:g} shards each; expected fewer nodes or shards"
+        )
     pieces = np.array_split(_sorted(y, rng), nodes * int(each))
     order = rng.permutation(len(pieces)).reshape(nodes, int(each))
     return [np.concatenate([pieces[i] for i in own]) for own in order]
 
 
 def size(y: np.ndarray, nodes: int, rng: np.random.Generator) -> Parts:
-    """Sample imbalance (Garst's SI): labels alike, sizes growing linearly from node to node, 1 : 2 : ... : K.
+    """Sample imbalance (Garst's SI): equal labels, sizes that grow linearly from node to node, 1 : 2 : ... : K.
 
-    Garst shows the sizes in a figure only (C.1, C.2); this is the plainest reading of it.
+    Garst shows the sizes only in figures (C.1, C.2); this is the simplest reading of them.
     """
     ends = np.cumsum(np.arange(1, nodes + 1)) / (nodes * (nodes + 1) / 2)
     return np.split(rng.permutation(len(y)), np.round(ends[:-1] * len(y)).astype(int))
 
 
 def class_(y: np.ndarray, nodes: int, rng: np.random.Generator, strength: float = 0.9) -> Parts:
-    """Class imbalance (Garst's CI): nodes of like size, the share of each class rising and falling over the nodes.
+    """Class imbalance (Garst's CI): nodes of similar size; each class's share rises and falls over the nodes.
 
-    Node k has class c with weight 1 + strength cos(2 pi (k/K - c/C)): all classes everywhere, between 1 - strength and
-    1 + strength times the average. Garst shows the shares in a figure only (C.1, C.2).
+    Node k has class c with weight 1 + strength cos(2 pi (k/K - c/C)): all nodes have all classes, between 1 - strength
+    and 1 + strength times the average. Garst shows the shares only in figures (C.1, C.2). Raises SafeError if the
+    strength is not from 0 to 1.
     """
     if not 0 <= strength <= 1:
-        raise SafeError(f"class:{strength} is refused: expected a strength from 0 to 1, for example class:0.9")
+        raise SafeError(f"class:{strength:g} is out of range; expected a strength from 0 to 1, for example class:0.9")
     classes = np.unique(y)
     phase = np.arange(nodes) / nodes
     shares = [1 + strength * np.cos(2 * np.pi * (phase - c / len(classes))) for c in range(len(classes))]
@@ -53,49 +60,58 @@ def class_(y: np.ndarray, nodes: int, rng: np.random.Generator, strength: float 
 
 
 def classes(y: np.ndarray, nodes: int, rng: np.random.Generator, each: float = 2) -> Parts:
-    """Each node holds ``each`` neighbouring classes only, starting further along node by node (1: one label a node)."""
+    """Give each node only ``each`` neighbouring classes, starting one further for each node (1: one label a node).
+
+    Raises SafeError if the label has fewer classes, or if a class would get no node.
+    """
     values = np.unique(y)
     C, each = len(values), int(each)
     starts = [k % C if nodes >= C else k * C // nodes for k in range(nodes)]
     shares = [np.array([(c - start) % C < each for start in starts], dtype=float) for c in range(C)]
     if not 1 <= each <= C:
-        raise SafeError(f"classes:{each} is refused: the label has {C} classes; expected from 1 to {C}")
+        raise SafeError(f"classes:{each} is too many: the label has {C} classes; expected classes:1 to classes:{C}")
     if not all(share.any() for share in shares):
         raise SafeError(
-            f"classes:{each} on {nodes} nodes leaves some of the {C} classes without a node; expected more nodes"
+            f"classes:{each} on {nodes} nodes leaves some of the {C} classes without a node; use more nodes"
         )
     return _by_shares(y, values, shares, rng)
 
 
 def dirichlet(y: np.ndarray, nodes: int, rng: np.random.Generator, alpha: float = 0.5) -> Parts:
-    """Each class dealt in shares drawn from Dirichlet(alpha); drawn again until every node has 10 rows or more."""
+    """Deal each class in shares drawn from Dirichlet(alpha); draw again until every node has 10 rows or more.
+
+    Raises SafeError if alpha is not above 0, or if no draw gives every node enough rows.
+    """
     if alpha <= 0:
-        raise SafeError(f"dirichlet:{alpha} is refused: expected a number above 0, for example dirichlet:0.5")
+        raise SafeError(f"dirichlet:{alpha:g} is out of range; expected a number above 0, for example dirichlet:0.5")
     values = np.unique(y)
     least = min(10, len(y) // nodes)
     for _ in range(TRIES):
         parts = _by_shares(y, values, [rng.dirichlet(np.full(nodes, alpha)) for _ in values], rng)
         if min(map(len, parts)) >= least:
             return parts
-    raise SafeError(f"dirichlet:{alpha} gave no cut with {least} rows a node; expected fewer nodes or a larger alpha")
+    raise SafeError(
+        f"{TRIES} draws of dirichlet:{alpha:g} left a node with fewer than {least} rows; use fewer nodes, or a larger "
+        "alpha"
+    )
 
 
 def unbalanced(y: np.ndarray, nodes: int, rng: np.random.Generator) -> Parts:
-    """Shuffled and cut at random points (Reddy section 3.1)."""
+    """Shuffle the rows and cut them at random points (Reddy section 3.1)."""
     return _until_good(lambda: _random_cuts(rng.permutation(len(y)), nodes, rng), y)
 
 
 def sorted_balanced(y: np.ndarray, nodes: int, rng: np.random.Generator) -> Parts:
-    """Sorted by label, equal parts, at least two classes a node (Reddy section 3.1, non-IID).
+    """Sort the rows by label and deal equal parts with at least two classes each (Reddy section 3.1, non-IID).
 
-    One contiguous part a node cannot hold two classes when there are more nodes than classes, so each node gets a piece
-    of the lower and a piece of the upper half.
+    With more nodes than classes, one contiguous part cannot hold two classes, so each node gets a piece of the lower
+    and a piece of the upper half.
     """
     return _until_good(lambda: _halves(np.array_split(_sorted(y, rng), 2 * nodes), rng), y)
 
 
 def sorted_unbalanced(y: np.ndarray, nodes: int, rng: np.random.Generator) -> Parts:
-    """As ``sorted-balanced``, cut at random points (Reddy section 3.1, non-IID and unbalanced)."""
+    """Deal like ``sorted-balanced``, with cuts at random points (Reddy section 3.1, non-IID and unbalanced)."""
     return _until_good(lambda: _halves(_random_cuts(_sorted(y, rng), 2 * nodes, rng), rng), y)
 
 
@@ -112,18 +128,27 @@ PARTITIONS: dict[str, Callable[..., Parts]] = {
     "dirichlet": dirichlet,
 }
 WITH_NUMBER = {"shards": int, "class": float, "classes": int, "dirichlet": float}
+EXAMPLES = {"shards": "2", "class": "0.9", "classes": "2", "dirichlet": "0.5"}
 
 
 def check(name: str) -> None:
-    """Raise SafeError unless ``name`` is a partition: NAME, NAME:NUMBER or column:COLUMN."""
+    """Check the name of a partition.
+
+    Args:
+        name: NAME, NAME:NUMBER or column:COLUMN.
+
+    Raises:
+        SafeError: there is no such partition, or its number is out of range.
+    """
     kind, _, argument = name.partition(":")
     if kind == "column":
         if not argument:
-            raise SafeError(f"partition {name!r} is refused; expected column:COLUMN, for example column:hospital")
+            raise SafeError(f"the partition {name!r} lacks a name; expected column:NAME, for example column:hospital")
         return
     if kind not in PARTITIONS:
         raise SafeError(
-            f"unknown partition {name!r}; expected one of {', '.join(PARTITIONS)}, or column:{name} if it is a column"
+            f"unknown partition {name!r}; expected one of {', '.join(PARTITIONS)}, or column:{name} if it is a "
+            "column"
         )
     if argument:
         try:
@@ -131,25 +156,45 @@ def check(name: str) -> None:
         except ValueError:
             number = 0
         if not 0 < number <= MOST:
-            expected = f":NUMBER, for example {kind}:2" if kind in WITH_NUMBER else ""
-            raise SafeError(f"partition {name!r} is refused; expected {kind}{expected}")
+            accepted = f"{kind}:NUMBER, for example {kind}:{EXAMPLES[kind]}" if kind in WITH_NUMBER else kind
+            raise SafeError(f"the partition {name!r} is not understood; expected {accepted}")
 
 
 def partition(name: str, y: np.ndarray, nodes: int, seed: int) -> Parts:
-    """Deal rows with labels y (n,) to ``nodes`` nodes. Raises SafeError."""
+    """Deal rows to nodes.
+
+    Args:
+        name: the partition: NAME or NAME:NUMBER.
+        y: labels (n,).
+        nodes: number of nodes, K.
+        seed: seed of the partition.
+
+    Returns:
+        K arrays of row indices, ascending.
+
+    Raises:
+        SafeError: the rows cannot be dealt in this way.
+    """
     check(name)
     if not 1 <= nodes <= len(y):
-        raise SafeError(f"nodes={nodes} for {len(y)} rows; expected from 1 to {len(y)}")
+        raise SafeError(f"{nodes} nodes cannot share {len(y)} rows; expected 1 to {len(y)} nodes")
     kind, _, argument = name.partition(":")
     rng = generator(seed, "partition")
     parts = PARTITIONS[kind](np.asarray(y), nodes, rng, *([WITH_NUMBER[kind](argument)] if argument else []))
     if min(map(len, parts)) == 0:
-        raise SafeError(f"partition {name} leaves a node without rows; expected fewer than {nodes} nodes")
+        raise SafeError(f"the partition {name} leaves a node without rows; use fewer than {nodes} nodes")
     return [np.sort(part) for part in parts]
 
 
 def by_column(values: Sequence[object] | np.ndarray) -> dict[str, np.ndarray]:
-    """One node for each value of a column, by the value's text."""
+    """Make a node of each value of a column.
+
+    Args:
+        values: the column (n,).
+
+    Returns:
+        Row indices by the value's text.
+    """
     names = np.asarray([str(v) for v in values])
     return {str(name): np.flatnonzero(names == name) for name in np.unique(names)}
 
@@ -173,7 +218,7 @@ def _by_shares(y: np.ndarray, values: np.ndarray, shares: list[np.ndarray], rng:
 
 def _random_cuts(rows: np.ndarray, pieces: int, rng: np.random.Generator) -> Parts:
     if pieces > len(rows):
-        raise SafeError(f"{len(rows)} rows cannot be cut into {pieces} pieces; expected fewer nodes")
+        raise SafeError(f"{len(rows)} rows cannot be cut into {pieces} pieces; use fewer nodes")
     return np.split(rows, np.sort(rng.choice(np.arange(1, len(rows)), pieces - 1, replace=False)))
 
 
@@ -189,4 +234,4 @@ def _until_good(draw: Callable[[], Parts], y: np.ndarray) -> Parts:
         parts = draw()
         if all(len(part) >= 10 and len(np.unique(y[part])) >= 2 for part in parts):
             return parts
-    raise SafeError("no cut gives every node 10 rows of two classes; expected fewer nodes")
+    raise SafeError(f"{TRIES} random cuts left a node without 10 rows of two classes; use fewer nodes")

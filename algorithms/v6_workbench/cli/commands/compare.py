@@ -1,0 +1,137 @@
+"""``v6-federated compare``: several methods or settings on the same rows."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from v6_federated.base.errors import Interrupted, SafeError
+from v6_workbench import registry
+from v6_workbench.cli import console, cross_validation, entries, job, results
+from v6_workbench.cli.entries import Entry
+from v6_workbench.cli.experiment import experiment_of
+from v6_workbench.cli.options import ExperimentOptions
+from v6_workbench.cli.records import Command, Option
+from v6_workbench.reporting import diagnostics, summary
+from v6_workbench.simulation import overview
+from v6_workbench.simulation.experiments import Experiment
+
+LONGEST = 60  # letters of an entry in the name of its folder
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions(ExperimentOptions):
+    """Options of ``compare``."""
+
+    methods: Annotated[
+        tuple[str, ...],
+        Option(
+            "a method with settings of its own; centralized:METHOD[:...] trains it on the pooled rows, "
+            "alone:METHOD[:...] at each node on its own rows only",
+            "METHOD[:key=value,...]",
+            positional=True,
+        ),
+    ]
+    out: Annotated[Path | None, Option("folder for comparison.png and a folder for each result", "DIR")] = None
+    test: Annotated[
+        int | None,
+        Option(
+            "cross-validate I times (1), and test which method is better; with --out: test.json, posteriors.png, and "
+            "folds.json, from which the same command goes on",
+            "I",
+            read=cross_validation.iterations,
+            bare=1,
+        ),
+    ] = None
+    folds: Annotated[int | None, Option("folds of the cross-validation (5)", "K")] = None
+    rope: Annotated[
+        float | None,
+        Option("difference in accuracy, or R squared, up to which methods are practically equivalent (0.01)", "D"),
+    ] = None
+
+
+def run(options: CompareOptions) -> int:
+    """Train every entry on the same rows, and show one table and one picture."""
+    if options.test is None and (options.folds is not None or options.rope is not None):
+        raise SafeError("--folds and --rope need --test; add --test, or remove them")
+    experiment, compared = _prepared(options)
+    results.check_folder(options.out)
+    _announce(experiment, next(iter(compared.values())), options.out)
+    if options.test is not None:
+        if options.target is not None:
+            raise SafeError("--target cannot be used with --test, which compares the last models; remove it")
+        return cross_validation.run(experiment, compared, options.test, options.folds, options.rope, options.out)
+    trained = _train(experiment, compared, options)
+    _show(trained, options)
+    for name, result in trained.items():
+        if "stopped" in result:
+            return console.complain(1, f"{name}: {result['stopped']}")
+    return 0
+
+
+def _prepared(options: CompareOptions) -> tuple[Experiment, dict[str, Entry]]:
+    """The experiment and the entries by their names, checked before the first is trained."""
+    shared = job.settings_of(options)
+    compared: dict[str, Entry] = {}
+    for text in options.methods:
+        name = text
+        while name in compared:
+            name += " again"
+        compared[name] = entries.read(text, shared)
+    labelled = any(registry.supervised(entry.method) for entry in compared.values())
+    experiment = experiment_of(options, labelled)
+    for name, entry in compared.items():
+        entries.check(name, entry, experiment, options.target)
+    pooled = next((name for name, entry in compared.items() if entry.kind), None)
+    if pooled is not None and options.test is None:
+        with entries.errors_name(pooled):
+            experiment.train_and_test()  # now, and not when its turn comes
+    return experiment, compared
+
+
+def _announce(experiment: Experiment, first: Entry, out: Path | None) -> None:
+    if out and (any(out.glob("[0-9]*-*/result.json")) or (out / "comparison.png").exists()):
+        console.say(f"replacing earlier results of the same name in {out}")
+        (out / "comparison.png").unlink(missing_ok=True)
+    print(overview.described(experiment, first.method, first.settings), flush=True)
+    for warning in overview.warnings_about(experiment, first.method, first.settings):
+        console.say(warning)
+
+
+def _train(experiment: Experiment, compared: dict[str, Entry], options: CompareOptions) -> dict[str, dict[str, Any]]:
+    trained: dict[str, dict[str, Any]] = {}
+    nodes = len(experiment.named())
+    rounds = sum(entry.settings["rounds"] * (nodes if entry.kind == "alone" else 1) for entry in compared.values())
+    with console.Bar(rounds, "compare") as bar:
+        for entry_name, entry in compared.items():
+            for name, train in entries.trainings(entry, entry_name, experiment).items():
+                folder = f"{len(trained) + 1}-{name.replace(':', '-').replace('/', '-')[:LONGEST]}"
+                try:
+                    with entries.errors_name(name):
+                        trained[name] = train(entry.method, entry.settings, on_round=bar.on_round)
+                except Interrupted as error:
+                    if options.out:
+                        results.write(options.out / folder, error.result, options.target, name)
+                    raise
+                if options.out:  # at once, so that it outlives a failure of the next
+                    results.write(options.out / folder, trained[name], options.target, name)
+    return trained
+
+
+def _show(trained: dict[str, dict[str, Any]], options: CompareOptions) -> None:
+    from v6_workbench.reporting import pictures, tables
+
+    if options.out:
+        pictures.comparison(trained, options.out / "comparison.png", options.target)
+    console.console().print(tables.table(trained, options.target))
+    for warning in diagnostics.poor_ones(trained):
+        console.say(warning)
+    console.last_line({name: summary.summary(result, options.target) for name, result in trained.items()})
+
+
+COMMAND = Command(
+    "compare",
+    CompareOptions,
+    run,
+    help="Run several methods or settings on the same partition and seeds: one table, one picture.",
+    example="compare fedavg:epochs=5 scaffold:epochs=5 centralized:fedavg:epochs=5 --data digits --rounds 20 --out DIR",
+)

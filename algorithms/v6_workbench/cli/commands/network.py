@@ -1,0 +1,137 @@
+"""``v6-federated network up|status|down``: a real vantage6 network on this machine."""
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import pandas as pd
+
+from v6_federated.base.errors import SafeError
+from v6_workbench.cli import console
+from v6_workbench.cli.experiment import check_environment, dataset_of
+from v6_workbench.cli.options import DealOptions
+from v6_workbench.cli.records import Command, Option
+from v6_workbench.simulation import dealing
+from v6_workbench.simulation.mock_node import Database
+
+NODES = 3
+Name = Annotated[str, Option("name of the network ({default})")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkOptions:
+    """Options of ``network status`` and ``network down``."""
+
+    name: Name = "default"
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpOptions(DealOptions):
+    """Options of ``network up``."""
+
+    name: Name = "default"
+    nodes: Annotated[int | None, Option("number of nodes (3, or as many as column:NAME names)", "K")] = None
+    partition: Annotated[
+        str | None, Option("iid, shards, dirichlet:0.5, column:hospital, ... (iid)", "P", flag="--split")
+    ] = None
+    label: Annotated[str | None, Option("the label's column (the last)", "COLUMN")] = None
+    port: Annotated[int | None, Option("the server's port (a free one)")] = None
+    encrypted: Annotated[bool, Option("make the collaboration encrypted")] = False
+    node_env: Annotated[
+        tuple[str, ...],
+        Option("environment of the algorithms at every node, or at node K; can be given again", "[K:]NAME=VALUE"),
+    ] = ()
+
+
+def up(options: UpOptions) -> int:
+    """Deal the data to files, one for each node, and start a network whose nodes hold them."""
+    from v6_workbench.network import local
+
+    if options.nodes is not None and options.nodes < 1:
+        raise SafeError(f"--nodes {options.nodes} is too few; expected at least 1")
+    dataset, partition = dataset_of(options, None, options.label)
+    nodes = options.nodes if options.nodes or partition.startswith("column:") else NODES
+    parts = dealing.deal(dataset, partition, nodes, options.partition_seed, options.label)
+    if dataset.test is not None:
+        console.say(f"{dataset.name}: its test set is not used; nodes evaluate on rows that they hold out")
+    environments = _environments(options.node_env, len(parts))
+    with tempfile.TemporaryDirectory() as folder:
+        files = [_write(part, Path(folder) / f"node-{k}") for k, part in enumerate(parts.values(), start=1)]
+        found = local.up(
+            files,
+            name=options.name,
+            port=options.port,
+            encrypted=options.encrypted,
+            algorithm_env=environments,
+            log=console.say,
+        )
+    console.last_line({"network": found.name, "url": f"{found.url}:{found.port}", "organizations": found.organizations})
+    return 0
+
+
+def status(options: NetworkOptions) -> int:
+    """Show a line for the server and for each node."""
+    from rich.table import Table
+
+    from v6_workbench.network import local
+
+    rows = local.status(options.name)
+    table = Table(box=None, pad_edge=False)
+    for heading in ("role", "organization", "container", "online"):
+        table.add_column(heading)
+    for row in rows:
+        table.add_row(row["role"], row["organization"] or "", row["container"], "yes" if row["online"] else "no")
+    console.console().print(table)
+    console.last_line({"network": options.name, "online": all(row["online"] for row in rows)})
+    return 0
+
+
+def down(options: NetworkOptions) -> int:
+    """Remove a network."""
+    from v6_workbench.network import local
+
+    local.down(options.name)
+    console.last_line({"network": options.name, "down": True})
+    return 0
+
+
+def _environments(texts: Sequence[str], nodes: int) -> list[dict[str, str]]:
+    """The environment of each node."""
+    environments: list[dict[str, str]] = [{} for _ in range(nodes)]
+    for text in texts:
+        who, colon, rest = text.partition(":")
+        one = bool(colon) and who.isdecimal()
+        name, equals, value = (rest if one else text).partition("=")
+        if not equals or not name:
+            raise SafeError(f"--node-env {text!r} is not understood; expected NAME=VALUE, or K:NAME=VALUE for node K")
+        if one and not 1 <= int(who) <= nodes:
+            raise SafeError(f"--node-env {text!r}: there is no node {who}; expected a node from 1 to {nodes}")
+        for environment in [environments[int(who) - 1]] if one else environments:
+            environment[name] = value
+    for environment in environments:
+        check_environment(environment)
+    return environments
+
+
+def _write(database: Database, stem: Path) -> Path:
+    if isinstance(database, pd.DataFrame):
+        path = stem.with_suffix(".csv")
+        database.to_csv(path, index=False)
+    else:
+        path = stem.with_suffix(".npz")
+        np.savez(path, x=database[0], y=database[1])
+    return path
+
+
+UP = Command(
+    "up",
+    UpOptions,
+    up,
+    help="Start a network; each node holds its part of the data.",
+    example="network up --nodes 3 --data digits --split iid",
+)
+STATUS = Command("status", NetworkOptions, status, "Show the server and the nodes of a network.", "network status")
+DOWN = Command("down", NetworkOptions, down, "Remove a network and everything that belongs to it.", "network down")

@@ -1,0 +1,82 @@
+"""``v6-federated predict``: predictions for new rows."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import pandas as pd
+
+from v6_federated.base.errors import SafeError
+from v6_federated.data.source import Source
+from v6_workbench.cli import console, results, values
+from v6_workbench.cli.records import Command, Option
+from v6_workbench.simulation import datasets
+
+MODELS = (".npz", ".safetensors", ".pt")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictOptions:
+    """Options of ``predict``."""
+
+    model: Annotated[
+        Path, Option("a result.json, its folder, or an exported model", "MODEL_OR_RESULT", positional=True)
+    ]
+    data: Annotated[str, Option("rows with the features' columns: .csv, .parquet or .npz", "D")]
+    out: Annotated[Path, Option("file for the predictions, a .csv", "FILE")]
+    keep: Annotated[
+        str | None, Option("columns of the rows to copy to the predictions, for example an identifier", "A,B")
+    ] = None
+
+
+def run(options: PredictOptions) -> int:
+    """Predict for new rows, as the nodes would, preprocessing included."""
+    from v6_workbench.reporting import export, prediction
+
+    _check_files(options)
+    exported = options.model.suffix in MODELS
+    if not exported and options.model.suffix not in ("", ".json"):
+        raise SafeError(
+            f"{options.model} is not a model; expected a result.json, its folder, .npz, .safetensors or .pt"
+        )
+    model = export.load(options.model) if exported else results.read(options.model)
+    rows = datasets.load_new(options.data)
+    if rows.table is not None and rows.table.empty:
+        raise SafeError(f"{options.data} has no rows; expected at least one row to predict for")
+    table, measured = prediction.predict(model, rows)
+    if options.keep is not None:
+        table = pd.concat([_kept(options.keep, options.data, rows, table), table], axis=1)
+    table.to_csv(options.out, index=False)
+    for warning in prediction.warnings_about(model, rows):
+        console.say(warning)
+    console.last_line({"predictions": str(options.out), "rows": len(table), **measured})
+    return 0
+
+
+def _check_files(options: PredictOptions) -> None:
+    if options.out.suffix != ".csv":
+        raise SafeError(f"--out {options.out} is not a .csv; expected for example predictions.csv")
+    if not options.out.parent.is_dir():
+        raise SafeError(f"the folder {options.out.parent} does not exist; create it, or choose another --out")
+    if options.out.exists() and Path(options.data).exists() and options.out.samefile(options.data):
+        raise SafeError(f"--out {options.out} is the file of --data, which would be overwritten; choose another --out")
+
+
+def _kept(keep: str, data: str, rows: Source, table: pd.DataFrame) -> pd.DataFrame:
+    """The columns of ``--keep``, with the text of the file."""
+    names = [*dict.fromkeys(values.names(keep, "--keep"))]
+    if rows.table is None:
+        raise SafeError(f"--keep names columns, and {data} has none; remove --keep")
+    if wrong := [name for name in names if name not in rows.table.columns or name in table.columns]:
+        there = ", ".join(map(str, rows.table.columns))
+        raise SafeError(f"--keep {', '.join(wrong)}: no such column in {data}; expected some of {there}")
+    return datasets.as_written(data, rows.table[names].reset_index(drop=True))
+
+
+COMMAND = Command(
+    "predict",
+    PredictOptions,
+    run,
+    help="Predict for new rows with a result or an exported model, preprocessing included.",
+    example="predict model.npz --data rows.csv --out predictions.csv",
+)

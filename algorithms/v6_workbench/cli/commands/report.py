@@ -1,0 +1,69 @@
+"""``v6-federated report``: tables and pictures of results on disk."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from v6_workbench.cli import console, job, results, show
+from v6_workbench.cli.records import Command, Option
+from v6_workbench.reporting import diagnostics, summary
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions:
+    """Options of ``report``."""
+
+    results: Annotated[
+        tuple[Path, ...], Option("a result.json, or the folder that it is in", "RESULT", positional=True)
+    ]
+    target: Annotated[float | None, Option("accuracy to count the rounds to", "A")] = None
+    out: Annotated[Path | None, Option("folder for the pictures", "DIR")] = None
+
+
+def run(options: ReportOptions) -> int:
+    """Show results that have been written."""
+    from v6_workbench.reporting import tables
+
+    job.check_target(options.target)
+    found = {str(path): results.read(path) for path in results.found_in(options.results)}
+    results.check_folder(options.out)
+    if options.out:
+        _draw(found, options.out, options.target)
+    for name, result in found.items():
+        if len(found) == 1:
+            show.show(result)
+        print(f"{name}: {diagnostics.described(result)}")
+    console.console().print(tables.table(found, options.target))
+    console.last_line({name: summary.summary(result, options.target) for name, result in found.items()})
+    return 0
+
+
+def _draw(found: Mapping[str, dict[str, Any]], out: Path, target: float | None) -> None:
+    from v6_workbench.reporting import pictures
+
+    for kind in ("distances", "components"):  # pictures of an earlier report with more results
+        for file in out.glob(f"{kind}-*.png"):
+            if file.stem.removeprefix(f"{kind}-").isdecimal():
+                file.unlink()
+    pictures.curves(found, out / "curves.png", target)
+    pictures.comparison(found, out / "comparison.png", target)
+    for i, (name, result) in enumerate(found.items(), start=1):
+        number = "" if len(found) == 1 else f"-{i}"
+        pictures.distances(result, out / f"distances{number}.png", _folder(name) if number else "")
+        pictures.components(result, out / f"components{number}.png")
+
+
+def _folder(result: str) -> str:
+    """The name of the folder that a result is in."""
+    path = Path(result)
+    return path.parent.name if path.suffix == ".json" else path.name
+
+
+COMMAND = Command(
+    "report",
+    ReportOptions,
+    run,
+    help="Show results that have been written: a table and pictures.",
+    example="report DIR/result.json --out DIR",
+)

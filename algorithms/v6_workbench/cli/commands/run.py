@@ -1,0 +1,60 @@
+"""``v6-federated run``: one method on mock nodes."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from v6_federated.base.errors import Interrupted, SafeError
+from v6_workbench import registry
+from v6_workbench.cli import console, job, results, show
+from v6_workbench.cli.experiment import check_job, check_same_rows, experiment_of
+from v6_workbench.cli.options import ExperimentOptions, Method, ResultFolder
+from v6_workbench.cli.records import Command, Option
+from v6_workbench.simulation import overview
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(ExperimentOptions):
+    """Options of ``run``."""
+
+    method: Method
+    out: ResultFolder = None
+    resume: Annotated[Path | None, Option("resume an earlier result.json, up to --rounds in total", "RESULT")] = None
+
+
+def run(options: RunOptions) -> int:
+    """Run a method on mock nodes."""
+    labelled, settings = registry.supervised(options.method), job.settings_of(options)
+    if options.resume is None:
+        experiment = experiment_of(options, labelled)
+        check_job(options.method, settings, experiment, options.target)
+    else:
+        if options.exclude is not None:
+            raise SafeError("--exclude cannot be used with --resume, which keeps the features of the job; remove it")
+        earlier = results.read(options.resume)
+        options, rows = job.with_rows_of(options, earlier)
+        experiment = experiment_of(options, labelled)
+        settings = job.resumed(earlier, options.method, {**settings, **job.seed_of(options)}, rows)
+        check_job(options.method, settings, experiment, options.target)
+        check_same_rows(earlier.get("experiment", {}), experiment)
+    results.check_folder(options.out)
+    if options.out and (options.out / "result.json").exists():
+        console.say(f"replacing the earlier result in {options.out}")
+    print(overview.described(experiment, options.method, settings), flush=True)
+    for warning in overview.warnings_about(experiment, options.method, settings):
+        console.say(warning)
+    try:
+        with console.Bar(options.rounds, options.method, one_job=True) as bar:
+            result = experiment.federated(options.method, settings, bar.on_round)
+    except Interrupted as error:  # what has been trained is not lost
+        result = error.result
+    return show.finish(result, options.out, options.target)
+
+
+COMMAND = Command(
+    "run",
+    RunOptions,
+    run,
+    help="Run a method on mock nodes.",
+    example="run fedavg --data digits --nodes 5 --partition dirichlet:0.5 --model 2nn --rounds 20 --out DIR",
+)

@@ -1,0 +1,143 @@
+"""``compare --test``: every method on every fold of repeated cross-validations, and which of them is better."""
+
+import argparse
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from v6_federated.base.errors import SafeError
+from v6_federated.base.files import write_whole
+from v6_workbench import registry
+from v6_workbench.cli import console
+from v6_workbench.cli.entries import Entry, errors_name
+from v6_workbench.reporting.summary import MEASURES, Verdict
+from v6_workbench.simulation.experiments import Experiment
+
+
+def iterations(text: str) -> int:
+    """Read the value of ``--test``."""
+    try:
+        return int(text)
+    except ValueError:
+        problem = f"{text!r} is not a number of cross-validations; write --test I after the methods"
+        raise argparse.ArgumentTypeError(problem) from None
+
+
+def run(
+    experiment: Experiment,
+    compared: Mapping[str, Entry],
+    iterations: int,
+    folds: int | None,
+    rope: float | None,
+    out: Path | None,
+) -> int:
+    """Cross-validate, show signs, and write posteriors and scores.
+
+    Args:
+        experiment: the experiment on all rows.
+        compared: the entries by their names.
+        iterations: how often the cross-validation is repeated.
+        folds: folds of each; None is the default.
+        rope: region of practical equivalence; None is the default.
+        out: the folder of ``--out``.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        SafeError: the methods cannot be tested.
+    """
+    from v6_workbench.reporting import pictures, tables
+    from v6_workbench.simulation import model_comparison  # baycomp is slow to import
+
+    folds = model_comparison.FOLDS if folds is None else folds
+    rope = model_comparison.ROPE if rope is None else rope
+    measure = _measure(compared)
+    experiments = model_comparison.experiments_of(experiment, iterations, folds)
+    model_comparison.check(len(compared), rope)  # before the first is trained
+    asked = iterations * folds
+    scores = model_comparison.Scores(
+        out / "folds.json" if out else None,
+        {name: _depends_on(experiment, name, entry, folds) for name, entry in compared.items()},
+    )
+    missing = {name: max(asked - len(scores[name]), 0) for name in compared}
+    if (known := asked * len(compared) - sum(missing.values())) > 0:
+        console.say(f"{known} of the {asked * len(compared)} scores are already in {out}, and are not trained again")
+    if out:  # files of an earlier test
+        for name in ("test.json", "posteriors.png"):
+            (out / name).unlink(missing_ok=True)
+    with console.Bar(sum(n * compared[name].settings["rounds"] for name, n in missing.items()), "compare") as bar:
+        for i, one in enumerate(experiments):
+            for name, entry in compared.items():
+                if i < len(scores[name]):
+                    continue
+                train = one.centralized if entry.kind else one.federated
+                with errors_name(name):
+                    result = train(entry.method, entry.settings, bar.on_round)
+                if "stopped" in result:
+                    return console.complain(1, f"{name}: {result['stopped']}")
+                scores.add(name, model_comparison.score(result, measure))
+    found = {name: scores[name][:asked] for name in compared}
+    verdicts = model_comparison.verdicts(found, iterations, rope)
+    console.console().print(tables.signs(verdicts, found))
+    tested = {
+        "folds": folds,
+        "iterations": iterations,
+        "rope": rope,
+        "seed": experiment.seed,
+        "partition_seed": experiment.partition_seed,
+        "measure": MEASURES[measure],
+        "scores": found,
+        "pairs": [_pair(first, second, verdict) for (first, second), verdict in verdicts.items()],
+    }
+    if out:
+        write_whole(out / "test.json", json.dumps(tested, indent=1))
+        pictures.posteriors(verdicts, rope, out / "posteriors.png", MEASURES[measure])
+    console.last_line({key: tested[key] for key in ("iterations", "folds", "rope", "pairs")})
+    return 0
+
+
+def _pair(first: str, second: str, verdict: Verdict) -> dict[str, Any]:
+    numbers = {name: getattr(verdict, name) for name in ("difference", "better", "equal", "worse", "sign")}
+    return {"first": first, "second": second, **numbers}
+
+
+def _depends_on(experiment: Experiment, name: str, entry: Entry, folds: int) -> dict[str, Any]:
+    """All that the scores of an entry depend on, the program too."""
+    policy = {limit: sorted(v) if isinstance(v, frozenset) else v for limit, v in asdict(experiment.policy).items()}
+    return {
+        "name": name,
+        "kind": entry.kind,
+        "settings": entry.settings,
+        "folds": folds,
+        "policy": policy,
+        "code": registry.code(entry.method),
+        "label": experiment.label,
+        "features": experiment.features,
+        "seed": experiment.seed,
+        **experiment.description(),
+    }
+
+
+def _measure(compared: Mapping[str, Entry]) -> str:
+    """What the methods of a test are measured by, the same of all. Raises SafeError."""
+    for name, entry in compared.items():
+        if entry.kind == "alone":
+            raise SafeError(f"{name} cannot be used with --test, which compares methods; remove it, or --test")
+        if not registry.supervised(entry.method):
+            raise SafeError(f"{name} trains no model that could be tested; expected methods that do")
+    measures = {entry.measure for entry in compared.values()}
+    if len(measures) > 1:
+        raise SafeError(
+            "methods that predict classes cannot be compared with methods that predict numbers; use the same objective "
+            "for all"
+        )
+    for name, entry in compared.items():
+        for setting in ("early_stopping", "target"):
+            if entry.settings.get(setting) is not None:
+                raise SafeError(
+                    f"{name}: {setting} would choose the model by the rows that it is tested on; remove it, or --test"
+                )
+    return measures.pop()

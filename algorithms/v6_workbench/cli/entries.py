@@ -1,0 +1,146 @@
+"""The entries of ``compare``: which method is trained with which settings, and on which rows."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from v6_federated import models
+from v6_federated.base.errors import SafeError
+from v6_federated.data import preprocessing
+from v6_federated.data.source import Source
+from v6_federated.messages.job import DataSpec
+from v6_workbench import registry
+from v6_workbench.cli import values
+from v6_workbench.cli.experiment import check_job
+from v6_workbench.simulation.experiments import Experiment
+
+KINDS = ("centralized", "alone")
+# settings that all compared methods share, and the option that sets them for all
+SHARED = {"label": "--label ", "holdout": "--holdout ", **{k: f"--set {k}=" for k in ("organizations", "evaluators")}}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry: ``METHOD[:key=value,...]``, ``centralized:METHOD[...]`` or ``alone:METHOD[...]``.
+
+    Attributes:
+        kind: how it is trained: ``centralized`` on pooled rows, ``alone`` at each node, or empty for federated.
+        method: the method's name.
+        settings: its settings.
+    """
+
+    kind: str
+    method: str
+    settings: dict[str, Any]
+
+    @property
+    def measure(self) -> str:
+        """What its models are measured by: ``accuracy``, or ``r2`` of a regression."""
+        return "r2" if self.settings.get("objective") == "regression" else "accuracy"
+
+
+def read(text: str, shared: dict[str, Any]) -> Entry:
+    """Read an entry.
+
+    Args:
+        text: the entry.
+        shared: settings of all entries.
+
+    Returns:
+        The entry, its own settings on top of those of all.
+
+    Raises:
+        SafeError: the entry names no method, or has settings that all must share.
+    """
+    kind, _, rest = text.partition(":")
+    if kind not in KINDS:
+        kind, rest = "", text
+    method, _, settings = rest.partition(":")
+    if not method:
+        raise SafeError(f"{text!r} does not name a method; expected for example {text.rstrip(':')}:fedavg")
+    if not kind and settings.partition(":")[0] in registry.names():
+        raise SafeError(f"{text!r}: unknown word {method!r}; expected centralized:{settings} or alone:{settings}")
+    own: dict[str, Any] = {}
+    for part in re.split(r",(?=\w+=)", settings) if settings else ():
+        key, written = values.pair(part, f"{text}:", "lr=0.1")
+        if key in SHARED:
+            raise SafeError(
+                f"{text}: all methods are compared on the same rows, so {key} cannot be set for one of them; use "
+                f"{SHARED[key]}{written} for all"
+            )
+        if key in own:
+            raise SafeError(f"{text}: {key} is given twice; remove one")
+        own[key] = values.value(written)
+    return Entry(kind, method, {**shared, **own})
+
+
+def check(text: str, entry: Entry, experiment: Experiment, target: float | None) -> None:
+    """Check an entry before the first one is trained, its own columns and model too.
+
+    Args:
+        text: the entry as the user wrote it.
+        entry: the entry.
+        experiment: the experiment of all entries.
+        target: the accuracy to count the rounds to.
+
+    Raises:
+        SafeError: the entry cannot be trained.
+    """
+    if entry.kind and entry.method in registry.names() and not registry.supervised(entry.method):
+        raise SafeError(f"{text}: {entry.method} trains no model; expected a method that does")
+    if entry.kind and (chosen := [name for name in ("organizations", "evaluators") if name in entry.settings]):
+        raise SafeError(
+            f"{text} cannot be compared with --set {chosen[0]}, since it would be trained on other rows; remove one of "
+            "the two"
+        )
+    with errors_name(text):
+        if isinstance(entry.settings.get("features"), list):
+            experiment = replace(experiment, features=entry.settings["features"])
+        check_job(entry.method, entry.settings, experiment, target)
+        _check_model(entry, experiment)
+
+
+def _check_model(entry: Entry, experiment: Experiment) -> None:
+    checked = registry.validate(entry.method, {**entry.settings})
+    steps = {preprocessing.parse(step).name for step in checked.preprocess}
+    if not registry.supervised(entry.method) or steps & {"onehot", "pca"}:  # these steps change the columns
+        return
+    rows = next(iter(experiment.named().values()))
+    spec = DataSpec(label=experiment.label, features=experiment.features)
+    features = rows[0][0].size if isinstance(rows, tuple) else len(Source(table=rows).columns(spec)[0])
+    classes = 1 if entry.measure == "r2" else len(experiment.class_counts())
+    models.build({**models.parse(checked.model), "features": features, "classes": classes})
+
+
+def trainings(entry: Entry, name: str, experiment: Experiment) -> dict[str, Callable[..., dict[str, Any]]]:
+    """Return what an entry trains.
+
+    Args:
+        entry: the entry.
+        name: its name.
+        experiment: the experiment.
+
+    Returns:
+        A function of method and settings for each result, by the result's name: one for each node if the entry is
+        trained ``alone``.
+    """
+    if entry.kind == "alone":
+        nodes = enumerate(experiment.named(), start=1)
+        return {f"{node} {name}": partial(experiment.alone, organization=k) for k, node in nodes}
+    return {name: experiment.centralized if entry.kind == "centralized" else experiment.federated}
+
+
+@contextmanager
+def errors_name(entry: str) -> Iterator[None]:
+    """Let errors begin with the entry that they are from; their type, and so the exit status, stays."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, OSError) and error.strerror:  # its text is made from this, not from its arguments
+            error.strerror = f"{entry}: {error.strerror}"
+        else:
+            error.args = (f"{entry}: {error}",)
+        raise

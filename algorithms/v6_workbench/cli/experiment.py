@@ -1,0 +1,154 @@
+"""The experiment that the options of a command ask for, checked before anything starts."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from v6_federated.base.errors import SafeError
+from v6_federated.base.vantage6_api import NodePermissionException
+from v6_federated.central import resume
+from v6_federated.privacy.policy import Policy
+from v6_workbench import registry
+from v6_workbench.cli import job, values
+from v6_workbench.cli.options import DealOptions, ExperimentOptions
+from v6_workbench.simulation import datasets, dealing, partitions
+from v6_workbench.simulation.datasets import Dataset
+from v6_workbench.simulation.experiments import Experiment
+
+NODES = 5
+
+
+def experiment_of(options: ExperimentOptions, labelled: bool = True) -> Experiment:
+    """Return the experiment that the options ask for.
+
+    Args:
+        options: the options.
+        labelled: whether the method uses a label.
+
+    Returns:
+        The experiment; its rows are read.
+
+    Raises:
+        SafeError: an option is wrong, or the data cannot be read.
+    """
+    partitions.check(options.partition or "iid")
+    for name, count in (("nodes", options.nodes), ("processes", options.processes)):
+        if count is not None and count < 1:
+            raise SafeError(f"--{name} {count} is too few; expected at least 1")
+    environment = dict(values.pair(text, "--node-env", "V6_FEDERATED_MINIMUM_ROWS=20") for text in options.node_env)
+    check_environment(environment)
+    features = job.features_of(options)
+    dataset, partition = dataset_of(options, features, options.label, labelled)
+    made = Experiment(
+        dataset=dealing.with_names(dataset, partition),  # read once, not for every fold
+        nodes=options.nodes if options.nodes or partition.startswith("column:") else NODES,
+        partition=partition,
+        seed=options.seed or 0,
+        partition_seed=options.partition_seed,
+        label=options.label,
+        features=features,
+        holdout=Experiment.holdout if options.holdout is None else options.holdout,
+        processes=options.processes,
+        environment=environment,
+        slowest=options.speeds,
+    )
+    return made if options.exclude is None else replace(made, features=_without(made, options, options.exclude))
+
+
+def dataset_of(
+    options: DealOptions, features: list[str] | None, label: str | None, labelled: bool = True
+) -> tuple[Dataset, str]:
+    """Return the dataset that the options ask for, and how it is dealt.
+
+    Args:
+        options: the options.
+        features: the columns that are used of several files; None is all.
+        label: the label's column; None is the last.
+        labelled: whether the method uses a label.
+
+    Returns:
+        The dataset and the partition: by file if there are several, since each is a node; iid unless one is named.
+
+    Raises:
+        SafeError: the data cannot be read.
+    """
+    if len(options.data) == 1:
+        return datasets.load(options.data[0]), options.partition or "iid"
+    if options.nodes is not None or options.partition is not None:
+        raise SafeError(
+            f"--data is given {len(options.data)} times, and each file is a node; remove the number of nodes and the "
+            "partition"
+        )
+    return datasets.load_nodes(options.data, features, label, labelled), f"column:{datasets.FILE}"
+
+
+def check_environment(environment: Mapping[str, str]) -> None:
+    """Raise SafeError for limits with which a node would refuse to work."""
+    try:
+        Policy.of_node(environment)
+    except NodePermissionException as error:
+        raise SafeError(f"--node-env: {error}") from None
+
+
+def _without(made: Experiment, options: ExperimentOptions, exclude: str) -> list[str]:
+    """The features that are left without those excluded."""
+    excluded = values.names(exclude, "--exclude")
+    if options.features is not None:
+        raise SafeError("--exclude cannot be used with --features; remove those columns from --features instead")
+    there, _ = made.columns()
+    if not there:
+        raise SafeError(f"--exclude {exclude}: {options.data[0]} has no column names; remove --exclude")
+    if wrong := [name for name in excluded if name not in there]:
+        raise SafeError(
+            f"--exclude {', '.join(wrong)}: no such feature; expected some of {', '.join(map(repr, there))}"
+        )
+    return [c for c in there if c not in excluded]
+
+
+def check_job(method: str, settings: Mapping[str, Any], experiment: Experiment, target: float | None) -> None:
+    """Check a method and its settings on an experiment, as far as is possible before training.
+
+    Args:
+        method: the method's name.
+        settings: its settings.
+        experiment: the experiment.
+        target: the accuracy to count the rounds to.
+
+    Raises:
+        SafeError: a setting is wrong, or the data do not fit.
+        UserInputError: the earlier result that the settings resume does not fit.
+    """
+    known = {**experiment.common(), "holdout": experiment.holdout}
+    if experiment.dataset.test is not None:
+        known["evaluators"] = [0]  # an organization that has all held-out rows
+    checked = registry.validate(method, {**known, **settings})
+    if settings.get("resume"):
+        resume.check_kind(settings["resume"], method, checked)
+    steps = settings.get("preprocess") or (settings.get("resume") or {}).get("data", {}).get("preprocess")
+    job.check_has_accuracy(method, checked, target)
+    registry.check(method, checked)
+    regression = getattr(checked, "objective", None) == "regression"
+    experiment.check(steps=bool(steps), supervised=registry.supervised(method), regression=regression)
+    experiment.deal()
+
+
+def check_same_rows(before: Mapping[str, Any], experiment: Experiment) -> None:
+    """Check that an earlier result has the same rows at the same nodes: otherwise it may be trained on held-out rows.
+
+    Args:
+        before: the ``experiment`` of the earlier result.
+        experiment: the experiment that resumes it.
+
+    Raises:
+        SafeError: they differ.
+    """
+    now = experiment.description()
+    for name in now:
+        if name not in before or before[name] == now[name]:
+            continue
+        if name == "trained":
+            raise SafeError(f"--resume: the earlier result was trained {before[name]}; expected a federated result")
+        option = f"--{name.replace('_', '-')}"
+        was = f"no {option}" if before[name] is None else f"{option} {before[name]}"
+        was = "other nodes or rows" if name in ("nodes", "rows", "digest") else was
+        raise SafeError(f"--resume: the earlier job had {was}; use the same")

@@ -1,0 +1,132 @@
+"""The settings of a job from the options of a command, and what a job takes over from the one that it resumes."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from v6_federated.base.errors import SafeError
+from v6_federated.central import resume
+from v6_federated.messages.common import Common
+from v6_workbench import registry
+from v6_workbench.cli import values
+from v6_workbench.cli.console import say
+from v6_workbench.cli.options import JobOptions
+
+# settings that have an option of their own
+OWN_OPTION = {name: f"--{name}" for name in ("rounds", "model", "seed", "label", "features", "holdout", "preprocess")}
+OWN_OPTION |= {"target": "--target A --stop-at-target"}
+ROWS = ("label", "features", "holdout")  # settings that an experiment has itself
+
+Options = TypeVar("Options", bound=JobOptions)
+
+
+def settings_of(options: JobOptions) -> dict[str, Any]:
+    """Return the settings that the options name, except seed and rows.
+
+    Args:
+        options: the options.
+
+    Returns:
+        Values by the names of the settings.
+
+    Raises:
+        SafeError: an option is wrong by itself.
+    """
+    check_target(options.target)
+    if options.stop_at_target and options.target is None:
+        raise SafeError("--stop-at-target needs an accuracy to stop at; add for example --target 0.97")
+    found: dict[str, Any] = {"rounds": options.rounds}
+    if options.model is not None:
+        found["model"] = options.model
+    if options.stop_at_target:
+        found["target"] = options.target
+    if options.preprocess:
+        found["preprocess"] = list(options.preprocess)
+    for text in options.settings:
+        key, written = values.pair(text, "--set", "lr=0.1")
+        if key in OWN_OPTION:
+            raise SafeError(f"--set {key} has an option of its own; use {OWN_OPTION[key]}")
+        if key in found:
+            raise SafeError(f"--set {key} is given twice; remove one")
+        found[key] = values.setting(key, written)
+    return found
+
+
+def seed_of(options: JobOptions) -> dict[str, int]:
+    """Return the seed as a setting, if the options name one: a resumed job otherwise keeps its seed."""
+    return {} if options.seed is None else {"seed": options.seed}
+
+
+def features_of(options: JobOptions) -> list[str] | None:
+    """Return the features that the options name, if any. Raises SafeError."""
+    return None if options.features is None else values.names(options.features, "--features")
+
+
+def check_target(target: float | None) -> None:
+    """Raise SafeError if a target is not an accuracy."""
+    if target is not None and not 0 < target <= 1:
+        raise SafeError(f"--target {target:g} is out of range; expected an accuracy above 0 and up to 1, such as 0.97")
+
+
+def check_has_accuracy(method: str, checked: Common, target: float | None) -> None:
+    """Check that a job with a target has an accuracy.
+
+    Args:
+        method: the method's name.
+        checked: its settings.
+        target: the target.
+
+    Raises:
+        SafeError: the job has no accuracy.
+    """
+    if target is None:
+        return
+    if getattr(checked, "objective", None) == "regression":
+        raise SafeError(f"--target {target:g} is an accuracy, which objective=regression does not have; remove it")
+    if not registry.supervised(method):
+        raise SafeError(f"--target {target:g} is an accuracy, which {method} does not have; remove it")
+
+
+def with_rows_of(options: Options, earlier: Mapping[str, Any]) -> tuple[Options, dict[str, Any]]:
+    """Fill in label, features and holdout of an earlier job, unless the options name them.
+
+    Args:
+        options: the options of the command that resumes it.
+        earlier: the earlier result.
+
+    Returns:
+        The options, and what was filled in that is not a default.
+    """
+    settings = earlier["settings"]
+    taken = {name: settings[name] for name in ROWS if getattr(options, name) is None and settings.get(name) is not None}
+    written: dict[str, Any] = {name: json.dumps(v) if name == "features" else v for name, v in taken.items()}
+    return replace(options, **written), {k: v for k, v in taken.items() if v != Common.model_fields[k].default}
+
+
+def resumed(
+    earlier: dict[str, Any], method: str, settings: dict[str, Any], rows: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the settings of a job that resumes an earlier one, and print those that it takes over.
+
+    Args:
+        earlier: the earlier result.
+        method: the method's name.
+        settings: the settings of the command; all others are those of the earlier job.
+        rows: what an experiment took over; it then has label, features and holdout itself. None: a task has them.
+
+    Returns:
+        The settings, with the earlier result as ``resume``.
+    """
+    same = earlier.get("method") == method  # otherwise the job is refused later, with a better reason
+    kept = resume.inherited(earlier, registry.settings_of(method), settings) if same else {}
+    if rows is not None:
+        kept = {name: value for name, value in kept.items() if name not in ROWS}
+    if taken := {**(rows or {}), **kept}:
+        say("taken over from the earlier job: " + ", ".join(f"{name}={_short(value)}" for name, value in taken.items()))
+    return {**kept, **settings, "resume": earlier}
+
+
+def _short(value: Any) -> str:
+    """A setting in a form that fits in a line."""
+    return f"[{', '.join(map(str, value[:10]))}, ...]" if isinstance(value, list) and len(value) > 10 else str(value)

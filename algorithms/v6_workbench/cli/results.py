@@ -1,0 +1,108 @@
+"""Results on disk: ``result.json`` and its pictures, and the folders that commands write to."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any
+
+from v6_federated.base.errors import SafeError
+from v6_federated.base.files import write_whole
+
+COLUMNS = ("round", "participants", "loss", "accuracy", "auc", "bytes_up", "bytes_down", "seconds")  # of a history
+WRITTEN = "expected a result.json that `v6-federated run --out DIR` wrote"
+
+
+def found_in(paths: Iterable[Path]) -> list[Path]:
+    """List the results that a user names, each once.
+
+    Args:
+        paths: files and folders; a folder that ``compare`` wrote stands for all results in it.
+
+    Returns:
+        Files, and folders with a result.
+    """
+    found: dict[Path, None] = {}
+    for path in paths:
+        own = (
+            not path.is_dir() or (path / "result.json").exists()
+        )  # then only folders that ``compare`` may have written
+        inside = sorted(path.glob("[0-9]*-*/result.json" if own else "*/result.json"), key=_number_of)
+        found |= dict.fromkeys([*([path] if own or not inside else []), *(file.parent for file in inside)])
+    return [*found]
+
+
+def _number_of(file: Path) -> tuple[int, str]:
+    number = file.parent.name.partition("-")[0]
+    return int(number) if number.isdecimal() else 0, file.parent.name
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Read a result.
+
+    Args:
+        path: a ``result.json``, or the folder that it is in.
+
+    Returns:
+        The result.
+
+    Raises:
+        SafeError: there is no result.
+    """
+    file = path / "result.json" if path.is_dir() else path
+    try:
+        result = json.loads(file.read_text())
+        result["settings"]["seed"], result["data"]["classes"], result["history"][-1]
+        result["method"], result["final"], result["per_node"]
+        if not all(name in row for row in result["history"] for name in COLUMNS):
+            raise KeyError
+    except FileNotFoundError:
+        if (path / "test.json").exists():
+            raise SafeError(
+                f"{path} holds a test of `v6-federated compare --test` and no result; see its test.json and "
+                "posteriors.png"
+            ) from None
+        raise SafeError(f"no file {file}; {WRITTEN}") from None
+    except (ValueError, KeyError, IndexError, TypeError):
+        raise SafeError(f"{file} is not a result; {WRITTEN}") from None
+    return result
+
+
+def write(folder: Path, result: dict[str, Any], target: float | None = None, name: str = "") -> None:
+    """Write ``result.json`` and its pictures: curves, distances and components, if there are any.
+
+    Args:
+        folder: the folder.
+        result: the result.
+        target: accuracy to draw a line at.
+        name: name of the result in the pictures; empty is the method's name.
+    """
+    from v6_workbench.reporting import pictures  # slow to import
+
+    write_whole(folder / "result.json", json.dumps(result, indent=1))
+    pictures.curves({name or result["method"]: result}, folder / "curves.png", target)
+    pictures.distances(result, folder / "distances.png", name)
+    pictures.components(result, folder / "components.png")
+
+
+def check_folder(folder: Path | None) -> None:
+    """Make the folder of ``--out`` and try to write to it, before anything is trained.
+
+    Args:
+        folder: the folder; None is no folder.
+
+    Raises:
+        SafeError: files cannot be written there.
+    """
+    if folder is None:
+        return
+    if folder.exists() and not folder.is_dir():
+        raise SafeError(f"--out {folder} is a file; expected a folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile(dir=folder, prefix="."):  # its mode alone does not say: the disk may be read-only
+            pass
+    except OSError as error:
+        raise SafeError(
+            f"cannot write to --out {folder} ({error.strerror}); expected a folder that you can write to"
+        ) from None

@@ -1,0 +1,60 @@
+"""What commands show of a result: its rounds, its classes, and what its numbers may hide."""
+
+from pathlib import Path
+from typing import Any
+
+from v6_workbench.cli import console, results
+from v6_workbench.reporting import diagnostics, summary
+
+FAILED, INTERRUPTED = 1, 130
+
+
+def finish(result: dict[str, Any], out: Path | None, target: float | None) -> int:
+    """Write a result's files, show it, and end with the line of JSON.
+
+    Args:
+        result: the result.
+        out: the folder of ``--out``.
+        target: the accuracy to count the rounds to.
+
+    Returns:
+        The exit status.
+    """
+    if out:
+        results.write(out, result, target)
+    show(result)
+    if target is not None:
+        print(f"accuracy {target:g}: {_reached(result, target)}")
+    console.last_line(summary.summary(result, target))
+    if "stopped" in result:
+        rounds = len(result["history"])
+        kept = f"; resume it with --resume {out}" if out else "; it is not kept, since --out was not given"
+        status = INTERRUPTED if result["stopped"] == "interrupted" else FAILED
+        return console.complain(status, f"{result['stopped']}; the model is that of round {rounds}{kept}")
+    return 0
+
+
+def _reached(result: dict[str, Any], target: float) -> str:
+    rounds = summary.to_target(result, target)
+    if rounds is None:
+        return "not reached"
+    seconds = summary.to_target(result, target, "seconds")
+    clock = f", {seconds:.1f} s of simulated time" if summary.simulated({"": result}) else ""
+    return f"reached after {rounds:.1f} rounds{clock}"
+
+
+def show(result: dict[str, Any]) -> None:
+    """Print the rounds, the classes or components, and warnings.
+
+    Args:
+        result: the result.
+    """
+    from v6_workbench.reporting import tables
+
+    screen = console.console()
+    screen.print(tables.rounds_table(result))
+    for table in (tables.classes_table(result), tables.components_table(result)):
+        if table is not None:
+            screen.print(table)
+    for warning in diagnostics.warnings_about(result):
+        console.say(warning)

@@ -1,0 +1,78 @@
+"""Values from the text of options: KEY=VALUE, settings, lists of names."""
+
+import json
+from typing import Any
+
+from v6_federated.base.errors import SafeError
+
+LISTS = ("classes", "organizations", "evaluators")  # settings that accept a,b,c without brackets
+
+
+def pair(text: str, option: str, example: str) -> tuple[str, str]:
+    """Split KEY=VALUE.
+
+    Args:
+        text: the text.
+        option: the option that it is from, for errors.
+        example: a right value, for errors.
+
+    Returns:
+        The key and the value, without spaces around them.
+
+    Raises:
+        SafeError: there is no key or no equals sign.
+    """
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise SafeError(f"{option} {text!r} is not of the form KEY=VALUE; expected for example {example}")
+    return key.strip(), value.strip()
+
+
+def value(text: str) -> Any:
+    """Read a value: none, JSON, or else the text itself."""
+    if text.lower() in ("none", "null"):
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def setting(key: str, text: str) -> Any:
+    """Read the value of a setting.
+
+    Args:
+        key: the setting's name.
+        text: its text; of ``LISTS`` also a,b,c without brackets.
+
+    Returns:
+        The value, as JSON has it.
+    """
+    found = value(text)
+    if key not in LISTS or isinstance(found, list | None):
+        return found
+    parts = [part.strip() for part in text.split(",")]
+    values = [value(part) for part in parts]
+    if all(isinstance(v, int | float) for v in values):
+        return values
+    # labels are of one type: none, and 1 next to 3a, are words
+    return [v if isinstance(v, str) else part for v, part in zip(values, parts, strict=True)]
+
+
+def names(text: str, option: str) -> list[str]:
+    """Read names of columns.
+
+    Args:
+        text: a,b,c, or a JSON list for names with a comma or a space at their beginning.
+        option: the option that it is from, for errors.
+
+    Returns:
+        The names.
+
+    Raises:
+        SafeError: the text is not a list of names.
+    """
+    found = value(text) if text.lstrip().startswith("[") else [name.strip() for name in text.split(",")]
+    if not isinstance(found, list) or not all(isinstance(name, str) and name for name in found):
+        raise SafeError(f"{option} {text or repr(text)} is not a list of names; expected a,b,c or a JSON list of names")
+    return found

@@ -1,0 +1,151 @@
+"""The files that a local network's server and nodes read: configurations, keys, databases, organizations.
+
+vantage6 reads YAML; the files are JSON, which is a part of YAML.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from vantage6.common import bytes_to_base64s
+from vantage6.common.encryption import RSACryptor
+
+from v6_workbench.network.docker_engine import SERVER_ALIAS, SERVER_PORT, Hospital
+
+API = "/api"
+TYPES = {".csv": "csv", ".parquet": "parquet", ".xlsx": "excel"}
+LOGGING = {
+    "level": "INFO",
+    "use_console": True,
+    "backup_count": 1,
+    "max_size": 1024,
+    "format": "%(asctime)s - %(name)-14s - %(levelname)-8s - %(message)s",
+    "datefmt": "%Y-%m-%d %H:%M:%S",
+}
+
+
+def write_node(
+    folder: Path,
+    number: int,
+    source: Path,
+    *,
+    environment: dict[str, str],
+    label: str,
+    database_type: str | None,
+    encrypted: bool,
+    settings: Mapping[str, Any],
+) -> Hospital:
+    """Write a node's folder: its database, its key and its configuration.
+
+    Args:
+        folder: the folder, which is created; its name is the node's name.
+        number: number of the node, from 1.
+        source: the database, a file or a folder.
+        environment: environment variables of the node's algorithms.
+        label: label of the database.
+        database_type: vantage6's type of the database; None takes it from the path.
+        encrypted: whether the organization has a key.
+        settings: further settings of the configuration.
+
+    Returns:
+        The organization and its node.
+    """
+    folder.mkdir()
+    database = folder / (label + source.suffix)
+    (shutil.copytree if source.is_dir() else shutil.copy)(source, database)
+    hospital = Hospital(
+        organization=f"hospital_{number}",
+        node=folder.name,
+        api_key=str(uuid.uuid4()),
+        folder=folder,
+        database=database,
+        database_type=database_type or ("folder" if source.is_dir() else TYPES.get(source.suffix, "other")),
+        label=label,
+        public_key=_key(folder / "private_key.pem") if encrypted else "",
+        environment=environment,
+    )
+    write(folder / "node.yaml", _node_config(hospital) | dict(settings))
+    return hospital
+
+
+def write_server(folder: Path, hospitals: Sequence[Hospital], username: str, password: str) -> None:
+    """Write the server's configuration, and the organizations, the researcher and the collaboration that it imports.
+
+    Args:
+        folder: the network's folder.
+        hospitals: the organizations and their nodes.
+        username, password: the researcher, who belongs to the first organization.
+    """
+    write(folder / "server.yaml", _server_config())
+    write(folder / "entities.yaml", _entities(hospitals, username, password))
+
+
+def write(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a file that only this user can read: it may hold a password or a key.
+
+    Args:
+        path: the file.
+        content: its content.
+    """
+    path.touch(mode=0o600)
+    path.write_text(json.dumps(content, indent=2))
+
+
+def _node_config(hospital: Hospital) -> dict[str, Any]:
+    database = {"label": hospital.label, "uri": str(hospital.database), "type": hospital.database_type}
+    if hospital.database.is_dir():
+        database["mount_mode"] = "ro"  # a container would leave files in it that only root can remove
+    return {
+        "api_key": hospital.api_key,
+        "server_url": f"http://{SERVER_ALIAS}",
+        "port": SERVER_PORT,
+        "api_path": API,
+        "task_dir": "/mnt/data",
+        "databases": [database],
+        "encryption": {"enabled": bool(hospital.public_key), "private_key": ""},
+        "algorithm_env": hospital.environment,
+        "policies": {"require_algorithm_pull": False},  # images of this machine were never pushed to a registry
+        "share_algorithm_logs": True,
+        "logging": LOGGING,
+    }
+
+
+def _server_config() -> dict[str, Any]:
+    return {
+        "description": "local network",
+        "ip": "0.0.0.0",
+        "port": SERVER_PORT,
+        "api_path": API,
+        "uri": "sqlite:////root/vantage6.sqlite",
+        "allow_drop_all": False,
+        "jwt_secret_key": secrets.token_hex(32),
+        "logging": LOGGING | {"file": "server.log"},
+    }
+
+
+def _entities(hospitals: Sequence[Hospital], username: str, password: str) -> dict[str, Any]:
+    """Organizations, the researcher and the collaboration, as ``vserver-local import`` reads them."""
+    address = dict.fromkeys(("domain", "address1", "address2", "zipcode", "country"), "")
+    organizations: list[dict[str, Any]] = [
+        {**address, "name": hospital.organization, "public_key": hospital.public_key} for hospital in hospitals
+    ]
+    researcher = {"username": username, "password": password, "firstname": username, "lastname": "", "email": username}
+    organizations[0]["users"] = [researcher]
+    collaboration = {
+        "name": "hospitals",
+        "encrypted": bool(hospitals[0].public_key),
+        "participants": [{"name": it.organization, "api_key": it.api_key} for it in hospitals],
+    }
+    return {"organizations": organizations, "collaborations": [collaboration]}
+
+
+def _key(path: Path) -> str:
+    """Make a private key at ``path``; return the public key as the server stores it."""
+    path.touch(mode=0o600)
+    return bytes_to_base64s(RSACryptor.create_public_key_bytes(RSACryptor.create_new_rsa_key(path)))

@@ -1,0 +1,281 @@
+"""Pictures of results, as PNG files."""
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from textwrap import fill
+
+import matplotlib
+import numpy as np
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator
+
+from v6_workbench.reporting.summary import MEASURES, Result, Verdict, components_of, measure, simulated, spent
+
+# Okabe and Ito's colours, which colour-blind readers can tell apart; the line styles differ in grey too
+COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
+STYLES = ["-", "--", "-.", ":"]
+UNITS = {
+    "rounds": "round",
+    "uploads": "uploads (answers of nodes)",
+    "bytes": "megabytes sent, both ways",
+    "seconds": "seconds of simulated time",
+}
+REFERENCES = {"distance": "global model", "from_reference": "reference"}  # what a node's model is compared with
+
+
+def curves(results: Mapping[str, Result], path: Path, target: float | None = None) -> bool:
+    """Draw accuracy (R squared of regressions) and loss by round.
+
+    Args:
+        results: results by their names.
+        path: the picture. If there is nothing to draw, an earlier picture at this path is removed.
+        target: accuracy to draw a line at.
+
+    Returns:
+        Whether there is a picture: not of results that were never evaluated.
+    """
+    if not _any(results, measure(results), "loss"):
+        path.unlink(missing_ok=True)
+        return False
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), constrained_layout=True)
+    for i, (name, result) in enumerate(results.items()):
+        _line(left, result, "rounds", measure(results), name, i)
+        _line(right, result, "rounds", "loss", name, i)
+    _finish(left, "rounds", f"{MEASURES[measure(results)]} on held-out rows", target)
+    _finish(right, "rounds", "loss on held-out rows")
+    _save_with_legend(figure, left, path)
+    return True
+
+
+def comparison(results: Mapping[str, Result], path: Path, target: float | None = None) -> bool:
+    """Draw accuracy, and AUC if there is one, by round, uploads, bytes and, if it was simulated, by time.
+
+    Args:
+        results: results by their names.
+        path: the picture. If there is nothing to draw, an earlier picture at this path is removed.
+        target: accuracy to draw a line at.
+
+    Returns:
+        Whether there is a picture: not of results that were never evaluated.
+    """
+    if not _any(results, measure(results)):
+        path.unlink(missing_ok=True)
+        return False
+    units = [unit for unit in UNITS if unit != "seconds" or simulated(results)]
+    measures = [measure(results), *(["auc"] if _any(results, "auc") else [])]
+    size = 4.4 * len(units), 0.6 + 3.2 * len(measures)
+    figure, rows = plt.subplots(
+        len(measures), len(units), figsize=size, sharex="col", sharey="row", squeeze=False, constrained_layout=True
+    )
+    for axes, y in zip(rows, measures, strict=True):
+        for axis, x in zip(axes, units, strict=True):
+            for i, (name, result) in enumerate(results.items()):
+                _line(axis, result, x, y, name, i)
+            unit = f"{MEASURES[y]} on held-out rows" if x == "rounds" else ""
+            _finish(axis, x, unit, target if y == measures[0] else None)
+    for axis in rows[:-1].flat:
+        axis.set_xlabel("")
+    _save_with_legend(figure, rows[0, 0], path)
+    return True
+
+
+def distances_of(result: Result) -> tuple[str, dict[tuple[int, int], float]]:
+    """Return the distances of the nodes' models.
+
+    Args:
+        result: the result.
+
+    Returns:
+        What is measured, a name in ``REFERENCES``; and the distances that are numbers, by organization and round.
+    """
+    column = next((name for name in REFERENCES if any(name in row for row in result["per_node"])), "distance")
+    # a node that is asked twice in a round has two rows, of which one may lack a distance; None: it overflowed
+    rows = [row for row in result["per_node"] if isinstance(row.get(column), int | float)]
+    return column, {(row["organization_id"], row["round"]): row[column] for row in rows}
+
+
+def distances(result: Result, path: Path, name: str = "") -> bool:
+    """Draw a heat map of the distance of each node's model from the global one, by round (like Garst, Fig. 4.2).
+
+    If nodes mostly keep their models, it is the distance from their reference.
+
+    Args:
+        result: the result.
+        path: the picture. If there is nothing to draw, an earlier picture at this path is removed.
+        name: name of the result in the title; empty is the method's name.
+
+    Returns:
+        Whether there is a picture: not of results without distances or with one node.
+    """
+    column, cells = distances_of(result)
+    nodes = sorted({*result.get("organizations", ()), *(k for k, _ in cells)})
+    if not cells or len(nodes) < 2:  # a single node's model is the global model
+        path.unlink(missing_ok=True)
+        return False
+    rounds = [row["round"] for row in result["history"]]
+    grid = [[cells.get((k, t), float("nan")) for t in rounds] for k in nodes]
+    height = min(max(2.4, 0.16 * len(nodes) + 1.2), 9)
+    figure, axis = plt.subplots(figsize=(8, height), constrained_layout=True)
+    least, most = min(cells.values()), max(cells.values())
+    # distances in the first round are often many times those of later rounds
+    norm = LogNorm(least, most) if 0 < least < most / 5 else None
+    image = axis.imshow(grid, aspect="auto", cmap="viridis", interpolation="nearest", norm=norm)
+    axis.set_facecolor("0.9")  # not asked in that round, or overflowed
+    step, wide = max(1, len(nodes) // 25), max(1, len(rounds) // 15)
+    called = dict(enumerate(result.get("experiment", {}).get("nodes", []), start=1))
+    names = [_plain(str(called.get(k, k))) for k in nodes]
+    axis.set_yticks(range(0, len(nodes), step), names[::step], fontsize=8)
+    axis.set_xticks(range(0, len(rounds), wide), [str(t) for t in rounds[::wide]], fontsize=8)
+    axis.set(
+        xlabel="round",
+        ylabel="organization" if names == [str(k) for k in nodes] else "",
+        title=f"{_plain(name or result['method'])}: distance of a node's model from the {REFERENCES[column]}",
+    )
+    # over many powers of ten, as after a training that diverged, there is no room for ticks between them
+    ticks = LogLocator(subs=(1, 2, 5) if most < 1e4 * least else (1,)) if norm else None
+    figure.colorbar(image, label="Euclidean distance", ticks=ticks, format="%g").minorticks_off()
+    _save(figure, path)
+    return True
+
+
+def components(result: Result, path: Path, most: int = 30) -> bool:
+    """Draw the share of variance that each principal component explains, and the cumulative share.
+
+    Args:
+        result: the result.
+        path: the picture. If there is nothing to draw, an earlier picture at this path is removed.
+        most: number of components to draw.
+
+    Returns:
+        Whether there is a picture: not of results without components.
+    """
+    if (arrays := components_of(result)) is None:
+        path.unlink(missing_ok=True)
+        return False
+    shares = 100 * arrays["explained_variance_ratio"]
+    figure, axis = plt.subplots(figsize=(7, 4), constrained_layout=True)
+    numbers = np.arange(1, len(shares) + 1)[:most]
+    axis.bar(numbers, shares[:most], color=COLOURS[5], label="each component")
+    axis.plot(numbers, np.cumsum(shares)[:most], "o-", color=COLOURS[0], markersize=3, label="cumulative")
+    axis.set_xlabel("principal component" if len(shares) <= most else f"principal component, {most} of {len(shares)}")
+    axis.set_ylabel("variance explained, %")
+    axis.set_ylim(0, 105)
+    axis.set_xlim(0.4, len(numbers) + 0.6)
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    axis.grid(alpha=0.3)
+    axis.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside upper center", ncols=2, frameon=False)
+    _save(figure, path)
+    return True
+
+
+def posteriors(found: Mapping[tuple[str, str], Verdict], rope: float, path: Path, what: str = "accuracy") -> None:
+    """Draw the posterior density of the mean difference in score of each two methods (like Nilsson's Figure 3).
+
+    Args:
+        found: a verdict for each pair of methods.
+        rope: region of practical equivalence, a difference in score.
+        path: the picture.
+        what: name of the score.
+    """
+    from scipy import stats  # slow to import, and needed only here
+
+    across = min(3, len(found))
+    down = -(-len(found) // across)
+    size = (4.2 * across, 3.1 * down)
+    figure, axes = plt.subplots(down, across, figsize=size, squeeze=False, constrained_layout=True)
+    for axis in axes.flat[len(found) :]:
+        axis.set_axis_off()
+    for axis, ((first, second), verdict) in zip(axes.flat, found.items(), strict=False):
+        middle, deviation = verdict.difference, float(np.sqrt(verdict.posterior.var))
+        # four standard deviations, and the region
+        reach = max(4 * deviation, 1.5 * rope, 1e-6)
+        d = np.linspace(min(middle - reach, -1.5 * rope), max(middle + reach, 1.5 * rope), 400)
+        if deviation:
+            # baycomp's posterior is a Student distribution of second minus first
+            density = stats.t.pdf(d, verdict.posterior.df, middle, deviation)
+            axis.plot(100 * d, density, color=COLOURS[0], linewidth=1.5)
+            axis.fill_between(100 * d, density, color=COLOURS[5], alpha=0.5)
+        else:
+            axis.axvline(100 * middle, color=COLOURS[0], linewidth=1.5)
+        if rope:
+            label = f"practically equivalent: up to {100 * rope:g} points" if axis is axes.flat[0] else None
+            axis.axvspan(-100 * rope, 100 * rope, color=COLOURS[4], alpha=0.25, label=label)
+        axis.set_yticks([])
+        axis.set_ylim(bottom=0)
+        chances = f"better {verdict.better:.0%}, equal {verdict.equal:.0%}, worse {verdict.worse:.0%}"
+        names = "\n".join(fill(text, 44) for text in (first, f"minus {second}"))
+        axis.set_title(f"{names}\n{chances}", fontsize=9)
+        axis.set_xlabel(f"difference in {what}, percentage points", fontsize=9)
+        axis.spines[["top", "right", "left"]].set_visible(False)
+    if rope:
+        figure.legend(loc="outside lower center", frameon=False, fontsize=9)
+    _save(figure, path)
+
+
+def _plain(text: str) -> str:
+    """The text without matplotlib's mathematics."""
+    return text.replace("$", r"\$")
+
+
+def _any(results: Mapping[str, Result], *columns: str) -> bool:
+    return any(row.get(name) is not None for r in results.values() for row in r["history"] for name in columns)
+
+
+def _line(axis: Axes, result: Result, x: str, y: str, name: str, i: int) -> None:
+    rows = [row for row in result["history"] if row.get(y) is not None]
+    units = zip(result["history"], spent(result, x), strict=True)
+    along = [cost / 1e6 if x == "bytes" else cost for row, cost in units if row.get(y) is not None]
+    axis.plot(
+        along,
+        [row[y] for row in rows],
+        STYLES[i % len(STYLES)],
+        color=COLOURS[i % len(COLOURS)],
+        label=_plain(name),
+        marker="o" if len(rows) < 30 else None,
+        markersize=3,
+        linewidth=1.5,
+    )
+
+
+def _finish(axis: Axes, x: str, y: str, target: float | None = None) -> None:
+    axis.set_xlabel(UNITS[x])
+    # fractions of megabytes are long; a single round still gets a tick
+    axis.xaxis.set_major_locator(MaxNLocator(5) if x == "bytes" else MaxNLocator(integer=True, min_n_ticks=1))
+    axis.set_ylabel(y)
+    axis.grid(alpha=0.3)
+    axis.spines[["top", "right"]].set_visible(False)
+    if target is not None:
+        axis.axhline(target, color="0.4", linewidth=0.8, linestyle=(0, (6, 4)))
+        axis.annotate(
+            f"target {target:g}",
+            (1, target),
+            xycoords=("axes fraction", "data"),
+            ha="right",
+            va="bottom",
+            fontsize=8,
+            color="0.3",
+        )
+
+
+def _save_with_legend(figure: Figure, axis: Axes, path: Path) -> None:
+    handles, names = axis.get_legend_handles_labels()
+    if len(names) > 1:
+        wide = 0.8 + 0.08 * max(map(len, names))  # inches that the longest name takes with its line
+        columns = max(1, min(len(names), 4, int(figure.get_figwidth() / wide)))
+        figure.legend(handles, names, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
+    _save(figure, path)
+
+
+def _save(figure: Figure, path: Path) -> None:
+    with warnings.catch_warnings():
+        # a hospital's name in a script that the font lacks is drawn as boxes; the tables show it
+        warnings.filterwarnings("ignore", "Glyph .* missing from|Matplotlib currently does not support")
+        figure.savefig(path, dpi=120)
+    plt.close(figure)

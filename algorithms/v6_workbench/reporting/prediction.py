@@ -1,0 +1,141 @@
+"""Predictions of a trained model for new rows."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from v6_federated.base.errors import SafeError
+from v6_federated.base.vantage6_api import DataError
+from v6_federated.data import pca, preprocessing
+from v6_federated.data.source import Source, encode_labels
+from v6_federated.messages.job import DataSpec
+from v6_federated.models.linear import predicted
+from v6_workbench.reporting.trained import parts_of
+
+
+def predict(result: Mapping[str, Any], source: Source) -> tuple[pd.DataFrame, dict[str, float]]:
+    """Predict for new rows, with the code that nodes use.
+
+    Args:
+        result: a result, or what ``export.load`` returns.
+        source: the rows.
+
+    Returns:
+        A table with a line for each row: the class as ``prediction``, its scores, which are the model's decision values
+        (one ``score`` if there are two classes, above 0 for the second; otherwise one for each class), and, except for
+        ``svm``, the probability of each class. Of a regression it has the ``prediction`` only, of components ``pc1``
+        and so on. And, if rows have the label, ``accuracy``, or ``r2`` of a regression.
+
+    Raises:
+        SafeError: the rows do not fit the model; the text names columns and no values.
+    """
+    spec, model, arrays = parts_of(result)
+    try:
+        unlabelled = DataSpec(features=spec.features, categories=spec.categories, supervised=False)
+        if model is None:
+            X = _features(source, unlabelled, spec.preprocess, result["model"]["features"])
+            Z = pca.project(X, arrays["mean"], arrays["scale"], arrays["components"])
+            return pd.DataFrame(Z, columns=[f"pc{i + 1}" for i in range(Z.shape[1])]), {}
+        X = _features(source, unlabelled, spec.preprocess, result["model"]["features"]).astype(np.float32)
+        scores = model.scores(arrays["weights"], np.ascontiguousarray(X))
+        labelled = _labelled(source, spec)
+        if spec.regression:
+            table = pd.DataFrame({"prediction": scores[:, 0]})
+            return table, _r2(_labels(source, spec, labelled), scores[labelled, 0]) if labelled.any() else {}
+        assert spec.classes is not None
+        guess = predicted(scores)
+        names = ["score"] if scores.shape[1] == 1 else [f"score={c}" for c in spec.classes]
+        table = pd.DataFrame(scores, columns=names)
+        table.insert(0, "prediction", np.asarray(spec.classes, dtype=object)[guess])
+        if getattr(model, "kind", "") != "hinge":
+            table[[f"probability={c}" for c in spec.classes]] = _probabilities(scores)
+        if not labelled.any():
+            return table, {}
+        try:
+            y = encode_labels(_labels(source, spec, labelled), spec.classes)
+        except DataError:
+            raise SafeError(
+                f"some labels are not among the model's {len(spec.classes)} classes; correct them, or remove the "
+                f"column {spec.label}"
+            ) from None
+        return table, {"accuracy": float(np.mean(y == guess[labelled]))}
+    except DataError as error:
+        raise SafeError(str(error)) from None
+
+
+def _probabilities(scores: np.ndarray) -> np.ndarray:
+    """The probability of each class, (n, classes), from the decision values of a model trained by cross-entropy."""
+    from scipy.special import softmax
+
+    z = np.asarray(scores, dtype=np.float64)
+    return softmax(np.hstack([np.zeros_like(z), z]) if z.shape[1] == 1 else z, axis=1)
+
+
+def _labelled(source: Source, spec: DataSpec) -> np.ndarray:
+    """Which rows have a label, (n,)."""
+    if source.table is None:
+        assert source.X is not None
+        return np.full(len(source.X), source.y is not None)
+    if spec.label not in source.table.columns:
+        return np.zeros(len(source.table), dtype=bool)
+    return source.table[spec.label].notna().to_numpy()
+
+
+def _labels(source: Source, spec: DataSpec, labelled: np.ndarray) -> np.ndarray:
+    if source.table is None:
+        return source.labels(spec)
+    return Source(table=source.table[labelled]).labels(spec)
+
+
+def _r2(y: np.ndarray, prediction: np.ndarray) -> dict[str, float]:
+    total = float(np.sum((y - y.mean()) ** 2))
+    return {"r2": 1 - float(np.sum((y - prediction) ** 2)) / total} if total else {}
+
+
+def _features(source: Source, spec: DataSpec, steps: Any, expected: int) -> np.ndarray:
+    """The rows after the steps, complete, as precise as they are in the file."""
+    features = source.features(spec)
+    features.check_finite()  # as nodes do, even if a step would bound the values
+    try:
+        after = preprocessing.apply(features, steps)
+        after.check_complete()
+        X = after.X
+    except ValueError as error:
+        if isinstance(error, SafeError) and source.table is not None:
+            raise
+        X = None  # arrays have no column names that an error could give
+    if X is None or X.shape[1] != expected:
+        raise SafeError(
+            f"rows of {len(features.names)} columns do not fit the model; expected the columns that it was trained on"
+        )
+    return X
+
+
+def warnings_about(result: Mapping[str, Any], source: Source) -> list[str]:
+    """Return what a prediction may hide: columns that are empty, or hold words that the model does not know.
+
+    Args:
+        result: a result, or what ``export.load`` returns.
+        source: the rows to predict for.
+
+    Returns:
+        A line for each column, and one for all empty columns.
+    """
+    data, found = result["data"], []
+    if source.table is None or not data.get("features"):
+        return []
+    spec = DataSpec(features=data["features"], categories=data.get("categories"), supervised=False)
+    features = source.features(spec)
+    levels = [step["fitted"]["levels"] for step in data.get("preprocess") or [] if step["step"] == "onehot"]
+    for column, known in [pair for step in levels for pair in step.items()]:
+        unknown = sum(isinstance(word, str) and word not in known for word in features.words[column])
+        if unknown:
+            found.append(
+                f"{column}: {unknown} of {len(features)} rows have a level that the model does not know; they count as "
+                "having no level"
+            )
+    if empty := [c for c in data["features"] if source.table[c].isna().all()]:
+        found.append(f"{', '.join(empty)}: no row has a value; the model's steps fill them as they fill missing values")
+    return found

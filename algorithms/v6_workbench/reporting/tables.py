@@ -1,0 +1,225 @@
+"""Tables of results, for the terminal."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from rich.markup import escape
+from rich.table import Table
+
+from v6_federated.data import preprocessing
+from v6_workbench.reporting.summary import Result, Verdict, components_of, measure, simulated, spent, summary
+
+SHARED_COLUMNS = {  # columns of a history that every method has; all others are a method's own
+    "round",
+    "n",
+    "train_loss",
+    "loss",
+    "accuracy",
+    "auc",
+    "r2",
+    "evaluated",
+    "bytes_up",
+    "bytes_down",
+    "seconds",
+}
+
+
+def table(results: Mapping[str, Result], target: float | None = None) -> Table:
+    """Make a table with a line for each result.
+
+    Args:
+        results: results by their names.
+        target: accuracy to count the rounds, uploads and bytes to.
+
+    Returns:
+        The table.
+    """
+    out = Table(box=None, pad_edge=False)
+    units = [("rounds", "rounds", 1, ".1f"), ("uploads", "uploads", 1, ".1f"), ("bytes", "MB", 1e6, ".3f")]
+    if simulated(results):
+        units.append(("seconds", "s", 1, ".1f"))
+    reached = [] if target is None else [f"{name} to {100 * target:g}%" for _, name, *_ in units]
+    measures = {"R squared": "r2"} if measure(results) == "r2" else {"accuracy": "accuracy", "AUC": "auc"}
+    for heading in ("", "rounds", *measures, "loss", *reached, "uploads", "MB up", "MB down", "s"):
+        out.add_column(heading, justify="left" if heading == "" else "right", no_wrap=heading != "", overflow="fold")
+    for name, result in results.items():
+        s = summary(result, target)
+        to = [(s[f"{unit}_to_target"], scale, form) for unit, _, scale, form in units if target is not None]
+        costs = ["not reached" if cost is None else format(cost / scale, form) for cost, scale, form in to]
+        out.add_row(
+            escape(name),
+            str(s["rounds"]),
+            *(_number(s[key], ".4f") for key in measures.values()),
+            _number(s["loss"], ".4f"),
+            *costs,
+            str(s["uploads"]),
+            f"{s['bytes_up'] / 1e6:.3f}",
+            f"{s['bytes_down'] / 1e6:.3f}",
+            f"{s['seconds']:.2f}",
+        )
+    return out
+
+
+def rounds_table(result: Result, lines: int = 12) -> Table:
+    """Make a table of some rounds of a result, evenly spaced, the first and the last among them.
+
+    Args:
+        result: the result.
+        lines: about how many rounds to show; rounds in which answers were missing are all shown.
+
+    Returns:
+        The table.
+    """
+    history = result["history"]
+    step = max(1, -(-len(history) // lines))
+    out = Table(box=None, pad_edge=False)
+    measures = {"R squared": "r2"} if "r2" in history[-1] else {"accuracy": "accuracy", "AUC": "auc"}
+    time = dict(zip((row["round"] for row in history), spent(result, "seconds"), strict=True))
+    clock = ["s"] if simulated({"": result}) else []  # otherwise seconds are those of this machine
+    for heading in ("round", "nodes", "rows", "train loss", "loss", *measures, "kB up", "kB down", *clock):
+        out.add_column(heading, justify="right")
+    own = [name for name, value in history[-1].items() if name not in SHARED_COLUMNS and isinstance(value, int | float)]
+    for name in own:
+        out.add_column(name.replace("_", " "), justify="right")
+    if any(row.get("missing") for row in history):
+        out.add_column("missing")
+    for row in [
+        r for r in history if r["round"] % step == 0 or r is history[-1] or r is history[0] or r.get("missing")
+    ]:
+        out.add_row(
+            str(row["round"]),
+            str(len(row["participants"])),
+            str(row["n"]),
+            _number(row["train_loss"], ".4f"),
+            _number(row["loss"], ".4f"),
+            *(_number(row[key], ".4f") for key in measures.values()),
+            f"{row['bytes_up'] / 1e3:.1f}",
+            f"{row['bytes_down'] / 1e3:.1f}",
+            *([f"{time[row['round']]:.1f}"] if clock else []),
+            *(_number(row.get(name), "" if isinstance(row.get(name), int) else ".4g") for name in own),
+            *([_missing(row)] if row.get("missing") else []),
+        )
+    return out
+
+
+def classes_table(result: Result, most: int = 12) -> Table | None:
+    """Make a table of the classes: held-out rows, recall and precision of each.
+
+    Args:
+        result: the result.
+        most: number of classes above which there is no table.
+
+    Returns:
+        The table; None if no rows were evaluated, or if there are more classes.
+    """
+    confusion = np.asarray((result.get("final") or {}).get("confusion") or [[0]])
+    classes = result["data"]["classes"] or []
+    if not confusion.any() or len(classes) > most:
+        return None
+    out = Table(box=None, pad_edge=False)
+    for heading in ("held-out class", "rows", "found", "recall", "predicted", "precision"):
+        out.add_column(heading, justify="left" if heading == "held-out class" else "right")
+    for c, (name, rows, predicted) in enumerate(
+        zip(classes, confusion.sum(axis=1), confusion.sum(axis=0), strict=True)
+    ):
+        found = confusion[c, c]
+        recall, precision = (f"{found / of:.3f}" if of else "-" for of in (rows, predicted))
+        out.add_row(escape(str(name)), str(rows), str(found), recall, str(predicted), precision)
+    return out
+
+
+def components_table(result: Result, most: int = 12, loadings: int = 3) -> Table | None:
+    """Make a table of the principal components: their variances and the columns with the largest loadings.
+
+    Args:
+        result: the result.
+        most: number of components to show.
+        loadings: number of columns to show for each.
+
+    Returns:
+        The table; None if the result has no components.
+    """
+    if (arrays := components_of(result)) is None:
+        return None
+    data = result["data"]
+    columns = preprocessing.names_after(
+        data.get("preprocess") or [], data.get("features") or [], data.get("categories") or []
+    )
+    shares = arrays["explained_variance_ratio"]
+    out = Table(box=None, pad_edge=False)
+    for heading in ("component", "variance", "share", "cumulative"):
+        out.add_column(heading, justify="right")
+    out.add_column("largest loadings", overflow="fold")
+    for i, row in enumerate(arrays["components"][:most]):
+        largest = np.argsort(-np.abs(row), kind="stable")[:loadings]
+        named = (escape(f"{columns[j] if columns else f'column {j + 1}'} {row[j]:+.2f}") for j in largest)
+        out.add_row(
+            f"{i + 1} of {len(shares)}",
+            f"{arrays['explained_variance'][i]:.4g}",
+            f"{shares[i]:.3f}",
+            f"{shares[: i + 1].sum():.3f}",
+            ", ".join(named),
+        )
+    return out
+
+
+def signs(found: Mapping[tuple[str, str], Verdict], scores: Mapping[str, Sequence[float]]) -> Table:
+    """Make a table of the methods' mean scores, and of each row against each column.
+
+    Signs: better +, worse -, practically equivalent =, undecided ?.
+
+    Args:
+        found: a verdict for each pair of methods.
+        scores: the scores of each method, one for each fold.
+
+    Returns:
+        The table.
+    """
+    out = Table(box=None, pad_edge=False)
+    out.add_column("", overflow="fold")
+    for heading in ("mean", "deviation", *map(str, range(1, len(scores) + 1))):
+        out.add_column(heading, justify="right")
+    opposite = {"+": "-", "-": "+"}
+    for i, (name, own) in enumerate(scores.items(), start=1):
+        cells = []
+        for other in scores:
+            if (name, other) in found:
+                cells.append(found[name, other].sign)
+            elif (other, name) in found:
+                cells.append(opposite.get(found[other, name].sign, found[other, name].sign))
+            else:
+                cells.append("")
+        out.add_row(f"{i} {escape(name)}", f"{np.mean(own):.4f}", f"{np.std(own, ddof=1):.4f}", *cells)
+    return out
+
+
+def settings_table(arguments: Sequence[Mapping[str, Any]]) -> Table:
+    """Make a table of a method's settings.
+
+    Args:
+        arguments: the settings as the method's entry in an algorithm store has them.
+
+    Returns:
+        The table.
+    """
+    out = Table(box=None, pad_edge=False)
+    for heading in ("setting", "default", "meaning"):
+        out.add_column(heading, overflow="fold", no_wrap=heading == "setting")
+    for argument in arguments:
+        default = argument.get("default_value", "") if argument["has_default_value"] else "required"
+        allowed = argument.get("allowed_values")
+        meaning = argument["description"] + (f" ({', '.join(map(str, allowed))})" if allowed else "")
+        out.add_row(argument["name"], str(default), escape(meaning))
+    return out
+
+
+def _missing(row: Mapping[str, Any]) -> str:
+    reasons: dict[str, list[str]] = {}
+    for absent in row["missing"]:
+        reasons.setdefault(absent["reason"], []).append(str(absent["organization_id"]))
+    return "; ".join(f"{', '.join(who)}: {reason}" for reason, who in reasons.items())
+
+
+def _number(value: float | None, form: str, absent: str = "-") -> str:
+    return absent if value is None else format(value, form)

@@ -1,0 +1,52 @@
+"""The model of a result."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from v6_federated import models
+from v6_federated.base.errors import SafeError
+from v6_federated.messages import codec
+from v6_federated.messages.job import DataSpec
+from v6_workbench import registry
+
+
+def parts_of(result: Mapping[str, Any]) -> tuple[DataSpec, Any, dict[str, np.ndarray]]:
+    """Return what predictions need of a result.
+
+    Args:
+        result: the result, or what ``export.load`` returns.
+
+    Returns:
+        The data's spec, the model (None if the result has principal components in its place), and the arrays.
+
+    Raises:
+        SafeError: the result has no model.
+    """
+    try:
+        spec, arrays = DataSpec(**result["data"]), codec.decode(result["weights"])
+        result["model"]["name"], result["method"]
+        return spec, model_of(result) if "weights" in arrays else None, arrays
+    except (KeyError, TypeError) as error:
+        raise SafeError(
+            f"the result has no model ({type(error).__name__} {error}); expected a result.json that `v6-federated run "
+            "--out DIR` wrote"
+        ) from None
+
+
+def model_of(result: Mapping[str, Any]) -> Any:
+    """Build the model of a result.
+
+    Args:
+        result: the result.
+
+    Returns:
+        The model, with the interface of ``models.Model``.
+
+    Raises:
+        SafeError: the model is unknown.
+    """
+    if result["model"]["name"] not in models.MODELS:
+        registry.settings_of(result["method"])  # importing the method registers the model that it brings
+    return models.build(result["model"])

@@ -1,0 +1,119 @@
+"""Checks of a dataset before anything is trained on it. Errors name columns, never values of a row."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from v6_federated.base.errors import SafeError
+from v6_federated.base.vantage6_api import DataError
+from v6_federated.data.source import Source
+from v6_federated.messages.job import DataSpec
+from v6_federated.privacy.policy import Policy
+from v6_workbench import registry
+from v6_workbench.simulation.datasets import Dataset
+
+
+def labels(dataset: Dataset, label: str | None) -> np.ndarray:
+    """Return the label of every row, as it is.
+
+    Args:
+        dataset: the rows.
+        label: the label's column; None is the last.
+
+    Returns:
+        The labels (n,).
+
+    Raises:
+        SafeError: there is no such column.
+    """
+    if not isinstance(dataset.rows, pd.DataFrame):
+        return dataset.rows[1]
+    column = dataset.rows.columns[-1] if label is None else label
+    if column not in dataset.rows.columns:
+        names = ", ".join(repr(str(c)) for c in dataset.rows.columns)  # quoted: a space at an end is visible
+        raise SafeError(f"no label column {label!r}; expected one of {names}")
+    return dataset.rows[column].to_numpy()
+
+
+def check(
+    dataset: Dataset,
+    label: str | None,
+    features: Sequence[str] | None,
+    ignored: str | None = None,
+    *,
+    steps: bool = False,
+    supervised: bool = True,
+    regression: bool = False,
+) -> None:
+    """Check that a method can be trained on a dataset.
+
+    Args:
+        dataset: the rows.
+        label: the label's column; None is the last.
+        features: the features' columns; None is all others.
+        ignored: a column that is not used, since it names the nodes.
+        steps: whether preprocessing follows: features may then be words or missing.
+        supervised: whether the method uses the label.
+        regression: whether the label is a number to predict, and not a class.
+
+    Raises:
+        SafeError: columns do not exist, values are missing, or labels are not classes (numbers of a regression).
+    """
+    if not isinstance(dataset.rows, pd.DataFrame):
+        if label is not None or features is not None:
+            raise SafeError("--label and --features name columns, but a .npz has no column names; remove them")
+        if supervised:
+            _check_labels(_labels_of(dataset.rows, regression), regression)
+            check_test(dataset, regression)
+        return
+    table = dataset.rows.drop(columns=ignored) if ignored else dataset.rows
+    labels(Dataset(dataset.name, table), label)
+    try:
+        source = Source(table=table)
+        spec = DataSpec(label=label, features=features, supervised=supervised, regression=regression)
+        source.columns(spec)
+        if not steps:
+            source.rows(spec)
+        if supervised:
+            _check_labels(source.labels(spec), regression)
+    except DataError as error:
+        raise SafeError(str(error)) from None
+
+
+def check_test(dataset: Dataset, regression: bool) -> None:
+    """Check the labels of a test set.
+
+    Args:
+        dataset: the rows.
+        regression: whether the label is a number to predict.
+
+    Raises:
+        SafeError: the test set has a class that no other row has.
+    """
+    if dataset.test is None or regression:
+        return
+    assert isinstance(dataset.rows, tuple)
+    y, y_test = (_labels_of(pair, regression) for pair in (dataset.rows, dataset.test))
+    if not np.isin(y_test, y).all():
+        raise SafeError(f"{dataset.name}: y_test holds classes that y_train lacks; expected only classes of y_train")
+
+
+def _labels_of(rows: tuple[np.ndarray, np.ndarray], regression: bool) -> np.ndarray:
+    try:
+        return Source(X=rows[0], y=rows[1]).labels(DataSpec(regression=regression))
+    except DataError as error:
+        raise SafeError(str(error)) from None
+
+
+def _check_labels(y: np.ndarray, regression: bool) -> None:
+    count = len(np.unique(y))
+    if regression:
+        if y.dtype.kind not in "iuf" or count < 2:
+            raise SafeError("the label is not a number that varies; expected one, as objective=regression predicts it")
+    elif not 2 <= count <= Policy.maximum_classes:
+        able = registry.predict_numbers() if y.dtype.kind in "iuf" else []
+        number = f"; to predict a number, use {' or '.join(able)} with --set objective=regression" if able else ""
+        raise SafeError(
+            f"the label has {count} value(s); expected a column with 2 to {Policy.maximum_classes} classes{number}"
+        )

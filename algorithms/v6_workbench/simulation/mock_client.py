@@ -1,0 +1,207 @@
+"""The client of a mock network: the part of vantage6's ``AlgorithmClient`` that algorithms use."""
+
+import heapq
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import orjson
+
+from v6_workbench.simulation.call_outcomes import CallOutcome, CallOutcomes
+
+
+class Network(Protocol):
+    """What the client needs of its network; see ``mock.MockNetwork``."""
+
+    folder: Path
+    on_round: Callable[[dict[str, Any]], None] | None
+    outcomes: CallOutcomes | None
+    online: Callable[[int, float], bool] | None
+    keep: bool
+
+    @property
+    def nodes(self) -> Collection[int]:
+        """Ids of the organizations."""
+
+    def work(self, calls: list[tuple[Path, int, int]]) -> Iterable[tuple[int, str, str]]:
+        """Run calls (message, organization, number of the run); yield (number, status, log) as they finish."""
+
+
+@dataclass
+class _Run:
+    """One call at one organization."""
+
+    id: int
+    task_id: int
+    organization: int
+    message: Path
+    outcome: CallOutcome
+    ends: float  # on the simulated clock
+    status: str = "pending"
+    log: str | None = None
+
+
+class MockClient:
+    """A client with the interface of vantage6's ``AlgorithmClient``.
+
+    Calls wait until the status of a call that must have ended is requested; then all waiting calls run together.
+
+    Args:
+        network: the network whose nodes it calls.
+
+    Attributes:
+        organization_id: the first organization, where central runs.
+        time: seconds on the simulated clock.
+        task, run, result, organization: the parts of vantage6's client, by their names.
+    """
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.organization_id = next(iter(network.nodes))
+        self.task, self.run, self.result = _Tasks(self), _Runs(self), _Results(self)
+        self.organization = _Organizations(self)
+        if network.on_round is not None:
+            self.on_round = network.on_round
+        self.time = 0.0
+        if network.outcomes is not None:
+            self.clock, self.pause = self._clock, self._pause
+        self._runs: dict[int, list[_Run]] = {}
+        self._waiting: list[_Run] = []
+        self._ends: list[float] = []  # a heap
+        self._count = 0
+
+    def request(self, endpoint: str) -> dict[str, Any]:
+        """Answer ``task/ID/status`` as the server does."""
+        statuses = [self._status(run) for run in self._runs[int(endpoint.split("/")[1])]]
+        for status in statuses:
+            if status != "completed":
+                return {"status": "active" if status == "active" else "failed"}
+        return {"status": "completed"}
+
+    def wait_for_results(self, task_id: int, interval: float = 1) -> list[Any]:
+        """Return the task's results once its runs have ended."""
+        self._work()
+        return list(self.result.from_task(task_id))
+
+    def _send(self, input_: dict[str, Any], organizations: list[int], message: Path, task_id: int) -> None:
+        runs = self._runs[task_id] = []
+        for organization in organizations:
+            self._count += 1
+            outcome = self.network.outcomes(organization, input_) if self.network.outcomes else CallOutcome()
+            runs.append(_Run(self._count, task_id, organization, message, outcome, self.time + outcome.seconds))
+            heapq.heappush(self._ends, runs[-1].ends)
+        self._waiting += runs
+
+    def _status(self, run: _Run) -> str:
+        """The status of a run at the simulated time."""
+        if run.ends > self.time:
+            return "active"
+        if run.status == "pending":
+            self._work()
+        return run.status
+
+    def _work(self) -> None:
+        """Run all waiting calls."""
+        waiting, self._waiting = self._waiting, []
+        for run in waiting:
+            if run.outcome.status != "completed":
+                run.status, run.log = run.outcome.status, ""
+        runs = {run.id: run for run in waiting if run.status == "pending" or run.outcome.worked}
+        calls = [(run.message, run.organization, run.id) for run in runs.values()]
+        for number, status, log in self.network.work(calls) if calls else ():
+            if runs[number].status == "pending":
+                runs[number].status, runs[number].log = status, log
+        for message in {run.message for run in waiting}:
+            message.unlink(missing_ok=True)
+
+    def _clock(self) -> float:
+        return self.time
+
+    def _pause(self, until: float) -> None:
+        """Let simulated time pass until the next call ends, at most until ``until``."""
+        while self._ends and self._ends[0] <= self.time:
+            heapq.heappop(self._ends)
+        self.time = min([until, *self._ends[:1]])
+        if self.time == math.inf:
+            raise ValueError(
+                "no call on the mock network will ever end, so the job would wait forever; set round_timeout"
+            )
+
+
+@dataclass
+class _Tasks:
+    client: MockClient
+    _sent: tuple[dict[str, Any], Path] | None = None
+
+    def create(
+        self, input_: dict[str, Any], organizations: list[int], name: str = "mock", description: str = "mock"
+    ) -> dict[str, Any]:
+        client = self.client
+        unknown = sorted(set(organizations) - set(client.network.nodes))
+        if unknown or not organizations:
+            return {"msg": f"no node for organizations {unknown or organizations}"}
+        task_id = len(client._runs) + 1
+        client._send(input_, organizations, self._message(input_, task_id), task_id)
+        return {"id": task_id, "name": name, "description": description, "job_id": 1}
+
+    def _message(self, input_: dict[str, Any], task_id: int) -> Path:
+        """The file that the nodes read: one for all tasks with the same input that wait together."""
+        if self._sent is None or self._sent[0] is not input_ or not self._sent[1].exists():
+            message = self.client.network.folder / f"task-{task_id}.json"
+            message.write_bytes(orjson.dumps(input_))
+            self._sent = input_, message
+        return self._sent[1]
+
+
+@dataclass(frozen=True)
+class _Runs:
+    client: MockClient
+
+    def from_task(self, task_id: int) -> list[dict[str, Any]]:
+        def node(organization: int) -> dict[str, str]:
+            online = self.client.network.online
+            return {"status": "online" if online is None or online(organization, self.client.time) else "offline"}
+
+        return [
+            {
+                "id": run.id,
+                "status": self.client._status(run),
+                "log": run.log,
+                "task": {"id": task_id},
+                "organization": {"id": run.organization},
+                "node": node(run.organization),
+            }
+            for run in self.client._runs[task_id]
+        ]
+
+
+@dataclass(frozen=True)
+class _Results:
+    client: MockClient
+
+    def from_task(self, task_id: int) -> Iterator[Any]:
+        """The results of the runs that completed, one by one, so that a thousand need not lie in memory as text.
+
+        Each can be taken once, unless the network keeps them: its file is removed.
+        """
+        for run in self.client._runs[task_id]:
+            file = self.client.network.folder / f"answer-{run.id}.json"
+            if self.client._status(run) == "completed" and file.exists():
+                answer = orjson.loads(file.read_bytes())
+                if not self.client.network.keep:
+                    file.unlink()
+                for _ in range(run.outcome.times):
+                    yield answer if run.outcome.alter is None else run.outcome.alter(answer)
+
+
+@dataclass(frozen=True)
+class _Organizations:
+    client: MockClient
+
+    def list(self) -> "list[dict[str, Any]]":
+        return [self.get(i) for i in self.client.network.nodes]
+
+    def get(self, id_: int) -> dict[str, Any]:
+        return {"id": id_, "name": f"mock-{id_}"}

@@ -1,0 +1,140 @@
+"""A mock node: its rows on disk, and one call of a partial function as a container would run it."""
+
+import functools
+import importlib
+import os
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import orjson
+import pandas as pd
+
+from v6_federated.data.source import Source, as_features
+
+Database = pd.DataFrame | tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True)
+class MockNode:
+    """What a worker process needs to know about a node.
+
+    Attributes:
+        organization_id: id of the node's organization.
+        folder: the node's folder; it holds the file ``database`` and the folder ``tmp``.
+        environment: environment variables of the node's algorithms.
+    """
+
+    organization_id: int
+    folder: Path
+    environment: Mapping[str, str]
+
+
+def create(organization: int, folder: Path, database: Database, environment: Mapping[str, str]) -> MockNode:
+    """Write a node's rows to its folder.
+
+    Args:
+        organization: id of the node's organization.
+        folder: the node's folder, which is created.
+        database: the node's rows: a table, or arrays X (n, ...) and y (n,).
+        environment: environment variables of the node's algorithms.
+
+    Returns:
+        The node.
+    """
+    (folder / "tmp").mkdir(parents=True)
+    if isinstance(database, pd.DataFrame):
+        source = Source(table=database)
+    else:
+        X, y = database
+        source = Source(X=as_features(np.asarray(X)), y=np.asarray(y))
+    joblib.dump(source, folder / "database")
+    return MockNode(organization, folder, {**environment, "TEMPORARY_FOLDER": str(folder / "tmp")})
+
+
+def run(package: str, node: MockNode, message: Path, number: int) -> tuple[int, str, str]:
+    """Run one call at one node, in a worker process. The answer goes to a file, as in a container.
+
+    Args:
+        package: import package of the method.
+        node: the node.
+        message: file of the task's input; the answer is written next to it.
+        number: number of the run.
+
+    Returns:
+        The number of the run, its status and its log.
+
+    Raises:
+        AttributeError: the method does not export the function that the task names.
+    """
+    _forget_other_networks(node.folder.parent)
+    request = _parse(message)
+    module = importlib.import_module(package)
+    if not hasattr(module, request["method"]):
+        raise AttributeError(f"{package}/__init__.py does not export {request['method']}; add it there")
+    function = getattr(module, request["method"])
+    try:
+        with environment_of(node):
+            answer = function(
+                mock_client=_Identity(node.organization_id), mock_data=[_open(node.folder)], **request["kwargs"]
+            )
+        (message.parent / f"answer-{number}.json").write_bytes(orjson.dumps(answer))
+    except Exception as error:
+        if os.environ.get("V6_FEDERATED_DEBUG") == "1":
+            traceback.print_exc()
+        return number, "crashed", f"Error encountered while calling {request['method']}: {error}"
+    return number, "completed", ""
+
+
+@contextmanager
+def environment_of(node: MockNode) -> Iterator[None]:
+    """Set the node's environment variables, and restore the process's own afterwards."""
+    before = {name: os.environ.get(name) for name in node.environment}
+    os.environ.update(node.environment)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def close_databases() -> None:
+    """Close the databases that this process has open."""
+    _open.cache_clear()
+
+
+_network: list[Path] = []  # the network whose databases this process has open
+
+
+def _forget_other_networks(folder: Path) -> None:
+    """Worker processes outlive a network; its open databases must not."""
+    if _network != [folder]:
+        _network[:] = [folder]
+        close_databases()
+
+
+@functools.lru_cache(maxsize=2)
+def _parse(message: Path) -> dict[str, Any]:
+    """A task's message, parsed once in each worker: it is the same for all nodes, and functions do not change it."""
+    return orjson.loads(message.read_bytes())
+
+
+@functools.cache
+def _open(folder: Path) -> Source:
+    """A node's database, mapped into memory once in each worker (read-only: no call can change it for the next)."""
+    return joblib.load(folder / "database", mmap_mode="r")
+
+
+@dataclass(frozen=True)
+class _Identity:
+    """The client as a partial function sees it."""
+
+    organization_id: int

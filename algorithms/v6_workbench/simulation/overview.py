@@ -1,0 +1,119 @@
+"""What an experiment's rows are, and what a user should look at before training on them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from v6_federated.privacy.policy import Policy
+from v6_workbench import registry
+from v6_workbench.reporting.diagnostics import shortened
+from v6_workbench.simulation.experiments import Experiment
+
+ENOUGH = 20  # a column with a different value in each of so many rows may be an identifier
+
+
+def described(experiment: Experiment, method: str, values: Mapping[str, Any]) -> str:
+    """Describe the rows in one line.
+
+    Args:
+        experiment: the experiment.
+        method: the method's name.
+        values: its settings.
+
+    Returns:
+        The nodes by their numbers and names with their rows, the label, its classes with their rows, and the features.
+    """
+    nodes = [
+        f"{'' if name == str(k) else f'{k}: '}{name} ({len(rows if isinstance(rows, pd.DataFrame) else rows[1])})"
+        for k, (name, rows) in enumerate(experiment.named().items(), start=1)
+    ]
+    parts = [f"{len(nodes)} nodes: {shortened(nodes)}"]
+    if registry.supervised(method):
+        label = experiment.columns()[1]
+        last = "" if experiment.label else " (the last column)"
+        about = [f"label {label}{last}"] if label else []
+        if values.get("objective") != "regression":
+            counts = experiment.class_counts()
+            about.append(f"{len(counts)} classes: {shortened([f'{name} ({n})' for name, n in counts.items()])}")
+        parts += [", ".join(about)] if about else []
+    if features := _features(experiment, values):
+        parts.append(f"{len(features)} features: {shortened(features, 8)}")
+    return "; ".join(parts)
+
+
+def warnings_about(experiment: Experiment, method: str, values: Mapping[str, Any]) -> list[str]:
+    """Return what may be wrong with the rows.
+
+    Args:
+        experiment: the experiment.
+        method: the method's name.
+        values: its settings.
+
+    Returns:
+        A line for each thing: features that look like identifiers, columns that are empty at a node or in its held-out
+        rows, and names of nodes, classes or levels that differ only in spaces or capitals.
+    """
+    features, named = _features(experiment, values), experiment.named()
+    found = _identifiers(experiment, features)
+    for node, rows in named.items():
+        if isinstance(rows, pd.DataFrame) and (empty := [c for c in features if rows[c].isna().all()]):
+            found.append(
+                f"{', '.join(empty)}: no value at {node}; --preprocess impute fills such columns from the other nodes"
+            )
+    for node, columns in experiment.not_evaluated(features).items():
+        found.append(
+            f"{', '.join(columns)}: fewer than {experiment.policy.minimum_rows} of the rows held out at {node} have a "
+            "value, so the column counts as empty there; use a larger --holdout to avoid this"
+        )
+    names = {"node": list(named)}
+    if registry.supervised(method) and values.get("objective") != "regression":
+        names["class"] = [str(name) for name in experiment.class_counts()]
+    names |= {f"level of {column}": levels for column, levels in _levels(experiment, features).items()}
+    for what, spellings in names.items():
+        found += _alike(what, spellings)
+    return found
+
+
+def _alike(what: str, names: list[str]) -> list[str]:
+    alike: dict[str, list[str]] = {}
+    for name in names:
+        alike.setdefault(" ".join(name.casefold().split()), []).append(name)
+    return [
+        f"{', '.join(map(repr, same))} differ only in spaces or capitals; each counts as a different {what}"
+        for same in alike.values()
+        if len(same) > 1
+    ]
+
+
+def _features(experiment: Experiment, values: Mapping[str, Any]) -> list[str]:
+    """The names of the features of a table."""
+    table, (there, _) = experiment.dataset.rows, experiment.columns()
+    return [c for c in values.get("features") or experiment.features or there if c in table] if there else []
+
+
+def _identifiers(experiment: Experiment, features: list[str]) -> list[str]:
+    table = experiment.dataset.rows
+    if not isinstance(table, pd.DataFrame):
+        return []
+    kinds = "iuO"  # measurements, most of which are unique, are floats
+    large = [rows for rows in experiment.named().values() if isinstance(rows, pd.DataFrame) and len(rows) >= ENOUGH]
+    unique = [
+        c for c in features if table[c].dtype.kind in kinds and large and all(rows[c].is_unique for rows in large)
+    ]  # at each node, since each hospital may count from 1
+    if not unique:
+        return []
+    names = ",".join(unique)
+    return [
+        f"{names}: different in every row of a node, like an identifier or a row number; add --exclude {names} to "
+        "leave such columns out"
+    ]
+
+
+def _levels(experiment: Experiment, features: list[str]) -> dict[str, list[str]]:
+    """The words in columns of words that may be categories."""
+    table = experiment.dataset.rows
+    if not isinstance(table, pd.DataFrame):
+        return {}
+    words = {c: {str(v).strip() for v in table[c].dropna().unique()} for c in features if table[c].dtype.kind == "O"}
+    return {c: sorted(levels) for c, levels in words.items() if len(levels) <= Policy.maximum_classes}
