@@ -9,6 +9,7 @@ from markdown_it import MarkdownIt
 
 from v6_workbench import registry
 from v6_workbench.cli import entries, job, parser
+from v6_workbench.cli.main import main
 from v6_workbench.cli.options import JobOptions
 
 ROOT = Path(__file__).parents[1]
@@ -50,6 +51,18 @@ def test_python_of_the_readme_runs(capsys):
     (script,) = [content for language, content in blocks(ROOT / "README.md") if language == "python"]
     exec(script.replace('"rounds": 20', '"rounds": 2'), {})
     assert 0.2 < float(capsys.readouterr().out) < 1
+
+
+def test_the_researchers_page_shows_what_is_printed(tmp_path, monkeypatch, capsys):
+    page = ROOT / "docs" / "researchers.md"
+    monkeypatch.chdir(tmp_path)
+    (script,) = [content for language, content in blocks(page) if language == "python"]
+    exec(script, {})
+    assert [main(arguments) for arguments in commands(page)] == [0] * 6
+    printed = " ".join(capsys.readouterr().out.split())
+    shown = [line for language, content in blocks(page) if language == "text" for line in content.splitlines()]
+    # the last word of a line may be a number of seconds
+    assert [line for line in shown if " ".join(line.split()[:-1]) not in printed] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
