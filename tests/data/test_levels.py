@@ -39,7 +39,9 @@ def test_a_column_with_a_value_for_each_row_is_refused_as_a_category(clinics):
     clinics[2]["x0"] = [f"patient {i}" for i in range(50)]
     wide = {k: rows.assign(x0=[f"patient {i}" for i in range(len(rows))]) for k, rows in clinics.items()}
     fill = ["impute", "impute:most_frequent,columns=sex"]
-    assert "to name it" in refused_steps(wide, *fill, "onehot", error=SafeError)
+    assert "the column(s) x0 have no level that enough rows of a node have" in refused_steps(
+        wide, *fill, "onehot", error=SafeError
+    )
     limit = {"V6_FEDERATED_MAXIMUM_CLASSES": "20"}
     text = refused_steps(wide, *fill, "onehot", environment=limit)
     assert "the column x0 has more than 20 values" in text and "patient" not in text
