@@ -1,0 +1,1 @@
+"""What crosses the network: settings, the job, and payloads of arrays."""

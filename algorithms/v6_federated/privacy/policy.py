@@ -56,7 +56,7 @@ def number_of_threads() -> int:
 
 @dataclass(frozen=True)
 class Policy:
-    """The operator's limits. Docs/operators.md explains the environment variable of each.
+    """The operator's limits; docs/operators.md explains the environment variable of each.
 
     Attributes:
         minimum_rows: rows that a node must have to train, to evaluate and to compute statistics; rows are held out in
