@@ -1,4 +1,8 @@
-"""Networks with convolutions."""
+"""Networks with convolutions.
+
+Each function builds the network of a paper for images of ``features`` pixels and a number of ``classes``; it raises
+SafeError if the image is not a square of 4 x 4 pixels or more.
+"""
 
 import math
 from collections.abc import Callable

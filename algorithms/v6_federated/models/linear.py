@@ -13,7 +13,7 @@ class LinearModel:
     The loss is the mean over the rows of X of
       logistic: log(1 + exp(-s f)) for two classes, s = +-1 (Garst eq. B.2), the softmax's cross-entropy for more;
       hinge: max(0, 1 - s f) (Garst eq. B.3), summed over one-against-the-rest problems for more than two classes;
-    plus l2/2 |W|^2.
+    plus l2/2 |W|^2. Methods without a docstring are explained in ``Model``.
 
     Args:
         loss: "logistic" or "hinge".

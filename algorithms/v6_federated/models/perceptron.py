@@ -18,6 +18,8 @@ CHUNK = 500  # rows that are evaluated at once, so that activations stay in the 
 class Perceptron:
     """Layers x W + b with an activation between them, and the softmax's cross-entropy as loss.
 
+    Methods without a docstring are explained in ``Model``.
+
     Args:
         widths: number of features, widths of the hidden layers, number of classes. A layer has W (in, out), b (out,).
         activation: activation of the hidden layers.

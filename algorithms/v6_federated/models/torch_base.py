@@ -41,6 +41,8 @@ def device() -> torch.device:
 class Network:
     """A torch module whose parameters and gradients are views into flat float32 vectors.
 
+    Methods without a docstring are explained in ``Model``.
+
     Args:
         module: the network. It must have no buffers, such as batch norm's statistics: nothing would average them.
 
