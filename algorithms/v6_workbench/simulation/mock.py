@@ -132,7 +132,9 @@ class MockNetwork:
         Yields:
             Number, status and log of each run, as the runs finish.
         """
+        file = importlib.import_module(self.package).__file__
+        folder = str(Path(file).parents[1]) if file else ""
         yield from self._pool(
-            joblib.delayed(mock_node.run)(self.package, self.nodes[organization], message, number)
+            joblib.delayed(mock_node.run)(self.package, folder, self.nodes[organization], message, number)
             for message, organization, number in calls
         )

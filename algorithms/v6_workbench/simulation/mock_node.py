@@ -3,6 +3,7 @@
 import functools
 import importlib
 import os
+import sys
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -57,11 +58,12 @@ def create(organization: int, folder: Path, database: Database, environment: Map
     return MockNode(organization, folder, {**environment, "TEMPORARY_FOLDER": str(folder / "tmp")})
 
 
-def run(package: str, node: MockNode, message: Path, number: int) -> tuple[int, str, str]:
+def run(package: str, folder: str, node: MockNode, message: Path, number: int) -> tuple[int, str, str]:
     """Run one call at one node, in a worker process. The answer goes to a file, as in a container.
 
     Args:
         package: import package of the method.
+        folder: the folder that the package lies in.
         node: the node.
         message: file of the task's input; the answer is written next to it.
         number: number of the run.
@@ -74,6 +76,8 @@ def run(package: str, node: MockNode, message: Path, number: int) -> tuple[int, 
     """
     _forget_other_networks(node.folder.parent)
     request = _parse(message)
+    if folder not in sys.path:
+        sys.path.append(folder)  # a worker has not the path of the process that started it
     module = importlib.import_module(package)
     if not hasattr(module, request["method"]):
         raise AttributeError(f"{package}/__init__.py does not export {request['method']}; add it there")

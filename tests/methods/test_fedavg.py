@@ -1,14 +1,27 @@
-"""FederatedAveraging: two rounds by hand, and what its settings do."""
+"""FederatedAveraging: two rounds by hand, FedProx, and what its settings do."""
 
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from by_hand import arrays, average, check, gradient, step
 from helpers import table, train
 
 from v6_federated.base.randomness import generator
 from v6_federated.messages import codec
+from v6_workbench.conformance import MethodCase, conformance_tests
+
+
+def follow(result, nodes):
+    """Algorithm 1 over the participants of each round, of one step on all rows each."""
+    w = np.zeros(5)
+    for row in result["history"]:
+        w = average(nodes, {k: step(w, nodes[k], result["settings"]["lr"]) for k in row["participants"]})
+    return w
+
+
+test_conformance = conformance_tests(MethodCase("fedavg", follow=follow))
 
 
 def test_two_rounds_by_hand(hospitals):
@@ -115,6 +128,21 @@ def test_keras_decay_by_hand():
     for rate in (0.4, 0.4 / 1.5, 0.4 / 2.0):
         w = w - np.float32(rate) * model.loss_and_gradient(w, X, y)[1]
     np.testing.assert_allclose(codec.decode(result["weights"])["weights"], w, atol=1e-6)
+
+
+def test_fedprox(hospitals):
+    """Li et al. 2020: steps w <- w - eta (g + mu (w - w_t)), two epochs on all rows at each node, two rounds."""
+    mu, eta, w = 0.7, 0.3, np.zeros(5)
+    for _ in (1, 2):
+        parts = []
+        for rows in hospitals.values():
+            X, y = arrays(rows)
+            v = w
+            for _ in (1, 2):
+                v = v - eta * (gradient(v, X, y) + mu * (v - w))
+            parts.append((len(y), v))
+        w = sum(n * v for n, v in parts) / sum(n for n, _ in parts)
+    check(train("v6_fedavg", hospitals, rounds=2, epochs=2, lr=eta, proximal_mu=mu, holdout=0), w)
 
 
 def test_training_stops_at_the_target(hospitals):

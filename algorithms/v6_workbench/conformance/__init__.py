@@ -1,0 +1,28 @@
+"""A public set of checks that every method must pass, those of other repositories too.
+
+In a method's test file, with pytest::
+
+    from v6_workbench.conformance import MethodCase, conformance_tests
+
+    test_fedavg = conformance_tests(MethodCase("fedavg"))
+
+Without pytest: ``v6-federated check fedavg``, or ``python -m v6_workbench.conformance v6_fedavg``.
+"""
+
+from v6_workbench.conformance.case import Arrays, MethodCase, Pooled
+from v6_workbench.conformance.checks import Check, cases_in, check_method, checks_of, conformance_tests
+from v6_workbench.conformance.outcome import CheckFailed, NotApplicable, Outcome
+
+__all__ = [
+    "Arrays",
+    "Check",
+    "CheckFailed",
+    "MethodCase",
+    "NotApplicable",
+    "Outcome",
+    "Pooled",
+    "cases_in",
+    "check_method",
+    "checks_of",
+    "conformance_tests",
+]

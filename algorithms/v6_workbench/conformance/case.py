@@ -1,0 +1,210 @@
+"""What a method says to be checked: its name, and what the checks cannot find out by themselves."""
+
+import functools
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal, get_args, get_origin
+
+import numpy as np
+import pandas as pd
+from pydantic import BaseModel
+
+from v6_federated.base.errors import SafeError
+from v6_federated.messages.job import SHARED_FUNCTIONS
+from v6_federated.messages.settings import Role
+from v6_federated.models import Model
+from v6_workbench import registry
+from v6_workbench.conformance import tables
+from v6_workbench.conformance.outcome import NotApplicable
+from v6_workbench.conformance.tables import Nodes
+
+Arrays = np.ndarray | Mapping[str, np.ndarray]
+Result = dict[str, Any]
+
+RATE = 0.3
+BATCH = 7
+MODELS = ("logreg", "svm", "fnn:hidden=5")
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """All rows in one place, for a reference that trains on them.
+
+    Attributes:
+        X: features (n, d), float32.
+        y: labels (n,): the index of the class, or a number for a regression.
+        rounds: of the job.
+        settings: of the job, with the defaults.
+        model: the model; None if the method trains none.
+        weights: the model at the start, (size,) or as the model has it.
+    """
+
+    X: np.ndarray
+    y: np.ndarray
+    rounds: int
+    settings: Mapping[str, Any]
+    model: Model | None
+    weights: np.ndarray | None
+
+
+@dataclass(frozen=True, eq=False)
+class MethodCase:
+    """A method with the settings under which it is checked.
+
+    The checks choose rounds, seed, rows, rates (by the settings' roles) and minibatches (first none, so that a round of
+    one node is one step on all its rows, then small ones). Everything else is the method's default unless it is given.
+
+    Attributes:
+        method: a registered method's name, or the import package of any method, for example ``v6_fednova``.
+        settings: settings that the checks are to use.
+        name: tells apart several cases of one method.
+        models: the models that are trained; None: all kinds of models that the method accepts.
+        keeps_state: whether nodes keep something from round to round.
+        asynchronous: whether answers are used in the order in which they arrive.
+        vectors_up: arrays as long as the model that a node sends in its first round.
+        vectors_down: arrays as long as the model that a node is sent in its first round.
+        centralized: what the method must equal if one node holds all rows; None: gradient descent with its rate.
+        follow: the model (d,) that follows from a result's history, given the nodes' rows, computed independently (for
+            binary logistic regression, no minibatches, and the case's settings); None: this is not checked.
+        optional: partial functions whose answers may all be missing, and why.
+        exceptions: checks that the method does not pass, and why. One that it does pass is an error.
+        page: the method's page; None: ``docs/methods/METHOD.md`` or ``docs/METHOD.md`` in a folder above the package,
+            if it exists.
+    """
+
+    method: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    name: str = ""
+    models: Sequence[str] | None = None
+    keeps_state: bool = False
+    asynchronous: bool = False
+    vectors_up: int = 1
+    vectors_down: int = 1
+    centralized: Callable[[Pooled], Arrays] | None = None
+    follow: Callable[[Result, Nodes], np.ndarray] | None = None
+    optional: Mapping[str, str] = field(default_factory=dict)
+    exceptions: Mapping[str, str] = field(default_factory=dict)
+    page: Path | None = None
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, [self.short_name, self.name]))
+
+    # ---- the method
+
+    @functools.cached_property
+    def module(self) -> ModuleType:
+        """The method's import package. Raises SafeError if there is none."""
+        if self.method in registry.names():
+            return registry.package_of(self.method)
+        try:
+            module = importlib.import_module(self.method)
+        except ModuleNotFoundError as error:
+            if error.name != self.method.partition(".")[0]:
+                raise
+            raise SafeError(
+                f"unknown method {self.method!r}; expected one of {', '.join(registry.names())}, or a package that "
+                "Python can import"
+            ) from None
+        if not hasattr(module, "central"):
+            raise SafeError(f"{self.method}/__init__.py exports no central; expected the method's central function")
+        return module
+
+    @property
+    def package(self) -> str:
+        """The name of the import package."""
+        return self.module.__name__
+
+    @property
+    def short_name(self) -> str:
+        """The method's name as results have it."""
+        return self.package.partition(".")[0].removeprefix("v6_")
+
+    @property
+    def central(self) -> Any:
+        """The central function."""
+        return self.module.central
+
+    @property
+    def supervised(self) -> bool:
+        """Whether the method has labels and trains a model."""
+        return self.central.supervised
+
+    @property
+    def functions(self) -> list[str]:
+        """The method's own partial functions."""
+        public = [name for name in dir(self.module) if callable(getattr(self.module, name)) and name[0] != "_"]
+        return sorted({*public} - {"central", *SHARED_FUNCTIONS})
+
+    # ---- its settings
+
+    @property
+    def schema(self) -> type[BaseModel]:
+        """All settings of the method."""
+        return self.central.settings
+
+    def having(self, *roles: Role) -> list[str]:
+        """The settings with one of these roles."""
+        return [name for name, field in self.schema.model_fields.items() if {*roles} & _roles(field.metadata)]
+
+    @property
+    def rates(self) -> list[str]:
+        """The settings that are rates of local steps."""
+        return self.having(Role.RATE, Role.ROW_RATE)
+
+    def trained_models(self) -> Sequence[str | None]:
+        """Models to check the method with; one None if it trains none."""
+        if not self.supervised:
+            return [None]
+        accepted = self.schema.model_fields["model"].annotation
+        own = get_args(accepted) if get_origin(accepted) is Literal else MODELS
+        return self.models or own
+
+    def values(self, **values: Any) -> dict[str, Any]:
+        """Settings under which a round of one node is one step on all its rows, unless the case names others."""
+        chosen = {**dict.fromkeys(self.rates, RATE), **dict.fromkeys(self.having(Role.BATCH), None)}
+        return {**chosen, **self.settings, **{name: value for name, value in values.items() if value is not None}}
+
+    def with_minibatches(self, **values: Any) -> dict[str, Any]:
+        """The same with small minibatches, where the method has any."""
+        return self.values(**dict.fromkeys(self.having(Role.BATCH), BATCH), **values)
+
+    # ---- its rows
+
+    @property
+    def regression(self) -> bool:
+        """Whether the label is a number to predict."""
+        return self.settings.get("objective") == "regression"
+
+    def nodes(self, nodes: Nodes) -> Nodes:
+        """The nodes with labels as the case needs them."""
+        return {k: self.rows(rows) for k, rows in nodes.items()}
+
+    def rows(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """One node's table with labels as the case needs them."""
+        return tables.with_numbers(rows) if self.regression else rows
+
+    @property
+    def classes(self) -> dict[str, Any]:
+        """The setting that names two classes, so that nodes are not asked; nothing where labels are no classes."""
+        return {"classes": [0, 1]} if self.supervised and not self.regression else {}
+
+    def needs_a_vector(self) -> None:
+        """Raise NotApplicable unless the method trains models whose parameters are one vector of fixed length."""
+        if not self.supervised or not any(model in MODELS for model in self.trained_models()):
+            raise NotApplicable("its model is no vector of fixed length")
+
+    def page_of(self) -> Path | None:
+        """The method's page, if there is one."""
+        if self.page is not None:
+            return self.page
+        file = Path(str(self.module.__file__)).resolve()
+        folders = [folder / docs for folder in list(file.parents)[1:4] for docs in ("docs/methods", "docs")]
+        pages = (folder / f"{self.short_name}.md" for folder in folders)
+        return next((page for page in pages if page.exists()), None)
+
+
+def _roles(metadata: Sequence[Any]) -> set[Role]:
+    return {part for part in metadata if isinstance(part, Role)}

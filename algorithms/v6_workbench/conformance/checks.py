@@ -1,0 +1,172 @@
+"""The list of checks, and running them: with pytest or without."""
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from v6_federated.base.errors import SafeError
+from v6_workbench.conformance import answers, faults, interruptions, laws, node_limits, package, places
+from v6_workbench.conformance.case import MethodCase
+from v6_workbench.conformance.outcome import CheckFailed, NotApplicable, Outcome
+
+OF_CASES: tuple[Callable[[MethodCase], None], ...] = (
+    laws.one_node_equals_centralized_training,
+    laws.order_of_nodes_changes_nothing,
+    laws.equal_nodes_equal_one,
+    laws.rate_zero_changes_nothing,
+    laws.rows_held_out_are_not_trained_on,
+    laws.bytes_equal_the_formula,
+    laws.half_precision_halves_the_bytes,
+    laws.history_names_who_took_part,
+    laws.as_many_rounds_as_a_node_allows,
+    laws.preprocessing_comes_first,
+    node_limits.operators_limits_hold_in_every_function,
+    node_limits.hostile_tasks_are_refused,
+    node_limits.long_training_is_ended,
+    node_limits.arrays_of_another_shape_are_refused,
+    answers.too_few_answers_are_an_error_in_every_request,
+    answers.nonsense_in_an_answer_does_not_end_the_job,
+    faults.faults_end_in_a_model_or_one_line,
+    faults.failed_answers_change_nothing,
+    faults.model_follows_from_the_history,
+    interruptions.a_lost_central_goes_on,
+    interruptions.a_result_can_be_resumed,
+    interruptions.resuming_changes_nothing,
+    interruptions.nodes_are_sent_what_central_carries,
+    interruptions.nodes_keep_what_is_declared_and_nothing_in_the_end,
+    interruptions.a_node_that_has_lost_its_state_says_so,
+    places.same_bits_everywhere,
+    places.traffic_equals_bytes_sent,
+)
+OF_PACKAGES: tuple[Callable[[Sequence[MethodCase]], None], ...] = (
+    package.exports_are_the_functions_that_a_task_may_call,
+    package.every_partial_function_is_called,
+    package.store_entry_is_up_to_date,
+    package.page_names_what_leaves_a_node,
+)
+
+
+class Check:
+    """One check of one method: call it.
+
+    Attributes:
+        name: the method, the case and what is checked.
+        purpose: what must hold, in a sentence.
+    """
+
+    def __init__(self, name: str, purpose: str, function: Callable[[], None], exception: str | None = None) -> None:
+        self.name, self.purpose = name, purpose
+        self._function, self._exception = function, exception
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __call__(self) -> None:
+        """Raise CheckFailed if the method does not pass, NotApplicable if the check says nothing about it."""
+        try:
+            self._function()
+        except CheckFailed as error:
+            if self._exception is None:
+                raise
+            raise NotApplicable(f"does not hold, as declared: {self._exception}") from error
+        if self._exception is not None:
+            raise CheckFailed(f"declared not to hold ({self._exception}), and it does; remove it from `exceptions`")
+
+
+def checks_of(*cases: MethodCase) -> list[Check]:
+    """All checks of one or more methods.
+
+    Args:
+        cases: the methods with settings; several of one method are checked one by one, its package once.
+
+    Returns:
+        The checks. With pytest: ``@pytest.mark.parametrize("check", checks_of(CASE), ids=str)``, or
+        ``conformance_tests``.
+
+    Raises:
+        SafeError: a method is unknown, or ``exceptions`` names a check that there is not.
+    """
+    checks: list[Check] = []
+    for case in cases:
+        known = [function.__name__ for function in (*OF_CASES, *OF_PACKAGES)]
+        if unknown := sorted({*case.exceptions} - {*known}):
+            raise SafeError(f"exceptions of {case} name no check: {', '.join(unknown)}; expected some of {known}")
+        checks += [_check(str(case), function, case, case.exceptions) for function in OF_CASES]
+    packages = {case.package: [other for other in cases if other.package == case.package] for case in cases}
+    for own in packages.values():
+        exceptions = {name: reason for case in own for name, reason in case.exceptions.items()}
+        checks += [_check(own[0].short_name, function, own, exceptions) for function in OF_PACKAGES]
+    return checks
+
+
+def _check(who: str, function: Callable[[Any], None], argument: Any, exceptions: Any) -> Check:
+    name = function.__name__
+    purpose = " ".join((function.__doc__ or "").split())
+    return Check(f"{who}: {name.replace('_', ' ')}", purpose, lambda: function(argument), exceptions.get(name))
+
+
+def conformance_tests(*cases: MethodCase) -> Callable[..., None]:
+    """All checks of one or more methods as one test function of pytest.
+
+    ``test_fedavg = conformance_tests(MethodCase("fedavg"))`` is all that a test file needs.
+    """
+    import pytest  # only here: the checks run without it
+
+    @pytest.mark.parametrize("check", checks_of(*cases), ids=str)
+    def test(check: Check) -> None:
+        check()
+
+    test.cases = cases  # type: ignore[attr-defined]  # for cases_in
+    return test
+
+
+def cases_in(file: Path) -> list[MethodCase]:
+    """The cases that a test file gives to ``conformance_tests``. Raises SafeError if there are none."""
+    name = f"v6_conformance_{file.stem}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None or not file.exists():
+        raise SafeError(f"no Python file {file}; expected one that calls conformance_tests(MethodCase(...))")
+    module = importlib.util.module_from_spec(spec)
+    folders = [str(folder) for folder in file.resolve().parents[:2]]  # with what tests share
+    sys.path[:0] = folders
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path[:] = [folder for folder in sys.path if folder not in folders]
+    found = [case for value in vars(module).values() for case in getattr(value, "cases", ())]
+    if not found:
+        raise SafeError(f"{file} holds no cases; expected a test = conformance_tests(MethodCase(...))")
+    return found
+
+
+def check_method(method: MethodCase | str | Iterable[MethodCase]) -> list[Outcome]:
+    """Run all checks of a method.
+
+    Args:
+        method: a case, several, or a method's name or package, which is then checked with its default settings.
+
+    Returns:
+        What came of each check, in order.
+    """
+    return [outcome_of(check) for check in checks_of(*_cases(method))]
+
+
+def outcome_of(check: Check) -> Outcome:
+    """Run one check."""
+    try:
+        check()
+    except NotApplicable as error:
+        return Outcome(check.name, "not applicable", str(error))
+    except CheckFailed as error:
+        return Outcome(check.name, "fail", str(error))
+    except Exception as error:  # of the method's own code
+        return Outcome(check.name, "fail", f"{type(error).__name__}: {error}")
+    return Outcome(check.name, "pass")
+
+
+def _cases(method: MethodCase | str | Iterable[MethodCase]) -> list[MethodCase]:
+    if isinstance(method, str):
+        return [MethodCase(method)]
+    return [method] if isinstance(method, MethodCase) else list(method)

@@ -1,0 +1,211 @@
+"""A job goes on after an interruption, and a new job from a result, as if there had been none."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from v6_federated.central import checkpoint
+from v6_federated.messages import codec
+from v6_federated.messages.job import SHARED_FUNCTIONS
+from v6_workbench.conformance import tables
+from v6_workbench.conformance.case import MethodCase, Result
+from v6_workbench.conformance.jobs import OPEN, Call, Tape, difference, finished, learned, run, run_on
+from v6_workbench.conformance.outcome import NotApplicable, require
+from v6_workbench.conformance.tables import Nodes
+from v6_workbench.simulation.call_outcomes import CallOutcome
+from v6_workbench.simulation.mock import MockNetwork
+
+ROUNDS = 5
+CRASHED = CallOutcome(status="crashed")
+KEY = re.compile("[0-9a-f]{32}")  # of a job, in the name of a file that a node keeps
+RESUMED = ("loss", "accuracy", "auc", "participants")  # of a row of history
+
+
+class Killed(BaseException):
+    """The container of central is gone."""
+
+
+# ---- central's container is lost
+
+
+def a_lost_central_goes_on(case: MethodCase) -> None:
+    """If central's container is lost while answers come in, and vantage6 starts it again, the job goes on from its last
+    finished round: with the same bits, and nothing more is left at the nodes in the end."""
+    nodes = case.nodes(tables.three())
+    values = case.with_minibatches(rounds=ROUNDS, seed=3, preprocess=["standardize"])
+    straight, left_before = _run(case, nodes, values)
+    last = len(straight["history"])
+    for round_ in sorted({1, last // 2 + 1}):
+        resumed, left, started = _killed_and_started_again(case, nodes, round_, values)
+        what = f"central was lost in round {round_}"
+        # in an asynchronous method a call's round is its node's own count; a method that trains nothing begins again
+        again = [t for t in started if 0 < t < round_] if case.supervised and not case.asynchronous else []
+        require(not again, f"{what}: round {min(again, default=0)} is run again")
+        if case.asynchronous:
+            require(len(resumed["history"]) == last, f"{what}: {len(resumed['history'])} rounds; expected {last}")
+        else:
+            parts = difference({**straight, "traffic": 0}, {**resumed, "traffic": 0})
+            require(not parts, f"{what}: the result differs in {parts} from that of a job that was not interrupted")
+        require(left == left_before, f"{what}: {', '.join(left)} stay at the nodes")
+
+
+def _run(case: MethodCase, nodes: Nodes, values: dict[str, Any]) -> tuple[Result, list[str]]:
+    with _network(case, nodes, Tape(_uneven)) as network:
+        return finished(run_on(network, **values)), _left_at(network)
+
+
+def _killed_and_started_again(
+    case: MethodCase, nodes: Nodes, round_: int, values: dict[str, Any]
+) -> tuple[Result, list[str], list[int]]:
+    """The result, what is left at the nodes, and the rounds of the calls after the interruption."""
+    files: dict[Path, bytes] = {}
+    ends = False
+
+    def die(answer: dict[str, Any]) -> dict[str, Any]:
+        nonlocal ends
+        if ends:
+            return answer
+        ends = True
+        files.update({file: file.read_bytes() for file in network.folder.glob("node-*/tmp/*") if file.is_file()})
+        raise Killed
+
+    def plan(call: Call) -> CallOutcome:
+        if files and ends:  # a container that is gone tidies nothing up
+            return CRASHED if call.function == "forget" else _uneven(call)
+        mine = call.round == round_ and call.function not in ("evaluate", "keep_steps")
+        return replace(_uneven(call), alter=die) if mine and not ends else _uneven(call)
+
+    tape = Tape(plan)
+    with _network(case, nodes, tape) as network:
+        try:
+            network.run(**values)
+        except Killed:
+            pass
+        else:
+            raise NotApplicable(f"no answer of round {round_} is taken")
+        for file, content in files.items():
+            if not file.exists():
+                file.write_bytes(content)
+        files.clear()
+        before = len(tape.calls)
+        resumed = finished(run_on(network, **values))
+        return resumed, _left_at(network), [call.round for call in tape.calls[before:] if call.own]
+
+
+def _network(case: MethodCase, nodes: Nodes, tape: Tape) -> MockNetwork:
+    return MockNetwork(case.package, nodes, environment=OPEN, on_round=lambda row: None, outcomes=tape, keep=True)
+
+
+def _uneven(call: Call) -> CallOutcome:
+    """Nodes of different speeds."""
+    return CallOutcome({3: 1.0, 5: 1.7, 8: 2.9}[call.organization] if call.own else 0.0)
+
+
+def _left_at(network: MockNetwork) -> list[str]:
+    """The files in the nodes' job folders, whatever the job's key."""
+    return sorted(KEY.sub("KEY", file.name) for file in network.folder.glob("node-*/tmp/**/*") if file.is_file())
+
+
+# ---- a new job goes on from a result
+
+
+def a_result_can_be_resumed(case: MethodCase) -> None:
+    """A new job goes on from the result of an earlier one, up to its own number of rounds, and keeps the history."""
+    half, resumed, _ = _resumed(case)
+    rows = len(half["history"])
+    require(
+        len(resumed["history"]) == 2 * rows, f"the resumed job has {len(resumed['history'])} rounds, not {2 * rows}"
+    )
+    kept = [row["participants"] for row in resumed["history"][:rows]]
+    require(kept == [row["participants"] for row in half["history"]], "the rounds of the first job are not kept")
+
+
+def resuming_changes_nothing(case: MethodCase) -> None:
+    """The model and the history of a job that was resumed are those of a job in one go."""
+    _, resumed, straight = _resumed(case)
+    require(resumed["weights"] == straight["weights"], "the model has other bits than that of a job in one go")
+    for name in RESUMED:
+        one, other = ([row[name] for row in result["history"]] for result in (straight, resumed))
+        require(one == other, f"the history's {name} differs from that of a job in one go")
+
+
+def _resumed(case: MethodCase) -> tuple[Result, Result, Result]:
+    """A job of three rounds, one that goes on from its result to six, and one in one go."""
+    if not case.supervised:
+        raise NotApplicable("it carries nothing from round to round")
+    nodes, values = case.nodes(tables.three()), case.with_minibatches(seed=3, preprocess=["standardize"])
+    half, straight = (run(case, nodes, rounds=rounds, **values) for rounds in (3, 6))
+    return half, run(case, nodes, rounds=6, resume=json.loads(json.dumps(half)), **values), straight
+
+
+def nodes_are_sent_what_central_carries(case: MethodCase) -> None:
+    """A recoverable method sends the nodes in every round all that it carries, under the same names: if central is lost
+    for good, a new job can go on from what the server has kept."""
+    if not case.central.recoverable:
+        raise NotApplicable("it is not declared recoverable")
+    nodes, values, tape = case.nodes(tables.three()), case.with_minibatches(seed=3), Tape()
+    before = run(case, nodes, rounds=2, **values)
+    run(case, nodes, rounds=3, outcomes=tape, **values)
+    carried = {"weights": learned(before)["weights"], **checkpoint.from_json(before["state"])}
+    for call in tape.calls:
+        if call.round != 3 or call.function in SHARED_FUNCTIONS:
+            continue
+        sent = dict(call.arguments)
+        sent |= codec.decode(sent.pop("arrays", codec.encode({})))
+        lacking = [name for name, value in carried.items() if not _same(sent.get(name), value)]
+        require(not lacking, f"round 3, {call.function}: {', '.join(lacking)} of round 2 are not sent")
+
+
+def _same(sent: Any, carried: Any) -> bool:
+    return json.dumps(checkpoint.to_json(sent)) == json.dumps(checkpoint.to_json(carried))
+
+
+# ---- what nodes keep
+
+
+def nodes_keep_what_is_declared_and_nothing_in_the_end(case: MethodCase) -> None:
+    """``keeps_state`` says whether nodes keep anything between rounds. When a job ends, well or not, it is removed."""
+    nodes, values = case.nodes(tables.three()), case.values(rounds=2)
+    for fails in (False, True):
+        kept: set[str] = set()
+
+        def look(answer: dict[str, Any], kept: set[str] = kept) -> dict[str, Any]:
+            kept |= {name for name in _left_at(network) if not name.startswith("checkpoint-")}
+            return answer
+
+        def plan(call: Call, fails: bool = fails, look: Callable[[Any], Any] = look) -> CallOutcome:
+            return CRASHED if fails and call.own and call.round == 2 else CallOutcome(alter=look)
+
+        with _network(case, nodes, Tape(plan)) as network:
+            ended = run_on(network, **values)
+            require(bool(ended.problem) == fails, f"the job ends otherwise than it must: {ended.problem or 'well'}")
+            left = _left_at(network)
+        declared = "keeps state" if case.keeps_state else "keeps no state"
+        found = ", ".join(sorted(kept)) or "nothing"
+        require(fails or bool(kept) == case.keeps_state, f"declared: {declared}; at the nodes between rounds: {found}")
+        require(not left, f"{', '.join(left)} stay at the nodes after a job that {'failed' if fails else 'ended'}")
+
+
+def a_node_that_has_lost_its_state_says_so(case: MethodCase) -> None:
+    """If a node's files are gone before it is called, the job goes on; if the node needed them, it says so in its
+    answer, as ``state_lost``."""
+    if not case.keeps_state:
+        raise NotApplicable("its nodes keep nothing")
+    nodes, values, loser = case.nodes(tables.three()), case.values(rounds=5), 5
+
+    def plan(call: Call) -> CallOutcome:
+        if (call.organization, call.round) == (loser, 3) and call.own:
+            for file in network.folder.glob(f"node-{loser}/tmp/*"):
+                file.unlink()
+        return CallOutcome()
+
+    with _network(case, nodes, Tape(plan)) as network:
+        result = finished(run_on(network, **values))
+    undisturbed = run(case, nodes, outcomes=Tape(), **values)
+    said = [row["organization_id"] for row in result["per_node"] if row.get("state_lost")]
+    unnoticed = not said and result["weights"] != undisturbed["weights"]
+    require(not unnoticed, "a node has lost what it kept, the model is another, and no answer says state_lost")
+    require({*said} <= {loser}, f"organizations {said} say that they have lost their state; expected {loser} alone")

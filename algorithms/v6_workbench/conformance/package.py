@@ -1,0 +1,68 @@
+"""What belongs to a method besides its rounds: exported functions, the store's entry, the page."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import v6_federated
+from v6_federated.messages.job import SHARED_FUNCTIONS
+from v6_workbench.conformance import tables
+from v6_workbench.conformance.case import MethodCase
+from v6_workbench.conformance.jobs import Tape, run, told_by
+from v6_workbench.conformance.outcome import NotApplicable, require
+from v6_workbench.network import store
+
+
+def exports_are_the_functions_that_a_task_may_call(cases: Sequence[MethodCase]) -> None:
+    """``__init__.py`` exports central, the partial functions and those that every method offers, and nothing else: a
+    task may call whatever stands there."""
+    module = cases[0].module
+    public = sorted(name for name in dir(module) if callable(getattr(module, name)) and not name.startswith("__"))
+    listed = sorted(getattr(module, "__all__", []))
+    require(public == listed, f"the public functions are {public}, and __all__ is {listed}; expected the same")
+    shared = SHARED_FUNCTIONS if cases[0].supervised else ("describe", "fit_step", "forget")
+    for name in shared:
+        same = getattr(module, name, None) is getattr(v6_federated, name)
+        require(same, f"{name} is not exported; expected `from v6_federated import {', '.join(shared)}`")
+    for name in public:
+        wrapped = getattr(getattr(module, name), "wrapped_in_algorithm_client_decorator", False)
+        require(wrapped, f"{name} can be called by a task, and is no `@central` or `@partial`; import it elsewhere")
+
+
+def every_partial_function_is_called(cases: Sequence[MethodCase]) -> None:
+    """Between them, the cases call each partial function, so that its limits are checked."""
+    called = {function for case in cases for function in _told(case)}
+    idle = sorted({*cases[0].functions} - called)
+    require(
+        not idle, f"no case calls {', '.join(idle)}; expected a MethodCase with settings under which they are called"
+    )
+
+
+def store_entry_is_up_to_date(cases: Sequence[MethodCase]) -> None:
+    """``algorithm_store.json`` in the package, if there is one, is what the code says."""
+    case = cases[0]
+    file = Path(str(case.module.__file__)).parent / "algorithm_store.json"
+    if not file.exists():
+        raise NotApplicable("the package has no algorithm_store.json")
+    require(
+        file.read_text() == store.text_of(case.module),
+        f"algorithm_store.json differs from the code; run: python -m v6_workbench.network.store {case.method}",
+    )
+
+
+def page_names_what_leaves_a_node(cases: Sequence[MethodCase]) -> None:
+    """The method's page, if there is one, names all that nodes answer, as ``code``."""
+    page = cases[0].page_of()
+    if page is None:
+        raise NotApplicable("the method has no page")
+    named = set(re.findall(r"`([a-z_0-9]+)`", page.read_text()))
+    for case in cases:
+        for function, names in _told(case).items():
+            lacking = ", ".join(sorted(names - named))
+            require(not lacking, f"{page.name} does not name {lacking}, which {function} sends from a node")
+
+
+def _told(case: MethodCase) -> dict[str, set[str]]:
+    tape = Tape()
+    run(case, case.nodes(tables.three()), outcomes=tape, **case.values(rounds=3))
+    return told_by(tape.own())
