@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.data import pca
 from v6_federated.data.columns import Features, shortest
@@ -27,7 +28,7 @@ def statistic(
     policy: Policy,
     columns: Sequence[str],
     counts: bool,
-    arrays: Mapping[str, np.ndarray],
+    arrays: Mapping[str, Array],
 ) -> dict[str, Any]:
     """Compute a statistic of a node's training rows.
 
@@ -71,7 +72,7 @@ def statistic(
     return {"product": pca.product(features.X, mean, scale, arrays["block"])}
 
 
-def _check_shapes(name: str, columns: Sequence[str], d: int, arrays: Mapping[str, np.ndarray]) -> None:
+def _check_shapes(name: str, columns: Sequence[str], d: int, arrays: Mapping[str, Array]) -> None:
     """Reject arrays that numpy would broadcast: a mean for each row instead of one for each column."""
     wanted = {"below": ("lower", "upper"), "covariance": ("mean", "scale"), "product": ("mean", "scale")}.get(name, ())
     shape = (len(columns) if name == "below" else d,)
@@ -126,9 +127,7 @@ def _present(features: Features, policy: Policy, columns: Sequence[str]) -> dict
     return {"count": count, "mean": mean, "squares": squares}
 
 
-def _below(
-    features: Features, policy: Policy, columns: Sequence[str], lower: np.ndarray, upper: np.ndarray
-) -> np.ndarray:
+def _below(features: Features, policy: Policy, columns: Sequence[str], lower: Array, upper: Array) -> Array:
     """How many values lie up to each edge, (c, EDGES), rounded to a multiple of the rows that a class must have."""
     X, m = features.numbers(columns), policy.minimum_rows_a_class
     counts = np.empty((len(columns), EDGES))
@@ -139,7 +138,7 @@ def _below(
     return m * np.round(counts / m)
 
 
-def edges(lower: float, upper: float) -> np.ndarray:
+def edges(lower: float, upper: float) -> Array:
     """Compute the edges of a histogram.
 
     Args:

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.base.randomness import generator
 from v6_federated.messages import codec
@@ -35,15 +36,15 @@ class Moments:
     """
 
     n: int
-    mean: np.ndarray
-    squares: np.ndarray
+    mean: Array
+    squares: Array
 
     @property
-    def std(self) -> np.ndarray:
+    def std(self) -> Array:
         """Standard deviation (d,), n in the denominator."""
         return np.sqrt(self.squares / self.n)
 
-    def scale(self) -> np.ndarray:
+    def scale(self) -> Array:
         """What centred columns are divided by, (d,): std, and 1 for a constant column, which is left as it is."""
         scale = self.std
         scale[scale <= 1e-12 * np.abs(self.mean)] = 1
@@ -57,8 +58,8 @@ class Eigen(NamedTuple):
     exact.
     """
 
-    values: np.ndarray
-    vectors: np.ndarray
+    values: Array
+    vectors: Array
     change: float | None = None
 
 
@@ -75,22 +76,22 @@ class Components:
         explained_variance_ratio: the share of all variance, (k,).
     """
 
-    mean: np.ndarray
-    std: np.ndarray
-    scale: np.ndarray
-    components: np.ndarray
-    explained_variance: np.ndarray
-    explained_variance_ratio: np.ndarray
+    mean: Array
+    std: Array
+    scale: Array
+    components: Array
+    explained_variance: Array
+    explained_variance_ratio: Array
 
     @classmethod
-    def of(cls, moments: Moments, scale: np.ndarray, eigen: Eigen) -> "Components":
+    def of(cls, moments: Moments, scale: Array, eigen: Eigen) -> "Components":
         """The components from eigenvalues and eigenvectors of A, for columns divided by ``scale`` (d,)."""
         values, vectors, _ = eigen
         V = vectors.T * np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(len(values))])[:, None]
         variance, ratio = values / (moments.n - 1), values / total_squares(moments, scale)
         return cls(moments.mean, moments.std, scale, np.ascontiguousarray(V), variance, ratio)
 
-    def arrays(self) -> dict[str, np.ndarray]:
+    def arrays(self) -> dict[str, Array]:
         """The arrays by name."""
         return dict(vars(self))
 
@@ -98,7 +99,7 @@ class Components:
 # ---- what a node computes
 
 
-def moments(X: np.ndarray) -> dict[str, np.ndarray]:
+def moments(X: Array) -> dict[str, Array]:
     """Mean (d,) of the node's rows and sum of squares about it (d,); float64."""
     mean = X.mean(axis=0)
     centred = X - mean
@@ -107,7 +108,7 @@ def moments(X: np.ndarray) -> dict[str, np.ndarray]:
     return {**codec.two_parts("mean", mean), "squares": np.square(centred, out=centred).sum(axis=0)}
 
 
-def covariance(X: np.ndarray, mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
+def covariance(X: Array, mean: Array, scale: Array) -> Array:
     """The upper triangle of the node's part of A, row by row, (d (d + 1) / 2,)."""
     d = X.shape[1]
     A = np.zeros((d, d))
@@ -116,7 +117,7 @@ def covariance(X: np.ndarray, mean: np.ndarray, scale: np.ndarray) -> np.ndarray
     return A[np.triu_indices(d)]
 
 
-def product(X: np.ndarray, mean: np.ndarray, scale: np.ndarray, Q: np.ndarray) -> np.ndarray:
+def product(X: Array, mean: Array, scale: Array, Q: Array) -> Array:
     """The node's part of A Q, (d, l), for Q (d, l). A is never formed."""
     Y = np.zeros(Q.shape)
     for rows in _centred(X, mean, scale):
@@ -124,13 +125,13 @@ def product(X: np.ndarray, mean: np.ndarray, scale: np.ndarray, Q: np.ndarray) -
     return Y
 
 
-def project(X: np.ndarray, mean: np.ndarray, scale: np.ndarray, components: np.ndarray) -> np.ndarray:
+def project(X: Array, mean: Array, scale: Array, components: Array) -> Array:
     """The rows on the components, (n, k): ((X - mean) / scale) components^T, float64."""
     parts = [rows @ components.T for rows in _centred(X, mean, scale)]
     return np.concatenate(parts) if parts else np.empty((0, len(components)))
 
 
-def _centred(X: np.ndarray, mean: np.ndarray, scale: np.ndarray) -> Any:
+def _centred(X: Array, mean: Array, scale: Array) -> Any:
     for start in range(0, len(X), ROWS):
         rows = X[start : start + ROWS] - mean
         rows /= scale
@@ -149,7 +150,7 @@ def pooled_moments(answers: Sequence[Any]) -> Moments:
     return Moments(n, mean, np.asarray(squares))
 
 
-def total_squares(moments: Moments, scale: np.ndarray) -> float:
+def total_squares(moments: Moments, scale: Array) -> float:
     """The sum of squares of all columns about their means, each column divided by ``scale`` (d,)."""
     return float((moments.squares / np.square(scale)).sum())
 
@@ -161,7 +162,7 @@ def chosen(solver: SolverName, d: int) -> SolverName:
     return solver
 
 
-def number_of_components(components: int | None, moments: Moments, scale: np.ndarray) -> int:
+def number_of_components(components: int | None, moments: Moments, scale: Array) -> int:
     """k, the number of components: as many as asked for, or all. Raises SafeError if there are not so many."""
     n, d = moments.n, len(moments.mean)
     if n < 2:
@@ -176,14 +177,14 @@ def number_of_components(components: int | None, moments: Moments, scale: np.nda
     return k
 
 
-def pooled_covariance(answers: Sequence[Any], d: int) -> np.ndarray:
+def pooled_covariance(answers: Sequence[Any], d: int) -> Array:
     """A (d, d), its upper triangle alone, from each node's part of it (``covariance``)."""
     A = np.zeros((d, d))
     A[np.triu_indices(d)] = sum(a["covariance"] for a in answers)
     return A
 
 
-def eigen(A: np.ndarray, k: int) -> Eigen:
+def eigen(A: Array, k: int) -> Eigen:
     """The k largest eigenvalues of A (d, d), of which the upper triangle is read, and their vectors."""
     values, vectors = np.linalg.eigh(A, UPLO="U")
     return Eigen(np.maximum(values[::-1][:k], 0), vectors[:, ::-1][:, :k])
@@ -192,7 +193,7 @@ def eigen(A: np.ndarray, k: int) -> Eigen:
 def subspace(
     ask: Ask,
     moments: Moments,
-    scale: np.ndarray,
+    scale: Array,
     k: int,
     tolerance: float = TOLERANCE,
     iterations: int = ITERATIONS,
@@ -247,7 +248,7 @@ def subspace(
     return Eigen(values, vectors, change)
 
 
-def read_block(d: int, draw: int | None = None, block: Mapping[str, Any] | None = None) -> np.ndarray:
+def read_block(d: int, draw: int | None = None, block: Mapping[str, Any] | None = None) -> Array:
     """A block (d, l), drawn or as it was sent: the same numbers at the nodes and at the server. Raises SafeError."""
     if block is None:
         if draw is None or not 0 < draw <= d:
@@ -259,7 +260,7 @@ def read_block(d: int, draw: int | None = None, block: Mapping[str, Any] | None 
     return Q.astype(np.float64)
 
 
-def _nystroem(K: np.ndarray, AK: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+def _nystroem(K: Array, AK: Array, k: int) -> tuple[Array, Array]:
     """The k largest eigenvalues and their vectors of AK (K^T AK)^+ (AK)^T, K (d, m) orthonormal."""
     M = K.T @ AK
     w, V = np.linalg.eigh((M + M.T) / 2)

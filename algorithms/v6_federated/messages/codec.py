@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pybase64
 
+from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 
 MOST_DIMENSIONS, MOST_NUMBERS = 8, 2**40  # of an array; along one dimension
@@ -20,7 +21,7 @@ Shape = tuple[int | None, ...]  # None: any length
 DIVERGED = "training has diverged; try a smaller lr"
 
 
-def encode(arrays: Mapping[str, np.ndarray], precision: str = "float32") -> dict[str, Any]:
+def encode(arrays: Mapping[str, Array], precision: str = "float32") -> dict[str, Any]:
     """Make a payload of arrays.
 
     Args:
@@ -36,7 +37,7 @@ def encode(arrays: Mapping[str, np.ndarray], precision: str = "float32") -> dict
     dtype = DTYPES[precision]
     with np.errstate(over="ignore"):
         flat = [np.ascontiguousarray(a, dtype=dtype).reshape(-1) for a in arrays.values()]
-    buffer: np.ndarray = flat[0] if len(flat) == 1 else np.concatenate(flat) if flat else np.empty(0, dtype)
+    buffer: Array = flat[0] if len(flat) == 1 else np.concatenate(flat) if flat else np.empty(0, dtype)
     if not np.isfinite(buffer).all():
         raise SafeError(f"{', '.join(arrays)}: some numbers are not finite in {precision}; {DIVERGED}")
     return {
@@ -46,7 +47,7 @@ def encode(arrays: Mapping[str, np.ndarray], precision: str = "float32") -> dict
     }
 
 
-def decode(payload: Mapping[str, Any], expected: Mapping[str, Shape] | None = None) -> dict[str, np.ndarray]:
+def decode(payload: Mapping[str, Any], expected: Mapping[str, Shape] | None = None) -> dict[str, Array]:
     """Read the arrays of a payload.
 
     Args:
@@ -87,7 +88,7 @@ def decode(payload: Mapping[str, Any], expected: Mapping[str, Shape] | None = No
     return arrays
 
 
-def fits(array: np.ndarray, shape: Shape) -> bool:
+def fits(array: Array, shape: Shape) -> bool:
     """Whether an array has a shape.
 
     Args:
@@ -102,7 +103,7 @@ def _written(shape: Shape) -> str:
     return f"({', '.join(lengths)}{',' if len(lengths) == 1 else ''})"
 
 
-def two_parts(name: str, numbers: np.ndarray) -> dict[str, np.ndarray]:
+def two_parts(name: str, numbers: Array) -> dict[str, Array]:
     """Divide float64 numbers into two float32 arrays that add up to 48 of their 53 bits: enough for a time stamp.
 
     Args:
@@ -116,7 +117,7 @@ def two_parts(name: str, numbers: np.ndarray) -> dict[str, np.ndarray]:
     return {name: first, f"{name}_rest": np.asarray(numbers - first.astype(np.float64), dtype=np.float32)}
 
 
-def whole(arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+def whole(arrays: Mapping[str, Array], name: str) -> Array:
     """Add the arrays that ``two_parts`` made.
 
     Args:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.models.linear import LinearModel, predicted
 from v6_federated.models.perceptron import Perceptron
@@ -31,7 +32,7 @@ class Model(Protocol):
     size: int
     shapes: dict[str, tuple[int, ...]]
 
-    def init(self, rng: np.random.Generator) -> np.ndarray:
+    def init(self, rng: np.random.Generator) -> Array:
         """Draw initial parameters.
 
         Args:
@@ -41,7 +42,7 @@ class Model(Protocol):
             Parameters (d,), float32.
         """
 
-    def asarray(self, array: np.ndarray) -> Any:
+    def asarray(self, array: Array) -> Any:
         """Move an array to where the model computes.
 
         Args:
@@ -70,7 +71,7 @@ class Model(Protocol):
             The loss, and the gradient (d,), which the next call overwrites.
         """
 
-    def scores(self, w: Any, X: Any) -> np.ndarray:
+    def scores(self, w: Any, X: Any) -> Array:
         """Compute decision values; a larger one means that a class is more likely.
 
         Args:
@@ -81,7 +82,7 @@ class Model(Protocol):
             Values (n, classes), or (n, 1) if a model of two classes has only one.
         """
 
-    def loss(self, scores: np.ndarray, y: np.ndarray) -> float:
+    def loss(self, scores: Array, y: Array) -> float:
         """Compute the mean loss of decision values.
 
         Args:
@@ -92,7 +93,7 @@ class Model(Protocol):
             The mean over the rows.
         """
 
-    def predict(self, w: Any, X: Any) -> np.ndarray:
+    def predict(self, w: Any, X: Any) -> Array:
         """Predict the class of rows.
 
         Args:

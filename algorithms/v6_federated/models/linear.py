@@ -4,6 +4,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from v6_federated.base.arrays import Array
+
 BLOCK = 1024  # rows
 
 
@@ -30,7 +32,7 @@ class LinearModel:
         self.size = self.rows * (features + 1)
         self._gradient = np.empty(self.size, np.float32)
 
-    def split(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def split(self, w: Array) -> tuple[Array, Array]:
         """Find W and b in a vector.
 
         Args:
@@ -42,23 +44,23 @@ class LinearModel:
         cut = self.rows * self.features
         return w[:cut].reshape(self.rows, self.features), w[cut:]
 
-    def init(self, rng: np.random.Generator) -> np.ndarray:
+    def init(self, rng: np.random.Generator) -> Array:
         return np.zeros(self.size, np.float32)
 
-    def asarray(self, array: np.ndarray) -> np.ndarray:
+    def asarray(self, array: Array) -> Array:
         return array
 
     def seed(self, rng: np.random.Generator) -> None:
         """Nothing to seed: the model draws no random numbers."""
 
-    def scores(self, w: np.ndarray, X: np.ndarray) -> np.ndarray:
+    def scores(self, w: Array, X: Array) -> Array:
         W, b = self.split(w)
         return X @ W.T + b
 
-    def loss(self, scores: np.ndarray, y: np.ndarray) -> float:
+    def loss(self, scores: Array, y: Array) -> float:
         return float(self._losses_and_slopes(scores, y)[0].sum()) / len(y)
 
-    def _losses_and_slopes(self, scores: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _losses_and_slopes(self, scores: Array, y: Array) -> tuple[Array, Array]:
         """Each row's loss (n,), and its derivative by the decision values (n, rows)."""
         if self.kind == "logistic" and self.rows > 1:
             own, top = (np.arange(len(y)), y), scores.max(axis=1, keepdims=True)
@@ -74,7 +76,7 @@ class LinearModel:
             return np.logaddexp(0, -margins)[:, 0], -signs * np.exp(-np.logaddexp(0, margins))
         return np.maximum(0, 1 - margins).sum(axis=1), -signs * (margins < 1)
 
-    def loss_and_gradient(self, w: np.ndarray, X: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
+    def loss_and_gradient(self, w: Array, X: Array, y: Array) -> tuple[float, Array]:
         n = len(y)
         losses, slopes = self._losses_and_slopes(self.scores(w, X), y)
         loss = float(losses.sum()) / n
@@ -88,10 +90,10 @@ class LinearModel:
             loss += 0.5 * float(self.l2) * float(np.vdot(W, W))
         return loss, self._gradient
 
-    def predict(self, w: np.ndarray, X: np.ndarray) -> np.ndarray:
+    def predict(self, w: Array, X: Array) -> Array:
         return predicted(self.scores(w, X))
 
-    def _signs(self, y: np.ndarray) -> np.ndarray:
+    def _signs(self, y: Array) -> Array:
         """+1 for each row's class and -1 for the others, (n, rows)."""
         if self.rows == 1:
             return (2 * y[:, None] - 1).astype(np.float32)
@@ -100,7 +102,7 @@ class LinearModel:
         return signs
 
 
-def column_sums(a: np.ndarray) -> np.ndarray:
+def column_sums(a: Array) -> Array:
     """Sum over rows.
 
     numpy adds row by row in float32, so the last of a million rows would hardly count. This adds blocks, in which BLAS
@@ -116,7 +118,7 @@ def column_sums(a: np.ndarray) -> np.ndarray:
     return blocks[0] if len(blocks) == 1 else np.sum(blocks, axis=0, dtype=np.float64)
 
 
-def predicted(scores: Any) -> np.ndarray:
+def predicted(scores: Any) -> Array:
     """The most likely class of each row.
 
     Args:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.data.source import LARGEST, Rows
 from v6_federated.messages.codec import DIVERGED
@@ -87,14 +88,14 @@ def evaluate_regression(model: Model, w: Any, rows: Rows) -> dict[str, Any]:
     return {"n": len(rows), "loss": model.loss(predictions, rows.y), "mean": mean, "squares": squares}
 
 
-def _finite_scores(model: Model, w: Any, X: np.ndarray) -> np.ndarray:
+def _finite_scores(model: Model, w: Any, X: Array) -> Array:
     scores = model.scores(w, X)
     if not np.isfinite(scores).all():
         raise SafeError(f"the model's scores are not finite; {DIVERGED}")
     return scores
 
 
-def log_odds(scores: np.ndarray) -> np.ndarray:
+def log_odds(scores: Array) -> Array:
     """Compute the log-odds of each class against the rest.
 
     Args:
@@ -113,7 +114,7 @@ def log_odds(scores: np.ndarray) -> np.ndarray:
     return z
 
 
-def _band(z: np.ndarray, bands: int) -> np.ndarray:
+def _band(z: Array, bands: int) -> Array:
     """The band 0, 1, ... of scores at distance ``z``; a distance of 0 is in the middle of a band."""
     half, r = (bands - 1) // 2, np.abs(z) ** POWER
     return half + np.rint(half * np.sign(z) * r / (1 + r)).astype(np.int64)
@@ -156,7 +157,7 @@ def is_evaluation(answer: Any, classes: int | None) -> bool:
         return False
 
 
-def _total(counts: np.ndarray) -> int:
+def _total(counts: Array) -> int:
     return sum(map(int, counts.ravel()))
 
 
@@ -214,7 +215,7 @@ def combine(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _both_sides(answers: Sequence[dict[str, Any]]) -> Iterator[np.ndarray]:
+def _both_sides(answers: Sequence[dict[str, Any]]) -> Iterator[Array]:
     """Counts (2, bands), summed over the nodes, of each problem that has rows outside and inside its class."""
     bands = [a["bands"] for a in answers]
     if all(bands) and len({np.shape(b) for b in bands}) == 1:

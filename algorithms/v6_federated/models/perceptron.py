@@ -10,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 
+from v6_federated.base.arrays import Array
 from v6_federated.models.linear import column_sums, predicted
 
 CHUNK = 500  # rows that are evaluated at once, so that activations stay in the cache
@@ -33,7 +34,7 @@ class Perceptron:
         self.size = sum(a * b + b for a, b in pairwise(widths))
         self._gradient = np.empty(self.size, np.float32)
 
-    def layers(self, w: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def layers(self, w: Array) -> Iterator[tuple[Array, Array]]:
         """Find the layers in a vector.
 
         Args:
@@ -48,7 +49,7 @@ class Perceptron:
             yield w[start:middle].reshape(a, b), w[middle:end]
             start = end
 
-    def init(self, rng: np.random.Generator) -> np.ndarray:
+    def init(self, rng: np.random.Generator) -> Array:
         """Draw W and b uniformly from +-1/sqrt(in), as torch does; McMahan does not say how.
 
         Args:
@@ -64,13 +65,13 @@ class Perceptron:
             b[:] = rng.uniform(-bound, bound, b.shape)
         return w
 
-    def asarray(self, array: np.ndarray) -> np.ndarray:
+    def asarray(self, array: Array) -> Array:
         return array
 
     def seed(self, rng: np.random.Generator) -> None:
         """Nothing to seed: the model draws no random numbers."""
 
-    def _forward(self, w: np.ndarray, X: np.ndarray, first: np.ndarray | None = None) -> list[np.ndarray]:
+    def _forward(self, w: Array, X: Array, first: Array | None = None) -> list[Array]:
         """The input of each layer, and the decision values. ``first`` is the first layer's x W, if it is known."""
         outputs = [X]
         for i, (W, b) in enumerate(self.layers(w), start=2):
@@ -86,16 +87,16 @@ class Perceptron:
             outputs.append(z)
         return outputs
 
-    def scores(self, w: np.ndarray, X: np.ndarray) -> np.ndarray:
+    def scores(self, w: Array, X: Array) -> Array:
         if len(X) == 0:
             return np.empty((0, self.widths[-1]), np.float32)
         return np.concatenate([self._forward(w, X[i : i + CHUNK])[-1] for i in range(0, len(X), CHUNK)])
 
-    def loss(self, scores: np.ndarray, y: np.ndarray) -> float:
+    def loss(self, scores: Array, y: Array) -> float:
         shifted = scores - scores.max(axis=1, keepdims=True)
         return float(np.mean(np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(y)), y]))
 
-    def loss_and_gradient(self, w: np.ndarray, X: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
+    def loss_and_gradient(self, w: Array, X: Array, y: Array) -> tuple[float, Array]:
         *inputs, z = self._forward(w, X)
         n, rows = len(y), np.arange(len(y))
         z -= z.max(axis=1, keepdims=True)
@@ -113,7 +114,7 @@ class Perceptron:
             db[:] = column_sums(signal)
         return loss, self._gradient
 
-    def _signals(self, w: np.ndarray, inputs: list[np.ndarray], delta: np.ndarray) -> list[np.ndarray]:
+    def _signals(self, w: Array, inputs: list[Array], delta: Array) -> list[Array]:
         """The loss's derivative by each layer's sums (n, out), from that by the decision values (n, classes)."""
         signals = [delta]
         for h, (W, _) in zip(inputs[:0:-1], list(self.layers(w))[:0:-1], strict=True):
@@ -123,8 +124,8 @@ class Perceptron:
         return signals[::-1]
 
     def row_gradients(
-        self, w: np.ndarray, X: np.ndarray, y: np.ndarray, first: np.ndarray | None = None
-    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        self, w: Array, X: Array, y: Array, first: Array | None = None
+    ) -> tuple[list[Array], list[Array]]:
         """Compute each row's gradient without writing it out.
 
         A row's gradient by W is the outer product of its input and its signal; by b it is its signal.
@@ -145,5 +146,5 @@ class Perceptron:
         z[np.arange(len(y)), y] -= 1
         return inputs, self._signals(w, inputs, z)
 
-    def predict(self, w: np.ndarray, X: np.ndarray) -> np.ndarray:
+    def predict(self, w: Array, X: Array) -> Array:
         return predicted(self.scores(w, X))

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.models.torch_base import Network
 
@@ -54,7 +55,7 @@ class Text(Network):
         self.length, self.classes, self.hidden = length, classes, module.lstm.hidden_size
         self.chunk = CHUNK if self.device.type == "cpu" else 10 * CHUNK
 
-    def init(self, rng: np.random.Generator) -> np.ndarray:
+    def init(self, rng: np.random.Generator) -> Array:
         """Draw parameters as torch does: the embedding standard normal, all others uniform in +-1/sqrt(hidden)."""
         bound = 1 / math.sqrt(self.hidden)
         parts = [

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.models.linear import predicted
 from v6_federated.privacy.policy import number_of_threads
@@ -104,7 +105,7 @@ class Network:
         for p, view in zip(self.module.parameters(), self._views(self.asarray(w)), strict=True):
             p.data = view
 
-    def init(self, rng: np.random.Generator) -> np.ndarray:
+    def init(self, rng: np.random.Generator) -> Array:
         """Draw W and b uniformly from +-1/sqrt(in), as torch does, with numpy's generator."""
         parts, bound = [], 1.0
         for name, shape in self.shapes.items():
@@ -135,7 +136,7 @@ class Network:
             total += float(loss.detach())
         return total, self._gradient
 
-    def scores(self, w: Any, X: Any) -> np.ndarray:
+    def scores(self, w: Any, X: Any) -> Array:
         self._load(w)
         self.module.train(False)
         with torch.no_grad():
@@ -146,8 +147,8 @@ class Network:
         self.module.train()
         return torch.cat(parts).numpy() if parts else np.empty((0, list(self.shapes.values())[-1][0]), np.float32)
 
-    def loss(self, scores: np.ndarray, y: np.ndarray) -> float:
+    def loss(self, scores: Array, y: Array) -> float:
         return float(functional.cross_entropy(torch.from_numpy(scores), torch.as_tensor(np.asarray(y))))
 
-    def predict(self, w: Any, X: Any) -> np.ndarray:
+    def predict(self, w: Any, X: Any) -> Array:
         return predicted(self.scores(w, X))
