@@ -1,25 +1,24 @@
-"""The entry of a method for a vantage6 algorithm store: ``python -m v6_federated.store [METHOD ...]``.
+"""The entry of a method for a vantage6 algorithm store: ``python -m v6_workbench.network.store [METHOD ...]``.
 
 An entry is made from the method's code, so that names, defaults and explanations are those of ``central``. It is the
 body of the store's ``POST /api/algorithm``; before publishing, put the registry's name before ``image``.
 """
 
 import argparse
-import importlib
 import inspect
 import json
 import sys
 import types
 from collections.abc import Sequence
-from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.version import __version__
 from v6_federated.messages.common import Common
-from v6_workbench.network.images import SOURCE, VANTAGE6
-from v6_workbench.registry import central_of, names, settings_of, supervised
+from v6_workbench.network.images import VANTAGE6, source_url
+from v6_workbench.registry import central_of, folder_of, names, package_of
 
 MEANINGS = {  # settings whose values a user interface can offer
     "label": "column",
@@ -27,6 +26,7 @@ MEANINGS = {  # settings whose values a user interface can offer
     "organizations": "organization_list",
     "evaluators": "organization_list",
 }
+WRITES = "Write the entries of the named methods, or of all."
 TYPES = {bool: "boolean", int: "integer", float: "float", str: "string"}
 VISUALIZATIONS = [
     {
@@ -37,7 +37,7 @@ VISUALIZATIONS = [
     },
     {
         "name": "Rounds",
-        "description": "what each round brought and cost",
+        "description": "measures and costs of each round",
         "type": "table",
         "schema": {
             "location": ["history"],
@@ -48,9 +48,22 @@ VISUALIZATIONS = [
 
 
 def entry(method: str) -> dict[str, Any]:
-    """The store's entry of a method. Raises SafeError for a method that is not there."""
-    fields = settings_of(method).model_fields
-    central = central_of(method)
+    """Return the store's entry of a method.
+
+    Args:
+        method: the method's name.
+
+    Returns:
+        The entry, as JSON.
+
+    Raises:
+        SafeError: the method is not installed.
+    """
+    return _entry(central_of(method), method)
+
+
+def _entry(central: Any, method: str) -> dict[str, Any]:
+    fields = central.settings.model_fields
     description = " ".join((inspect.getdoc(central) or "").split())
     own = [name for name in fields if name not in Common.model_fields]
     function = {
@@ -61,7 +74,7 @@ def entry(method: str) -> dict[str, Any]:
         "standalone": True,
         "databases": [{"name": "default", "description": "rows to train on; the same label at every node"}],
         "arguments": [_argument(name, fields[name]) for name in [*own, *Common.model_fields]],
-        "ui_visualizations": VISUALIZATIONS if supervised(method) else VISUALIZATIONS[1:],  # no accuracy
+        "ui_visualizations": VISUALIZATIONS if central.supervised else VISUALIZATIONS[1:],  # no accuracy
     }
     return {
         "name": f"v6-{method}",
@@ -69,21 +82,25 @@ def entry(method: str) -> dict[str, Any]:
         "image": f"v6-{method}:{__version__}",
         "partitioning": "horizontal",
         "vantage6_version": VANTAGE6,
-        "code_url": _code_url(),
+        "code_url": source_url(),
         "functions": [function],
     }
 
 
 def path(method: str) -> Path:
-    """The file of a method's entry, beside its code."""
-    file = importlib.import_module(f"v6_{method}").__file__
-    assert file is not None
-    return Path(file).parent / "algorithm_store.json"
+    """Return the file of a method's entry, in the folder of its code. Raises SafeError."""
+    return folder_of(method) / "algorithm_store.json"
 
 
 def text(method: str) -> str:
-    """What the file of a method's entry holds."""
-    return json.dumps(entry(method), indent=2) + "\n"
+    """Return the content of the file of a method's entry. Raises SafeError."""
+    return text_of(package_of(method))
+
+
+def text_of(package: ModuleType) -> str:
+    """Return the content of the file for a method's import package, which need not be installed."""
+    method = package.__name__.partition(".")[0].removeprefix("v6_")
+    return json.dumps(_entry(package.central, method), indent=2) + "\n"
 
 
 def _argument(name: str, field: Any) -> dict[str, Any]:
@@ -93,13 +110,13 @@ def _argument(name: str, field: Any) -> dict[str, Any]:
     if allowed := [value for option in options if get_origin(option) is Literal for value in get_args(option)]:
         argument["allowed_values"] = allowed
     argument["has_default_value"] = not field.is_required()
-    if not field.is_required() and field.default is not None:  # the store refuses null: no default_value is null
+    if not field.is_required() and field.default is not None:  # the store refuses null; no default_value means null
         argument["default_value"] = field.default if isinstance(field.default, str) else json.dumps(field.default)
     return argument
 
 
 def _options(annotation: Any) -> list[Any]:
-    """The types that a setting may have, None apart."""
+    """The types that a setting may have, except None."""
     if get_origin(annotation) is Annotated:
         return _options(get_args(annotation)[0])
     if get_origin(annotation) not in (Union, types.UnionType):
@@ -108,7 +125,7 @@ def _options(annotation: Any) -> list[Any]:
 
 
 def _type(options: Sequence[Any]) -> str:
-    """The store's name of a type: of the first option, since a plainer form of a value comes first."""
+    """The store's name of the first type, since a simpler form of a value comes first."""
     first = options[0]
     if get_origin(first) is list:
         (item,) = get_args(first)
@@ -118,15 +135,17 @@ def _type(options: Sequence[Any]) -> str:
     return TYPES.get(first, "json")
 
 
-def _code_url() -> str:
-    urls = dict(line.split(", ", 1) for line in metadata.metadata("v6-federated").get_all("Project-URL") or [])
-    return urls.get("Source", SOURCE)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the entries of the methods named, of all by default."""
-    parser = argparse.ArgumentParser(prog="python -m v6_federated.store", description=main.__doc__)
-    parser.add_argument("methods", nargs="*", metavar="METHOD", help=f"some of {', '.join(names())}")
+    """Write the entries of the named methods, or of all.
+
+    Args:
+        arguments: names of methods; None takes them from the process.
+
+    Returns:
+        The exit status.
+    """
+    parser = argparse.ArgumentParser(prog="python -m v6_workbench.network.store", description=WRITES)
+    parser.add_argument("methods", nargs="*", metavar="METHOD", help=f"one of {', '.join(names())}")
     try:
         for method in parser.parse_args(arguments).methods or names():
             content = text(method)
