@@ -425,12 +425,12 @@ def test_c_k_never_travels(hospitals, monkeypatch):
     messages, kept = [], []
     run = mock_node.run
 
-    def spy(package, node, message, number):
+    def spy(package, folder, node, message, number):
         from v6_federated.node.state import State
 
         save = State.save
         monkeypatch.setattr(State, "save", lambda self, a: (kept.append(np.array(a["c_k"])), save(self, a))[1])
-        outcome = run(package, node, message, number)
+        outcome = run(package, folder, node, message, number)
         monkeypatch.setattr(State, "save", save)
         for file in (message, message.parent / f"answer-{number}.json"):
             messages.append(codec_arrays(file))

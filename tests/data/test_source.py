@@ -93,6 +93,20 @@ def test_an_npz_that_needs_unpickling_is_refused(tmp_path):
         source.open_source(tmp_path / "rows.npz")
 
 
+def test_an_npz_whose_features_are_not_a_table_is_refused(tmp_path):
+    np.savez(tmp_path / "rows.npz", x=np.ones(30), y=np.ones(30))
+    with pytest.raises(DataError, match=r"x and y .*expected \(n, \.\.\.\) features and \(n,\) labels"):
+        source.open_source(tmp_path / "rows.npz")
+
+
+def test_an_image_that_cannot_be_read_is_refused_without_its_name(tmp_path):
+    (tmp_path / "ill").mkdir()
+    (tmp_path / "ill" / "Smith.png").write_bytes(b"noise")
+    with pytest.raises(DataError, match="image") as error:
+        source.open_source(tmp_path)
+    assert "Smith" not in str(error.value)
+
+
 def test_rows_cannot_be_changed_by_a_call(hospitals):
     rows, _ = source.Source(table=hospitals[3]).prepared(DataSpec(classes=[0, 1]), 3, Policy())
     with pytest.raises(ValueError, match="read-only"):

@@ -16,7 +16,7 @@ from v6_workbench.reporting.summary import MEASURES, Verdict
 from v6_workbench.simulation.experiments import Experiment
 
 
-def iterations(text: str) -> int:
+def read_iterations(text: str) -> int:
     """Read the value of ``--test``."""
     try:
         return int(text)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from v6_workbench.cli.records import Option, seed
+from v6_workbench.cli.records import Option, read_seed
 
 Method = Annotated[str, Option("name of a method, for example fedavg", "METHOD", positional=True)]
 ResultFolder = Annotated[Path | None, Option("folder for result.json and its pictures", "DIR")]
@@ -35,7 +35,9 @@ class JobOptions:
     holdout: Annotated[
         float | None, Option("share of rows kept for evaluation (0.2, or that of the resumed job)", "SHARE")
     ] = None
-    seed: Annotated[int | None, Option("seed of every random choice (0, or that of the resumed job)", read=seed)] = None
+    seed: Annotated[
+        int | None, Option("seed of every random choice (0, or that of the resumed job)", read=read_seed)
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +54,7 @@ class DealOptions:
     ]
     nodes: Annotated[int | None, Option("number of nodes (5, or as many as column:NAME names)", "K")] = None
     partition: Annotated[str | None, Option("iid, shards, dirichlet:0.5, column:hospital, ... (iid)", "P")] = None
-    partition_seed: Annotated[int, Option("seed of the partition ({default})", "S", read=seed)] = 0
+    partition_seed: Annotated[int, Option("seed of the partition ({default})", "S", read=read_seed)] = 0
 
 
 @dataclass(frozen=True, kw_only=True)

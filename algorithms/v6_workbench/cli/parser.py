@@ -4,7 +4,7 @@ import argparse
 from typing import Any, NoReturn
 
 from v6_federated.base.version import __version__
-from v6_workbench.cli.commands import compare, demo, export, network, predict, report, run, settings, submit
+from v6_workbench.cli.commands import check, compare, demo, export, network, predict, report, run, settings, submit
 from v6_workbench.cli.records import Command, add_options, filled
 
 COMMANDS: tuple[Command[Any], ...] = (
@@ -16,6 +16,7 @@ COMMANDS: tuple[Command[Any], ...] = (
     export.COMMAND,
     predict.COMMAND,
     submit.COMMAND,
+    check.COMMAND,
 )
 NETWORK_COMMANDS: tuple[Command[Any], ...] = (network.UP, network.STATUS, network.DOWN)
 NETWORK = "Start, show or remove a real vantage6 server and nodes in Docker on this machine."

@@ -55,7 +55,7 @@ class Command(Generic[Record]):
     example: str
 
 
-def whole(text: str) -> int:
+def read_whole(text: str) -> int:
     """Read a whole number."""
     try:
         return int(text)
@@ -63,7 +63,7 @@ def whole(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number; expected for example 10") from None
 
 
-def number(text: str) -> float:
+def read_number(text: str) -> float:
     """Read a number."""
     try:
         value = float(text)
@@ -74,7 +74,7 @@ def number(text: str) -> float:
     return value
 
 
-def seed(text: str) -> int:
+def read_seed(text: str) -> int:
     """Read a seed."""
     from v6_federated.messages.settings import LARGE
 
@@ -83,7 +83,7 @@ def seed(text: str) -> int:
     return int(text)
 
 
-READERS: dict[Any, Callable[[str], object]] = {int: whole, float: number, str: str, Path: Path}
+READERS: dict[Any, Callable[[str], object]] = {int: read_whole, float: read_number, str: str, Path: Path}
 
 
 def add_options(parser: argparse.ArgumentParser, record: type) -> None:

@@ -38,7 +38,7 @@ class CompareOptions(ExperimentOptions):
             "cross-validate I times (1), and test which method is better; with --out: test.json, posteriors.png, and "
             "folds.json, from which the same command goes on",
             "I",
-            read=cross_validation.iterations,
+            read=cross_validation.read_iterations,
             bare=1,
         ),
     ] = None

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from v6_workbench.cli import console, results
-from v6_workbench.cli.records import Command, Option, seed
+from v6_workbench.cli.records import Command, Option, read_seed
 from v6_workbench.reporting import summary
 from v6_workbench.simulation import datasets
 from v6_workbench.simulation.experiments import Experiment
@@ -19,7 +19,7 @@ class DemoOptions:
     """Options of ``demo``."""
 
     out: Annotated[Path, Option("folder for the files ({default})", "DIR")] = Path("runs/demo")
-    seed: Annotated[int, Option("seed of every random choice ({default})", read=seed)] = 0
+    seed: Annotated[int, Option("seed of every random choice ({default})", read=read_seed)] = 0
 
 
 def run(options: DemoOptions) -> int:

@@ -1,5 +1,7 @@
 """Ways to divide rows among mock nodes."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -38,7 +40,38 @@ def test_shapes_of_the_other_partitions():
         assert all(len(np.unique(y[p])) == 2 for p in partitions.partition(name, y, 7, 0))
 
 
-@pytest.mark.parametrize("name", ["shard", "iid:3", "dirichlet:0", "dirichlet:x", "column:", "class:2", "classes:9"])
-def test_wrong_partitions_are_refused(name):
-    with pytest.raises(SafeError):
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("shard", "unknown partition 'shard'; expected one of iid, "),
+        ("iid:3", "the partition 'iid:3' is not understood; expected iid"),
+        ("dirichlet:0", "the partition 'dirichlet:0' is not understood; expected dirichlet:NUMBER, for example"),
+        ("dirichlet:x", "the partition 'dirichlet:x' is not understood; expected dirichlet:NUMBER, for example"),
+        ("column:", "the partition 'column:' lacks a name; expected column:NAME"),
+        ("class:2", "class:2 is out of range; expected a strength from 0 to 1"),
+        ("classes:9", "classes:9 is too many: the label has 2 classes; expected classes:1 to classes:2"),
+        ("shards:9", "20 rows are too few for 4 nodes with 9 shards each"),
+        ("sorted-balanced", "1000 random cuts left a node without 10 rows of two classes; use fewer nodes"),
+    ],
+)
+def test_wrong_partitions_are_refused(name, says):
+    with pytest.raises(SafeError, match=re.escape(says)):
         partitions.partition(name, np.arange(20) % 2, 4, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes", "says"),
+    [
+        ("iid", 21, "21 nodes cannot share 20 rows; expected 1 to 20 nodes"),
+        ("size", 15, "the partition size leaves a node without rows; use fewer than 15 nodes"),
+        (
+            "dirichlet:0.0001",
+            10,
+            "1000 draws of dirichlet:0.0001 left a node with fewer than 2 rows; use fewer nodes, or",
+        ),
+        ("classes:1", 2, "classes:1 on 2 nodes leaves some of the 20 classes without a node; use more nodes"),
+    ],
+)
+def test_too_many_nodes_for_the_rows_are_refused(name, nodes, says):
+    with pytest.raises(SafeError, match=re.escape(says)):
+        partitions.partition(name, np.arange(20), nodes, 0)

@@ -1,16 +1,11 @@
-"""The store's entry of each method: made from the code, up to date, and such as the store takes it."""
+"""The store's entry of each method: made from the code, up to date, and in a form that the store accepts."""
 
-import importlib
 import json
-from pathlib import Path
 
 import pytest
-import test_laws
 
 from v6_workbench.network import store
-from v6_workbench.registry import names
-
-ROOT = Path(__file__).parents[1]
+from v6_workbench.registry import names, settings_of
 
 
 def values(entry):
@@ -22,15 +17,6 @@ def values(entry):
 
 
 @pytest.mark.parametrize("method", names())
-def test_nothing_is_forgotten_of_a_method(method):
-    """What CONTRIBUTING asks for beside the folder."""
-    package = f"v6_{method}"
-    own_laws = {"v6_gbdt", "v6_pca"}  # no averages of weights: test_gbdt.py, test_pca.py
-    assert package in {p for p, _ in test_laws.METHODS} | own_laws, "tests/test_laws.py"
-    assert f"`{package}`" in (ROOT / "docs" / "methods" / f"{method}.md").read_text()
-
-
-@pytest.mark.parametrize("method", names())
 def test_the_file_is_what_the_code_says(method):
     written = store.path(method).read_text() if store.path(method).exists() else ""
     assert written == store.text(method), f"run: python -m v6_workbench.network.store {method}"
@@ -38,7 +24,7 @@ def test_the_file_is_what_the_code_says(method):
 
 @pytest.mark.parametrize("method", names())
 def test_defaults_equal_the_code(method):
-    settings = importlib.import_module(f"v6_{method}").central.settings
+    settings = settings_of(method)
     [function] = store.entry(method)["functions"]
     assert {argument["name"] for argument in function["arguments"]} == set(settings.model_fields)
     required = {a["name"] for a in function["arguments"] if not a["has_default_value"]}

@@ -1,0 +1,57 @@
+"""``export``: a result's model as a file."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+from v6_federated.messages import codec
+
+RUN = ["run", "fedavg", "--data", "wine", "--rounds", "1"]
+
+
+def test_formats_agree(call, tmp_path):
+    call("run", "fedavg", "--data", "digits", "--model", "fnn:hidden=7", "--rounds", 1, "--out", tmp_path)
+    for name in ("m.npz", "m.safetensors", "m.pt"):
+        assert call("export", tmp_path / "result.json", "--to", tmp_path / name)[:2] == (
+            0,
+            {"model": str(tmp_path / name)},
+        )
+    state = torch.load(tmp_path / "m.pt", weights_only=True)
+    safe, arrays = load_file(tmp_path / "m.safetensors"), np.load(tmp_path / "m.npz")
+    assert state["layer1.weight"].shape == (7, 64)  # as torch.nn.Linear has it
+    for name, tensor in state.items():
+        np.testing.assert_array_equal(tensor.numpy(), safe[name])
+        np.testing.assert_array_equal(safe[name], arrays[name])
+    result = json.loads((tmp_path / "result.json").read_text())
+    w = codec.decode(result["weights"])["weights"]
+    np.testing.assert_array_equal(safe["layer1.weight"].T.ravel(), w[: 64 * 7])
+
+
+@pytest.mark.parametrize(
+    ("to", "says"),
+    [
+        ("m.onnx", "cannot export to m.onnx; expected a file that ends in .npz, .safetensors, .pt, .txt"),
+        ("m.txt", "a logreg model cannot be a .txt; expected .npz, .safetensors or .pt"),
+        ("nowhere/m.npz", "nowhere does not exist; create it, or choose another --to"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_refused(to, says, call, refused, tmp_path):
+    call(*RUN, "--out", tmp_path)
+    refused(says, "export", tmp_path, "--to", tmp_path / to)
+
+
+@pytest.mark.parametrize("ending", [".npz", ".safetensors", ".pt", ".txt"])
+@pytest.mark.parametrize("part", ["weights", "model", "data"])
+def test_a_result_without_a_model_is_not_exported(part, ending, call, refused, tmp_path):
+    assert call(*RUN, "--out", tmp_path)[0] == 0
+    file = tmp_path / "result.json"
+    result = json.loads(file.read_text())
+    file.write_text(json.dumps({name: value for name, value in result.items() if name != part}))
+    model = tmp_path / f"m{ending}"
+    says = "is not a result; expected" if part == "data" else f"the result has no model (KeyError '{part}'); expected"
+    refused(says, "export", file, "--to", model)
+    refused(says, "predict", file, "--data", "wine", "--out", tmp_path / "p.csv")
+    assert not model.exists()

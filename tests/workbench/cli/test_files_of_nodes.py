@@ -1,0 +1,65 @@
+"""``--data`` given several times: each file is a node."""
+
+import json
+
+import pandas as pd
+import pytest
+from helpers import table
+
+NAMES = ["north", "south", "west"]
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Three files, the columns of one in another order; as arguments."""
+    arguments = []
+    for i, name in enumerate(NAMES):
+        rows = table(40, seed=i)
+        rows = rows[["x1", "x0", "x2", "x3", "label"]] if i == 1 else rows
+        rows.to_csv(tmp_path / f"{name}.csv", index=False)
+        arguments += ["--data", tmp_path / f"{name}.csv"]
+    return arguments
+
+
+def test_files_of_nodes_equal_one_file_with_a_column_that_names_the_node(files, call, tmp_path):
+    parts = [table(40, seed=i).assign(hospital=name) for i, name in enumerate(NAMES)]
+    pd.concat(parts)[["hospital", *parts[0].columns[:-1]]].to_csv(tmp_path / "rows.csv", index=False)
+    _, line, _ = call("run", "fedavg", *files, "--out", tmp_path / "files")
+    _, same, _ = call("run", "fedavg", "--data", tmp_path / "rows.csv", "--partition", "column:hospital")
+    assert line["loss"] == same["loss"]
+    result = json.loads((tmp_path / "files" / "result.json").read_text())
+    assert result["experiment"]["nodes"] == NAMES
+    for same_files in (files, [*files[2:], *files[:2]]):  # their order says nothing
+        assert call("run", "fedavg", *same_files, "--resume", tmp_path / "files", "--rounds", 12)[0] == 0
+
+
+def test_files_that_do_not_fit_together_are_refused(files, refused, tmp_path):
+    table(40).assign(extra=1)[["extra", "x0", "x1", "x2", "label"]].to_csv(tmp_path / "other.csv", index=False)
+    (tmp_path / "b").mkdir()
+    table(40).to_csv(tmp_path / "b" / "north.csv", index=False)
+    table(40).rename(columns={"label": "outcome"}).to_csv(tmp_path / "last.csv", index=False)
+    more = [*files, "--data"]
+    for says, *arguments in (
+        ("other lacks 'x3' and also has 'extra', unlike north; expected the same", *more, tmp_path / "other.csv"),
+        ("two files are called north; each file is a node", *more, tmp_path / "b" / "north.csv"),
+        (
+            "the last columns of last and north differ; name the label's column with --label",
+            *more,
+            tmp_path / "last.csv",
+        ),
+        ("--data is given 3 times, and each file is a node; remove the number of nodes", *files, "--nodes", 3),
+        ("remove the number of nodes and the partition", *files, "--partition", "shards"),
+        ("remove the number of nodes and the partition", *files, "--partition", "iid"),
+        ("no file has a column 'nobody'; expected some of 'x0'", *files, "--label", "nobody"),
+        ("wine", *more, "wine.csv"),
+    ):
+        refused(says, "run", "fedavg", *arguments)
+
+
+def test_only_the_columns_that_are_used_must_be_the_same(files, call, tmp_path):
+    table(40).assign(extra=1)[["extra", "x0", "x1", "x2", "label"]].to_csv(tmp_path / "other.csv", index=False)
+    table(40).rename(columns={"label": "outcome"}).to_csv(tmp_path / "last.csv", index=False)
+    more = [*files, "--data"]
+    assert call("run", "fedavg", *more, tmp_path / "other.csv", "--features", "x0,x1")[0] == 0
+    assert call("run", "pca", *more, tmp_path / "last.csv", "--features", "x0,x1")[0] == 0, "it uses no label"
+    assert call("run", "pca", *files, "--features", "x0,label")[0] == 0

@@ -1,0 +1,27 @@
+"""The folder of ``--out``: checked before anything is trained."""
+
+import pytest
+
+FEDAVG = ["fedavg", "--data", "wine", "--rounds", "1"]
+
+
+@pytest.mark.parametrize("command", [["run", *FEDAVG], ["compare", *FEDAVG], ["demo"]], ids=lambda command: command[0])
+@pytest.mark.parametrize(
+    ("folder", "says"),
+    [
+        ("/dev/fd", "cannot write to --out /dev/fd ("),  # not even root makes a file in it
+        (__file__, f"--out {__file__} is a file; expected a folder"),
+    ],
+)
+def test_a_folder_that_cannot_be_written_to_is_refused_first(command, folder, says, trained, refused):
+    refused(f"v6-federated: {says}", *command, "--out", folder)
+    assert not trained
+
+
+def test_demo_writes_its_files_and_ends_near_centralized(call, tmp_path):
+    status, line, _ = call("demo", "--out", tmp_path / "new" / "folder")
+    assert status == 0
+    assert line["accuracy"] > line["centralized"]["accuracy"] - 0.02
+    assert all(line[f"hospital {k} alone"]["accuracy"] <= line["accuracy"] for k in range(1, 6))
+    written = {file.name for file in (tmp_path / "new" / "folder").iterdir()}
+    assert written == {"result.json", "curves.png", "distances.png", "comparison.png"}

@@ -1,0 +1,132 @@
+"""Ctrl-C and other ends of a command: what it says, what it leaves, and its exit status."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+import requests
+
+from v6_workbench.cli import console, parser
+from v6_workbench.cli.main import main
+
+IMPORTS = """
+import sys
+from v6_workbench.cli.main import main
+assert not {'numpy', 'pandas', 'rich', 'v6_federated'} & set(sys.modules)
+class CtrlC:
+    def find_spec(self, name, path=None, target=None):
+        if name == 'v6_federated':
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, CtrlC())
+sys.exit(main(['demo']))
+"""
+
+
+def test_ctrl_c_while_libraries_are_imported():
+    """``main`` imports what is slow, so that it is there to catch Ctrl-C."""
+    done = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "v6-federated: interrupted\n")
+
+
+@pytest.fixture
+def ends_with(monkeypatch):
+    """Lets a command end with an error."""
+
+    def ends_with(error):
+        def fail(arguments):
+            raise error
+
+        monkeypatch.setattr(parser, "parse", fail)
+
+    return ends_with
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "says"),
+    [
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), 1, "No space left on device"),
+        (OSError(errno.EACCES, "Permission denied", "a.csv"), 1, "Permission denied: a.csv"),
+        (requests.exceptions.ReadTimeout("no answer in time"), 1, "ReadTimeout: no answer in time"),
+        (RuntimeError("a\nb"), 1, "RuntimeError: a b (set V6_FEDERATED_DEBUG=1 to see the traceback)"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ],
+)
+def test_any_error_is_one_line(error, status, says, ends_with, call, monkeypatch):
+    monkeypatch.delenv("V6_FEDERATED_DEBUG", raising=False)
+    ends_with(error)
+    assert call("demo") == (status, "", f"v6-federated: {says}\n")
+
+
+def test_a_traceback_on_request(ends_with, call, monkeypatch):
+    monkeypatch.setenv("V6_FEDERATED_DEBUG", "1")
+    ends_with(RuntimeError("a"))
+    with pytest.raises(RuntimeError, match="a"):
+        call("demo")
+
+
+def test_an_interruption_names_the_folder_of_finished_results(call, tmp_path, monkeypatch):
+    """But not results of an earlier command."""
+    rounds = []
+
+    def interrupt(bar, row):
+        rounds.append(row)
+        if len(rounds) == at:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(console.Bar, "on_round", interrupt)
+    tmp_path.joinpath("result.json").touch()
+    compare = ["compare", "fedavg", "scaffold", "--data", "wine", "--nodes", 2, "--rounds", 3]
+    at = 1
+    status, _, err = call(*compare, "--out", tmp_path)
+    assert status == 130 and err.endswith("v6-federated: interrupted\n")
+    rounds.clear()
+    at = 5
+    status, _, err = call(*compare, "--out", tmp_path)
+    assert status == 130 and err.endswith(f"v6-federated: interrupted; the finished results are in {tmp_path}\n")
+    kept = [len(json.loads(file.read_text())["history"]) for file in sorted(tmp_path.glob("*/result.json"))]
+    assert kept == [3, 2], "the first is whole; the second ended after its second round"
+
+
+@pytest.mark.parametrize("method", ["fedavg", "scaffold"])
+def test_ctrl_c_keeps_the_last_round(method, hospitals_csv, tmp_path):
+    """The job goes on from there as if it had not been interrupted."""
+    file, _ = hospitals_csv
+    out = tmp_path / "out"
+    run = ["run", method, "--data", file, "--label", "outcome", "--features", "x,z", "--nodes", "3", "--rounds"]
+    command = [sys.executable, "-m", "v6_workbench.cli.main", *map(str, run), "100000", "--out", str(out)]
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # shells let jobs in the background ignore it
+    )
+    while "round" not in (line := process.stderr.readline()):
+        assert line or process.poll() is None
+    process.send_signal(signal.SIGINT)
+    said, err = process.communicate(timeout=60)
+    rounds = len(json.loads((out / "result.json").read_text())["history"])
+    assert process.returncode == 130
+    assert f"interrupted; the model is that of round {rounds}; resume it with --resume {out}" in err
+    assert json.loads(said.splitlines()[-1])["rounds"] == rounds > 0
+    if method == "fedavg":
+        assert main([str(a) for a in [*run, rounds + 2, "--resume", out, "--out", tmp_path / "on"]]) == 0
+        assert len(json.loads((tmp_path / "on" / "result.json").read_text())["history"]) == rounds + 2
+
+
+def test_a_reader_may_close_the_pipe():
+    command = f"{sys.executable} -m v6_workbench.cli.main settings fedavg | head -1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert done.stdout.split()[0] == "setting" and not done.stderr
+
+
+def test_nothing_is_left_in_the_temporary_folder(call, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    run = ["run", "fedavg", "--data", "breast-cancer", "--rounds", "2"]
+    assert call(*run)[0] == 0
+    assert call(*run, "--nodes", 200)[0] == 1
+    assert not list(tmp_path.glob("v6-federated-*"))

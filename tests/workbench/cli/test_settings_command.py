@@ -1,0 +1,31 @@
+"""``settings``: the settings of a method."""
+
+import json
+
+import pytest
+from helpers import table, train
+
+from v6_workbench import registry
+from v6_workbench.cli.main import main
+
+NEEDED = {"components": 2, "min_rows_leaf": 10}  # settings without which 40 rows are too few
+BY_THE_DATA = {"label", "rounds", "organizations", "evaluators"}
+
+
+@pytest.mark.parametrize("method", registry.names())
+def test_every_setting_is_shown_with_the_default_that_a_run_has(method, capsys):
+    status = main(["settings", method])
+    *lines, last = capsys.readouterr().out.splitlines()
+    fields = registry.settings_of(method).model_fields
+    assert status == 0 and sorted(line.split()[0] for line in lines[1:]) == sorted(fields)
+    defaults = json.loads(last)["defaults"]
+    assert fields.keys() - defaults.keys() <= {"rounds"}
+    own = {name: value for name, value in NEEDED.items() if name in fields}
+    rows = {k: table(40, seed=k) for k in (1, 2)}
+    used = train(registry.package_of(method).__name__, rows, rounds=2, **own)["settings"]
+    used = {name: value for name, value in used.items() if name not in {*BY_THE_DATA, *own}}
+    assert used == {name: defaults[name] for name in used} and len(used) >= 15
+
+
+def test_an_unknown_method_is_refused(refused):
+    refused("unknown method 'fedprox'; expected one of", "settings", "fedprox")
