@@ -1,4 +1,4 @@
-"""The methods that are installed, and what each declares of itself; none is known here by name.
+"""The methods that are installed, and what each declares about itself. No method is known here by name.
 
 A method registers by an entry point of the group ``v6_federated.methods``: its name, its central function, and in
 brackets the extra of this project that it needs (``torch``, ``lightgbm``).
@@ -27,34 +27,34 @@ def _registered() -> dict[str, EntryPoint]:
 
 
 def names() -> list[str]:
-    """The methods that are installed, in alphabetical order."""
+    """List the methods that are installed, in alphabetical order."""
     return list(_registered())
 
 
 def package_of(method: str) -> ModuleType:
-    """The import package of a method. Raises SafeError for a method that is not installed."""
+    """Return the import package of a method. Raises SafeError if the method is not installed."""
     if method not in names():
         raise SafeError(f"unknown method {method!r}; expected one of {', '.join(names())}")
     return importlib.import_module(_registered()[method].module)
 
 
 def folder_of(method: str) -> Path:
-    """The folder of a method's import package. Raises SafeError for a method that is not installed."""
+    """Return the folder of a method's import package. Raises SafeError if the method is not installed."""
     return Path(str(package_of(method).__file__)).parent
 
 
 def extras_of(method: str) -> list[str]:
-    """The extras of this project that a method needs, as its entry point names them."""
+    """List the extras of this project that a method needs, as its entry point names them."""
     return list(_registered()[method].extras)
 
 
 def central_of(method: str) -> Any:
-    """The central function of a method. Raises SafeError for a method that is not installed."""
+    """Return the central function of a method. Raises SafeError if the method is not installed."""
     return package_of(method).central
 
 
 def code(method: str) -> str:
-    """A digest of the program: the method's files, and what methods share."""
+    """Return a digest of the program: of the method's files, and of the files that methods share."""
     whole = hashlib.sha256()
     for package in (v6_federated, sys.modules[central_of(method).__module__.partition(".")[0]]):
         for file in sorted(Path(str(package.__file__)).parent.rglob("*.py")):
@@ -63,30 +63,41 @@ def code(method: str) -> str:
 
 
 def settings_of(method: str) -> type[Common]:
-    """The settings of a method."""
+    """Return the settings of a method, as a pydantic model. Raises SafeError if the method is not installed."""
     return central_of(method).settings
 
 
 def validate(method: str, values: dict[str, Any]) -> Common:
-    """The values as settings of a method. Raises SafeError for one that is wrong by itself."""
+    """Check the settings of a method one by one.
+
+    Args:
+        method: the method's name.
+        values: settings by their names.
+
+    Returns:
+        All settings of the method, with defaults.
+
+    Raises:
+        SafeError: a setting is unknown or out of range, or the method is not installed.
+    """
     return settings.validate(settings_of(method), values)
 
 
 def check(method: str, checked: Common) -> None:
-    """Raise SafeError for settings that do not fit each other."""
+    """Raise SafeError if the settings of a method do not fit each other."""
     central_of(method).check(checked)
 
 
 def supervised(method: str) -> bool:
-    """Whether a method needs labels."""
+    """Return whether a method needs labels."""
     return central_of(method).supervised
 
 
 def recoverable(method: str) -> bool:
-    """Whether nodes are told, in each round, all that a method carries."""
+    """Return whether a method sends nodes, in each round, all that it carries from round to round."""
     return central_of(method).recoverable
 
 
 def predict_numbers() -> list[str]:
-    """The methods that can predict a number in place of a class: those with a setting ``objective``."""
+    """List the methods that can predict a number in place of a class: those with a setting ``objective``."""
     return [name for name in names() if "objective" in settings_of(name).model_fields]

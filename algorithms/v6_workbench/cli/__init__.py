@@ -1,0 +1,1 @@
+"""The command line: its options, its commands, and what they print."""

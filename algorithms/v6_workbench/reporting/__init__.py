@@ -1,0 +1,1 @@
+"""Results: tables, pictures, warnings, exported models, and predictions."""

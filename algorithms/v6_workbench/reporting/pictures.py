@@ -205,7 +205,7 @@ def posteriors(found: Mapping[tuple[str, str], Verdict], rope: float, path: Path
         else:
             axis.axvline(100 * middle, color=COLOURS[0], linewidth=1.5)
         if rope:
-            label = f"practically equivalent: up to {100 * rope:g} points" if axis is axes.flat[0] else None
+            label = f"practically equivalent (up to ±{100 * rope:g})" if axis is axes.flat[0] else None
             axis.axvspan(-100 * rope, 100 * rope, color=COLOURS[4], alpha=0.25, label=label)
         axis.set_yticks([])
         axis.set_ylim(bottom=0)
