@@ -70,9 +70,11 @@ class MockNetwork:
         self._temporary = tempfile.TemporaryDirectory(prefix="v6-federated-", ignore_cleanup_errors=True)
         self.folder = Path(self._temporary.name)
         self.nodes: dict[int, MockNode] = {}
+        # central runs in the environment of the first node, which the others must not inherit
+        unset = {name: None for own in (environments or {}).values() for name in own}
         try:
             for organization, database in databases.items():
-                own = {**(environment or {}), **(environments or {}).get(organization, {})}
+                own = {**unset, **(environment or {}), **(environments or {}).get(organization, {})}
                 folder = self.folder / f"node-{organization}"
                 self.nodes[organization] = mock_node.create(organization, folder, database, own)
         except BaseException:

@@ -28,22 +28,22 @@ class MockNode:
     Attributes:
         organization_id: id of the node's organization.
         folder: the node's folder; it holds the file ``database`` and the folder ``tmp``.
-        environment: environment variables of the node's algorithms.
+        environment: environment variables of the node's algorithms; None stands for one that is not set.
     """
 
     organization_id: int
     folder: Path
-    environment: Mapping[str, str]
+    environment: Mapping[str, str | None]
 
 
-def create(organization: int, folder: Path, database: Database, environment: Mapping[str, str]) -> MockNode:
+def create(organization: int, folder: Path, database: Database, environment: Mapping[str, str | None]) -> MockNode:
     """Write a node's rows to its folder.
 
     Args:
         organization: id of the node's organization.
         folder: the node's folder, which is created.
         database: the node's rows: a table, or arrays X (n, ...) and y (n,).
-        environment: environment variables of the node's algorithms.
+        environment: environment variables of the node's algorithms; None stands for one that is not set.
 
     Returns:
         The node.
@@ -99,15 +99,19 @@ def run(package: str, folder: str, node: MockNode, message: Path, number: int) -
 def environment_of(node: MockNode) -> Iterator[None]:
     """Set the node's environment variables, and restore the process's own afterwards."""
     before = {name: os.environ.get(name) for name in node.environment}
-    os.environ.update(node.environment)
+    _set_environment(node.environment)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        _set_environment(before)
+
+
+def _set_environment(variables: Mapping[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def close_databases() -> None:

@@ -36,6 +36,16 @@ def test_node_environments_do_not_leak(hospitals, monkeypatch):
     assert "V6_FEDERATED_MINIMUM_ROWS" not in os.environ and os.environ["TEMPORARY_FOLDER"] == "of the caller"
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_limit_of_the_first_node_is_not_a_limit_of_the_others(hospitals, processes):
+    """Central runs at the first node, in its environment."""
+    strict = {3: {"V6_FEDERATED_MINIMUM_ROWS": "1000"}}
+    settings = {"rounds": 1, "min_responses": 0.5, "retries": 0}
+    result = train("v6_fedavg", hospitals, processes, environments=strict, **settings)
+    assert [who["organization_id"] for who in result["undescribed"]] == [3]
+    assert result["history"][0]["participants"] == [5, 8]
+
+
 @pytest.mark.parametrize("nodes", [1, 3])
 def test_a_method_without_the_function_is_an_error_of_its_developer(nodes, monkeypatch):
     """It is not taken for a node that fails, or for a server that does not answer for a moment."""
