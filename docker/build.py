@@ -23,13 +23,11 @@ def main() -> int:
     unknown = [name for name in options.names if name not in listed]
     if unknown:
         parser.error(f"no image is called {unknown[0]}; expected one of {', '.join(listed)}")
+    names = options.names or list(listed)
     try:
-        names = [
-            images.build_method(listed[name], network=options.network, python=options.python)
-            for name in options.names or listed
-        ]
+        tags = [images.build_method(listed[name], network=options.network, python=options.python) for name in names]
         if options.push:
-            names = [images.push(name, f"{options.push}/{name}") for name in names]
+            names = [images.push(tag, f"{options.push}/{tag}") for tag in tags]
     except EngineError as error:
         print(error, file=sys.stderr)
         return 1
