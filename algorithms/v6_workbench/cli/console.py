@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
+OK, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130  # exit statuses
 SECONDS = 10  # between two lines of progress, if standard error is not a terminal
 
 

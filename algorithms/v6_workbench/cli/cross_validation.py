@@ -77,7 +77,7 @@ def run(
                 with errors_name(name):
                     result = train(entry.method, entry.settings, bar.on_round)
                 if "stopped" in result:
-                    return console.complain(1, f"{name}: {result['stopped']}")
+                    return console.complain(console.FAILED, f"{name}: {result['stopped']}")
                 scores.add(name, model_comparison.score(result, measure))
     found = {name: scores[name][:asked] for name in compared}
     verdicts = model_comparison.verdicts(found, iterations, rope)
@@ -96,7 +96,7 @@ def run(
         write_whole(out / "test.json", json.dumps(tested, indent=1))
         pictures.posteriors(verdicts, rope, out / "posteriors.png", MEASURES[measure])
     console.last_line({key: tested[key] for key in ("iterations", "folds", "rope", "pairs")})
-    return 0
+    return console.OK
 
 
 def _pair(first: str, second: str, verdict: Verdict) -> dict[str, Any]:

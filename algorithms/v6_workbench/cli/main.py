@@ -8,10 +8,8 @@ import os
 import sys
 from pathlib import Path
 
-from v6_workbench.cli.console import complain
+from v6_workbench.cli.console import FAILED, INTERRUPTED, OK, WRONG, complain
 from v6_workbench.errors import EngineError
-
-OK, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
 
 
 def main(arguments: list[str] | None = None) -> int:

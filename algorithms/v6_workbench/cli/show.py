@@ -6,8 +6,6 @@ from typing import Any
 from v6_workbench.cli import console, results
 from v6_workbench.reporting import diagnostics, summary
 
-FAILED, INTERRUPTED = 1, 130
-
 
 def finish(result: dict[str, Any], out: Path | None, target: float | None) -> int:
     """Write a result's files, show it, and end with the line of JSON.
@@ -29,9 +27,9 @@ def finish(result: dict[str, Any], out: Path | None, target: float | None) -> in
     if "stopped" in result:
         rounds = len(result["history"])
         kept = f"; resume it with --resume {out}" if out else "; it is not kept, since --out was not given"
-        status = INTERRUPTED if result["stopped"] == "interrupted" else FAILED
+        status = console.INTERRUPTED if result["stopped"] == "interrupted" else console.FAILED
         return console.complain(status, f"{result['stopped']}; the model is that of round {rounds}{kept}")
-    return 0
+    return console.OK
 
 
 def _reached(result: dict[str, Any], target: float) -> str:

@@ -64,8 +64,8 @@ def run(options: CompareOptions) -> int:
     _show(trained, options)
     for name, result in trained.items():
         if "stopped" in result:
-            return console.complain(1, f"{name}: {result['stopped']}")
-    return 0
+            return console.complain(console.FAILED, f"{name}: {result['stopped']}")
+    return console.OK
 
 
 def _prepared(options: CompareOptions) -> tuple[Experiment, dict[str, Entry]]:

@@ -43,7 +43,7 @@ def run(options: DemoOptions) -> int:
     print(f"\nFederated minus centralized accuracy: {100 * gap:+.1f} percentage points. Picture: {picture}")
     lines = {name: summary.summary(result) for name, result in trained.items()}
     console.last_line({**lines.pop("federated"), **lines})
-    return 0
+    return console.OK
 
 
 COMMAND = Command(

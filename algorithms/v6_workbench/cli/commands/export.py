@@ -22,7 +22,7 @@ def run(options: ExportOptions) -> int:
 
     export.save(results.read(options.result), options.to)
     console.last_line({"model": str(options.to)})
-    return 0
+    return console.OK
 
 
 COMMAND = Command(

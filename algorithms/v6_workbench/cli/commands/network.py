@@ -69,7 +69,7 @@ def up(options: UpOptions) -> int:
             log=console.say,
         )
     console.last_line({"network": found.name, "url": f"{found.url}:{found.port}", "organizations": found.organizations})
-    return 0
+    return console.OK
 
 
 def status(options: NetworkOptions) -> int:
@@ -86,7 +86,7 @@ def status(options: NetworkOptions) -> int:
         table.add_row(row["role"], row["organization"] or "", row["container"], "yes" if row["online"] else "no")
     console.console().print(table)
     console.last_line({"network": options.name, "online": all(row["online"] for row in rows)})
-    return 0
+    return console.OK
 
 
 def down(options: NetworkOptions) -> int:
@@ -95,7 +95,7 @@ def down(options: NetworkOptions) -> int:
 
     local.down(options.name)
     console.last_line({"network": options.name, "down": True})
-    return 0
+    return console.OK
 
 
 def _environments(texts: Sequence[str], nodes: int) -> list[dict[str, str]]:

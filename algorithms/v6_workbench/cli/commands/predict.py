@@ -50,7 +50,7 @@ def run(options: PredictOptions) -> int:
     for warning in prediction.warnings_about(model, rows):
         console.say(warning)
     console.last_line({"predictions": str(options.out), "rows": len(table), **measured})
-    return 0
+    return console.OK
 
 
 def _check_files(options: PredictOptions) -> None:

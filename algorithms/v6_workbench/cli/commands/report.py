@@ -36,7 +36,7 @@ def run(options: ReportOptions) -> int:
         print(f"{name}: {diagnostics.described(result)}")
     console.console().print(tables.table(found, options.target))
     console.last_line({name: summary.summary(result, options.target) for name, result in found.items()})
-    return 0
+    return console.OK
 
 
 def _draw(found: Mapping[str, dict[str, Any]], out: Path, target: float | None) -> None:

@@ -25,7 +25,7 @@ def run(options: SettingsOptions) -> int:
     fields = registry.settings_of(options.method).model_fields
     defaults = {name: field.default for name, field in fields.items() if not field.is_required()}
     console.last_line({"method": options.method, "defaults": defaults})
-    return 0
+    return console.OK
 
 
 COMMAND = Command(
