@@ -48,7 +48,7 @@ def test_a_kept_step_that_is_gone_is_named(monkeypatch, hospitals):
         network.append(mock)
         with pytest.raises(CollectResultsError) as caught:
             mock.run(rounds=1, preprocess=["standardize"])
-    says = "organizations 3, 5, 8: the fitted step standardize is gone from the job's folder; run the job again"
+    says = "organizations 3, 5, 8: the fitted step standardize is no longer in the job's folder; run the job again"
     assert says in str(caught.value)
 
 
@@ -138,4 +138,4 @@ def test_a_node_that_has_lost_what_it_kept_is_sent_it_again(hospitals, monkeypat
         network.append(mock)
         history = mock.run(rounds=3, min_responses=0.5, preprocess=["standardize"])["history"]
     assert [row["participants"] for row in history] == [[3, 5, 8], [3, 8], [3, 5, 8]]
-    assert "the fitted step standardize is gone from the job's folder" in history[1]["missing"][0]["reason"]
+    assert "the fitted step standardize is no longer in the job's folder" in history[1]["missing"][0]["reason"]

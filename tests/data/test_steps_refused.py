@@ -39,7 +39,9 @@ def test_missing_values_name_the_column_and_the_step(hospitals):
 def test_words_name_the_column_and_the_step(clinics):
     text = refused_steps(clinics, "impute", "impute:most_frequent", "standardize", error=SafeError)
     assert "the column(s) sex hold values that are not numbers" in text and "a step onehot" in text
-    assert "missing values in the column(s) sex; expected none at onehot" in refused_steps(clinics, "impute", "onehot")
+    assert "missing values in the column(s) sex; onehot needs complete columns" in refused_steps(
+        clinics, "impute", "onehot"
+    )
 
 
 def test_numbers_written_as_text_are_numbers_and_a_word_among_them_is_refused(clinics):
@@ -52,7 +54,10 @@ def test_numbers_written_as_text_are_numbers_and_a_word_among_them_is_refused(cl
     assert "organization 2: the column(s) x0 hold both numbers and words" in text and "Smith" not in text
     as_text[2] = clinics[2].assign(x0="Mr Smith")
     text = refused_steps(as_text, *steps, error=SafeError)
-    assert "organization 1: the column(s) x0 hold numbers, elsewhere words" in text and "Smith" not in text
+    assert (
+        "organization 1: the column(s) x0 hold numbers here and words at other organizations" in text
+        and "Smith" not in text
+    )
 
 
 def test_a_node_with_three_rows_refuses(clinics):
@@ -98,14 +103,14 @@ def test_steps_may_not_use_a_disallowed_column(clinics):
         ("pca:0", "greater than or equal to 1"),
         ("pca:many", "components"),
         ("pca:3,rank=2", "rank"),
-        ("standardize:3", "is not understood at '3'"),
+        ("standardize:3", "cannot be read at '3'"),
         ("impute:mode", "strategy"),
-        ("impute:constant", "takes a value"),
-        ("impute:mean,value=3", "takes a value"),
-        ("clip", "clip takes a quantile, or bounds"),
+        ("impute:constant", "strategy constant needs a value"),
+        ("impute:mean,value=3", "strategy constant needs a value"),
+        ("clip", "clip needs a quantile or bounds"),
         ("clip:0.7", "quantile"),
-        ("clip:lower=2,upper=1", "above the upper one"),
-        ("impute:mean,strategy=median", "gives strategy twice"),
+        ("clip:lower=2,upper=1", "the lower bound is above the upper bound"),
+        ("impute:mean,strategy=median", "sets strategy twice"),
         ("{", "is not JSON"),
         ({"columns": ["a"]}, "unknown step"),
     ],
@@ -120,10 +125,10 @@ def test_a_wrong_step_is_refused_with_what_is_accepted(step, says):
     ("steps", "says"),
     [
         (["onehot", "impute:mean,columns=age"], "no column age"),
-        (["impute:mean,columns=sex", "onehot"], "impute cannot fill the column(s) sex so"),
+        (["impute:mean,columns=sex", "onehot"], "impute cannot fill the column(s) sex like this"),
         (["onehot", "onehot:sex"], "no column sex"),
         (["onehot", "clip:lower=0,columns=sex"], "no column sex"),
-        (["clip:lower=0,columns=sex", "onehot"], "they hold words"),
+        (["clip:lower=0,columns=sex", "onehot"], "which hold words"),
         (["impute", "impute:most_frequent", "onehot", "pca:30"], "components=30 is refused"),
     ],
 )
@@ -133,4 +138,4 @@ def test_steps_that_do_not_fit_the_columns_are_refused(clinics, steps, says):
 
 def test_a_step_names_a_column_once(capsys):
     assert main(["run", "fedavg", "--data", "wine", "--rounds", "1", "--preprocess", "impute:mean,columns=a|a"]) == 2
-    assert "columns are expected each once" in capsys.readouterr().err
+    assert "a column is named twice; name each once" in capsys.readouterr().err

@@ -257,7 +257,7 @@ def test_a_full_disk(job, engine, hospitals, image_of):
     job.capsys.readouterr()
     assert main(["submit", "scaffold", "--network", hospitals, *RUN, "--model", "2nn"]) == 1
     [line] = [x for x in job.capsys.readouterr().err.splitlines() if x.startswith("v6-federated: ")]
-    assert "organization 2: this node cannot keep the job's state: No space left on device" in line
+    assert "organization 2: the job's folder at this node cannot be written: No space left on device" in line
 
 
 def test_a_central_that_is_killed_leaves_enough_to_go_on(job, undisturbed, hospitals, capsys, tmp_path):

@@ -31,7 +31,7 @@ def test_a_proper_task_is_done(hospitals):
         ({"epochs": "many"}, "epochs='many' is refused: it should be a valid integer"),
         ({"rows": "all"}, "unknown setting 'rows'"),
         # the rate of a round before the first would have grown
-        ({"round": 0, "lr_decay_step": 1 - 1e-9, "batch_size": 1}, "round 0 is none of training"),
+        ({"round": 0, "lr_decay_step": 1 - 1e-9, "batch_size": 1}, "training rounds start at 1; got 0"),
         ({"lr": 1.0, "proximal_mu": 1.0, "batch_size": 1}, "a step of 1 with a penalty of 1 "),
     ],
 )
@@ -48,8 +48,8 @@ def test_a_task_cannot_loosen_a_limit(hospitals, request_, says):
         ({"participants": "358"}, "the job does not list who takes part"),
         ({"key": "*"}, "the job has no proper key or method"),
         ({"method": "../x"}, "the job has no proper key or method"),
-        ({"rounds": 1.5}, "the job is not described as central does"),
-        ({"minimum_rows": "10"}, "the job is not described as central does"),
+        ({"rounds": 1.5}, "a part of the job has the wrong type"),
+        ({"minimum_rows": "10"}, "a part of the job has the wrong type"),
     ],
 )
 def test_a_malformed_job_is_refused(hospitals, job, says):
@@ -70,19 +70,22 @@ def test_a_malformed_job_is_refused(hospitals, job, says):
 )
 def test_a_malformed_description_of_the_data_is_refused(hospitals, data):
     status, log = crafted(hospitals, job={"data": data})
-    assert status == "crashed" and "organization 3: the job is not described as central does" in log, log
+    assert status == "crashed" and "organization 3: a part of the job has the wrong type" in log, log
 
 
 @pytest.mark.parametrize(
     ("job", "says"),
     [
-        ({"data": {"classes": [0, 1], "regression": True}}, "the job names classes for labels that are none"),
-        ({"data": {"classes": [0, 1], "supervised": False}}, "the job names classes for labels that are none"),
-        ({"data": {"classes": [0, 0]}}, "the job names classes for labels that are none, or one twice"),
-        ({"model": {"name": "logreg", "features": 4, "classes": 9}}, "the job's model has other classes"),
-        ({"data": {"classes": None}}, "the job's model has other classes"),
-        ({"data": {"classes": None, "regression": True}}, "the job's model has other classes"),
-        ({"data": {"classes": None, "supervised": False}}, "the job's model has other classes"),
+        ({"data": {"classes": [0, 1], "regression": True}}, "class lists are rejected for jobs without classes"),
+        ({"data": {"classes": [0, 1], "supervised": False}}, "class lists are rejected for jobs without classes"),
+        (
+            {"data": {"classes": [0, 0]}},
+            "class lists are rejected for jobs without classes",
+        ),
+        ({"model": {"name": "logreg", "features": 4, "classes": 9}}, "the job's model must have as many classes"),
+        ({"data": {"classes": None}}, "the job's model must have as many classes"),
+        ({"data": {"classes": None, "regression": True}}, "the job's model must have as many classes"),
+        ({"data": {"classes": None, "supervised": False}}, "the job's model must have as many classes"),
     ],
 )
 def test_classes_that_would_evade_the_limits_on_labels_are_refused(hospitals, job, says):

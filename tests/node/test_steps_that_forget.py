@@ -53,7 +53,7 @@ def proximal(node, weights, *, size: BatchSize, eta: LearningRate, mu: ProximalM
         ({"size": 10, "eta": 1.0, "mu": 0.4}, ""),
         ({"size": None, "eta": 1.0, "mu": 4.0}, ""),  # a step on all rows forgets none
         ({"size": 10, "eta": 1.0, "mu": 0.6}, "a step of 1 with a penalty of 0.6 "),
-        ({"size": 10, "eta": 1.0, "mu": 0.0, "round": 0}, "round 0 is none of training"),
+        ({"size": 10, "eta": 1.0, "mu": 0.0, "round": 0}, "training rounds start at 1; got 0"),
     ],
 )
 def test_a_node_knows_a_rate_and_a_pull_whatever_they_are_called(hospitals, monkeypatch, settings, says):

@@ -1,7 +1,7 @@
 """What central keeps of a job after each round, so that nothing is lost if its container or its node is restarted.
 
-vantage6 starts a central function that was interrupted again, with the same job and so the same folder. Two files: the
-newest state, written whole or not at all, and the history, to which rounds are only appended.
+vantage6 restarts an interrupted central function with the same job and so with the same folder. There are two files:
+the newest state, which is written whole or not at all, and the history, to which rounds are only appended.
 """
 
 import contextlib
@@ -22,28 +22,33 @@ ROUNDS = ("history", "per_node")
 
 
 class Checkpoint:
-    """The checkpoint of one job.
-
-    Args:
-        folder: of the job; None where there is none: then nothing is kept.
-        name: of method and organization, since the nodes of one machine may share the folder.
-        durable: whether what is kept must outlast a power cut.
-    """
+    """The checkpoint of one job."""
 
     def __init__(self, folder: Path | None, name: str, durable: bool = False) -> None:
+        """Name the checkpoint; nothing is read or written yet.
+
+        Args:
+            folder: the job's folder; None means that nothing is kept.
+            name: a name for method and organization, since nodes on one machine may share the folder.
+            durable: whether the files must survive a power cut.
+        """
         self._durable = durable
         self._state = None if folder is None else folder / f"checkpoint-{name}.json"
         self._rounds = None if folder is None else folder / f"checkpoint-{name}.jsonl"
         self._begun = False
 
     def save(self, snapshot: Mapping[str, Any]) -> None:
-        """Keep a snapshot; of its history, after the first time, only the last two rounds: the ones before are kept."""
+        """Keep a snapshot. After the first time, only the last two rounds of its history are added.
+
+        Args:
+            snapshot: JSON, with ``history`` and ``per_node``.
+        """
         if self._state is None or self._rounds is None:
             return
         try:
             self._write(snapshot)
-        except OSError as error:  # a job does not end because it could not be taken up again
-            self._begun = False  # a line may be cut: all rounds are written again
+        except OSError as error:  # the job can go on without a checkpoint
+            self._begun = False  # a line may be incomplete, so all rounds are written again
             print(f"the checkpoint cannot be written: {error.strerror}", flush=True)
 
     def _write(self, snapshot: Mapping[str, Any]) -> None:
@@ -52,7 +57,7 @@ class Checkpoint:
         lines: list[str] = []
         first = rows[0]["round"] if rows else 0
         newest = [*itertools.takewhile(lambda node: node["round"] >= first, reversed(snapshot["per_node"]))][::-1]
-        for row in rows:  # the evaluation of a round comes with the next
+        for row in rows:  # two, since the evaluation of a round comes with the next one
             nodes = [node for node in newest if node["round"] == row["round"]]
             lines.append(json.dumps({"row": row, "nodes": nodes}) + "\n")
         if self._begun:
@@ -68,18 +73,22 @@ class Checkpoint:
         write_whole(self._state, state, self._durable)
 
     def load(self) -> dict[str, Any] | None:
-        """The newest snapshot; None where there is none."""
+        """Load the newest snapshot.
+
+        Returns:
+            The snapshot; None if there is none.
+        """
         if self._state is None or self._rounds is None:
             return None
         with contextlib.suppress(OSError, ValueError, KeyError):
             snapshot = json.loads(self._state.read_text())
             rounds = {}
             for line in self._rounds.read_text().splitlines():
-                with contextlib.suppress(ValueError):  # the line that was being written
+                with contextlib.suppress(ValueError):  # a line that was being written
                     entry = json.loads(line)
                     rounds[entry["row"]["round"]] = entry
             columns: dict[str, Any] = next((entry["row"] for entry in rounds.values()), {})
-            # a line that did not reach the disk is no reason to begin anew: the model is there
+            # a missing line is no reason to begin again: the model is there
             finished = [rounds.get(t, {"row": lost(t, columns), "nodes": []}) for t in range(1, snapshot["round"] + 1)]
             snapshot["history"] = [entry["row"] for entry in finished]
             snapshot["per_node"] = [node for entry in finished for node in entry["nodes"]]
@@ -87,14 +96,25 @@ class Checkpoint:
         return None
 
     def remove(self) -> None:
-        """Remove both files."""
+        """Remove the checkpoint.
+
+        Raises:
+            OSError: a file cannot be removed.
+        """
         for file in (self._state, self._rounds):
             if file is not None:
                 file.unlink(missing_ok=True)
 
 
 def to_json(value: Any) -> Any:
-    """Arrays, numbers, texts, lists and dictionaries with any such keys as JSON, without loss."""
+    """Turn a method's state into JSON without loss.
+
+    Args:
+        value: an array, number, text, list, tuple, or dictionary with any such keys.
+
+    Returns:
+        JSON, which ``from_json`` reads.
+    """
     if isinstance(value, np.ndarray):
         return {"array": codec.encode({"": value})}
     if isinstance(value, dict):
@@ -105,7 +125,17 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(value: Any) -> Any:
-    """The value of ``to_json``; a tuple comes back as a list."""
+    """Read what ``to_json`` returned.
+
+    Args:
+        value: JSON.
+
+    Returns:
+        The value; a tuple has become a list.
+
+    Raises:
+        SafeError: an array is malformed.
+    """
     if isinstance(value, dict) and "array" in value:
         return codec.decode(value["array"])[""]
     if isinstance(value, dict):

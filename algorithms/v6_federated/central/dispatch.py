@@ -1,4 +1,4 @@
-"""Sending calls to nodes, waiting for their answers, and what becomes of answers that do not come or cannot be used."""
+"""Sending calls to nodes, waiting for their answers, checking them, and giving up on those that do not come."""
 
 import math
 from collections import Counter
@@ -13,26 +13,29 @@ from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import CollectResultsError
 from v6_federated.messages import codec
 from v6_federated.messages.codec import Shape, fits
+from v6_federated.messages.common import Common
 from v6_federated.models import metrics
 
-SHARED = ("describe", "fit_step", "keep_steps", "evaluate", "forget")  # what all methods offer; none trains
-MOST_LETTERS = 200  # of a text that a node tells of itself
-MOST_REASON = 1000  # letters of why there is no answer
-MOST_VALUES = 100  # that an answer holds beside its arrays
-LOOK_SECONDS = 10.0  # at most, between looks whether the nodes that are waited for are still online
+MOST_LETTERS = 200  # of a text in a node's answer
+MOST_REASON = 1000  # letters that say why there is no answer
+MOST_VALUES = 100  # of an answer, in addition to its arrays
+LOOK_SECONDS = 10.0  # at most, between checks whether the nodes that have not answered are still online
 
 
 @dataclass(frozen=True)
 class Answer:
     """One node's answer in one round.
 
+    ``answer[name]`` is the array ``name``.
+
     Attributes:
-        organization_id: whose node answered.
-        n: rows it used.
-        arrays: what it sent, by name.
-        values: everything else it said.
-        bytes_up, bytes_down: of the answer and of the request, as sent.
-        function: the partial function that was asked for.
+        organization_id: the organization whose node answered.
+        n: number of rows that it used.
+        arrays: the arrays that it sent, by name.
+        values: everything else that it sent, by name.
+        bytes_up: size of the answer, as it was sent.
+        bytes_down: size of the request, as it was sent.
+        function: the partial function that was called.
     """
 
     organization_id: int
@@ -44,20 +47,21 @@ class Answer:
     function: str
 
     def __getitem__(self, name: str) -> np.ndarray:
+        """The array ``name``."""
         return self.arrays[name]
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What a usable answer holds.
+    """What an answer must hold.
 
     Attributes:
-        arrays: shapes by name; those of other names are refused. None: whatever the function sends.
-        optional: arrays that may be missing.
-        numbers: names of finite numbers.
-        minimum_rows: rows that it must be about.
-        classes: that an evaluation counts; None: one of a regression.
-        validate: says what is wrong with an answer that has all these, or nothing.
+        arrays: shapes of the arrays, by name; None means that any arrays are accepted.
+        optional: names of arrays that may be missing.
+        numbers: names of values that must be numbers from 0.
+        minimum_rows: rows that the answer must be about.
+        classes: number of classes that an evaluation counts; None means that it is one of a regression.
+        validate: says what else is wrong with an answer, or None.
     """
 
     arrays: Mapping[str, Shape] | None = None
@@ -70,7 +74,17 @@ class Expected:
 
 @dataclass(frozen=True)
 class Call:
-    """One partial function to be called at one organization; ``input_`` is shared by all that are sent the same."""
+    """One call of a partial function at one organization.
+
+    Attributes:
+        function: the partial function.
+        organization: whose node is called.
+        round: the round.
+        input_: what is sent; calls with the same content share it.
+        size: its number of bytes, as sent.
+        name: the task's name on the server.
+        expected: what the answer must hold.
+    """
 
     function: str
     organization: int
@@ -82,18 +96,34 @@ class Call:
 
 
 class Unusable(Exception):
-    """An answer that did not come or cannot be used; ``refused``: the node said no, and would say it again."""
+    """An answer that did not come or cannot be used.
+
+    Attributes:
+        refused: whether the node refused the call, and would refuse it again.
+    """
 
     def __init__(self, reason: str, refused: bool = False) -> None:
+        """Say why.
+
+        Args:
+            reason: why, without the organization.
+            refused: whether the node refused the call.
+        """
         super().__init__(reason[:MOST_REASON])
         self.refused = refused
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What a round does without: see ``settings.Common`` for the meaning of each.
+    """Which missing answers a round tolerates: see ``messages.common.Common`` for the settings.
 
-    ``at_least``: answers below which nothing is averaged, whatever ``min_responses`` says: the operators' minimum.
+    Attributes:
+        round_timeout: seconds that a call may take; None means any time.
+        min_responses: share (up to 1) or number of the asked nodes that must answer.
+        retries: further attempts after a failure.
+        cooldown_rounds: rounds in which a node that has failed is not asked.
+        offline_timeout: seconds that a node may be offline while it is waited for.
+        at_least: number of answers that a round needs, whatever ``min_responses`` says: the operators' minimum.
     """
 
     round_timeout: float | None
@@ -103,6 +133,20 @@ class Tolerance:
     offline_timeout: float
     at_least: int = 1
 
+    @classmethod
+    def of(cls, common: Common, at_least: int) -> "Tolerance":
+        """Read the settings of a job.
+
+        Args:
+            common: the settings.
+            at_least: number of answers that a round needs, whatever the settings say.
+
+        Returns:
+            The tolerance.
+        """
+        settings = (common.round_timeout, common.min_responses, common.retries)
+        return cls(*settings, common.cooldown_rounds, common.offline_timeout, at_least)
+
     @property
     def strict(self) -> bool:
         """Whether every node that is asked must answer."""
@@ -110,33 +154,60 @@ class Tolerance:
 
     @property
     def look(self) -> float:
-        """Seconds from one look at who is online to the next."""
+        """Seconds from one check who is online to the next."""
         return min(LOOK_SECONDS, max(1.0, self.offline_timeout / 3))
 
     def needed(self, asked: int) -> int:
-        """How many of ``asked`` nodes must answer."""
+        """Count the answers that a round needs.
+
+        Args:
+            asked: number of nodes that are asked.
+
+        Returns:
+            How many of them must answer.
+        """
         wanted = math.ceil(self.min_responses * asked - 1e-9) if self.min_responses <= 1 else int(self.min_responses)
         return min(asked, max(wanted, self.at_least, 1))
 
 
 class Collector:
-    """Sends calls and brings what came of them. Each organization gets a task of its own: in a task of several, the
-    failure of one run ends those that have not begun.
+    """Sends calls and collects the answers.
+
+    Each organization gets a task of its own: in a task of several, the failure of one run ends those that have not
+    begun.
 
     Attributes:
-        tolerance: what is done about answers that do not come.
-        contacts: a task of each organization with a short message, from which the server tells its node's status.
-        unanswered: bytes sent that brought no answer that could be used, by function, since somebody took them.
+        client: vantage6's client.
+        tolerance: which missing answers are tolerated.
+        contacts: a task of each organization, by which the server can be asked whether its node is online.
+        unanswered: bytes that were sent and brought no usable answer, by function, until somebody takes them.
+        given_up: organizations that may still be at work, by the task that was given up.
     """
 
     def __init__(self, client: Any, tolerance: Tolerance) -> None:
+        """Begin without tasks.
+
+        Args:
+            client: vantage6's client.
+            tolerance: which missing answers are tolerated.
+        """
         self.client, self.tolerance = client, tolerance
         self.contacts: dict[int, int] = {}
         self.unanswered: Counter[str] = Counter()
-        self.given_up: dict[int, int] = {}  # organizations, by the task that they may still be at work on
+        self.given_up: dict[int, int] = {}
 
     def send(self, call: Call) -> int:
-        """Create the task of a call; returns its id. Raises Unusable with the server's reason."""
+        """Send a call.
+
+        Args:
+            call: the call.
+
+        Returns:
+            The id of its task.
+
+        Raises:
+            Unusable: the server does not accept it.
+        """
         try:
             task = vantage6_api.create_task(self.client, call.input_, [call.organization], call.name)
         except CollectResultsError as error:
@@ -145,12 +216,16 @@ class Collector:
         return task
 
     def gather(self, calls: Sequence[Call]) -> tuple[list[Answer], dict[int, Unusable]]:
-        """Send all calls and wait until each has an answer, has failed for good, or is out of time.
+        """Send calls and wait until each has an answer, has failed for good, or is out of time.
 
-        Returns the answers in the order of ``calls``, and why an organization gave none.
+        Args:
+            calls: the calls.
+
+        Returns:
+            The usable answers in the order of ``calls``; and by organization, in ascending order, why there is none.
         """
         pending = PendingCalls(self)
-        found: dict[int, Answer] = {}  # by the place in calls
+        found: dict[int, Answer] = {}  # by the index in calls
         missing: dict[int, Unusable] = {}
         for call in calls:
             pending.launch(call)
@@ -164,23 +239,44 @@ class Collector:
         return [found[i] for i in sorted(found)], dict(sorted(missing.items()))
 
     def drain(self, seconds: float) -> None:
-        """Wait for those that were given up, for so long; a short while if their nodes are away for good."""
+        """Wait for tasks that were given up to end.
+
+        Args:
+            seconds: how long to wait, at most; ``offline_timeout`` if that is shorter.
+        """
         until = vantage6_api.now(self.client) + min(seconds, self.tolerance.offline_timeout)
         while self.given_up and vantage6_api.now(self.client) < until:
             for task in vantage6_api.wait_for_any(self.client, self.given_up, until):
                 del self.given_up[task]
 
     def offline(self, organizations: Iterable[int]) -> list[int]:
-        """Those whose node the server knows to be offline; of an organization not yet called it tells nothing.
+        """Find nodes that are offline.
 
-        For up to a minute after a node was restarted the server may take it for offline, when the old connection ends.
-        The own node is there: what it is asked and what it answers go through it.
+        The server reports the status of nodes that have been called before. For up to a minute after a node was
+        restarted, it may report it as offline. The node where central runs is online: all messages go through it.
+
+        Args:
+            organizations: the organizations to check.
+
+        Returns:
+            Those whose node is known to be offline.
         """
         others = [k for k in organizations if k in self.contacts and k != self.client.organization_id]
         return [k for k in others if not vantage6_api.online(self.client, self.contacts[k])]
 
     def take(self, task: int, call: Call) -> Answer:
-        """The answer of an ended task. Raises Unusable with the reason, without the organization's name."""
+        """Fetch and check the answer of a task that has ended.
+
+        Args:
+            task: the task's id.
+            call: the call.
+
+        Returns:
+            The answer.
+
+        Raises:
+            Unusable: the task failed, or its answer is not what the call expects.
+        """
         results = list(vantage6_api.results(self.client, task))
         if not results:
             status, line = vantage6_api.failure(self.client, task)
@@ -188,35 +284,47 @@ class Collector:
             said = vantage6_api.said_no(line)
             raise Unusable(words or f"run {status}", refused=said)
         if len(results) > 1:
-            raise Unusable(f"{len(results)} answers to one call; expected one")
+            raise Unusable(f"sent {len(results)} answers to one call; expected one")
         try:
             return _usable(results[0], call)
-        # one node's nonsense ends no job
+        # a malformed answer of one node must not end the job
         except (ValueError, TypeError, ArithmeticError, LookupError, RecursionError) as error:
-            raise Unusable(f"sends what cannot be read: {type(error).__name__}") from None
+            raise Unusable(f"sent an answer that cannot be read: {type(error).__name__}") from None
 
 
 class PendingCalls:
-    """Calls that have been sent and whose answer has not been taken: true while there are any.
+    """Calls that were sent and whose answers have not been taken. It is true while there are any.
 
     Attributes:
-        tasks: call, attempt and the time at which it is given up, by the task's id; in the order of sending.
+        tasks: by the task's id, in the order of sending: the call, the number of the attempt, and when it is given up.
     """
 
     def __init__(self, collector: Collector) -> None:
+        """Begin without calls.
+
+        Args:
+            collector: sends the calls.
+        """
         self._collector = collector
         self.tasks: dict[int, tuple[Call, int, float]] = {}
-        self._ended: list[int] = []  # of the tasks, in the order in which they are to be taken
+        self._ended: list[int] = []  # tasks, in the order in which their answers are to be taken
         self._silence = vantage6_api.Silence()
         self._looked = vantage6_api.now(collector.client)
-        self._offline_since: dict[int, float] = {}  # as far as it was looked at
-        self._lost: list[tuple[Call, Unusable]] = []  # could not even be sent
+        self._offline_since: dict[int, float] = {}
+        self._lost: list[tuple[Call, Unusable]] = []  # calls that could not be sent
 
     def __bool__(self) -> bool:
+        """Whether an answer may still come."""
         return bool(self.tasks or self._lost)
 
     def launch(self, call: Call, attempt: int = 1, until: float | None = None) -> None:
-        """Send a call."""
+        """Send a call.
+
+        Args:
+            call: the call.
+            attempt: which attempt it is, from 1.
+            until: when to give up; None means after ``round_timeout``.
+        """
         if until is None:
             deadline = self._collector.tolerance.round_timeout
             until = math.inf if deadline is None else vantage6_api.now(self._collector.client) + deadline
@@ -226,15 +334,19 @@ class PendingCalls:
             self._lost.append((call, error))
 
     def next(self) -> list[tuple[Call, Answer | Unusable]]:
-        """What has become of the call whose answer comes next; nothing where it is still open after a while, or where
-        the call has been sent again."""
+        """Wait for the next answer for a while.
+
+        Returns:
+            The next call that ended, with its answer or why there is none; several calls if they were given up
+            together; none if nothing has happened yet, or if a call was sent again.
+        """
         if self._lost:
             return [self._lost.pop(0)]
         client, look = self._collector.client, self._looked + self._collector.tolerance.look
         if not self._ended:
             until = min(look, *(until for _, _, until in self.tasks.values()))
             self._ended = vantage6_api.wait_for_any(client, self.tasks, until, self._silence)
-        if not self._ended or vantage6_api.now(client) >= look:  # others may answer all the time
+        if not self._ended or vantage6_api.now(client) >= look:  # also while others keep answering
             self._looked = vantage6_api.now(client)
             if given_up := self._given_up():
                 return given_up
@@ -253,7 +365,7 @@ class PendingCalls:
             return []
 
     def drain(self) -> None:
-        """Wait until nobody is at work any more; what comes is not needed."""
+        """Wait until no node is at work any more, and drop the answers."""
         while self.tasks:
             until = min(until for _, _, until in self.tasks.values())
             look = vantage6_api.now(self._collector.client) + self._collector.tolerance.look
@@ -262,7 +374,7 @@ class PendingCalls:
             self._given_up()
 
     def _given_up(self) -> list[tuple[Call, Answer | Unusable]]:
-        """The calls that are out of time, or whose node has been away for too long."""
+        """The calls that are out of time, or whose node has been offline for too long."""
         tolerance, now = self._collector.tolerance, vantage6_api.now(self._collector.client)
         off = self._collector.offline([call.organization for call, _, _ in self.tasks.values()])
         self._offline_since = {k: self._offline_since.get(k, now) for k in off}
@@ -287,29 +399,29 @@ def _usable(result: Any, call: Call) -> Answer:
     """The answer, checked against what the call expects. Raises Unusable."""
     expected = call.expected
     if isinstance(result, dict) and (len(result) > MOST_VALUES or max(map(len, result), default=0) > MOST_LETTERS):
-        raise Unusable(f"sends more than {MOST_VALUES} values, or one with a long name; expected those asked for")
+        raise Unusable(f"sent more than {MOST_VALUES} values, or a name of more than {MOST_LETTERS} letters")
     if not isinstance(result, dict) or result.get("organization_id") != call.organization:
-        told = result.get("organization_id") if isinstance(result, dict) else None
-        raise Unusable(f"answers as organization {told!r}; expected its own id")
+        sender = result.get("organization_id") if isinstance(result, dict) else None
+        raise Unusable(f"answered as organization {sender!r}; expected its own id")
     if result.get("round") != call.round:
-        raise Unusable(f"answers for round {result.get('round')!r}; expected round {call.round}")
+        raise Unusable(f"answered for round {result.get('round')!r}; expected round {call.round}")
     n = result.get("n")
     if type(n) is not int or not expected.minimum_rows <= n <= metrics.MOST_ROWS:
-        raise Unusable(f"answers n={n!r}; expected the rows it used, at least {expected.minimum_rows}")
+        raise Unusable(f"sent n={n!r}; expected its number of rows, at least {expected.minimum_rows}")
     try:
         arrays = codec.decode(result["arrays"]) if "arrays" in result else {}
     except SafeError as error:
-        raise Unusable(f"sends what cannot be used: {error}", refused=True) from None
+        raise Unusable(f"sent arrays that cannot be used: {error}", refused=True) from None
     if expected.arrays is not None:
         _check_arrays(arrays, expected.arrays, expected.optional)
     values = {k: v for k, v in result.items() if k not in ("organization_id", "n", "arrays", "round")}
     for name in expected.numbers:
         if not _is_number(values.get(name)):
-            raise Unusable(f"answers no proper {name}; expected a number from 0")
+            raise Unusable(f"sent no proper {name}; expected a number from 0")
     if values.get("train_loss") is not None and not metrics.is_loss(values["train_loss"]):
-        raise Unusable("answers no proper train_loss; expected a number from 0, or none")
+        raise Unusable("sent no proper train_loss; expected a number from 0, or null")
     if "evaluation" in values and not metrics.is_evaluation(values["evaluation"], expected.classes):
-        raise Unusable("answers an evaluation that is none; expected n, loss and counts")
+        raise Unusable("sent a malformed evaluation; expected n, loss and counts that add up to n")
     answer = Answer(call.organization, n, arrays, values, codec.size(result), call.size, call.function)
     if expected.validate is not None and (problem := expected.validate(answer)):
         raise Unusable(problem)
@@ -323,14 +435,21 @@ def _is_number(value: Any) -> bool:
 def _check_arrays(arrays: Mapping[str, np.ndarray], shapes: Mapping[str, Shape], optional: frozenset[str]) -> None:
     names = sorted(arrays)
     if set(names) - set(shapes) or set(shapes) - set(names) - optional:
-        raise Unusable(f"sends {names or 'no arrays'}; expected {sorted(shapes)}")
+        raise Unusable(f"sent the arrays {names}; expected {sorted(shapes)}")
     for name, array in arrays.items():
         if not fits(array, shapes[name]):
-            raise Unusable(f"sends {name} of shape {array.shape}; expected {shapes[name]}")
+            raise Unusable(f"sent {name} of shape {array.shape}; expected {shapes[name]}")
 
 
 def reasons(missing: Mapping[int, Unusable]) -> str:
-    """Who is missing and why, in one line; the same reason is said once."""
+    """Say in one line who is missing and why; each reason is named once.
+
+    Args:
+        missing: why there is no answer, by organization.
+
+    Returns:
+        The first three reasons, each with its organizations, and how many more there are.
+    """
     reasons: dict[str, list[int]] = {}
     for organization, error in missing.items():
         reasons.setdefault(str(error), []).append(organization)
@@ -345,5 +464,12 @@ def _named(organizations: list[int]) -> str:
 
 
 def by_organization(answer: Answer) -> int:
-    """Sorts answers."""
+    """Return the key by which answers are sorted: the organization's id.
+
+    Args:
+        answer: an answer.
+
+    Returns:
+        The id.
+    """
     return answer.organization_id

@@ -1,4 +1,4 @@
-"""What a job's result tells of its rounds: a row a round and a row a node, evaluations, bytes, and who was missing."""
+"""The history in a job's result: a row a round, a row a node and round, evaluations, bytes and missing answers."""
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,7 +13,15 @@ MEASURES = ("loss", "accuracy", "auc", "r2")  # of an evaluation; r2 of regressi
 
 
 def lost(t: int, columns: Iterable[str] = ()) -> dict[str, Any]:
-    """The row of a round of which nothing is known but that it was; ``columns``: what other rows have."""
+    """Return the row of a round that is known to have happened, and nothing else about it.
+
+    Args:
+        t: the round.
+        columns: the columns that other rows have.
+
+    Returns:
+        The row, None in all columns that are unknown.
+    """
     unknown = dict.fromkeys([*columns, "train_loss", *MEASURES[:3], "evaluated"])
     return {
         **unknown,
@@ -35,18 +43,22 @@ def _no_bytes() -> dict[str, int]:
 class History:
     """The history of one job.
 
-    Args:
-        evaluators: ids of the organizations that evaluate in place of those that train, if any.
-        regression: whether rows have numbers in place of classes.
-        show: called with each row once its round is finished and evaluated.
-
     Attributes:
-        rounds: a row a round, as the result has it; nodes: a row a node and round.
-        missing: who gave no good answer in this round, and why; unevaluated: the same of an evaluation.
+        rounds: a row a round, as in the result.
+        nodes: a row a node and round, as in the result.
+        missing: by organization, why there is no usable answer in this round.
+        unevaluated: by organization, why there is no usable evaluation in this round.
         last_evaluated: the round whose model was evaluated last.
     """
 
     def __init__(self, evaluators: Sequence[int], regression: bool, show: Callable[[dict[str, Any]], None]) -> None:
+        """Begin without rounds.
+
+        Args:
+            evaluators: ids of the organizations that evaluate; empty if all that train do.
+            regression: whether labels are numbers instead of classes.
+            show: called with each row when its round is finished and evaluated.
+        """
         self._evaluators, self._regression, self._show = evaluators, regression, show
         self.rounds: list[dict[str, Any]] = []
         self.nodes: list[dict[str, Any]] = []
@@ -57,13 +69,18 @@ class History:
         self._preparation, self._evaluation = _no_bytes(), _no_bytes()
 
     def prepared(self) -> None:
-        """What comes before the first round is over; who was missing in it stays undescribed."""
+        """End the preparation: answers that are missing now go under ``undescribed`` in the result."""
         known = [row["organization_id"] for row in self._undescribed]
         self._undescribed += [row for row in _reasons(self.missing) if row["organization_id"] not in known]
         self.missing = {}
 
     def count_preparation(self, answers: Sequence[Answer], unanswered: int = 0) -> None:
-        """Add the bytes of answers that came before the first round, and those sent that brought none."""
+        """Count bytes of the preparation.
+
+        Args:
+            answers: answers that came before the first round.
+            unanswered: bytes of requests that brought no answer.
+        """
         _add_bytes(self._preparation, answers)
         self._preparation["bytes_down"] += unanswered
 
@@ -77,10 +94,16 @@ class History:
         local_model: Callable[[Answer], np.ndarray] | None,
         columns: Mapping[str, Any],
     ) -> None:
-        """Round t, which took ``seconds`` and of which ``answers`` are all; ``unanswered`` bytes brought none.
+        """Add the row of a round, and a row for each node that answered.
 
-        With the round's new ``model`` (d,), a node's row holds the distance from it of the node's ``local_model``: by
-        default the weights that it sent, if it did.
+        Args:
+            t: the round.
+            seconds: how long it took.
+            answers: all answers of the round.
+            unanswered: bytes of requests that brought no answer.
+            model: the round's new model (d,). A node's row then holds the distance of its own model from it.
+            local_model: a node's own model (d,) from its answer; None means the ``weights`` that it sent, if it did.
+            columns: further columns of the round's row.
         """
         trained = [a for a in answers if a.values.get("train_loss") is not None]
         rows = sum(a.n for a in trained)
@@ -105,15 +128,24 @@ class History:
         )
         self.missing = {}
         for a in sorted(answers, key=by_organization):
-            told = {name: value for name, value in a.values.items() if _is_plain(value)}
-            row: dict[str, Any] = {"round": t, "organization_id": a.organization_id, "n": a.n, **told}
+            values = {name: value for name, value in a.values.items() if _is_plain(value)}
+            row: dict[str, Any] = {"round": t, "organization_id": a.organization_id, "n": a.n, **values}
             if model is not None and (local_model or "weights" in a.arrays):
                 mine = local_model(a) if local_model else a["weights"]
                 row["distance"] = float(np.linalg.norm(np.subtract(mine, model, dtype=np.float64)))
             self.nodes.append(row | {"bytes_up": a.bytes_up, "bytes_down": a.bytes_down})
 
     def evaluated(self, t: int, answers: Sequence[Answer], unanswered: int = 0) -> dict[str, Any]:
-        """Take the evaluation of round t's model out of ``answers``, into the row of that round, and return it."""
+        """Take the evaluation of a model out of answers, and write it into the row of its round.
+
+        Args:
+            t: the round whose model was evaluated.
+            answers: answers with evaluations.
+            unanswered: bytes of requests that brought no evaluation.
+
+        Returns:
+            The evaluation over all nodes.
+        """
         counted = [a for a in answers if a.organization_id in self._evaluators] if self._evaluators else answers
         evaluations = [a.values.get("evaluation", {}) for a in counted]
         found = metrics.combine_regression(evaluations) if self._regression else metrics.combine(evaluations)
@@ -131,17 +163,28 @@ class History:
         return found
 
     def show(self, until: int) -> None:
-        """Show the rounds up to this one that have not been shown yet."""
+        """Show rounds that have not been shown yet.
+
+        Args:
+            until: the last of them.
+        """
         for row in self.rounds[self._shown : until]:
             self._show(row)
         self._shown = max(self._shown, until)
 
     def up_to(self, t: int) -> dict[str, Any]:
-        """The rows of the rounds until t."""
+        """Return the first rounds of the history.
+
+        Args:
+            t: the last of them.
+
+        Returns:
+            ``history`` and ``per_node``, as in the result.
+        """
         return {"history": self.rounds[:t], "per_node": [node for node in self.nodes if node["round"] <= t]}
 
     def snapshot(self) -> dict[str, Any]:
-        """The part of a result, and of a checkpoint, that is the history's."""
+        """Return the history's part of a result or a checkpoint, as JSON."""
         return {
             "undescribed": self._undescribed,
             "history": self.rounds,
@@ -150,15 +193,21 @@ class History:
         }
 
     def restore(self, kept: Mapping[str, Any], last_evaluated: int, shown: int) -> None:
-        """Go on from a snapshot, whose rows until ``shown`` somebody has seen."""
-        self.rounds, self.nodes = copy.deepcopy(kept["history"]), [*kept["per_node"]]  # not the caller's
+        """Go on from a snapshot.
+
+        Args:
+            kept: the snapshot.
+            last_evaluated: the round whose model was evaluated last.
+            shown: the last round that has been shown.
+        """
+        self.rounds, self.nodes = copy.deepcopy(kept["history"]), [*kept["per_node"]]
         self._undescribed = kept["undescribed"]
         self._preparation, self._evaluation = kept["traffic"]["preparation"], kept["traffic"]["evaluation"]
         self.last_evaluated, self._shown = last_evaluated, shown
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value that a node tells is one of a table: a node may tell anything."""
+    """Whether a value fits into a table: a node may send anything."""
     return value is None or type(value) in (bool, int, float) or (isinstance(value, str) and len(value) <= MOST_LETTERS)
 
 

@@ -16,7 +16,7 @@ from v6_federated.node import local_training
 from v6_federated.node.node import limit_threads
 
 Result = dict[str, Any]  # JSON: see docs/usage.md
-OF_MODELS = ("model", "classes", "target", "evaluate_every", "precision")  # settings of methods that train a model
+OF_MODELS = ("model", "classes", "target", "evaluate_every", "precision")  # settings for methods that train a model
 
 
 def central(
@@ -37,14 +37,15 @@ def central(
     Args:
         function: the method's server.
         supervised: whether the method has labels, and a model to train.
-        recoverable: whether every round sends the nodes all that the method carries, under the names that
-            ``federation.start`` has (the model as ``weights``): a job whose central was lost can then go on.
-        common: the settings that every method takes. A method that leaves less choice in some of them declares these
-            again in a subclass of ``Common``, with a narrower type.
-        check: rejects settings that do not fit each other, with a SafeError.
+        recoverable: whether every round sends the nodes all that the method carries from round to round, under the
+            names in ``federation.start`` (the model as ``weights``). A job whose central was lost can then go on from
+            the last tasks.
+        common: the settings that every method takes. A method that accepts fewer values of some declares these again
+            in a subclass of ``Common``, with a narrower type.
+        check: raises a SafeError for settings that do not fit each other.
 
     Returns:
-        The central function. Its attributes ``settings``, ``check``, ``supervised`` and ``recoverable`` say what the
+        The central function. Its attributes ``settings``, ``check``, ``supervised`` and ``recoverable`` hold what the
         method declares. It raises UserInputError for wrong settings.
     """
     if function is None:
@@ -55,7 +56,7 @@ def central(
 
     def check_all(checked: Any) -> None:
         if not supervised and (idle := settings.changed(checked, OF_MODELS)):
-            raise SafeError(f"{', '.join(idle)} is of no use to {method}, which trains no model; leave it out")
+            raise SafeError(f"{', '.join(idle)} has no effect on {method}, which trains no model; leave it out")
         for step in checked.preprocess:
             preprocessing.parse(step)
         local_training.check_settings(checked)
@@ -69,20 +70,20 @@ def central(
             federation = Federation(client, method, checked, supervised)
         except ValueError as error:
             raise UserInputError(str(error)) from None
-        limit_threads()  # eigenvectors of a covariance have other bits with other numbers of threads
+        limit_threads()  # with another number of threads, eigenvectors differ in their last bits
         try:
             federation.prepare()
             return method_function(federation, **settings.arguments(method_function, checked))
         except Exception as error:
-            foreseen = isinstance(error, UserInputError | CollectResultsError | SafeError)
-            if not foreseen and os.environ.get("V6_FEDERATED_DEBUG") == "1":
+            expected = isinstance(error, UserInputError | CollectResultsError | SafeError)
+            if not expected and os.environ.get("V6_FEDERATED_DEBUG") == "1":
                 federation.give_up()
                 raise
-            where = "" if foreseen else f"{type(error).__name__} at the coordinator, in {place_of(error)}: "
+            where = "" if expected else f"{type(error).__name__} at the coordinator, in {place_of(error)}: "
             result = federation.stopped(f"{where}{error}")
             if result is None:
                 raise
-            return result  # what has been trained is not lost
+            return result  # so that the trained model is not lost
         except KeyboardInterrupt:  # on mock nodes
             with contextlib.suppress(Exception):
                 if (result := federation.stopped("interrupted")) is not None:

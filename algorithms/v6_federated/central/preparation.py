@@ -1,10 +1,11 @@
 """Before the first round: nodes describe their data, agree on columns and classes, and preprocessing is fitted.
 
-Nodes may be missing as in a round. Whoever drops out is asked no more until the first round: a step is fitted to the
-rows of the nodes that have answered all that it asks.
+Nodes may be missing as in a round. A node that drops out is not asked any more until the first round: a step is fitted
+to the rows of the nodes that have answered all of its requests.
 """
 
 import functools
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,34 +20,108 @@ from v6_federated.data import pooling, preprocessing
 from v6_federated.data.columns import KINDS, Features
 from v6_federated.data.steps import Step
 from v6_federated.messages.codec import Shape
-from v6_federated.messages.job import Job
+from v6_federated.messages.common import Common
+from v6_federated.messages.job import DataSpec, Job
 from v6_federated.models import metrics
 from v6_federated.privacy.policy import Policy
 
-Ask = Callable[[Group], list[Answer]]  # brings the answers of those that gave one, enough of them, by ascending id
+Ask = Callable[[Group], list[Answer]]  # returns usable answers, enough of them, by ascending id
+
+
+def parties(common: Common, present: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Settle who trains and who only evaluates.
+
+    Args:
+        common: the job's settings.
+        present: ids of the organizations in the collaboration.
+
+    Returns:
+        The ids of each, ascending.
+
+    Raises:
+        SafeError: the settings name organizations that cannot take part.
+    """
+    evaluators = sorted(common.evaluators or [])
+    organizations = sorted(common.organizations or [o for o in present if o not in evaluators])
+    for name, asked in (("organizations", organizations), ("evaluators", evaluators)):
+        unknown = sorted(set(asked) - set(present))
+        if unknown:
+            raise SafeError(f"{name}={unknown}: not in the collaboration; expected some of {present}")
+        if len(set(asked)) < len(asked):
+            raise SafeError(f"{name}={asked} names an organization twice; name each once")
+    if set(organizations) & set(evaluators):
+        raise SafeError(f"evaluators={evaluators} train as well; name other evaluators, or other organizations")
+    if not organizations:
+        raise SafeError("all organizations are evaluators; expected at least one that trains")
+    return organizations, evaluators
+
+
+def first_job(method: str, common: Common, organizations: list[int], evaluators: list[int], supervised: bool) -> Job:
+    """Return what central tells the nodes before they have described their data.
+
+    Args:
+        method: the method's name.
+        common: the job's settings, with those of the method.
+        organizations: ids of those that train.
+        evaluators: ids of those that only evaluate.
+        supervised: whether the method has labels.
+
+    Returns:
+        The job, with a new random key.
+    """
+    return Job(
+        method=method,
+        key=uuid.uuid4().hex,
+        seed=common.seed,
+        participants=organizations,
+        evaluators=evaluators,
+        rounds=getattr(common, "rounds", None),
+        model=None,
+        data=DataSpec(
+            common.label,
+            common.features,
+            common.classes if supervised else None,
+            common.holdout if supervised else 0.0,  # without labels, nothing is evaluated on rows held out
+            [],
+            supervised=supervised,
+            regression=getattr(common, "objective", None) == "regression",
+        ),
+        minimum_rows=common.minimum_rows,
+        precision=common.precision,
+    )
 
 
 def prepare(job: Job, steps: Sequence[Any], model: str | dict[str, Any], ask: Ask) -> tuple[Job, Sequence[str]]:
-    """The job with its columns, classes, fitted steps and model; and the features' names after the steps.
+    """Settle columns, classes, fitted steps and the model with all nodes.
 
     Args:
-        steps, model: as the request has them.
+        job: what central tells the nodes.
+        steps: preprocessing steps, as the researcher named them.
+        model: the model, as the researcher named it.
+        ask: sends a request to nodes.
+
+    Returns:
+        The job with all of these; and the names of the features after the steps.
+
+    Raises:
+        SafeError: the steps or the model do not fit the columns or the label.
+        CollectResultsError: too few nodes answered, or their columns or labels differ.
     """
     parsed = [preprocessing.parse(step) for step in steps]
     asked = job.data.supervised and not job.data.regression and job.data.classes is None
-    most = Policy.of_node().most_classes  # of the coordinator's node; where all have more, it must have too
+    most = Policy.of_node().most_classes  # the limit of the node where central runs
     expected = Expected(validate=lambda answer: _wrong_description(answer.values, bool(parsed), asked, most))
     answers = ask(Group("describe", job.participants, job, {"raw": bool(parsed)}, expected=expected))
     features, spec = _same_features(answers), job.data
     if spec.classes is None and spec.supervised and not spec.regression:
         spec = replace(spec, classes=_agreed_classes(answers))
-    if isinstance(features, list):  # one order and one label at all nodes, also those that come later
+    if isinstance(features, list):  # one order and one label at all nodes, also at those that come later
         label = spec.label or answers[0].values.get("label") or None
         spec = replace(spec, features=spec.features or features, label=label)
     names = features if isinstance(features, list) else [str(i) for i in range(features)]
     if parsed and isinstance(features, list):
-        told = {a.organization_id: a.values["kinds"] for a in answers}
-        spec = replace(spec, categories=preprocessing.categories(parsed, told, names))
+        kinds = {a.organization_id: a.values["kinds"] for a in answers}
+        spec = replace(spec, categories=preprocessing.categories(parsed, kinds, names))
     layout = preprocessing.layout(names, spec.categories or ())
     here = [a.organization_id for a in answers]
     try:
@@ -62,7 +137,7 @@ def prepare(job: Job, steps: Sequence[Any], model: str | dict[str, Any], ask: As
 
 
 def _fit(steps: Sequence[Step], layout: Features, job: Job, here: Sequence[int], ask: Ask) -> tuple[Job, Features]:
-    """Fit the steps in order, each on rows that the ones before have been applied to; also the columns left."""
+    """Fit the steps in order, each on rows after the ones before; return the job and the columns that are left."""
     for step in steps:
         fitted, here = _fit_one(step, layout, job, here, ask)
         done = {"step": step.name, "fitted": fitted}
@@ -76,7 +151,7 @@ def _fit_one(step: Step, layout: Features, job: Job, here: Sequence[int], ask: A
     def ask_nodes(organizations: Sequence[int], name: str, **arguments: Any) -> list[Answer]:
         return ask(statistic(job, organizations, len(layout.numeric), name, **arguments))
 
-    for nodes in attempts(here, ask_nodes):  # what a step is fitted to must be sums over the same rows
+    for nodes in attempts(here, ask_nodes):  # all sums that a step is fitted to must be over the same rows
         with nodes:
             fitted = step.fit(layout, nodes.ask)
     return fitted, nodes.organizations
@@ -85,7 +160,19 @@ def _fit_one(step: Step, layout: Features, job: Job, here: Sequence[int], ask: A
 def statistic(
     job: Job, organizations: Sequence[int], d: int, name: str, precision: str = "float64", **arguments: Any
 ) -> Group:
-    """What asks for a statistic of the training rows, see ``aggregates.statistic``, of d columns of numbers."""
+    """Return the calls that ask for a statistic of the training rows.
+
+    Args:
+        job: what central tells the nodes.
+        organizations: ids of those that are asked.
+        d: number of columns of numbers.
+        name: the statistic, see ``data.aggregates.statistic``.
+        precision: type of the numbers that are sent, whatever the job's is.
+        arguments: what else the statistic needs.
+
+    Returns:
+        The calls.
+    """
     settings, arrays = parted({"statistic": name, **arguments})
     shapes: Mapping[str, Shape] = pooling.shapes(d=d, **settings)
     wrong = functools.partial(_wrong_levels, settings["columns"]) if name == "levels" else pooling.what_is_wrong
@@ -102,18 +189,18 @@ def _wrong_description(values: Mapping[str, Any], raw: bool, classes_asked: bool
     plain = isinstance(classes, list) and all(
         type(value) is bool
         or (type(value) is str and len(value) <= MOST_REASON)
-        or (type(value) in (int, float) and abs(value) < 2**63)  # beyond, JSON is read differently
+        or (type(value) in (int, float) and abs(value) < 2**63)  # JSON readers differ on larger ones
         for value in classes
     )
     if plain and len(classes) > most:
-        return f"names {len(classes)} classes; expected {most} at most (MAXIMUM_CLASSES where central runs)"
+        return f"named {len(classes)} classes; expected {most} at most (MAXIMUM_CLASSES at the node where central runs)"
     if not (named or type(features) is int) or not plain or not isinstance(values.get("label"), str | None):
-        return "describes its data as nobody does; expected features, label and classes"
+        return "sent a malformed data description; expected features, label and classes"
     if raw and named and not (isinstance(found, dict) and sorted(found) == sorted(KINDS)):
-        return "does not tell columns of words from those of numbers; expected them by kind"
+        return "did not sort its columns into words, mixed and empty; expected kinds"
     for columns in (found or {}).values() if raw and named else ():
         if not isinstance(columns, list) or not set(map(str, columns)) <= names:
-            return "tells the kind of columns that are not its features; expected some of them"
+            return "sent the kind of columns that are not its features; expected some of them"
     return None
 
 
@@ -121,32 +208,35 @@ def _wrong_levels(columns: Sequence[str], answer: Answer) -> str | None:
     """What is wrong with the levels of ``columns`` that a node names, if anything."""
     levels = answer.values.get("levels")
     if not isinstance(levels, dict) or sorted(levels) != sorted(columns):
-        return "names levels of other columns; expected those asked for"
+        return "named levels of other columns; expected the columns that were asked for"
     for counts in levels.values():
         if not isinstance(counts, dict) or not all(
             type(c) is int and 0 < c < metrics.MOST_ROWS for c in counts.values()
         ):
-            return "names levels without their counts; expected whole numbers from 1"
+            return "named levels without their counts; expected whole numbers from 1"
         most = Policy.of_node().most_classes
         if len(counts) > most or max(map(len, counts), default=0) > MOST_REASON:
-            return f"names {len(counts)} levels of a column, or long ones; expected {most} at most (MAXIMUM_CLASSES)"
+            return (
+                f"named {len(counts)} levels of a column, or one of more than {MOST_REASON} letters; expected at most "
+                f"{most} (MAXIMUM_CLASSES at the node where central runs)"
+            )
     return None
 
 
 def _same_features(answers: Sequence[Answer]) -> Any:
-    """The features, if all nodes have the same ones. Columns in another order are the same."""
+    """The features, if all nodes have the same ones, in any order."""
     first = answers[0]
     for a in answers[1:]:
         mine, other = first.values["features"], a.values["features"]
         if (sorted(mine) != sorted(other)) if isinstance(mine, list) and isinstance(other, list) else mine != other:
             raise CollectResultsError(
-                f"organizations {first.organization_id} and {a.organization_id} hold different features; "
-                "expected the same columns at all nodes: name them in `features`"
+                f"organizations {first.organization_id} and {a.organization_id} hold different features; expected the "
+                "same columns at all nodes: name the common ones in `features`"
             )
         if first.values["label"] != a.values["label"]:
             raise CollectResultsError(
-                f"organizations {first.organization_id} and {a.organization_id} have another last column; "
-                "name the label's column in `label`"
+                f"organizations {first.organization_id} and {a.organization_id} have different last columns; name the "
+                "label's column in `label`"
             )
     return first.values["features"]
 
@@ -155,12 +245,16 @@ def _agreed_classes(answers: Sequence[Answer]) -> list[Any]:
     """The union of the label values that nodes name, sorted."""
     union = {value for a in answers for value in a.values["classes"]}
     if len({isinstance(value, str) for value in union}) > 1:
-        raise CollectResultsError("labels are words at some nodes and numbers at others; expected one kind")
+        raise CollectResultsError(
+            "labels are words at some nodes and numbers at others; expected one kind: name another column in `label`"
+        )
     if len(union) < 2:
         raise CollectResultsError(
-            f"the nodes name {len(union)} class(es) of the label, expected at least 2 that some node has in 3 rows or "
-            "more; name them all in `classes`"
+            f"the nodes named {len(union)} class(es) of the label; expected at least 2 that some node has in 3 rows or "
+            "more: name all classes in `classes`"
         )
     if len(union) > 1000:
-        raise CollectResultsError(f"the label has {len(union)} values; expected classes, not a measurement")
+        raise CollectResultsError(
+            f"the label has {len(union)} values; expected at most 1000 classes: name another column in `label`"
+        )
     return sorted(union)

@@ -1,4 +1,4 @@
-"""What a job can go on from: the result of an earlier one, as the researcher sends it. None of it is trusted."""
+"""Checks of the earlier result that a job goes on from. The researcher sends it, so none of it is trusted."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,14 +13,23 @@ from v6_federated.messages.common import Common
 from v6_federated.messages.job import DataSpec
 from v6_federated.messages.settings import Settings
 
-SAME = ("label", "features", "classes", "holdout")  # what the job must have as before, where it asks for it
+SAME = ("label", "features", "classes", "holdout")  # settings that must be as before, if they are set
 NUMBERS = ("loss", "accuracy", "auc", "n", "bytes_up", "bytes_down", "seconds")  # of a row of history
 BYTES = ("bytes_up", "bytes_down")
-OWN = ("rounds", "target", "resume")  # settings that a job has of its own, not of the earlier one
+OWN = ("rounds", "target", "resume")  # settings that a job does not take from the earlier one
 
 
 def inherited(earlier: Mapping[str, Any], accepted: type[Settings], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of an earlier job that are not the default, as far as ``values`` does not name them anew."""
+    """Return the settings that a job takes from an earlier one.
+
+    Args:
+        earlier: the earlier result.
+        accepted: the method's settings.
+        values: the settings that the researcher gives for the new job.
+
+    Returns:
+        The earlier settings that differ from their defaults and that ``values`` does not name.
+    """
     settings = earlier.get("settings")
     return {
         name: settings[name]
@@ -35,39 +44,63 @@ def inherited(earlier: Mapping[str, Any], accepted: type[Settings], values: Mapp
 def check(
     kept: Mapping[str, Any], method: str, asked: Common, organizations: Sequence[int], rounds: int | None
 ) -> None:
-    """Raise UserInputError, with one line, where ``kept`` is not a result that the job asked for can go on from."""
+    """Check that a job can go on from an earlier result.
+
+    Args:
+        kept: the earlier result.
+        method: the method.
+        asked: the job's settings.
+        organizations: ids of those that train.
+        rounds: rounds of the job in all, the earlier ones included; None if the method counts none.
+
+    Raises:
+        UserInputError: it cannot; one line says why.
+    """
     check_kind(kept, method, asked)
     _check_same_rows(kept, asked, organizations)
     try:
         _check_form(kept)
     except (KeyError, TypeError, IndexError, AttributeError, ValueError, AssertionError):
-        raise UserInputError("resume: not a result; expected the result.json of an earlier job, whole") from None
-    alike = {"features": 0, "classes": 0}  # which the data settle
+        raise UserInputError("resume: not a result; expected the whole result.json of an earlier job") from None
+    alike = {"features": 0, "classes": 0}  # these depend on the data
     if {**models.parse(asked.model), **alike} != {**kept["model"], **alike}:
-        raise UserInputError(f"resume: a result of model {kept['model']['name']!r}; expected the model asked for")
+        raise UserInputError(
+            f"resume: the earlier job had the model {kept['model']['name']!r} or other options of it; expected the same"
+        )
     steps, earlier = _parsed(asked.preprocess), kept["settings"].get("preprocess")
     fitted = [step["step"] for step in kept["data"]["preprocess"]]
     if steps and [step.name for step in steps] != fitted:
-        raise UserInputError(f"resume: a result with the steps {fitted}; expected those asked for, or to ask for none")
+        raise UserInputError(f"resume: the earlier job had the steps {fitted}; expected the same, or none")
     if steps and earlier and steps != _parsed(earlier):
-        raise UserInputError(f"resume: the earlier job had the steps {earlier}; expected the same, or to ask for none")
+        raise UserInputError(f"resume: the earlier job had the steps {earlier}; expected the same, or none")
     finished = len(kept["history"])
     if rounds is not None and rounds <= finished:
-        raise UserInputError(f"rounds={rounds}: the earlier job has {finished} rounds already; expected more")
+        raise UserInputError(
+            f"rounds={rounds}: the earlier job has {finished} rounds already; expected more, which includes these"
+        )
 
 
 def check_kind(kept: Mapping[str, Any], method: str, asked: Any) -> None:
-    """Raise UserInputError for a result of another method or objective."""
+    """Check the method and objective of an earlier result.
+
+    Args:
+        kept: the earlier result.
+        method: the method.
+        asked: the job's settings.
+
+    Raises:
+        UserInputError: they differ.
+    """
     if kept.get("method") != method:
-        raise UserInputError(f"resume: a result of {kept.get('method')!r}; expected one of {method!r}")
+        raise UserInputError(f"resume: a result of the method {kept.get('method')!r}; expected one of {method!r}")
     data = kept.get("data")
     objective = "regression" if isinstance(data, dict) and data.get("regression") else "classification"
     if getattr(asked, "objective", objective) != objective:
-        raise UserInputError(f"resume: a result of objective={objective!r}; expected the same")
+        raise UserInputError(f"resume: a result of objective={objective!r}; expected the same objective")
 
 
 def _check_same_rows(kept: Mapping[str, Any], asked: Common, organizations: Sequence[int]) -> None:
-    """The same hospitals, rows and classes as before; settings that are unset were settled then."""
+    """Check that hospitals, rows and classes are as before; settings that are unset are taken from the earlier job."""
     data = kept.get("data")
     before = {**(data if isinstance(data, dict) else {}), "organizations": kept.get("organizations")}
     now = {"organizations": [*organizations], **{name: getattr(asked, name) for name in SAME}}
@@ -79,7 +112,7 @@ def _check_same_rows(kept: Mapping[str, Any], asked: Common, organizations: Sequ
 
 
 def _check_form(kept: Mapping[str, Any]) -> None:
-    """Raise any error where a part is missing or of another type."""
+    """Raise any error if a part is missing or has another type."""
     history, data = kept["history"], DataSpec(**kept["data"])
     if not history or [row["round"] for row in history] != list(range(1, len(history) + 1)):
         raise ValueError

@@ -1,4 +1,4 @@
-"""A job's tasks: what is sent to whom, who is not worth asking, and whether enough answers came."""
+"""A job's tasks: what is sent to which node, which nodes are not asked, and whether enough answers came."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -26,12 +26,19 @@ from v6_federated.messages.codec import Shape
 from v6_federated.messages.job import Job
 from v6_federated.messages.settings import LARGE, Record
 
-GLOBAL_MODEL = "weights"  # the name of the array, among arguments, that nodes evaluate
-DRAIN_SECONDS = 60.0  # for those that were given up to end before state is removed
+GLOBAL_MODEL = "weights"  # the name of the array that nodes evaluate
+DRAIN_SECONDS = 60.0  # in which tasks that were given up may end, before nodes remove their state
 
 
 def parted(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Settings, records as their fields, and arrays, which travel as payload."""
+    """Split arguments into settings and arrays.
+
+    Args:
+        arguments: a partial function's arguments.
+
+    Returns:
+        Settings, with records as dictionaries of their fields; and arrays, which are sent as a payload.
+    """
     arrays = {name: value for name, value in arguments.items() if isinstance(value, np.ndarray)}
     settings = {name: value for name, value in arguments.items() if name not in arrays}
     return {
@@ -41,7 +48,17 @@ def parted(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, np.n
 
 @dataclass(frozen=True)
 class Group:
-    """Organizations that are asked the same."""
+    """Organizations that are sent the same.
+
+    Attributes:
+        function: the partial function.
+        organizations: their ids.
+        job: what they are told about the job.
+        settings: the function's settings.
+        arrays: the function's arrays.
+        expected: what their answers must hold.
+        evaluate: whether they evaluate ``weights`` first: "held_out", "all" or None.
+    """
 
     function: str
     organizations: list[int]
@@ -55,47 +72,57 @@ class Group:
 class Tasks:
     """The tasks of one job.
 
-    Args:
-        client: of vantage6.
-        tolerance: which answers a round does without.
-        job: what the first task tells the nodes.
-        history: told who was missing, and why, and what the preparation sent.
-
     Attributes:
         job: what the next task tells the nodes.
         round: the round that it belongs to; 0 is the preparation.
-        size: of the model, of which answers are as long; None: of any length.
-        stateful: whether nodes keep something for the job, to be removed in the end.
+        size: length of the model, and of the arrays in answers; None means any length.
+        stateful: whether nodes keep something for the job, which must be removed in the end.
     """
 
     def __init__(self, client: Any, tolerance: Tolerance, job: Job, history: History) -> None:
+        """Begin without tasks.
+
+        Args:
+            client: vantage6's client.
+            tolerance: which missing answers a round tolerates.
+            job: what the first task tells the nodes.
+            history: records which answers are missing, and the bytes of the preparation.
+        """
         self.job, self.round, self.stateful = job, 0, False
         self.size: int | None = None
         self._client, self._tolerance, self._history = client, tolerance, history
         self._collector = Collector(client, tolerance)
         self._pending = PendingCalls(self._collector)
         self._failed: dict[int, int] = {}  # organization: the last round in which it gave no good answer
-        self._large: Sequence[dict[str, Any]] = []  # fitted steps that nodes are to keep
-        self._named: Sequence[dict[str, Any]] = []  # all steps, as they are told to those that keep the large ones
+        self._large: Sequence[dict[str, Any]] = []  # fitted steps that nodes keep
+        self._named: Sequence[dict[str, Any]] = []  # all steps, as they are sent to nodes that keep the large ones
         self._keepers: set[int] = set()
 
-    # ---- one round: all at once
+    # ---- one round: all calls at once
 
     def ask(
         self, groups: Sequence[Group], evaluations: Sequence[Group] = (), quorum_of: int | None = None
     ) -> list[Answer]:
-        """Send the groups' calls, wait, and see that enough answers came; ascending ids.
+        """Send calls, wait, and check that enough answers came.
 
-        ``quorum_of``: how many organizations the answers must be enough of, if others have dropped out already.
-        Raises CollectResultsError that names every organization that gave no good answer, and why.
+        Args:
+            groups: what is sent to which organizations.
+            evaluations: evaluations by other organizations, on which the round does not depend.
+            quorum_of: number of organizations that ``min_responses`` is a share of; None means those in ``groups``.
+
+        Returns:
+            The answers, by ascending id.
+
+        Raises:
+            CollectResultsError: too few answers came; it names each organization without one, and why.
         """
         wanted = [k for group in groups for k in group.organizations]
         others = [k for group in evaluations for k in group.organizations]
         here, needed = set(wanted), self.needed(len(wanted) if quorum_of is None else quorum_of)
-        # an evaluation by itself needs somebody too
+        # an evaluation alone needs at least one answer too
         missing = self.absent(wanted, needed) | self.absent(others, 0 if wanted else 1)
         failed = self._hand_over([k for k in [*wanted, *others] if k not in missing])
-        # a benchmark's test set takes longest: first
+        # evaluations first: the test set of a benchmark takes longest
         calls = [c for group in [*evaluations, *groups] for c in self._calls(group)]
         answers, more = self._collector.gather([c for c in calls if c.organization not in missing | failed])
         failed |= more
@@ -114,10 +141,17 @@ class Tasks:
         return sorted(answers, key=by_organization)
 
     def absent(self, organizations: Sequence[int], needed: int = 0) -> dict[int, Unusable]:
-        """Those that are not worth asking in this round, and why.
+        """Find the organizations that are not asked in this round: those that failed recently or are offline.
 
-        Where fewer than ``needed`` would be left, those that were to be left out are asked after all; where these are
-        not enough, those whose node is offline as well, which are then awaited until ``offline_timeout``.
+        If fewer than ``needed`` would be left, those that failed recently are asked after all; if these are not
+        enough, so are those whose node is offline, which are then awaited until ``offline_timeout``.
+
+        Args:
+            organizations: the organizations to choose from.
+            needed: number of answers that the round needs.
+
+        Returns:
+            Why each of them is not asked.
         """
         if self._tolerance.strict:
             return {}
@@ -133,26 +167,42 @@ class Tasks:
         return {**left_out, **offline}
 
     def needed(self, asked: int) -> int:
-        """How many of ``asked`` nodes must answer."""
+        """Count the answers that a round needs.
+
+        Args:
+            asked: number of nodes that are asked.
+
+        Returns:
+            How many of them must answer.
+        """
         return self._tolerance.needed(asked)
 
     # ---- asynchronous methods: one call at a time to each node
 
     def launch(self, group: Group, round_: int) -> None:
-        """Send the call of a group of one and go on; its node is told ``round_``."""
+        """Send a call and do not wait for its answer.
+
+        Args:
+            group: the call, to one organization.
+            round_: the round that its node is told.
+        """
         self._pending.launch(self._calls(group, round_)[0])
 
     def next_answer(self) -> Answer | None:
-        """The answer that comes next; None where an organization has failed: it is asked no more in this round.
+        """Wait for the next answer.
 
-        Raises CollectResultsError when fewer organizations are left than the job needs.
+        Returns:
+            The answer; None if an organization has failed, which is then not asked any more in this round.
+
+        Raises:
+            CollectResultsError: fewer organizations are left than the job needs.
         """
         missing = self._history.missing
         while True:
             if not self._pending:
-                raise vantage6_api.CollectResultsError(f"round {self.round}: nobody is at work; {reasons(missing)}")
+                raise vantage6_api.CollectResultsError(f"round {self.round}: no node is at work; {reasons(missing)}")
             outcomes = self._pending.next()
-            for call, outcome in outcomes:  # one answer, or all that have failed at once
+            for call, outcome in outcomes:  # one answer, or all calls that failed together
                 if isinstance(outcome, Answer):
                     return outcome
                 self._failed[call.organization] = self.round
@@ -165,22 +215,22 @@ class Tasks:
                 return None
 
     def at_work(self) -> list[int]:
-        """The organizations that a call is under way to."""
+        """Return the organizations that are working on a call."""
         return sorted({call.organization for call, _, _ in self._pending.tasks.values()})
 
     # ---- what nodes keep for the job
 
     def keep_steps(self) -> None:
-        """Have the nodes that are there keep the large fitted steps; from now on tasks only name these."""
+        """Have all nodes that are online keep the large fitted steps; from now on, tasks only name these."""
         steps = self.job.data.preprocess
         self._large = preprocessing.large(steps)
         self._named = [preprocessing.reference(step) if step in self._large else step for step in steps]
         everyone = [*self.job.participants, *self.job.evaluators]
         absent = self.absent(everyone)
-        self._hand_over([k for k in everyone if k not in absent])  # who fails is asked again once it is needed
+        self._hand_over([k for k in everyone if k not in absent])  # others get them when they are next asked
 
     def _hand_over(self, organizations: Sequence[int]) -> dict[int, Unusable]:
-        """Send large fitted steps to those that do not keep them yet. Returns who failed, and why."""
+        """Send large fitted steps to nodes that do not keep them yet; return which failed, and why."""
         lacking = [k for k in organizations if k not in self._keepers]
         if not self._large or not lacking:
             return {}
@@ -196,32 +246,43 @@ class Tasks:
         return failed
 
     def forget(self) -> None:
-        """Have the nodes remove what they keep for this job. Raises CollectResultsError that names who may not have."""
+        """Have the nodes remove what they keep for this job.
+
+        Raises:
+            CollectResultsError: some may not have; it names them.
+        """
         if not self.stateful:
             return
         self.stateful = False
-        # a node that is at work would keep its state after it was removed
+        # a node that is still at work could write state after removing it
         self._pending.drain()
         self._collector.drain(DRAIN_SECONDS)
         everyone = sorted([*self.job.participants, *self.job.evaluators])
         job = replace(self.job, data=replace(self.job.data, preprocess=[]))
         calls = self._calls(Group("forget", everyone, job, expected=Expected(minimum_rows=0)))
         _, missing = self._collector.gather(calls)
-        missing |= {k: Unusable("is still at work and may keep state") for k in self._collector.given_up.values()}
+        missing |= {k: Unusable("still at work, may keep state") for k in self._collector.given_up.values()}
         if missing:
             raise vantage6_api.CollectResultsError(f"round {self.round}, forget: {reasons(missing)}")
 
     # ---- what a call says, and what its answer must be
 
     def evaluation(self, weights: np.ndarray) -> Group:
-        """The evaluation of a model by the evaluators, or else by everybody on the rows held out."""
+        """Return the calls that evaluate a model.
+
+        Args:
+            weights: the model (d,).
+
+        Returns:
+            Calls to the evaluators, on all of their rows; without evaluators, to all nodes on the rows held out.
+        """
         expected, arrays = replace(self.expected(), minimum_rows=1), {GLOBAL_MODEL: weights}
         if self.job.evaluators:
             return Group("evaluate", self.job.evaluators, self._evaluators_job(), {}, arrays, expected, "all")
         return Group("evaluate", self.job.participants, self.job, {}, arrays, expected, "held_out")
 
     def _evaluators_job(self) -> Job:
-        """The job as evaluators are told it: they hold no rows out."""
+        """The job for evaluators, which hold no rows out."""
         return replace(self.job, data=replace(self.job.data, holdout=0.0))
 
     def expected(
@@ -231,7 +292,17 @@ class Tasks:
         numbers: Sequence[str] = (),
         validate: Callable[[Answer], str | None] | None = None,
     ) -> Expected:
-        """Arrays as long as the model or of the shapes given, and numbers, about as many rows as the job requires."""
+        """Describe what the answers to a call must hold.
+
+        Args:
+            returns: names of arrays as long as the model, or shapes by name.
+            optional: names of arrays as long as the model that may be missing.
+            numbers: names of values that must be numbers from 0.
+            validate: says what else is wrong with an answer, or None.
+
+        Returns:
+            The description.
+        """
         shapes: dict[str, Shape] = {name: (self.size,) for name in [*returns, *optional]}
         if isinstance(returns, Mapping):
             shapes |= returns
@@ -263,18 +334,29 @@ class Tasks:
     # ---- bytes
 
     def count_preparation(self, answers: Sequence[Answer]) -> None:
-        """Add the bytes of answers, and in round 0 of what brought none, to those of the preparation."""
+        """Count bytes as those of the preparation, in round 0 with requests that brought no answer.
+
+        Args:
+            answers: the answers.
+        """
         self._history.count_preparation(answers, self.unanswered() if self.round == 0 else 0)
 
     def unanswered(self, evaluations: bool = False) -> int:
-        """Bytes that were sent since this was last asked and brought no answer that could be used."""
+        """Take the number of bytes that brought no usable answer since it was last taken.
+
+        Args:
+            evaluations: whether to take those of evaluations or those of other calls.
+
+        Returns:
+            The number of bytes.
+        """
         unanswered = self._collector.unanswered
         return sum(unanswered.pop(name) for name in [*unanswered] if (name == "evaluate") == evaluations)
 
     # ---- going on after an interruption
 
     def snapshot(self) -> dict[str, Any]:
-        """What a checkpoint holds of the tasks."""
+        """Return what a checkpoint needs of the tasks, as JSON."""
         return {
             "round": self.round,
             "key": self.job.key,
@@ -289,17 +371,24 @@ class Tasks:
         }
 
     def restore(self, kept: Mapping[str, Any]) -> None:
-        """Know again, from a snapshot, what nodes keep and who failed; its round is the checkpoint's to read."""
+        """Restore what nodes keep and which have failed.
+
+        Args:
+            kept: a snapshot. Its round is read by others.
+        """
         self.job = replace(self.job, key=kept["key"])
         self.stateful, self._keepers = kept["stateful"], {*kept["keepers"]}
         self._collector.contacts = {k: task for k, task in kept["contacts"]}
         self._failed = {k: t for k, t in kept["failed"]}
 
     def take_over(self, pending: Sequence[Sequence[Any]]) -> None:
-        """Wait for the answers of calls that were under way at a snapshot, once the model's size is known; the server
-        has kept them."""
+        """Wait again for calls that were pending at a snapshot: the server has kept their answers.
+
+        Args:
+            pending: the calls in the snapshot. The model's size must be known.
+        """
         deadline = self._tolerance.round_timeout
         until = math.inf if deadline is None else vantage6_api.now(self._client) + deadline
         for task, function, organization, round_, size in pending:
             call = Call(function, organization, round_, {}, size, "", self.expected(optional=[GLOBAL_MODEL]))
-            self._pending.tasks[task] = call, LARGE, until  # what was sent is not kept: there is no second attempt
+            self._pending.tasks[task] = call, LARGE, until  # no second attempt: the snapshot lacks what was sent

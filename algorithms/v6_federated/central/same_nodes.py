@@ -6,7 +6,7 @@ from typing import Any
 
 from v6_federated.central.dispatch import Answer
 
-Ask = Callable[..., list[Answer]]  # ask(organizations, ...) brings the answers of those that gave one
+Ask = Callable[..., list[Answer]]  # ask(organizations, ...) returns the answers of those that gave one
 
 
 class SameNodes:
@@ -18,12 +18,26 @@ class SameNodes:
     """
 
     def __init__(self, organizations: Sequence[int], ask: Ask) -> None:
+        """Begin an attempt.
+
+        Args:
+            organizations: ids of the nodes.
+            ask: sends a request: ``ask(organizations, ...)`` returns the answers of those that gave one.
+        """
         self.organizations, self.answers = list(organizations), list[Answer]()
         self._ask = ask
         self.dropped_out = False
 
     def ask(self, *arguments: Any, **named: Any) -> list[Answer]:
-        """Send a request to the nodes. Ends the ``with`` block if one does not answer that answered before."""
+        """Send a request to the nodes. The ``with`` block ends if one does not answer that answered before.
+
+        Args:
+            arguments: positional arguments of the request.
+            named: its named arguments.
+
+        Returns:
+            The answers, by ascending id.
+        """
         before, asked = self.organizations, bool(self.answers)
         self.answers = self._ask(before, *arguments, **named)
         self.organizations = [a.organization_id for a in self.answers]
@@ -33,10 +47,12 @@ class SameNodes:
         return self.answers
 
     def __enter__(self) -> "SameNodes":
+        """Begin the requests."""
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, traceback: TracebackType | None) -> bool:
-        return kind is _DroppedOut  # the next attempt follows
+        """End the attempt; if a node has dropped out, another one follows."""
+        return kind is _DroppedOut
 
 
 class _DroppedOut(Exception):
@@ -44,7 +60,7 @@ class _DroppedOut(Exception):
 
 
 def attempts(organizations: Sequence[int], ask: Ask) -> Iterator[SameNodes]:
-    """Attempts at a computation from several requests, until the same nodes have answered all of them:
+    """Attempt a computation from several requests until the same nodes have answered all of them.
 
         for nodes in attempts(organizations, ask):
             with nodes:
@@ -56,7 +72,7 @@ def attempts(organizations: Sequence[int], ask: Ask) -> Iterator[SameNodes]:
 
     Args:
         organizations: ids of the nodes to begin with.
-        ask: sends a request: ``ask(organizations, ...)`` brings the answers of those that gave one.
+        ask: sends a request: ``ask(organizations, ...)`` returns the answers of those that gave one.
 
     Yields:
         The nodes of each attempt; after the loop, those of the last one are the nodes that all sums are over.

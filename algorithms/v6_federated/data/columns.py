@@ -1,4 +1,4 @@
-"""Features on their way through the steps: numbers, words and missing values, as a table holds them."""
+"""Features between the steps: numbers, words and missing values, as in a table."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -11,11 +11,11 @@ from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import DataError
 
 DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-# what is no number yet: a comma for the point, signs like <, a percentage
+# text that is nearly a number: with a comma instead of the point, a sign like <, or a percentage
 ALMOST = re.compile(r"[<>~=]*\s*[+-]?(\d{1,3}(?:[.,]\d{3})*|\d+)([.,]\d+)?\s*%?", re.ASCII)
-TRUE, FALSE = ("True", "TRUE", "true"), ("False", "FALSE", "false")  # that pandas takes for 1 and 0, if all are
-KINDS = ("words", "mixed", "empty")  # of columns, beside those of numbers
-UNKNOWN = object()  # in place of a word that is too rare to be told: equal to no level
+TRUE, FALSE = ("True", "TRUE", "true"), ("False", "FALSE", "false")  # pandas reads a column of only these as 1 and 0
+KINDS = ("words", "mixed", "empty")  # of columns that are not all numbers
+UNKNOWN = object()  # replaces a word that too few rows have; it equals no level
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class Features:
     """Features of n rows: numbers, words and missing values.
 
     Attributes:
-        names: of the d columns; of arrays, which have none, their indices.
-        X: (n, d), float64 of a table and as they are of arrays; NaN where missing, and throughout columns of words.
-        words: (n,) of each column of words by its name, None where missing.
+        names: names of the d columns, or their indices if the data are arrays.
+        X: (n, d), float64 for a table, and in the arrays' own type for arrays; NaN if missing or a word.
+        words: by its name, the words (n,) of each column of words; None if missing.
     """
 
     names: Sequence[str]
@@ -33,10 +33,18 @@ class Features:
     words: Mapping[str, np.ndarray]
 
     def __len__(self) -> int:
+        """The number of rows."""
         return len(self.X)
 
     def take(self, index: np.ndarray | slice) -> "Features":
-        """Some of the rows."""
+        """Choose rows.
+
+        Args:
+            index: their indices, or a slice.
+
+        Returns:
+            The features of these rows.
+        """
         return Features(self.names, self.X[index], {name: w[index] for name, w in self.words.items()})
 
     @property
@@ -45,13 +53,34 @@ class Features:
         return [name for name in self.names if name not in self.words]
 
     def numbers(self, columns: Sequence[str] | None = None) -> np.ndarray:
-        """X of columns of numbers (None: of all), float64."""
+        """Return columns of numbers.
+
+        Args:
+            columns: their names; None means all columns of numbers.
+
+        Returns:
+            (n, columns), float64.
+
+        Raises:
+            SafeError: there is no such column.
+        """
         wanted = self.numeric if columns is None else columns
         X = self.X if list(wanted) == list(self.names) else self.X[:, self.index(wanted)]
         return np.ascontiguousarray(X, dtype=np.float64)
 
     def with_numbers(self, columns: Sequence[str], X: np.ndarray) -> "Features":
-        """The same with other numbers in some columns."""
+        """Replace columns of numbers.
+
+        Args:
+            columns: their names.
+            X: their new numbers (n, columns).
+
+        Returns:
+            The features with the new numbers.
+
+        Raises:
+            SafeError: there is no such column.
+        """
         if list(columns) == list(self.names):
             return replace(self, X=X)
         whole = self.X.astype(np.float64)
@@ -59,14 +88,31 @@ class Features:
         return replace(self, X=whole)
 
     def index(self, columns: Sequence[str]) -> list[int]:
-        """Where columns are. Raises SafeError for one that is not there."""
+        """Find columns.
+
+        Args:
+            columns: their names.
+
+        Returns:
+            Their indices.
+
+        Raises:
+            SafeError: there is no such column.
+        """
         at = {name: i for i, name in enumerate(self.names)}
         if absent := [c for c in columns if c not in at]:
-            raise SafeError(f"no column {', '.join(absent)} among the features at this step; expected one that is")
+            raise SafeError(f"no column {', '.join(absent)} among the features at this step; name columns of the table")
         return [at[c] for c in columns]
 
     def scarce(self, least: int) -> list[str]:
-        """The columns in which some rows, but fewer than ``least``, have a value; complete ones are none of them."""
+        """Find columns in which few rows have a value.
+
+        Args:
+            least: how many rows are no longer few.
+
+        Returns:
+            The columns in which at least one row has a value, fewer than ``least`` have, and not all have.
+        """
         given = np.full(len(self.names), len(self))
         if self.X.dtype.kind == "f":
             given -= np.isnan(self.X).sum(axis=0)
@@ -75,7 +121,17 @@ class Features:
         return [name for name, n in zip(self.names, given, strict=True) if 0 < n < min(least, len(self))]
 
     def without(self, columns: Sequence[str]) -> "Features":
-        """The same with nothing in some columns."""
+        """Empty columns.
+
+        Args:
+            columns: their names.
+
+        Returns:
+            The features with missing values in these columns.
+
+        Raises:
+            SafeError: there is no such column.
+        """
         if not columns:
             return self
         words = {name: np.full(len(self), None, dtype=object) for name in columns if name in self.words}
@@ -84,43 +140,66 @@ class Features:
         return Features(self.names, X, {**self.words, **words})
 
     def folded(self, least: int, filled: Collection[str] = ()) -> "Features":
-        """The same with one word that is no level in place of all words that fewer than ``least`` rows have; and with
-        the most frequent word where so few rows then have that one, or, in columns that a step is to have ``filled``,
-        none: by a word, whatever levels or values a task names, fewer rows are no group of their own."""
+        """Replace rare words, so that no task can separate fewer than ``least`` rows by a column's word.
+
+        All words that fewer rows have become one word that is no level. If fewer rows then have that one, they get the
+        column's most frequent word instead; so do missing words of so few rows in columns that a step fills.
+
+        Args:
+            least: how many rows must have a word.
+            filled: columns whose missing values a step fills.
+
+        Returns:
+            The features with these words.
+        """
         if least <= 1 or not self.words:
             return self
         words = {}
         for name, said in self.words.items():
             codes, found = pd.factorize(said)  # -1: missing
             rows = np.bincount(codes + 1, minlength=len(found) + 1)
-            told = np.array([*found, None], dtype=object)  # the last one is that of -1
+            new = np.array([*found, None], dtype=object)  # the last one is for -1
             rare = np.flatnonzero(rows[1:] < least)
-            most = told[int(rows[1:].argmax())] if len(rare) < len(found) else UNKNOWN
-            told[rare] = UNKNOWN if rows[1:][rare].sum() >= least else most
-            told[-1] = most if rows[0] < least and name in filled else None
-            words[name] = told[codes]
+            most = new[int(rows[1:].argmax())] if len(rare) < len(found) else UNKNOWN
+            new[rare] = UNKNOWN if rows[1:][rare].sum() >= least else most
+            new[-1] = most if rows[0] < least and name in filled else None
+            words[name] = new[codes]
         return replace(self, words=words)
 
     def check_complete(self, step: str = "training") -> None:
-        """Raise DataError for columns with words, missing or infinite values; names the columns only."""
+        """Check that all values are numbers.
+
+        Args:
+            step: what needs them, for the error.
+
+        Raises:
+            DataError: columns hold words, or missing or infinite values. It names the columns.
+        """
         if self.words:
             raise DataError(
-                f"the column(s) {', '.join(self.words)} hold values that are not numbers; expected numbers at {step}, "
-                "or a step onehot before it"
+                f"the column(s) {', '.join(self.words)} hold values that are not numbers; {step} needs numbers: "
+                "add a step onehot before it, or leave these columns out"
             )
         if bad := self._beyond(np.maximum, np.minimum):
             raise DataError(
-                f"missing or infinite values in the column(s) {', '.join(bad)}; expected none at {step}, or a step "
-                "impute before it that fills missing ones"
+                f"missing or infinite values in the column(s) {', '.join(bad)}; {step} needs complete columns: add a "
+                "step impute before it, which fills missing values, or leave these columns out"
             )
 
     def check_finite(self) -> None:
-        """Raise DataError for infinite values, which no step helps against; missing ones may stay."""
+        """Check that no value is infinite, whatever steps follow.
+
+        Raises:
+            DataError: columns hold infinite values. It names the columns.
+        """
         if bad := self._beyond(np.fmax, np.fmin):
-            raise DataError(f"infinite values (or beyond 3.4e38) in the column(s) {', '.join(bad)}; expected none")
+            raise DataError(
+                f"infinite values (or beyond 3.4e38) in the column(s) {', '.join(bad)}; correct them, or leave these "
+                "columns out"
+            )
 
     def _beyond(self, largest: np.ufunc, smallest: np.ufunc) -> list[str]:
-        """The columns whose extremes are not finite in float32; found without a copy of X."""
+        """The columns whose extremes are not finite in float32, found without a copy of X."""
         if not len(self):
             return []
         most = np.maximum(largest.reduce(self.X, axis=0), -smallest.reduce(self.X, axis=0))
@@ -129,11 +208,21 @@ class Features:
 
 
 def read_features(table: pd.DataFrame, columns: Sequence[str], categories: Sequence[str] | None = None) -> Features:
-    """Columns of a table: words where they are among the categories, numbers otherwise.
+    """Read columns of a table.
 
-    Without categories (None: no steps follow) text is refused. With them, text that reads as a decimal number is that
-    number, wherever it stands; in a column of words a number is named by its shortest text (1.0 and "01" are "1").
-    Empty text is missing. Raises DataError for other values.
+    Text that reads as a decimal number is that number; empty text is missing. In a column of words, a number is named
+    by its shortest text: 1.0 and "01" are "1".
+
+    Args:
+        table: the table.
+        columns: the columns to read.
+        categories: those that hold words; None means that no steps follow, so that all must hold numbers.
+
+    Returns:
+        The features.
+
+    Raises:
+        DataError: a column holds words and is not among the categories, or values of another kind.
     """
     frame = table[list(columns)]
     named = set(categories or ())
@@ -154,13 +243,26 @@ def read_features(table: pd.DataFrame, columns: Sequence[str], categories: Seque
         X[:, i] = np.nan if name in words else numbers
     if text:
         raise DataError(
-            f"the column(s) {', '.join(text)} hold values that are not numbers; expected numbers, or a step onehot"
+            f"the column(s) {', '.join(text)} hold values that are not numbers; add a step onehot, or leave these "
+            "columns out"
         )
     return Features(list(columns), X, words)
 
 
 def kinds(table: pd.DataFrame, columns: Sequence[str]) -> dict[str, list[str]]:
-    """The columns that hold words only, both words and numbers, or nothing; all others hold numbers."""
+    """Sort columns by what they hold.
+
+    Args:
+        table: the table.
+        columns: the columns to sort.
+
+    Returns:
+        Columns of words only ("words"), of words and numbers ("mixed") and of nothing ("empty"); all others hold
+        numbers.
+
+    Raises:
+        DataError: a column holds values that are neither numbers nor words.
+    """
     found: dict[str, list[str]] = {kind: [] for kind in KINDS}
     frame = table[list(columns)]
     numeric = _numeric(frame)
@@ -171,7 +273,7 @@ def kinds(table: pd.DataFrame, columns: Sequence[str]) -> dict[str, list[str]]:
         numbers, said = _read_column(table[name])
         found_words = [word for word in said if word is not None]
         some_numbers, some_words = not np.isnan(numbers).all(), bool(found_words)
-        # numbers that are no categories unless it is said
+        # nearly numbers: a column of categories only if the request says so
         some_numbers |= some_words and all(map(ALMOST.fullmatch, found_words))
         kind = {(False, True): "words", (True, True): "mixed", (False, False): "empty"}.get((some_numbers, some_words))
         if kind:
@@ -185,7 +287,7 @@ def _numeric(frame: pd.DataFrame) -> set[str]:
 
 
 def _read_column(column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
-    """A column's numbers (NaN where there is none) and words (None where there is none), (n,) each."""
+    """A column's numbers, NaN if there is none, and words, None if there is none, (n,) each."""
     numbers, said = np.full(len(column), np.nan), np.full(len(column), None, dtype=object)
     for i, (value, missing) in enumerate(zip(column.astype(object), column.isna(), strict=True)):
         if missing:
@@ -201,7 +303,7 @@ def _read_column(column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _named(numbers: np.ndarray, said: np.ndarray) -> np.ndarray:
-    """Words, with numbers by their shortest text; a column of nothing else than true and false is one of 1 and 0."""
+    """Words, with numbers by their shortest text; a column of only true and false becomes one of 1 and 0."""
     given = ~np.isnan(numbers)
     said[given] = [shortest(v) for v in numbers[given]]
     said[np.isin(said.astype(str), TRUE)], said[np.isin(said.astype(str), FALSE)] = "1", "0"
@@ -209,4 +311,12 @@ def _named(numbers: np.ndarray, said: np.ndarray) -> np.ndarray:
 
 
 def shortest(number: float) -> str:
+    """Write a number as its shortest text.
+
+    Args:
+        number: a number.
+
+    Returns:
+        The text: whole numbers have no decimal point.
+    """
     return str(int(number)) if float(number).is_integer() else repr(float(number))

@@ -45,7 +45,7 @@ class Moments:
         return np.sqrt(self.squares / self.n)
 
     def scale(self) -> Array:
-        """What centred columns are divided by, (d,): std, and 1 for a constant column, which is left as it is."""
+        """Return what centred columns are divided by, (d,): std, and 1 for a constant column."""
         scale = self.std
         scale[scale <= 1e-12 * np.abs(self.mean)] = 1
         return scale
@@ -85,14 +85,23 @@ class Components:
 
     @classmethod
     def of(cls, moments: Moments, scale: Array, eigen: Eigen) -> "Components":
-        """The components from eigenvalues and eigenvectors of A, for columns divided by ``scale`` (d,)."""
+        """Compute the components from eigenvalues and eigenvectors of A.
+
+        Args:
+            moments: moments of the rows of all nodes.
+            scale: what columns are divided by, (d,).
+            eigen: eigenvalues and eigenvectors.
+
+        Returns:
+            The components.
+        """
         values, vectors, _ = eigen
         V = vectors.T * np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(len(values))])[:, None]
         variance, ratio = values / (moments.n - 1), values / total_squares(moments, scale)
         return cls(moments.mean, moments.std, scale, np.ascontiguousarray(V), variance, ratio)
 
     def arrays(self) -> dict[str, Array]:
-        """The arrays by name."""
+        """Return the arrays by name."""
         return dict(vars(self))
 
 
@@ -100,16 +109,33 @@ class Components:
 
 
 def moments(X: Array) -> dict[str, Array]:
-    """Mean (d,) of the node's rows and sum of squares about it (d,); float64."""
+    """Compute the moments of a node's rows.
+
+    Args:
+        X: the rows (n, d).
+
+    Returns:
+        ``mean`` and ``mean_rest``, two float32 parts of the mean (d,), see ``codec.two_parts``; and ``squares`` (d,),
+        the sum of squares about the mean, float64.
+    """
     mean = X.mean(axis=0)
     centred = X - mean
-    rest = centred.mean(axis=0)  # numpy adds row by row: of many rows the first mean's error is no longer small
+    rest = centred.mean(axis=0)  # corrects the first mean: numpy adds row by row, and errors add up over many rows
     mean, centred = mean + rest, np.subtract(centred, rest, out=centred)
     return {**codec.two_parts("mean", mean), "squares": np.square(centred, out=centred).sum(axis=0)}
 
 
 def covariance(X: Array, mean: Array, scale: Array) -> Array:
-    """The upper triangle of the node's part of A, row by row, (d (d + 1) / 2,)."""
+    """Compute a node's part of A.
+
+    Args:
+        X: the rows (n, d).
+        mean: what columns are centred by, (d,).
+        scale: what they are divided by, (d,).
+
+    Returns:
+        Its upper triangle, row by row, (d (d + 1) / 2,).
+    """
     d = X.shape[1]
     A = np.zeros((d, d))
     for rows in _centred(X, mean, scale):
@@ -118,7 +144,17 @@ def covariance(X: Array, mean: Array, scale: Array) -> Array:
 
 
 def product(X: Array, mean: Array, scale: Array, Q: Array) -> Array:
-    """The node's part of A Q, (d, l), for Q (d, l). A is never formed."""
+    """Compute a node's part of A Q; A is never formed.
+
+    Args:
+        X: the rows (n, d).
+        mean: what columns are centred by, (d,).
+        scale: what they are divided by, (d,).
+        Q: a block (d, l).
+
+    Returns:
+        (d, l).
+    """
     Y = np.zeros(Q.shape)
     for rows in _centred(X, mean, scale):
         Y += rows.T @ (rows @ Q)
@@ -126,7 +162,17 @@ def product(X: Array, mean: Array, scale: Array, Q: Array) -> Array:
 
 
 def project(X: Array, mean: Array, scale: Array, components: Array) -> Array:
-    """The rows on the components, (n, k): ((X - mean) / scale) components^T, float64."""
+    """Project rows on components: ((X - mean) / scale) components^T.
+
+    Args:
+        X: the rows (n, d).
+        mean: what columns are centred by, (d,).
+        scale: what they are divided by, (d,).
+        components: the components (k, d).
+
+    Returns:
+        (n, k), float64.
+    """
     parts = [rows @ components.T for rows in _centred(X, mean, scale)]
     return np.concatenate(parts) if parts else np.empty((0, len(components)))
 
@@ -142,7 +188,14 @@ def _centred(X: Array, mean: Array, scale: Array) -> Any:
 
 
 def pooled_moments(answers: Sequence[Any]) -> Moments:
-    """The moments of the rows of all nodes, from each node's own (``moments``)."""
+    """Combine the nodes' moments.
+
+    Args:
+        answers: what each node returned from ``moments``, with its number of rows.
+
+    Returns:
+        The moments of the rows of all nodes.
+    """
     n = sum(a.n for a in answers)
     means = [codec.whole(a.arrays, "mean") for a in answers]
     mean = np.asarray(sum(a.n / n * m for a, m in zip(answers, means, strict=True)))
@@ -151,41 +204,85 @@ def pooled_moments(answers: Sequence[Any]) -> Moments:
 
 
 def total_squares(moments: Moments, scale: Array) -> float:
-    """The sum of squares of all columns about their means, each column divided by ``scale`` (d,)."""
+    """Add up the squares of all columns about their means.
+
+    Args:
+        moments: moments of the rows of all nodes.
+        scale: what columns are divided by, (d,).
+
+    Returns:
+        The sum.
+    """
     return float((moments.squares / np.square(scale)).sum())
 
 
 def chosen(solver: SolverName, d: int) -> SolverName:
-    """The solver for d columns: the one that is named, or exact for up to ``EXACT`` columns and subspace for more."""
+    """Choose the solver.
+
+    Args:
+        solver: what the request names.
+        d: number of columns.
+
+    Returns:
+        The solver that is named; for "auto", exact for up to ``EXACT`` columns and subspace for more.
+    """
     if solver == "auto":
         return "exact" if d <= EXACT else "subspace"
     return solver
 
 
 def number_of_components(components: int | None, moments: Moments, scale: Array) -> int:
-    """k, the number of components: as many as asked for, or all. Raises SafeError if there are not so many."""
+    """Settle k, the number of components.
+
+    Args:
+        components: how many are asked for; None means all.
+        moments: moments of the rows of all nodes.
+        scale: what columns are divided by, (d,).
+
+    Returns:
+        k.
+
+    Raises:
+        SafeError: there are not as many components, or none because no column varies.
+    """
     n, d = moments.n, len(moments.mean)
     if n < 2:
-        raise SafeError("one row has no principal components; expected at least two")
+        raise SafeError("one row has no principal components; expected at least two rows")
     if not total_squares(moments, scale) > 0:
-        raise SafeError("all columns are constant; expected some that vary")
+        raise SafeError("all columns are constant; expected at least one that varies")
     k = min(n, d) if components is None else components
     if k > min(n, d):
         raise SafeError(
-            f"components={k} is refused: {n} rows of {d} columns have {min(n, d)}; expected at most so many"
+            f"components={k} is refused: {n} rows of {d} columns have {min(n, d)}; expected at most {min(n, d)}"
         )
     return k
 
 
 def pooled_covariance(answers: Sequence[Any], d: int) -> Array:
-    """A (d, d), its upper triangle alone, from each node's part of it (``covariance``)."""
+    """Add up the nodes' parts of A.
+
+    Args:
+        answers: what each node returned from ``covariance``.
+        d: number of columns.
+
+    Returns:
+        A (d, d); only its upper triangle is filled.
+    """
     A = np.zeros((d, d))
     A[np.triu_indices(d)] = sum(a["covariance"] for a in answers)
     return A
 
 
 def eigen(A: Array, k: int) -> Eigen:
-    """The k largest eigenvalues of A (d, d), of which the upper triangle is read, and their vectors."""
+    """Compute eigenvalues and eigenvectors of A exactly.
+
+    Args:
+        A: (d, d); only its upper triangle is read.
+        k: how many are wanted.
+
+    Returns:
+        The k largest eigenvalues and their vectors.
+    """
     values, vectors = np.linalg.eigh(A, UPLO="U")
     return Eigen(np.maximum(values[::-1][:k], 0), vectors[:, ::-1][:, :k])
 
@@ -228,7 +325,7 @@ def subspace(
         raise SafeError(f"iterations={iterations} are too few for components={k}; expected at least {-(-k // l)}")
     basis, products = np.empty((d, 0)), np.empty((d, 0))
     sent: dict[str, Any] = {"draw": l}
-    before = np.zeros(k)
+    before: Array = np.zeros(k)
     for _ in range(iterations):
         Q = read_block(d, **sent)
         answers = ask("product", mean=sent_mean, scale=scale, precision="float32", **sent)
@@ -249,14 +346,26 @@ def subspace(
 
 
 def read_block(d: int, draw: int | None = None, block: Mapping[str, Any] | None = None) -> Array:
-    """A block (d, l), drawn or as it was sent: the same numbers at the nodes and at the server. Raises SafeError."""
+    """Draw or read a block. Nodes and central get the same numbers.
+
+    Args:
+        d: number of columns.
+        draw: l, if the block is drawn.
+        block: the block as a payload, if it was sent.
+
+    Returns:
+        The block (d, l), float64.
+
+    Raises:
+        SafeError: it has another shape.
+    """
     if block is None:
         if draw is None or not 0 < draw <= d:
-            raise SafeError(f"a block of {draw} columns is asked for; expected from 1 to {d}")
+            raise SafeError(f"the task asks for a block of {draw} columns; expected from 1 to {d}")
         return generator(0, "subspace").standard_normal((d, draw), dtype=np.float32).astype(np.float64)
     Q = codec.decode(block).get("Q")
     if Q is None or Q.ndim != 2 or len(Q) != d:
-        raise SafeError(f"a block of another shape; expected Q with {d} rows")
+        raise SafeError(f"the task sends a block of another shape; expected Q with {d} rows")
     return Q.astype(np.float64)
 
 
@@ -264,10 +373,10 @@ def _nystroem(K: Array, AK: Array, k: int) -> tuple[Array, Array]:
     """The k largest eigenvalues and their vectors of AK (K^T AK)^+ (AK)^T, K (d, m) orthonormal."""
     M = K.T @ AK
     w, V = np.linalg.eigh((M + M.T) / 2)
-    kept = w > 1e-8 * w[-1]  # below, products in float32 are noise
+    kept = w > 1e-8 * w[-1]  # smaller ones are noise of products in float32
     U, s, _ = np.linalg.svd(AK @ (V[:, kept] / np.sqrt(w[kept])), full_matrices=False)
     if len(s) >= k:
         return np.square(s[:k]), U[:, :k]
-    # fewer than k directions so far, or rows that span fewer: the others explain nothing
+    # fewer than k directions so far, or rows that span fewer: the other components explain nothing
     more = np.linalg.qr(np.hstack([U, np.eye(len(U), k)]))[0][:, :k]
     return np.pad(np.square(s), (0, k - len(s))), more

@@ -73,13 +73,13 @@ def what_is_wrong(answer: Any) -> str | None:
     for name, array in answer.arrays.items():
         low, high = bounds[name]
         if array.size and not (low <= float(array.min()) and float(array.max()) <= high):
-            return f"sends {name} that {n} rows cannot have; the numbers must be from {low:g} to {high:g}"
+            return f"sent {name} that {n} rows cannot have; expected numbers from {low:g} to {high:g}"
     if "squares" in answer.arrays:
         mean = np.add(answer["mean"], answer.arrays.get("mean_rest", 0), dtype=np.float64)
         if not (answer["squares"] / n + np.square(mean) <= most**2).all():
-            return f"sends means and sums of squares that {n} rows cannot have; values must be up to {most:g}"
+            return f"sent means and sums of squares that {n} rows cannot have; expected those of values up to {most:g}"
     if "below" in answer.arrays and not (type(answer.values.get("step")) is int and answer.values["step"] >= 1):
-        return "does not say of what its counts are multiples; step must be a whole number from 1"
+        return "did not say of what its counts are multiples; expected step, a whole number from 1"
     return None
 
 

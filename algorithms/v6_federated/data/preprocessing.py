@@ -1,4 +1,4 @@
-"""What is done with the steps of preprocessing: reading a request, what is sent to nodes, applying fitted steps."""
+"""Preprocessing steps: reading them from a request, sending them to nodes, applying fitted ones."""
 
 import hashlib
 import json
@@ -15,8 +15,18 @@ from v6_federated.messages import codec
 
 
 def parse(step: str | Mapping[str, Any]) -> Step:
-    """A step from ``"standardize"``, ``"pca:20"``, ``"impute:median,columns=age|weight"``, ``{"step": "pca", ...}`` or
-    the same as JSON text. Raises SafeError."""
+    """Read a step of a request.
+
+    Args:
+        step: for example ``"standardize"``, ``"pca:20"``, ``"impute:median,columns=age|weight"``,
+            ``{"step": "pca", "components": 20}``, or the latter as JSON text.
+
+    Returns:
+        The step.
+
+    Raises:
+        SafeError: the step is unknown, or an option is wrong.
+    """
     if isinstance(step, str) and step.lstrip().startswith("{"):
         try:
             step = json.loads(step)
@@ -30,11 +40,11 @@ def parse(step: str | Mapping[str, Any]) -> Step:
             main = STEPS[name].main if name in STEPS else ""
             if not equals and (i or not main):
                 raise SafeError(
-                    f"the step {step!r} is not understood at {text!r}; expected NAME, NAME:VALUE or KEY=VALUE"
+                    f"the step {step!r} cannot be read at {text!r}; expected NAME, NAME:VALUE or NAME:KEY=VALUE,..."
                 )
             key, value = (key, value) if equals else (main, text)
             if key in options:
-                raise SafeError(f"the step {step!r} gives {key} twice; expected once")
+                raise SafeError(f"the step {step!r} sets {key} twice; set it once")
             options[key] = value
         filled = options.get("value")
         if isinstance(filled, str) and DECIMAL.fullmatch(filled):
@@ -49,39 +59,84 @@ def parse(step: str | Mapping[str, Any]) -> Step:
     except ValidationError as error:
         first = error.errors()[0]
         where = f"{first['loc'][0]}: " if first["loc"] else ""
-        raise SafeError(f"the step {name} is refused: {where}{first['msg'].removeprefix('Value error, ')}") from None
+        raise SafeError(f"the step {name} is wrong: {where}{first['msg'].removeprefix('Value error, ')}") from None
 
 
 def large(steps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The fitted steps that go to a node once, for it to keep."""
+    """Find fitted steps that are sent to a node once, which keeps them.
+
+    Args:
+        steps: fitted steps.
+
+    Returns:
+        Those whose message is large.
+    """
     return [step for step in steps if codec.size(step) >= LARGE]
 
 
 def reference(step: Mapping[str, Any]) -> dict[str, Any]:
-    """What stands for a fitted step that the nodes keep: its name and its digest."""
+    """Return what is sent instead of a fitted step that the nodes keep.
+
+    Args:
+        step: the fitted step.
+
+    Returns:
+        Its name, and its SHA-256 digest as ``kept``.
+    """
     digest = hashlib.sha256(json.dumps(step, sort_keys=True).encode()).hexdigest()
     return {"step": step["step"], "kept": digest}
 
 
 def layout(names: Sequence[str], categories: Sequence[str]) -> Features:
-    """Columns without rows: what central knows of the features on their way through the steps."""
+    """Return features without rows: what central knows about the columns.
+
+    Args:
+        names: names of the columns.
+        categories: names of those that hold words.
+
+    Returns:
+        The features, of 0 rows.
+    """
     return Features(list(names), np.empty((0, len(names))), {c: np.empty(0, dtype=object) for c in categories})
 
 
 def names_after(steps: Sequence[Mapping[str, Any]], names: Sequence[str], categories: Sequence[str]) -> list[str]:
-    """The columns that a model sees, from those of the table; none of arrays, which have no names."""
+    """Return the columns that a model gets.
+
+    Args:
+        steps: fitted steps.
+        names: columns of the table; empty if the data are arrays.
+        categories: those that hold words.
+
+    Returns:
+        The columns after the steps; empty if the data are arrays.
+    """
     return [] if not names else list(apply(layout(names, categories), steps).names)
 
 
-def categories(steps: Sequence[Step], told: Mapping[int, Mapping[str, Sequence[str]]], columns: Sequence[str]) -> list:
-    """The columns of words, from what each organization tells by ``kinds``. Raises SafeError that names columns."""
+def categories(
+    steps: Sequence[Step], kinds_of: Mapping[int, Mapping[str, Sequence[str]]], columns: Sequence[str]
+) -> list[str]:
+    """Agree on the columns of words.
+
+    Args:
+        steps: the steps of the request.
+        kinds_of: what ``columns.kinds`` returned at each organization.
+        columns: the features' columns.
+
+    Returns:
+        The columns that all nodes read as words, in the order of ``columns``.
+
+    Raises:
+        SafeError: a column holds words and numbers, or words that no step turns into numbers. It names the columns.
+    """
     named = {c for step in steps if isinstance(step, OneHot) for c in step.columns or ()}
     every = any(isinstance(step, OneHot) and step.columns is None for step in steps)
-    for organization, found in sorted(told.items()):
+    for organization, found in sorted(kinds_of.items()):
         if wrong := [c for c in found["mixed"] if c not in named]:
             raise SafeError(
                 f"organization {organization}: the column(s) {', '.join(wrong)} hold both numbers and words; expected "
-                "numbers (with a decimal point, no signs like <, and nothing where one is missing), or, if they are "
+                "numbers (with a decimal point, no signs like <, and nothing for a missing value), or, if they are "
                 f"categories, a step onehot that names them (onehot:{'|'.join(wrong)})"
             )
         if not every and (wrong := [c for c in found["words"] if c not in named]):
@@ -89,24 +144,46 @@ def categories(steps: Sequence[Step], told: Mapping[int, Mapping[str, Sequence[s
                 f"organization {organization}: the column(s) {', '.join(wrong)} hold values that are not numbers; "
                 "expected numbers, or a step onehot"
             )
-    words = {c for found in told.values() for c in found["words"]}
-    for organization, found in sorted(told.items()):
+    words = {c for found in kinds_of.values() for c in found["words"]}
+    for organization, found in sorted(kinds_of.items()):
         if wrong := sorted(words - named - {c for kind in found.values() for c in kind}):
             raise SafeError(
-                f"organization {organization}: the column(s) {', '.join(wrong)} hold numbers, elsewhere words; "
-                f"expected one kind, or a step onehot that names them (onehot:{'|'.join(wrong)})"
+                f"organization {organization}: the column(s) {', '.join(wrong)} hold numbers here and words at "
+                f"other organizations; expected one kind, or a step onehot that names them (onehot:{'|'.join(wrong)})"
             )
     return [c for c in columns if c in named | words]
 
 
 def filled(steps: Sequence[Mapping[str, Any]]) -> set[str]:
-    """The columns whose missing values fitted steps fill."""
+    """Find columns whose missing values are filled.
+
+    Args:
+        steps: fitted steps.
+
+    Returns:
+        The columns that a step ``impute`` fills.
+
+    Raises:
+        SafeError: such a step is malformed.
+    """
     fitted = [by_column(s.get("fitted"), "values", lambda _: True) for s in steps if s.get("step") == "impute"]
     return {name for values in fitted for name in values}
 
 
 def apply(features: Features, steps: Sequence[Mapping[str, Any]]) -> Features:
-    """The features after fitted steps, each ``{"step": NAME, "fitted": ...}``. Raises SafeError for an unknown one."""
+    """Apply fitted steps.
+
+    Args:
+        features: the features before them.
+        steps: fitted steps, each ``{"step": NAME, "fitted": ...}``.
+
+    Returns:
+        The features after them.
+
+    Raises:
+        SafeError: a step is unknown or malformed, or does not fit the columns.
+        DataError: values are missing or infinite.
+    """
     for step in steps:
         if step.get("step") not in STEPS:
             raise SafeError(f"unknown step {step.get('step')!r}; expected one of {', '.join(STEPS)}")

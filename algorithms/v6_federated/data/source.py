@@ -15,25 +15,39 @@ from v6_federated.data.columns import Features, read_features
 from v6_federated.messages.job import DataSpec
 from v6_federated.privacy.policy import Policy
 
-LARGEST = 1e12  # label of a regression: sums of squares of many rows stay far from the end of float32
+LARGEST = 1e12  # label of a regression: sums of squares over many rows must fit float32
 IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp"}
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Features X (n, d), float32 once prepared, and labels y (n,): class indices int64 once the classes are agreed,
-    float64 of a regression."""
+    """Rows of a node.
+
+    Attributes:
+        X: features (n, d), float32 once they are prepared.
+        y: labels (n,): class indices, int64, once the classes are agreed; numbers, float64, for a regression.
+    """
 
     X: np.ndarray
     y: np.ndarray
 
     def __len__(self) -> int:
+        """The number of rows."""
         return len(self.y)
 
 
 @dataclass
 class Source:
-    """The database of one node: a table, or arrays X (n, d) or (n, height, width) and y (n,)."""
+    """The database of one node: a table, or arrays.
+
+    Attributes:
+        table: the table; None if the data are arrays.
+        X: features (n, d) or (n, height, width); None if the data are a table.
+        y: labels (n,); None if the data are a table.
+
+    Raises:
+        DataError: two columns of the table have the same name.
+    """
 
     table: pd.DataFrame | None = None
     X: np.ndarray | None = None
@@ -42,15 +56,26 @@ class Source:
     _prepared: tuple[Any, tuple[Rows, Rows]] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
+        """Name the columns by texts."""
         if self.table is not None:
             names = [str(c) for c in self.table.columns]
             if len(set(names)) < len(names):
                 twice = sorted({c for c in names if names.count(c) > 1})
-                raise DataError(f"two columns of the table are called {', '.join(twice)}; expected names of their own")
+                raise DataError(f"two columns of the table have the name {', '.join(twice)}; rename one of them")
             self.table = self.table.set_axis(names, axis=1)
 
     def columns(self, spec: DataSpec) -> tuple[list[str], str]:
-        """The feature columns and the label column ("" for none). Raises DataError for a column that is not there."""
+        """Find the columns that a job uses.
+
+        Args:
+            spec: which columns the job names.
+
+        Returns:
+            The feature columns, and the label's column; "" if there is no label.
+
+        Raises:
+            DataError: a column is missing, or the label is among the features.
+        """
         if self.table is None:
             if spec.label is not None or spec.features is not None:
                 raise DataError("the database holds arrays without column names; leave label and features unset")
@@ -62,21 +87,38 @@ class Source:
         there = set(present)
         missing = [c for c in [*features, *([] if none else [label])] if c not in there]
         if missing:
-            raise DataError(f"no column {', '.join(missing)} in the table; expected columns that are there")
+            raise DataError(f"no column {', '.join(missing)} in the table; expected columns of the table")
         if label in features:
-            raise DataError(f"the label {label} is among the features; expected it apart from them")
+            raise DataError(f"the label {label} is among the features; remove it from features, or name another label")
         if not features:
-            raise DataError("no feature column; expected at least one beside the label")
+            raise DataError("no feature column; expected at least one in addition to the label")
         return features, label
 
     def twins(self, columns: Sequence[str]) -> list[str]:
-        """The names that columns had in a file where another was called the same: pandas has made NAME.1 of it."""
+        """Find columns that had the same name as another in the file: pandas renames the second to NAME.1.
+
+        Args:
+            columns: columns of the table.
+
+        Returns:
+            The names in the file of those that were renamed.
+        """
         assert self.table is not None
         before = {c: c.rpartition(".") for c in columns}
         return [name for name, dot, n in before.values() if dot and n.isdecimal() and name in self.table.columns]
 
     def features(self, spec: DataSpec) -> Features:
-        """The features of all rows, before any step; words and missing values may be among them. Raises DataError."""
+        """Return the features of all rows before any step; words and missing values may be among them.
+
+        Args:
+            spec: which columns the job uses.
+
+        Returns:
+            The features.
+
+        Raises:
+            DataError: the columns cannot be read.
+        """
         names = None if spec.features is None else tuple(spec.features)
         categories = None if spec.categories is None else tuple(spec.categories)
         key = ("features", spec.label, names, categories, spec.supervised)
@@ -90,27 +132,68 @@ class Source:
         return self._read[key]
 
     def labels(self, spec: DataSpec) -> np.ndarray:
-        """The labels of all rows as they are, zeros where there are none. Raises DataError."""
+        """Return the labels of all rows as they are in the data.
+
+        Args:
+            spec: which columns the job uses.
+
+        Returns:
+            The labels (n,); zeros if there is no label.
+
+        Raises:
+            DataError: they are missing or of different kinds.
+        """
         key = ("labels", spec.label, spec.supervised, spec.regression)
         if key not in self._read:
             self._read[key] = self._labels(spec)
         return self._read[key]
 
     def rows(self, spec: DataSpec) -> Rows:
-        """All rows, X as numbers and y as it is. Raises DataError that names columns, never rows or values."""
+        """Return all rows, for data without steps.
+
+        Args:
+            spec: which columns the job uses.
+
+        Returns:
+            The rows: features as numbers, labels as they are in the data.
+
+        Raises:
+            DataError: values are missing or not numbers. It names columns, never rows or values.
+        """
         features = self.features(spec)
         features.check_complete()
         return Rows(features.X, self.labels(spec))
 
     def split(self, spec: DataSpec, organization: int, step: int) -> tuple[np.ndarray | slice, np.ndarray | slice]:
-        """Which rows to train on and which are held out."""
+        """Split the rows.
+
+        Args:
+            spec: the share of rows to hold out.
+            organization: id of the organization, on which the order of its rows depends.
+            step: the number of rows held out is a multiple of this.
+
+        Returns:
+            Which rows to train on, and which are held out.
+        """
         if not spec.holdout:
             return slice(None), slice(0)
         return split(len(self.labels(spec)), spec.holdout, organization, step)
 
     def training(self, spec: DataSpec, organization: int, policy: Policy) -> Features:
-        """The features of the rows to train on, before any step, words that few of them have folded. Refused where
-        only a few have a value, and where words are too many to be categories."""
+        """Return the features of the rows to train on, before any step. Words that few rows have are folded into one.
+
+        Args:
+            spec: which columns the job uses.
+            organization: id of the organization.
+            policy: the operator's limits.
+
+        Returns:
+            The features.
+
+        Raises:
+            DataError: the columns cannot be read.
+            PrivacyThresholdViolation: in a column, too few rows have a value, or words are too many to be categories.
+        """
         kept, _ = self.split(spec, organization, policy.minimum_rows)
         features = self._categories(spec, policy).take(kept)
         if self.table is None:
@@ -119,9 +202,20 @@ class Source:
         return features.folded(policy.minimum_rows_a_class, preprocessing.filled(spec.preprocess))
 
     def prepared(self, spec: DataSpec, organization: int, policy: Policy, trains: bool = True) -> tuple[Rows, Rows]:
-        """The rows to train on and those held out, labels as class indices, preprocessed; kept for the next call.
+        """Return the preprocessed rows, with class indices as labels. They are kept for the next call.
 
-        Where the node does not train (``trains``), all are as whoever predicts has them.
+        Args:
+            spec: which columns the job uses, and the fitted steps.
+            organization: id of the organization.
+            policy: the operator's limits.
+            trains: whether the node trains. If it only evaluates, its rows are read as for a prediction.
+
+        Returns:
+            The rows to train on, and those held out.
+
+        Raises:
+            DataError: the columns cannot be read, or values are missing after the steps.
+            PrivacyThresholdViolation: in a column, too few rows have a value, or words are too many to be categories.
         """
         key = (spec, organization, policy, trains)
         if self._prepared is None or self._prepared[0] != key:
@@ -130,7 +224,7 @@ class Source:
                 y = encode_labels(y, spec.classes)
             kept, held = self.split(spec, organization, policy.minimum_rows)
             if spec.preprocess:
-                self.features(spec).check_finite()  # whatever step would bound them
+                self.features(spec).check_finite()  # even if a step would clip them
             if trains:
                 X = ready(self.training(spec, organization, policy), spec.preprocess)
             else:
@@ -140,13 +234,15 @@ class Source:
         return self._prepared[1]
 
     def _evaluated(self, spec: DataSpec, rows: np.ndarray | slice, policy: Policy) -> Features:
-        """The features of rows that a model is only evaluated on, before any step. What too few of them have counts as
-        missing: a loss would tell it."""
+        """The features of rows that a model is only evaluated on, before any step.
+
+        A column in which too few rows have a value counts as missing: a loss would reveal the values.
+        """
         features = self._categories(spec, policy).take(rows)
         return features if self.table is None else features.without(features.scarce(policy.minimum_rows))
 
     def _categories(self, spec: DataSpec, policy: Policy) -> Features:
-        """The features of all rows, if no column has too many words to be a category, whatever levels a task names."""
+        """The features of all rows, after a check that no column has too many words to be a category."""
         features = self.features(spec)
         for name, said in features.words.items():
             policy.check_classes(pd.Series(said).nunique(), f"the column {name}")
@@ -161,13 +257,25 @@ class Source:
         y = np.asarray(self.y) if self.table is None else self.table[label].to_numpy()
         if self.table is not None and self.table[label].isna().any():
             raise DataError(
-                f"missing values in the label column {label} (in text None, NA and null count as such); expected none"
+                f"missing values in the label column {label} (in text, None, NA and null count as missing); expected "
+                "a label in every row"
             )
         return checked_numbers(y) if spec.regression else checked_labels(y)
 
 
 def as_features(X: np.ndarray) -> np.ndarray:
-    """Arrays as features (n, d): 8-bit pixels to [0, 1], else as they are; float32, float64 where that holds less."""
+    """Turn an array into features.
+
+    Args:
+        X: numbers (n, ...).
+
+    Returns:
+        (n, d): pixels of 8 bits divided by 255, other numbers as they are; float32 if it holds all values of the
+        array's type, otherwise float64.
+
+    Raises:
+        DataError: the array holds other values, or none.
+    """
     flat = X.reshape(len(X), -1)
     if flat.dtype == np.uint8:
         return flat.astype(np.float32) / np.float32(255)
@@ -183,7 +291,17 @@ def as_features(X: np.ndarray) -> np.ndarray:
 
 
 def open_source(database: pd.DataFrame | Path | Source) -> Source:
-    """The node's database, whatever it is: a table, the path of a ``.npz`` file, or of a folder of images."""
+    """Open a node's database.
+
+    Args:
+        database: a table, or the path of a ``.npz`` file, or of a folder with images or one ``.npz`` file.
+
+    Returns:
+        The database.
+
+    Raises:
+        DataError: it cannot be read.
+    """
     if isinstance(database, Source):
         return database
     if isinstance(database, pd.DataFrame):
@@ -193,15 +311,26 @@ def open_source(database: pd.DataFrame | Path | Source) -> Source:
         return read_npz(archives[0]) if len(archives) == 1 else read_images(database)
     if database.suffix == ".npz":
         return read_npz(database)
-    raise DataError(f"a database {database.suffix or 'without ending'}; expected a table, .npz or a folder of images")
+    kind = f"a {database.suffix} file" if database.suffix else "a file without an ending"
+    raise DataError(f"the database is {kind}; expected a table, .npz or a folder of images")
 
 
 def load_npz(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a ``.npz`` file. Raises DataError if it is none; never unpickles."""
+    """Read a ``.npz`` file; pickled objects are never loaded.
+
+    Args:
+        path: the file.
+
+    Returns:
+        Its arrays by name.
+
+    Raises:
+        DataError: it cannot be read.
+    """
     try:
         found = np.load(path, allow_pickle=False)
         if isinstance(found, np.ndarray):
-            raise DataError(f"{path.name} is a .npy, one array without a name; expected .npz, as numpy.savez writes it")
+            raise DataError(f"{path.name} is a .npy, a single array; expected an .npz, as numpy.savez writes it")
         with found as archive:
             return {name: archive[name] for name in archive.files}
     except (OSError, ValueError, EOFError, AttributeError, KeyError) as error:
@@ -212,14 +341,33 @@ def load_npz(path: Path) -> dict[str, np.ndarray]:
         raise
 
 
-def check_pair(X: np.ndarray, y: np.ndarray, told: str) -> None:
-    """Refuse features and labels that are not of the same rows, with a DataError about ``told``."""
-    if X.ndim < 2 or y.ndim != 1 or len(X) != len(y):  # in this order: an array of no dimension has no length
-        raise DataError(f"{told} do not fit; expected (n, ...) features and (n,) labels")
+def check_pair(X: np.ndarray, y: np.ndarray, names: str) -> None:
+    """Check that features and labels are of the same rows.
+
+    Args:
+        X: features.
+        y: labels.
+        names: what the error calls them.
+
+    Raises:
+        DataError: they are not.
+    """
+    if X.ndim < 2 or y.ndim != 1 or len(X) != len(y):  # in this order: an array without dimensions has no length
+        raise DataError(f"{names} do not fit; expected (n, ...) features and (n,) labels")
 
 
 def read_npz(path: Path) -> Source:
-    """A node's rows from ``x`` and ``y``, or ``x_train`` and ``y_train``."""
+    """Read a node's rows from a ``.npz`` file.
+
+    Args:
+        path: a file with the arrays ``x`` and ``y``, or ``x_train`` and ``y_train``.
+
+    Returns:
+        The rows.
+
+    Raises:
+        DataError: it cannot be read, or lacks these arrays.
+    """
     arrays = load_npz(path)
     for x, y in (("x", "y"), ("x_train", "y_train")):
         if x in arrays and y in arrays:
@@ -229,34 +377,44 @@ def read_npz(path: Path) -> Source:
 
 
 def read_images(folder: Path) -> Source:
-    """A node's rows from ``folder/CLASS/*.png`` (or jpg, bmp): grey, of one size; the folder's name is the label.
-    Pixels of 8 bits stay as they are, those of 16 bits are divided by 65535."""
+    """Read a node's rows from images ``folder/CLASS/*.png`` (or jpg, bmp).
+
+    Args:
+        folder: holds a folder of images for each class. All images must have one size; they are read as grey.
+
+    Returns:
+        The rows: pixels (n, height, width) of 8 bits as they are, of 16 bits divided by 65535; and names of the
+        folders as labels.
+
+    Raises:
+        DataError: there are no images, or they cannot be read or differ in size or kind.
+    """
     try:
         from PIL import Image  # only images need Pillow
     except ImportError:
-        raise DataError("folders of images cannot be read here, where Pillow is not installed; expected .npz") from None
+        raise DataError("images cannot be read because Pillow is not installed here; use an .npz file") from None
 
     images, labels = [], []
     for file in sorted(f for f in folder.glob("*/*") if f.suffix.lower() in IMAGE_SUFFIXES):
         try:
             with Image.open(file) as image:
                 images.append(_grey(image))
-        except OSError:  # its text has the file's name
-            raise DataError("an image that cannot be read; expected whole files") from None
+        except OSError:  # its text contains the file's name
+            raise DataError("an image cannot be read; expected complete image files") from None
         labels.append(file.parent.name)
     if not images:
         raise DataError("no images in the folder; expected CLASS/NAME.png, a folder for each class")
     if len({image.shape for image in images}) > 1:
         raise DataError("images of different sizes; expected one size")
     if len({image.dtype for image in images}) > 1:
-        raise DataError("images of 8 bits and of 16; expected one kind")
+        raise DataError("images of 8 bits and of 16 bits; expected one kind")
     return Source(X=np.stack(images), y=np.asarray(labels))
 
 
 def _grey(image: Any) -> np.ndarray:
-    """Its pixels (height, width). Pillow's own conversion would make all of 16 bits white."""
+    """Its pixels (height, width). Pillow's own conversion turns images of 16 bits white."""
     if image.mode == "F":
-        raise DataError("images with pixels that are no whole numbers; expected 8 or 16 bits")
+        raise DataError("images whose pixels are not whole numbers; expected 8 or 16 bits")
     if not image.mode.startswith("I"):
         return np.asarray(image.convert("L"))
     pixels = np.asarray(image)
@@ -266,7 +424,17 @@ def _grey(image: Any) -> np.ndarray:
 
 
 def checked_labels(y: np.ndarray) -> np.ndarray:
-    """Labels, if they are words, whole or other finite numbers, all of one kind. Raises DataError."""
+    """Check labels of classes.
+
+    Args:
+        y: labels (n,).
+
+    Returns:
+        The labels: texts or numbers.
+
+    Raises:
+        DataError: they are missing, of different kinds, or neither words nor finite numbers.
+    """
     if y.dtype.kind == "O":
         kinds = {isinstance(value, str) for value in y}
         if kinds == {True}:
@@ -282,7 +450,17 @@ def checked_labels(y: np.ndarray) -> np.ndarray:
 
 
 def checked_numbers(y: np.ndarray) -> np.ndarray:
-    """Labels of a regression, float64. Raises DataError if they are not finite numbers up to ``LARGEST``."""
+    """Check labels of a regression.
+
+    Args:
+        y: labels (n,).
+
+    Returns:
+        The labels, float64.
+
+    Raises:
+        DataError: they are not finite numbers up to ``LARGEST``.
+    """
     kinds = (int, float, np.integer, np.floating)
     plain_numbers = y.dtype.kind == "O" and all(isinstance(v, kinds) and not isinstance(v, bool) for v in y)
     if y.dtype.kind not in "iuf" and not plain_numbers:
@@ -293,36 +471,63 @@ def checked_numbers(y: np.ndarray) -> np.ndarray:
         numbers = np.full(len(y), np.inf)
     if not (np.abs(numbers) <= LARGEST).all():
         raise DataError(
-            f"labels that are missing, infinite or beyond {LARGEST:g}; expected numbers, large ones in another unit"
+            f"labels that are missing, infinite or above {LARGEST:g}; expected numbers, large ones in another unit"
         )
     return numbers
 
 
 def encode_labels(y: np.ndarray, classes: Sequence[Any]) -> np.ndarray:
-    """Labels as indices into ``classes``, int64 (n,). Raises DataError without naming the value."""
+    """Turn labels into class indices.
+
+    Args:
+        y: labels (n,).
+        classes: the classes in the order of their indices.
+
+    Returns:
+        Indices into ``classes``, int64 (n,).
+
+    Raises:
+        DataError: a label is not among the classes. It does not name the label.
+    """
     index = {plain(value): i for i, value in enumerate(classes)}
     values, inverse = np.unique(y, return_inverse=True)
     codes = [index.get(plain(value), -1) for value in values]
     if -1 in codes:
         raise DataError(
-            f"labels that are not among the {len(classes)} classes of the job: those that the request's `classes` "
-            "names, or else that some node has in 3 rows or more; name all there are, for example "
-            "classes=no,yes,unknown, or leave the column out if it is a number to predict and no class"
+            f"labels that are not among the {len(classes)} classes of the job. The classes are those in `classes`, or "
+            "those that some node has in 3 rows or more: name all of them, for example classes=no,yes,unknown, or "
+            "choose another label if this one is a number to predict"
         )
     return np.asarray(codes, dtype=np.int64)[inverse]
 
 
 def plain(value: Any) -> Any:
-    """A label as JSON has it; a whole number is the same label whether stored as 1 or 1.0."""
+    """Turn a label into JSON. A whole number is the same label whether it is stored as 1 or 1.0.
+
+    Args:
+        value: a label, possibly of numpy's.
+
+    Returns:
+        A text, number, or true or false.
+    """
     value = value.item() if hasattr(value, "item") else value
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def split(n: int, holdout: float, organization: int, step: int = 10) -> tuple[np.ndarray, np.ndarray]:
-    """Which of n rows to train on and which are held out, ascending.
+    """Choose which rows are held out.
 
-    The rows held out are a multiple of ``step``, the node's minimum of rows, and their order is the same in all jobs:
-    else two jobs whose splits differ by one row would tell that row. None are held out of fewer than two steps.
+    Their number is a multiple of ``step``, and they are chosen in the same order in all jobs: otherwise two jobs whose
+    splits differ by one row would reveal this row.
+
+    Args:
+        n: number of rows.
+        holdout: the share to hold out.
+        organization: id of the organization.
+        step: the node's minimum of rows. If there are fewer than two such steps, no row is held out.
+
+    Returns:
+        The indices of the rows to train on, and of those held out, both ascending.
     """
     held = max(step, step * round(holdout * n / step)) if holdout and n >= 2 * step else 0
     order = generator(0, "holdout", organization).permutation(n)
@@ -330,14 +535,32 @@ def split(n: int, holdout: float, organization: int, step: int = 10) -> tuple[np
 
 
 def scarce(table: pd.DataFrame, least: int) -> list[Any]:
-    """The columns in which some rows, but fewer than ``least``, have a value."""
+    """Find columns in which few rows have a value.
+
+    Args:
+        table: the rows.
+        least: how many rows are no longer few.
+
+    Returns:
+        The columns in which at least one row has a value, and fewer than ``least``.
+    """
     given = table.notna().sum()
     return [name for name, n in given.items() if 0 < n < min(least, len(table))]
 
 
 def ready(features: Features, steps: Sequence[dict[str, Any]]) -> np.ndarray:
-    """The features as a model takes them: after the fitted steps, see ``preprocess.apply``; complete, (n, d) float32,
-    read-only."""
+    """Prepare features for a model.
+
+    Args:
+        features: the features before any step.
+        steps: fitted steps.
+
+    Returns:
+        The features after the steps, (n, d) float32, read-only.
+
+    Raises:
+        DataError: values are missing, infinite or not numbers after the steps.
+    """
     features = preprocessing.apply(features, steps)
     features.check_complete()
     X = np.ascontiguousarray(features.X, dtype=np.float32)

@@ -1,8 +1,8 @@
-"""Preprocessing as federated statistics: steps that are fitted in order before training, and applied at the nodes.
+"""Preprocessing steps, which are fitted to the rows of all nodes before training, in order.
 
-A step is a class: its fields are the options of a request, ``fit`` runs where central does and asks the nodes for
-``statistics`` of their training rows, ``apply`` is what nodes, and whoever predicts, do with what has been fitted. What
-is fitted is JSON, part of ``job.data.preprocess``, of the result and of the exported model.
+A step is a class. Its fields are the options of a request. ``fit`` runs in the central function and asks the nodes for
+statistics of their training rows (``data.aggregates``). ``apply`` runs at the nodes, and wherever predictions are made.
+What is fitted is JSON, part of ``job.data.preprocess``, of the result and of the exported model.
 """
 
 from abc import ABC, abstractmethod
@@ -25,29 +25,29 @@ from v6_federated.messages.settings import no_truth
 
 MOST_LEVELS = 10_000  # of a column
 MOST = 1e100  # the largest number that a fitted step may name; a table's end at 3.4e38
-LARGE = 100_000  # bytes of a fitted step from which on nodes keep it, and tasks name it only
+LARGE = 100_000  # bytes of a fitted step from which on nodes keep it, and tasks only name it
 
 
 def _columns(value: Any) -> Any:
     columns = [c.strip() for c in value.split("|")] if isinstance(value, str) else value
     if isinstance(columns, list) and len(set(map(str, columns))) < len(columns):
-        raise ValueError("columns are expected each once")
+        raise ValueError("a column is named twice; name each once")
     return columns
 
 
 def _check_numbers(*values: float | str | None) -> None:
     if any(isinstance(value, float) and not abs(value) <= MOST for value in values):
-        raise ValueError(f"numbers from {-MOST:g} to {MOST:g} are expected")
+        raise ValueError(f"a number is out of range; expected numbers from {-MOST:g} to {MOST:g}")
 
 
 Columns = Annotated[list[str] | None, BeforeValidator(_columns), Field(min_length=1)]
 
 
 class Step(BaseModel, ABC):
-    """What every step has: options, ``fit`` and ``apply``.
+    """A preprocessing step.
 
     Attributes:
-        main: the option that stands alone after the colon of ``NAME:VALUE``.
+        main: the option that ``NAME:VALUE`` sets.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
@@ -55,28 +55,53 @@ class Step(BaseModel, ABC):
 
     @abstractmethod
     def fit(self, layout: Features, ask: Ask) -> dict[str, Any]:
-        """What is to be applied, as JSON. ``layout`` has the columns at this step and no rows."""
+        """Fit the step to the rows of all nodes.
+
+        Args:
+            layout: the columns at this step, without rows.
+            ask: asks the nodes for a statistic of their training rows.
+
+        Returns:
+            What is to be applied, as JSON.
+
+        Raises:
+            SafeError: the step does not fit the columns.
+        """
 
     @staticmethod
     @abstractmethod
     def apply(fitted: Mapping[str, Any], features: Features) -> Features:
-        """The features after the step."""
+        """Apply the fitted step.
+
+        Args:
+            fitted: what ``fit`` returned; anything if a task is malicious.
+            features: the features before the step.
+
+        Returns:
+            The features after it.
+
+        Raises:
+            SafeError: what is fitted is malformed, or does not fit the columns.
+            DataError: values are missing.
+        """
 
     @property
     def name(self) -> str:
-        """As a request has it."""
+        """The step's name in a request."""
         return next(name for name, kind in STEPS.items() if kind is type(self))
 
 
 class Standardize(Step):
-    """Columns of numbers to mean 0 and deviation 1 over the rows of all nodes; a constant column to 0."""
+    """Scale columns of numbers to mean 0 and standard deviation 1 over the rows of all nodes; constant ones to 0."""
 
     def fit(self, layout: Features, ask: Ask) -> dict[str, Any]:
+        """Fit mean and scale (d,)."""
         moments = pca.pooled_moments(ask("moments", precision="float32"))
         return codec.encode({**codec.two_parts("mean", moments.mean), "scale": moments.scale()})
 
     @staticmethod
     def apply(fitted: Mapping[str, Any], features: Features) -> Features:
+        """Scale the columns."""
         columns = features.numeric
         d = (len(columns),)
         arrays = codec.decode(fitted, {"mean": d, "mean_rest": d, "scale": d})
@@ -85,10 +110,10 @@ class Standardize(Step):
 
 
 class Impute(Step):
-    """Missing values: by the columns' mean, median or most frequent value over all nodes, or by a constant.
+    """Fill missing values by the column's mean, median or most frequent value over all nodes, or by a constant.
 
-    Without ``columns``, mean and median fill the columns of numbers, most_frequent those of words, and a constant those
-    that it fits. The median is read from histograms, see ``quantile``.
+    Without ``columns``, mean and median fill columns of numbers, most_frequent fills columns of words, and a constant
+    fills those of its kind. The median is read from histograms, see ``pooling.quantile``.
     """
 
     main: ClassVar[str] = "strategy"
@@ -97,19 +122,21 @@ class Impute(Step):
     columns: Columns = None
 
     def model_post_init(self, _: Any) -> None:
+        """Check that the options fit each other."""
         if (self.strategy == "constant") != (self.value is not None):
-            raise ValueError("strategy constant, and no other, takes a value, for example impute:constant,value=0")
+            raise ValueError("strategy constant needs a value, for example impute:constant,value=0; others take none")
         _check_numbers(self.value)
 
     def fit(self, layout: Features, ask: Ask) -> dict[str, Any]:
+        """Fit the values, by column."""
         of_words = self.strategy == "most_frequent" or isinstance(self.value, str)
         columns = self.columns or (list(layout.words) if of_words else layout.numeric)
         layout.index(columns)
         wrong = [c for c in columns if (c in layout.words) != of_words and self.strategy != "most_frequent"]
         if wrong:
             raise SafeError(
-                f"impute cannot fill the column(s) {', '.join(wrong)} so; expected a word for columns of words (or "
-                "strategy most_frequent), and a number, mean or median for columns of numbers"
+                f"impute cannot fill the column(s) {', '.join(wrong)} like this; expected a word or most_frequent for "
+                "columns of words, and a number, mean or median for columns of numbers"
             )
         if not columns:
             return {"values": {}}
@@ -117,7 +144,7 @@ class Impute(Step):
             return {"values": dict.fromkeys(columns, self.value)}
         if self.strategy == "most_frequent":
             counts = pooled_levels(columns, ask("levels", columns=columns, counts=True))
-            kind = {c: str if c in layout.words else float for c in columns}  # of equally frequent ones the smallest
+            kind = {c: str if c in layout.words else float for c in columns}  # the smallest of equally frequent ones
             return {
                 "values": {c: kind[c](max(sorted(counts[c], key=kind[c]), key=counts[c].__getitem__)) for c in columns}
             }
@@ -127,11 +154,12 @@ class Impute(Step):
 
     @staticmethod
     def apply(fitted: Mapping[str, Any], features: Features) -> Features:
+        """Fill missing values."""
         X, words = features.X.astype(np.float64), dict(features.words)
         values = by_column(fitted, "values", lambda value: isinstance(value, str) or _is_number(value))
         for i, (name, value) in zip(features.index(list(values)), values.items(), strict=True):
             if isinstance(value, str) != (name in words):
-                raise SafeError(f"impute cannot fill the column {name} so; expected a word for words, else a number")
+                raise SafeError(f"impute cannot fill the column {name} like this; expected a value of its kind")
             if name in words:
                 words[name] = np.where(pd.isna(words[name]), value, words[name])
             else:
@@ -140,20 +168,21 @@ class Impute(Step):
 
 
 class OneHot(Step):
-    """A column of words becomes a column of 0 and 1 for each level, named COLUMN=LEVEL, in the order of the levels.
+    """Replace a column of words by a column of 0 and 1 for each level, named COLUMN=LEVEL, in the order of the levels.
 
-    Levels are those that some node has in enough rows (its operator's minimum); a row with another level has 0 in all.
-    Without ``columns``, all columns of words; a column that holds numbers too is taken only where it is named.
+    The levels are those that some node has in enough rows (its operator's minimum). A row with another level has 0 in
+    all of them. Without ``columns``, all columns of words are replaced; a column that also holds numbers must be named.
     """
 
     main: ClassVar[str] = "columns"
     columns: Columns = None
 
     def fit(self, layout: Features, ask: Ask) -> dict[str, Any]:
+        """Fit the levels, by column."""
         columns = list(layout.words) if self.columns is None else self.columns
         layout.index(columns)
         if wrong := [c for c in columns if c not in layout.words]:
-            raise SafeError(f"onehot cannot take the column(s) {', '.join(wrong)} twice, or after another step")
+            raise SafeError(f"onehot cannot use the column(s) {', '.join(wrong)}, which an earlier step has replaced")
         if not columns:
             return {"levels": {}}
         counts = pooled_levels(columns, ask("levels", columns=columns, counts=False))
@@ -161,14 +190,15 @@ class OneHot(Step):
 
     @staticmethod
     def apply(fitted: Mapping[str, Any], features: Features) -> Features:
+        """Replace the columns."""
         levels = by_column(fitted, "levels", _are_levels)
         features.index(list(levels))
         missing = [c for c in levels if pd.isna(features.words[c]).any()]
         if missing:
             raise DataError(
-                f"missing values in the column(s) {', '.join(missing)}; expected none at onehot (in text None, NA and "
-                "null count as missing: another word where they are a level), or a step "
-                "impute:most_frequent or impute:constant before it"
+                f"missing values in the column(s) {', '.join(missing)}; onehot needs complete columns: add a step "
+                "impute:most_frequent or impute:constant before it (in text, None, NA and null count as missing; use "
+                "another word if one of them is a level)"
             )
         names: list[str] = []
         parts: list[np.ndarray] = []
@@ -186,7 +216,7 @@ class OneHot(Step):
 
 
 class Clip(Step):
-    """Columns of numbers to bounds: given ones, or the quantiles q and 1 - q over all nodes, see ``quantile``."""
+    """Clip columns of numbers to bounds: given ones, or the quantiles q and 1 - q over all nodes."""
 
     main: ClassVar[str] = "quantile"
     quantile: Annotated[float | None, Field(ge=0.001, lt=0.5), BeforeValidator(no_truth)] = None
@@ -195,30 +225,33 @@ class Clip(Step):
     columns: Columns = None
 
     def model_post_init(self, _: Any) -> None:
+        """Check that the options fit each other."""
         if (self.quantile is None) == (self.lower is None and self.upper is None):
-            raise ValueError("clip takes a quantile, or bounds, for example clip:0.01 or clip:lower=0,upper=100")
+            raise ValueError("clip needs a quantile or bounds, for example clip:0.01 or clip:lower=0,upper=100")
         if self.lower is not None and self.upper is not None and self.lower > self.upper:
-            raise ValueError("clip's lower bound is above the upper one")
+            raise ValueError("the lower bound is above the upper bound")
         _check_numbers(self.lower, self.upper)
 
     def fit(self, layout: Features, ask: Ask) -> dict[str, Any]:
+        """Fit the bounds, by column."""
         columns = layout.numeric if self.columns is None else self.columns
         layout.index(columns)
         if wrong := [c for c in columns if c in layout.words]:
-            raise SafeError(f"clip cannot take the column(s) {', '.join(wrong)}: they hold words; expected numbers")
+            raise SafeError(f"clip cannot use the column(s) {', '.join(wrong)}, which hold words; name others")
         if self.quantile is None or not columns:
             return {"bounds": {c: [self.lower, self.upper] for c in columns}}
         n, mean, deviation = pooled_present(columns, ask("present", columns=columns))
         (lower, below), (upper, above) = (
             quantile(q, columns, n, mean, deviation, ask) for q in (self.quantile, 1 - self.quantile)
         )
-        # one value, found twice: between two bounds a step standardize would make much of what parts them
+        # the same value found twice: a step standardize would blow up the rounding error between the bounds
         same = (below > 0) & (above > 0) & (np.abs(upper - lower) <= below + above)
         upper[same] = lower[same]
         return {"bounds": {c: [a, b] for c, a, b in zip(columns, lower.tolist(), upper.tolist(), strict=True)}}
 
     @staticmethod
     def apply(fitted: Mapping[str, Any], features: Features) -> Features:
+        """Clip the columns."""
         X = features.X.astype(np.float64)
         bounds = by_column(fitted, "bounds", _are_bounds)
         for i, (lower, upper) in zip(features.index(list(bounds)), bounds.values(), strict=True):
@@ -228,7 +261,7 @@ class Clip(Step):
 
 
 class PCA(Step):
-    """The first principal components, pc1, pc2, ..., of all columns over the rows of all nodes; see ``components``."""
+    """Replace all columns by their first principal components over the rows of all nodes, pc1, pc2, ..."""
 
     main: ClassVar[str] = "components"
     components: Annotated[int, Field(ge=1), BeforeValidator(no_truth)]
@@ -236,6 +269,7 @@ class PCA(Step):
     scale: bool = False
 
     def fit(self, layout: Features, ask: Ask) -> dict[str, Any]:
+        """Fit mean, scale and components."""
         layout.check_complete("pca")
         d = len(layout.names)
         moments = pca.pooled_moments(ask("moments"))
@@ -251,22 +285,34 @@ class PCA(Step):
 
     @staticmethod
     def apply(fitted: Mapping[str, Any], features: Features) -> Features:
+        """Project the rows on the components."""
         features.check_complete("pca")
         d = len(features.names)
         arrays = codec.decode(fitted, {"mean": (d,), "mean_rest": (d,), "scale": (d,), "components": (None, d)})
         mean = codec.whole(arrays, "mean")
         if len(arrays["components"]) > d:
-            raise SafeError("a step pca has more components than there are columns; expected at most as many")
+            raise SafeError("a step pca has more components than there are columns; run the job again from its start")
         Z = pca.project(features.X, mean, arrays["scale"], arrays["components"])
         return Features([f"pc{i + 1}" for i in range(Z.shape[1])], Z, {})
 
 
 def by_column(fitted: Any, part: str, fits: Callable[[Any], bool]) -> Mapping[str, Any]:
-    """What has been fitted for each column. Raises SafeError for anything else: a task may send what it likes, and
-    numpy compares a column with a list as with one value a row."""
+    """Read what was fitted for each column. A task may contain anything, and numpy would compare a column with a list.
+
+    Args:
+        fitted: what was fitted.
+        part: the part to read.
+        fits: whether a value can belong to a column.
+
+    Returns:
+        The values by column.
+
+    Raises:
+        SafeError: the part is malformed.
+    """
     found = fitted.get(part) if isinstance(fitted, Mapping) else None
     if not isinstance(found, Mapping) or not all(isinstance(name, str) and fits(v) for name, v in found.items()):
-        raise SafeError(f"a step with {part} that nothing has been fitted to; expected those of an earlier job, whole")
+        raise SafeError(f"the {part} of a fitted step are malformed; expected them as an earlier job has fitted them")
     return found
 
 

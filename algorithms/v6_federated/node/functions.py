@@ -1,4 +1,4 @@
-"""The partial functions that every method offers beside its own."""
+"""The partial functions that every method offers in addition to its own."""
 
 from typing import Any, Literal
 
@@ -16,9 +16,19 @@ from v6_federated.node.task import partial
 
 @partial
 def describe(node: Node, *, raw: bool) -> dict[str, Any]:
-    """What central must know first: feature names, label values that enough rows have.
+    """Describe this node's data before anything else happens.
 
-    Where steps are to follow (``raw``), columns may hold words and missing values, and are told by their kind.
+    Args:
+        node: this node.
+        raw: whether preprocessing steps follow, so that columns may hold words and missing values.
+
+    Returns:
+        ``label``: its name. ``features``: their names, or their number if the data are arrays. ``kinds``, if ``raw``:
+        columns of words, of words and numbers, and of nothing, by kind. ``classes``, if they are to be agreed: values
+        of the label that enough rows have.
+
+    Raises:
+        PrivacyThresholdViolation: the label has too many values to be named.
     """
     spec = node.job.data
     features, label = node.source.columns(spec)
@@ -50,7 +60,28 @@ def fit_step(
     draw: int | None = None,
     block: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """A statistic of the training rows that a preprocessing step, or PCA, is fitted to; see ``preprocess``."""
+    """Compute a statistic of the training rows, to which a preprocessing step or PCA is fitted.
+
+    Args:
+        node: this node.
+        mean: what columns are centred by, (d,), for "covariance" and "product".
+        scale: what they are divided by, (d,).
+        lower: first edge of each column's histogram, (c,), for "below".
+        upper: last edge of each column's histogram, (c,).
+        statistic: its name, see ``aggregates.statistic``.
+        columns: the c columns that "present", "below" and "levels" are about.
+        counts: whether "levels" counts rows.
+        draw: number of columns of a block that the node draws, for "product".
+        block: the block, a payload, if it is sent.
+
+    Returns:
+        The statistic.
+
+    Raises:
+        SafeError: the request does not fit the columns.
+        DataError: values are missing, or words among them, where only numbers can be used.
+        PrivacyThresholdViolation: the statistic would describe too few rows.
+    """
     arrays = {"mean": mean, "scale": scale, "lower": lower, "upper": upper}
     features, columns, policy = node.features, columns or [], node.policy
     if statistic == "product":
@@ -62,14 +93,37 @@ def fit_step(
 
 @partial
 def keep_steps(node: Node) -> dict[str, Any]:
-    """Keep the job's fitted steps, so that later tasks only name them."""
+    """Keep the job's fitted steps, so that later tasks only name them.
+
+    Args:
+        node: this node, whose task holds the steps.
+
+    Returns:
+        Nothing.
+
+    Raises:
+        SafeError: the job's folder cannot be written.
+    """
     keep(node.job.data.preprocess, node.state)
     return {}
 
 
 @algorithm_client
 def forget(client: Any, *, job: dict[str, Any], round: int, mock_data: Any = None) -> dict[str, Any]:
-    """Remove what this node keeps for the job; no limit of the node stops it."""
+    """Remove what this node keeps for a job. No limit of the node prevents it.
+
+    Args:
+        client: vantage6's client.
+        job: what central tells all nodes, as JSON.
+        round: the round.
+        mock_data: rows that a mock client hands over; not used.
+
+    Returns:
+        The organization, the round, and 0 as the number of rows.
+
+    Raises:
+        SafeError: the job is malformed.
+    """
     Node.state_of(client.organization_id, Job.from_json(job), round).remove()
     return {"organization_id": client.organization_id, "round": round, "n": 0}
 
@@ -79,5 +133,13 @@ forget.wrapped_in_data_decorator = True
 
 @partial
 def evaluate(node: Node, weights: Any) -> dict[str, Any]:
-    """How well the weights do at this node; the decorator has put the answer together."""
+    """Evaluate a model and do nothing else: the decorator adds the evaluation to the answer.
+
+    Args:
+        node: this node.
+        weights: the model (d,).
+
+    Returns:
+        Nothing.
+    """
     return {}

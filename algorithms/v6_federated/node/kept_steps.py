@@ -13,22 +13,41 @@ from v6_federated.node.state import State
 
 
 def keep(steps: Sequence[Mapping[str, Any]], state: State) -> None:
-    """Keep fitted steps at a node for the rounds to come."""
+    """Keep fitted steps for the rounds to come.
+
+    Args:
+        steps: fitted steps, whole.
+        state: what the node keeps for the job.
+
+    Raises:
+        SafeError: the job's folder cannot be written.
+    """
     for step in steps:
         text = np.frombuffer(json.dumps(step).encode(), dtype=np.uint8)
         state.part(f"step-{reference(step)['kept']}").save({"step": text})
 
 
 def kept(steps: Sequence[dict[str, Any]], state: State) -> Sequence[dict[str, Any]]:
-    """The steps with those that the node keeps in full. Raises SafeError for one that is gone."""
+    """Replace references by the steps that the node keeps.
+
+    Args:
+        steps: fitted steps, or references to them.
+        state: what the node keeps for the job.
+
+    Returns:
+        The fitted steps, all whole.
+
+    Raises:
+        SafeError: a reference is malformed, or its step is no longer kept.
+    """
     whole = []
     for step in steps:
         if "kept" in step:
             if not re.fullmatch("[0-9a-f]{64}", str(step["kept"])):
-                raise SafeError("a step that is said to be kept has no proper digest; expected 64 hexadecimal digits")
+                raise SafeError("the digest of a kept step must be 64 hexadecimal digits")
             found = state.part(f"step-{step['kept']}").load(0)
             if found is None:
-                raise SafeError(f"the fitted step {step['step']} is gone from the job's folder; run the job again")
+                raise SafeError(f"the fitted step {step['step']} is no longer in the job's folder; run the job again")
             step = json.loads(bytes(found["step"]))
         whole.append(step)
     return whole

@@ -1,4 +1,4 @@
-"""Local training: minibatches, learning-rate schedules, optimisers. Each is one step of the paper's inner loop."""
+"""Local training: minibatches, learning rates, optimisers, and limits on the length of a step."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,22 +20,39 @@ MOST_FORGOTTEN = 0.5
 def batches(
     rng: np.random.Generator, n: int, epochs: int, batch_size: int | None, least: int = 1
 ) -> Iterator[np.ndarray | slice]:
-    """Row indices of each minibatch: the rows shuffled again each epoch, or all rows if B is unset.
+    """Deal the rows into minibatches, shuffled again in each epoch.
 
-    If fewer than ``least`` rows are left for the last minibatch, they join the one before it.
+    Args:
+        rng: shuffles the rows.
+        n: number of rows.
+        epochs: passes over the rows.
+        batch_size: B, rows of a minibatch; None means all rows.
+        least: if fewer rows than this are left for the last minibatch, they join the one before it.
+
+    Yields:
+        The indices of the rows of a minibatch, or a slice of all rows.
     """
     steps = steps_per_epoch(n, batch_size, least)
     for _ in range(epochs):
         if batch_size is None or steps == 1:
             yield slice(None)
         else:
-            order = rng.permutation(n)  # shuffled each epoch; McMahan's box splits the rows once a round
+            order = rng.permutation(n)  # departs from McMahan's box, which splits the rows once a round
             ends = [batch_size * i for i in range(1, steps)] + [n]
             yield from (order[i:j] for i, j in zip([0, *ends], ends, strict=False))
 
 
 def steps_per_epoch(n: int, batch_size: int | None, least: int = 1) -> int:
-    """Minibatches of one epoch, as ``batches`` makes them."""
+    """Count the minibatches of one epoch of ``batches``.
+
+    Args:
+        n: number of rows.
+        batch_size: B, rows of a minibatch; None means all rows.
+        least: rows that the last minibatch must have.
+
+    Returns:
+        Their number.
+    """
     if batch_size is None:
         return 1
     whole, rest = divmod(n, batch_size)
@@ -43,32 +60,54 @@ def steps_per_epoch(n: int, batch_size: int | None, least: int = 1) -> int:
 
 
 def largest(n: int, batch_size: int, least: int = 1) -> int:
-    """Rows of the largest minibatch, as ``batches`` makes them: leftover rows may join the last."""
+    """Count the rows of the largest minibatch of ``batches``: the last one may have taken in leftover rows.
+
+    Args:
+        n: number of rows.
+        batch_size: B, rows of a minibatch.
+        least: rows that the last minibatch must have.
+
+    Returns:
+        Their number.
+    """
     return max(min(batch_size, n), n - batch_size * (steps_per_epoch(n, batch_size, least) - 1))
 
 
 def check_pull(rate: float, pull: float) -> None:
-    """Reject steps w <- w - rate (g + pull (w - w_0)) that forget more than half of the steps before them: the answer
-    would be little more than the last minibatch's gradient, which for a linear model is a multiple of its rows."""
+    """Reject steps w <- w - rate (g + pull (w - w_0)) that undo more than half of the steps before them.
+
+    The trained weights would be little more than the gradient of the last minibatch, which for a linear model is a
+    multiple of its rows.
+
+    Args:
+        rate: learning rate.
+        pull: strength of the pull towards w_0.
+
+    Raises:
+        SafeError: the steps are too long.
+    """
     if abs(rate * pull) > MOST_FORGOTTEN * (1 + 1e-6):  # a model's penalty is in float32
         raise SafeError(
-            f"a step of {rate:g} with a penalty of {pull:g} (proximal_mu and l2 together) is refused: it forgets the "
-            f"steps before it, and the last rows would stand alone; expected a product up to {MOST_FORGOTTEN:g}"
+            f"a step of {rate:g} with a penalty of {pull:g} (proximal_mu and l2 together) is refused because it would "
+            f"undo the steps before it; the product must be {MOST_FORGOTTEN:g} at most: lower lr, proximal_mu or l2"
         )
 
 
 def check_steps(checked: BaseModel, penalty: float, share: float | None = None) -> None:
-    """Reject steps that forget, by the roles of the settings.
+    """Reject steps that would undo those before them, whatever the settings are called: see ``Role``.
 
     Args:
         checked: the settings of a partial function, or of a job.
         penalty: the model's l2.
-        share: the share of a node's rows that its largest minibatch has, if known.
+        share: the share of a node's rows in its largest minibatch, if known.
+
+    Raises:
+        SafeError: the steps are too long.
     """
     if "adam" in with_role(checked, Role.OPTIMIZER):
-        return  # its steps are not as long as their gradient
+        return  # the length of its steps does not depend on the gradient's
     pull = sum(with_role(checked, Role.PULL)) + penalty
-    longer = 1 / (1 - max(with_role(checked, Role.MOMENTUM), default=0.0))  # the sum of a gradient's steps
+    longer = 1 / (1 - max(with_role(checked, Role.MOMENTUM), default=0.0))  # all steps that a gradient causes
     for rate in with_role(checked, Role.RATE):
         check_pull(rate * longer, pull)
     for rate in with_role(checked, Role.ROW_RATE) if share else ():
@@ -76,34 +115,51 @@ def check_steps(checked: BaseModel, penalty: float, share: float | None = None) 
 
 
 def check_settings(checked: Common) -> None:
-    """Reject a model or a rate that nodes would reject, before any is asked. Unless B is unset, steps are on some of a
-    node's rows."""
+    """Reject a model or a learning rate that nodes would reject, before any node is asked.
+
+    Args:
+        checked: the settings of a job.
+
+    Raises:
+        SafeError: the model is unknown, steps are too long, or momentum is set for Adam.
+    """
     penalty = models.parse(checked.model).get("l2", 0)
-    if any(with_role(checked, Role.BATCH)):
+    if any(with_role(checked, Role.BATCH)):  # without minibatches, each step is on all rows
         check_steps(checked, penalty)
     if getattr(checked, "optimizer", "sgd") != "sgd" and (momentum := getattr(checked, "momentum", 0.0)):
-        raise SafeError(f"momentum={momentum} changes nothing with optimizer=adam, which has its own; leave it out")
+        raise SafeError(f"momentum={momentum} has no effect with optimizer=adam; leave it out, or set optimizer=sgd")
 
 
 def schedule(local: PlainSGD, round_: int, steps_before: int) -> Rates:
-    """The learning rate of local step i = 0, 1, ... of round t = 1, 2, ..., after ``steps_before`` steps in others.
+    """Return the learning rates of a round.
 
-    ``lr_decay_round`` multiplies it each round; ``lr_decay_step`` is Keras's lr / (1 + decay * steps). Nodes keep no
-    state, so the steps before are counted as if the node had taken part in every round.
+    ``lr_decay_round`` multiplies the rate in each round; ``lr_decay_step`` is Keras's lr / (1 + decay * steps). Nodes
+    keep no state, so steps are counted as if the node had taken part in every round.
+
+    Args:
+        local: learning rate and decays.
+        round_: the round t = 1, 2, ...
+        steps_before: local steps in all rounds before.
+
+    Returns:
+        A function: eta of local step i = 0, 1, ...
     """
     start = local.lr * local.lr_decay_round ** (round_ - 1)
     return lambda i: start / (1 + local.lr_decay_step * (steps_before + i))
 
 
 def optimizer(local: LocalSGD, rates: Rates, w_t: Any) -> Step:
-    """The optimiser that ``local`` names, as a function that takes one step in place: ``step(w, g)``.
+    """Return the optimiser that ``local`` names, for one round of one node.
 
-    It counts its steps, and Adam and momentum remember the ones before: one optimiser for one round of one node.
+    It counts its steps; Adam and momentum remember the gradients before.
 
     Args:
         local: optimiser, momentum, and mu of FedProx.
         rates: eta of step i = 0, 1, ...
         w_t: the model (d,) that FedProx pulls towards.
+
+    Returns:
+        A function ``step(w, g)`` that takes a step from ``w`` (d,) in place, and may overwrite ``g`` (d,).
     """
     step = _adam(rates) if local.optimizer == "adam" else _sgd(rates, local.momentum)
     if not local.proximal_mu:

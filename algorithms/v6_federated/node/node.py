@@ -1,4 +1,4 @@
-"""A node as a partial function sees it: its own rows, its model, its random numbers, and its operator's limits."""
+"""A node as a partial function sees it: its rows, its model, its random numbers and its operator's limits."""
 
 import functools
 import re
@@ -29,18 +29,32 @@ from v6_federated.privacy.policy import Policy, number_of_threads
 class Node:
     """One node in one round of a job.
 
-    Raises, when made or when its rows are first used, what the operator's policy or the data refuse.
+    Rows are read, and limits on them checked, when they are first used.
 
     Attributes:
-        organization_id: whose node it is.
+        organization_id: the organization whose node it is.
         round: the round, from 1; 0 is the preparation.
-        job: what central said.
-        policy: what the operator allows.
-        state: what this node keeps from round to round; nothing of it travels.
-        batch_sizes: the sizes of minibatches whose steps were checked.
+        job: what central tells all nodes.
+        policy: the operator's limits.
+        state: what this node keeps from round to round. It never leaves the node.
+        batch_sizes: sizes of minibatches whose steps were checked.
     """
 
     def __init__(self, organization_id: int, database: Any, job: Job, round_: int) -> None:
+        """Check a task and the columns that it uses.
+
+        Args:
+            organization_id: the organization whose node it is.
+            database: the rows, as vantage6 hands them over.
+            job: what central tells all nodes.
+            round_: the round, from 0.
+
+        Raises:
+            SafeError: the job is malformed, or a fitted step that it names is no longer kept.
+            NodePermissionException: a limit of the operator cannot be read, or the database needs a permission.
+            PrivacyThresholdViolation: the operator's limits do not allow the request.
+            DataError: the database cannot be read, or a column is missing.
+        """
         self.organization_id, self.round = organization_id, round_
         self.state = self.state_of(organization_id, job, round_)
         steps = kept(job.data.preprocess, self.state)
@@ -57,32 +71,56 @@ class Node:
 
     @staticmethod
     def state_of(organization_id: int, job: Job, round_: int) -> State:
-        """What the organization's node keeps for the job. Raises SafeError for a job that is none."""
+        """What an organization's node keeps for a job.
+
+        Args:
+            organization_id: the organization.
+            job: what central tells all nodes.
+            round_: the round that is running, whose state ``save`` keeps.
+
+        Returns:
+            The state.
+
+        Raises:
+            SafeError: the job is malformed.
+        """
         _check_job(job, round_, organization_id)
         return State(job_folder(), f"{job.method}-{job.key}-{organization_id}", round_)
 
     @functools.cached_property
     def model(self) -> models.Model:
-        """The model, as the job names it."""
+        """The model that the job names.
+
+        Raises:
+            SafeError: it does not fit the label or the data.
+        """
         assert self.job.model is not None
         model = models.build(self.job.model)
         if self.job.data.regression and not getattr(model, "regression", False):
-            # its loss would tell of each number, and no limit on labels holds for numbers
-            raise SafeError(f"the model {self.job.model['name']} predicts classes; expected them, not a regression")
+            # its loss would reveal single labels, and the limits on labels count classes
+            raise SafeError(f"the model {self.job.model['name']} predicts classes and cannot be used for a regression")
         if self.source.table is not None and getattr(model, "arrays_only", False):
-            raise SafeError(f"the model {self.job.model['name']} takes no table; expected arrays (.npz)")
+            raise SafeError(f"the model {self.job.model['name']} cannot read a table; it needs arrays (.npz)")
         model.seed(self.generator("model"))
         return model
 
     @functools.cached_property
     def rows(self) -> source.Rows:
-        """The rows to train on. Refused if they are fewer than the minimum."""
+        """The rows to train on.
+
+        Raises:
+            PrivacyThresholdViolation: there are fewer rows than the minimum.
+        """
         assert self.n
         return self.source.prepared(self.job.data, self.organization_id, self.policy)[0]
 
     @functools.cached_property
     def n(self) -> int:
-        """The number of rows to train on. Refused if they are fewer than the minimum."""
+        """The number of rows to train on.
+
+        Raises:
+            PrivacyThresholdViolation: there are fewer rows than the minimum, or the label has too many values.
+        """
         kept, _ = self.source.split(self.job.data, self.organization_id, self.policy.minimum_rows)
         n = len(self.source.labels(self.job.data)[kept])
         self.policy.check_rows(n, self.job.minimum_rows)
@@ -93,39 +131,84 @@ class Node:
 
     @functools.cached_property
     def features(self) -> Features:
-        """The same rows' features as statistics are of: after the steps so far, as precise as the table has them."""
+        """The features of the same rows for statistics: after the steps so far, in the precision of the table.
+
+        Raises:
+            DataError: values are infinite.
+        """
         assert self.n
         self.source.features(self.job.data).check_finite()
         features = self.source.training(self.job.data, self.organization_id, self.policy)
         return preprocessing.apply(features, self.job.data.preprocess)
 
     def check_time(self) -> None:
-        """End a task that takes longer than the operator allows."""
+        """End a task that takes longer than the operator allows.
+
+        Raises:
+            NodePermissionException: it does.
+        """
         self.policy.check_seconds(time.monotonic() - self._began)
 
     def generator(self, purpose: str) -> np.random.Generator:
-        """Random numbers for one purpose of this node in this round."""
+        """Return random numbers that depend on the job's seed, this node and this round.
+
+        Args:
+            purpose: what they are for; each purpose has its own numbers.
+
+        Returns:
+            A new generator.
+        """
         return generator(self.job.seed, purpose, self.organization_id, self.round)
 
     @functools.cached_property
     def _shuffle(self) -> np.random.Generator:
-        # whoever knows the seed knows the order, and from many jobs the rows of each minibatch
+        # the job's seed determines the order: the researcher, who knows it, knows which rows are in a minibatch
         return np.random.default_rng() if self.policy.own_shuffle else self.generator("shuffle")
 
     def permutation(self) -> Iterator[int]:
-        """The node's rows in random order, one a step: that of the next epoch of ``batches``."""
+        """Go through the node's rows in random order, the one that the next epoch of ``batches`` would have.
+
+        Yields:
+            The index of a row, for a step on this row alone.
+
+        Raises:
+            PrivacyThresholdViolation: the operator does not allow steps on one row.
+            SafeError: no setting declared such steps, so their length was not checked.
+            NodePermissionException: the task takes longer than the operator allows.
+        """
         self._check_batch(1)
         for i in self._shuffle.permutation(len(self.rows)):
             self.check_time()
             yield i
 
     def steps_per_epoch(self, batch_size: int | None) -> int:
-        """Minibatches of one epoch of ``batches``."""
+        """Count the minibatches of one epoch of ``batches``.
+
+        Args:
+            batch_size: rows of a minibatch; None means all rows.
+
+        Returns:
+            Their number.
+        """
         return local_training.steps_per_epoch(len(self.rows), batch_size, self.policy.minimum_batch)
 
     def batches(self, epochs: int, batch_size: int | None) -> Iterator[tuple[Any, Any]]:
-        """(X, y) of each minibatch of the node's rows, over ``epochs`` passes. None is of fewer rows than the
-        operator's minimum, the last of an epoch neither, unless the node has no more."""
+        """Go through the node's rows in minibatches.
+
+        If fewer rows than the operator's minimum are left at the end of an epoch, they join the minibatch before.
+
+        Args:
+            epochs: passes over the rows.
+            batch_size: rows of a minibatch; None means all rows.
+
+        Yields:
+            X (b, ...) and y (b,) of a minibatch, as the model takes them.
+
+        Raises:
+            PrivacyThresholdViolation: minibatches are smaller than the operator's minimum.
+            SafeError: no setting declared this size, so the length of the steps was not checked.
+            NodePermissionException: the task takes longer than the operator allows.
+        """
         if batch_size is not None:
             self._check_batch(batch_size)
         X, y = self.model.asarray(self.rows.X), self.model.asarray(self.rows.y)
@@ -138,17 +221,20 @@ class Node:
         self.policy.check_batch(batch_size)
         if batch_size not in self.batch_sizes and self.steps_per_epoch(batch_size) > 1:
             raise SafeError(
-                f"minibatches of {batch_size} rows are refused: the length of their steps was not checked; expected "
-                "the size that a setting of type BatchSize has"
+                f"minibatches of {batch_size} rows are refused because the length of their steps was not checked; "
+                "declare the size as a setting of type BatchSize"
             )
 
     def rates(self, local: PlainSGD, *, round_: int | None = None, steps_before: int | None = None) -> Rates:
-        """eta of local step i = 0, 1, ... of this round.
+        """Return the learning rates of a round.
 
         Args:
-            local: rate and decays.
-            round_: the round t = 1, 2, ... whose rates are wanted; None is this one.
-            steps_before: local steps of all rounds before; None is E epochs in each of them.
+            local: learning rate and decays.
+            round_: the round t = 1, 2, ...; None means this round.
+            steps_before: local steps in all rounds before; None means E epochs in each.
+
+        Returns:
+            A function: eta of local step i = 0, 1, ...
         """
         t = self.round if round_ is None else round_
         if steps_before is None:
@@ -156,26 +242,33 @@ class Node:
         return local_training.schedule(local, t, steps_before)
 
     def optimizer(self, local: LocalSGD, w_t: Any, rates: Rates | None = None) -> Step:
-        """The optimiser that ``local`` names, for several calls of ``train``: it goes on counting its steps.
+        """Return the optimiser that ``local`` names. Use one for several calls of ``train``: it counts its steps.
 
         Args:
             local: optimiser, momentum, and mu of FedProx.
             w_t: the model (d,) that FedProx pulls towards.
-            rates: eta of each step; None is ``rates(local)``.
+            rates: eta of each step; None means ``rates(local)``.
+
+        Returns:
+            A function ``step(w, g)`` that takes a step from ``w`` (d,) in place, and may overwrite ``g`` (d,).
         """
         return local_training.optimizer(local, self.rates(local) if rates is None else rates, w_t)
 
     def train(self, w: Any, local: PlainSGD, step: Step | None = None, *, epochs: int | None = None) -> float:
-        """Train ``w`` (d,) in place on the node's rows: w <- w - eta g for each minibatch.
+        """Train ``w`` on the node's rows: w <- w - eta g for each minibatch.
 
         Args:
-            w: the model, changed in place.
-            local: epochs, minibatches, rates and optimiser.
-            step: what is done with each minibatch's gradient, ``step(w, g)``; None: the optimiser in ``local``.
-            epochs: passes over the rows; None is the number that ``local`` names.
+            w: the model (d,), changed in place.
+            local: epochs, minibatches, learning rates and optimiser.
+            step: what to do with each minibatch's gradient, ``step(w, g)``; None means the optimiser in ``local``.
+            epochs: passes over the rows; None means the number in ``local``.
 
         Returns:
-            The mean loss on the way.
+            The mean loss over all rows and passes, each before its step.
+
+        Raises:
+            PrivacyThresholdViolation: minibatches are smaller than the operator's minimum.
+            NodePermissionException: the task takes longer than the operator allows.
         """
         if step is None:
             assert isinstance(local, LocalSGD)
@@ -188,13 +281,30 @@ class Node:
         return loss / n
 
     def loss(self, w: Any) -> float:
-        """Mean loss of ``w`` on the node's rows."""
+        """Compute the mean loss on the node's rows.
+
+        Args:
+            w: the model (d,).
+
+        Returns:
+            The mean loss.
+        """
         return self.model.loss(self.model.scores(w, self.model.asarray(self.rows.X)), self.rows.y)
 
     def evaluate(self, weights: Any, which: str) -> dict[str, Any]:
-        """Counts of how well ``weights`` do on the rows held out, or on its rows (``which`` is "held_out" or "all").
+        """Count how well a model does.
 
-        A node with too few rows to hold any out gives none: n is 0.
+        Args:
+            weights: the model (d,).
+            which: "held_out" for the rows held out, or "all" at a node that only evaluates.
+
+        Returns:
+            The counts, see ``metrics.evaluate`` and ``metrics.evaluate_regression``; if the node has too few rows to
+            hold any out, only ``n``, which is 0.
+
+        Raises:
+            SafeError: a score is not finite.
+            PrivacyThresholdViolation: there are fewer rows than the minimum.
         """
         if which == "all":
             assert self.n
@@ -210,12 +320,12 @@ class Node:
 
 
 def _check_job(job: Job, round_: int, organization_id: int) -> None:
-    """Refuse a job that does not say who takes part, or a round that is none: a task may say anything."""
+    """Reject a malformed job: a task may contain anything."""
     if not re.fullmatch("[0-9a-f]{32}", str(job.key)) or not re.fullmatch("[a-z0-9_]{1,40}", str(job.method)):
-        raise SafeError("the job has no proper key or method; expected 32 hexadecimal digits and a method's name")
+        raise SafeError("the job has no proper key or method; it needs 32 hexadecimal digits and a method's name")
     ids = [*job.participants, *job.evaluators] if isinstance(job.participants, list) else []
     if len(set(ids)) < len(ids) or not all(type(i) is int for i in ids) or organization_id not in ids:
-        raise SafeError("the job does not list who takes part; expected ids, each once, this organization's among them")
+        raise SafeError("the job does not list who takes part; it needs ids, each once, with this organization's")
     if type(round_) is not int or round_ < 0:
         raise SafeError("the round of the task is not a whole number from 0")
     spec = job.data
@@ -233,15 +343,19 @@ def _check_job(job: Job, round_: int, organization_id: int) -> None:
         and all(isinstance(step, dict) for step in spec.preprocess)
         and isinstance(job.model, dict | None)
     ):
-        raise SafeError("the job is not described as central does; expected its settings, each of its own type")
-    classes = spec.classes  # limits on labels are checked by their number
+        raise SafeError("a part of the job has the wrong type; it must be as central sends it")
+    classes = spec.classes  # the limits on labels count them
     if classes is not None and (spec.regression or not spec.supervised or len({*map(str, classes)}) < len(classes)):
-        raise SafeError("the job names classes for labels that are none, or one twice; expected each once, or none")
+        raise SafeError("class lists are rejected for jobs without classes, and must name each class once")
     if job.model is not None and job.model.get("classes") != (1 if spec.regression else len(classes or [])):
-        raise SafeError("the job's model has other classes than the job names; expected as many, one of a regression")
+        raise SafeError("the job's model must have as many classes as the job names, or one if it is a regression")
 
 
 @functools.cache
 def limit_threads() -> None:
-    """One thread unless the operator gives more, so that bits do not depend on the machine's load."""
+    """Use one thread unless the operator gives more: with a varying number, results would differ in their last bits.
+
+    Raises:
+        NodePermissionException: the operator's number of threads cannot be read.
+    """
     threadpool_limits(limits=number_of_threads())

@@ -33,9 +33,16 @@ SAFE_ERRORS = (SafeError, DataError, NodePermissionException, PrivacyThresholdVi
 def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
     """Make ``function(node, arrays..., *, settings...)`` a partial function of vantage6.
 
-    It gets a ``Node`` whose policy has been checked, and the arrays that central sent, by name. What it returns is
-    sent back: arrays as payload, everything else as JSON, with ``organization_id`` and ``n``. Where central asks, the
-    incoming ``weights`` are evaluated first.
+    Before the function runs, the settings are checked against its annotations, the operator's limits are checked, and
+    if central asks for it, the incoming ``weights`` are evaluated. No error's text contains a value of a row.
+
+    Args:
+        function: gets a ``Node``, the arrays that central sent, by name (None for one that was not sent), and the
+            settings as keyword arguments. It returns a dictionary.
+
+    Returns:
+        The partial function. Its answer holds what ``function`` returns, arrays as a payload and everything else as
+        JSON, with ``organization_id``, ``round`` and ``n``, the number of rows.
     """
     parameters = inspect.signature(function).parameters.values()
     wanted = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD][1:]
@@ -60,7 +67,7 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
             node = Node(organization, database, Job.from_json(job), round)
             received = _received(node, arrays) if arrays else {}
             answer: dict[str, Any] = {"organization_id": node.organization_id, "round": round}
-            with np.errstate(over="ignore", invalid="ignore"):  # numbers that are not finite are refused
+            with np.errstate(over="ignore", invalid="ignore"):  # numbers that are not finite are rejected below
                 for batch_size in settings.with_role(checked, Role.BATCH):
                     _check_training(node, checked, batch_size)
                 if evaluate:
@@ -76,12 +83,12 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
         except SAFE_ERRORS as error:
             raise type(error)(f"organization {organization}: {error}") from None
         except Exception as error:
-            # the text of any other error, numpy's or pandas', may quote a row
+            # the text of any other error, for example from numpy or pandas, may quote a row
             if os.environ.get("V6_FEDERATED_DEBUG") == "1":
                 raise
             raise AlgorithmExecutionError(
-                f"organization {organization}: {type(error).__name__} in {place_of(error)}; {WITHHELD}, it could "
-                "hold a value of a row (V6_FEDERATED_DEBUG=1 shows it)"
+                f"organization {organization}: {type(error).__name__} in {place_of(error)}; {WITHHELD} because it "
+                "could contain a value of a row (V6_FEDERATED_DEBUG=1 shows it; do not set it at a node with real data)"
             ) from None
 
     functools.update_wrapper(call, function)
@@ -90,22 +97,21 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
 
 
 def _received(node: Node, arrays: dict[str, Any]) -> dict[str, Any]:
-    """The arrays that central sent, each as long as the model where it has one of fixed size: of another shape, it
-    could have a number for each row."""
+    """The arrays that central sent, each as long as the model: a longer one could have a number for each row."""
     received = codec.decode(arrays)
     if node.job.model is None:
         return received
     size = node.model.size
     if size is not None and (wrong := [name for name, array in received.items() if array.shape != (size,)]):
-        raise SafeError(f"the task sends {', '.join(wrong)} of another shape than the model has; expected ({size},)")
+        raise SafeError(f"the task sends {', '.join(wrong)} of another shape; expected ({size},)")
     return {name: node.model.asarray(array) for name, array in received.items()}
 
 
 def _check_training(node: Node, checked: BaseModel, batch_size: int | None) -> None:
-    """Refuse a task whose steps would single out rows, see ``training.check_pull``; rates would grow before round 1."""
-    if node.round < 1:
-        raise SafeError(f"round {node.round} is none of training; expected a whole number from 1")
-    if batch_size is not None and node.steps_per_epoch(batch_size) > 1:  # else each step is of all rows
+    """Reject a task whose steps would single out rows, see ``local_training.check_pull``."""
+    if node.round < 1:  # rates that decay would be larger before round 1
+        raise SafeError(f"training rounds start at 1; got {node.round}")
+    if batch_size is not None and node.steps_per_epoch(batch_size) > 1:  # otherwise each step is on all rows
         n = len(node.rows)
         share = local_training.largest(n, batch_size, node.policy.minimum_batch) / n
         local_training.check_steps(checked, float(getattr(node.model, "l2", 0)), share)

@@ -1,0 +1,149 @@
+"""What a method carries from round to round, kept after each round so that the job can go on after an interruption."""
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+from v6_federated.base.vantage6_api import UserInputError
+from v6_federated.central import checkpoint, resume
+from v6_federated.central.checkpoint import Checkpoint
+from v6_federated.central.history import History
+from v6_federated.central.rounds import Tasks
+from v6_federated.messages import codec
+from v6_federated.messages.common import Common
+from v6_federated.messages.job import DataSpec
+
+
+class Progress:
+    """The progress of one job.
+
+    Attributes:
+        state: what the method carries from round to round.
+        resumed: whether the job goes on from the result of another job, of which nodes keep nothing.
+    """
+
+    def __init__(self, method: str, settings: Common, kept: Checkpoint, tasks: Tasks, history: History) -> None:
+        """Begin without progress.
+
+        Args:
+            method: the method's name.
+            settings: the job's settings.
+            kept: where progress is kept.
+            tasks: the job's tasks.
+            history: the job's history.
+        """
+        self.state, self.resumed = SimpleNamespace(), False
+        self._method, self._settings, self._checkpoint = method, settings, kept
+        self._tasks, self._history = tasks, history
+        self._restored: Mapping[str, Any] | None = None
+        self._carries: list[str] = []
+        self._last_snapshot: dict[str, Any] | None = None
+        self._finished = 0  # rounds that the last snapshot holds
+
+    @property
+    def own_settings(self) -> dict[str, Any]:
+        """The job's settings, without the earlier result that it resumes."""
+        return self._settings.model_dump(mode="json", exclude={"resume"})
+
+    def restore(self, organizations: Sequence[int]) -> Mapping[str, Any] | None:
+        """Go on from this job's checkpoint, or else from the earlier result that the researcher sent.
+
+        Args:
+            organizations: ids of those that train.
+
+        Returns:
+            The checkpoint or result; None if there is neither.
+
+        Raises:
+            UserInputError: the job cannot go on from that result.
+        """
+        saved, earlier = self._checkpoint.load(), self._settings.resume
+        if saved is not None and saved["settings"] == self.own_settings:
+            kept = saved
+            self._tasks.restore(kept)
+            last_evaluated = shown = kept["last_evaluated"]
+        elif earlier is not None:
+            kept, self.resumed = earlier, True
+            if not self._tasks.job.data.supervised:
+                raise UserInputError(f"resume: {self._method} keeps nothing to go on from; start a new job")
+            resume.check(kept, self._method, self._settings, organizations, self._tasks.job.rounds)
+            last_evaluated = max((r["round"] for r in kept["history"] if r["loss"] is not None), default=0)
+            shown = len(kept["history"])
+        else:
+            return None
+        self._restored = kept
+        self._history.restore(kept, last_evaluated, shown)
+        self._tasks.job = replace(self._tasks.job, data=DataSpec(**kept["data"]), model=kept["model"])
+        return kept
+
+    def start(self, initial: Mapping[str, Any], size: int | None) -> SimpleNamespace:
+        """Begin what the method carries, or bring it back.
+
+        Args:
+            initial: its parts by name, the model first: values, or functions that compute them.
+            size: the model's size; None if it grows.
+
+        Returns:
+            The state.
+
+        Raises:
+            UserInputError: the earlier result holds other parts, or a model of another size.
+        """
+        self._carries = list(initial)
+        if self._restored is None or self._restored["weights"] is None:
+            values = {name: value() if callable(value) else value for name, value in initial.items()}
+        else:
+            weights = codec.decode(self._restored["weights"])["weights"]
+            kept = {self._carries[0]: weights, **checkpoint.from_json(self._restored["state"])}
+            values = {name: kept[name] for name in initial if name in kept}
+            if len(values) < len(initial) or (size is not None and weights.shape != (size,)):
+                raise UserInputError(
+                    f"resume: the result lacks a part of what {self._method} carries from round to round, or its model "
+                    "has another size; expected the whole result.json of an earlier job"
+                )
+        self.state = SimpleNamespace(**values)
+        return self.state
+
+    def save(self, features: Sequence[str]) -> None:
+        """Keep a checkpoint. A method that carries nothing from round to round begins its rounds again.
+
+        Args:
+            features: names of the features after preprocessing.
+        """
+        if self._history.rounds and not self._carries:
+            return
+        snapshot = self.snapshot()
+        if self._carries:
+            self._last_snapshot, self._finished = snapshot, len(self._history.rounds)
+        own = {  # not in a result: they belong to this very job
+            "settings": self.own_settings,
+            "features": [*features],
+            "last_evaluated": self._history.last_evaluated,
+            **self._tasks.snapshot(),
+        }
+        self._checkpoint.save({**snapshot, **own})
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return what a result and a checkpoint have in common: the model, the method's state and the history."""
+        carried = dict(vars(self.state))
+        weights = codec.encode({"weights": carried.pop(self._carries[0])}) if self._carries else None
+        return {
+            "weights": weights,
+            "state": checkpoint.to_json(carried),
+            "model": self._tasks.job.model,
+            "data": self._tasks.job.to_json()["data"],
+            **self._history.snapshot(),
+        }
+
+    def last_finished_round(self) -> dict[str, Any] | None:
+        """Return the snapshot after the last finished round; None if no round was finished."""
+        if not self._finished or self._last_snapshot is None:
+            return None
+        return {**self._last_snapshot, **self._history.up_to(self._finished)}
+
+    def remove(self) -> None:
+        """Remove the checkpoint, if the disk allows it."""
+        with contextlib.suppress(OSError):
+            self._checkpoint.remove()
