@@ -199,8 +199,8 @@ def test_holdout_is_never_trained_on(hospitals):
         ("v6_dynavg", {"train_from": "newest"}, "train_from has no effect with protocol=divergence"),
         ("v6_dynavg", {"protocol": "svd", "delta": 9.0}, "delta has no effect with protocol=svd"),
         ("v6_dynavg", {"protocol": "loss", "augmentation": "doubling"}, "augmentation has no effect with"),
-        ("v6_pca", {"model": "fnn"}, "model is of no use to pca, which trains no model"),
-        ("v6_pca", {"target": 0.9, "precision": "float16"}, "target, precision is of no use to pca"),
+        ("v6_pca", {"model": "fnn"}, "model has no effect on pca, which trains no model"),
+        ("v6_pca", {"target": 0.9, "precision": "float16"}, "target, precision has no effect on pca"),
     ],
 )
 def test_a_setting_that_changes_nothing_is_refused(package, settings, says):

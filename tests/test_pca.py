@@ -235,7 +235,7 @@ def test_a_node_that_drops_out(solver, statistic):
 
 
 def test_nothing_to_resume():
-    with pytest.raises(UserInputError, match="resume: pca has nothing to go on from"):
+    with pytest.raises(UserInputError, match="resume: pca keeps nothing to go on from"):
         fit(hospitals(6), resume={"method": "pca"})
 
 

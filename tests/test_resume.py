@@ -451,8 +451,8 @@ def test_a_job_that_stopped_can_be_resumed(hospitals):
         ({"resume": {"method": "scaffold"}}, "a result of 'scaffold'"),
         ({"resume": {"method": "fedavg"}}, "not a result"),
         ({"rounds": 2}, "the earlier job has 2 rounds already"),
-        ({"model": "svm"}, "a result of model 'logreg'"),
-        ({"preprocess": ["standardize"]}, r"a result with the steps \[\]; expected those asked for"),
+        ({"model": "svm"}, "the earlier job had the model 'logreg'"),
+        ({"preprocess": ["standardize"]}, r"the earlier job had the steps \[\]; expected the same"),
     ],
 )
 def test_what_cannot_be_resumed_is_refused(change, says, hospitals):
