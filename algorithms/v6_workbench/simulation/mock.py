@@ -134,7 +134,7 @@ class MockNetwork:
         Yields:
             Number, status and log of each run, as the runs finish.
         """
-        file = importlib.import_module(self.package).__file__
+        file = getattr(importlib.import_module(self.package), "__file__", None)  # a module made in memory has none
         folder = str(Path(file).parents[1]) if file else ""
         yield from self._pool(
             joblib.delayed(mock_node.run)(self.package, folder, self.nodes[organization], message, number)
