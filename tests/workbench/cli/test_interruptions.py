@@ -12,6 +12,7 @@ import requests
 
 from v6_workbench.cli import console, parser
 from v6_workbench.cli.main import main
+from v6_workbench.simulation.experiments import Experiment
 
 IMPORTS = """
 import sys
@@ -68,24 +69,31 @@ def test_a_traceback_on_request(ends_with, call, monkeypatch):
         call("demo")
 
 
+COMPARE = ["compare", "fedavg", "scaffold", "--data", "wine", "--nodes", 2, "--rounds", 3]
+
+
+def test_an_interruption_before_the_first_round_names_no_results(call, tmp_path, monkeypatch):
+    """Those in the folder are of an earlier command."""
+
+    def interrupt(*arguments, **more):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Experiment, "federated", interrupt)
+    tmp_path.joinpath("result.json").touch()
+    status, _, err = call(*COMPARE, "--out", tmp_path)
+    assert status == 130 and err.endswith("v6-federated: interrupted\n")
+
+
 def test_an_interruption_names_the_folder_of_finished_results(call, tmp_path, monkeypatch):
-    """But not results of an earlier command."""
     rounds = []
 
     def interrupt(bar, row):
         rounds.append(row)
-        if len(rounds) == at:
+        if len(rounds) == 5:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(console.Bar, "on_round", interrupt)
-    tmp_path.joinpath("result.json").touch()
-    compare = ["compare", "fedavg", "scaffold", "--data", "wine", "--nodes", 2, "--rounds", 3]
-    at = 1
-    status, _, err = call(*compare, "--out", tmp_path)
-    assert status == 130 and err.endswith("v6-federated: interrupted\n")
-    rounds.clear()
-    at = 5
-    status, _, err = call(*compare, "--out", tmp_path)
+    status, _, err = call(*COMPARE, "--out", tmp_path)
     assert status == 130 and err.endswith(f"v6-federated: interrupted; the finished results are in {tmp_path}\n")
     kept = [len(json.loads(file.read_text())["history"]) for file in sorted(tmp_path.glob("*/result.json"))]
     assert kept == [3, 2], "the first is whole; the second ended after its second round"

@@ -150,7 +150,7 @@ def test_arrays_have_no_names_of_columns(step, tmp_path, capsys):
     [
         (lambda rows: rows.drop(columns="x1"), "no column x1 in the table"),
         (lambda rows: rows.assign(x0="Smith"), "the column(s) x0 hold values that are not numbers"),
-        (lambda rows: rows.assign(label=7), "labels that are not among the model's 2 classes"),
+        (lambda rows: rows.assign(label=7), "some labels are not among the model's 2 classes"),
     ],
 )
 def test_predict_refuses_in_one_line(clinics, tmp_path, capsys, change, says):
@@ -162,14 +162,20 @@ def test_predict_refuses_in_one_line(clinics, tmp_path, capsys, change, says):
     assert says in err and "Smith" not in err and err.count("\n") == 1 and not out.exists()
 
 
-def test_predict_with_what_is_no_model(tmp_path, capsys):
+def test_predict_needs_a_model(tmp_path, capsys):
     (tmp_path / "noise.npz").write_bytes(b"noise")
     np.savez(tmp_path / "other.npz", x=np.ones(3))
     for file, says in [
-        ("noise.npz", "cannot be used"),
-        ("other.npz", "cannot be used"),
-        ("none.npz", "no model"),
-        ("none.json", "no result"),
+        (
+            "noise.npz",
+            "noise.npz is not an exported model (DataError); expected a file that `v6-federated export` wrote",
+        ),
+        (
+            "other.npz",
+            "other.npz is not an exported model (KeyError); expected a file that `v6-federated export` wrote",
+        ),
+        ("none.npz", "none.npz; expected a result.json, or a file that `v6-federated export` wrote"),
+        ("none.json", "none.json; expected a result.json that `v6-federated run --out DIR` wrote"),
     ]:
         call = ["predict", str(tmp_path / file), "--data", "wine", "--out", str(tmp_path / "p.csv")]
         assert main(call) == 2
