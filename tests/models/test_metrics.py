@@ -94,12 +94,3 @@ def test_no_rows_or_one_class_give_no_auc():
     model = models.build({"name": "logreg", "features": 1, "classes": 2})
     rows = source.Rows(np.ones((5, 1), np.float32), np.ones(5, np.int64))
     assert metrics.combine([metrics.evaluate(model, np.ones(2, np.float32), rows, 2, 64)])["auc"] is None
-
-
-def test_rounds_to_target_is_mcmahans():
-    # best so far .5 .8 .8 .9: crosses .85 halfway from round 3 to round 4
-    assert metrics.rounds_to_target([0.5, 0.8, 0.7, 0.9], [1, 2, 3, 4], 0.85) == pytest.approx(3.5)
-    assert metrics.rounds_to_target([0.5, 0.5, 0.9], [0, 0, 5], 0.8) == pytest.approx(3.75), "rounds without uploads"
-    assert metrics.rounds_to_target([0.9], [1], 0.85) == 1
-    assert metrics.rounds_to_target([0.5, None, 0.9], [1, 2, 3], 0.7) == pytest.approx(2)
-    assert metrics.rounds_to_target([0.5], [1], 0.85) is None

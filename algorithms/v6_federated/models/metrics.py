@@ -221,25 +221,3 @@ def _both_sides(answers: Sequence[dict[str, Any]]) -> Iterator[Array]:
     bands = [a["bands"] for a in answers]
     if all(bands) and len({np.shape(b) for b in bands}) == 1:
         yield from (b for b in np.asarray(bands, dtype=np.float64).sum(axis=0) if b.sum(axis=1).all())
-
-
-def rounds_to_target(accuracies: Sequence[float | None], rounds: Sequence[float], target: float) -> float | None:
-    """Count the rounds to a target accuracy as McMahan et al. 2017 do.
-
-    Args:
-        accuracies: accuracy of each evaluation, in order; None means that there was none.
-        rounds: the round of each, or what was spent until then.
-        target: accuracy to reach.
-
-    Returns:
-        Where the best accuracy so far crosses the target, linear between rounds; None if it does not.
-    """
-    best: float = 0.0
-    previous: float | None = None
-    for t, accuracy in zip(rounds, accuracies, strict=True):
-        if accuracy is None:
-            continue
-        if accuracy >= target:
-            return t if previous is None else previous + (t - previous) * (target - best) / (accuracy - best)
-        best, previous = max(best, accuracy), t
-    return None

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from v6_federated.messages import codec
-from v6_federated.models import metrics
 
 Result = Mapping[str, Any]  # JSON, as a method returns it
 CERTAIN = 0.95  # probability from which a difference has a sign
@@ -65,7 +64,9 @@ def spent(result: Result, unit: str) -> list[float]:
 
 
 def to_target(result: Result, target: float, unit: str = "rounds") -> float | None:
-    """Return what was spent until the accuracy reached a target, interpolated as McMahan does.
+    """Return what was spent until the accuracy reached a target, as McMahan et al. 2017 count it.
+
+    The best accuracy so far is taken to grow linearly from one evaluation to the next.
 
     Args:
         result: the result.
@@ -75,7 +76,16 @@ def to_target(result: Result, target: float, unit: str = "rounds") -> float | No
     Returns:
         The number; None if the accuracy did not reach the target.
     """
-    return metrics.rounds_to_target([row["accuracy"] for row in result["history"]], spent(result, unit), target)
+    best = 0.0
+    before: float | None = None
+    for row, now in zip(result["history"], spent(result, unit), strict=True):
+        accuracy = row["accuracy"]
+        if accuracy is None:
+            continue
+        if accuracy >= target:
+            return now if before is None else before + (now - before) * (target - best) / (accuracy - best)
+        best, before = max(best, accuracy), now
+    return None
 
 
 def measure(results: Mapping[str, Result]) -> str:
