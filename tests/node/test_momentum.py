@@ -1,4 +1,4 @@
-"""Momentum of local SGD: the same steps as torch's, started anew each round, and bounded with FedProx's pull."""
+"""Momentum of local SGD: the same steps as torch's, restarted every round, and bounded with FedProx's pull."""
 
 import numpy as np
 import pytest
