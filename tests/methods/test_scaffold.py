@@ -146,3 +146,38 @@ def test_scaffold_beats_fedavg_on_unlike_nodes():
         for package in ("v6_fedavg", "v6_scaffold")
     )
     assert next(t for t, loss in enumerate(scaffold, 1) if loss < min(fedavg)) <= 25  # of 40
+
+
+def test_state_at_nodes_does_not_survive_into_a_new_job(hospitals):
+    """c_k stays in the folder of the old job: nodes start from zero, and say so."""
+    half = train("v6_scaffold", hospitals, rounds=3, seed=3)
+    resumed = train("v6_scaffold", hospitals, rounds=6, seed=3, resume=half)
+    lost = [(row["round"], row["organization_id"]) for row in resumed["per_node"] if row.get("state_lost")]
+    assert lost == [(4, 3), (4, 5), (4, 8)]
+    assert len(resumed["history"]) == 6
+
+
+def test_scaffold_converges_after_its_nodes_have_lost_their_state(hospitals):
+    """c is the mean of the c_k. Were it kept when they begin anew, every step from then on would be biased."""
+    settings = {"seed": 3, "lr": 0.3, "epochs": 3, "holdout": 0}
+    straight = train("v6_scaffold", hospitals, rounds=400, **settings)
+    half = train("v6_scaffold", hospitals, rounds=3, **settings)
+    resumed = train("v6_scaffold", hospitals, rounds=400, **settings, resume=half)
+    found, expected = (codec.decode(result["weights"])["weights"] for result in (resumed, straight))
+    np.testing.assert_allclose(found, expected, rtol=3e-3)
+
+
+def test_a_change_that_no_gradient_can_make_counts_as_a_failure(hospitals):
+    """Else c, which is computed from it, would be infinite."""
+
+    def outcomes(organization, input_):
+        wrong = organization == 5 and input_["method"] == "client_update"
+        return CallOutcome(alter=(lambda answer: {**answer, "travelled": 1e-300}) if wrong else None)
+
+    with MockNetwork(
+        "v6_scaffold", hospitals, environment=OPEN, on_round=lambda row: None, outcomes=outcomes
+    ) as network:
+        history = network.run(rounds=2, min_responses=2, cooldown_rounds=1, retries=0)["history"]
+    [missing] = history[0]["missing"]
+    assert missing["organization_id"] == 5 and "dy and travelled" in missing["reason"]
+    assert len(history) == 2

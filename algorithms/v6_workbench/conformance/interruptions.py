@@ -3,16 +3,18 @@
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from v6_federated.central import checkpoint
 from v6_federated.messages import codec
 from v6_federated.messages.job import SHARED_FUNCTIONS
 from v6_workbench.conformance import tables
 from v6_workbench.conformance.case import MethodCase, Result
-from v6_workbench.conformance.jobs import OPEN, Call, Tape, difference, finished, learned, run, run_on
+from v6_workbench.conformance.jobs import OPEN, Call, Ended, Tape, difference, finished, learned, run, run_on
 from v6_workbench.conformance.outcome import NotApplicable, require
 from v6_workbench.conformance.tables import Nodes
 from v6_workbench.simulation.call_outcomes import CallOutcome
@@ -36,33 +38,77 @@ def a_lost_central_goes_on(case: MethodCase) -> None:
     finished round: with the same bits, and nothing more is left at the nodes in the end."""
     nodes = case.nodes(tables.three())
     values = case.with_minibatches(rounds=ROUNDS, seed=3, preprocess=["standardize"])
-    straight, left_before = _run(case, nodes, values)
+    if case.asynchronous:
+        values = case.values(rounds=ROUNDS, holdout=0, **case.classes)
+    with _network(case.package, nodes, Tape(_uneven)) as network:
+        straight, left_before = finished(run_on(network, **values)), left_at(network)
     last = len(straight["history"])
     for round_ in sorted({1, last // 2 + 1}):
-        resumed, left, started = _killed_and_started_again(case, nodes, round_, values)
-        what = f"central was lost in round {round_}"
+
+        def lost(call: Call, round_: int = round_) -> bool:
+            return call.round == round_ and call.function not in ("evaluate", "keep_steps")
+
+        restarted = lost_and_started_again(case.package, nodes, lost, _uneven, **values)
+        resumed, what = restarted.result, f"central was lost in round {round_}"
         # in an asynchronous method a call's round is its node's own count; a method that trains nothing begins again
-        again = [t for t in started if 0 < t < round_] if case.supervised and not case.asynchronous else []
+        exact = case.supervised and not case.asynchronous
+        again = [call.round for call in restarted.after if exact and call.own and 0 < call.round < round_]
         require(not again, f"{what}: round {min(again, default=0)} is run again")
-        if case.asynchronous:
-            require(len(resumed["history"]) == last, f"{what}: {len(resumed['history'])} rounds; expected {last}")
-        else:
+        require(restarted.left == left_before, f"{what}: {', '.join(restarted.left)} stay at the nodes")
+        if not case.asynchronous:
             parts = difference({**straight, "traffic": 0}, {**resumed, "traffic": 0})
             require(not parts, f"{what}: the result differs in {parts} from that of a job that was not interrupted")
-        require(left == left_before, f"{what}: {', '.join(left)} stay at the nodes")
+            continue
+        require(len(resumed["history"]) == last, f"{what}: {len(resumed['history'])} rounds; expected {last}")
+        if case.follow is not None:
+            off = np.abs(learned(resumed)["weights"] - case.follow(resumed, nodes)).max()
+            require(off <= 2e-6, f"{what}: the model is off by {off:.2g} from what its history says")
 
 
-def _run(case: MethodCase, nodes: Nodes, values: dict[str, Any]) -> tuple[Result, list[str]]:
-    with _network(case, nodes, Tape(_uneven)) as network:
-        return finished(run_on(network, **values)), _left_at(network)
+@dataclass(frozen=True)
+class Restarted:
+    """A job whose central was lost and started again.
+
+    Attributes:
+        ended: how the job ended.
+        left: the files that are left at the nodes, without the job's key.
+        before, after: the calls until central was lost, and those after it was started again.
+    """
+
+    ended: Ended
+    left: list[str]
+    before: list[Call]
+    after: list[Call]
+
+    @property
+    def result(self) -> Result:
+        """The job's result. Raises CheckFailed if the job did not come to its end."""
+        return finished(self.ended)
 
 
-def _killed_and_started_again(
-    case: MethodCase, nodes: Nodes, round_: int, values: dict[str, Any]
-) -> tuple[Result, list[str], list[int]]:
-    """The result, what is left at the nodes, and the rounds of the calls after the interruption."""
+def lost_and_started_again(
+    package: str,
+    nodes: Nodes,
+    lost: Callable[[Call], bool],
+    plan: Callable[[Call], CallOutcome] = lambda call: CallOutcome(),
+    meanwhile: Callable[[Path], None] = lambda folder: None,
+    **settings: Any,
+) -> Restarted:
+    """Run a job on mock nodes whose central is lost, and started again by vantage6 with the same job.
+
+    Args:
+        package: the method's import package.
+        nodes: a table for each organization.
+        lost: central is lost when it reads the first answer to such a call.
+        plan: what becomes of each call.
+        meanwhile: is given the network's folder before central starts again.
+        settings: of the job.
+
+    Raises:
+        ValueError: central was not lost, since there was no such call.
+    """
     files: dict[Path, bytes] = {}
-    ends = False
+    ends, gone = False, False
 
     def die(answer: dict[str, Any]) -> dict[str, Any]:
         nonlocal ends
@@ -72,31 +118,30 @@ def _killed_and_started_again(
         files.update({file: file.read_bytes() for file in network.folder.glob("node-*/tmp/*") if file.is_file()})
         raise Killed
 
-    def plan(call: Call) -> CallOutcome:
-        if files and ends:  # a container that is gone tidies nothing up
-            return CRASHED if call.function == "forget" else _uneven(call)
-        mine = call.round == round_ and call.function not in ("evaluate", "keep_steps")
-        return replace(_uneven(call), alter=die) if mine and not ends else _uneven(call)
+    def outcome(call: Call) -> CallOutcome:
+        if ends and not gone and call.function == "forget":
+            return CRASHED  # a container that is gone tidies nothing up
+        return replace(plan(call), alter=die) if not ends and lost(call) else plan(call)
 
-    tape = Tape(plan)
-    with _network(case, nodes, tape) as network:
+    tape = Tape(outcome)
+    with _network(package, nodes, tape) as network:
         try:
-            network.run(**values)
+            network.run(**settings)
         except Killed:
-            pass
-        else:
-            raise NotApplicable(f"no answer of round {round_} is taken")
+            gone = True
+        if not gone:
+            raise ValueError("central was not lost: it read no answer to such a call")
         for file, content in files.items():
             if not file.exists():
                 file.write_bytes(content)
-        files.clear()
+        meanwhile(network.folder)
         before = len(tape.calls)
-        resumed = finished(run_on(network, **values))
-        return resumed, _left_at(network), [call.round for call in tape.calls[before:] if call.own]
+        ended = run_on(network, **settings)
+        return Restarted(ended, left_at(network), tape.calls[:before], tape.calls[before:])
 
 
-def _network(case: MethodCase, nodes: Nodes, tape: Tape) -> MockNetwork:
-    return MockNetwork(case.package, nodes, environment=OPEN, on_round=lambda row: None, outcomes=tape, keep=True)
+def _network(package: str, nodes: Nodes, tape: Tape) -> MockNetwork:
+    return MockNetwork(package, nodes, environment=OPEN, on_round=lambda row: None, outcomes=tape, keep=True)
 
 
 def _uneven(call: Call) -> CallOutcome:
@@ -104,7 +149,7 @@ def _uneven(call: Call) -> CallOutcome:
     return CallOutcome({3: 1.0, 5: 1.7, 8: 2.9}[call.organization] if call.own else 0.0)
 
 
-def _left_at(network: MockNetwork) -> list[str]:
+def left_at(network: MockNetwork) -> list[str]:
     """The files in the nodes' job folders, whatever the job's key."""
     return sorted(KEY.sub("KEY", file.name) for file in network.folder.glob("node-*/tmp/**/*") if file.is_file())
 
@@ -173,16 +218,16 @@ def nodes_keep_what_is_declared_and_nothing_in_the_end(case: MethodCase) -> None
         kept: set[str] = set()
 
         def look(answer: dict[str, Any], kept: set[str] = kept) -> dict[str, Any]:
-            kept |= {name for name in _left_at(network) if not name.startswith("checkpoint-")}
+            kept |= {name for name in left_at(network) if not name.startswith("checkpoint-")}
             return answer
 
         def plan(call: Call, fails: bool = fails, look: Callable[[Any], Any] = look) -> CallOutcome:
             return CRASHED if fails and call.own and call.round == 2 else CallOutcome(alter=look)
 
-        with _network(case, nodes, Tape(plan)) as network:
+        with _network(case.package, nodes, Tape(plan)) as network:
             ended = run_on(network, **values)
             require(bool(ended.problem) == fails, f"the job ends otherwise than it must: {ended.problem or 'well'}")
-            left = _left_at(network)
+            left = left_at(network)
         declared = "keeps state" if case.keeps_state else "keeps no state"
         found = ", ".join(sorted(kept)) or "nothing"
         require(fails or bool(kept) == case.keeps_state, f"declared: {declared}; at the nodes between rounds: {found}")
@@ -202,7 +247,7 @@ def a_node_that_has_lost_its_state_says_so(case: MethodCase) -> None:
                 file.unlink()
         return CallOutcome()
 
-    with _network(case, nodes, Tape(plan)) as network:
+    with _network(case.package, nodes, Tape(plan)) as network:
         result = finished(run_on(network, **values))
     undisturbed = run(case, nodes, outcomes=Tape(), **values)
     said = [row["organization_id"] for row in result["per_node"] if row.get("state_lost")]

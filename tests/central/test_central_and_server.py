@@ -1,0 +1,74 @@
+"""What ends a job besides its nodes: a server that is away, and an error of the method's own."""
+
+import re
+
+import pytest
+from four_nodes import NODES, run
+from helpers import OPEN
+
+from v6_federated import Answers
+from v6_federated.base import vantage6_api
+from v6_workbench.simulation.mock import MockNetwork
+
+
+def test_a_task_is_created_again_if_the_server_is_away_for_a_moment(monkeypatch):
+    monkeypatch.setattr(vantage6_api, "POLL_SECONDS", 0.0)
+    with MockNetwork("v6_fedavg", NODES, environment=OPEN, on_round=lambda row: None) as network:
+        tasks = type(network.client().task)
+        create, calls = tasks.create, []
+
+        def fails(self, **arguments):
+            calls.append(1)
+            if len(calls) in (3, 7, 8):
+                return {"msg": "Request failed, see node logs. Endpoint: task"}
+            if len(calls) == 9:
+                raise ConnectionError
+            return create(self, **arguments)
+
+        monkeypatch.setattr(tasks, "create", fails)
+        result = network.run(rounds=2)
+    assert len(calls) > 9 and "stopped" not in result and len(result["history"]) == 2
+
+
+def test_a_server_that_is_gone_ends_the_job(monkeypatch):
+    monkeypatch.setattr(vantage6_api, "POLL_SECONDS", 0.0)
+    with MockNetwork("v6_fedavg", NODES, environment=OPEN, on_round=lambda row: None) as network:
+        client = network.client()
+        request, calls = client.request, []
+
+        def gone(endpoint):
+            calls.append(1)
+            if len(calls) > 20:
+                raise ConnectionError
+            return request(endpoint)
+
+        monkeypatch.setattr(client, "request", gone, raising=False)
+        result = network.run(rounds=5)
+    assert "the server did not report the status of task" in result["stopped"]
+    assert 1 <= len(result["history"]) < 5
+
+
+@pytest.fixture
+def broken(monkeypatch):
+    """A method that meets an error nobody foresaw in round 2."""
+    weighted_mean, calls = Answers.weighted_mean, []
+
+    def fails(answers, name):
+        calls.append(name)
+        if len(calls) % 2 == 0:
+            raise NameError("nobody knows it")
+        return weighted_mean(answers, name)
+
+    monkeypatch.setattr(Answers, "weighted_mean", fails)
+
+
+def test_an_unforeseen_error_at_central_says_where_it_was(broken):
+    result = run()
+    found = r"NameError at the coordinator, in test_central_and_server\.py, line \d+: nobody knows it"
+    assert re.search(found, result["stopped"]) and len(result["history"]) == 1
+
+
+def test_a_developer_sees_an_unforeseen_error_at_central_itself(broken, monkeypatch):
+    monkeypatch.setenv("V6_FEDERATED_DEBUG", "1")
+    with pytest.raises(NameError, match="nobody knows it"):
+        run()

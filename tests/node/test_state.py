@@ -1,0 +1,46 @@
+"""What a node keeps between the rounds of a job."""
+
+import numpy as np
+
+from v6_federated.node.state import State
+
+
+def test_state_of_a_round_that_is_run_again(tmp_path):
+    """A second try of a round finds what the first try found."""
+    for round_ in (1, 2, 3):
+        state = State(tmp_path, "m-job-1", round_)
+        state.load(round_ - 1)
+        state.save({"c": np.full(3, round_)})
+    third = State(tmp_path, "m-job-1", 3)
+    np.testing.assert_array_equal(third.load(2)["c"], np.full(3, 2))
+    assert third.load(1) is None, "what came before the round that was loaded is gone"
+    # the answer of round 3 never reached central: round 4 goes on from round 2, whose state is still there
+    fourth = State(tmp_path, "m-job-1", 4)
+    np.testing.assert_array_equal(fourth.load(2)["c"], np.full(3, 2))
+    fourth.save({"c": np.full(3, 4)})
+    np.testing.assert_array_equal(State(tmp_path, "m-job-1", 5).load(4)["c"], np.full(3, 4))
+    assert State(tmp_path, "m-job-2", 3).load(3) is None and State(tmp_path, "m-other-1", 3).load(3) is None
+    whole = (tmp_path / "m-job-1-round-2.npz").read_bytes()
+    for broken in (b"", b"broken", whole[:-30], whole[: len(whole) // 2], whole[:60] + b"x" + whole[61:]):
+        (tmp_path / "m-job-1-round-2.npz").write_bytes(broken)
+        assert third.load(2) is None
+    State(tmp_path, "m-job-*", 9).remove()
+    assert len(list(tmp_path.iterdir())) == 2
+    State(tmp_path, "m-job-1", 9).remove()
+    assert not list(tmp_path.iterdir())
+
+
+def test_two_containers_of_one_round_keep_their_state(tmp_path, monkeypatch):
+    """vantage6 may start a task twice; the one ends while the other writes."""
+    first, second = (State(tmp_path, "scaffold-x-1", 5) for _ in range(2))
+    truly = np.savez
+
+    def meanwhile(stream, **arrays):
+        monkeypatch.setattr(np, "savez", truly)
+        truly(stream, **arrays)
+        second.save({"c_k": np.ones(3)})
+
+    monkeypatch.setattr(np, "savez", meanwhile)
+    first.save({"c_k": np.zeros(3)})
+    assert State(tmp_path, "scaffold-x-1", 6).load(5)["c_k"].shape == (3,)
+    assert len(list(tmp_path.iterdir())) == 1
