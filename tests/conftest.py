@@ -2,16 +2,17 @@
 
 import pandas as pd
 import pytest
-from helpers import hospital, table
+
+from v6_workbench.conformance import tables
 
 
 @pytest.fixture
 def hospitals() -> dict[int, pd.DataFrame]:
     """Three nodes with different numbers of rows and differently distributed rows."""
-    return {3: table(30, seed=3), 5: table(44, seed=5, shift=0.5), 8: table(26, seed=8, shift=-0.5)}
+    return tables.three()
 
 
 @pytest.fixture
-def clinics():
+def clinics() -> dict[int, pd.DataFrame]:
     """Three clinics. Only the first has rows of the level x."""
-    return {1: hospital(60, 1, ["f", "m", "x"]), 2: hospital(50, 2, ["f", "m"]), 3: hospital(70, 3, ["f", "f", "m"])}
+    return tables.clinics()

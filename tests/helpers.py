@@ -11,21 +11,13 @@ from vantage6.algorithm.tools.exceptions import CollectResultsError, PrivacyThre
 from v6_federated import partial
 from v6_federated.messages import codec
 from v6_federated.messages.local_sgd import LocalSGD
+from v6_workbench.conformance import tables
+from v6_workbench.conformance.jobs import OPEN
 from v6_workbench.simulation.mock import CallOutcome, MockNetwork
 
-OPEN = {"V6_FEDERATED_MINIMUM_ORGANIZATIONS": "1"}  # laws on one node need it
+table, hospital = tables.table, tables.clinic  # as the checks of methods have them
 ALL_STEPS = ["impute:median", "impute:most_frequent", "onehot", "clip:0.05", "standardize", "pca:4"]
-MISSING = 0.15
 FEDAVG = {"local": {}, "arrays": codec.encode({"weights": np.zeros(5)})}
-
-
-def table(n: int = 40, d: int = 4, classes: int = 2, seed: int = 0, shift: float = 0.0) -> pd.DataFrame:
-    """n rows of d features and a label in the last column, every class in 3 rows or more."""
-    rng = np.random.default_rng(seed)
-    y = np.arange(n) % classes
-    centres = np.random.default_rng(99).normal(size=(classes, d)) * 1.5
-    X = rng.normal(size=(n, d)) + centres[y] + shift
-    return pd.DataFrame(X, columns=[f"x{i}" for i in range(d)]).assign(label=y)
 
 
 def train(
@@ -61,17 +53,6 @@ def spoilt(**changes):
         return answer
 
     return lambda organization, input_: CallOutcome(alter=alter) if organization == 2 else CallOutcome()
-
-
-def hospital(n, seed, levels):
-    """A clinical table: a category, missing values in it and in a number, and a constant column."""
-    rng = np.random.default_rng(seed)
-    rows = table(n, seed=seed, shift=0.2 * seed)
-    rows.insert(0, "sex", rng.choice(levels, n).astype(object))
-    rows.insert(2, "unit", 5.0)
-    rows.loc[rng.random(n) < MISSING, "x1"] = np.nan
-    rows.loc[rng.random(n) < MISSING, "sex"] = None
-    return rows
 
 
 def pooled(nodes: dict) -> pd.DataFrame:
