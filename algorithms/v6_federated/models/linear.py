@@ -115,7 +115,7 @@ def column_sums(a: Array) -> Array:
         The sums (d,).
     """
     blocks = [np.ones(len(b), np.float32) @ b for b in (a[i : i + BLOCK] for i in range(0, len(a), BLOCK))]
-    return blocks[0] if len(blocks) == 1 else np.sum(blocks, axis=0, dtype=np.float64)
+    return np.asarray(blocks[0] if len(blocks) == 1 else np.sum(blocks, axis=0, dtype=np.float64))
 
 
 def predicted(scores: Any) -> Array:
