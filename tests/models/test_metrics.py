@@ -79,7 +79,14 @@ def test_a_band_by_hand():
     model = models.build({"name": "logreg", "features": 1, "classes": 2})
     w = np.array([1, 0.5], np.float32)  # a row of zeros has the score 0.5, about which the bands lie
     (problem,) = metrics.evaluate(model, w, source.Rows(z[:, None], (z > 0).astype(int)), 2, 9)["bands"]
-    assert problem == [[1, 1, 1, 1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 0, 1, 1, 1, 1]]
+    assert problem == [[1, 1, 1, 1, 1, -4], [-5, 1, 1, 1, 1]], "runs of zeros are packed"
+    assert [metrics.unpacked(side).tolist() for side in problem] == [[1] * 5 + [0] * 4, [0] * 5 + [1] * 4]
+
+
+@pytest.mark.parametrize("numbers", [[0.5], [[1]], [2**70], [-10_001], [-9_999, -2], [1] * 10_001, "12"])
+def test_malformed_counts_are_rejected(numbers):
+    with pytest.raises(ValueError):
+        metrics.unpacked(numbers)
 
 
 def test_scores_in_one_band_leave_the_auc_open():

@@ -14,6 +14,7 @@ Whoever chooses the weights chooses the scores, so the counts of a few rows can 
 count no fewer rows than their operator's minimum.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ from v6_federated.data.source import LARGEST, Rows
 from v6_federated.messages.codec import DIVERGED
 from v6_federated.models import Model
 from v6_federated.models.linear import predicted
+from v6_federated.privacy.policy import MOST_BANDS
 
 MOST_ROWS = 2**53  # float64 and JSON hold whole numbers up to here exactly
 MOST_LOSS = 1e100
@@ -43,8 +45,9 @@ def evaluate(model: Model, w: Any, rows: Rows, classes: int, bands: int) -> dict
 
     Returns:
         ``n``: number of rows. ``loss``: their mean loss. ``confusion``: counts (c, c), true class by predicted class.
-        ``bands``: counts (problems, 2, bands) of the rows outside and inside a class by band, for one problem (class 1)
-        if there are two classes and for one problem a class if there are more; empty if ``bands`` is 0.
+        ``bands``: for one problem (class 1) if there are two classes, and for one problem a class if there are more,
+        the counts (2, bands) of the rows outside and inside the class by band, each packed as ``packed`` does; empty
+        if ``bands`` is 0.
 
     Raises:
         SafeError: a score is not finite.
@@ -64,7 +67,7 @@ def evaluate(model: Model, w: Any, rows: Rows, classes: int, bands: int) -> dict
         for column, positive in enumerate([1] if classes == 2 else range(classes)):
             inside = rows.y == positive
             counts = np.bincount(band[:, column] + bands * inside, minlength=2 * bands)
-            answer["bands"].append(counts.reshape(2, bands).tolist())
+            answer["bands"].append([packed(side) for side in counts.reshape(2, bands).tolist()])
     return answer
 
 
@@ -121,6 +124,45 @@ def _band(z: Array, bands: int) -> Array:
     return half + np.rint(half * np.sign(z) * r / (1 + r)).astype(np.int64)
 
 
+def packed(counts: Sequence[int]) -> list[int]:
+    """Write counts in few bytes: most bands are empty.
+
+    Args:
+        counts: counts of rows.
+
+    Returns:
+        The same, with each run of zeros replaced by the negative number of these zeros.
+    """
+    runs = ((count, [*run]) for count, run in itertools.groupby(counts))
+    return [number for count, run in runs for number in (run if count else [-len(run)])]
+
+
+def unpacked(numbers: Sequence[int]) -> np.ndarray:
+    """Read what ``packed`` returned.
+
+    Args:
+        numbers: packed counts.
+
+    Returns:
+        The counts (bands,), int64.
+
+    Raises:
+        ValueError: these are not packed counts of at most ``MOST_BANDS`` bands.
+    """
+    p = np.asarray(numbers)
+    if p.ndim != 1 or p.dtype.kind != "i" or len(p) > MOST_BANDS or (p < -MOST_BANDS).any():
+        raise ValueError
+    lengths = np.where(p < 0, -p, 1)
+    if lengths.sum() > MOST_BANDS:
+        raise ValueError
+    return np.repeat(np.maximum(p, 0), lengths)
+
+
+def _unpacked(bands: Any) -> np.ndarray:
+    """Counts (problems, 2, bands)."""
+    return np.array([[unpacked(side) for side in problem] for problem in bands])
+
+
 def is_loss(value: Any) -> bool:
     """Whether a value can be a mean or a sum of losses: a number from 0, so small that such numbers can be added."""
     return type(value) in (int, float) and 0 <= value < MOST_LOSS
@@ -147,7 +189,7 @@ def is_evaluation(answer: Any, classes: int | None) -> bool:
             mean = answer["mean"]
             return type(mean) is float and abs(mean) <= LARGEST and is_loss(answer["squares"])
         confusion = np.asarray(answer["confusion"])
-        bands = [np.asarray(answer["bands"])] if answer["bands"] else []
+        bands = [_unpacked(answer["bands"])] if answer["bands"] else []
         # no count is above n, so sums do not overflow; each row is counted once, and once in the bands of a problem
         n, each = answer["n"], [confusion, *(problem for b in bands for problem in b)]
         counts = all(a.dtype.kind == "i" and a.min() >= 0 and a.max() <= n and _total(a) == n for a in each)
@@ -218,6 +260,8 @@ def combine(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def _both_sides(answers: Sequence[dict[str, Any]]) -> Iterator[Array]:
     """Counts (2, bands), summed over the nodes, of each problem that has rows outside and inside its class."""
-    bands = [a["bands"] for a in answers]
-    if all(bands) and len({np.shape(b) for b in bands}) == 1:
+    if not all(a["bands"] for a in answers):
+        return
+    bands = [_unpacked(a["bands"]) for a in answers]
+    if len({b.shape for b in bands}) == 1:
         yield from (b for b in np.asarray(bands, dtype=np.float64).sum(axis=0) if b.sum(axis=1).all())
