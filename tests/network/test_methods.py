@@ -288,7 +288,7 @@ def test_a_failed_task_is_one_line(refusals, name):
 @pytest.mark.parametrize(
     ("method", "arguments", "says"),
     [
-        ("fedavg", ["--set", "organizations=[1,2,9]"], "no node of organizations [9] in the collaboration"),
+        ("fedavg", ["--set", "organizations=[1,2,9]"], "organizations [9] have no node in the collaboration"),
         ("fedavg", ["--set", "speed=3"], "unknown setting 'speed'; expected one of "),
         ("fedavg", ["--model", "mlp"], "unknown model 'mlp'; expected one of "),
         ("nothing", [], "unknown method 'nothing'; expected one of "),
@@ -299,15 +299,15 @@ def test_a_wrong_request_is_one_line_and_no_task(hospitals, submit, method, argu
     status, _, err = submit(method, *three(arguments), *arguments)
     assert status == 2, err
     assert says in complaint(err)
-    assert "is on its way" not in err
+    assert "was sent to" not in err
 
 
 def test_a_database_that_no_node_has(engine, hospitals, submit):
     tell_labels(engine, hospitals)
     status, _, err = submit("fedavg", *THREE, "--database", "nothing")
     assert status == 2, err
-    assert "its node has no database 'nothing'; expected default" in complaint(err)
-    assert "is on its way" not in err
+    assert "its node has no database 'nothing'; use --database default" in complaint(err)
+    assert "was sent to" not in err
 
 
 def tell_labels(engine, hospitals: str) -> None:
@@ -354,10 +354,10 @@ def test_a_database_that_nodes_do_not_tell(hospitals, submit):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"--username": "nobody"}, "refuses the user nobody with this password"),
-        ({"--collaboration": "7"}, "sees no collaboration 7"),
+        ({"--username": "nobody"}, "does not accept the user nobody with this password"),
+        ({"--collaboration": "7"}, "cannot see collaboration 7"),
         ({"--server": "http://127.0.0.1:9/api"}, "no vantage6 server answers at http://127.0.0.1:9/api"),
-        ({"--server": "server.org"}, "--server server.org is refused; expected for example https://server.org:443/api"),
+        ({"--server": "server.org"}, "--server server.org is not an address; expected for example https://server.org:443/api"),
     ],
     ids=["user", "collaboration", "server", "address"],
 )
@@ -390,14 +390,14 @@ def test_control_c_asks(hospitals, image_of, answer, status):
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a test run in the background ignores it
     ) as process:
         for line in process.stderr:
-            if found := re.match(r"task (\d+) is on its way", line):
+            if found := re.match(r"task (\d+) was sent to", line):
                 break
         user, task = local.client(local.load(hospitals)), found[1]
         while user.request(f"task/{task}/status")["status"] != "active":
             time.sleep(0.2)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(answer + "\n", timeout=30)
-    assert f"Stop task {task} at the nodes as well? [y/N]" in err
+    assert f"Stop task {task} at the nodes too? [y/N]" in err
     assert process.returncode == 130 and out == "" and "Traceback" not in err
     time.sleep(2)
     try:

@@ -162,9 +162,9 @@ def test_the_operator_decides_which_image_and_what_is_told(engine, toy, database
 @pytest.mark.parametrize(
     ("request_", "error", "says"),
     [
-        ({"databases": []}, ValueError, "one file or folder per node"),
+        ({"databases": []}, ValueError, "there are no databases; expected a file or folder for each node"),
         ({"databases": [Path("/no/such/file.csv")]}, ValueError, "/no/such/file.csv does not exist"),
-        ({"name": "Not A Name"}, ValueError, "small letters"),
+        ({"name": "Not A Name"}, ValueError, "lowercase letters"),
         ({"label": "my-data"}, ValueError, "letters, digits and _"),
         ({"algorithm_env": [{}]}, ValueError, "1 entries for 3 nodes"),
     ],
@@ -178,7 +178,7 @@ def test_a_wrong_request_says_what_would_be_right(databases, request_, error, sa
 
 
 def test_a_network_that_is_up_is_not_started_again(three, databases):
-    with pytest.raises(NetworkError, match="is there already"):
+    with pytest.raises(NetworkError, match="exists already; remove it with `v6-federated network down --name"):
         local.up(databases, name=three.name)
     assert all(row["online"] for row in local.status(three.name))
 
@@ -197,7 +197,7 @@ def test_a_start_that_fails_leaves_nothing(engine, databases, named):
 
 def test_a_node_that_stops_is_named_with_its_last_line(engine, databases, named):
     name = named("stopping")
-    with pytest.raises(NetworkError, match=r"node-1-user stopped while the nodes started: .+") as caught:
+    with pytest.raises(NetworkError, match=r"node-1-user stopped while starting the nodes: .+") as caught:
         local.up(databases[:1], name=name, node_config={"encryption": {"enabled": True, "private_key": ""}})
     assert "\n" not in str(caught.value)
     assert names_in_engine(engine, name) == []
@@ -205,6 +205,6 @@ def test_a_node_that_stops_is_named_with_its_last_line(engine, databases, named)
 
 
 def test_an_unknown_network(engine):
-    with pytest.raises(NetworkError, match="no network 'nobody' is up"):
+    with pytest.raises(NetworkError, match="no network 'nobody' is running; "):
         local.load("nobody")
     local.down("nobody")
