@@ -357,7 +357,10 @@ def test_a_database_that_nodes_do_not_tell(hospitals, submit):
         ({"--username": "nobody"}, "does not accept the user nobody with this password"),
         ({"--collaboration": "7"}, "cannot see collaboration 7"),
         ({"--server": "http://127.0.0.1:9/api"}, "no vantage6 server answers at http://127.0.0.1:9/api"),
-        ({"--server": "server.org"}, "--server server.org is not an address; expected for example https://server.org:443/api"),
+        (
+            {"--server": "server.org"},
+            "--server server.org is not an address; expected for example https://server.org:443/api",
+        ),
     ],
     ids=["user", "collaboration", "server", "address"],
 )
