@@ -1,4 +1,4 @@
-"""Federated PCA against scikit-learn's on the pooled rows, by hand, and the laws."""
+"""Federated PCA against scikit-learn's on the pooled rows, and by hand."""
 
 import numpy as np
 import pandas as pd
@@ -7,11 +7,10 @@ from helpers import OPEN, train
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 from vantage6.algorithm.tools.exceptions import CollectResultsError, UserInputError
-from vantage6.algorithm.tools.mock_client import MockAlgorithmClient
 
-import v6_pca
 from v6_federated.base.errors import SafeError
 from v6_federated.messages import codec
+from v6_workbench.conformance import MethodCase, conformance_tests
 from v6_workbench.simulation import mock
 
 
@@ -42,6 +41,24 @@ def check(fitted, theirs):
     for name in ("explained_variance", "explained_variance_ratio"):
         np.testing.assert_allclose(fitted[name][some], getattr(theirs, f"{name}_")[some], rtol=1e-8)
     np.testing.assert_allclose(fitted["mean"], theirs.mean_, rtol=1e-12)
+
+
+def pooled_pca(rows):
+    """scikit-learn's on all rows, with the signs that make the largest number of each component positive."""
+    theirs = PCA(2, svd_solver="full").fit(rows.X.astype(float))
+    V = theirs.components_
+    signs = np.sign(np.take_along_axis(V, np.abs(V).argmax(axis=1)[:, None], axis=1))
+    return {"components": signs * V, "explained_variance": theirs.explained_variance_, "mean": theirs.mean_}
+
+
+APART = {
+    "equal_nodes_equal_one": "variances are sums over n - 1, as scikit-learn's",
+    "nodes_keep_what_is_declared_and_nothing_in_the_end": "nodes keep their rows on the components for later use",
+}
+test_conformance = conformance_tests(
+    MethodCase("pca", {"components": 2}, centralized=pooled_pca, exceptions=APART),
+    MethodCase("pca", {"components": 2, "solver": "subspace"}, "subspace", centralized=pooled_pca, exceptions=APART),
+)
 
 
 @pytest.mark.parametrize("d", [6, 150])  # fewer columns than rows, and more
@@ -123,26 +140,6 @@ def test_components_beyond_what_varies_explain_nothing():
         np.testing.assert_allclose(fitted["components"] @ fitted["components"].T, np.eye(8), atol=1e-6)
         np.testing.assert_allclose(fitted["explained_variance_ratio"][:3].sum(), 1, rtol=1e-6)
         np.testing.assert_allclose(fitted["explained_variance"][3:], 0, atol=1e-6)
-
-
-@pytest.mark.parametrize("settings", [{"solver": "exact"}, {"solver": "subspace", "components": 4}])
-def test_laws(settings, monkeypatch, tmp_path):
-    """One node equals pooled rows; the order of nodes changes nothing; the same bits everywhere."""
-    nodes = hospitals(12)
-    fitted, result = fit(nodes, **settings)
-    one, _ = fit({1: pd.concat(nodes.values(), ignore_index=True)}, **settings)
-    np.testing.assert_allclose(one["explained_variance"], fitted["explained_variance"], rtol=1e-6, atol=1e-12)
-    turned, _ = fit({k: nodes[k] for k in (8, 3, 5)}, **settings)
-    for name, array in fitted.items():
-        np.testing.assert_array_equal(turned[name], array)
-    features = list(nodes[3].columns)
-    assert train("v6_pca", nodes, processes=2, features=features, **settings)["weights"] == result["weights"]
-    for name, value in {**OPEN, "TEMPORARY_FOLDER": str(tmp_path)}.items():
-        monkeypatch.setenv(name, value)
-    client = MockAlgorithmClient(
-        [[{"database": rows, "db_type": "csv"}] for rows in nodes.values()], "v6_pca", organization_ids=list(nodes)
-    )
-    assert v6_pca.central(mock_client=client, features=features, **settings)["weights"] == result["weights"]
 
 
 def test_nodes_keep_their_projection_and_transform_is_a_task_of_its_own():
@@ -254,3 +251,13 @@ def test_preprocessing_comes_before():
     theirs = PCA(3).fit(StandardScaler().fit_transform(filled))
     np.testing.assert_allclose(fitted["explained_variance"], theirs.explained_variance_, rtol=1e-6)
     np.testing.assert_allclose(fitted["components"], theirs.components_, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "idle"),
+    [({"model": "fnn"}, "model"), ({"target": 0.9, "precision": "float16"}, "target, precision")],
+)
+def test_settings_of_methods_that_train_a_model_are_refused(settings, idle):
+    """Two results would differ by them in nothing except what they say of themselves."""
+    with pytest.raises(UserInputError, match=f"^{idle} has no effect on pca, which trains no model"):
+        train("v6_pca", hospitals(6), **settings)

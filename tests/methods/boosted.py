@@ -1,0 +1,62 @@
+"""Reading ensembles of trees, for the tests of boosted trees."""
+
+import lightgbm
+import numpy as np
+import pandas as pd
+
+from v6_federated.messages import codec
+from v6_gbdt import bins
+from v6_gbdt.trees import Trees
+from v6_workbench.reporting import export
+
+SMALL = {"min_rows_leaf": 10, "max_leaves": 4}
+
+
+def ensemble(result):
+    model = Trees(result["model"]["features"], result["model"]["classes"])
+    return model, codec.decode(result["weights"])["weights"]
+
+
+def edges_of(result):
+    return bins.unpack(codec.decode(result["bins"]))
+
+
+def features(rows):
+    return rows.iloc[:, :-1].to_numpy(np.float32)
+
+
+def exported(result, tmp_path):
+    export.save(result, tmp_path / "model.txt")
+    return lightgbm.Booster(model_file=str(tmp_path / "model.txt"))
+
+
+def splits(tree):
+    """(feature, threshold) of each split, a node before its left subtree, that before its right one."""
+    todo, found = [tree["tree_structure"]], []
+    while todo:
+        node = todo.pop()
+        if "split_feature" in node:
+            found.append((node["split_feature"], node["threshold"]))
+            todo += [node["right_child"], node["left_child"]]
+    return found
+
+
+def rows_of_leaves(tree, X):
+    """The number of rows (n, d) that come to each leaf of a tree (m, 3)."""
+    found, todo = [], [np.arange(len(X))]
+    for feature, threshold, _ in tree:
+        rows = todo.pop()
+        if feature < 0:
+            found.append(len(rows))
+        else:
+            left = X[rows, int(feature)] <= threshold
+            todo += [rows[~left], rows[left]]
+    return found
+
+
+def numbers(n=200, d=4, seed=0):
+    """A label that is a number, far from zero."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    y = 120 + 15 * X[:, 0] + 10 * np.sin(2 * X[:, 1]) + 2 * rng.normal(size=n)
+    return pd.DataFrame(X, columns=[f"x{i}" for i in range(d)]).assign(pressure=y)
