@@ -10,7 +10,7 @@ SITE = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet  # without the
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[torch,lightgbm,cli,docs,test,lint]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[torch,lightgbm,cli,bench,docs,test,lint]"
 	touch $@
 
 demo: $(STAMP)  ## five mock hospitals: federated, centralized, and each alone

@@ -1,4 +1,4 @@
-"""``python -m benchmarks NAME --data PATH [--full]``: one document's tables beside ours; ``all``: every document's."""
+"""``python -m benchmarks NAME --data PATH [--full]``: a document's tables beside ours; ``all``: all of them."""
 
 import argparse
 import importlib
@@ -22,10 +22,11 @@ NAMES = (
     "network",
     "nilsson2018",
     "nilsson2018_cv",
+    "one_label",
     "pfitzner_arnrich",
     "reddy2020",
 )
-OF_THE_MACHINE = ("cost", "network")  # timings, which nothing else may disturb: not among ``all``
+TIMED = ("cost", "network")  # not part of ``all``, since nothing else may run at the same time
 MNIST, FASHION = "mnist.npz", "fashion_mnist.npz"
 OTHER_DATA = {
     "garst2021_gbdt": (MNIST, FASHION),
@@ -38,7 +39,7 @@ OTHER_DATA_FULL = {"reddy2020": (MNIST, FASHION), "garst2021": (MNIST, FASHION)}
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description="Reproduce a document's tables. A stopped benchmark goes on where it was.",
+        description="Reproduce a document's tables. A stopped benchmark continues where it was.",
         epilog="example: python -m benchmarks mcmahan2017 --data mnist.npz",
     )
     parser.add_argument(
@@ -48,24 +49,24 @@ def main() -> int:
         help=f"all, auc, download, report, {', '.join(NAMES)}",
     )
     parser.add_argument(
-        "--data", type=Path, help="mnist.npz: x_train, y_train, x_test, y_test; of all and download their folder"
+        "--data", type=Path, help="the data's file, for example mnist.npz; for all and download its folder"
     )
-    parser.add_argument("--full", action="store_true", help="all rows and seeds, not only what runs in minutes")
+    parser.add_argument("--full", action="store_true", help="all rows and seeds, instead of what runs in minutes")
     parser.add_argument("--out", type=Path, help=f"folder of tables, pictures and finished runs ({runs.RESULTS.name})")
     parser.add_argument("--seeds", type=int, metavar="N", help="with --full, only the first N seeds of each row")
     parser.add_argument(
-        "--kept", action="store_true", help="run no job: write the tables of the finished runs, and which are missing"
+        "--kept", action="store_true", help="run nothing: make the tables from finished runs; missing ones are marked"
     )
     options = parser.parse_args()
     if options.data is None and options.name not in ("auc", "network", "report"):
         parser.error(f"{options.name} needs --data, for example --data mnist.npz")
     if options.seeds is not None and (options.seeds < 1 or not options.full):
-        parser.error(f"--seeds {options.seeds} is refused; expected 1 or more, with --full")
-    if options.kept and options.name in (*OF_THE_MACHINE, "garst2021_pca"):
-        parser.error(f"--kept: what {options.name} measures is not kept; expected it without --kept")
+        parser.error(f"--seeds {options.seeds}: expected 1 or more, together with --full")
+    if options.kept and options.name in (*TIMED, "garst2021_pca"):
+        parser.error(f"--kept: {options.name} measures times, which are not kept; run it without --kept")
     if options.name in NAMES and options.data and options.data.name not in (expected := _data_of(options.name, True)):
-        # the page of another document's data would take the place of the kept one
-        parser.error(f"--data {options.data} is not of {options.name}; expected {' or '.join(expected)}")
+        # a page of other data would overwrite the right one
+        parser.error(f"--data {options.data}: {options.name} needs {' or '.join(expected)}")
     runs.most_seeds, runs.only_kept = options.seeds, options.kept
     if options.out:
         if options.out.exists() and not options.out.is_dir():
@@ -79,7 +80,7 @@ def main() -> int:
     except (SafeError, EngineError, OSError) as error:
         parser.error(str(error))
     except KeyboardInterrupt:
-        print("stopped; the same command goes on from here", file=sys.stderr)
+        print("stopped; the same command continues from here", file=sys.stderr)
         return 130
 
 
@@ -99,14 +100,14 @@ def _run(options: Any) -> int:
         return 0
     missing = []
     for name in NAMES:
-        for data in _data_of(name, options.full) if name not in OF_THE_MACHINE else ():
+        for data in _data_of(name, options.full) if name not in TIMED else ():
             file = options.data / data
             if file.exists():
                 _benchmark(name, file, options.full)
             else:
                 missing.append(f"{name}: no {file.name} in {options.data}")
     for line in missing:
-        print(f"left out, {line}", file=sys.stderr)
+        print(f"left out: {line}", file=sys.stderr)
     if any(runs.RESULTS.glob("*.md")):
         print(report.write())
     return 1 if missing else 0
@@ -118,7 +119,7 @@ def _data_of(name: str, full: bool) -> tuple[str, ...]:
 
 def _benchmark(name: str, data: Path | None, full: bool) -> None:
     module = importlib.import_module(f"benchmarks.{name}")
-    load = getattr(module, "load", lambda file: datasets.load(str(file)))  # of data that are no table
+    load = getattr(module, "load", lambda file: datasets.load(str(file)))  # its own, if the data are not a table
     module.main(None if data is None else load(data), full)
 
 

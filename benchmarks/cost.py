@@ -1,4 +1,4 @@
-"""What the mock network costs, beside a plain loop and beside vantage6's own mock client, as ratios within one run."""
+"""What the mock network costs: beside a plain loop and beside vantage6's own mock client, as ratios within one run."""
 
 import cProfile
 import os
@@ -6,7 +6,7 @@ import pstats
 import statistics
 import threading
 import time
-from datetime import date
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from vantage6.algorithm.tools.mock_client import MockAlgorithmClient
 
-from benchmarks import runs
+from benchmarks import tables
 from v6_federated import models
 from v6_federated.base import vantage6_api
 from v6_federated.data.source import as_features
@@ -28,15 +28,16 @@ from v6_workbench.simulation.mock import MockNetwork
 
 SETTINGS = {"fraction": 0.1, "epochs": 1, "batch_size": 10, "lr": 0.1, "model": "2nn", "holdout": 0.0, "seed": 1}
 TWO_NN = {"name": "2nn", "features": 784, "classes": 10}
+ABOUT = "Times of one run on one machine. Compare the ratios; seconds differ from machine to machine."
 
 
-def round_ratio(dataset: Dataset, rounds: int) -> list[str]:
-    """A round of the 2NN through the whole mock network against the plain loop, block by block in turn."""
+def round_ratio(dataset: Dataset, rounds: int) -> Iterator[str]:
+    """A round of the 2NN through the whole mock network and through the plain loop, in turn in blocks of rounds."""
     experiment = Experiment(dataset, 100, "iid", 1, 1)
     databases: Any = experiment.deal()
     X_test, y_test = dataset.test  # type: ignore[misc]
     rows = {k: (as_features(X), np.asarray(y, np.int64)) for k, (X, y) in databases.items()}
-    from benchmarks.plain_loop import plain_rounds  # torch, which the memory of empty calls must not count
+    from benchmarks.plain_loop import plain_rounds  # imports torch, whose memory must not count for empty calls
 
     plain = plain_rounds(rows, (as_features(X_test), np.asarray(y_test, np.int64)))
     ours: list[float] = []
@@ -48,7 +49,7 @@ def round_ratio(dataset: Dataset, rounds: int) -> list[str]:
 
     common: dict[str, Any] = {**SETTINGS, "organizations": list(databases), "evaluators": [101]}
     with MockNetwork("v6_fedavg", {**databases, 101: (X_test, y_test)}, processes=2, on_round=on_round) as network:
-        network.run(rounds=3, **common)  # workers start and read their rows
+        network.run(rounds=3, **common)  # the workers start and read their rows
         for _ in range(3):
             next(plain)
         for _block in range(5):
@@ -58,12 +59,10 @@ def round_ratio(dataset: Dataset, rounds: int) -> list[str]:
             theirs += [next(plain)[0] for _ in range(rounds)]
     plain.close()  # type: ignore[attr-defined]
     a, b = statistics.median(ours), statistics.median(theirs)
-    return [
-        "| a round: 2NN, K = 100, C = 0.1, E = 1, B = 10 | median seconds | fastest | ratio of medians |",
-        "| --- | --- | --- | --- |",
-        f"| the whole mock network, two processes | {a:.3f} | {min(ours):.3f} | {a / b:.2f} |",
-        f"| plain loop, torch autograd, two processes | {b:.3f} | {min(theirs):.3f} | 1 |",
-    ]
+    what = "a round: 2NN, K = 100, C = 0.1, E = 1, B = 10"
+    yield from tables.head(what, "median seconds", "fastest", "ratio of medians")
+    yield tables.row("the whole mock network, two processes", f"{a:.3f}", f"{min(ours):.3f}", f"{a / b:.2f}")
+    yield tables.row("plain loop, torch autograd, two processes", f"{b:.3f}", f"{min(theirs):.3f}", 1)
 
 
 # ---- an empty call
@@ -92,36 +91,30 @@ def _seconds_a_call(client: Any, nodes: list[int], repeats: int) -> float:
     return min(found)
 
 
-def call_overhead(dataset: Dataset) -> list[str]:
-    """Milliseconds of a call that does nothing, with the weights of the 2NN both ways, on nodes of 60 rows."""
+def call_overhead(dataset: Dataset) -> Iterator[str]:
+    """Milliseconds of a call that does nothing, with the weights of the 2NN both ways, at nodes of 60 rows."""
     assert isinstance(dataset.rows, tuple)
     X, y = dataset.rows[0].reshape(len(dataset.rows[0]), -1), dataset.rows[1]
-    lines = [
-        "| nodes | mock network, ms a call | MockAlgorithmClient, ms a call | ratio |",
-        "| --- | --- | --- | --- |",
-    ]
+    yield from tables.head("nodes", "mock network, ms a call", "MockAlgorithmClient, ms a call", "ratio")
     for nodes in (10, 100, 1000):
         ids = list(range(1, nodes + 1))
         parts = {k: (X[(k - 1) * 60 : k * 60], y[(k - 1) * 60 : k * 60]) for k in ids}
         with MockNetwork("benchmarks.echo", parts, processes=2) as network:
             client = network.client()
-            with PeakMemory() as memory:  # of the first time, which is not timed
+            with PeakMemory() as memory:  # during the first repeat, which is not timed
                 _seconds_a_call(client, ids, 1)
             ours = _seconds_a_call(client, ids, 3) * 1e3
         if nodes > 100:
-            lines.append(f"| {nodes} | {ours:.2f} | - | - |")
-            lines += [
-                "",
-                f"Peak memory at {nodes} nodes of 60 rows, all answers kept: {memory.bytes / 1e9:.2f} GB.",
-            ]
+            yield tables.row(nodes, f"{ours:.2f}", None, None)
+            yield ""
+            yield f"Peak memory at {nodes:,} nodes of 60 rows, all answers kept: {memory.bytes / 1e9:.2f} GB."
             continue
         frames = [[{"database": pd.DataFrame(a / 255).assign(label=b), "db_type": "csv"}] for a, b in parts.values()]
         theirs = _seconds_a_call(MockAlgorithmClient(frames, "benchmarks.echo", organization_ids=ids), ids, 1) * 1e3
-        lines.append(f"| {nodes} | {ours:.2f} | {theirs:.1f} | {theirs / ours:.0f} |")
-    return lines
+        yield tables.row(nodes, f"{ours:.2f}", f"{theirs:.1f}", f"{theirs / ours:.0f}")
 
 
-# what is done in a round: functions whose time, with all they call, is counted
+# the parts of a round: functions whose time counts, with all that they call
 PARTS = {
     "gradients by hand": ("loss_and_gradient",),
     "steps w <- w - eta g": ("step in local_training.py",),
@@ -138,8 +131,8 @@ PARTS = {
 }
 
 
-def where_the_time_goes(dataset: Dataset, rounds: int = 10) -> list[str]:
-    """A profile of rounds of the 2NN through the mock network, all in one process."""
+def where_the_time_goes(dataset: Dataset, rounds: int = 10) -> Iterator[str]:
+    """A profile of rounds of the 2NN through the mock network in one process."""
     experiment = Experiment(dataset, 100, "iid", 1, 1)
     databases: Any = experiment.deal()
     common: dict[str, Any] = {**SETTINGS, "organizations": list(databases), "evaluators": [101]}
@@ -149,19 +142,19 @@ def where_the_time_goes(dataset: Dataset, rounds: int = 10) -> list[str]:
         profile.runcall(network.run, rounds=rounds, **common)
     stats = pstats.Stats(profile)
     total, seen = stats.total_tt, 0.0  # type: ignore[attr-defined]
-    lines = ["| where the time of a round goes (cProfile, one process) | share |", "| --- | --- |"]
+    yield from tables.head("where the time of a round goes (cProfile, one process)", "share")
     for part, names in PARTS.items():
         seconds = 0.0
         for (file, _, function), (_, _, _, cumulative, _) in stats.stats.items():  # type: ignore[attr-defined]
             if function in names or f"{function} in {Path(file).name}" in names:
                 seconds += cumulative
         seen += seconds
-        lines.append(f"| {part} | {seconds / total:.1%} |")
-    return [*lines, f"| everything else | {1 - seen / total:.1%} |"]
+        yield tables.row(part, f"{seconds / total:.1%}")
+    yield tables.row("everything else", f"{1 - seen / total:.1%}")
 
 
-def fsvrg_pass(dataset: Dataset, repeats: int = 5) -> list[str]:
-    """A node's pass of federated SVRG with B = 1 over its 600 rows: the paper's box row by row, and ours."""
+def fsvrg_pass(dataset: Dataset, repeats: int = 5) -> Iterator[str]:
+    """A node's pass of FSVRG with B = 1 over its 600 rows: the paper's box row by row, and as a node does it."""
     assert isinstance(dataset.rows, tuple)
     X, y = as_features(dataset.rows[0][:600]), np.asarray(dataset.rows[1][:600], np.int64)
     model = models.build(TWO_NN)
@@ -187,18 +180,13 @@ def fsvrg_pass(dataset: Dataset, repeats: int = 5) -> list[str]:
             run(w)
             seconds.setdefault(name, []).append(time.perf_counter() - started)
     first = statistics.median(seconds["the box row by row"])
-    return [
-        "| a node's pass of FSVRG: 2NN, 600 rows, B = 1 | median seconds | ratio |",
-        "| --- | --- | --- |",
-        *(
-            f"| {name} | {statistics.median(s):.3f} | {statistics.median(s) / first:.2f} |"
-            for name, s in seconds.items()
-        ),
-    ]
+    yield from tables.head("a node's pass of FSVRG: 2NN, 600 rows, B = 1", "median seconds", "ratio")
+    for name, found in seconds.items():
+        yield tables.row(name, f"{statistics.median(found):.3f}", f"{statistics.median(found) / first:.2f}")
 
 
 class PeakMemory:
-    """The most memory that this process and its children held together, in bytes; pages they share count once."""
+    """The most memory that this process and its children hold together, in bytes; shared pages count once."""
 
     def __enter__(self) -> "PeakMemory":
         self.bytes, self._done = 0, threading.Event()
@@ -223,7 +211,7 @@ def _memory() -> int:
         try:
             rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
             pids += [int(c) for t in Path(f"/proc/{pid}/task").iterdir() for c in (t / "children").read_text().split()]
-        except OSError:  # it has just ended
+        except OSError:  # the process has just ended
             continue
         held += sum(int(line.split()[1]) * 1024 for line in rollup.splitlines() if line.startswith("Pss:"))
     return held
@@ -232,16 +220,14 @@ def _memory() -> int:
 def main(dataset: Dataset, full: bool) -> None:
     """Print and keep the ratios."""
     os.environ["V6_FEDERATED_MINIMUM_ORGANIZATIONS"] = "1"
-    lines = [
-        "# What the mock network costs",
-        "",
-        f"`python -m benchmarks cost --data mnist.npz{' --full' if full else ''}`, {runs.machine()}, {date.today()}.",
-        "",
-    ]
-    lines += call_overhead(dataset)
-    lines += ["", *round_ratio(dataset, 20 if full else 8)]
-    lines += ["", *where_the_time_goes(dataset)]
-    lines += ["", *fsvrg_pass(dataset)]
-    lines += ["", (Path(__file__).parent / "notes" / "cost.md").read_text()]
-    print("\n".join(lines))
-    runs.write_table("cost", "" if full else "reduced", lines)
+
+    def lines() -> Iterator[str]:
+        yield from call_overhead(dataset)
+        yield ""
+        yield from round_ratio(dataset, 20 if full else 8)
+        yield ""
+        yield from where_the_time_goes(dataset)
+        yield ""
+        yield from fsvrg_pass(dataset)
+
+    tables.page(tables.Page("cost", "What the mock network costs", full, ABOUT, timed=True), lines())

@@ -1,4 +1,4 @@
-"""The data of the benchmarks from their own homes, checked: ``python -m benchmarks download --data FOLDER``."""
+"""``python -m benchmarks download --data FOLDER``: the benchmarks' data from their original sites, checked."""
 
 import gzip
 import hashlib
@@ -58,7 +58,11 @@ SECONDS = 60  # without a byte
 
 
 def download(name: str, folder: Path) -> Path:
-    """Bring a data set to ``folder``. Raises SafeError where its home does not answer or sends other bytes."""
+    """Download a data set to a folder.
+
+    Raises:
+        SafeError: its site does not answer, or sends other bytes than expected.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     others = {"shakespeare": shakespeare, "golub": golub}
     return others[name](folder) if name in others else images(name, folder)
@@ -75,7 +79,7 @@ def images(name: str, folder: Path, home: str | None = None, digests: Sequence[s
 
 
 def shakespeare(folder: Path, url: str = PLAYS, digest: str = PLAYS_SHA256) -> Path:
-    """``shakespeare.json.gz``: the lines of each speaking role in each play that has two or more."""
+    """``shakespeare.json.gz``: the lines of each speaking role with two or more lines in a play."""
     roles: dict[str, list[str]] = {}
     with zipfile.ZipFile(io.BytesIO(_checked(url, digest))) as plays:
         for name in sorted(name for name in plays.namelist() if name.endswith(".xml")):
@@ -87,7 +91,7 @@ def shakespeare(folder: Path, url: str = PLAYS, digest: str = PLAYS_SHA256) -> P
                 lines = [
                     " ".join("".join([line.text or "", *(part.tail or "" for part in line)]).split())
                     for line in speech.findall("LINE")
-                ]  # without the stage directions in it
+                ]  # without the stage directions in them
                 if speakers:
                     role = roles.setdefault(f"{play.findtext('TITLE')}|{' & '.join(speakers)}", [])
                     role += filter(None, lines)
@@ -100,7 +104,7 @@ def shakespeare(folder: Path, url: str = PLAYS, digest: str = PLAYS_SHA256) -> P
 def golub(folder: Path, url: str = GOLUB, digest: str = GOLUB_SHA256) -> Path:
     """``golub.npz``: x (72, 7129) gene expressions, y (72,) 1 for the patients with AML, 0 for ALL."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Unknown encoding")  # its names are ASCII
+        warnings.filterwarnings("ignore", message="Unknown encoding")  # the names are ASCII
         found = rdata.conversion.convert(rdata.parser.parse_data(_checked(url, digest)))["golub"]
     part = folder / "golub.part.npz"
     labels = np.asarray(found["y"]) == "AML"
@@ -109,14 +113,17 @@ def golub(folder: Path, url: str = GOLUB, digest: str = GOLUB_SHA256) -> Path:
 
 
 def _checked(url: str, expected: str, unpack: Callable[[bytes], bytes] = bytes) -> bytes:
-    """What lies at an address, unpacked; raises SafeError unless it has the digest."""
+    """The content of an address, unpacked. Raises SafeError unless it has the digest."""
     try:
         with urllib.request.urlopen(url, timeout=SECONDS) as stream:
             content = unpack(stream.read())
     except (OSError, EOFError, zlib.error, urllib.error.URLError, http.client.HTTPException) as error:
-        raise SafeError(f"{url} cannot be read ({error}); expected a connection to it") from None
+        raise SafeError(f"{url} cannot be read ({error}). Check the connection and run the command again") from None
     if hashlib.sha256(content).hexdigest() != expected:
-        raise SafeError(f"{url} is another file than the one known; expected sha256 {expected} once unpacked")
+        raise SafeError(
+            f"{url} is not the expected file, whose sha256 is {expected} when unpacked. Run the command again, or "
+            "put a copy of the data into the folder yourself"
+        )
     return content
 
 

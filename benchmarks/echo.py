@@ -1,4 +1,4 @@
-"""A method that does nothing, to measure what a call costs: the weights go to every node and come back."""
+"""A method that does nothing, to measure the cost of a call: the weights go to every node and come back."""
 
 from typing import Any
 
@@ -9,5 +9,5 @@ __all__ = ["describe", "echo", "evaluate"]
 
 @partial
 def echo(node: Node, weights: Any) -> dict[str, Any]:
-    """Send back what came."""
+    """Send the weights back."""
     return {"weights": weights}

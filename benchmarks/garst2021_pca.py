@@ -1,13 +1,14 @@
-"""Garst et al. 2021: classifiers on components of gene expressions (Table D.6, Figure 4.6), and what PCA costs.
+"""Garst 2021: classifiers on components of gene expressions (Table D.6, Figure 4.6), and what PCA costs.
 
-The document's leukaemia tables are not public in one place; a stand-in is used: Golub's 72 patients of 7,129 gene
-expressions (golub.npz), over ten nodes, and over three of which two measure otherwise (``shifted``). Twenty-four rows
-are held out and 40 components taken, since no more than 48 rows are left to train on.
+The thesis's leukaemia tables are not public in one place. Golub's table of 72 patients and 7,129 gene expressions
+(golub.npz) takes their place: over ten nodes, and over three of which two measure in another way (``shifted``).
+Twenty-four rows are held out. The components are 40, since only 48 rows are left to train on.
 """
 
 import time
 import tracemalloc
 from collections.abc import Iterator
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -17,29 +18,30 @@ from threadpoolctl import threadpool_limits
 from benchmarks import runs, tables
 from v6_federated.base.randomness import generator
 from v6_federated.messages import codec
-from v6_workbench.simulation import mock
+from v6_workbench.simulation import mock, mock_node
 from v6_workbench.simulation.datasets import Dataset
 from v6_workbench.simulation.experiments import Experiment
 
 DOCUMENT = "garst2021_pca"
 SEEDS = range(1, 11)
-OPEN = {"V6_FEDERATED_MINIMUM_ROWS": "1", "V6_FEDERATED_MINIMUM_ROWS_A_CLASS": "1"}  # seven rows a node
+# a node has seven rows
+OPEN = {"V6_FEDERATED_MINIMUM_ROWS": "1", "V6_FEDERATED_MINIMUM_ROWS_A_CLASS": "1"}
 COMMON = {"lr": 0.01, "rounds": 100, "evaluate_every": 100, "preprocess": ["standardize", "pca:40"]}
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "FedAvg, E = 1": ("fedavg", {"classes": [0, 1]}),
     "FedAvg, E = 10": ("fedavg", {"classes": [0, 1], "epochs": 10, "rounds": 10, "evaluate_every": 10}),
     "SCAFFOLD, E = 10": ("scaffold", {"classes": [0, 1], "epochs": 10, "rounds": 10, "evaluate_every": 10}),
 }
-# model, partition: the document's accuracies of the SVM on A2, federated
+# model, partition: the thesis's accuracies of the SVM on A2, federated
 D6 = {("svm", "iid"): 0.954, ("svm", "class"): 0.947, ("svm", "size"): 0.953, ("svm", "central"): 0.974}
 NODES, ROWS, COMPONENTS = 3, 2500, 100
 COLUMNS = {True: (100, 500, 1000, 2000, 5000, 12_709, 20_000), False: (100, 1000, 5000)}
-MOST_FOR_EIGH = 2000  # beyond, the document's eigenvectors take minutes to hours
+MOST_FOR_EIGH = 2000  # with more columns the thesis's eigenvectors take minutes to hours
 
 
 def shifted(dataset: Dataset, seed: int) -> Dataset:
-    """Three hospitals of 24 rows each. The second measures each gene on a scale and with an offset of its own, the
-    third too, five times as different: a stand-in for A1 and A2, by microarray, and A3, by sequencing."""
+    """Three hospitals of 24 rows each. The second has a scale and an offset of its own for each gene, and so has the
+    third, five times as different. They stand for A1 and A2, by microarray, and A3, by sequencing."""
     assert isinstance(dataset.rows, tuple)
     X, y = dataset.rows
     deviation = X.std(axis=0)
@@ -55,13 +57,13 @@ def shifted(dataset: Dataset, seed: int) -> Dataset:
 
 
 def shuffled(dataset: Dataset, seed: int) -> Dataset:
-    """The rows in another order, so that other ones are held out."""
+    """The rows in another order, so that other rows are held out."""
     order = generator(seed, "order").permutation(len(dataset))
     return Dataset(dataset.name, dataset.take(order))
 
 
 def classifiers(dataset: Dataset) -> Iterator[str]:
-    """Accuracy on held-out rows: federated by three methods, and the same model on the pooled rows."""
+    """Accuracy on held-out rows: federated by three methods, and centralized on the pooled rows."""
     yield from tables.head("model", "rows", *METHODS, "centralized", "SVM on A2, Garst: federated", "centralized")
     for model in ("svm", "logreg"):
         for partition in ("iid", "class", "size", "three hospitals", "without the third"):
@@ -90,7 +92,7 @@ def classifiers(dataset: Dataset) -> Iterator[str]:
 
 
 def genes(d: int) -> np.ndarray:
-    """ROWS x d float32: 150 directions of falling variance, and noise."""
+    """A made-up table (ROWS, d), float32: 150 directions of falling variance, and noise."""
     rng = np.random.default_rng(1)
     factors = rng.standard_normal((ROWS, 150), dtype=np.float32) * np.float32(50) / np.arange(1, 151, dtype=np.float32)
     X = factors @ rng.standard_normal((150, d), dtype=np.float32)
@@ -99,31 +101,32 @@ def genes(d: int) -> np.ndarray:
 
 
 def document_pca(parts: list[np.ndarray], k: int) -> np.ndarray:
-    """Garst's Algorithm 3 as it is printed, in one process: the variances of the first k components."""
+    """Garst's Algorithm 3 as printed, in one process: the variances of the first k components."""
     parts, S = [X.astype(np.float64) for X in parts], sum(map(len, parts))
     mean = sum(len(X) * X.mean(axis=0) for X in parts) / S
     A = sum((X - mean).T @ (X - mean) for X in parts) / (S - 1)
-    std = np.sqrt(np.diag(A))  # the document leaves the root out
+    std = np.sqrt(np.diag(A))  # the thesis leaves out the root
     A = sum(((X - mean) / std).T @ ((X - mean) / std) for X in parts) / (S - 1)
     return np.linalg.eigh(A)[0][::-1][:k]
 
 
 def document_numbers(d: int, k: int, nodes: int) -> int:
-    """What Algorithm 3 sends: means, deviations, two matrices up; mean twice, deviation and eigenvectors down."""
+    """Numbers that Algorithm 3 sends: up means, deviations and two matrices; down the mean twice, deviations and
+    eigenvectors."""
     return nodes * (2 * d + 1 + 2 * d * d + 3 * d + k * d)
 
 
 def costs(full: bool) -> Iterator[str]:
-    """Bytes, seconds and memory of v6_pca and of the document's algorithm as the columns grow."""
+    """Bytes, seconds and memory of v6_pca and of the thesis's algorithm as columns grow."""
     yield ""
     yield (
         f"{ROWS:,} rows of d made-up columns over {NODES} nodes (half, a quarter, a quarter), {COMPONENTS} components "
         "of the correlation matrix, one thread."
     )
     yield (
-        "Bytes are all that is sent, both ways; the document's numbers (two d x d matrices a node) in the same "
-        "encoding, 16/3 bytes each. Seconds are of the whole job, messages included; the document's of its arithmetic. "
-        "Memory is the most that a node's call allocates beyond its table."
+        "Bytes are all bytes sent, both ways; the thesis's numbers (two d x d matrices a node) are counted in the same "
+        "encoding, 16/3 bytes each. Our seconds are of the whole job with its messages, the thesis's of its arithmetic "
+        "alone. Memory is the most that a node's call allocates beyond its table."
     )
     yield ""
     yield from tables.head(
@@ -131,10 +134,10 @@ def costs(full: bool) -> Iterator[str]:
         "solver",
         "rounds",
         "MB",
-        "MB document",
+        "MB Garst",
         "times fewer",
         "s",
-        "s document",
+        "s Garst",
         "MB of memory a node",
         "MB of one d x d matrix",
         "share of variance, relative difference",
@@ -175,8 +178,8 @@ def costs(full: bool) -> Iterator[str]:
 
 
 def _memory_a_call(network: mock.MockNetwork) -> int:
-    """The most bytes that Python and numpy allocate in one call at a node, over the whole job run once more."""
-    peaks, run = [], mock._run
+    """The most bytes that Python and numpy allocate in one call at a node, in another run of the job."""
+    peaks, run = [], mock_node.run
 
     def measured(*call: Any) -> Any:
         tracemalloc.reset_peak()
@@ -186,17 +189,17 @@ def _memory_a_call(network: mock.MockNetwork) -> int:
         return answer
 
     tracemalloc.start()
-    mock._run = measured  # type: ignore[assignment]  # for this one job
+    mock_node.run = measured  # type: ignore[assignment]  # during this job
     try:
         network.run(components=COMPONENTS, scale=True)
     finally:
-        mock._run = run
+        mock_node.run = run
         tracemalloc.stop()
     return max(peaks)
 
 
 def accuracy_of_subspace(dataset: Dataset) -> Iterator[str]:
-    """Components of Golub's table beside scikit-learn's of the pooled rows."""
+    """Components of Golub's table beside those of scikit-learn on the pooled rows."""
     from sklearn.decomposition import PCA
 
     assert isinstance(dataset.rows, tuple)
@@ -226,12 +229,16 @@ def main(dataset: Dataset, full: bool) -> None:
             yield ""
             yield (
                 f"Golub's patients: standardize, 40 components (25 without the third hospital), lr {COMMON['lr']:g}, "
-                "100 local epochs in all, a third of the rows held out; mean and standard error over "
+                "100 local epochs in all, a third of the rows held out. Accuracy: mean and standard error over "
                 f"{len(SEEDS)} seeds of the split."
             )
             yield ""
             yield from classifiers(dataset)
 
-    about = f"{runs.machine()}, one process."
+    about = (
+        f"Times and memory: {runs.machine()}, one process, {date.today()}. Nothing is counted as near: the thesis's "
+        "patients are other patients."
+    )
     most = 2 * 5 * len(SEEDS) * (len(METHODS) + 1) if full else 0
-    tables.page(DOCUMENT, "Garst et al. 2021, principal components", full, all_(), about, most, "golub")
+    page = tables.Page(DOCUMENT, "Garst 2021, principal components", full, about, "golub")
+    tables.page(page, all_(), most)

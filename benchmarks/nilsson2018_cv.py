@@ -1,5 +1,6 @@
 """Nilsson et al. 2018, Table 1 and Figure 3: FedAvg, CO-OP, FSVRG and centralized training of the 2NN by 5-fold
-cross-validation over all 70,000 rows of MNIST at equal uploads, and the Bayesian correlated t-test of each two."""
+cross-validation over all 70,000 rows of MNIST, with the same number of uploads, and the Bayesian correlated t-test of
+each pair."""
 
 import functools
 from collections.abc import Iterator
@@ -7,23 +8,24 @@ from dataclasses import replace
 from typing import Any
 
 from benchmarks import nilsson2018, runs, tables
-from v6_workbench.reporting import report, summary
+from benchmarks.comparisons import Comparison
+from v6_workbench.reporting import pictures, summary
 from v6_workbench.simulation import model_comparison
 from v6_workbench.simulation.datasets import Dataset
 from v6_workbench.simulation.experiments import Experiment
 
 DOCUMENT = "nilsson2018_cv"
-ITERATIONS = 1  # the paper's are three
+ITERATIONS = 1  # the paper has three
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "FedAvg": ("fedavg", nilsson2018.FEDAVG),
     "CO-OP": ("coop", nilsson2018.COOP),
     "FSVRG": ("fsvrg", nilsson2018.FSVRG),
-    # until it has converged
+    # enough rounds to converge
     "centralized": ("fedavg", {"lr": 0.0703, "lr_decay_step": 3.77e-6, "batch_size": 10, "epochs": 1, "rounds": 30}),
 }
-# rounds after which a long run is kept, and evaluated besides; nodes of CO-OP keep a state
+# rounds after which a long run is kept and evaluated; not for CO-OP, whose nodes keep a state
 SEGMENT = {"FedAvg": 100, "FSVRG": 5}
-# row against column, as the paper prints them; for centralized training it has a column only
+# row against column, as the paper prints them; it has no row for centralized training, which mirrors its column
 TABLE_1 = {
     "iid": {"FedAvg": " ++=", "CO-OP": "- =-", "FSVRG": "-= -", "centralized": "=++ "},
     "shards": {"FedAvg": " ++-", "CO-OP": "- +-", "FSVRG": "-- -", "centralized": "+++ "},
@@ -33,8 +35,8 @@ OPPOSITE = {"+": "-", "-": "+"}
 
 
 def train(one: Experiment, name: str, full: bool, slowest: float = 1.0) -> runs.Run:
-    """A method on one fold; the nodes of CO-OP differ in speed up to ``slowest`` times, and
-    the time of each of their calls by about a fifth besides."""
+    """A method on one fold. CO-OP's slowest node takes ``slowest`` times as long as its fastest, and the time of each
+    call varies by about a fifth."""
     method, settings = METHODS[name]
     rounds = settings["rounds"] if full else max(2, settings["rounds"] // 50)
     values = {"model": "2nn", **settings, "rounds": rounds, "evaluate_every": rounds}
@@ -57,13 +59,13 @@ def scores(dataset: Dataset, partition: str, full: bool) -> dict[str, list[float
     return found
 
 
-def lines(dataset: Dataset, full: bool) -> Iterator[str]:
-    agree = 0
+def lines(dataset: Dataset, full: bool) -> Iterator[tables.Line]:
     for partition, printed in TABLE_1.items():
         accuracies = scores(dataset, partition, full)
         found = model_comparison.verdicts(accuracies, ITERATIONS)
         yield ""
-        yield f"**{partition}**: accuracy by fold, and row against column, the paper's sign / ours."
+        yield f"**{partition}**: accuracy by fold, and row against column, the paper's sign / ours: better (+), worse"
+        yield "(-), equivalent (=), or undecided (?)."
         yield ""
         yield from tables.head("", *(f"fold {f + 1}" for f in range(model_comparison.FOLDS * ITERATIONS)), *METHODS)
         for name, own in accuracies.items():
@@ -75,22 +77,21 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
                 pair = found.get((name, other))
                 reverse = found[other, name].sign if pair is None else ""
                 ours = OPPOSITE.get(reverse, reverse) if pair is None else pair.sign
-                agree += ours == theirs
+                if pair is not None:  # its mirror is no other comparison
+                    yield Comparison("Table 1", f"{partition}: {name} against {other}", (theirs,), ours, "sign")
                 cells.append(f"{theirs} / {ours}")
             yield tables.row(name, *(f"{a:.4f}" for a in own), *cells)
         picture = f"{DOCUMENT}-{partition}{'' if full else '-reduced'}.png"
-        report.posteriors(found, model_comparison.ROPE, runs.RESULTS / picture)
+        pictures.posteriors(found, model_comparison.ROPE, runs.RESULTS / picture)
         yield ""
         yield f"![posterior differences in accuracy]({picture})"
     yield from speeds(dataset, full)
     if full:
         yield from earlier(dataset)
-    yield ""
-    yield f"{agree} of {2 * len(METHODS) * (len(METHODS) - 1)} signs are the paper's."
 
 
 def speeds(dataset: Dataset, full: bool) -> Iterator[str]:
-    """What CO-OP loses where nodes differ in speed."""
+    """What CO-OP loses if nodes differ in speed."""
     one = next(model_comparison.experiments_of(Experiment(dataset, 100, "iid", 1, 1), ITERATIONS))
     yield ""
     yield from tables.head("slowest node, times the fastest's time", "accuracy of CO-OP, IID, fold 1")
@@ -99,7 +100,7 @@ def speeds(dataset: Dataset, full: bool) -> Iterator[str]:
 
 
 def earlier(dataset: Dataset) -> Iterator[str]:
-    """Whether the sign of FedAvg against centralized training, on shards, hangs on FedAvg's last rounds."""
+    """Whether the sign of FedAvg against centralized training, on shards, depends on FedAvg's last rounds."""
     folds = list(model_comparison.experiments_of(Experiment(dataset, 100, "shards", 1, 1), ITERATIONS))
     centralized = [score(train(one, "centralized", True)) for one in folds]
     fedavg = [{row["round"]: row["accuracy"] for row in train(one, "FedAvg", True).history} for one in folds]
@@ -122,10 +123,11 @@ def main(dataset: Dataset, full: bool) -> None:
     """Print and keep the tables and pictures."""
     dataset = dataset if full else runs.first(dataset)
     about = (
-        f"{ITERATIONS} x {model_comparison.FOLDS}-fold cross-validation, 100 nodes, seed 1; region of practical "
-        f"equivalence {model_comparison.ROPE:.0%}, a sign where its "
-        f"probability is {summary.CERTAIN:.0%} or more, else ?."
+        f"{ITERATIONS} x {model_comparison.FOLDS}-fold cross-validation (the paper: 3 x {model_comparison.FOLDS}), 100 "
+        f"nodes, seed 1. A difference within {model_comparison.ROPE:.0%} is equivalent; a pair has a sign if its "
+        f"probability is {summary.CERTAIN:.0%} or more. Each pair counts once, since its two signs mirror each other."
         + ("" if full else f" A fiftieth of the rounds, {runs.FIRST}.")
     )
     most = 2 * ITERATIONS * model_comparison.FOLDS * len(METHODS) + len(SPEEDS)
-    tables.page(DOCUMENT, "Nilsson et al. 2018, cross-validation on MNIST", full, lines(dataset, full), about, most)
+    title = "Nilsson et al. 2018, cross-validation on MNIST"
+    tables.page(tables.Page(DOCUMENT, title, full, about), lines(dataset, full), most)

@@ -6,14 +6,14 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 
-from v6_workbench.reporting.report import COLOURS, STYLES
+from v6_workbench.reporting.pictures import COLOURS, STYLES
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.ticker import MaxNLocator
 
 ACROSS = 3  # panels in a row
-Line = tuple[Sequence[float], Sequence[Sequence[float]]]  # along the axis, and the values of each run
+Line = tuple[Sequence[float], Sequence[Sequence[float]]]  # places on the horizontal axis, and the values of each run
 
 
 def curves(
@@ -27,14 +27,20 @@ def curves(
     log: bool = False,
     names: Sequence[str] = (),
 ) -> bool:
-    """A panel a setting with a line a method, as a PNG: the mean of its runs, and shaded from the lowest of them to the
-    highest. A line ends with its shortest run. Panels without a line are left out; False where there is none.
+    """Draw a PNG with one panel a setting and one line a method: the mean of its runs, shaded from the lowest to the
+    highest of them. A line ends with its shortest run. A panel without a line is left out.
 
     Args:
-        panels: title, name of a line, the line.
-        target: value at which a thin line is drawn, in all panels or by title; log: logarithmic rounds; bottom: lowest
-            value shown.
+        panels: lines by the panel's title and their own name.
+        path: where the picture is written.
+        xlabel, ylabel: what the axes show.
+        bottom: the lowest value shown.
+        target: value at which a thin line is drawn, in all panels or by title.
+        log: whether the horizontal axis is logarithmic.
         names: lines that have the same colour in each panel.
+
+    Returns:
+        Whether there was a line to draw.
     """
     panels = {title: lines for title, lines in panels.items() if lines}
     if not panels:

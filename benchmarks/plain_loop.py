@@ -1,6 +1,6 @@
-"""FedAvg of the 2NN as one would write it without a framework: torch with autograd, two processes of one thread each.
+"""FedAvg of the 2NN without a framework: torch with autograd, in two processes of one thread each.
 
-The test rows are evaluated in two halves, one a process.
+Each process evaluates half of the test rows.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def _task(job: tuple[int, dict[str, np.ndarray], float]) -> Any:
 def plain_rounds(
     rows: dict[int, tuple[np.ndarray, np.ndarray]], test: tuple[np.ndarray, np.ndarray], lr: float = 0.1
 ) -> Iterator[tuple[float, float]]:
-    """Seconds of each round, and the test accuracy of the model before it, for ever."""
+    """Seconds of each round, and the test accuracy of the model before it, without end."""
     half = len(test[1]) // 2
     everything = {**rows, -1: (test[0][:half], test[1][:half]), -2: (test[0][half:], test[1][half:])}
     with multiprocessing.get_context("fork").Pool(2, _start, (everything,)) as pool:

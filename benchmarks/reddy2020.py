@@ -1,7 +1,7 @@
-"""Reddy 2020: packets, communication rate, accuracy and generalisation gap of FedAvg and three dynamic averagings.
+"""Reddy 2020: packets, communication rate, accuracy and generalisation gap of FedAvg and of dynamic averaging.
 
-MNIST (and Fashion-MNIST by --data), logistic regression and the one-layer network, B = 128, SGD 0.01 or Adam 0.001.
-A round is one local pass; FedAvg rho communicates every rho passes.
+On MNIST, or Fashion-MNIST by --data, with logistic regression and a network of one hidden layer, B = 128, and SGD with
+a rate of 0.01 or Adam with 0.001. A round is one local pass; FedAvg with rho communicates every rho passes.
 """
 
 import functools
@@ -29,7 +29,7 @@ from benchmarks.reddy2020_setup import (
     told,
 )
 from v6_federated.data.source import as_features
-from v6_workbench.reporting.report import COLOURS, STYLES
+from v6_workbench.reporting.pictures import COLOURS, STYLES
 from v6_workbench.simulation.datasets import Dataset
 from v6_workbench.simulation.experiments import Experiment
 
@@ -96,8 +96,8 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
 
 
 def _picture(data: str, model: str, optimizer: str, found: dict[tuple[str, str, int], dict[str, float]]) -> str:
-    """Packets, communication rate, accuracy and gap by number of nodes, a column a partition (figures like 4.3, 4.4 and
-    4.30)."""
+    """Packets, communication rate, accuracy and gap by number of nodes, one column a partition, as in the document's
+    figures 4.3, 4.4 and 4.30."""
     measures = {
         "packets": "packets, MB (log scale)",
         "rate": "communication rate",
@@ -134,7 +134,7 @@ def _picture(data: str, model: str, optimizer: str, found: dict[tuple[str, str, 
 
 
 def svd_seconds(dataset: Dataset) -> Iterator[str]:
-    """How long the nodes take for their singular values (Figure 4.28)."""
+    """How long the singular values take (Figure 4.28)."""
     lines, machines = list[str](), dict[str, None]()
     for partition in PARTITIONS:
         for K in NODES:
@@ -149,8 +149,9 @@ def svd_seconds(dataset: Dataset) -> Iterator[str]:
             lines.append(tables.row(partition, K, f"{most:,}", f"{seconds:.1f}", f"{sum(took):.1f}"))
     yield ""
     yield (
-        f"Seconds of the SVD, once a job, one thread ({'; '.join(machines)}): of the node with the most rows, and of "
-        "all nodes together; the document: 1.5 to 4.5 seconds on MNIST, 1.5 to 5 on Fashion-MNIST, whatever K."
+        f"Seconds of the SVD, which a job does once, with one thread ({'; '.join(machines)}): of the node with the "
+        "most rows, and of all nodes together. The document: 1.5 to 4.5 seconds on MNIST, 1.5 to 5 on Fashion-MNIST, "
+        "for all K."
     )
     yield ""
     yield from tables.head("rows", "K", "most rows", "seconds", "all nodes together")
@@ -158,7 +159,7 @@ def svd_seconds(dataset: Dataset) -> Iterator[str]:
 
 
 def _svd(dealt: dict[int, Any], _: object) -> dict[str, Any]:
-    """A history of a row a node: the seconds that its singular values take."""
+    """A history with a row a node: the seconds that its singular values take."""
     history = []
     with threadpool_limits(1):
         for k, (X, _y) in dealt.items():
@@ -171,9 +172,13 @@ def _svd(dealt: dict[int, Any], _: object) -> dict[str, Any]:
 
 def main(dataset: Dataset, full: bool) -> None:
     """Print and keep the tables and figures."""
-    about = "Seed 1. Packets are all bytes sent, both ways; gap is (J_test - J_train) / (J_test + J_train)."
+    about = (
+        "One run each, seed 1. Packets are all bytes sent, both ways; the gap is (J_test - J_train) / (J_test + "
+        "J_train). Nothing is counted as near: the document prints curves. The notes compare its claims one by one."
+    )
     protocols_ = len([*protocols("logreg", "sgd")])
     most = protocols_ * (len(PASSES) * len(OPTIMIZERS) * len(PARTITIONS) * len(NODES) if full else 1)
     others = differences.runs_of(dataset) + deals.runs_of() + boxes.runs_of() + len(PARTITIONS) * len(NODES)
     most += others if full else 0
-    tables.page(DOCUMENT, f"Reddy 2020 on {dataset.name}", full, lines(dataset, full), about, most, dataset.name)
+    title = f"Reddy 2020 on {'Fashion-MNIST' if dataset.name == 'fashion_mnist' else 'MNIST'}"
+    tables.page(tables.Page(DOCUMENT, title, full, about, dataset.name), lines(dataset, full), most)

@@ -1,4 +1,4 @@
-"""A table of Reddy 2020: Algorithms 3 and 4 where nodes do nothing but in their rounds, as the boxes are written."""
+"""Algorithms 3 and 4 of Reddy 2020 as the boxes print them: nodes do nothing except in their rounds."""
 
 import functools
 from collections.abc import Iterator
@@ -21,13 +21,13 @@ def runs_of() -> int:
 
 
 def lines(dataset: Dataset) -> Iterator[str]:
-    """Accuracy and gap by what nodes do between their rounds, and whose models are summed."""
+    """Accuracy and gap by what nodes do between their rounds, and by whose models are summed."""
     yield ""
     yield (
-        "Algorithms 3 and 4 as the boxes have them, logistic regression: accuracy and gap where a node trains on "
-        "between its rounds (ours), where it trains in its rounds only, from the newest model "
-        "(`train_from=newest_pass`), and where besides the last models of all K are summed, as the boxes print, not "
-        "those of S_t. Beside them rho = 1, rho = 50, and Delta (0.3 with SGD, 2.2 with Adam)."
+        "Algorithms 3 and 4 as the boxes print them, logistic regression: accuracy and gap if a node trains on "
+        "between its rounds (ours), if it trains in its rounds only, from the newest model "
+        "(`train_from=newest_pass`), and if moreover the last models of all K are summed, as the boxes print, instead "
+        "of those of S_t. For comparison rho = 1, rho = 50, and Delta (0.3 with SGD, 2.2 with Adam)."
     )
     yield ""
     yield from tables.head(

@@ -1,4 +1,4 @@
-"""Tables of Reddy 2020 that test how much of a number is that of one deal of the rows to the nodes."""
+"""Tables on Reddy 2020 that test how much a number depends on which rows each node is dealt."""
 
 import functools
 from collections.abc import Iterator, Mapping
@@ -25,18 +25,18 @@ from v6_workbench.simulation.experiments import Experiment
 
 PLANS = schedule.plans
 CUTS = (1, 2, 3, 4, 5)
-# the fifth unbalanced deal to 31 nodes leaves one with too few rows of a class to take part
+# in the fifth unbalanced deal to 31 nodes one node has too few rows of a class to take part
 UNBALANCED_CUTS = CUTS[:4]
 SIZES = (7, 15, 23, 31)
-# rows and K of which the SVD's uploads are counted: whether they reach a plateau; on which rows there are more
+# rows and K for which the SVD's uploads are counted: whether they reach a plateau, and on which rows there are more
 COUNTED = (
     *(("balanced", K) for K in SIZES),
     *((partition, K) for partition in ("unbalanced", "sorted-unbalanced") for K in NODES),
     *((partition, 7) for partition in CONTIGUOUS),
 )
-# rows and deals of which the network's Delta under SGD is looked at
+# rows and deals for which the network is trained with Delta under SGD
 NETWORKS = (("sorted-balanced", 1), *(("sorted-unbalanced", cut) for cut in CUTS[:3]))
-# optimizer, rows, K and deal where the document compares the SVD's accuracy with that of Delta and rho = 1
+# optimizer, rows, K and deal for which the document compares the SVD's accuracy with those of Delta and rho = 1
 COMPARED = (
     *(("sgd", "sorted-balanced", 7, cut) for cut in CUTS),
     *(("sgd", "sorted-balanced", K, 1) for K in SIZES[1:]),
@@ -61,10 +61,10 @@ def runs_of() -> int:
 
 
 def cuts(dataset: Dataset) -> Iterator[str]:
-    """How much the rates of the SVD and of Delta under Adam are those of one way to deal the rows."""
+    """How much the rates of the SVD and of Delta under Adam depend on the deal."""
     yield ""
     yield (
-        f"Communication rates of other deals of the rows (seeds {CUTS[0]} to {CUTS[-1]}; above it is {CUTS[0]}), "
+        f"Communication rates by deal of the rows (seeds {CUTS[0]} to {CUTS[-1]}; the tables above have {CUTS[0]}), "
         "logistic regression, K = 7, Adam."
     )
     yield ""
@@ -78,11 +78,11 @@ def cuts(dataset: Dataset) -> Iterator[str]:
 
 
 def svd_uploads(dataset: Dataset) -> Iterator[str]:
-    """Whether the SVD's packets reach a plateau with the number of nodes, and on which rows it sends more."""
+    """Whether the SVD's packets reach a plateau as nodes are added, and on which rows it sends more."""
     yield ""
     yield (
-        "Uploads by SVD in 100 passes by number of nodes and deal; rho = 1 has 100 K. They are of the rows alone, "
-        "whatever is trained (here with one step a pass)."
+        "Uploads by SVD in 100 passes by number of nodes and deal; rho = 1 has 100 K. They depend on the rows alone, "
+        "not on what is trained (here with one step a pass)."
     )
     yield ""
     yield from tables.head("rows", "K", *(f"deal {cut}" for cut in CUTS))
@@ -111,14 +111,15 @@ def loss_uploads(dataset: Dataset) -> Iterator[str]:
 
 
 def compared(dataset: Dataset) -> Iterator[str]:
-    """Whether the SVD's accuracy is that of Delta and rho = 1: by deal, number of nodes, the model from which a node
-    that is due trains, and how often the node with the least index comes."""
+    """Whether the SVD is as accurate as Delta and rho = 1: by deal, number of nodes, the model from which a node that
+    is due trains, and how often the node with the least index communicates."""
     yield ""
     yield (
-        "Accuracy of the SVD beside rho = 1 and Delta (0.3 with SGD, 2.2 with Adam), logistic regression, by number of "
-        "nodes and deal. A node that is due trained on from the model it was last sent (ours), does all its passes "
-        "from the newest, or those of its rounds only, from the newest (`newest_pass`); the node with the "
-        "least index comes once, in the last round (equation 3.9, ours), or in each (the sentence before equation 3.8)."
+        "Accuracy of the SVD, of rho = 1 and of Delta (0.3 with SGD, 2.2 with Adam), logistic regression, by number "
+        "of nodes and deal. A node that is due has trained on from the model it was last sent (ours), does all its "
+        "passes from the newest model, or only those of its rounds (`newest_pass`). The node with the least index "
+        "communicates once, in the last round (equation 3.9, ours), or in each round (the sentence before equation "
+        "3.8)."
     )
     yield ""
     yield from tables.head(
@@ -165,11 +166,11 @@ def compared(dataset: Dataset) -> Iterator[str]:
 
 
 def networks(dataset: Dataset) -> Iterator[str]:
-    """How much of Delta's rate and accuracy with the network is the deal's."""
+    """How much Delta's rate and accuracy with the network depend on the deal."""
     yield ""
     yield (
-        "Delta with the network by deal, SGD, K = 7: rate and accuracy, beside the accuracy of rho = 1; with "
-        f"{STEPS_A_PASS} steps at every node, whatever its rows, the rate."
+        "The network by deal, SGD, K = 7: the accuracy of rho = 1, and Delta's rate and accuracy; in the last column "
+        f"its rate if every node takes {STEPS_A_PASS} steps a pass."
     )
     yield ""
     yield from tables.head(
@@ -192,9 +193,9 @@ def networks(dataset: Dataset) -> Iterator[str]:
 
 
 def one_shot(dataset: Dataset) -> Iterator[str]:
-    """Whether one average at the end costs nothing where rows are alike."""
+    """Whether a single average at the end costs accuracy if nodes have similar rows."""
     yield ""
-    yield "One-shot averaging (rho = 100) of logistic regression beside rho = 1: accuracy."
+    yield "One-shot averaging (rho = 100) of logistic regression, and rho = 1: accuracy."
     yield ""
     yield from tables.head("optimizer", "rows", *(f"K = {K}, rho = {rho}" for K in NODES for rho in (1, 100)))
     E = PASSES["logreg"]
@@ -215,6 +216,6 @@ def accuracy(run: runs.Run) -> str:
 
 
 def least_in_each_round(q: Mapping[int, float], E: int, start: int) -> dict[int, Any]:
-    """Plans where q'_k = 0 gives rho_k = 1, as the sentence before equation 3.8 has it."""
+    """Plans in which q'_k = 0 gives rho_k = 1, as the sentence before equation 3.8 says."""
     low = min(q.values())
     return {k: schedule.Plan(1, 1) if q[k] == low else plan for k, plan in PLANS(q, E, start).items()}

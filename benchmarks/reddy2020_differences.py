@@ -1,4 +1,4 @@
-"""Tables that test why numbers of Reddy 2020 differ from the document's: readings, steps, cuts, starts, gaps."""
+"""Tables that test why our numbers differ from those of Reddy 2020: readings, steps, cuts, starts, gaps."""
 
 import dataclasses
 import functools
@@ -36,9 +36,9 @@ from v6_workbench.simulation.datasets import Dataset
 from v6_workbench.simulation.experiments import Experiment, OnRound
 
 STEPS = {"800: 50 passes of a node, K = 31": 800, "3,350: K = 7": 3350, "23,450: of all rows": 23450}
-# B with which a node of 31 takes the 67 steps a pass that one of 7 takes with B = 128
+# with this B one of 31 nodes takes the 67 steps a pass that one of 7 takes with B = 128
 SAME_STEPS = 29
-# model, rows and K where all nodes take as many steps as one of 7 with balanced rows
+# the steps a pass of one of 7 nodes with balanced rows; model, rows and K for which all nodes take as many
 STEPS_A_PASS = 67
 MORE_STEPS_A_PASS, SMALL_BATCH = 4 * STEPS_A_PASS, 32
 DEALS = (1, 2, 3)
@@ -46,9 +46,9 @@ ALIKE_STEPS = (
     *(("logreg", partition, (7, 23, 31)) for partition in PARTITIONS[1:]),
     *(("nn_reddy", partition, (7, 31)) for partition in PARTITIONS[2:]),
 )
-# where the document's Delta sends about what the SVD does or more, and ours with B = 128 less
+# where the document's Delta sends as much as the SVD or more, and ours sends less with B = 128
 MORE_STEPS = {"mnist": ("sgd", "sorted-unbalanced"), "fashion_mnist": ("adam", "unbalanced")}
-# rows alike, whose gap the document finds little, and unlike
+# similar rows, for which the document finds a small gap, and dissimilar ones
 GAPS = ("balanced", "sorted-balanced")
 
 
@@ -78,7 +78,7 @@ def runs_of(dataset: Dataset) -> int:
 
 
 def of_all(renewed: bool) -> Callable[[Mapping[int, float], int, int], dict[int, Any]]:
-    """Plans of Algorithm 4 by the last losses of all nodes, not only of S_t; for S_t or for all (``renewed``)."""
+    """Plans of Algorithm 4 from the last losses of all nodes, not only of S_t; for S_t, or for all (``renewed``)."""
     last: dict[int, float] = {}
 
     def plans(q: Mapping[int, float], E: int, start: int) -> dict[int, Any]:
@@ -91,13 +91,14 @@ def of_all(renewed: bool) -> Callable[[Mapping[int, float], int, int], dict[int,
 
 
 def readings(dataset: Dataset) -> Iterator[str]:
-    """Whose losses Algorithm 4 compares, whose intervals it renews, whose models it sums, and what nodes train from."""
+    """Whose losses Algorithm 4 compares, whose plans it renews, whose models it sums, and from which model nodes
+    train."""
     yield ""
     yield (
-        "Readings of Algorithm 4: whose losses are normalized, whose plans renewed, whose models summed, and "
-        "whether a node that is due trains from the newest model; S_t are the nodes that communicate in round t. "
-        "Logistic regression, SGD: times fewer uploads than rho = 1, and accuracy. The document: about 8 times, "
-        "similar on all partitions."
+        "Readings of Algorithm 4: whose losses are normalised, whose plans are renewed, whose models are summed, and "
+        "whether a node that is due trains from the newest model. S_t are the nodes that communicate in round t. "
+        "Logistic regression, SGD: how many times fewer uploads than rho = 1, and accuracy. The document: about 8 "
+        "times fewer, similar on all partitions."
     )
     yield ""
     yield from tables.head(
@@ -128,7 +129,7 @@ def readings(dataset: Dataset) -> Iterator[str]:
 
 
 def sum_over_all() -> Callable[..., np.ndarray]:
-    """The boxes' sum over all K nodes: of those that did not communicate, the model that they sent last."""
+    """The boxes' mean over all K nodes: a node that did not communicate counts with the model that it sent last."""
     last: dict[int, Answer] = {}
     ours = Answers.weighted_mean
 
@@ -140,16 +141,16 @@ def sum_over_all() -> Callable[..., np.ndarray]:
 
 
 def lasting(answers: Answers) -> list[Answer]:
-    """The answers with models that outlast their round, after which a job lets go of them."""
+    """The answers with models that outlast their round, after which a job drops them."""
     return [dataclasses.replace(a, arrays=dict(a.arrays)) for a in answers.each()]
 
 
 def same_steps(dataset: Dataset) -> Iterator[str]:
-    """Whether 31 nodes differ from seven by the number of their steps."""
+    """Whether 31 nodes differ from seven because they take fewer steps."""
     yield ""
     yield (
-        f"Communication rate and accuracy where a node of 31 takes as many steps a pass as one of 7: B = {SAME_STEPS}, "
-        "not 128."
+        f"Communication rate and accuracy if one of 31 nodes takes as many steps a pass as one of 7: B = {SAME_STEPS} "
+        "instead of 128."
     )
     yield ""
     sizes = {f"K = {K}, B = {B}": (K, B) for K, B in ((7, 128), (31, 128), (31, SAME_STEPS))}
@@ -174,11 +175,12 @@ def same_steps(dataset: Dataset) -> Iterator[str]:
 
 
 def alike_steps(dataset: Dataset) -> Iterator[str]:
-    """Whether Delta sends most with many nodes on sorted-unbalanced rows where small nodes take as many steps."""
+    """Whether Delta sends most with many nodes on sorted-unbalanced rows if small nodes take as many steps."""
     yield ""
     yield (
-        f"Communication rate and accuracy where every node takes {STEPS_A_PASS} steps of B = 128 a pass, whatever its "
-        "rows (in a circle), SGD. The document's Delta sends most with 23 and 31 nodes on sorted-unbalanced rows."
+        f"Communication rate and accuracy if every node takes {STEPS_A_PASS} steps of B = 128 a pass, however many "
+        "rows it has (it goes through them again and again), SGD. The document's Delta sends most with 23 and 31 "
+        "nodes on sorted-unbalanced rows."
     )
     yield ""
     yield from tables.head("model", "rows", "protocol", "K = 7", "K = 23", "K = 31")
@@ -196,11 +198,11 @@ def alike_steps(dataset: Dataset) -> Iterator[str]:
 
 
 def more_alike_steps(dataset: Dataset) -> Iterator[str]:
-    """Whether Delta = 0.8 comes up to the SVD with 31 nodes that take more steps, and how much is the deal's."""
+    """Whether Delta = 0.8 sends as much as the SVD with 31 nodes that take more steps, by deal."""
     yield ""
     yield (
-        f"Communication rate of Delta = 0.8 with 31 nodes that take {MORE_STEPS_A_PASS} steps of B = {SMALL_BATCH} a "
-        "pass, whatever their rows, and the SVD's, by deal: logistic regression, SGD."
+        f"Communication rate by deal of Delta = 0.8 with 31 nodes that each take {MORE_STEPS_A_PASS} steps of B = "
+        f"{SMALL_BATCH} a pass, and of the SVD: logistic regression, SGD."
     )
     yield ""
     yield from tables.head("rows", "protocol", *(f"deal {cut}" for cut in DEALS))
@@ -221,7 +223,7 @@ def more_alike_steps(dataset: Dataset) -> Iterator[str]:
 
 
 def with_steps(experiment: Experiment, values: dict[str, Any], steps: int) -> tuple[float, float]:
-    """Communication rate and accuracy where a pass of every node is ``steps`` minibatches."""
+    """Communication rate and accuracy if a pass of every node is ``steps`` minibatches."""
     settings = told(experiment, "dynavg", values, reading=f"{steps} steps a pass at every node")
     run = runs.kept_as(DOCUMENT, settings, functools.partial(in_a_circle, experiment, values, steps))
     assert isinstance(experiment.nodes, int)
@@ -231,7 +233,7 @@ def with_steps(experiment: Experiment, values: dict[str, Any], steps: int) -> tu
 def in_a_circle(
     experiment: Experiment, values: dict[str, Any], steps: int, on_round: OnRound | None
 ) -> Mapping[str, Any]:
-    """Dynamic averaging where a pass is ``steps`` minibatches of rows that are shuffled and come again."""
+    """Dynamic averaging in which a pass is ``steps`` minibatches; rows are shuffled and used again as needed."""
 
     def batches(rng: np.random.Generator, n: int, epochs: int, batch_size: int, least: int = 1) -> Iterator[np.ndarray]:
         rows = steps * batch_size
@@ -244,11 +246,11 @@ def in_a_circle(
 
 
 def readings_of_adam(dataset: Dataset) -> Iterator[str]:
-    """Whether Delta under Adam comes nearer to rho = 1 where the boxes are read in another way."""
+    """Whether Delta under Adam comes nearer to rho = 1 by another reading of the box."""
     yield ""
     yield (
-        "Readings of Algorithm 1 under Adam, logistic regression, Delta = 2.2, K = 7: Adam's moments start anew in "
-        "each pass or are kept, the mean is weighted by rows or plain, a node takes the steps of its rows or "
+        "Readings of Algorithm 1 under Adam, logistic regression, Delta = 2.2, K = 7: Adam's moments start from zero "
+        "in each pass or are kept, the mean is weighted by rows or plain, and a node takes the steps of its rows or "
         f"{STEPS_A_PASS}. Communication rate and accuracy. The document: on balanced rows like the SVD, on the others "
         "more like rho = 1."
     )
@@ -271,7 +273,7 @@ def readings_of_adam(dataset: Dataset) -> Iterator[str]:
 
 
 def with_moments_kept(experiment: Experiment, values: dict[str, Any], on_round: OnRound | None) -> Mapping[str, Any]:
-    """Dynamic averaging where a node's optimizer goes on with the moments of its passes before."""
+    """Dynamic averaging in which a node's optimizer keeps its moments from pass to pass."""
     steps: dict[int, local_training.Step] = {}
     ours = Node.train
 
@@ -284,11 +286,12 @@ def with_moments_kept(experiment: Experiment, values: dict[str, Any], on_round: 
 
 
 def contiguous(dataset: Dataset) -> Iterator[str]:
-    """Whether it is the labels that a node has: sorted rows cut once for each node, where some then have one label."""
+    """Whether the number of labels a node explains the difference: sorted rows cut into one part a node."""
     yield ""
     yield (
-        "Communication rate and accuracy where sorted rows are cut into one contiguous part a node, not two, and some "
-        "nodes have one label: logistic regression, SGD. The document has at least two, by a rule it does not tell."
+        "Communication rate and accuracy if sorted rows are cut into one contiguous part a node instead of two, so "
+        "that some nodes have one label: logistic regression, SGD. The document ensures two labels by a rule that it "
+        "does not print."
     )
     yield ""
     chosen = [p for p in protocols("logreg", "sgd") if p[0] in ("FedAvg rho = 1", "DynAvg svd") or "Delta" in p[0]]
@@ -322,7 +325,7 @@ CONTIGUOUS = {
 
 
 def more_steps(dataset: Dataset) -> Iterator[str]:
-    """Whether Delta comes up to the SVD where nodes take more steps."""
+    """Whether Delta sends as much as the SVD if nodes take more steps."""
     optimizer, partition = MORE_STEPS[dataset.name]
     yield ""
     yield f"Communication rates with four times the steps: logistic regression, {optimizer}, {partition}."
@@ -337,7 +340,7 @@ def more_steps(dataset: Dataset) -> Iterator[str]:
     for name, own in protocols_.items():
         cells = []
         for K, B in sizes:
-            B = B if "delta" in own else 128  # the SVD's rate is that of the rows
+            B = B if "delta" in own else 128  # the SVD's rate depends on the rows alone
             values = {**settings_of("logreg", optimizer, B), **own, "rounds": E, "evaluate_every": E}
             run = runs.kept(DOCUMENT, "dynavg", Experiment(dataset, K, partition, 1, 1), values)
             cells.append(f"{sent(run, K):.2f}")
@@ -345,11 +348,11 @@ def more_steps(dataset: Dataset) -> Iterator[str]:
 
 
 def losses(dataset: Dataset) -> Iterator[str]:
-    """Why fewer of the network's nodes come by loss on sorted rows: how their losses lie after the first pass."""
+    """Why fewer of the network's nodes communicate by loss on sorted rows: their losses after the first pass."""
     yield ""
     yield (
-        "Losses of 31 nodes after the first pass, SGD: the least, the largest, the median where these are 0 and 1, and "
-        "how many nodes are by their loss due again by round 4."
+        "Losses of 31 nodes after the first pass, SGD: the least, the largest, the median scaled so that these are 0 "
+        "and 1, and how many nodes are due again by round 4 because of their loss."
     )
     yield ""
     yield from tables.head("model", "rows", "least", "largest", "median of 0 to 1", "due again")
@@ -367,15 +370,15 @@ def losses(dataset: Dataset) -> Iterator[str]:
 
 
 def after_one_pass(experiment: Experiment, values: dict[str, Any], on_round: OnRound | None) -> dict[str, Any]:
-    """A history of a row a node, whose ``train_loss`` is the node's after its first pass."""
+    """A history with a row a node, whose ``train_loss`` is the node's loss after its first pass."""
     nodes = experiment.federated("dynavg", values, on_round)["per_node"]
     return {"history": [{"round": row["organization_id"], "train_loss": row["local_loss"]} for row in nodes]}
 
 
 def starts(dataset: Dataset) -> Iterator[str]:
-    """What the start and the number of steps are worth to the network under SGD."""
+    """How much the start and the number of steps matter to the network under SGD."""
     yield ""
-    yield "SGD on all rows, B = 128, rate 0.01: test accuracy after the steps that a node takes."
+    yield "SGD on all rows, B = 128, rate 0.01: test accuracy after as many steps as a node takes."
     yield ""
     yield from tables.head("model", "start", *STEPS)
     for model, start in (("logreg", "torch"), *(("nn_reddy", start) for start in STARTS)):
@@ -415,12 +418,12 @@ def descent(dataset: Dataset, model: str, start: str, on_round: OnRound | None) 
 
 
 def gaps(dataset: Dataset) -> Iterator[str]:
-    """The gap by what J_train is: of the batches on the way, of the nodes' own models, of the last global one."""
+    """The gap by what J_train is: the loss of minibatches, of the nodes' own models, or of the last global model."""
     yield ""
     yield (
-        "The generalisation gap by what J_train is, SGD, K = 7: the mean loss of the nodes' batches since they last "
-        "communicated (as above), of their own models on their own rows before the last average, or of the last global "
-        "model on all rows."
+        "The generalisation gap by what J_train is, SGD, K = 7: the mean loss of the nodes' minibatches since they "
+        "last communicated (as above), of their own models on their own rows before the last average, or of the last "
+        "global model on all rows."
     )
     yield ""
     yield from tables.head("model", "rows", "protocol", "batches", "nodes' own", "global")
@@ -438,12 +441,9 @@ def gaps(dataset: Dataset) -> Iterator[str]:
 
 
 def gaps_of_rounds(dataset: Dataset) -> Iterator[str]:
-    """The gap where J_train is the mean of what the server was told in all rounds."""
+    """The gap if J_train is the mean of the losses that nodes sent in all rounds."""
     yield ""
-    yield (
-        "The generalisation gap with J_train the mean over all rounds of the batches' loss that the nodes of the round "
-        "sent, SGD."
-    )
+    yield "The generalisation gap if J_train is the mean of the minibatches' losses that nodes sent in all rounds, SGD."
     yield ""
     yield from tables.head("model", "rows", "protocol", *(f"K = {K}" for K in NODES))
     for model in PASSES:
@@ -458,8 +458,8 @@ def gaps_of_rounds(dataset: Dataset) -> Iterator[str]:
 
 
 def at_the_end(experiment: Experiment, method: str, values: dict[str, Any], on_round: OnRound | None) -> dict[str, Any]:
-    """A history of two rows, whose ``train_loss`` is that of the models that were averaged last, each on its node's
-    rows, and that of the last global model on all rows."""
+    """A history with two rows. Their ``train_loss`` is the loss of the models that were averaged last, each on its
+    node's rows, and the loss of the last global model on all rows."""
     averaged: list[Answer] = []
     ours = Answers.weighted_mean
 

@@ -1,4 +1,4 @@
-"""What all runs of Reddy 2020 have in common: models, optimizers, protocols, partitions."""
+"""What all tables on Reddy 2020 have in common: models, optimizers, protocols, partitions."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -32,18 +32,18 @@ def settings_of(model: str, optimizer: str, batch_size: int = 128) -> dict[str, 
 
 
 def sent(run: runs.Run, K: int) -> float:
-    """The communication rate of a run by passes: how many of the K nodes communicate after one, on average."""
+    """The communication rate of a run: the share of the K nodes that communicate after a pass, on average."""
     return float(np.mean([r["uploads"] for r in run.history])) / K
 
 
 def batches(run: runs.Run) -> list[float]:
-    """The mean losses of the batches that nodes told, by round, of the rounds in which they did."""
+    """The mean minibatch losses that nodes sent, by round, for the rounds in which they sent one."""
     return [row["train_loss"] for row in run.history if row["train_loss"] is not None]
 
 
 def gap(run: runs.Run, J_train: float | None = None) -> float:
-    """The generalisation gap at the end: J_test of the last model, J_train of the batches that nodes told last, or
-    another."""
+    """The generalisation gap at the end. J_test is the last model's loss; J_train, unless given, is the mean minibatch
+    loss that nodes sent last."""
     J_train = batches(run)[-1] if J_train is None else J_train
     J_test = run.history[-1]["loss"]
     return float((J_test - J_train) / (J_test + J_train))
@@ -59,7 +59,7 @@ def read_as(
 
 
 def told(experiment: Experiment, method: str, values: Mapping[str, Any], **what: str) -> dict[str, Any]:
-    """By which settings a run is kept that is not the method as it is, and ``what`` it is."""
+    """The settings by which a run is kept that is not the method as it is; ``what`` says how it differs."""
     dataset = experiment.dataset
     return {
         "method": method,

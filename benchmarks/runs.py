@@ -1,6 +1,6 @@
-"""Runs that are kept: each finished run is one small file, so a benchmark that was stopped goes on where it was.
+"""Kept runs: each finished run is one small file, so a benchmark that was stopped continues where it was.
 
-How far it is, and how long it may still take, is told on standard error.
+Progress and an estimate of the time left go to standard error.
 """
 
 import functools
@@ -37,7 +37,13 @@ KEPT = ("round", "loss", "accuracy", "auc", "train_loss", "bytes_up", "bytes_dow
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: its settings, its history (the columns of ``KEPT``), and where and when it ran."""
+    """A finished run.
+
+    Attributes:
+        settings: what it was run with; they name its file.
+        history: a row a round, with the columns of ``KEPT``.
+        machine, date: where and when it ran.
+    """
 
     settings: Mapping[str, Any]
     history: Sequence[Mapping[str, Any]]
@@ -50,8 +56,11 @@ class Run:
 
 
 def machine(model: str = "") -> str:
-    """The processor and what computes on it, and the GPU where it is one that trains ``model``. Raises SafeError where
-    nodes are to use a GPU that is not there."""
+    """The processor, Python and numpy, and the GPU if it trains ``model``.
+
+    Raises:
+        SafeError: nodes are to use a GPU that this machine does not have.
+    """
     cpu = next((line.split(":")[1].strip() for line in _cpuinfo() if line.startswith("model name")), platform.machine())
     known = f"{cpu}, {os.cpu_count()} cores, Python {platform.python_version()}, numpy {np.__version__}"
     return f"{known}, {_gpu()}" if on_gpu() and model.partition(":")[0] in models.ON_TORCH else known
@@ -63,7 +72,7 @@ def on_gpu() -> bool:
 
 
 def _gpu() -> str:
-    from v6_federated.models.torch_base import device, torch  # costs seconds, and most benchmarks do without
+    from v6_federated.models.torch_base import device, torch  # takes seconds, and most benchmarks do not need it
 
     return f"torch {torch.__version__} on {torch.cuda.get_device_name(device())}"
 
@@ -74,10 +83,11 @@ def _cpuinfo() -> list[str]:
 
 
 class Watch:
-    """Tells how many runs of a benchmark are done, and how long the others may take, by the mean of those so far.
+    """Shows how many runs of a benchmark are done, and how long the rest may take, from the mean of those so far.
 
     Args:
-        document: the benchmark; total: its runs, or the most that they can be.
+        document: the benchmark.
+        total: the most runs that it can have.
     """
 
     def __init__(self, document: str, total: int) -> None:
@@ -88,6 +98,7 @@ class Watch:
         self.progress = Progress(*columns, console=console, disable=not self.screen)
 
     def __enter__(self) -> "Watch":
+        used.clear()
         if self.screen:
             self.progress.start()
         self.task = self.progress.add_task(self.document, total=None, visible=False)
@@ -121,21 +132,44 @@ class Watch:
 
 
 watch: Watch | None = None  # of the benchmark that runs
+used: dict[Path, Run] = {}  # by its page, so far
 most_seeds: int | None = None  # --seeds
 only_kept = False  # --kept
 
 
 class NotRun(SafeError):
-    """A run that is not kept, where nothing is to be run."""
+    """A run is not kept and must not be run now."""
+
+
+def places() -> Sequence[str]:
+    """The machines that the runs of a page used, with their number, seeds and dates; the most runs first."""
+    by_machine: dict[str, list[Run]] = {}
+    for run in used.values():
+        by_machine.setdefault(run.machine, []).append(run)
+    lines = []
+    for machine, found in sorted(by_machine.items(), key=lambda item: -len(item[1])):
+        seeds = {run.settings["seed"] for run in found if "seed" in run.settings}
+        parts = [
+            f"{len(found)} run{'s' if len(found) > 1 else ''}",
+            f"seed{'s' if len(seeds) > 1 else ''} {_span(seeds)}" if seeds else "",
+            _span({run.date for run in found}),
+        ]
+        lines.append(f"{machine}: {', '.join(filter(None, parts))}")
+    return lines
+
+
+def _span(values: set[Any]) -> str:
+    first, last = min(values), max(values)
+    return f"{first}" if first == last else f"{first} to {last}"
 
 
 def seeds(every: Sequence[int]) -> Sequence[int]:
-    """The seeds of a row, fewer where fewer were asked for."""
+    """The seeds of a row, or the first ``--seeds`` of them."""
     return every[:most_seeds]
 
 
 def first(dataset: Dataset) -> Dataset:
-    """The first rows only, in the order of the file, which is that of no class."""
+    """The first rows only. The file's order is by no class."""
     assert isinstance(dataset.rows, tuple) and isinstance(dataset.test, tuple)
     (X, y), (X_test, y_test) = dataset.rows, dataset.test
     rows, test = REDUCED
@@ -144,7 +178,7 @@ def first(dataset: Dataset) -> Dataset:
 
 @functools.cache
 def digest(dataset: Dataset) -> str:
-    """Tells one table from another of the same name."""
+    """Eight hexadecimal digits that distinguish tables of the same name."""
     arrays = dataset.rows if isinstance(dataset.rows, tuple) else (dataset.rows.to_numpy(),)
     return hashlib.sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays)).hexdigest()[:8]
 
@@ -159,10 +193,22 @@ def kept(
     distances: bool = False,
     new: bool = True,
 ) -> Run:
-    """Run ``method``, or read what an earlier run with the same settings has left; on the pooled rows where
-    ``centralized``. A long run is kept every ``segment`` rounds, and goes on from there if it is stopped; nodes that
-    keep a state between rounds would begin anew. With ``distances`` each round has those of the nodes' models from the
-    global one. Raises NotRun for one that is not kept, unless it is to be run (``new``)."""
+    """Run a method, or read what an earlier run with the same settings has left.
+
+    Args:
+        document: the benchmark.
+        method: federated method.
+        experiment: rows, nodes, partition and seeds.
+        values: the method's settings.
+        centralized: whether to train on the pooled rows.
+        segment: rounds after which a long run is kept, so that it goes on from there if it is stopped. Not for methods
+            whose nodes keep a state between rounds, which would be lost.
+        distances: whether each round's row has the distances of the nodes' models from the global one.
+        new: whether to run it if it is not kept.
+
+    Raises:
+        NotRun: it is not kept, and ``new`` is false or --kept was given.
+    """
     settings = {
         "method": method,
         "data": f"{experiment.dataset.name} {digest(experiment.dataset)}",
@@ -191,7 +237,7 @@ def kept(
         if part.exists():
             stored = json.loads(part.read_text())
             result, before, earlier = stored["result"], stored["machine"], stored["seconds"]
-            same = before.split(";")[0] == here  # another's numbers may differ in their last bits
+            same = before.split(";")[0] == here  # another machine's numbers may differ in their last bits
             here = before if same else f"{here}; rounds 1 to {len(result['history'])}: {before}"
             if watch:
                 watch.progress.advance(watch.task, len(result["history"]))
@@ -217,14 +263,21 @@ def kept_as(
     train: Callable[[OnRound | None], Mapping[str, Any]],
     new: bool = True,
 ) -> Run:
-    """What ``train(on_round)`` brings, with a ``history``, or what an earlier run with the same settings has left.
+    """Run ``train``, or read what an earlier run with the same settings has left.
 
-    Raises NotRun for one that is not kept, unless it is to be run (``new``).
+    Args:
+        document: the benchmark.
+        settings: what distinguishes the run from all others of the benchmark.
+        train: gives a result with a ``history``, and calls its argument after each round.
+        new: whether to run it if it is not kept.
+
+    Raises:
+        NotRun: it is not kept, and ``new`` is false or --kept was given.
     """
     file = RESULTS / document / f"{_key(settings)}.json"
     absent = not file.exists()
     if absent and (only_kept or not new):
-        raise NotRun(f"{document}: a run of {settings['method']} is not kept, and none is run now")
+        raise NotRun(f"{document}: a run of {settings['method']} is missing; run the command without --kept")
     if absent:
         here = machine(settings.get("model", ""))  # raises, before any training, where the GPU asked for is absent
         if watch:
@@ -252,14 +305,15 @@ def kept_as(
     if watch:
         watch.end(stored["wall_seconds"], absent)
     rows = [dict(zip(stored["columns"], row, strict=True)) for row in stored["history"]]
-    return Run(stored["settings"], rows, stored["machine"], stored["date"])
+    used[file] = Run(stored["settings"], rows, stored["machine"], stored["date"])
+    return used[file]
 
 
 def _check_ended(document: str, result: Mapping[str, Any]) -> None:
-    """Raise SafeError for a run that has ended for a reason of this machine: it is none of the method's."""
+    """Raise SafeError for a run that has ended because of this machine, not because of the method."""
     stopped = result.get("stopped", "")
     if stopped and codec.DIVERGED not in stopped:
-        raise SafeError(f"{document}: a run has ended after round {len(result['history'])}: {stopped}")
+        raise SafeError(f"{document}: a run ended after round {len(result['history'])}: {stopped}")
 
 
 def _key(settings: Mapping[str, Any]) -> str:
@@ -295,10 +349,3 @@ def best_rate(
         if reached is not None and (best is None or reached < (best[1].reached(target) or rounds)):
             best, rounds = (lr, run), int(reached) + 1
     return best
-
-
-def write_table(document: str, name: str, lines: Sequence[str]) -> Path:
-    """A Markdown file under ``results``; the caller prints it too."""
-    file = RESULTS / f"{document}-{name}.md" if name else RESULTS / f"{document}.md"
-    write_whole(file, "\n".join(lines) + "\n")
-    return file

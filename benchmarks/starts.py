@@ -1,4 +1,4 @@
-"""Where a network starts: as ours do, or as those of a document."""
+"""Where a network starts: as ours do, or in another way that a document may have used."""
 
 import math
 from typing import Any
@@ -11,7 +11,7 @@ STARTS = {"torch": "PyTorch's, as ours", "keras": "Keras's, of Glorot"}
 
 
 def weights(start: str, model: Any, rng: np.random.Generator) -> np.ndarray:
-    """A start of ``STARTS``, "normal" (all parameters standard normal) or "tutorial" (see ``tutorial``)."""
+    """The first parameters (d,): by a start of ``STARTS``, "normal" (standard normal) or "tutorial" (see there)."""
     if start == "normal":
         return rng.standard_normal(model.size).astype(np.float32)
     if start == "tutorial":
@@ -20,7 +20,7 @@ def weights(start: str, model: Any, rng: np.random.Generator) -> np.ndarray:
 
 
 def glorot(model: Any, rng: np.random.Generator) -> np.ndarray:
-    """Weights uniform in +-sqrt(6 / (in + out)), Glorot and Bengio 2010, and no bias: what Keras starts with."""
+    """Weights uniform in +-sqrt(6 / (in + out)) (Glorot and Bengio 2010) and biases of zero, as Keras starts."""
     parts = []
     for name, shape in model.shapes.items():
         field = math.prod(shape[2:])
@@ -30,8 +30,8 @@ def glorot(model: Any, rng: np.random.Generator) -> np.ndarray:
 
 
 def tutorial(model: Any, rng: np.random.Generator) -> np.ndarray:
-    """Weights normal with a deviation of 0.1, those beyond 0.2 drawn anew; biases 0.1: the start of TensorFlow's
-    tutorial on MNIST of 2016, whose CNN is like McMahan's."""
+    """Weights normal with a deviation of 0.1, drawn again if they are beyond 0.2, and biases of 0.1. TensorFlow's
+    tutorial on MNIST of 2016 starts so; its CNN resembles McMahan's."""
     parts = []
     for name, shape in model.shapes.items():
         part = np.full(math.prod(shape), 0.1)
@@ -44,7 +44,7 @@ def tutorial(model: Any, rng: np.random.Generator) -> np.ndarray:
 
 
 class Started:
-    """A network that starts elsewhere."""
+    """A network with another start."""
 
     def __init__(self, network: Any, start: str) -> None:
         self.network, self.start = network, start
@@ -57,7 +57,7 @@ class Started:
 
 
 def register(name: str, start: str) -> str:
-    """Make a model known that starts elsewhere, in this process; returns its name."""
+    """Make a model with another start known in this process; returns its name."""
     build = models.MODELS[name]
     models.register(f"{name}_{start}", lambda features, classes: Started(build(features, classes), start))
     return f"{name}_{start}"

@@ -140,8 +140,9 @@ def face() -> str:
 
 
 def results() -> str:
-    """A link to each table of the benchmarks."""
-    return "\n".join(f"- [{_title(path)}](/benchmarks/results/{path.name})" for path in _results())
+    """How many numbers are near the documents', and a link to each page of the benchmarks."""
+    text = (ROOT / "benchmarks" / "results" / "README.md").read_text()
+    return re.sub(r"\]\((?=[\w-]+\.md\))", "](/benchmarks/results/", text.partition("\n")[2])
 
 
 def configurations() -> str:
@@ -183,7 +184,7 @@ def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def _results() -> list[Path]:
-    return sorted(p for p in (ROOT / "benchmarks" / "results").glob("*.md") if p.name != "REPORT.md")
+    return sorted(p for p in (ROOT / "benchmarks" / "results").glob("*.md") if p.name not in ("README.md", "REPORT.md"))
 
 
 def _title(path: Path) -> str:
@@ -198,7 +199,7 @@ PAGES = {  # what else a link may point to, and the page that stands for it
     "node_configs": "reference/node_configs.md",
     "examples/user_client.py": "reference/user_client.md",
     "benchmarks/results": "results/index.md",
-    "benchmarks/results/REPORT.md": "results/index.md",
+    "benchmarks/results/README.md": "results/index.md",
 }
 
 
