@@ -1,6 +1,6 @@
 """Every method as its researcher uses it, on one real network of four nodes: results, refusals, failures.
 
-The fourth hospital is strict; methods train at the other three. A new method adds a line to METHODS.
+The fourth hospital is strict; methods train at the other three. The methods are those of tests/methods.
 """
 
 import json
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import matplotlib
 import numpy as np
@@ -21,27 +22,17 @@ import pytest
 from PIL import Image
 
 from v6_federated.data import source
+from v6_federated.messages.settings import Role
 from v6_workbench.cli.main import main
+from v6_workbench.conformance import MethodCase, cases_in
 from v6_workbench.network import docker_engine, images, local, server
+from v6_workbench.registry import names
 from v6_workbench.simulation import datasets
 from v6_workbench.simulation.experiments import Experiment
 from v6_workbench.simulation.mock import CallOutcome, MockNetwork
 
-METHODS = [
-    ("fedavg", ["--set", "batch_size=7", "--set", "epochs=2", "--preprocess", "standardize"]),
-    ("scaffold", ["--set", "batch_size=7"]),
-    ("fsvrg", []),
-    ("loadaboost", ["--set", "epochs=2"]),
-    ("colearning", []),
-    ("dynavg", ["--set", "delta=0.02", "--set", "batch_size=7", "--rounds", "3"]),
-    ("dynavg", ["--set", "protocol=svd", "--rounds", "3"]),
-    ("dynavg", ["--set", "protocol=loss", "--rounds", "3"]),
-    ("dynavg", ["--set", "protocol=loss", "--set", "train_from=newest", "--rounds", "3"]),
-    ("gbdt", ["--set", "min_rows_leaf=10"]),
-    ("gbdt", ["--set", "min_rows_leaf=10", "--set", "objective=regression", "--label", "b", "--features", "a,c"]),
-    ("coop", []),
-    ("pca", ["--set", "components=2", "--preprocess", "standardize"]),
-]
+METHODS = Path(__file__).parents[1] / "methods"
+CASES = [case for name in names() for case in cases_in(METHODS / f"test_{name}.py")]
 ROWS = 40
 GENES = [f"g{i}" for i in range(30)]
 FEATURES = "a,b,c"
@@ -90,7 +81,7 @@ def submit(hospitals, image_of, capsys):
     """``v6-federated submit``: its exit status, the last line of standard output, and standard error."""
 
     def call(method, *arguments):
-        if method in dict(METHODS):
+        if method in names():
             image_of(method)
         capsys.readouterr()
         status = main(["submit", method, "--network", hospitals, *TRAINING, *map(str, arguments)])
@@ -138,39 +129,37 @@ def three(arguments: list[str]) -> list[str]:
     return [] if any(text.startswith("organizations=") for text in arguments) else THREE
 
 
-KINDS = {
-    "objective=regression": "-regression",
-    "protocol=svd": "-svd",
-    "protocol=loss": "-loss",
-    "train_from=newest": "-newest",
-}
-SYNCHRONOUS = {
-    method + "".join(kind for setting, kind in KINDS.items() if setting in settings): (method, settings)
-    for method, settings in METHODS
-    if method != "coop"
-}
-assert len(SYNCHRONOUS) == len(METHODS) - 1, "a name for each"
+def asked(case: MethodCase) -> list[str]:
+    """A case as options of the command line, with small minibatches and rows that standardize has prepared."""
+    values = {**dict.fromkeys(case.having(Role.BATCH), 7), **case.settings}
+    texts = [f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in values.items()]
+    options = [option for text in texts for option in ("--set", text)]
+    steps = [] if case.short_name == "gbdt" else ["--preprocess", "standardize"]  # of which its text has no place
+    return [*options, *steps, *(["--label", "b", "--features", "a,c"] if case.regression else []), "--rounds", "3"]
+
+
+SYNCHRONOUS = {str(case).replace(" ", "-"): case for case in CASES if not case.asynchronous}
 
 
 @pytest.fixture(scope="module")
 def jobs(at_once, request, tmp_path_factory):
     """A job of each method, and the folder of its result."""
     names, folder = selected(request, "test_the_weights_are_those_of_run"), tmp_path_factory.mktemp("jobs")
-    methods = {name: SYNCHRONOUS[name] for name in names}
+    cases = {name: SYNCHRONOUS[name] for name in names}
     return {
-        name: (at_once(method, *settings, *THREE, "--out", folder / name), folder / name)
-        for name, (method, settings) in methods.items()
+        name: (at_once(case.short_name, *asked(case), *THREE, "--out", folder / name), folder / name)
+        for name, case in cases.items()
     }
 
 
 @pytest.mark.parametrize("name", SYNCHRONOUS)
 def test_the_weights_are_those_of_run(jobs, table, tmp_path, name):
-    method, settings = SYNCHRONOUS[name]
+    method, settings = SYNCHRONOUS[name].short_name, asked(SYNCHRONOUS[name])
     future, real = jobs[name]
     mock, process = tmp_path / "mock", future.result()
     assert process.returncode == 0, process.stderr
-    rounds = 3 if "--rounds" in settings else 2
-    assert json.loads(process.stdout.splitlines()[-1])["rounds"] == rounds
+    if method != "pca":  # which ends once it has all components
+        assert json.loads(process.stdout.splitlines()[-1])["rounds"] == 3
     run = ["run", method, "--data", str(table), "--partition", "column:hospital", *TRAINING, *settings, *THREE]
     assert main([*run, "--out", str(mock)]) == 0
     ours, theirs = (json.loads((folder / "result.json").read_text()) for folder in (real, mock))
@@ -180,7 +169,7 @@ def test_the_weights_are_those_of_run(jobs, table, tmp_path, name):
             del row["seconds"]
     assert ours["history"] == theirs["history"]
     assert ours["per_node"] == theirs["per_node"]
-    if name == "pca":  # nothing is evaluated
+    if method == "pca":  # nothing is evaluated
         assert not (real / "curves.png").exists()
         assert (real / "components.png").read_bytes().startswith(b"\x89PNG")
     else:
@@ -235,7 +224,7 @@ def test_the_merges_of_coop_replayed(submit, table, tmp_path):
 
 
 def test_every_image_is_tried():
-    assert {f"v6-{method}" for method, _ in METHODS} == set(images.listed())
+    assert {f"v6-{case.short_name}" for case in CASES} == set(images.listed())
 
 
 # what is asked, and what the strict hospital says
