@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from v6_federated.base.arrays import Array
 from v6_federated.central.dispatch import Answer, by_organization
 
 
@@ -37,7 +38,7 @@ class Answers:
         """The answers to two requests of the same round, to record them together."""
         return Answers([*self._answers, *others._answers])
 
-    def weighted_mean(self, name: str = "weights") -> np.ndarray:
+    def weighted_mean(self, name: str = "weights") -> Array:
         """Average an array, weighted by rows: the sum over S_t of n_k / m_t w_k (McMahan et al. 2017, as corrected).
 
         Args:
@@ -48,7 +49,7 @@ class Answers:
         """
         return self.combine(name, lambda a: a.n / self.n)
 
-    def mean(self, name: str = "weights") -> np.ndarray:
+    def mean(self, name: str = "weights") -> Array:
         """Average an array; every node counts the same.
 
         Args:
@@ -59,7 +60,7 @@ class Answers:
         """
         return self.combine(name, lambda a: 1 / len(self))
 
-    def sum(self, name: str) -> np.ndarray:
+    def sum(self, name: str) -> Array:
         """Add up an array.
 
         Args:
@@ -70,7 +71,7 @@ class Answers:
         """
         return self.combine(name, lambda a: 1)
 
-    def combine(self, name: str, weight: Callable[[Answer], float]) -> np.ndarray:
+    def combine(self, name: str, weight: Callable[[Answer], float]) -> Array:
         """Add up an array with a weight for each answer.
 
         Args:

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from v6_federated.base import vantage6_api
+from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import CollectResultsError
 from v6_federated.messages import codec
@@ -40,13 +39,13 @@ class Answer:
 
     organization_id: int
     n: int
-    arrays: dict[str, np.ndarray]
+    arrays: dict[str, Array]
     values: dict[str, Any]
     bytes_up: int
     bytes_down: int
     function: str
 
-    def __getitem__(self, name: str) -> np.ndarray:
+    def __getitem__(self, name: str) -> Array:
         """The array ``name``."""
         return self.arrays[name]
 
@@ -432,7 +431,7 @@ def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and 0 <= value < metrics.MOST_ROWS
 
 
-def _check_arrays(arrays: Mapping[str, np.ndarray], shapes: Mapping[str, Shape], optional: frozenset[str]) -> None:
+def _check_arrays(arrays: Mapping[str, Array], shapes: Mapping[str, Shape], optional: frozenset[str]) -> None:
     names = sorted(arrays)
     if set(names) - set(shapes) or set(shapes) - set(names) - optional:
         raise Unusable(f"sent the arrays {names}; expected {sorted(shapes)}")

@@ -13,6 +13,7 @@ import numpy as np
 
 from v6_federated import models
 from v6_federated.base import vantage6_api
+from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.base.randomness import generator
 from v6_federated.base.version import __version__
@@ -199,7 +200,7 @@ class Federation:
         """Whether the job goes on from the result of another job, of which nodes keep nothing."""
         return self._progress.resumed
 
-    def initial_weights(self) -> np.ndarray:
+    def initial_weights(self) -> Array:
         """Return w_0 (d,), drawn from the job's seed."""
         return self.model.init(generator(self._tasks.job.seed, "init"))
 
@@ -365,7 +366,7 @@ class Federation:
         self._history.missing |= absent
         return [k for k in rest if k not in absent]
 
-    def evaluate(self, weights: np.ndarray) -> None:
+    def evaluate(self, weights: Array) -> None:
         """Evaluate the model of the round before at all nodes, if no ``ask`` has done so.
 
         Args:
@@ -398,8 +399,8 @@ class Federation:
     def record(
         self,
         answers: Answers | Sequence[Answer],
-        model: np.ndarray | None = None,
-        local_model: Callable[[Answer], np.ndarray] | None = None,
+        model: Array | None = None,
+        local_model: Callable[[Answer], Array] | None = None,
         **columns: Any,
     ) -> None:
         """Record the round: a row in the history, and a row for each node. It removes the arrays of the answers.
@@ -418,7 +419,7 @@ class Federation:
         if not self._tasks.job.data.supervised:  # no evaluation will follow
             self._history.show(self._tasks.round)
 
-    def result(self, weights: np.ndarray) -> dict[str, Any]:
+    def result(self, weights: Array) -> dict[str, Any]:
         """Evaluate the last model at all nodes.
 
         Args:

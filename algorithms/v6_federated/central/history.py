@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from v6_federated.base.arrays import Array
 from v6_federated.central.dispatch import MOST_LETTERS, Answer, Unusable, by_organization
 from v6_federated.models import metrics
 
@@ -90,8 +91,8 @@ class History:
         seconds: float,
         answers: Sequence[Answer],
         unanswered: int,
-        model: np.ndarray | None,
-        local_model: Callable[[Answer], np.ndarray] | None,
+        model: Array | None,
+        local_model: Callable[[Answer], Array] | None,
         columns: Mapping[str, Any],
     ) -> None:
         """Add the row of a round, and a row for each node that answered.

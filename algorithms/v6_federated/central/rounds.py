@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from v6_federated.base import vantage6_api
+from v6_federated.base.arrays import Array
 from v6_federated.central.dispatch import (
     Answer,
     Call,
@@ -30,7 +31,7 @@ GLOBAL_MODEL = "weights"  # the name of the array that nodes evaluate
 DRAIN_SECONDS = 60.0  # in which tasks that were given up may end, before nodes remove their state
 
 
-def parted(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def parted(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Array]]:
     """Split arguments into settings and arrays.
 
     Args:
@@ -64,7 +65,7 @@ class Group:
     organizations: list[int]
     job: Job
     settings: dict[str, Any] = field(default_factory=dict)
-    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    arrays: dict[str, Array] = field(default_factory=dict)
     expected: Expected = field(default_factory=Expected)
     evaluate: str | None = None
 
@@ -267,7 +268,7 @@ class Tasks:
 
     # ---- what a call says, and what its answer must be
 
-    def evaluation(self, weights: np.ndarray) -> Group:
+    def evaluation(self, weights: Array) -> Group:
         """Return the calls that evaluate a model.
 
         Args:

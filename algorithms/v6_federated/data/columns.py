@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import DataError
 
@@ -29,14 +30,14 @@ class Features:
     """
 
     names: Sequence[str]
-    X: np.ndarray
-    words: Mapping[str, np.ndarray]
+    X: Array
+    words: Mapping[str, Array]
 
     def __len__(self) -> int:
         """The number of rows."""
         return len(self.X)
 
-    def take(self, index: np.ndarray | slice) -> "Features":
+    def take(self, index: Array | slice) -> "Features":
         """Choose rows.
 
         Args:
@@ -52,7 +53,7 @@ class Features:
         """The columns of numbers."""
         return [name for name in self.names if name not in self.words]
 
-    def numbers(self, columns: Sequence[str] | None = None) -> np.ndarray:
+    def numbers(self, columns: Sequence[str] | None = None) -> Array:
         """Return columns of numbers.
 
         Args:
@@ -68,7 +69,7 @@ class Features:
         X = self.X if list(wanted) == list(self.names) else self.X[:, self.index(wanted)]
         return np.ascontiguousarray(X, dtype=np.float64)
 
-    def with_numbers(self, columns: Sequence[str], X: np.ndarray) -> "Features":
+    def with_numbers(self, columns: Sequence[str], X: Array) -> "Features":
         """Replace columns of numbers.
 
         Args:
@@ -286,7 +287,7 @@ def _numeric(frame: pd.DataFrame) -> set[str]:
     return {str(c) for c, dtype in frame.dtypes.items() if pd.api.types.is_numeric_dtype(dtype)}
 
 
-def _read_column(column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
+def _read_column(column: pd.Series) -> tuple[Array, Array]:
     """A column's numbers, NaN if there is none, and words, None if there is none, (n,) each."""
     numbers, said = np.full(len(column), np.nan), np.full(len(column), None, dtype=object)
     for i, (value, missing) in enumerate(zip(column.astype(object), column.isna(), strict=True)):
@@ -302,7 +303,7 @@ def _read_column(column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
     return numbers, said
 
 
-def _named(numbers: np.ndarray, said: np.ndarray) -> np.ndarray:
+def _named(numbers: Array, said: Array) -> Array:
     """Words, with numbers by their shortest text; a column of only true and false becomes one of 1 and 0."""
     given = ~np.isnan(numbers)
     said[given] = [shortest(v) for v in numbers[given]]

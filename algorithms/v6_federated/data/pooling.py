@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.data.aggregates import EDGES, edges, shortest_between
 from v6_federated.messages.codec import Shape
@@ -109,7 +110,7 @@ def pooled_levels(columns: Sequence[str], answers: Sequence[Any]) -> dict[str, d
     return {c: dict(sorted(levels.items())) for c, levels in pooled.items()}
 
 
-def pooled_present(columns: Sequence[str], answers: Sequence[Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def pooled_present(columns: Sequence[str], answers: Sequence[Any]) -> tuple[Array, Array, Array]:
     """Add up the moments of the values that are not missing.
 
     Args:
@@ -131,8 +132,8 @@ def pooled_present(columns: Sequence[str], answers: Sequence[Any]) -> tuple[np.n
 
 
 def quantile(
-    q: float, columns: Sequence[str], n: np.ndarray, mean: np.ndarray, deviation: np.ndarray, ask: Ask
-) -> tuple[np.ndarray, np.ndarray]:
+    q: float, columns: Sequence[str], n: Array, mean: Array, deviation: Array, ask: Ask
+) -> tuple[Array, Array]:
     """Find a quantile of each column over all nodes from histograms.
 
     The first histogram lies between mean - deviation sqrt((1-q)/q) and mean + deviation sqrt(q/(1-q)), where the
@@ -176,7 +177,7 @@ def quantile(
     return found, width
 
 
-def _crossing(rows: float, below: np.ndarray, edges: np.ndarray) -> tuple[float, int]:
+def _crossing(rows: float, below: Array, edges: Array) -> tuple[float, int]:
     """Where so many rows lie below, linear between two edges, and the index of the upper one.
 
     If several edges have exactly so many rows below them, it is their middle; if the nodes' roundings leave fewer rows

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from v6_federated.base.arrays import Array
 from v6_federated.base.randomness import generator
 from v6_federated.base.vantage6_api import DataError
 from v6_federated.data import preprocessing
@@ -28,8 +29,8 @@ class Rows:
         y: labels (n,): class indices, int64, once the classes are agreed; numbers, float64, for a regression.
     """
 
-    X: np.ndarray
-    y: np.ndarray
+    X: Array
+    y: Array
 
     def __len__(self) -> int:
         """The number of rows."""
@@ -50,8 +51,8 @@ class Source:
     """
 
     table: pd.DataFrame | None = None
-    X: np.ndarray | None = None
-    y: np.ndarray | None = None
+    X: Array | None = None
+    y: Array | None = None
     _read: dict[Any, Any] = field(default_factory=dict, repr=False)
     _prepared: tuple[Any, tuple[Rows, Rows]] | None = field(default=None, repr=False)
 
@@ -131,7 +132,7 @@ class Source:
                 self._read[key] = read_features(self.table, self.columns(spec)[0], spec.categories)
         return self._read[key]
 
-    def labels(self, spec: DataSpec) -> np.ndarray:
+    def labels(self, spec: DataSpec) -> Array:
         """Return the labels of all rows as they are in the data.
 
         Args:
@@ -164,7 +165,7 @@ class Source:
         features.check_complete()
         return Rows(features.X, self.labels(spec))
 
-    def split(self, spec: DataSpec, organization: int, step: int) -> tuple[np.ndarray | slice, np.ndarray | slice]:
+    def split(self, spec: DataSpec, organization: int, step: int) -> tuple[Array | slice, Array | slice]:
         """Split the rows.
 
         Args:
@@ -233,7 +234,7 @@ class Source:
             self._prepared = key, (Rows(X, y[kept]), held_out)
         return self._prepared[1]
 
-    def _evaluated(self, spec: DataSpec, rows: np.ndarray | slice, policy: Policy) -> Features:
+    def _evaluated(self, spec: DataSpec, rows: Array | slice, policy: Policy) -> Features:
         """The features of rows that a model is only evaluated on, before any step.
 
         A column in which too few rows have a value counts as missing: a loss would reveal the values.
@@ -248,7 +249,7 @@ class Source:
             policy.check_classes(pd.Series(said).nunique(), f"the column {name}")
         return features
 
-    def _labels(self, spec: DataSpec) -> np.ndarray:
+    def _labels(self, spec: DataSpec) -> Array:
         _, label = self.columns(spec)
         if not spec.supervised:
             rows = self.X if self.table is None else self.table
@@ -263,7 +264,7 @@ class Source:
         return checked_numbers(y) if spec.regression else checked_labels(y)
 
 
-def as_features(X: np.ndarray) -> np.ndarray:
+def as_features(X: Array) -> Array:
     """Turn an array into features.
 
     Args:
@@ -315,7 +316,7 @@ def open_source(database: pd.DataFrame | Path | Source) -> Source:
     raise DataError(f"the database is {kind}; expected a table, .npz or a folder of images")
 
 
-def load_npz(path: Path) -> dict[str, np.ndarray]:
+def load_npz(path: Path) -> dict[str, Array]:
     """Read a ``.npz`` file; pickled objects are never loaded.
 
     Args:
@@ -341,7 +342,7 @@ def load_npz(path: Path) -> dict[str, np.ndarray]:
         raise
 
 
-def check_pair(X: np.ndarray, y: np.ndarray, names: str) -> None:
+def check_pair(X: Array, y: Array, names: str) -> None:
     """Check that features and labels are of the same rows.
 
     Args:
@@ -411,7 +412,7 @@ def read_images(folder: Path) -> Source:
     return Source(X=np.stack(images), y=np.asarray(labels))
 
 
-def _grey(image: Any) -> np.ndarray:
+def _grey(image: Any) -> Array:
     """Its pixels (height, width). Pillow's own conversion turns images of 16 bits white."""
     if image.mode == "F":
         raise DataError("images whose pixels are not whole numbers; expected 8 or 16 bits")
@@ -423,7 +424,7 @@ def _grey(image: Any) -> np.ndarray:
     return (pixels / 65535).astype(np.float32)
 
 
-def checked_labels(y: np.ndarray) -> np.ndarray:
+def checked_labels(y: Array) -> Array:
     """Check labels of classes.
 
     Args:
@@ -449,7 +450,7 @@ def checked_labels(y: np.ndarray) -> np.ndarray:
     return y
 
 
-def checked_numbers(y: np.ndarray) -> np.ndarray:
+def checked_numbers(y: Array) -> Array:
     """Check labels of a regression.
 
     Args:
@@ -476,7 +477,7 @@ def checked_numbers(y: np.ndarray) -> np.ndarray:
     return numbers
 
 
-def encode_labels(y: np.ndarray, classes: Sequence[Any]) -> np.ndarray:
+def encode_labels(y: Array, classes: Sequence[Any]) -> Array:
     """Turn labels into class indices.
 
     Args:
@@ -514,7 +515,7 @@ def plain(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def split(n: int, holdout: float, organization: int, step: int = 10) -> tuple[np.ndarray, np.ndarray]:
+def split(n: int, holdout: float, organization: int, step: int = 10) -> tuple[Array, Array]:
     """Choose which rows are held out.
 
     Their number is a multiple of ``step``, and they are chosen in the same order in all jobs: otherwise two jobs whose
@@ -548,7 +549,7 @@ def scarce(table: pd.DataFrame, least: int) -> list[Any]:
     return [name for name, n in given.items() if 0 < n < min(least, len(table))]
 
 
-def ready(features: Features, steps: Sequence[dict[str, Any]]) -> np.ndarray:
+def ready(features: Features, steps: Sequence[dict[str, Any]]) -> Array:
     """Prepare features for a model.
 
     Args:

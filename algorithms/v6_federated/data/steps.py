@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import DataError
 from v6_federated.data import pca
@@ -201,7 +202,7 @@ class OneHot(Step):
                 "another word if one of them is a level)"
             )
         names: list[str] = []
-        parts: list[np.ndarray] = []
+        parts: list[Array] = []
         for i, name in enumerate(features.names):
             if name in levels:
                 names += [f"{name}={level}" for level in levels[name]]

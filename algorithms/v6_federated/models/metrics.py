@@ -137,7 +137,7 @@ def packed(counts: Sequence[int]) -> list[int]:
     return [number for count, run in runs for number in (run if count else [-len(run)])]
 
 
-def unpacked(numbers: Sequence[int]) -> np.ndarray:
+def unpacked(numbers: Sequence[int]) -> Array:
     """Read what ``packed`` returned.
 
     Args:
@@ -158,7 +158,7 @@ def unpacked(numbers: Sequence[int]) -> np.ndarray:
     return np.repeat(np.maximum(p, 0), lengths)
 
 
-def _unpacked(bands: Any) -> np.ndarray:
+def _unpacked(bands: Any) -> Array:
     """Counts (problems, 2, bands)."""
     return np.array([[unpacked(side) for side in problem] for problem in bands])
 

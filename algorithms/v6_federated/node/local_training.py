@@ -7,6 +7,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from v6_federated import models
+from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.messages.common import Common
 from v6_federated.messages.local_sgd import LocalSGD, PlainSGD
@@ -19,7 +20,7 @@ MOST_FORGOTTEN = 0.5
 
 def batches(
     rng: np.random.Generator, n: int, epochs: int, batch_size: int | None, least: int = 1
-) -> Iterator[np.ndarray | slice]:
+) -> Iterator[Array | slice]:
     """Deal the rows into minibatches, shuffled again in each epoch.
 
     Args:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 
 BROKEN = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
@@ -36,7 +37,7 @@ class State:
         self.folder, self.name, self.round = folder, name.replace("/", "-"), round_
         self._loaded: int | None = None
 
-    def load(self, round_: int) -> dict[str, np.ndarray] | None:
+    def load(self, round_: int) -> dict[str, Array] | None:
         """Load the arrays of a round.
 
         Args:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel
 
+from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError, place_of
 from v6_federated.base.vantage6_api import (
     WITHHELD,
@@ -126,5 +127,5 @@ def _check_finite(value: Any, name: str = "the answer") -> None:
             _check_finite(inner, key)
 
 
-def _to_numpy(array: Any) -> np.ndarray:
+def _to_numpy(array: Any) -> Array:
     return array if isinstance(array, np.ndarray) else array.detach().cpu().numpy()
