@@ -159,6 +159,16 @@ DEFECTS = [
     ("exports_are_the_functions_that_a_task_may_call", "and __all__ is", [('"client_update", ', "")]),
     ("exports_are_the_functions_that_a_task_may_call", "is no `@central` or `@partial`", [("@partial\n", "")]),
     (
+        "imports_are_from_the_face_of_v6_federated",
+        "central.py imports v6_federated.models; expected names",
+        [("from v6_federated import Federation,", "import v6_federated.models\nfrom v6_federated import Federation,")],
+    ),
+    (
+        "imports_are_from_the_face_of_v6_federated",
+        "partial.py imports v6_workbench; expected names",
+        [("from pydantic import Field", "import v6_workbench\nfrom pydantic import Field")],
+    ),
+    (
         "every_partial_function_is_called",
         "no case calls another",
         [
@@ -254,7 +264,7 @@ def test_a_test_file_names_its_cases(method, tmp_path, capsys, monkeypatch):
         f"test_conformance = conformance_tests(MethodCase('{method()}', name='one'))\n"
     )
     assert show(str(file)) == 0
-    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == ["pass"] * 2 + [
+    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == ["pass"] * 3 + [
         "not applicable"
     ] * 2
 

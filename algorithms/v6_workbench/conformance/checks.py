@@ -42,6 +42,7 @@ OF_CASES: tuple[Callable[[MethodCase], None], ...] = (
 )
 OF_PACKAGES: tuple[Callable[[Sequence[MethodCase]], None], ...] = (
     package.exports_are_the_functions_that_a_task_may_call,
+    package.imports_are_from_the_face_of_v6_federated,
     package.every_partial_function_is_called,
     package.store_entry_is_up_to_date,
     package.page_names_what_leaves_a_node,

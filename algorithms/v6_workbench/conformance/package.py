@@ -1,7 +1,8 @@
 """What belongs to a method besides its rounds: exported functions, the store's entry, the page."""
 
+import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import v6_federated
@@ -27,6 +28,26 @@ def exports_are_the_functions_that_a_task_may_call(cases: Sequence[MethodCase]) 
     for name in public:
         wrapped = getattr(getattr(module, name), "wrapped_in_algorithm_client_decorator", False)
         require(wrapped, f"{name} can be called by a task, and is no `@central` or `@partial`; import it elsewhere")
+
+
+def imports_are_from_the_face_of_v6_federated(cases: Sequence[MethodCase]) -> None:
+    """The package imports names from ``v6_federated`` itself, never from its rooms, the workbench or another method: an
+    image holds nothing else."""
+    case = cases[0]
+    allowed = {"v6_federated", case.package}
+    for file in sorted(Path(str(case.module.__file__)).parent.rglob("*.py")):
+        for name in _imported(file):
+            own = name in allowed or name.startswith(f"{case.package}.") or not name.startswith("v6_")
+            require(own, f"{file.name} imports {name}; expected names that `from v6_federated import ...` offers")
+
+
+def _imported(file: Path) -> Iterator[str]:
+    """The modules that a Python file imports, apart from relative ones."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
 
 
 def every_partial_function_is_called(cases: Sequence[MethodCase]) -> None:
