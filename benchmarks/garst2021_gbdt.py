@@ -2,8 +2,8 @@
 
 The file given decides which table: fashion_mnist.npz or mnist.npz. Centralized is LightGBM's own training on all
 rows, with its own bins; one node of this method equals it on the same bins (tests/methods/test_gbdt.py). The thesis
-gives neither the rounds nor the settings of its trees; the author's scripts do (see garst2021.py): scikit-learn's defaults,
-which are 8 leaves, a rate of 0.1 and no penalty, and 100 rounds, one node a round. In its class-imbalanced
+gives neither the rounds nor the settings of its trees; the author's scripts do (see garst2021.py): scikit-learn's
+defaults, which are 8 leaves, a rate of 0.1 and no penalty, and 100 rounds, one node a round. In its class-imbalanced
 Fashion-MNIST a node has ten of a hundred parts of the rows sorted by class, ``shards:10``; ``class`` is the milder
 imbalance of its other data.
 """
