@@ -8,6 +8,7 @@ memory; a call carries nothing except its message.
 
 import functools
 import importlib
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ import joblib
 import orjson
 
 from v6_federated.base.errors import Interrupted
+from v6_federated.privacy.policy import PREFIX
 from v6_workbench.simulation import mock_node
 from v6_workbench.simulation.call_outcomes import CallOutcome, CallOutcomes
 from v6_workbench.simulation.mock_client import MockClient
@@ -33,7 +35,8 @@ class MockNetwork:
     Args:
         package: the method's import package, for example ``v6_fedavg``.
         databases: rows of each organization by id: a DataFrame, or arrays X (n, ...) and y (n,).
-        environment: environment variables of every node (its operator's policy).
+        environment: environment variables of every node (its operator's policy), on top of the V6_FEDERATED_ variables
+            of this process.
         environments: further variables of single nodes, by organization id.
         processes: worker processes; 1 runs the partials in this process. The bits are the same.
         on_round: called with each finished row of the history.
@@ -70,11 +73,10 @@ class MockNetwork:
         self._temporary = tempfile.TemporaryDirectory(prefix="v6-federated-", ignore_cleanup_errors=True)
         self.folder = Path(self._temporary.name)
         self.nodes: dict[int, MockNode] = {}
-        # central runs in the environment of the first node, which the others must not inherit
-        unset = {name: None for own in (environments or {}).values() for name in own}
+        shell = {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
         try:
             for organization, database in databases.items():
-                own = {**unset, **(environment or {}), **(environments or {}).get(organization, {})}
+                own = {**shell, **(environment or {}), **(environments or {}).get(organization, {})}
                 folder = self.folder / f"node-{organization}"
                 self.nodes[organization] = mock_node.create(organization, folder, database, own)
         except BaseException:

@@ -17,6 +17,7 @@ import orjson
 import pandas as pd
 
 from v6_federated.data.source import Source, as_features
+from v6_federated.privacy.policy import PREFIX
 
 Database = pd.DataFrame | tuple[np.ndarray, np.ndarray]
 
@@ -28,22 +29,22 @@ class MockNode:
     Attributes:
         organization_id: id of the node's organization.
         folder: the node's folder; it holds the file ``database`` and the folder ``tmp``.
-        environment: environment variables of the node's algorithms; None stands for one that is not set.
+        environment: environment variables of the node's algorithms.
     """
 
     organization_id: int
     folder: Path
-    environment: Mapping[str, str | None]
+    environment: Mapping[str, str]
 
 
-def create(organization: int, folder: Path, database: Database, environment: Mapping[str, str | None]) -> MockNode:
+def create(organization: int, folder: Path, database: Database, environment: Mapping[str, str]) -> MockNode:
     """Write a node's rows to its folder.
 
     Args:
         organization: id of the node's organization.
         folder: the node's folder, which is created.
         database: the node's rows: a table, or arrays X (n, ...) and y (n,).
-        environment: environment variables of the node's algorithms; None stands for one that is not set.
+        environment: environment variables of the node's algorithms.
 
     Returns:
         The node.
@@ -97,9 +98,13 @@ def run(package: str, folder: str, node: MockNode, message: Path, number: int) -
 
 @contextmanager
 def environment_of(node: MockNode) -> Iterator[None]:
-    """Set the node's environment variables, and restore the process's own afterwards."""
-    before = {name: os.environ.get(name) for name in node.environment}
-    _set_environment(node.environment)
+    """Set the node's environment variables, and restore the process's own afterwards.
+
+    A worker process may have inherited the policy of another node, which was set when it was started: it is removed.
+    """
+    inherited = [name for name in os.environ if name.startswith(PREFIX)]
+    before = {name: os.environ.get(name) for name in (*inherited, *node.environment)}
+    _set_environment({**dict.fromkeys(inherited), **node.environment})
     try:
         yield
     finally:

@@ -49,7 +49,8 @@ def test_run_writes_result_and_pictures(call, tmp_path):
 def test_same_seed_same_result(call, tmp_path):
     results = []
     for name, processes in (("a", 1), ("b", 1), ("c", 2)):
-        assert call(*RUN, "--out", tmp_path / name, "--processes", processes)[0] == 0
+        status, _, err = call(*RUN, "--out", tmp_path / name, "--processes", processes)
+        assert status == 0, err
         result = json.loads((tmp_path / name / "result.json").read_text())
         for row in result["history"]:
             del row["seconds"]

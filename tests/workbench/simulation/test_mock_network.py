@@ -44,6 +44,8 @@ def test_a_limit_of_the_first_node_is_not_a_limit_of_the_others(hospitals, proce
     result = train("v6_fedavg", hospitals, processes, environments=strict, **settings)
     assert [who["organization_id"] for who in result["undescribed"]] == [3]
     assert result["history"][0]["participants"] == [5, 8]
+    result = train("v6_fedavg", hospitals, processes, rounds=1)
+    assert result["history"][0]["participants"] == [3, 5, 8], "nor of the nodes of a later network"
 
 
 @pytest.mark.parametrize("nodes", [1, 3])
