@@ -427,7 +427,8 @@ def main(dataset: Dataset, full: bool) -> None:
     most = len(FASHION if fashion else MNIST) * (len(seeds) if full else 1) + (0 if fashion else 30 if full else 2)
     about = (
         f"Accuracy, and area under the accuracy by round (of linear models the first 100 rounds), {_seeds(seeds)}. A "
-        "dash as verdict: the row repeats an earlier run, equals it by construction, or has no number of its own to compare."
+        "dash as verdict: the row repeats an earlier run, equals it by construction, or has no number of its own to "
+        "compare."
         if full
         else "Seed 1, 3 rounds of 100 to 500."
     )
