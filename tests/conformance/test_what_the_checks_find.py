@@ -9,7 +9,7 @@ import pytest
 
 import v6_fsvrg
 from v6_federated.base.errors import SafeError
-from v6_workbench.conformance import MethodCase, check_method, checks_of
+from v6_workbench.conformance import MethodCase, cases_of, check_method, checks_of
 from v6_workbench.conformance.checks import outcome_of
 from v6_workbench.conformance.command import main, show
 from v6_workbench.network import store
@@ -267,6 +267,22 @@ def test_a_test_file_names_its_cases(method, tmp_path, capsys, monkeypatch):
     assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == ["pass"] * 3 + [
         "not applicable"
     ] * 2
+
+
+def test_the_cases_of_a_method_are_those_of_its_test_file(method, tmp_path):
+    package = method()
+    assert [case.name for case in cases_of(package)] == [""], "its default settings"
+    (tmp_path / "tests").mkdir()
+    file = tmp_path / "tests" / f"test_{package.removeprefix('v6_')}.py"
+    cases = f"MethodCase('{package}', name='one'), MethodCase('{package}', name='two'), MethodCase('fedavg')"
+    file.write_text(
+        "from v6_workbench.conformance import MethodCase, conformance_tests\n"
+        f"test_conformance = conformance_tests({cases})\n"
+    )
+    assert [case.name for case in cases_of(package)] == ["one", "two"]
+    file.write_text("import nowhere_to_be_found")
+    with pytest.raises(SafeError, match="imports nowhere_to_be_found, which is not installed; run: pip install"):
+        cases_of(package)
 
 
 @pytest.mark.parametrize(

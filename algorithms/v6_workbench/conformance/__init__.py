@@ -10,7 +10,7 @@ Without pytest: ``v6-federated check fedavg``, or ``python -m v6_workbench.confo
 """
 
 from v6_workbench.conformance.case import Arrays, MethodCase, Pooled
-from v6_workbench.conformance.checks import Check, cases_in, check_method, checks_of, conformance_tests
+from v6_workbench.conformance.checks import Check, cases_in, cases_of, check_method, checks_of, conformance_tests
 from v6_workbench.conformance.outcome import CheckFailed, NotApplicable, Outcome
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Outcome",
     "Pooled",
     "cases_in",
+    "cases_of",
     "check_method",
     "checks_of",
     "conformance_tests",

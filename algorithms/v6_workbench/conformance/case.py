@@ -196,14 +196,21 @@ class MethodCase:
         if not self.supervised or not any(model in MODELS for model in self.trained_models()):
             raise NotApplicable("its model is no vector of fixed length")
 
+    # ---- the files that belong to it
+
     def page_of(self) -> Path | None:
         """The method's page, if there is one."""
-        if self.page is not None:
-            return self.page
-        file = Path(str(self.module.__file__)).resolve()
-        folders = [folder / docs for folder in list(file.parents)[1:4] for docs in ("docs/methods", "docs")]
-        pages = (folder / f"{self.short_name}.md" for folder in folders)
-        return next((page for page in pages if page.exists()), None)
+        return self.page or self._file_in(("docs/methods", "docs"), f"{self.short_name}.md")
+
+    def test_file(self) -> Path | None:
+        """The method's tests, ``tests/methods/test_METHOD.py`` or ``tests/test_METHOD.py``, if there are any."""
+        return self._file_in(("tests/methods", "tests"), f"test_{self.short_name}.py")
+
+    def _file_in(self, folders: Sequence[str], name: str) -> Path | None:
+        """The file of this name in one of the folders next to the package or above it."""
+        package = Path(str(self.module.__file__)).resolve().parent
+        files = (above / folder / name for above in list(package.parents)[:3] for folder in folders)
+        return next((file for file in files if file.exists()), None)
 
 
 def _roles(metadata: Sequence[Any]) -> set[Role]:

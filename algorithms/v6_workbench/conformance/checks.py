@@ -124,7 +124,11 @@ def conformance_tests(*cases: MethodCase) -> Callable[..., None]:
 
 
 def cases_in(file: Path) -> list[MethodCase]:
-    """The cases that a test file gives to ``conformance_tests``. Raises SafeError if there are none."""
+    """The cases that a test file gives to ``conformance_tests``.
+
+    Raises:
+        SafeError: there is no such file, it cannot be imported, or it holds no cases.
+    """
     name = f"v6_conformance_{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None or not file.exists():
@@ -134,6 +138,8 @@ def cases_in(file: Path) -> list[MethodCase]:
     sys.path[:0] = folders
     try:
         spec.loader.exec_module(module)
+    except ModuleNotFoundError as error:
+        raise SafeError(f"{file} imports {error.name}, which is not installed; run: pip install {error.name}") from None
     finally:
         sys.path[:] = [folder for folder in sys.path if folder not in folders]
     found = [case for value in vars(module).values() for case in getattr(value, "cases", ())]
@@ -142,16 +148,36 @@ def cases_in(file: Path) -> list[MethodCase]:
     return found
 
 
+def cases_of(method: str) -> list[MethodCase]:
+    """The cases of a method: those of its test file, or one with its default settings if it has no test file.
+
+    Args:
+        method: a method's name, its import package, or a test file that calls ``conformance_tests``.
+
+    Raises:
+        SafeError: there is no such method or file.
+    """
+    if method.endswith(".py"):
+        return cases_in(Path(method))
+    case = MethodCase(method)
+    file = case.test_file()
+    return [case] if file is None else [found for found in cases_in(file) if found.package == case.package]
+
+
 def check_method(method: MethodCase | str | Iterable[MethodCase]) -> list[Outcome]:
     """Run all checks of a method.
 
     Args:
-        method: a case, several, or a method's name or package, which is then checked with its default settings.
+        method: a case, several, or what ``cases_of`` takes.
 
     Returns:
         What came of each check, in order.
     """
-    return [outcome_of(check) for check in checks_of(*_cases(method))]
+    if isinstance(method, str):
+        cases = cases_of(method)
+    else:
+        cases = [method] if isinstance(method, MethodCase) else list(method)
+    return [outcome_of(check) for check in checks_of(*cases)]
 
 
 def outcome_of(check: Check) -> Outcome:
@@ -165,9 +191,3 @@ def outcome_of(check: Check) -> Outcome:
     except Exception as error:  # of the method's own code
         return Outcome(check.name, "fail", f"{type(error).__name__}: {error}")
     return Outcome(check.name, "pass")
-
-
-def _cases(method: MethodCase | str | Iterable[MethodCase]) -> list[MethodCase]:
-    if isinstance(method, str):
-        return [MethodCase(method)]
-    return [method] if isinstance(method, MethodCase) else list(method)
