@@ -91,9 +91,9 @@ def nonsense_in_an_answer_does_not_end_the_job(case: MethodCase) -> None:
     for call in tape.own():
         if call.answer is None or call.organization != 5:
             continue
-        for name in {*call.answer} - {*COMMON}:
-            for i, value in enumerate(NONSENSE):
-                kinds.setdefault((call.function, f"{name}={NONSENSE[i]!r}"), _with_value(name, value))
+        for name in sorted({*call.answer} - {*COMMON}):
+            for value in NONSENSE:
+                kinds.setdefault((call.function, f"{name}={value!r}"), _with_value(name, value))
         for name in call.answer.get("arrays", {}).get("shapes", {}):
             for number in (0.0, 1.0):
                 kinds.setdefault((call.function, f"{name} full of {number:g}"), _with_array(name, number))

@@ -112,6 +112,12 @@ def conformance_tests(*cases: MethodCase) -> Callable[..., None]:
     """All checks of one or more methods as one test function of pytest.
 
     ``test_fedavg = conformance_tests(MethodCase("fedavg"))`` is all that a test file needs.
+
+    Args:
+        cases: the methods with settings, as ``checks_of`` takes them.
+
+    Returns:
+        A test with a parameter, one check for each value.
     """
     import pytest  # only here: the checks run without it
 
@@ -172,6 +178,9 @@ def check_method(method: MethodCase | str | Iterable[MethodCase]) -> list[Outcom
 
     Returns:
         What came of each check, in order.
+
+    Raises:
+        SafeError: there is no such method.
     """
     if isinstance(method, str):
         cases = cases_of(method)
@@ -181,7 +190,7 @@ def check_method(method: MethodCase | str | Iterable[MethodCase]) -> list[Outcom
 
 
 def outcome_of(check: Check) -> Outcome:
-    """Run one check."""
+    """Run one check and say what came of it, whatever error it meets."""
     try:
         check()
     except NotApplicable as error:
