@@ -72,7 +72,9 @@ def on_gpu() -> bool:
 
 
 def _gpu() -> str:
-    from v6_federated.models.torch_base import device, torch  # takes seconds, and most benchmarks do not need it
+    import torch  # takes seconds, and most benchmarks do not need it
+
+    from v6_federated.models.torch_base import device
 
     return f"torch {torch.__version__} on {torch.cuda.get_device_name(device())}"
 

@@ -15,11 +15,11 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from json import JSONDecodeError
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 from vantage6.algorithm.client import AlgorithmClient
-from vantage6.algorithm.tools.decorators import algorithm_client, data
+from vantage6.algorithm.tools import decorators
 from vantage6.algorithm.tools.exceptions import (
     AlgorithmExecutionError,
     CollectResultsError,
@@ -39,6 +39,9 @@ __all__ = [
     "UserInputError",
     "algorithm_client",
 ]
+
+T = TypeVar("T")
+algorithm_client: Callable[[Callable[..., Any]], Any] = decorators.algorithm_client  # which has no types
 
 POLL_SECONDS = 1.0
 PATIENCE = 60  # requests to the server that may fail in a row
@@ -88,7 +91,9 @@ def create_task(client: Any, input_: dict[str, Any], organizations: list[int], n
     """
 
     def create() -> dict[str, Any]:
-        task = client.task.create(input_=input_, organizations=organizations, name=name, description=name)
+        task: dict[str, Any] = client.task.create(
+            input_=input_, organizations=organizations, name=name, description=name
+        )
         if str(task.get("msg", "")).startswith(NO_SERVER):
             raise ConnectionError(task["msg"])
         return task
@@ -97,7 +102,7 @@ def create_task(client: Any, input_: dict[str, Any], organizations: list[int], n
     task = _again(create) if hasattr(client, "request") else create()
     if "id" not in task:
         raise CollectResultsError(f"the server refused the task {name!r}: {task.get('msg', 'it gave no reason')}")
-    return task["id"]
+    return int(task["id"])
 
 
 def on_a_node(client: Any) -> bool:
@@ -240,7 +245,7 @@ def online(client: Any, task_id: int) -> bool:
     return (run.get("node") or {}).get("status") != "offline"
 
 
-def _again(ask: Callable[[], Any]) -> Any:
+def _again(ask: Callable[[], T]) -> T:
     """Ask the server, which may be restarting, up to ``PATIENCE`` times."""
     for _ in range(PATIENCE):
         try:
@@ -335,7 +340,7 @@ def read_database() -> "pd.DataFrame | Path":
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # they may quote a cell of the table
-                frame = data(1)(lambda frame: frame)()
+                frame: pd.DataFrame = decorators.data(1)(lambda frame: frame)()
         except ImportError:
             raise DataError(
                 f"{kind} files cannot be read, as their reader is not installed here; save the table as csv"

@@ -81,7 +81,7 @@ class Checkpoint:
         if self._state is None or self._rounds is None:
             return None
         with contextlib.suppress(OSError, ValueError, KeyError):
-            snapshot = json.loads(self._state.read_text())
+            snapshot: dict[str, Any] = json.loads(self._state.read_text())
             rounds = {}
             for line in self._rounds.read_text().splitlines():
                 with contextlib.suppress(ValueError):  # a line that was being written

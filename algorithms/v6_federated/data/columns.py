@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -287,7 +288,7 @@ def _numeric(frame: pd.DataFrame) -> set[str]:
     return {str(c) for c, dtype in frame.dtypes.items() if pd.api.types.is_numeric_dtype(dtype)}
 
 
-def _read_column(column: pd.Series) -> tuple[Array, Array]:
+def _read_column(column: "pd.Series[Any]") -> tuple[Array, Array]:
     """A column's numbers, NaN if there is none, and words, None if there is none, (n,) each."""
     numbers, said = np.full(len(column), np.nan), np.full(len(column), None, dtype=object)
     for i, (value, missing) in enumerate(zip(column.astype(object), column.isna(), strict=True)):

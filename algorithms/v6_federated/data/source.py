@@ -130,7 +130,8 @@ class Source:
                 self._read[key] = Features([str(i) for i in range(X.shape[1])], X, {})
             else:
                 self._read[key] = read_features(self.table, self.columns(spec)[0], spec.categories)
-        return self._read[key]
+        features: Features = self._read[key]
+        return features
 
     def labels(self, spec: DataSpec) -> Array:
         """Return the labels of all rows as they are in the data.
@@ -147,7 +148,8 @@ class Source:
         key = ("labels", spec.label, spec.supervised, spec.regression)
         if key not in self._read:
             self._read[key] = self._labels(spec)
-        return self._read[key]
+        labels: Array = self._read[key]
+        return labels
 
     def rows(self, spec: DataSpec) -> Rows:
         """Return all rows, for data without steps.

@@ -15,7 +15,7 @@ from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 
 MOST_DIMENSIONS, MOST_NUMBERS = 8, 2**40  # of an array; along one dimension
-DTYPES: dict[str, np.dtype] = {"float32": np.dtype("<f4"), "float16": np.dtype("<f2"), "float64": np.dtype("<f8")}
+DTYPES: dict[str, np.dtype[Any]] = {"float32": np.dtype("<f4"), "float16": np.dtype("<f2"), "float64": np.dtype("<f8")}
 
 Shape = tuple[int | None, ...]  # None: any length
 DIVERGED = "training has diverged; try a smaller lr"

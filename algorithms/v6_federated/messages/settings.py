@@ -104,7 +104,7 @@ def changed(checked: BaseModel, names: Iterable[str]) -> list[str]:
     return [name for name in names if getattr(checked, name) != fields[name].default]
 
 
-def settings_of(central: Callable, common: type[Settings]) -> type[Settings]:
+def settings_of(central: Callable[..., Any], common: type[Settings]) -> type[Settings]:
     """The settings of a method.
 
     Args:
@@ -132,7 +132,7 @@ def settings_of(central: Callable, common: type[Settings]) -> type[Settings]:
     return create_model("Settings", __base__=common, **fields)
 
 
-def arguments(central: Callable, checked: BaseModel) -> dict[str, Any]:
+def arguments(central: Callable[..., Any], checked: BaseModel) -> dict[str, Any]:
     """The keyword arguments of a central function.
 
     Args:
@@ -150,7 +150,7 @@ def arguments(central: Callable, checked: BaseModel) -> dict[str, Any]:
     }
 
 
-def _keywords(function: Callable) -> list[tuple[str, inspect.Parameter]]:
+def _keywords(function: Callable[..., Any]) -> list[tuple[str, inspect.Parameter]]:
     parameters = inspect.signature(function, eval_str=True).parameters
     return [(name, p) for name, p in parameters.items() if p.kind is p.KEYWORD_ONLY]
 
@@ -164,7 +164,7 @@ def is_record(annotation: Any) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, Record)
 
 
-def settings_of_partial(partial: Callable) -> type[BaseModel]:
+def settings_of_partial(partial: Callable[..., Any]) -> type[BaseModel]:
     """The settings of a partial function, which a node checks again, as any task may have been forged.
 
     Args:
@@ -180,7 +180,7 @@ def settings_of_partial(partial: Callable) -> type[BaseModel]:
         name: (Any if p.annotation is p.empty else p.annotation, ... if p.default is p.empty else p.default)
         for name, p in _keywords(partial)
     }
-    model = create_model("Arguments", __config__=CHECKED, **fields)
+    model: type[BaseModel] = create_model("Arguments", __config__=CHECKED, **fields)
     roles = dict(_roles(model))
     if Role.BATCH in roles.values():
         for name, role in roles.items():

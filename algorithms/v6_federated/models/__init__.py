@@ -115,7 +115,8 @@ def _torch(name: str, module: str) -> Callable[..., Model]:
             raise SafeError(
                 f"the model {name} needs torch, which is not installed; run: pip install 'v6-federated[torch]'"
             ) from None
-        return architectures[name](features, classes, **options)
+        model: Model = architectures[name](features, classes, **options)
+        return model
 
     return build
 

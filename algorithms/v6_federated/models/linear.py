@@ -127,4 +127,5 @@ def predicted(scores: Any) -> Array:
     Returns:
         Indices of classes (n,).
     """
-    return (scores[:, 0] > 0).astype(np.int64) if scores.shape[1] == 1 else scores.argmax(axis=1)
+    likeliest: Array = (scores[:, 0] > 0).astype(np.int64) if scores.shape[1] == 1 else scores.argmax(axis=1)
+    return likeliest

@@ -33,7 +33,8 @@ class Characters(nn.Module):
     def forward(self, codes: torch.Tensor) -> torch.Tensor:
         """Decision values (n * length, characters) of codes (n, length)."""
         read, _ = self.lstm(self.embedding(codes))
-        return self.next(read).flatten(0, 1)
+        z: torch.Tensor = self.next(read)
+        return z.flatten(0, 1)
 
 
 class Text(Network):

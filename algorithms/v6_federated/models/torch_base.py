@@ -99,7 +99,7 @@ class Network:
 
     def _views(self, w: torch.Tensor) -> list[torch.Tensor]:
         sizes = [math.prod(shape) for shape in self.shapes.values()]
-        return [part.view(shape) for part, shape in zip(w.split(sizes), self.shapes.values(), strict=True)]
+        return [part.view(shape) for part, shape in zip(torch.split(w, sizes), self.shapes.values(), strict=True)]
 
     def _load(self, w: Any) -> None:
         for p, view in zip(self.module.parameters(), self._views(self.asarray(w)), strict=True):
@@ -132,7 +132,7 @@ class Network:
             z = self.module(self.inputs(rows))
             outputs = len(z) // len(labels) * len(y)
             loss = functional.cross_entropy(z, self.targets(rows, labels), reduction="sum") / outputs
-            loss.backward()  # adds to the gradient
+            torch.autograd.backward(loss)  # adds to the gradient
             total += float(loss.detach())
         return total, self._gradient
 

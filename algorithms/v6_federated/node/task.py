@@ -5,7 +5,7 @@ import inspect
 import math
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from pydantic import BaseModel
@@ -94,7 +94,7 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
 
     functools.update_wrapper(call, function)
     call.wrapped_in_data_decorator = True  # vantage6's mock client then passes mock_data
-    return call
+    return cast(Callable[..., dict[str, Any]], call)
 
 
 def _received(node: Node, arrays: dict[str, Any]) -> dict[str, Any]:
@@ -128,4 +128,5 @@ def _check_finite(value: Any, name: str = "the answer") -> None:
 
 
 def _to_numpy(array: Any) -> Array:
-    return array if isinstance(array, np.ndarray) else array.detach().cpu().numpy()
+    found: Array = array if isinstance(array, np.ndarray) else array.detach().cpu().numpy()
+    return found
