@@ -212,7 +212,7 @@ def _with_digest(name: str) -> str | None:
 
 
 def _context(files: Iterable[tuple[Path, str]]) -> io.BytesIO:
-    """A build context of just these files and folders, without caches, times and owners: equal contents, equal layers."""
+    """A build context of just these files and folders, without caches and times: equal contents, equal layers."""
 
     def plain(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
         if any(part == "__pycache__" or part.startswith(".") for part in Path(entry.name).parts):
