@@ -151,12 +151,13 @@ def _faulty_job(case: MethodCase, schedule: Schedule) -> Faulty:
 def faults_end_in_a_model_or_one_line(case: MethodCase) -> None:
     """Whatever happens to nodes, a job ends with a model, or with an error that names a round; and its history names
     nobody as missing unless the settings allow it, and nobody without a reason."""
-    finished, stopped, missing, several = 0, 0, 0, False
+    finished, stopped, failed, missing, several = 0, 0, 0, 0, False
     for job in faulty_jobs(case):
         what, enough = f"schedule {job.schedule.seed}", job.schedule.policy["min_responses"]
         require(not job.ended.unforeseen, f"{what}: {job.ended.problem}")
         if job.ended.result is None:
             require(job.ended.problem.startswith("round"), f"{what}: the error names no round: {job.ended.problem}")
+            failed += 1
             continue
         finished, stopped = finished + (not job.ended.problem), stopped + bool(job.ended.problem)
         for row in job.ended.result["history"]:
@@ -165,10 +166,12 @@ def faults_end_in_a_model_or_one_line(case: MethodCase) -> None:
             allowed = enough != 1 or not row["missing"]
             require(allowed, f"{what}: round {row['round']} goes on without nodes that must answer")
             require(all(m["reason"] for m in row["missing"]), f"{what}: a node is missing without a reason")
-    # a method that asks one node a round goes on without none
-    seen = finished > 0 and (SCHEDULES < 40 or (stopped > 0 and (missing > 0 or not several)))
+    # a method that asks one node a round goes on without none; one that carries no model has none to stop with
+    seen = finished > 0 and (SCHEDULES < 40 or (stopped + failed > 0 and (missing > 0 or not several)))
     require(
-        seen, f"of {SCHEDULES} jobs {finished} ended, {stopped} stopped; {missing} rounds missed nodes: too one-sided"
+        seen,
+        f"of {SCHEDULES} jobs {finished} ended, {stopped} stopped, {failed} failed; {missing} rounds missed nodes: "
+        "too one-sided",
     )
 
 
