@@ -43,28 +43,29 @@ def deep(dataset: Dataset, full: bool) -> Iterator[str]:
     lines: dict[str, list[Sequence[float]]] = {name: [] for name in METHODS.values()}
     yield ""
     yield (
-        f"The 2NN on {len(few):,} rows, 10 nodes with one label each, by seed. The largest loss and its round, the last"
-        f" round whose loss is above that of guessing ({GUESSING:.2f}), and accuracy by round:"
+        f"The 2NN on {len(few):,} rows, 10 nodes with one label each, by seed. The largest loss and its round, how "
+        f"many rounds have a loss above that of guessing ({GUESSING:.2f}) and the last of them, and accuracy by round:"
     )
     yield ""
     marks = [t for t in MARKS if t <= values["rounds"]]
+    above_guessing = "rounds above guessing", "the last of them"
     yield from tables.head(
-        "method", "seed", "largest loss", "in round", "last above guessing", "last loss", *(f"round {t}" for t in marks)
+        "method", "seed", "largest loss", "in round", *above_guessing, "last loss", *(f"round {t}" for t in marks)
     )
     for method, name in METHODS.items():
         for seed in runs.seeds(SEEDS) if full else SEEDS[:1]:
             try:
                 history = runs.kept(DOCUMENT, method, Experiment(few, 10, "classes:1", seed, seed), values).history
             except runs.NotRun:
-                yield tables.row(name, seed, tables.NOT_RUN_YET, *[None] * (3 + len(marks)))
+                yield tables.row(name, seed, tables.NOT_RUN_YET, *[None] * (4 + len(marks)))
                 continue
             losses = [row["loss"] for row in history]
             lines[name].append(tables.accuracies(runs.Run(values, history, "", "")))
             largest = max(losses)
             above = [t for t, loss in enumerate(losses, start=1) if loss > GUESSING]
             accuracies = (f"{history[t - 1]['accuracy']:.3f}" for t in marks)
-            first = f"{largest:.2f}", losses.index(largest) + 1, above[-1] if above else None, f"{losses[-1]:.2f}"
-            yield tables.row(name, seed, *first, *accuracies)
+            explosion = f"{largest:.2f}", losses.index(largest) + 1, len(above), above[-1] if above else None
+            yield tables.row(name, seed, *explosion, f"{losses[-1]:.2f}", *accuracies)
     picture = f"{DOCUMENT}{'' if full else '-reduced'}.png"
     panel = {name: (range(1, len(found[0]) + 1), found) for name, found in lines.items() if found}
     if pictures.curves({"2NN, one label a node": panel}, runs.RESULTS / picture):
