@@ -1,15 +1,23 @@
-"""A Docker engine, the images of the methods and of an algorithm that does nothing, and a real network of three nodes
-for all tests here."""
+"""A Docker engine, the images of the methods and of an algorithm that does nothing, a real network of three nodes, and one
+of four hospitals."""
 
 import functools
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
+from four_hospitals import GENES, LIMITS, ROWS, TRAINING
 
+from v6_workbench.cli.main import main
 from v6_workbench.errors import EngineError
 from v6_workbench.network import images, local
+from v6_workbench.registry import names
 
 
 @pytest.fixture(scope="session")
@@ -77,3 +85,70 @@ def three(engine, toy, databases, state, named) -> Iterator[local.Network]:
         yield local.up(databases, name=named("three"), algorithm_env=limits)
     finally:
         local.down(named("three"))
+
+
+@pytest.fixture(scope="session")
+def table(tmp_path_factory):
+    """Four hospitals of 40 rows; every value of a feature has many digits, so that it is found wherever it is told."""
+    rng = np.random.default_rng(5)
+    # rounded to what pandas' quick parser, which vantage6 uses, reads exactly: else the last bit of a double differs
+    rows = pd.DataFrame(rng.normal(size=(4 * ROWS, 4)).round(9), columns=["a", "b", "c", "FEDAVGXX"])
+    genes = rng.normal(size=(len(rows), len(GENES))) + rows[["a"]].to_numpy() * np.linspace(0, 2, len(GENES))
+    rows[GENES] = genes.round(9)
+    rows["name"] = [f"patient-{number:08d}" for number in rng.integers(1e8, size=len(rows))]
+    rows["rare"] = ["usual", "other"] * (len(rows) // 2)
+    rows.loc[0, "rare"] = "unheard-of"
+    rows["hospital"] = np.repeat(["north", "east", "south", "west"], ROWS)
+    rows["outcome"] = np.where(rows["a"] + rng.normal(size=len(rows)) > 0, "ill", "well")
+    path = tmp_path_factory.mktemp("hospitals") / "patients.csv"
+    rows.to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="session")
+def hospitals(engine, state, table, named):
+    name = named("hospitals")
+    limits = [text for key, value in LIMITS.items() for text in ("--node-env", f"4:V6_FEDERATED_{key}={value}")]
+    try:
+        up = ["network", "up", "--name", name, "--data", str(table), "--split", "column:hospital", *limits]
+        assert main(up) == 0
+        yield name
+    finally:
+        local.down(name)
+
+
+@pytest.fixture
+def submit(hospitals, image_of, capsys):
+    """``v6-federated submit``: its exit status, the last line of standard output, and standard error."""
+
+    def call(method, *arguments):
+        if method in names():
+            image_of(method)
+        capsys.readouterr()
+        status = main(["submit", method, "--network", hospitals, *TRAINING, *map(str, arguments)])
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return status, (out.strip().splitlines() or [""])[-1], err
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def at_once(hospitals, image_of):
+    """``v6-federated submit`` of several jobs at a time: futures of what has come of them."""
+
+    def submit_in_a_process(method, *arguments):
+        command = ["submit", method, "--network", hospitals, *TRAINING, *map(str, arguments)]
+        process = subprocess.run(
+            [sys.executable, "-m", "v6_workbench.cli.main", *command], capture_output=True, text=True
+        )
+        assert "Traceback" not in process.stderr
+        return process
+
+    with ThreadPoolExecutor(4) as pool:
+
+        def call(method, *arguments):
+            image_of(method)
+            return pool.submit(submit_in_a_process, method, *arguments)
+
+        yield call
