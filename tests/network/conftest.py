@@ -1,5 +1,5 @@
-"""A Docker engine, the images of the methods and of an algorithm that does nothing, a real network of three nodes, and one
-of four hospitals."""
+"""A Docker engine, the images of the methods and of an algorithm that does nothing, a real network of three nodes, and
+one of four hospitals."""
 
 import functools
 import os

@@ -1,6 +1,7 @@
 """Every method as its researcher uses it, on one real network of four nodes.
 
-The fourth hospital is strict; methods train at the other three (test_refusals.py). The methods are those of tests/methods.
+The fourth hospital is strict; methods train at the other three (test_refusals.py). The methods are those of
+tests/methods.
 """
 
 import json
