@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 DATA ?= data
 SITE = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet  # without the theme's notice about MkDocs 2
 
-.PHONY: demo test lint docs data bench images requirements network wheel version hooks clean
+.PHONY: demo test test-long lint docs data bench images requirements network wheel version hooks clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -16,8 +16,12 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)  ## five mock hospitals: federated, centralized, and each alone
 	$(BIN)/v6-federated demo
 
-test: $(STAMP)  ## all tests; those on a real network are skipped where there is no Docker
-	$(BIN)/python -m pytest
+test: $(STAMP)  ## the tests, and what they cover; those on a real network are skipped where there is no Docker
+	$(BIN)/python -m pytest --cov
+
+test-long: $(STAMP)  ## what takes long: tests marked so, and 200 random schedules of faults for each method
+	$(BIN)/python -m pytest -m long
+	FAULT_SCHEDULES=200 $(BIN)/python -m pytest tests/methods -k faults
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -14,6 +14,7 @@ from v6_workbench.simulation import datasets
 from v6_workbench.simulation.experiments import Experiment
 
 
+@pytest.mark.long
 def test_a_stopped_benchmark_continues(start, digits, tmp_path):
     """Stopped by a signal in the middle and started again: finished runs are kept, the table is the same."""
     stopped, straight = tmp_path / "stopped", tmp_path / "straight"

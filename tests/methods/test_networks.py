@@ -22,6 +22,7 @@ def test_convolutions_train(model):
     assert first["final"]["accuracy"] > 0.9
 
 
+@pytest.mark.long
 def test_same_bits_of_a_convolution_in_one_process_and_two():
     """torch keeps to the node's one thread wherever it runs."""
     rng = np.random.default_rng(0)

@@ -157,6 +157,7 @@ def test_state_at_nodes_does_not_survive_into_a_new_job(hospitals):
     assert len(resumed["history"]) == 6
 
 
+@pytest.mark.long
 def test_scaffold_converges_after_its_nodes_have_lost_their_state(hospitals):
     """c is the mean of the c_k. Were it kept when they begin anew, every step from then on would be biased."""
     settings = {"seed": 3, "lr": 0.3, "epochs": 3, "holdout": 0}
