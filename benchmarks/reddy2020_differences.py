@@ -313,7 +313,7 @@ def contiguous(dataset: Dataset) -> Iterator[str]:
 
 def _random_parts(y: np.ndarray, nodes: int, rng: np.random.Generator) -> partitions.Parts:
     while True:
-        parts = partitions._random_cuts(np.argsort(y, kind="stable"), nodes, rng)
+        parts = partitions.random_cuts(np.argsort(y, kind="stable"), nodes, rng)
         if min(map(len, parts)) >= 10:
             return parts
 

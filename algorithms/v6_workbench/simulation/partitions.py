@@ -98,7 +98,7 @@ def dirichlet(y: np.ndarray, nodes: int, rng: np.random.Generator, alpha: float 
 
 def unbalanced(y: np.ndarray, nodes: int, rng: np.random.Generator) -> Parts:
     """Shuffle the rows and cut them at random points (Reddy section 3.1)."""
-    return _until_good(lambda: _random_cuts(rng.permutation(len(y)), nodes, rng), y)
+    return _until_good(lambda: random_cuts(rng.permutation(len(y)), nodes, rng), y)
 
 
 def sorted_balanced(y: np.ndarray, nodes: int, rng: np.random.Generator) -> Parts:
@@ -112,7 +112,7 @@ def sorted_balanced(y: np.ndarray, nodes: int, rng: np.random.Generator) -> Part
 
 def sorted_unbalanced(y: np.ndarray, nodes: int, rng: np.random.Generator) -> Parts:
     """Deal like ``sorted-balanced``, with cuts at random points (Reddy section 3.1, non-IID and unbalanced)."""
-    return _until_good(lambda: _halves(_random_cuts(_sorted(y, rng), 2 * nodes, rng), rng), y)
+    return _until_good(lambda: _halves(random_cuts(_sorted(y, rng), 2 * nodes, rng), rng), y)
 
 
 PARTITIONS: dict[str, Callable[..., Parts]] = {
@@ -216,7 +216,8 @@ def _by_shares(y: np.ndarray, values: np.ndarray, shares: list[np.ndarray], rng:
     return [np.concatenate(own) for own in dealt]
 
 
-def _random_cuts(rows: np.ndarray, pieces: int, rng: np.random.Generator) -> Parts:
+def random_cuts(rows: np.ndarray, pieces: int, rng: np.random.Generator) -> Parts:
+    """Cut rows, in the order given, into pieces at random places; none is empty."""
     if pieces > len(rows):
         raise SafeError(f"{len(rows)} rows cannot be cut into {pieces} pieces; use fewer nodes")
     return np.split(rows, np.sort(rng.choice(np.arange(1, len(rows)), pieces - 1, replace=False)))
