@@ -135,7 +135,9 @@ class Verdict:
 
     Attributes:
         difference: the mean of the difference.
-        better, equal, worse: probability that it is above, within and below the region of practical equivalence.
+        better: probability that it is above the region of practical equivalence.
+        equal: probability that it is within.
+        worse: probability that it is below.
         posterior: baycomp's distribution of the second's minus the first's.
     """
 

@@ -35,7 +35,9 @@ class Experiment:
         partition: how the rows are dealt, see ``partitions``.
         seed: seed of everything random in the job.
         partition_seed: seed of the partition.
-        label, features, holdout: as in ``Common``; a dataset with a test set holds out nothing.
+        label: the label's column, as in ``Common``.
+        features: the features' columns, as in ``Common``.
+        holdout: share of a node's rows kept for evaluation; a dataset with a test set holds out nothing.
         processes: worker processes; None is one for small data, otherwise one for each processor.
         environment: environment variables of every node, its operator's policy. Mock nodes hold the developer's own
             rows, so one organization is enough for a job unless this says otherwise; all other limits are those of a
