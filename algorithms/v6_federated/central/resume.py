@@ -1,6 +1,6 @@
 """Checks of the earlier result that a job goes on from. The researcher sends it, so none of it is trusted."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from v6_federated import models
@@ -58,10 +58,7 @@ def check(
     """
     check_kind(kept, method, asked)
     _check_same_rows(kept, asked, organizations)
-    try:
-        _check_form(kept)
-    except (KeyError, TypeError, IndexError, AttributeError, ValueError, AssertionError):
-        raise UserInputError("resume: not a result; expected the whole result.json of an earlier job") from None
+    _check_form(kept)
     alike = {"features": 0, "classes": 0}  # these depend on the data
     if {**models.parse(asked.model), **alike} != {**kept["model"], **alike}:
         raise UserInputError(
@@ -112,28 +109,59 @@ def _check_same_rows(kept: Mapping[str, Any], asked: Common, organizations: Sequ
 
 
 def _check_form(kept: Mapping[str, Any]) -> None:
-    """Raise any error if a part is missing or has another type."""
-    history, data = kept["history"], DataSpec(**kept["data"])
+    """Check that each part of the earlier result is there and has its form."""
+    for part, check_part in FORMS.items():
+        try:
+            check_part(kept[part])
+        except (KeyError, TypeError, IndexError, AttributeError, ValueError, AssertionError):
+            raise UserInputError(
+                f"resume: not a result, its {part} is missing or malformed; expected the whole result.json of an "
+                "earlier job"
+            ) from None
+
+
+def _check_data(data: Any) -> None:
+    spec = DataSpec(**data)
+    if (spec.classes is None) != spec.regression:
+        raise ValueError
+    for step in spec.preprocess:
+        step["step"], step["fitted"]
+
+
+def _check_history(history: Any) -> None:
     if not history or [row["round"] for row in history] != list(range(1, len(history) + 1)):
         raise ValueError
     for row in history:
         if not isinstance(row["participants"], list) or not all(_is_number(row[name], none=True) for name in NUMBERS):
             raise TypeError
-    for row in kept["per_node"]:
-        if not _is_number(row["round"]) or not _is_number(row["organization_id"]):
-            raise TypeError
-    for part in ("preparation", "evaluation"):
-        if not all(_is_number(kept["traffic"][part][name]) for name in BYTES):
-            raise TypeError
-    if not isinstance(kept["undescribed"], list) or not isinstance(kept["settings"], dict):
+
+
+def _check_per_node(rows: Any) -> None:
+    if not all(_is_number(row["round"]) and _is_number(row["organization_id"]) for row in rows):
         raise TypeError
-    _parsed(kept["settings"].get("preprocess", []))
-    if not isinstance(checkpoint.from_json(kept["state"]), dict) or (data.classes is None) != data.regression:
+
+
+def _check_traffic(traffic: Any) -> None:
+    if not all(_is_number(traffic[part][name]) for part in ("preparation", "evaluation") for name in BYTES):
         raise TypeError
-    codec.decode(kept["weights"])["weights"]
-    models.build(kept["model"])
-    for step in data.preprocess:
-        step["step"], step["fitted"]
+
+
+def _check_undescribed(undescribed: Any) -> None:
+    if not isinstance(undescribed, list):
+        raise TypeError
+
+
+def _check_settings(settings: Any) -> None:
+    _parsed(settings.get("preprocess", []))
+
+
+def _check_state(state: Any) -> None:
+    if not isinstance(checkpoint.from_json(state), dict):
+        raise TypeError
+
+
+def _check_weights(weights: Any) -> None:
+    codec.decode(weights)["weights"]
 
 
 def _is_number(value: Any, none: bool = False) -> bool:
@@ -142,3 +170,16 @@ def _is_number(value: Any, none: bool = False) -> bool:
 
 def _parsed(steps: Sequence[Any]) -> list[Step]:
     return [preprocessing.parse(step) for step in steps]
+
+
+FORMS: dict[str, Callable[[Any], object]] = {  # what each part of a result must pass
+    "data": _check_data,
+    "history": _check_history,
+    "per_node": _check_per_node,
+    "traffic": _check_traffic,
+    "undescribed": _check_undescribed,
+    "settings": _check_settings,
+    "state": _check_state,
+    "weights": _check_weights,
+    "model": models.build,
+}
