@@ -2,10 +2,10 @@
 
 import argparse
 import json
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.files import write_whole
@@ -14,6 +14,9 @@ from v6_workbench.cli import console
 from v6_workbench.cli.entries import Entry, errors_name
 from v6_workbench.reporting.summary import MEASURES, Verdict
 from v6_workbench.simulation.experiments import Experiment
+
+if TYPE_CHECKING:
+    from v6_workbench.simulation.model_comparison import Scores
 
 
 def read_iterations(text: str) -> int:
@@ -25,15 +28,38 @@ def read_iterations(text: str) -> int:
         raise argparse.ArgumentTypeError(problem) from None
 
 
-def run(
+@dataclass(frozen=True)
+class Test:
+    """A test that has been checked and can be run.
+
+    Attributes:
+        experiment: the experiment on all rows.
+        folds: the experiments of the folds, one at a time.
+        compared: the entries by their names.
+        scores: their scores so far.
+        measure: what their models are measured by.
+        settings: ``folds``, ``iterations`` and ``rope``, as in ``test.json``.
+        out: the folder of ``--out``.
+    """
+
+    experiment: Experiment
+    folds: Iterator[Experiment]
+    compared: Mapping[str, Entry]
+    scores: "Scores"
+    measure: str
+    settings: Mapping[str, Any]
+    out: Path | None
+
+
+def prepared(
     experiment: Experiment,
     compared: Mapping[str, Entry],
     iterations: int,
     folds: int | None,
     rope: float | None,
     out: Path | None,
-) -> int:
-    """Cross-validate, show signs, and write posteriors and scores.
+) -> Test:
+    """Check a test before anything is trained, printed, written or removed.
 
     Args:
         experiment: the experiment on all rows.
@@ -44,24 +70,40 @@ def run(
         out: the folder of ``--out``.
 
     Returns:
-        The exit status.
+        The test.
 
     Raises:
         SafeError: the methods cannot be tested.
     """
-    from v6_workbench.reporting import pictures, tables
     from v6_workbench.simulation import model_comparison  # baycomp is slow to import
 
     folds = model_comparison.FOLDS if folds is None else folds
     rope = model_comparison.ROPE if rope is None else rope
     measure = _measure(compared)
     experiments = model_comparison.experiments_of(experiment, iterations, folds)
-    model_comparison.check(len(compared), rope)  # before the first is trained
-    asked = iterations * folds
+    model_comparison.check(len(compared), rope)
     scores = model_comparison.Scores(
         out / "folds.json" if out else None,
         {name: _depends_on(experiment, name, entry, folds) for name, entry in compared.items()},
     )
+    settings = {"folds": folds, "iterations": iterations, "rope": rope}
+    return Test(experiment, experiments, compared, scores, measure, settings, out)
+
+
+def run(test: Test) -> int:
+    """Cross-validate, show signs, and write posteriors and scores.
+
+    Args:
+        test: the test.
+
+    Returns:
+        The exit status.
+    """
+    from v6_workbench.reporting import pictures, tables
+    from v6_workbench.simulation import model_comparison
+
+    compared, scores, out = test.compared, test.scores, test.out
+    asked = test.settings["iterations"] * test.settings["folds"]
     missing = {name: max(asked - len(scores[name]), 0) for name in compared}
     if (known := asked * len(compared) - sum(missing.values())) > 0:
         console.say(f"{known} of the {asked * len(compared)} scores are already in {out}, and are not trained again")
@@ -69,7 +111,7 @@ def run(
         for name in ("test.json", "posteriors.png"):
             (out / name).unlink(missing_ok=True)
     with console.Bar(sum(n * compared[name].settings["rounds"] for name, n in missing.items()), "compare") as bar:
-        for i, one in enumerate(experiments):
+        for i, one in enumerate(test.folds):
             for name, entry in compared.items():
                 if i < len(scores[name]):
                     continue
@@ -78,23 +120,22 @@ def run(
                     result = train(entry.method, entry.settings, bar.on_round)
                 if "stopped" in result:
                     return console.complain(console.FAILED, f"{name}: {result['stopped']}")
-                scores.add(name, model_comparison.score(result, measure))
+                scores.add(name, model_comparison.score(result, test.measure))
     found = {name: scores[name][:asked] for name in compared}
-    verdicts = model_comparison.verdicts(found, iterations, rope)
+    rope = test.settings["rope"]
+    verdicts = model_comparison.verdicts(found, test.settings["iterations"], rope)
     console.console().print(tables.signs(verdicts, found))
     tested = {
-        "folds": folds,
-        "iterations": iterations,
-        "rope": rope,
-        "seed": experiment.seed,
-        "partition_seed": experiment.partition_seed,
-        "measure": MEASURES[measure],
+        **test.settings,
+        "seed": test.experiment.seed,
+        "partition_seed": test.experiment.partition_seed,
+        "measure": MEASURES[test.measure],
         "scores": found,
         "pairs": [_pair(first, second, verdict) for (first, second), verdict in verdicts.items()],
     }
     if out:
         write_whole(out / "test.json", json.dumps(tested, indent=1))
-        pictures.posteriors(verdicts, rope, out / "posteriors.png", MEASURES[measure])
+        pictures.posteriors(verdicts, rope, out / "posteriors.png", MEASURES[test.measure])
     console.last_line({key: tested[key] for key in ("iterations", "folds", "rope", "pairs")})
     return console.OK
 

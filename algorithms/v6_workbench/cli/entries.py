@@ -58,9 +58,13 @@ def read(text: str, shared: dict[str, Any]) -> Entry:
     kind, _, rest = text.partition(":")
     if kind not in KINDS:
         kind, rest = "", text
-    method, _, settings = rest.partition(":")
+    method, colon, settings = rest.partition(":")
     if not method:
-        raise SafeError(f"{text!r} does not name a method; expected for example {text.rstrip(':')}:fedavg")
+        named = settings.strip(":")
+        example = ":".join(filter(None, [kind, named if named.partition(":")[0] in registry.names() else "fedavg"]))
+        raise SafeError(f"{text!r} does not name a method; expected for example {example}")
+    if colon and not settings:
+        raise SafeError(f"{text!r} ends with a colon and no setting; expected {text.rstrip(':')}, or {text}lr=0.1")
     if not kind and settings.partition(":")[0] in registry.names():
         raise SafeError(f"{text!r}: unknown word {method!r}; expected centralized:{settings} or alone:{settings}")
     own: dict[str, Any] = {}
@@ -73,7 +77,7 @@ def read(text: str, shared: dict[str, Any]) -> Entry:
             )
         if key in own:
             raise SafeError(f"{text}: {key} is given twice; remove one")
-        own[key] = values.value(written)
+        own[key] = values.setting(key, written)
     return Entry(kind, method, {**shared, **own})
 
 

@@ -36,6 +36,11 @@ def test_entries_and_nodes_may_have_any_name(call, tmp_path):
     assert call("report", *folders, "--out", tmp_path / "again")[0] == 0
 
 
+def test_lists_in_an_entry_need_no_brackets(call):
+    status, line, err = call("compare", "fedavg:classes=0,1,2,lr=0.1", *WINE)
+    assert status == 0 and list(line) == ["fedavg:classes=0,1,2,lr=0.1"], err
+
+
 def test_a_long_entry_has_a_short_folder(call, tmp_path):
     long = "fedavg:classes=[" + ",".join(map(str, range(90))) + "]"
     assert call("compare", long, "fedavg", *WINE, "--out", tmp_path)[0] == 0
@@ -67,6 +72,9 @@ def test_what_has_finished_outlives_a_later_failure(call, tmp_path):
         (["fedavg", "pooled:fedavg"], "unknown word 'pooled'; expected centralized:fedavg or alone:fedavg"),
         (["alone"], "'alone' does not name a method; expected for example alone:fedavg"),
         (["centralized:"], "'centralized:' does not name a method; expected for example centralized:fedavg"),
+        ([":fedavg"], "':fedavg' does not name a method; expected for example fedavg"),
+        ([":"], "':' does not name a method; expected for example fedavg"),
+        (["fedavg:"], "'fedavg:' ends with a colon and no setting; expected fedavg, or fedavg:lr=0.1"),
         (["fedavg:lr=0.1,holdout=0.5"], "so holdout cannot be set for one of them; use --holdout 0.5 for all"),
         (["alone:fedavg:evaluators=[1]"], "use --set evaluators=[1] for all"),
         (["fedavg:lr=0.1,lr=5"], "fedavg:lr=0.1,lr=5: lr is given twice; remove one"),

@@ -60,6 +60,33 @@ def test_a_test_that_was_stopped_goes_on(tmp_path, call, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    "wrong",
+    [
+        ["--rope", "2"],
+        ["--rope", "2", "--test"],
+        ["--test", "--folds", "1"],
+        ["--test", "--folds", "99"],
+        ["--test", "0"],
+        ["--test", "--target", "0.9"],
+        ["alone:fedavg", "--test"],
+        ["fedavg:target=0.9", "--test"],
+    ],
+    ids=" ".join,
+)
+def test_a_refused_command_deletes_nothing(wrong, refused, tmp_path):
+    earlier = {"comparison.png": b"1", "test.json": b"2", "posteriors.png": b"3"}
+    for name, content in earlier.items():
+        (tmp_path / name).write_bytes(content)
+    refused("v6-federated: ", "compare", "fedavg", "fedavg:lr=1", *WINE, *wrong, "--out", tmp_path)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == earlier
+
+
+def test_a_refused_command_makes_no_folder(refused, tmp_path):
+    refused("--rope 2", "compare", "fedavg", "fedavg:lr=1", *WINE, "--test", "--rope", "2", "--out", tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
     "scores",
     ["[]", "5", "{", '{"a": 5}', '{"a": ["0.9"]}', '{"a": [NaN]}', '{"a": [7]}', '{"a": [[0.5]]}', '{"a": [true]}'],
 )

@@ -51,15 +51,14 @@ class CompareOptions(ExperimentOptions):
 
 def run(options: CompareOptions) -> int:
     """Train every entry on the same rows, and show one table and one picture."""
-    if options.test is None and (options.folds is not None or options.rope is not None):
-        raise SafeError("--folds and --rope need --test; add --test, or remove them")
     experiment, compared = _prepared(options)
+    test = None
+    if options.test is not None:
+        test = cross_validation.prepared(experiment, compared, options.test, options.folds, options.rope, options.out)
     results.check_folder(options.out)
     _announce(experiment, next(iter(compared.values())), options.out)
-    if options.test is not None:
-        if options.target is not None:
-            raise SafeError("--target cannot be used with --test, which compares the last models; remove it")
-        return cross_validation.run(experiment, compared, options.test, options.folds, options.rope, options.out)
+    if test is not None:
+        return cross_validation.run(test)
     trained = _train(experiment, compared, options)
     _show(trained, options)
     for name, result in trained.items():
@@ -70,6 +69,10 @@ def run(options: CompareOptions) -> int:
 
 def _prepared(options: CompareOptions) -> tuple[Experiment, dict[str, Entry]]:
     """The experiment and the entries by their names, checked before the first is trained."""
+    if options.test is None and (options.folds is not None or options.rope is not None):
+        raise SafeError("--folds and --rope need --test; add --test, or remove them")
+    if options.test is not None and options.target is not None:
+        raise SafeError("--target cannot be used with --test, which compares the last models; remove it")
     shared = job.settings_of(options)
     compared: dict[str, Entry] = {}
     for text in options.methods:
