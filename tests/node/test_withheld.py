@@ -42,3 +42,15 @@ def test_training_that_diverges_is_named_with_a_remedy(hospitals):
     wide = {k: rows * 1e6 for k, rows in hospitals.items()}
     text = refused("training has diverged", wide, lr=1e38, rounds=5, model="svm", classes=[0, 1000000])
     assert "organization" in text and "a smaller lr" in text
+
+
+@pytest.mark.parametrize("value", [[1.0, 2.0], "text", {"a": 1.0}], ids=["list", "text", "dictionary"])
+def test_a_method_answers_with_arrays_and_numbers_alone(hospitals, monkeypatch, value):
+    """A list or a text could hold a row, and no limit would see it."""
+
+    def client_update(node):
+        return {"found": value}
+
+    status, log = crafted(hospitals, package=a_method(monkeypatch, client_update))
+    assert status == "crashed"
+    assert log.endswith(f"returns found as a {type(value).__name__}; it may return arrays and numbers")

@@ -1,6 +1,7 @@
 """The history in a job's result: a row a round, a row a node and round, evaluations, bytes and missing answers."""
 
 import copy
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -209,7 +210,11 @@ class History:
 
 def _is_plain(value: Any) -> bool:
     """Whether a value fits into a table: a node may send anything."""
-    return value is None or type(value) in (bool, int, float) or (isinstance(value, str) and len(value) <= MOST_LETTERS)
+    if type(value) is int:
+        return abs(value) < metrics.MOST_ROWS  # larger ones are no numbers of JSON
+    if type(value) is float:
+        return math.isfinite(value)
+    return value is None or type(value) is bool or (isinstance(value, str) and len(value) <= MOST_LETTERS)
 
 
 def _add_bytes(total: dict[str, int], answers: Sequence[Answer]) -> None:

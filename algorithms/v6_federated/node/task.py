@@ -4,7 +4,7 @@ import functools
 import inspect
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -39,7 +39,7 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
 
     Args:
         function: gets a ``Node``, the arrays that central sent, by name (None for one that was not sent), and the
-            settings as keyword arguments. It returns a dictionary.
+            settings as keyword arguments. It returns a dictionary of arrays, numbers, truth values and None.
 
     Returns:
         The partial function. Its answer holds what ``function`` returns, arrays as a payload and everything else as
@@ -49,6 +49,7 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
     wanted = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD][1:]
 
     accepted = settings.settings_of_partial(function)
+    shared = function.__module__.startswith("v6_federated.")
 
     @algorithm_client
     def call(
@@ -76,6 +77,8 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
                 returned = function(node, *(received.get(name) for name in wanted), **dict(checked))
             returned = {k: v.item() if isinstance(v, np.generic) else v for k, v in returned.items()}
             sent = {k: _to_numpy(v) for k, v in returned.items() if isinstance(v, np.ndarray) or hasattr(v, "cpu")}
+            if not shared:
+                _check_plain({k: v for k, v in returned.items() if k not in sent})
             answer |= {"n": node.n} | {k: v for k, v in returned.items() if k not in sent}
             _check_finite(answer)
             if sent:
@@ -117,6 +120,13 @@ def _check_training(node: Node, checked: BaseModel, batch_size: int | None) -> N
         share = local_training.largest(n, batch_size, node.policy.minimum_batch) / n
         local_training.check_steps(checked, float(getattr(node.model, "l2", 0)), share)
         node.batch_sizes.add(batch_size)
+
+
+def _check_plain(values: Mapping[str, Any]) -> None:
+    """Reject lists and texts: they could hold a row. Only the shared functions name columns, classes and levels."""
+    for name, value in values.items():
+        if value is not None and not isinstance(value, bool | int | float):
+            raise SafeError(f"the method returns {name} as a {type(value).__name__}; it may return arrays and numbers")
 
 
 def _check_finite(value: Any, name: str = "the answer") -> None:

@@ -1,5 +1,6 @@
 """Answers that do not come, or hold nonsense: a round needs enough of them, and no single one ends the job."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -94,6 +95,8 @@ def nonsense_in_an_answer_does_not_end_the_job(case: MethodCase) -> None:
         for name in sorted({*call.answer} - {*COMMON}):
             for value in NONSENSE:
                 kinds.setdefault((call.function, f"{name}={value!r}"), _with_value(name, value))
+        for value in (math.nan, 10**30):
+            kinds.setdefault((call.function, f"nobody_asked={value!r}"), _with_more(nobody_asked=value))
         for name in call.answer.get("arrays", {}).get("shapes", {}):
             for number in (0.0, 1.0):
                 kinds.setdefault((call.function, f"{name} full of {number:g}"), _with_array(name, number))
@@ -114,6 +117,10 @@ def nonsense_in_an_answer_does_not_end_the_job(case: MethodCase) -> None:
 
 def _with_value(name: str, value: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
     return lambda answer: {**answer, name: value} if name in answer else answer
+
+
+def _with_more(**values: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    return lambda answer: {**answer, **values}
 
 
 def _with_array(name: str, number: float) -> Callable[[dict[str, Any]], dict[str, Any]]:
