@@ -1,81 +1,18 @@
 """Each check finds the defect that it is for, in a method outside this repository that is not registered."""
 
-import itertools
 import json
 import shutil
 from pathlib import Path
 
 import pytest
+from defects import DEFECTS
 
 import v6_fsvrg
 from v6_federated.base.errors import SafeError
-from v6_workbench.conformance import MethodCase, cases_of, check_method, checks_of
-from v6_workbench.conformance.checks import outcome_of
+from v6_workbench.conformance import MethodCase, cases_of, check_method, checks_of, faults
+from v6_workbench.conformance.checks import OF_CASES, OF_PACKAGES, outcome_of
 from v6_workbench.conformance.command import main, show
 from v6_workbench.network import store
-
-INIT = """
-from v6_federated import describe, evaluate, fit_step, forget, keep_steps
-from {package}.central import central
-from {package}.partial import client_update
-
-__all__ = ["central", "client_update", "describe", "evaluate", "fit_step", "forget", "keep_steps"]
-"""
-CENTRAL = """
-from v6_federated import Federation, LearningRate, Result, Rounds, central
-
-
-@central(recoverable=True)
-def central(federation: Federation, *, rounds: Rounds, lr: LearningRate = 0.1) -> Result:
-    \"\"\"Gradient descent with momentum at the server.\"\"\"
-    s = federation.start(w=federation.initial_weights, v=0.0)
-    for t in federation.rounds(rounds):
-        answers = federation.ask("client_update", federation.organizations, weights=s.w, v=s.v, lr=lr)
-        s.w = answers.weighted_mean("weights")
-        s.v = 0.9 * s.v + 1
-        federation.record(answers, s.w)
-    return federation.result(s.w)
-"""
-PARTIAL = """
-from typing import Annotated
-
-from pydantic import Field
-
-from v6_federated import LearningRate, Node, Number, Result, Role, Vector, partial
-
-V = Annotated[float, Field(ge=0, description="momentum so far"), Number, Role.OTHER]
-
-
-@partial
-def client_update(node: Node, weights: Vector, *, v: V, lr: LearningRate) -> Result:
-    loss, g = node.model.loss_and_gradient(weights, node.rows.X, node.rows.y)
-    w = weights - lr * g
-    return {"weights": w, "train_loss": loss}
-"""
-numbers = itertools.count(1)
-
-
-@pytest.fixture
-def method(tmp_path, monkeypatch):
-    """Writes the method with changes to its text, and returns the name of its package."""
-    monkeypatch.syspath_prepend(tmp_path)
-
-    def write(*changes, **files):
-        package = f"v6_outside{next(numbers)}"
-        texts = {"__init__": INIT.format(package=package), "central": CENTRAL, "partial": PARTIAL}
-        for old, new in changes:
-            assert any(old in text for text in texts.values()), old
-            texts = {name: text.replace(old, new) for name, text in texts.items()}
-        folder = tmp_path / "algorithms" / package
-        monkeypatch.syspath_prepend(folder.parent)
-        folder.mkdir(parents=True)
-        for name, text in texts.items():
-            (folder / f"{name}.py").write_text(text)
-        for name, text in files.items():
-            (folder / name).write_text(text)
-        return package
-
-    return write
 
 
 def outcome(case, name):
@@ -97,100 +34,19 @@ def test_a_method_without_a_defect_passes(method):
     }
 
 
-SENT_AS_PAYLOAD = [
-    ("v=s.v, lr=lr", "v=s.v, lr=lr, extra=codec.encode({'extra': s.w})"),
-    ("Federation, LearningRate,", "Federation, LearningRate, codec,"),
-    ("v: V, lr: LearningRate", "v: V, lr: LearningRate, extra: Annotated[dict, Field(description='more')]"),
-    ("Role, Vector,", "Role, Vector, codec,"),
-    ("w = weights - lr * g", "w = weights - lr * g + 0 * codec.decode(extra)['extra']"),
-]
-DEFECTS = [
-    ("one_node_equals_centralized_training", "weights is off by", [("- lr * g", "- 2 * lr * g")]),
-    (
-        "order_of_nodes_changes_nothing",
-        "gives other bits",
-        [
-            (
-                "        s.w = answers",
-                "        import os\n        s.w = int(os.environ['TEMPORARY_FOLDER'][-5]) * answers",
-            )
-        ],
-    ),
-    ("equal_nodes_equal_one", "is off by", [('weighted_mean("weights")', 'sum("weights")')]),
-    ("rate_zero_changes_nothing", "changes at a rate of 0", [("- lr * g", "- (lr + 0.01) * g")]),
-    (
-        "bytes_equal_the_formula",
-        "grow by",
-        [('return {"weights"', 'return {"again": w, "weights"'), ("lr=lr)", 'lr=lr, returns=["weights", "again"])')],
-    ),
-    (
-        "too_few_answers_are_an_error_in_every_request",
-        "and the job goes on",
-        [("lr=lr)", "lr=lr, quorum_of=0)"), ("weighted_mean(", "combine("), ('"weights")', '"weights", lambda a: 1)')],
-    ),
-    (
-        "nonsense_in_an_answer_does_not_end_the_job",
-        "and the job ends: TypeError",
-        [
-            ("0.9 * s.v + 1", "sum(1 + a.values['label'] for a in answers.each())"),
-            ('_loss": loss', '_loss": loss, "label": 1'),
-        ],
-    ),
-    (
-        "a_lost_central_goes_on",
-        "differs in",
-        [
-            ("v=0.0)", "v=0.0)\n    moved = 0"),
-            ("        s.w = answers", "        moved += 1\n        s.w = moved * answers"),
-        ],
-    ),
-    ("nodes_are_sent_what_central_carries", "v of round 2 are not sent", [("v=s.v", "v=0.0")]),
-    (
-        "nodes_keep_what_is_declared_and_nothing_in_the_end",
-        "declared: keeps no state",
-        [('    return {"weights"', '    node.state.save({"w": w})\n    return {"weights"')],
-    ),
-    (
-        "same_bits_everywhere",
-        "worker processes give another",
-        [("- lr * g", "- lr * g * (1 + __import__('os').getpid() % 1000 / 1000)")],
-    ),
-    ("arrays_of_another_shape_are_refused", "extra of shape", SENT_AS_PAYLOAD),
-    ("exports_are_the_functions_that_a_task_may_call", "and __all__ is", [('"client_update", ', "")]),
-    ("exports_are_the_functions_that_a_task_may_call", "is no `@central` or `@partial`", [("@partial\n", "")]),
-    (
-        "imports_are_from_the_face_of_v6_federated",
-        "central.py imports v6_federated.models; expected names",
-        [("from v6_federated import Federation,", "import v6_federated.models\nfrom v6_federated import Federation,")],
-    ),
-    (
-        "imports_are_from_the_face_of_v6_federated",
-        "partial.py imports v6_workbench; expected names",
-        [("from pydantic import Field", "import v6_workbench\nfrom pydantic import Field")],
-    ),
-    (
-        "every_partial_function_is_called",
-        "no case calls another",
-        [
-            ("import client_update", "import another, client_update"),
-            ('"central", ', '"another", "central", '),
-            ("@partial\n", "@partial\ndef another(node: Node) -> Result:\n    return {}\n\n\n@partial\n"),
-        ],
-    ),
-]
+@pytest.mark.parametrize("defect", DEFECTS, ids=[f"{defect.check}-{defect.says}" for defect in DEFECTS])
+def test_a_defect_is_found(defect, method, tmp_path, monkeypatch):
+    monkeypatch.setattr(faults, "SCHEDULES", 6)
+    case = MethodCase(method(*defect.changes, **defect.files), **defect.case)
+    if defect.page:
+        (tmp_path / "docs").mkdir()
+        (tmp_path / "docs" / f"{case.short_name}.md").write_text(defect.page)
+    found = outcome(case, defect.check)
+    assert found.status == "fail" and defect.says in found.reason, found
 
 
-@pytest.mark.parametrize(("name", "says", "changes"), DEFECTS)
-def test_a_defect_is_found(method, name, says, changes):
-    found = outcome(MethodCase(method(*changes)), name)
-    assert found.status == "fail" and says in found.reason, found
-
-
-def test_rows_held_out_that_are_trained_on_are_found(method):
-    everything = "X, y = node.source.table.iloc[:, :-1].to_numpy('float32'), node.source.table['label'].to_numpy()\n"
-    package = method(("    loss, g", f"    {everything}    loss, g"), ("node.rows.X, node.rows.y", "X, y"))
-    found = outcome(MethodCase(package), "rows_held_out_are_not_trained_on")
-    assert found.status == "fail" and "depends on rows that are held out" in found.reason
+def test_every_check_finds_a_defect():
+    assert {defect.check for defect in DEFECTS} == {check.__name__ for check in (*OF_CASES, *OF_PACKAGES)}
 
 
 def test_a_request_whose_answers_are_counted_by_themselves_is_found(tmp_path, monkeypatch):
@@ -207,12 +63,6 @@ def test_a_request_whose_answers_are_counted_by_themselves_is_found(tmp_path, mo
     found = outcome(MethodCase("v6_careless"), "too_few_answers_are_an_error_in_every_request")
     assert found.status == "fail"
     assert found.reason.startswith("round 1, client_update: too few nodes answer, and the job goes on")
-
-
-def test_what_follows_from_the_history_is_compared(method):
-    case = MethodCase(method(), follow=lambda result, nodes: 0 * nodes[1].iloc[0, :1].to_numpy())
-    found = outcome(case, "model_follows_from_the_history")
-    assert found.status == "fail" and "off by" in found.reason
 
 
 def test_an_exception_is_printed_with_its_reason_and_must_be_one(method):
@@ -283,13 +133,52 @@ def test_the_cases_of_a_method_are_those_of_its_test_file(method, tmp_path):
     file.write_text("import nowhere_to_be_found")
     with pytest.raises(SafeError, match="imports nowhere_to_be_found, which is not installed; run: pip install"):
         cases_of(package)
+    file.write_text(
+        "from v6_workbench.conformance import MethodCase, conformance_tests\n"
+        "test_conformance = conformance_tests(MethodCase('fedavg'))\n"
+    )
+    with pytest.raises(SafeError, match=f"{file.name} holds no case of {package}; expected conformance_tests"):
+        cases_of(package)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("import sys\nsys.exit(0)", r"SystemExit: 0 \({file}, line 2\)"),
+        ("1 / 0", r"ZeroDivisionError: division by zero \({file}, line 1\)"),
+        ("def f(:", r"SyntaxError: invalid syntax \({file}, line 1\)"),
+        ("import pytest\npytest.skip('later', allow_module_level=True)", "Skipped: later "),
+        ("from v6_federated import nothing", "ImportError: cannot import name 'nothing' from 'v6_federated'"),
+    ],
+)
+def test_code_that_cannot_be_imported_is_one_line(text, says, tmp_path, monkeypatch):
+    """A test file, and a package."""
+    (tmp_path / "test_outside.py").write_text(text)
+    package = f"v6_outside{next(numbers)}"
+    (tmp_path / f"{package}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    for asked, file in ((str(tmp_path / "test_outside.py"), "test_outside.py"), (package, f"{package}.py")):
+        with pytest.raises(SafeError, match=f"{asked} cannot be imported: {says.replace('{file}', file)}"):
+            show(asked)
+
+
+def test_a_central_that_the_decorator_did_not_make_is_no_method(tmp_path, monkeypatch):
+    package = f"v6_outside{next(numbers)}"
+    (tmp_path / f"{package}.py").write_text("central = 5")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in (package, "v6_federated"):
+        with pytest.raises(SafeError, match=f"{name}/__init__.py exports no method; expected a function named central"):
+            show(name)
 
 
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
         ("v6_nowhere", "unknown method 'v6_nowhere'; expected one of "),
-        ("json", "json/__init__.py exports no central; expected the method's central function"),
+        ("v6_nowhere.central", "unknown method 'v6_nowhere.central'; expected one of "),
+        ("", "unknown method ''; expected one of "),
+        ("../x", "unknown method '../x'; expected one of "),
+        ("json", "json/__init__.py exports no method; expected a function named central under the decorator"),
         ("nowhere.py", "no Python file nowhere.py"),
     ],
 )

@@ -1,8 +1,10 @@
 """What a method says to be checked: its name, and what the checks cannot find out by themselves."""
 
+import contextlib
 import functools
-import importlib
-from collections.abc import Callable, Mapping, Sequence
+import importlib.util
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +15,7 @@ import pandas as pd
 from pydantic import BaseModel
 
 from v6_federated.base.errors import SafeError
+from v6_federated.messages.common import Common
 from v6_federated.messages.job import SHARED_FUNCTIONS
 from v6_federated.messages.settings import Role
 from v6_federated.models import Model
@@ -27,6 +30,27 @@ Result = dict[str, Any]
 RATE = 0.3
 BATCH = 7
 MODELS = ("logreg", "svm", "fnn:hidden=5")
+
+
+@contextlib.contextmanager
+def import_errors_of(what: object) -> Iterator[None]:
+    """Turn whatever ends the import of somebody's code into a SafeError of one line.
+
+    Args:
+        what: the package or file that is imported.
+    """
+    try:
+        yield
+    except (SafeError, KeyboardInterrupt):
+        raise
+    except ModuleNotFoundError as error:
+        raise SafeError(f"{what} imports {error.name}, which is not installed; run: pip install {error.name}") from None
+    except BaseException as error:  # sys.exit() too, and pytest.skip()
+        found = traceback.extract_tb(error.__traceback__)[-1]
+        where = "" if isinstance(error, SyntaxError) else f" ({Path(found.filename).name}, line {found.lineno})"
+        raise SafeError(
+            f"{what} cannot be imported: {type(error).__name__}: {error}{where}; expected code that Python can import"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -96,21 +120,24 @@ class MethodCase:
 
     @functools.cached_property
     def module(self) -> ModuleType:
-        """The method's import package. Raises SafeError if there is none."""
-        if self.method in registry.names():
-            return registry.package_of(self.method)
-        try:
+        """The method's import package. Raises SafeError if there is none, or if it cannot be imported."""
+        with import_errors_of(self.method):
+            if self.method in registry.names():
+                return registry.package_of(self.method)
+            first = self.method.partition(".")[0]
+            if not all(map(str.isidentifier, self.method.split("."))) or importlib.util.find_spec(first) is None:
+                raise SafeError(
+                    f"unknown method {self.method!r}; expected one of {', '.join(registry.names())}, or a package that "
+                    "Python can import"
+                )
             module = importlib.import_module(self.method)
-        except ModuleNotFoundError as error:
-            if error.name != self.method.partition(".")[0]:
-                raise
-            raise SafeError(
-                f"unknown method {self.method!r}; expected one of {', '.join(registry.names())}, or a package that "
-                "Python can import"
-            ) from None
-        if not hasattr(module, "central"):
-            raise SafeError(f"{self.method}/__init__.py exports no central; expected the method's central function")
-        return module
+            made = getattr(getattr(module, "central", None), "settings", None)  # by the decorator
+            if not (isinstance(made, type) and issubclass(made, Common)):
+                raise SafeError(
+                    f"{self.method}/__init__.py exports no method; expected a function named central under the "
+                    "decorator `@central` of v6_federated"
+                )
+            return module
 
     @property
     def package(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from v6_federated.base.errors import SafeError
 from v6_workbench.conformance import answers, faults, interruptions, laws, node_limits, package, places
-from v6_workbench.conformance.case import MethodCase
+from v6_workbench.conformance.case import MethodCase, import_errors_of
 from v6_workbench.conformance.outcome import CheckFailed, NotApplicable, Outcome
 
 OF_CASES: tuple[Callable[[MethodCase], None], ...] = (
@@ -143,11 +143,11 @@ def cases_in(file: Path) -> list[MethodCase]:
     folders = [str(folder) for folder in file.resolve().parents[:2]]  # with what tests share
     sys.path[:0] = folders
     try:
-        spec.loader.exec_module(module)
-    except ModuleNotFoundError as error:
-        raise SafeError(f"{file} imports {error.name}, which is not installed; run: pip install {error.name}") from None
+        with import_errors_of(file):
+            spec.loader.exec_module(module)
     finally:
-        sys.path[:] = [folder for folder in sys.path if folder not in folders]
+        for folder in folders:
+            sys.path.remove(folder)  # the first: the user may have named the same one
     found = [case for value in vars(module).values() for case in getattr(value, "cases", ())]
     if not found:
         raise SafeError(f"{file} holds no cases; expected a test = conformance_tests(MethodCase(...))")
@@ -161,13 +161,18 @@ def cases_of(method: str) -> list[MethodCase]:
         method: a method's name, its import package, or a test file that calls ``conformance_tests``.
 
     Raises:
-        SafeError: there is no such method or file.
+        SafeError: there is no such method or file, or the file holds no case of the method.
     """
     if method.endswith(".py"):
         return cases_in(Path(method))
     case = MethodCase(method)
     file = case.test_file()
-    return [case] if file is None else [found for found in cases_in(file) if found.package == case.package]
+    if file is None:
+        return [case]
+    own = [found for found in cases_in(file) if found.package == case.package]
+    if not own:
+        raise SafeError(f"{file} holds no case of {case.package}; expected conformance_tests(MethodCase({method!r}))")
+    return own
 
 
 def check_method(method: MethodCase | str | Iterable[MethodCase]) -> list[Outcome]:
