@@ -32,7 +32,7 @@ def test_every_limit_is_read_from_its_variable():
 
 
 @pytest.mark.parametrize("name", ["MINIMUM_ROWS", "MAXIMUM_ROUNDS", "SCORE_BANDS", "OWN_SHUFFLE"])
-@pytest.mark.parametrize("text", ["ten", "-1", "1.5", "1e3"])
+@pytest.mark.parametrize("text", ["ten", "-1", "1.5", "1e3", "\N{SUPERSCRIPT TWO}"])
 def test_a_limit_that_cannot_be_read_stops_everything(name, text):
     with pytest.raises(NodePermissionException) as refusal:
         Policy.of_node({f"V6_FEDERATED_{name}": text})
@@ -71,7 +71,7 @@ def test_the_number_of_threads_is_one_unless_the_operator_gives_more(monkeypatch
     assert number_of_threads() == 1
     monkeypatch.setenv("V6_FEDERATED_THREADS", "4")
     assert number_of_threads() == 4
-    for wrong in ("0", "many"):
+    for wrong in ("\N{SUPERSCRIPT TWO}", "0", "many"):
         monkeypatch.setenv("V6_FEDERATED_THREADS", wrong)
         with pytest.raises(NodePermissionException, match="THREADS of this node must be a whole number from 1"):
             number_of_threads()

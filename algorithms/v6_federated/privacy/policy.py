@@ -49,7 +49,7 @@ def number_of_threads() -> int:
         NodePermissionException: the value is not a whole number from 1.
     """
     text = os.environ.get(PREFIX + "THREADS", "").strip() or "1"
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise NodePermissionException(f"{PREFIX}THREADS of this node must be a whole number from 1; {CORRECT_IT}")
     return int(text)
 
@@ -111,7 +111,7 @@ class Policy:
             text = env.get(PREFIX + name, "").strip()
             if not text:
                 return default
-            if not text.isdigit():
+            if not text.isdecimal():
                 raise NodePermissionException(f"{PREFIX}{name} of this node must be a whole number; {CORRECT_IT}")
             return int(text)
 

@@ -7,7 +7,7 @@ from typing import Any
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.central import resume
-from v6_federated.privacy.policy import Policy
+from v6_federated.privacy.policy import PREFIX, Policy
 from v6_workbench import registry
 from v6_workbench.cli import job, values
 from v6_workbench.cli.options import DealOptions, ExperimentOptions
@@ -36,6 +36,11 @@ def experiment_of(options: ExperimentOptions, labelled: bool = True) -> Experime
         if count is not None and count < 1:
             raise SafeError(f"--{name} {count} is too few; expected at least 1")
     environment = dict(values.pair(text, "--node-env", "V6_FEDERATED_MINIMUM_ROWS=20") for text in options.node_env)
+    if foreign := [name for name in environment if not name.startswith(PREFIX)]:
+        raise SafeError(
+            f"--node-env {foreign[0]}: mock nodes read no such variable; expected one that begins with {PREFIX}, for "
+            f"example {PREFIX}MINIMUM_ROWS=20"
+        )
     check_environment(environment)
     features = job.features_of(options)
     dataset, partition = dataset_of(options, features, options.label, labelled)

@@ -55,6 +55,9 @@ WORDS = [
     ([*RUN, "--features", ""], "--features '' is not a list of names; expected a,b,c or a JSON list"),
     ([*RUN, "--node-env", "FOO"], "--node-env 'FOO' is not of the form KEY=VALUE; expected for example V6_FEDERATED_"),
     ([*RUN, "--node-env", "V6_FEDERATED_MINIMUM_ROW=1"], "--node-env: V6_FEDERATED_MINIMUM_ROW is not"),
+    ([*RUN, "--node-env", "V6_FEDERATED_MINIMUM_ROWS=\N{SUPERSCRIPT TWO}"], "of this node must be a whole number"),
+    ([*RUN, "--node-env", "V6_FEDERATE_MINIMUM_ROWS=9"], "read no such variable; expected one that begins with V6_FED"),
+    (["compare", *RUN[1:], "--node-env", "MINIMUM_ROWS=9"], "--node-env MINIMUM_ROWS: mock nodes read no such"),
     (
         ["network", "up", "--data", "wine", "--node-env", "2:V6_FEDERATED_MINIMUM_ROW=5"],
         "--node-env: V6_FEDERATED_MINIMUM_ROW is",
