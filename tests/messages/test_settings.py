@@ -25,6 +25,10 @@ ACCEPTED = settings.settings_of(server, Common)
         ({"precision": "float8"}, "precision='float8' is refused: it should be 'float32' or 'float16'"),
         ({"epochs": "many"}, "epochs='many' is refused: it should be a valid integer"),
         ({"epoch": 3}, "unknown setting 'epoch'; expected one of batch_size, "),
+        (
+            {"classes": ["a"]},
+            "classes=['a'] is refused: it should have at least 2 items, not 1; classes is the label's",
+        ),
         ({"rounds": None}, "rounds=None is refused"),
     ],
 )

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from v6_federated.base.errors import SafeError
 from v6_federated.data.columns import DECIMAL, Features
 from v6_federated.data.steps import LARGE, STEPS, OneHot, Step, by_column
-from v6_federated.messages import codec
+from v6_federated.messages import codec, settings
 
 
 def parse(step: str | Mapping[str, Any]) -> Step:
@@ -57,9 +57,7 @@ def parse(step: str | Mapping[str, Any]) -> Step:
     try:
         return STEPS[name](**options)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = f"{first['loc'][0]}: " if first["loc"] else ""
-        raise SafeError(f"the step {name} is wrong: {where}{first['msg'].removeprefix('Value error, ')}") from None
+        raise SafeError(f"the step {name}: {settings.explain(STEPS[name], error, STEPS[name].example)}") from None
 
 
 def large(steps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

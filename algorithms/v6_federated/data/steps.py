@@ -49,10 +49,12 @@ class Step(BaseModel, ABC):
 
     Attributes:
         main: the option that ``NAME:VALUE`` sets.
+        example: a step as a request names it.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     main: ClassVar[str] = ""
+    example: ClassVar[str]
 
     @abstractmethod
     def fit(self, layout: Features, ask: Ask) -> dict[str, Any]:
@@ -95,6 +97,8 @@ class Step(BaseModel, ABC):
 class Standardize(Step):
     """Scale columns of numbers to mean 0 and standard deviation 1 over the rows of all nodes; constant ones to 0."""
 
+    example: ClassVar[str] = "standardize"
+
     def fit(self, layout: Features, ask: Ask) -> dict[str, Any]:
         """Fit mean and scale (d,)."""
         moments = pca.pooled_moments(ask("moments", precision="float32"))
@@ -118,6 +122,7 @@ class Impute(Step):
     """
 
     main: ClassVar[str] = "strategy"
+    example: ClassVar[str] = "impute:median"
     strategy: Literal["mean", "median", "most_frequent", "constant"] = "mean"
     value: float | str | None = None
     columns: Columns = None
@@ -176,6 +181,7 @@ class OneHot(Step):
     """
 
     main: ClassVar[str] = "columns"
+    example: ClassVar[str] = "onehot"
     columns: Columns = None
 
     def fit(self, layout: Features, ask: Ask) -> dict[str, Any]:
@@ -220,6 +226,7 @@ class Clip(Step):
     """Clip columns of numbers to bounds: given ones, or the quantiles q and 1 - q over all nodes."""
 
     main: ClassVar[str] = "quantile"
+    example: ClassVar[str] = "clip:0.01"
     quantile: Annotated[float | None, Field(ge=0.001, lt=0.5), BeforeValidator(no_truth)] = None
     lower: Annotated[float | None, Field(allow_inf_nan=False)] = None
     upper: Annotated[float | None, Field(allow_inf_nan=False)] = None
@@ -265,6 +272,7 @@ class PCA(Step):
     """Replace all columns by their first principal components over the rows of all nodes, pc1, pc2, ..."""
 
     main: ClassVar[str] = "components"
+    example: ClassVar[str] = "pca:20"
     components: Annotated[int, Field(ge=1), BeforeValidator(no_truth)]
     solver: SolverName = "auto"
     scale: bool = False

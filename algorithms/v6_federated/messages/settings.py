@@ -9,6 +9,7 @@ its fields by their own names.
 
 import inspect
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, auto
 from typing import Any, TypeVar, get_type_hints
@@ -238,22 +239,40 @@ def validate(model: type[Settings], values: dict[str, Any]) -> Settings:
     try:
         return model(**values)
     except ValidationError as error:
-        raise SafeError(_explain(model, error.errors()[0])) from None
+        raise SafeError(explain(model, error)) from None
 
 
-def _explain(model: type[BaseModel], error: Any) -> str:
+def explain(model: type[BaseModel], error: ValidationError, example: str = "") -> str:
+    """Say in one line what pydantic found first.
+
+    Args:
+        model: the settings that were refused.
+        error: pydantic's error.
+        example: right settings; empty means the default of the one that is wrong, if it has any.
+
+    Returns:
+        The line: it names the setting and says what is accepted.
+    """
+    return _explain(model, error.errors()[0], f", for example {example}" if example else "")
+
+
+def _explain(model: type[BaseModel], error: Any, example: str) -> str:
     place = [part for part in error["loc"] if isinstance(part, str)]
-    name = place[0] if place else "settings"
+    problem = re.sub(r"^\w+ should", "it should", error["msg"].removeprefix("Value error, "))
+    problem = problem.replace(" after validation", "")
+    if not place:  # settings that do not fit each other
+        return problem if "for example" in problem else f"{problem}{example}"
+    name = place[0]
     if len(place) > 1 and name in model.model_fields and is_record(model.model_fields[name].annotation):
         record = model.model_fields[name].annotation
         assert record is not None
-        return _explain(record, {**error, "loc": place[1:]})
+        return _explain(record, {**error, "loc": place[1:]}, example)
     if error["type"] == "extra_forbidden":
-        return f"unknown setting {name!r}; expected one of {', '.join(sorted(model.model_fields))}"
+        return f"unknown setting {name!r}; expected one of {', '.join(sorted(model.model_fields))}{example}"
     if error["type"] == "missing":
-        return f"the setting {name!r} is missing; it has no default"
+        return f"the setting {name!r} is missing; it has no default{example}"
     field = model.model_fields[name]
-    problem = error["msg"].removeprefix("Value error, ").replace("Input should", "it should")
-    default = "" if field.is_required() or field.default in (None, []) else f", for example {name}={field.default}"
+    if not example and not field.is_required() and field.default not in (None, []):
+        example = f", for example {name}={field.default}"
     meaning = f"; {name} is {field.description}" if field.description else ""
-    return f"{name}={error['input']!r} is refused: {problem}{meaning}{default}"
+    return f"{name}={error['input']!r} is refused: {problem}{meaning}{example}"
