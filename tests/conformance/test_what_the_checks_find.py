@@ -9,9 +9,8 @@ from defects import DEFECTS
 
 import v6_fsvrg
 from v6_federated.base.errors import SafeError
-from v6_workbench.conformance import MethodCase, cases_of, check_method, checks_of, faults
+from v6_workbench.conformance import MethodCase, check_method, checks_of, faults
 from v6_workbench.conformance.checks import OF_CASES, OF_PACKAGES, outcome_of
-from v6_workbench.conformance.command import main, show
 from v6_workbench.network import store
 
 
@@ -21,7 +20,8 @@ def outcome(case, name):
     return outcome_of(check)
 
 
-def test_a_method_without_a_defect_passes(method):
+def test_a_method_without_a_defect_passes(method, monkeypatch):
+    monkeypatch.setattr(faults, "SCHEDULES", 20)
     outcomes = check_method(method())
     assert [str(o) for o in outcomes if o.status == "fail"] == []
     apart = {o.check.partition(": ")[2]: o.reason for o in outcomes if o.status == "not applicable"}
@@ -91,99 +91,3 @@ def test_entry_and_page_of_a_method(method, tmp_path):
     assert found.status == "fail" and "does not name train_loss, which client_update sends" in found.reason
     page.write_text("A node sends `weights` and `train_loss`.")
     assert outcome(case, "page_names_what_leaves_a_node").status == "pass"
-
-
-# ---- the command line
-
-
-def test_a_line_for_each_check(method, capsys, monkeypatch):
-    monkeypatch.setattr("v6_workbench.conformance.faults.SCHEDULES", 3)
-    package = method(("- lr * g", "- (lr + 0.01) * g"))
-    assert main([package]) == 1
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == len(checks_of(MethodCase(package)))
-    [rate] = [line for line in lines if "rate zero changes nothing" in line]
-    assert rate == f"fail: {package[3:]}: rate zero changes nothing (logreg: the model changes at a rate of 0)"
-
-
-def test_a_test_file_names_its_cases(method, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("v6_workbench.conformance.checks.OF_CASES", ())
-    file = tmp_path / "test_outside.py"
-    file.write_text(
-        "from v6_workbench.conformance import MethodCase, conformance_tests\n"
-        f"test_conformance = conformance_tests(MethodCase('{method()}', name='one'))\n"
-    )
-    assert show(str(file)) == 0
-    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == ["pass"] * 3 + [
-        "not applicable"
-    ] * 2
-
-
-def test_the_cases_of_a_method_are_those_of_its_test_file(method, tmp_path):
-    package = method()
-    assert [case.name for case in cases_of(package)] == [""], "its default settings"
-    (tmp_path / "tests").mkdir()
-    file = tmp_path / "tests" / f"test_{package.removeprefix('v6_')}.py"
-    cases = f"MethodCase('{package}', name='one'), MethodCase('{package}', name='two'), MethodCase('fedavg')"
-    file.write_text(
-        "from v6_workbench.conformance import MethodCase, conformance_tests\n"
-        f"test_conformance = conformance_tests({cases})\n"
-    )
-    assert [case.name for case in cases_of(package)] == ["one", "two"]
-    file.write_text("import nowhere_to_be_found")
-    with pytest.raises(SafeError, match="imports nowhere_to_be_found, which is not installed; run: pip install"):
-        cases_of(package)
-    file.write_text(
-        "from v6_workbench.conformance import MethodCase, conformance_tests\n"
-        "test_conformance = conformance_tests(MethodCase('fedavg'))\n"
-    )
-    with pytest.raises(SafeError, match=f"{file.name} holds no case of {package}; expected conformance_tests"):
-        cases_of(package)
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("import sys\nsys.exit(0)", r"SystemExit: 0 \({file}, line 2\)"),
-        ("1 / 0", r"ZeroDivisionError: division by zero \({file}, line 1\)"),
-        ("def f(:", r"SyntaxError: invalid syntax \({file}, line 1\)"),
-        ("import pytest\npytest.skip('later', allow_module_level=True)", "Skipped: later "),
-        ("from v6_federated import nothing", "ImportError: cannot import name 'nothing' from 'v6_federated'"),
-    ],
-)
-def test_code_that_cannot_be_imported_is_one_line(text, says, tmp_path, monkeypatch):
-    """A test file, and a package."""
-    (tmp_path / "test_outside.py").write_text(text)
-    package = f"v6_outside{next(numbers)}"
-    (tmp_path / f"{package}.py").write_text(text)
-    monkeypatch.syspath_prepend(tmp_path)
-    for asked, file in ((str(tmp_path / "test_outside.py"), "test_outside.py"), (package, f"{package}.py")):
-        with pytest.raises(SafeError, match=f"{asked} cannot be imported: {says.replace('{file}', file)}"):
-            show(asked)
-
-
-def test_a_central_that_the_decorator_did_not_make_is_no_method(tmp_path, monkeypatch):
-    package = f"v6_outside{next(numbers)}"
-    (tmp_path / f"{package}.py").write_text("central = 5")
-    monkeypatch.syspath_prepend(tmp_path)
-    for name in (package, "v6_federated"):
-        with pytest.raises(SafeError, match=f"{name}/__init__.py exports no method; expected a function named central"):
-            show(name)
-
-
-@pytest.mark.parametrize(
-    ("asked", "says"),
-    [
-        ("v6_nowhere", "unknown method 'v6_nowhere'; expected one of "),
-        ("v6_nowhere.central", "unknown method 'v6_nowhere.central'; expected one of "),
-        ("", "unknown method ''; expected one of "),
-        ("../x", "unknown method '../x'; expected one of "),
-        ("json", "json/__init__.py exports no method; expected a function named central under the decorator"),
-        ("nowhere.py", "no Python file nowhere.py"),
-    ],
-)
-def test_what_is_no_method_is_one_line(asked, says, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main([asked])
-    assert ended.value.code == 2
-    assert says in capsys.readouterr().err

@@ -6,7 +6,7 @@ In a method's test file, with pytest::
 
     test_fedavg = conformance_tests(MethodCase("fedavg"))
 
-Without pytest: ``v6-federated check fedavg``, or ``python -m v6_workbench.conformance v6_fedavg``.
+Without pytest: ``v6-federated check fedavg``.
 """
 
 from v6_workbench.conformance.case import Arrays, MethodCase, Pooled

@@ -15,12 +15,16 @@ class CheckOptions:
 
 
 def run(options: CheckOptions) -> int:
-    """Run all checks of a method; a line for each."""
-    from v6_workbench.conformance import command
+    """Run all checks of a method and print a line for each; the exit status is 1 if one fails."""
+    from v6_workbench.conformance.checks import cases_of, checks_of, outcome_of
 
-    status = command.show(options.method)
-    console.last_line({"method": options.method, "passed": status == 0})
-    return status
+    failed = 0
+    for check in checks_of(*cases_of(options.method)):
+        outcome = outcome_of(check)
+        failed += outcome.status == "fail"
+        print(outcome, flush=True)
+    console.last_line({"method": options.method, "passed": not failed})
+    return console.FAILED if failed else console.OK
 
 
 COMMAND = Command(
