@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from v6_workbench.network import images
+from v6_workbench.network.project import VANTAGE6
 from v6_workbench.network.store import path
 from v6_workbench.registry import names
 
@@ -16,7 +17,7 @@ print(json.dumps({name: AlgorithmInputSchema().validate(entry) for name, entry i
 
 def test_the_store_accepts_them(engine):
     base, recipe = images.infrastructure(), Path(__file__).parent / "store.Dockerfile"
-    arguments = {"BASE": base, "VANTAGE6": images.VANTAGE6}
+    arguments = {"BASE": base, "VANTAGE6": VANTAGE6}
     images.build("v6-federated-store", recipe, arguments=arguments)
     entries = {method: json.loads(path(method).read_text()) for method in names()}
     entries["broken"] = entries["fedavg"] | {"image": None}

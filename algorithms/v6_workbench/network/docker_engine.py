@@ -21,6 +21,7 @@ from docker.models.containers import Container
 from vantage6.common.globals import DEFAULT_DOCKER_REGISTRY, DEFAULT_NODE_IMAGE_WO_TAG, DEFAULT_SERVER_IMAGE
 
 from v6_workbench.network import images
+from v6_workbench.network.project import VANTAGE6
 
 LABEL = "v6-federated.network"
 SERVER_ALIAS, SERVER_PORT = "vantage6-server", 5000
@@ -89,8 +90,8 @@ def infrastructure(engine: DockerClient, official: bool, log: images.Log) -> tup
         EngineError: an image cannot be built.
     """
     if official:
-        server = f"{DEFAULT_DOCKER_REGISTRY}/{DEFAULT_SERVER_IMAGE.split(':')[0]}:{images.VANTAGE6}"
-        node = f"{DEFAULT_DOCKER_REGISTRY}/{DEFAULT_NODE_IMAGE_WO_TAG}:{images.VANTAGE6}"
+        server = f"{DEFAULT_DOCKER_REGISTRY}/{DEFAULT_SERVER_IMAGE.split(':')[0]}:{VANTAGE6}"
+        node = f"{DEFAULT_DOCKER_REGISTRY}/{DEFAULT_NODE_IMAGE_WO_TAG}:{VANTAGE6}"
         try:
             for image in (server, node):
                 log(f"pulling {image}")

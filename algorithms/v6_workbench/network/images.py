@@ -11,7 +11,6 @@ import re
 import tarfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
 
@@ -22,10 +21,10 @@ from docker.utils import parse_repository_tag
 from v6_federated.base.version import __version__
 from v6_workbench import registry
 from v6_workbench.errors import EngineError
+from v6_workbench.network.project import VANTAGE6, source_url
 
 ROOT = Path(__file__).resolve().parents[3]
 RECIPES = ROOT / "docker"
-VANTAGE6 = "4.15.2"
 INFRASTRUCTURE = f"v6-federated-infrastructure:{VANTAGE6}"
 PYTHON = "python:3.11-slim-bookworm"
 
@@ -66,12 +65,6 @@ def listed() -> dict[str, Image]:
         f"v6-{method}": Image(f"v6-{method}", registry.folder_of(method), *registry.extras_of(method)[:1])
         for method in registry.names()
     }
-
-
-def source_url() -> str:
-    """The address of the project's code; its name as long as ``pyproject.toml`` has no address."""
-    urls = dict(line.split(", ", 1) for line in metadata.metadata("v6-federated").get_all("Project-URL") or [])
-    return urls.get("Source", "v6-federated")
 
 
 def build_method(image: Image, *, network: str | None = None, python: str = PYTHON, log: Log = print) -> str:

@@ -9,7 +9,7 @@ from vantage6.client import UserClient
 from vantage6.common.exceptions import AuthenticationException
 
 from v6_workbench.errors import NetworkError
-from v6_workbench.network import images
+from v6_workbench.network.project import VANTAGE6
 
 SILENT = logging.Logger("v6_federated.client", logging.CRITICAL + 1)
 
@@ -39,8 +39,8 @@ def sign_in(
     handlers, level = root.handlers[:], root.level
     try:
         version = requests.get(f"{address}/version", timeout=30).json()["version"]
-        if version.split(".")[0] != images.VANTAGE6.split(".")[0]:
-            raise NetworkError(f"the server at {address} is vantage6 {version}; expected vantage6 {images.VANTAGE6}")
+        if version.split(".")[0] != VANTAGE6.split(".")[0]:
+            raise NetworkError(f"the server at {address} is vantage6 {version}; expected vantage6 {VANTAGE6}")
         user = UserClient(url, port, api_path, log_level="critical")
         user.log = SILENT  # it would print what the errors below say
         user.authenticate(username, password)

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from v6_federated.base.errors import SafeError
 from v6_federated.base.version import __version__
 from v6_federated.messages.common import Common
-from v6_workbench.network.images import VANTAGE6, source_url
+from v6_workbench.network.project import VANTAGE6, source_url
 from v6_workbench.registry import central_of, folder_of, names, package_of
 
 MEANINGS = {  # settings whose values a user interface can offer
