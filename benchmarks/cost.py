@@ -84,7 +84,7 @@ def _seconds_a_call(client: Any, nodes: list[int], repeats: int) -> float:
         tasks = [client.task.create(input_=request, organizations=[node])["id"] for node in nodes]
         answers = []
         for task in tasks:
-            vantage6_api.wait(client, task)
+            vantage6_api.wait_for_any(client, [task])
             answers += [codec.decode(answer["arrays"]) for answer in vantage6_api.results(client, task)]
         assert len(answers) == len(nodes)
         found.append((time.perf_counter() - started) / len(nodes))

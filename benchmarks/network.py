@@ -78,5 +78,5 @@ def _result(found: local.Network, image: str, values: dict[str, Any]) -> dict[st
     client = local.client(found)
     where: dict[str, Any] = {"collaboration": found.collaboration, "organization": 1, "label": found.label}
     task = submit.send(client, image, values, image=image, **where)
-    vantage6_api.wait(client, task)
+    vantage6_api.wait_for_any(client, [task])
     return json.loads(client.result.from_task(task)["data"][0]["result"])

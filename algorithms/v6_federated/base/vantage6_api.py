@@ -182,19 +182,6 @@ def wait_for_any(
             time.sleep(POLL_SECONDS)
 
 
-def wait(client: Any, task_id: int) -> None:
-    """Wait until all runs of a task have ended.
-
-    Args:
-        client: the client of the running task.
-        task_id: the task.
-
-    Raises:
-        CollectResultsError: the server does not tell the task's status any more.
-    """
-    wait_for_any(client, [task_id])
-
-
 def results(client: Any, task_id: int) -> Iterator[Any]:
     """The results of a task.
 

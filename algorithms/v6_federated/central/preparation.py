@@ -174,7 +174,9 @@ def statistic(
         The calls.
     """
     settings, arrays = parted({"statistic": name, **arguments})
-    shapes: Mapping[str, Shape] = pooling.shapes(d=d, **settings)
+    shapes: Mapping[str, Shape] = pooling.shapes(
+        name, d, settings.get("columns", ()), settings.get("draw"), settings.get("block")
+    )
     wrong = functools.partial(_wrong_levels, settings["columns"]) if name == "levels" else pooling.what_is_wrong
     expected = Expected(shapes, minimum_rows=job.minimum_rows or 1, validate=wrong)
     return Group("fit_step", list(organizations), replace(job, precision=precision), settings, arrays, expected)

@@ -11,34 +11,10 @@ from v6_federated.data.steps import Step
 from v6_federated.messages import codec
 from v6_federated.messages.common import Common
 from v6_federated.messages.job import DataSpec
-from v6_federated.messages.settings import Settings
 
 SAME = ("label", "features", "classes", "holdout")  # settings that must be as before, if they are set
 NUMBERS = ("loss", "accuracy", "auc", "n", "bytes_up", "bytes_down", "seconds")  # of a row of history
 BYTES = ("bytes_up", "bytes_down")
-OWN = ("rounds", "target", "resume")  # settings that a job does not take from the earlier one
-
-
-def inherited(earlier: Mapping[str, Any], accepted: type[Settings], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that a job takes from an earlier one.
-
-    Args:
-        earlier: the earlier result.
-        accepted: the method's settings.
-        values: the settings that the researcher gives for the new job.
-
-    Returns:
-        The earlier settings that differ from their defaults and that ``values`` does not name.
-    """
-    settings = earlier.get("settings")
-    return {
-        name: settings[name]
-        for name, field in accepted.model_fields.items()
-        if isinstance(settings, dict)
-        and name in settings
-        and name not in (*OWN, *values)
-        and settings[name] != field.default
-    }
 
 
 def check(

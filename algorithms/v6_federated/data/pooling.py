@@ -20,7 +20,6 @@ def shapes(
     statistic: str,
     d: int,
     columns: Sequence[str] = (),
-    counts: bool = False,
     draw: int | None = None,
     block: Mapping[str, Any] | None = None,
 ) -> dict[str, Shape]:
@@ -30,7 +29,6 @@ def shapes(
         statistic: its name, see ``aggregates.statistic``.
         d: number of columns of numbers.
         columns: the columns that it is about.
-        counts: whether levels are counted; changes no shape.
         draw: columns of the block that is multiplied, if the nodes draw it.
         block: the block that is multiplied, a payload, if it is sent.
 

@@ -98,20 +98,6 @@ def layout(names: Sequence[str], categories: Sequence[str]) -> Features:
     return Features(list(names), np.empty((0, len(names))), {c: np.empty(0, dtype=object) for c in categories})
 
 
-def names_after(steps: Sequence[Mapping[str, Any]], names: Sequence[str], categories: Sequence[str]) -> list[str]:
-    """Return the columns that a model gets.
-
-    Args:
-        steps: fitted steps.
-        names: columns of the table; empty if the data are arrays.
-        categories: those that hold words.
-
-    Returns:
-        The columns after the steps; empty if the data are arrays.
-    """
-    return [] if not names else list(apply(layout(names, categories), steps).names)
-
-
 def categories(
     steps: Sequence[Step], kinds_of: Mapping[int, Mapping[str, Sequence[str]]], columns: Sequence[str]
 ) -> list[str]:

@@ -537,20 +537,6 @@ def split(n: int, holdout: float, organization: int, step: int = 10) -> tuple[Ar
     return np.sort(order[held:]), np.sort(order[:held])
 
 
-def scarce(table: pd.DataFrame, least: int) -> list[Any]:
-    """Find columns in which few rows have a value.
-
-    Args:
-        table: the rows.
-        least: how many rows are no longer few.
-
-    Returns:
-        The columns in which at least one row has a value, and fewer than ``least``.
-    """
-    given = table.notna().sum()
-    return [name for name, n in given.items() if 0 < n < min(least, len(table))]
-
-
 def ready(features: Features, steps: Sequence[dict[str, Any]]) -> Array:
     """Prepare features for a model.
 

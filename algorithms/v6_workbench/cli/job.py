@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from v6_federated.base.errors import SafeError
-from v6_federated.central import resume
 from v6_federated.messages.common import Common
+from v6_federated.messages.settings import Settings
 from v6_workbench import registry
 from v6_workbench.cli import values
 from v6_workbench.cli.console import say
@@ -16,6 +16,7 @@ from v6_workbench.cli.options import JobOptions
 # settings that have an option of their own
 OWN_OPTION = {name: f"--{name}" for name in ("rounds", "model", "seed", "label", "features", "holdout", "preprocess")}
 OWN_OPTION |= {"target": "--target A --stop-at-target"}
+OWN = ("rounds", "target", "resume")  # settings that a job does not take from the earlier one
 ROWS = ("label", "features", "holdout")  # settings that an experiment has itself
 
 Options = TypeVar("Options", bound=JobOptions)
@@ -119,12 +120,25 @@ def resumed(
         The settings, with the earlier result as ``resume``.
     """
     same = earlier.get("method") == method  # otherwise the job is refused later, with a better reason
-    kept = resume.inherited(earlier, registry.settings_of(method), settings) if same else {}
+    kept = _inherited(earlier, registry.settings_of(method), settings) if same else {}
     if rows is not None:
         kept = {name: value for name, value in kept.items() if name not in ROWS}
     if taken := {**(rows or {}), **kept}:
         say("taken over from the earlier job: " + ", ".join(f"{name}={_short(value)}" for name, value in taken.items()))
     return {**kept, **settings, "resume": earlier}
+
+
+def _inherited(earlier: Mapping[str, Any], accepted: type[Settings], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of an earlier job that differ from their defaults and that the new job does not name."""
+    before = earlier.get("settings")
+    return {
+        name: before[name]
+        for name, field in accepted.model_fields.items()
+        if isinstance(before, dict)
+        and name in before
+        and name not in (*OWN, *settings)
+        and before[name] != field.default
+    }
 
 
 def _short(value: Any) -> str:

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from v6_federated.base.errors import SafeError
-from v6_federated.data import preprocessing
 from v6_federated.data.source import load_npz
 from v6_federated.messages import codec
 from v6_federated.models.linear import LinearModel
 from v6_federated.models.perceptron import Perceptron
-from v6_workbench.reporting.trained import parts_of
+from v6_workbench.reporting.trained import names_after, parts_of
 
 AFFINE = ("standardize", "pca")
 
@@ -134,7 +133,7 @@ def about(result: Mapping[str, Any]) -> dict[str, str]:
         "method": result["method"],
         "classes": json.dumps(data.classes),
         "features": json.dumps(data.features),
-        "inputs": json.dumps(preprocessing.names_after(steps, data.features or [], data.categories or [])),
+        "inputs": json.dumps(names_after(steps, data.features or [], data.categories or [])),
         "label": json.dumps(data.label),
     }
 

@@ -7,8 +7,8 @@ import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
-from v6_federated.data import preprocessing
 from v6_workbench.reporting.summary import Result, Verdict, components_of, measure, simulated, spent, summary
+from v6_workbench.reporting.trained import names_after
 
 SHARED_COLUMNS = {  # columns of a history that every method has; all others are a method's own
     "round",
@@ -143,9 +143,7 @@ def components_table(result: Result, most: int = 12, loadings: int = 3) -> Table
     if (arrays := components_of(result)) is None:
         return None
     data = result["data"]
-    columns = preprocessing.names_after(
-        data.get("preprocess") or [], data.get("features") or [], data.get("categories") or []
-    )
+    columns = names_after(data.get("preprocess") or [], data.get("features") or [], data.get("categories") or [])
     shares = arrays["explained_variance_ratio"]
     out = Table(box=None, pad_edge=False)
     for heading in ("component", "variance", "share", "cumulative"):

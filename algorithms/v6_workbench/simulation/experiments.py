@@ -246,7 +246,7 @@ class Experiment:
         for organization, (name, rows) in enumerate(self.named().items(), start=1):
             if isinstance(rows, pd.DataFrame) and self.test is None:
                 _, held = source.split(len(rows), self.holdout, organization, self.policy.minimum_rows)
-                columns = source.scarce(rows.iloc[held][list(features)], self.policy.minimum_rows)
+                columns = _scarce(rows.iloc[held][list(features)], self.policy.minimum_rows)
                 found |= {name: columns} if columns else {}
         return found
 
@@ -325,11 +325,17 @@ def _hashes(column: pd.Series) -> np.ndarray:
         return pd.util.hash_pandas_object(column.map(repr), index=False).to_numpy()
 
 
+def _scarce(table: pd.DataFrame, least: int) -> list[Any]:
+    """The columns in which at least one row has a value, and fewer than ``least``."""
+    given = table.notna().sum()
+    return [name for name, n in given.items() if 0 < n < min(least, len(table))]
+
+
 def _without_scarce(rows: Database, least: int) -> Database:
     """Held-out rows as a node evaluates them: columns in which fewer than ``least`` rows have a value are emptied."""
     if not isinstance(rows, pd.DataFrame):
         return rows
-    scarce = source.scarce(rows, least)
+    scarce = _scarce(rows, least)
     return rows.mask(np.tile([name in scarce for name in rows.columns], (len(rows), 1))) if scarce else rows
 
 

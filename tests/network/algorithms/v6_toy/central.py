@@ -19,7 +19,7 @@ def central(client: AlgorithmClient, method: str = "nothing", rounds: int = 1, *
     for _ in range(rounds):
         start = time.monotonic()
         task = vantage6_api.create_task(client, {"method": method, "kwargs": arguments}, organizations, method)
-        vantage6_api.wait(client, task)
+        vantage6_api.wait_for_any(client, [task])
         answers = list(vantage6_api.results(client, task))
         seconds.append(time.monotonic() - start)
     return {"answers": {answer["organization_id"]: answer for answer in answers}, "seconds": seconds}
