@@ -1,4 +1,6 @@
-"""Errors of the Docker engine and of networks, with a text of one line."""
+"""Errors of the Docker engine and of networks, with a text of one line; names in such a text."""
+
+from collections.abc import Iterable
 
 
 class EngineError(RuntimeError):
@@ -7,3 +9,18 @@ class EngineError(RuntimeError):
 
 class NetworkError(EngineError):
     """A network could not be started, found or reached."""
+
+
+def some_of(names: Iterable[object], most: int = 10) -> str:
+    """List names in an error.
+
+    Args:
+        names: the names.
+        most: how many are listed; the others are counted.
+
+    Returns:
+        The names in quotes, so that a space at an end is visible.
+    """
+    listed = [repr(str(name)) for name in names]
+    more = len(listed) - most
+    return ", ".join(listed[:most]) + (f" and {more} more" if more > 0 else "")

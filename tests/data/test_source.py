@@ -16,12 +16,16 @@ from v6_federated.privacy.policy import Policy
 
 
 def test_a_missing_value_is_refused_by_its_column_alone():
+    """Infinite values first, which no step fills."""
     rows = table(20)
     rows.loc[7, "x2"] = np.nan
-    rows.loc[3, "x1"] = np.inf
-    with pytest.raises(DataError) as error:
-        source.Source(table=rows).rows(DataSpec())
-    assert "x1, x2" in str(error.value) and "7" not in str(error.value)
+    for value, says, cure in [(1.0, "missing values in", "--preprocess impute"), (np.inf, "infinite values ", "corr")]:
+        rows.loc[3, "x1"] = value
+        with pytest.raises(DataError) as error:
+            source.Source(table=rows).rows(DataSpec())
+        text = str(error.value)
+        assert text.startswith(says) and cure in text and "7" not in text and ("impute" in text) == (value == 1)
+        assert f"the column(s) {'x2' if value == 1 else 'x1'}; " in text
 
 
 @pytest.mark.parametrize(

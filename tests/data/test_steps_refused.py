@@ -29,7 +29,8 @@ def test_missing_values_name_the_column_and_the_step(hospitals):
     hospitals[5].loc[3, "x2"] = np.nan
     for steps in (["standardize"], ["pca:2"], ["clip:0.1"], ["standardize", "pca:2"]):
         text = refused_steps(hospitals, *steps)
-        assert "organization 5: missing or infinite values in the column(s) x2" in text and "a step impute" in text
+        assert "organization 5: missing values in the column(s) x2; " in text
+        assert "add a step impute before it, which fills them (--preprocess impute)" in text
         assert "organization 3" not in text
     assert "missing values in the column(s) x2" not in str(
         train("v6_fedavg", hospitals, rounds=1, preprocess=["impute"])
@@ -38,7 +39,7 @@ def test_missing_values_name_the_column_and_the_step(hospitals):
 
 def test_words_name_the_column_and_the_step(clinics):
     text = refused_steps(clinics, "impute", "impute:most_frequent", "standardize", error=SafeError)
-    assert "the column(s) sex hold values that are not numbers" in text and "a step onehot" in text
+    assert "the column(s) sex hold values that are not numbers" in text and "(--preprocess onehot)" in text
     assert "missing values in the column(s) sex; onehot needs complete columns" in refused_steps(
         clinics, "impute", "onehot"
     )
@@ -82,9 +83,9 @@ def test_a_column_with_few_values_is_refused_and_one_with_none_is_not(clinics):
 def test_infinite_values_and_dates_are_refused_by_their_column(clinics):
     clinics[2].loc[3, "x0"] = np.inf
     for steps in (ALL_STEPS, ["impute", "onehot:sex", "clip:lower=0,upper=1"]):  # even if no statistic is computed
-        assert "organization 2: infinite values (or beyond 3.4e38) in the column(s) x0" in refused_steps(
-            clinics, *steps
-        )
+        text = refused_steps(clinics, *steps)
+        assert "organization 2: infinite values (or beyond 3.4e38) in the column(s) x0; correct them" in text
+        assert "impute" not in text, "which does not fill them"
     clinics[2]["x0"] = pd.Timestamp("1950-03-02")
     text = refused_steps(clinics, *ALL_STEPS)
     assert "the column x0 holds values that are neither numbers nor words" in text and "1950" not in text

@@ -199,7 +199,7 @@ def test_refusals_of_a_node():
     small, missing = {**nodes, 8: nodes[8].head(3)}, {**nodes, 8: nodes[8].assign(c2=np.nan)}
     for spoiled, environment, says in [
         (small, {}, "organization 8: fewer than 10 rows"),
-        (missing, {}, "organization 8: missing or infinite values in the column\\(s\\) c2"),
+        (missing, {}, "organization 8: missing values in the column\\(s\\) c2"),
         (nodes, {"V6_FEDERATED_DISALLOWED_COLUMNS": "c3"}, "the column\\(s\\) c3 may not be used"),
         (nodes, {"V6_FEDERATED_MAXIMUM_ROUNDS": "4"}, "10 rounds are more than the 4"),
     ]:

@@ -17,7 +17,21 @@ DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 ALMOST = re.compile(r"[<>~=]*\s*[+-]?(\d{1,3}(?:[.,]\d{3})*|\d+)([.,]\d+)?\s*%?", re.ASCII)
 TRUE, FALSE = ("True", "TRUE", "true"), ("False", "FALSE", "false")  # pandas reads a column of only these as 1 and 0
 KINDS = ("words", "mixed", "empty")  # of columns that are not all numbers
+ONEHOT = "add a step onehot (--preprocess onehot)"
+OMIT = "leave these columns out (--features names those to use)"
 UNKNOWN = object()  # replaces a word that too few rows have; it equals no level
+
+
+class UnfitColumns(DataError):  # type: ignore[misc]  # vantage6 has no types
+    """Columns hold values that cannot be used as they are.
+
+    Attributes:
+        problem: what is wrong, without what a job could do about it. It names the columns and no values.
+    """
+
+    def __init__(self, problem: str, cure: str = "") -> None:
+        super().__init__(f"{problem}; {cure}" if cure else problem)
+        self.problem = problem
 
 
 @dataclass(frozen=True)
@@ -175,29 +189,31 @@ class Features:
             step: what needs them, for the error.
 
         Raises:
-            DataError: columns hold words, or missing or infinite values. It names the columns.
+            UnfitColumns: columns hold words, or missing or infinite values.
         """
         if self.words:
-            raise DataError(
-                f"the column(s) {', '.join(self.words)} hold values that are not numbers; {step} needs numbers: "
-                "add a step onehot before it, or leave these columns out"
+            raise UnfitColumns(
+                f"the column(s) {', '.join(self.words)} hold values that are not numbers",
+                f"{step} needs numbers: {ONEHOT}, or {OMIT}",
             )
         if bad := self._beyond(np.maximum, np.minimum):
-            raise DataError(
-                f"missing or infinite values in the column(s) {', '.join(bad)}; {step} needs complete columns: add a "
-                "step impute before it, which fills missing values, or leave these columns out"
+            self.check_finite()
+            raise UnfitColumns(
+                f"missing values in the column(s) {', '.join(bad)}",
+                f"{step} needs complete columns: add a step impute before it, which fills them (--preprocess impute), "
+                f"or {OMIT}",
             )
 
     def check_finite(self) -> None:
         """Check that no value is infinite, whatever steps follow.
 
         Raises:
-            DataError: columns hold infinite values. It names the columns.
+            UnfitColumns: columns hold infinite values.
         """
         if bad := self._beyond(np.fmax, np.fmin):
-            raise DataError(
-                f"infinite values (or beyond 3.4e38) in the column(s) {', '.join(bad)}; correct them, or leave these "
-                "columns out"
+            raise UnfitColumns(
+                f"infinite values (or beyond 3.4e38) in the column(s) {', '.join(bad)}",
+                f"correct them in the data, or {OMIT}",
             )
 
     def _beyond(self, largest: np.ufunc, smallest: np.ufunc) -> list[str]:
@@ -244,10 +260,7 @@ def read_features(table: pd.DataFrame, columns: Sequence[str], categories: Seque
             text.append(name)
         X[:, i] = np.nan if name in words else numbers
     if text:
-        raise DataError(
-            f"the column(s) {', '.join(text)} hold values that are not numbers; add a step onehot, or leave these "
-            "columns out"
-        )
+        raise UnfitColumns(f"the column(s) {', '.join(text)} hold values that are not numbers", f"{ONEHOT}, or {OMIT}")
     return Features(list(columns), X, words)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.data.aggregates import EDGES, edges, shortest_between
+from v6_federated.data.columns import OMIT
 from v6_federated.messages.codec import Shape
 
 MOST_PRODUCT = 1e36  # of two values of a row: sums of such products fit float32
@@ -103,7 +104,7 @@ def pooled_levels(columns: Sequence[str], answers: Sequence[Any]) -> dict[str, d
     if empty := [c for c in columns if not pooled[c]]:
         raise SafeError(
             f"the column(s) {', '.join(empty)} have no level that enough rows of a node have; choose columns of "
-            "categories, or leave these out"
+            f"categories, or {OMIT}"
         )
     return {c: dict(sorted(levels.items())) for c, levels in pooled.items()}
 
@@ -123,7 +124,7 @@ def pooled_present(columns: Sequence[str], answers: Sequence[Any]) -> tuple[Arra
     """
     n = np.asarray(sum(a["count"] for a in answers))
     if empty := [c for c, count in zip(columns, n, strict=True) if count == 0]:
-        raise SafeError(f"no node has a value in the column(s) {', '.join(empty)}; leave these columns out")
+        raise SafeError(f"no node has a value in the column(s) {', '.join(empty)}; {OMIT}")
     mean = np.asarray(sum(a["count"] * a["mean"] for a in answers)) / n
     squares = sum(a["squares"] + a["count"] * np.square(a["mean"] - mean) for a in answers)
     return n, mean, np.sqrt(squares / n)

@@ -121,19 +121,20 @@ def categories(
             raise SafeError(
                 f"organization {organization}: the column(s) {', '.join(wrong)} hold both numbers and words; expected "
                 "numbers (with a decimal point, no signs like <, and nothing for a missing value), or, if they are "
-                f"categories, a step onehot that names them (onehot:{'|'.join(wrong)})"
+                f"categories, a step onehot that names them (--preprocess onehot:{'|'.join(wrong)})"
             )
         if not every and (wrong := [c for c in found["words"] if c not in named]):
             raise SafeError(
                 f"organization {organization}: the column(s) {', '.join(wrong)} hold values that are not numbers; "
-                "expected numbers, or a step onehot"
+                "expected numbers, or a step onehot (--preprocess onehot)"
             )
     words = {c for found in kinds_of.values() for c in found["words"]}
     for organization, found in sorted(kinds_of.items()):
         if wrong := sorted(words - named - {c for kind in found.values() for c in kind}):
             raise SafeError(
                 f"organization {organization}: the column(s) {', '.join(wrong)} hold numbers here and words at "
-                f"other organizations; expected one kind, or a step onehot that names them (onehot:{'|'.join(wrong)})"
+                "other organizations; expected one kind, or a step onehot that names them (--preprocess "
+                f"onehot:{'|'.join(wrong)})"
             )
     return [c for c in columns if c in named | words]
 

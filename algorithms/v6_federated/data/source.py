@@ -88,7 +88,8 @@ class Source:
         there = set(present)
         missing = [c for c in [*features, *([] if none else [label])] if c not in there]
         if missing:
-            raise DataError(f"no column {', '.join(missing)} in the table; expected columns of the table")
+            # the table's names are not listed: the operator may not allow some
+            raise DataError(f"no column {', '.join(missing)} in the table; name others with --features and --label")
         if label in features:
             raise DataError(f"the label {label} is among the features; remove it from features, or name another label")
         if not features:

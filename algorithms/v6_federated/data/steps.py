@@ -16,9 +16,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
-from v6_federated.base.vantage6_api import DataError
 from v6_federated.data import pca
-from v6_federated.data.columns import Features
+from v6_federated.data.columns import Features, UnfitColumns
 from v6_federated.data.pca import SolverName
 from v6_federated.data.pooling import Ask, pooled_levels, pooled_present, quantile
 from v6_federated.messages import codec
@@ -85,7 +84,7 @@ class Step(BaseModel, ABC):
 
         Raises:
             SafeError: what is fitted is malformed, or does not fit the columns.
-            DataError: values are missing.
+            UnfitColumns: values are missing.
         """
 
     @property
@@ -202,10 +201,11 @@ class OneHot(Step):
         features.index(list(levels))
         missing = [c for c in levels if pd.isna(features.words[c]).any()]
         if missing:
-            raise DataError(
-                f"missing values in the column(s) {', '.join(missing)}; onehot needs complete columns: add a step "
-                "impute:most_frequent or impute:constant before it (in text, None, NA and null count as missing; use "
-                "another word if one of them is a level)"
+            raise UnfitColumns(
+                f"missing values in the column(s) {', '.join(missing)}",
+                "onehot needs complete columns: add a step impute:most_frequent before it (--preprocess "
+                "impute:most_frequent), or impute:constant,value=WORD (in text, None, NA and null count as missing; "
+                "use another word if one of them is a level)",
             )
         names: list[str] = []
         parts: list[Array] = []

@@ -206,7 +206,7 @@ class Policy:
         if refused:
             raise PrivacyThresholdViolation(
                 f"the column(s) {', '.join(refused)} may not be used at this node ({PREFIX}ALLOWED_COLUMNS, "
-                f"{PREFIX}DISALLOWED_COLUMNS); name others with features and label"
+                f"{PREFIX}DISALLOWED_COLUMNS); name others with --features and --label"
             )
 
     def check_seconds(self, seconds: float) -> None:
@@ -317,7 +317,7 @@ class Policy:
         if columns:
             raise PrivacyThresholdViolation(
                 f"fewer than {self.minimum_rows} rows have a value in the column(s) {', '.join(columns)} "
-                f"({PREFIX}MINIMUM_ROWS); leave these columns out with features"
+                f"({PREFIX}MINIMUM_ROWS); leave these columns out (--features names those to use)"
             )
 
     def check_rows(self, rows: int, minimum_rows: int | None) -> None:

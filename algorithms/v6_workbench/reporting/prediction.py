@@ -9,9 +9,11 @@ import pandas as pd
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import DataError
 from v6_federated.data import pca, preprocessing
+from v6_federated.data.columns import UnfitColumns
 from v6_federated.data.source import Source, encode_labels
 from v6_federated.messages.job import DataSpec
 from v6_federated.models.linear import predicted
+from v6_workbench.errors import some_of
 from v6_workbench.reporting.trained import parts_of
 
 
@@ -61,6 +63,11 @@ def predict(result: Mapping[str, Any], source: Source) -> tuple[pd.DataFrame, di
                 f"column {spec.label}"
             ) from None
         return table, {"accuracy": float(np.mean(y == guess[labelled]))}
+    except UnfitColumns as error:
+        raise SafeError(
+            f"{error.problem}; a prediction needs a usable value in each of the model's columns: correct these rows of "
+            "--data, or remove them"
+        ) from None
     except DataError as error:
         raise SafeError(str(error)) from None
 
@@ -96,6 +103,11 @@ def _r2(y: np.ndarray, prediction: np.ndarray) -> dict[str, float]:
 
 def _features(source: Source, spec: DataSpec, steps: Any, expected: int) -> np.ndarray:
     """The rows after the steps, complete, as precise as they are in the file."""
+    if source.table is not None and (absent := [c for c in spec.features or [] if c not in source.table.columns]):
+        raise SafeError(
+            f"no column {', '.join(absent)} in the table, with which the model was trained; the table has "
+            f"{some_of(source.table.columns)}"
+        )
     features = source.features(spec)
     features.check_finite()  # as nodes do, even if a step would bound the values
     try:

@@ -11,6 +11,7 @@ from v6_federated.data.source import Source
 from v6_federated.messages.job import DataSpec
 from v6_federated.privacy.policy import Policy
 from v6_workbench import registry
+from v6_workbench.errors import some_of
 from v6_workbench.simulation.datasets import Dataset
 
 
@@ -31,8 +32,7 @@ def labels(dataset: Dataset, label: str | None) -> np.ndarray:
         return dataset.rows[1]
     column = dataset.rows.columns[-1] if label is None else label
     if column not in dataset.rows.columns:
-        names = ", ".join(repr(str(c)) for c in dataset.rows.columns)  # quoted: a space at an end is visible
-        raise SafeError(f"no label column {label!r}; expected one of {names}")
+        raise SafeError(f"no label column {label!r}; expected one of {some_of(dataset.rows.columns)}")
     return dataset.rows[column].to_numpy()
 
 
@@ -68,6 +68,11 @@ def check(
             check_test(dataset, regression)
         return
     table = dataset.rows.drop(columns=ignored) if ignored else dataset.rows
+    if ignored and ignored in (*(features or []), label):
+        option = "--label" if ignored == label else "--features"
+        raise SafeError(f"{option} {ignored}: this column names the nodes (--partition); name another column")
+    if absent := [c for c in features or [] if c not in {*map(str, table.columns)}]:
+        raise SafeError(f"--features {', '.join(absent)}: no such column; expected some of {some_of(table.columns)}")
     labels(Dataset(dataset.name, table), label)
     try:
         source = Source(table=table)

@@ -22,6 +22,7 @@ def folder(tmp_path):
     hole = table(30)
     hole.loc[3, "x1"] = np.nan
     hole.to_csv(tmp_path / "hole.csv", index=False)
+    hole.assign(x1=np.inf).to_csv(tmp_path / "infinite.csv", index=False)
     (tmp_path / "long.csv").write_text("a,b,y\n" + "1,2,0,1\n2,1,1,0\n" * 20)
     X, y = np.ones((30, 3)), np.arange(30) % 2
     np.savez(tmp_path / "wide.npz", x_train=X, y_train=y, x_test=X[:, :2], y_test=y)
@@ -103,13 +104,25 @@ DATA = [
     (["run", "fedavg", "--data", "{tmp}/noise.npz"], "noise.npz cannot be read as .npz"),
     (["run", "fedavg", "--data", "{tmp}/noise.parquet"], "noise.parquet cannot be read as .parquet"),
     (["run", "fedavg", "--data", "{tmp}/table.xlsx"], "has the ending .xlsx; expected .csv, .parquet or .npz"),
-    (["run", "fedavg", "--data", "{tmp}/hole.csv"], "x1"),
-    (["run", "fedavg", "--data", "{tmp}/words.csv"], "x0"),
+    (["run", "fedavg", "--data", "{tmp}/hole.csv"], "missing values in the column(s) x1; training needs complete"),
+    (["run", "fedavg", "--data", "{tmp}/hole.csv"], "which fills them (--preprocess impute), or leave these columns"),
+    (
+        ["run", "fedavg", "--data", "{tmp}/infinite.csv"],
+        "in the column(s) x1; correct them in the data, or leave these",
+    ),
+    (["run", "fedavg", "--data", "{tmp}/words.csv"], "the column(s) x0 hold values that are not numbers; add a step"),
+    (["run", "fedavg", "--data", "{tmp}/words.csv"], "(--preprocess onehot), or leave these columns out (--features"),
     (["run", "fedavg", "--data", "{tmp}/long.csv"], "some lines of long.csv have more fields than its first line"),
     (["run", "fedavg", "--data", "{tmp}/wide.npz"], "x_test and x_train differ in shape or type"),
     (["run", "fedavg", "--data", "{tmp}/inf.npz"], "y holds labels that are missing, infinite or of another type"),
     ([*RUN, "--label", "diagnosis"], "no label column 'diagnosis'; expected one of 'mean radius'"),
-    ([*RUN, "--features", "mean radius,height"], "height"),
+    ([*RUN, "--features", "mean radius,height"], "--features height: no such column; expected some of 'mean radius', "),
+    ([*RUN, "--features", "height"], "'mean fractal dimension' and 21 more"),
+    (
+        [*WINE, "--partition", "column:magnesium", "--features", "alcohol,magnesium"],
+        "--features magnesium: this column names the nodes (--partition); name another column",
+    ),
+    ([*WINE, "--partition", "column:ash", "--label", "ash"], "--label ash: this column names the nodes"),
     ([*RUN, "--features", "mean radius,mean radius"], "each once"),
     ([*RUN, "--label", "mean radius"], "expected a column with 2 to 100 classes"),
     (["run", "fedavg", "--data", "diabetes"], "to predict a number, use gbdt with --set objective=regression"),

@@ -148,8 +148,12 @@ def test_arrays_have_no_names_of_columns(step, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda rows: rows.drop(columns="x1"), "no column x1 in the table"),
-        (lambda rows: rows.assign(x0="Smith"), "the column(s) x0 hold values that are not numbers"),
+        (
+            lambda rows: rows.drop(columns="x1"),
+            "no column x1 in the table, with which the model was trained; the table has 'sex', 'x0', 'unit', 'x2', ",
+        ),
+        (lambda rows: rows.assign(x0="Smith"), "the column(s) x0 hold values that are not numbers; a prediction needs"),
+        (lambda rows: rows.assign(x0=np.inf), "infinite values (or beyond 3.4e38) in the column(s) x0; a prediction"),
         (lambda rows: rows.assign(label=7), "some labels are not among the model's 2 classes"),
     ],
 )
@@ -160,6 +164,18 @@ def test_predict_refuses_in_one_line(clinics, tmp_path, capsys, change, says):
     assert main(["predict", str(tmp_path), "--data", str(tmp_path / "rows.csv"), "--out", str(out)]) == 2
     err = capsys.readouterr().err
     assert says in err and "Smith" not in err and err.count("\n") == 1 and not out.exists()
+
+
+def test_a_cell_that_no_step_fills_is_refused_with_what_a_reader_of_results_can_do(hospitals, tmp_path, capsys):
+    (tmp_path / "result.json").write_text(json.dumps(train("v6_fedavg", hospitals, rounds=1)))
+    hospitals[5].loc[3, "x2"] = np.nan
+    hospitals[5].to_csv(tmp_path / "rows.csv", index=False)
+    call = ["predict", str(tmp_path), "--data", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "p.csv")]
+    assert main(call) == 2
+    assert capsys.readouterr().err == (
+        "v6-federated: missing values in the column(s) x2; a prediction needs a usable value in each of the model's "
+        "columns: correct these rows of --data, or remove them\n"
+    )
 
 
 def test_predict_needs_a_model(tmp_path, capsys):
