@@ -94,20 +94,19 @@ class Watch:
 
     def __init__(self, document: str, total: int) -> None:
         self.document, self.total, self.seconds = document, total, list[float]()
-        console = Console(stderr=True)
-        self.screen = console.is_terminal
+        self.console = Console(stderr=True)
         columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed} of {task.total} rounds"))
-        self.progress = Progress(*columns, console=console, disable=not self.screen)
+        self.progress = Progress(*columns, console=self.console, disable=not self.console.is_terminal)
 
     def __enter__(self) -> "Watch":
         used.clear()
-        if self.screen:
+        if self.console.is_terminal:
             self.progress.start()
         self.task = self.progress.add_task(self.document, total=None, visible=False)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        if self.screen:
+        if self.console.is_terminal:
             self.progress.stop()
 
     def begin(self, rounds: int | None) -> None:
@@ -122,7 +121,7 @@ class Watch:
     def end(self, seconds: float, new: bool) -> None:
         """A run is done, now (``new``) or earlier."""
         self.seconds.append(seconds)
-        if new and not self.screen:
+        if new and not self.console.is_terminal:
             text = f"{self.document}: run {len(self.seconds)} of at most {self.total} done in {seconds:.0f} s"
             print(text + self._left(), file=sys.stderr, flush=True)
 

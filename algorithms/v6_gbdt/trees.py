@@ -104,7 +104,7 @@ class Trees:
             np.bincount(index, splits[:, GAIN], minlength=self.features),
         )
 
-    def remarks(self, w: np.ndarray, settings: Mapping[str, Any]) -> list[str]:
+    def diagnostics(self, w: np.ndarray, settings: Mapping[str, Any]) -> list[str]:
         """What a user should know about an ensemble: that no tree has a split, and so all rows have the same scores."""
         if not w.size or (w[:, FEATURE] != LEAF).any():
             return []

@@ -169,7 +169,7 @@ class Tolerance:
         return min(asked, max(wanted, self.at_least, 1))
 
 
-class Collector:
+class Dispatcher:
     """Sends calls and collects the answers.
 
     Each organization gets a task of its own: in a task of several, the failure of one run ends those that have not
@@ -298,17 +298,17 @@ class PendingCalls:
         tasks: by the task's id, in the order of sending: the call, the number of the attempt, and when it is given up.
     """
 
-    def __init__(self, collector: Collector) -> None:
+    def __init__(self, dispatcher: Dispatcher) -> None:
         """Begin without calls.
 
         Args:
-            collector: sends the calls.
+            dispatcher: sends the calls.
         """
-        self._collector = collector
+        self._dispatcher = dispatcher
         self.tasks: dict[int, tuple[Call, int, float]] = {}
         self._ended: list[int] = []  # tasks, in the order in which their answers are to be taken
         self._silence = vantage6_api.Silence()
-        self._looked = vantage6_api.now(collector.client)
+        self._looked = vantage6_api.now(dispatcher.client)
         self._offline_since: dict[int, float] = {}
         self._lost: list[tuple[Call, Unusable]] = []  # calls that could not be sent
 
@@ -325,10 +325,10 @@ class PendingCalls:
             until: when to give up; None means after ``round_timeout``.
         """
         if until is None:
-            deadline = self._collector.tolerance.round_timeout
-            until = math.inf if deadline is None else vantage6_api.now(self._collector.client) + deadline
+            deadline = self._dispatcher.tolerance.round_timeout
+            until = math.inf if deadline is None else vantage6_api.now(self._dispatcher.client) + deadline
         try:
-            self.tasks[self._collector.send(call)] = call, attempt, until
+            self.tasks[self._dispatcher.send(call)] = call, attempt, until
         except Unusable as error:
             self._lost.append((call, error))
 
@@ -341,7 +341,7 @@ class PendingCalls:
         """
         if self._lost:
             return [self._lost.pop(0)]
-        client, look = self._collector.client, self._looked + self._collector.tolerance.look
+        client, look = self._dispatcher.client, self._looked + self._dispatcher.tolerance.look
         if not self._ended:
             until = min(look, *(until for _, _, until in self.tasks.values()))
             self._ended = vantage6_api.wait_for_any(client, self.tasks, until, self._silence)
@@ -354,11 +354,11 @@ class PendingCalls:
         task = self._ended.pop(0)
         call, attempt, until = self.tasks.pop(task)
         try:
-            return [(call, self._collector.take(task, call))]
+            return [(call, self._dispatcher.take(task, call))]
         except Unusable as error:
-            self._collector.unanswered[call.function] += call.size
-            in_time = vantage6_api.now(self._collector.client) < until
-            if error.refused or attempt > self._collector.tolerance.retries or not in_time:
+            self._dispatcher.unanswered[call.function] += call.size
+            in_time = vantage6_api.now(self._dispatcher.client) < until
+            if error.refused or attempt > self._dispatcher.tolerance.retries or not in_time:
                 return [(call, error)]
             self.launch(call, attempt + 1, until)
             return []
@@ -367,15 +367,15 @@ class PendingCalls:
         """Wait until no node is at work any more, and drop the answers."""
         while self.tasks:
             until = min(until for _, _, until in self.tasks.values())
-            look = vantage6_api.now(self._collector.client) + self._collector.tolerance.look
-            for task in vantage6_api.wait_for_any(self._collector.client, self.tasks, min(until, look), self._silence):
+            look = vantage6_api.now(self._dispatcher.client) + self._dispatcher.tolerance.look
+            for task in vantage6_api.wait_for_any(self._dispatcher.client, self.tasks, min(until, look), self._silence):
                 del self.tasks[task]
             self._given_up()
 
     def _given_up(self) -> list[tuple[Call, Answer | Unusable]]:
         """The calls that are out of time, or whose node has been offline for too long."""
-        tolerance, now = self._collector.tolerance, vantage6_api.now(self._collector.client)
-        off = self._collector.offline([call.organization for call, _, _ in self.tasks.values()])
+        tolerance, now = self._dispatcher.tolerance, vantage6_api.now(self._dispatcher.client)
+        off = self._dispatcher.offline([call.organization for call, _, _ in self.tasks.values()])
         self._offline_since = {k: self._offline_since.get(k, now) for k in off}
         away = [k for k in off if now - self._offline_since[k] >= tolerance.offline_timeout]
         given_up: list[tuple[Call, Answer | Unusable]] = []
@@ -389,8 +389,8 @@ class PendingCalls:
             else:
                 continue
             del self.tasks[task]
-            self._collector.unanswered[call.function] += call.size
-            self._collector.given_up[task] = call.organization
+            self._dispatcher.unanswered[call.function] += call.size
+            self._dispatcher.given_up[task] = call.organization
         return given_up
 
 

@@ -23,7 +23,7 @@ from v6_federated.central.checkpoint import Checkpoint
 from v6_federated.central.dispatch import Answer, Tolerance
 from v6_federated.central.history import History
 from v6_federated.central.progress import Progress
-from v6_federated.central.rounds import GLOBAL_MODEL, Group, Tasks, parted
+from v6_federated.central.rounds import GLOBAL_MODEL, Group, RoundTasks, parted
 from v6_federated.central.same_nodes import SameNodes, attempts
 from v6_federated.messages import codec
 from v6_federated.messages.codec import Shape
@@ -66,7 +66,7 @@ class Federation:
         show = functools.partial(vantage6_api.progress, client)
         self._history = History(self.evaluators, job.data.regression, show)
         tolerance = Tolerance.of(common, policy.minimum_organizations)
-        self._tasks = Tasks(client, tolerance, job, self._history)
+        self._tasks = RoundTasks(client, tolerance, job, self._history)
         folder, name = vantage6_api.own_job_folder(), f"{method}-{client.organization_id}"
         kept = Checkpoint(folder, name, durable=vantage6_api.on_a_node(client))
         self._progress = Progress(method, common, kept, self._tasks, self._history)
@@ -426,7 +426,7 @@ class Federation:
             weights: the model (d,).
 
         Returns:
-            The job's result, as JSON: see docs/usage.md.
+            The job's result, as JSON: see docs/reference/result.md.
 
         Raises:
             CollectResultsError: fewer answered than the job needs.

@@ -15,7 +15,7 @@ from v6_federated.messages.common import Common
 from v6_federated.node import local_training
 from v6_federated.node.node import limit_threads
 
-Result = dict[str, Any]  # JSON: see docs/usage.md
+Result = dict[str, Any]  # JSON: see docs/reference/result.md
 OF_MODELS = ("model", "classes", "target", "evaluate_every", "precision")  # settings for methods that train a model
 
 

@@ -10,7 +10,7 @@ from v6_federated.base.vantage6_api import UserInputError
 from v6_federated.central import checkpoint, resume
 from v6_federated.central.checkpoint import Checkpoint
 from v6_federated.central.history import History
-from v6_federated.central.rounds import Tasks
+from v6_federated.central.rounds import RoundTasks
 from v6_federated.messages import codec
 from v6_federated.messages.common import Common
 from v6_federated.messages.job import DataSpec
@@ -24,7 +24,7 @@ class Progress:
         resumed: whether the job goes on from the result of another job, of which nodes keep nothing.
     """
 
-    def __init__(self, method: str, settings: Common, kept: Checkpoint, tasks: Tasks, history: History) -> None:
+    def __init__(self, method: str, settings: Common, kept: Checkpoint, tasks: RoundTasks, history: History) -> None:
         """Begin without progress.
 
         Args:

@@ -1,4 +1,4 @@
-"""A job's tasks: what is sent to which node, which nodes are not asked, and whether enough answers came."""
+"""The tasks of a round: what is sent to which node, which nodes are not asked, and whether enough answers came."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ from v6_federated.base.arrays import Array
 from v6_federated.central.dispatch import (
     Answer,
     Call,
-    Collector,
+    Dispatcher,
     Expected,
     PendingCalls,
     Tolerance,
@@ -70,8 +70,8 @@ class Group:
     evaluate: str | None = None
 
 
-class Tasks:
-    """The tasks of one job.
+class RoundTasks:
+    """The tasks of a job's rounds.
 
     Attributes:
         job: what the next task tells the nodes.
@@ -92,8 +92,8 @@ class Tasks:
         self.job, self.round, self.stateful = job, 0, False
         self.size: int | None = None
         self._client, self._tolerance, self._history = client, tolerance, history
-        self._collector = Collector(client, tolerance)
-        self._pending = PendingCalls(self._collector)
+        self._dispatcher = Dispatcher(client, tolerance)
+        self._pending = PendingCalls(self._dispatcher)
         self._failed: dict[int, int] = {}  # organization: the last round in which it gave no good answer
         self._large: Sequence[dict[str, Any]] = []  # fitted steps that nodes keep
         self._named: Sequence[dict[str, Any]] = []  # all steps, as they are sent to nodes that keep the large ones
@@ -125,7 +125,7 @@ class Tasks:
         failed = self._hand_over([k for k in [*wanted, *others] if k not in missing])
         # evaluations first: the test set of a benchmark takes longest
         calls = [c for group in [*evaluations, *groups] for c in self._calls(group)]
-        answers, more = self._collector.gather([c for c in calls if c.organization not in missing | failed])
+        answers, more = self._dispatcher.gather([c for c in calls if c.organization not in missing | failed])
         failed |= more
         missing |= failed
         self._keepers -= {*failed}  # they may have lost what they keep
@@ -156,7 +156,7 @@ class Tasks:
         """
         if self._tolerance.strict:
             return {}
-        offline = {k: Unusable("its node is offline") for k in self._collector.offline(organizations)}
+        offline = {k: Unusable("its node is offline") for k in self._dispatcher.offline(organizations)}
         left_out = {}
         for k in organizations:
             since = self.round - self._failed.get(k, self.round)
@@ -241,7 +241,7 @@ class Tasks:
             who = [k for k in lacking if (k in self.job.evaluators) == (job is not self.job)]
             bare = replace(job, data=replace(job.data, preprocess=self._large))
             calls += self._calls(Group("keep_steps", who, bare, expected=Expected({})))
-        answers, failed = self._collector.gather(calls)
+        answers, failed = self._dispatcher.gather(calls)
         self.count_preparation(answers)
         self._keepers |= {a.organization_id for a in answers}
         return failed
@@ -257,12 +257,12 @@ class Tasks:
         self.stateful = False
         # a node that is still at work could write state after removing it
         self._pending.drain()
-        self._collector.drain(DRAIN_SECONDS)
+        self._dispatcher.drain(DRAIN_SECONDS)
         everyone = sorted([*self.job.participants, *self.job.evaluators])
         job = replace(self.job, data=replace(self.job.data, preprocess=[]))
         calls = self._calls(Group("forget", everyone, job, expected=Expected(minimum_rows=0)))
-        _, missing = self._collector.gather(calls)
-        missing |= {k: Unusable("still at work, may keep state") for k in self._collector.given_up.values()}
+        _, missing = self._dispatcher.gather(calls)
+        missing |= {k: Unusable("still at work, may keep state") for k in self._dispatcher.given_up.values()}
         if missing:
             raise vantage6_api.CollectResultsError(f"round {self.round}, forget: {reasons(missing)}")
 
@@ -351,7 +351,7 @@ class Tasks:
         Returns:
             The number of bytes.
         """
-        unanswered = self._collector.unanswered
+        unanswered = self._dispatcher.unanswered
         return sum(unanswered.pop(name) for name in [*unanswered] if (name == "evaluate") == evaluations)
 
     # ---- going on after an interruption
@@ -363,7 +363,7 @@ class Tasks:
             "key": self.job.key,
             "stateful": self.stateful,
             "keepers": sorted(self._keepers),
-            "contacts": [*self._collector.contacts.items()],
+            "contacts": [*self._dispatcher.contacts.items()],
             "failed": [*self._failed.items()],
             "pending": [
                 [task, call.function, call.organization, call.round, call.size]
@@ -379,7 +379,7 @@ class Tasks:
         """
         self.job = replace(self.job, key=kept["key"])
         self.stateful, self._keepers = kept["stateful"], {*kept["keepers"]}
-        self._collector.contacts = {k: task for k, task in kept["contacts"]}
+        self._dispatcher.contacts = {k: task for k, task in kept["contacts"]}
         self._failed = {k: t for k, t in kept["failed"]}
 
     def take_over(self, pending: Sequence[Sequence[Any]]) -> None:

@@ -58,8 +58,7 @@ class Bar:
         from rich.console import Console
 
         self.rounds, self.text, self.one_job, self.done, self.said = rounds, text, one_job, 0, time.monotonic()
-        console = Console(stderr=True)
-        self.screen = console.is_terminal
+        self.console = Console(stderr=True)
         self.progress = progress.Progress(
             progress.TextColumn("{task.description}"),
             progress.BarColumn(),
@@ -67,18 +66,18 @@ class Bar:
             progress.TextColumn("{task.fields[last]}"),
             progress.TimeElapsedColumn(),
             progress.TimeRemainingColumn(),
-            console=console,
-            disable=not self.screen,
+            console=self.console,
+            disable=not self.console.is_terminal,
         )
 
     def __enter__(self) -> "Bar":
-        if self.screen:
+        if self.console.is_terminal:
             self.progress.start()
         self.bar = self.progress.add_task(self.text, total=self.rounds, last="")
         return self
 
     def __exit__(self, *exception: object) -> None:
-        if self.screen:  # elsewhere it would print an empty line
+        if self.console.is_terminal:  # elsewhere it would print an empty line
             self.progress.stop()
 
     def on_round(self, row: Mapping[str, Any]) -> None:
@@ -91,6 +90,6 @@ class Bar:
         measure = "r2" if "r2" in row else "accuracy"
         reached = "" if row[measure] is None else f"{measure} {row[measure]:.4f}"
         self.progress.update(self.bar, completed=self.done, last=reached)
-        if not self.screen and (time.monotonic() - self.said > SECONDS or self.done == self.rounds):
+        if not self.console.is_terminal and (time.monotonic() - self.said > SECONDS or self.done == self.rounds):
             self.said = time.monotonic()
             say(f"{self.text}: round {self.done} of {self.rounds} {reached}")

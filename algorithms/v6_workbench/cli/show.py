@@ -49,10 +49,10 @@ def show(result: dict[str, Any]) -> None:
     """
     from v6_workbench.reporting import tables
 
-    screen = console.console()
-    screen.print(tables.rounds_table(result))
+    out = console.console()
+    out.print(tables.rounds_table(result))
     for table in (tables.classes_table(result), tables.components_table(result)):
         if table is not None:
-            screen.print(table)
+            out.print(table)
     for warning in diagnostics.warnings_about(result):
         console.say(warning)

@@ -25,16 +25,16 @@ def warnings_about(result: Result) -> list[str]:
     found = []
     if (result.get("final") or {}).get("evaluated") == 0:
         found.append("the model was not evaluated: no rows were held out, or fewer than the nodes' policy requires")
-    remarks = _remarks(result)
-    return [*found, *poor(result), *(growing(result) if remarks is None else remarks)]
+    own = _of_the_model(result)
+    return [*found, *poor(result), *(growing(result) if own is None else own)]
 
 
-def _remarks(result: Result) -> list[str] | None:
+def _of_the_model(result: Result) -> list[str] | None:
     """What a model that a method brings has to say about itself; None if it says nothing, as the shared models do."""
     if result.get("model") is None or "weights" not in result["weights"].get("shapes", {}):
         return None
-    remarks = getattr(model_of(result), "remarks", None)
-    return None if remarks is None else remarks(codec.decode(result["weights"])["weights"], result["settings"])
+    own = getattr(model_of(result), "diagnostics", None)
+    return None if own is None else own(codec.decode(result["weights"])["weights"], result["settings"])
 
 
 def growing(result: Result) -> list[str]:
