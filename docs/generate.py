@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable
 from contextlib import redirect_stdout, suppress
 from pathlib import Path
+from types import ModuleType
 from typing import Any, get_args
 from unittest import mock
 
@@ -30,6 +31,15 @@ from v6_workbench.network import store
 
 ROOT = Path(__file__).parents[1]
 FIRST = ("central", "partial", "Federation", "Answers", "Answer", "Node", "LocalSGD", "PlainSGD")  # in the API
+OTHERS = {  # names in the API that have no docstring
+    "CollectResultsError": "vantage6's error: too few nodes answered",
+    "UserInputError": "vantage6's error: the request was wrong",
+    "LARGE": "the largest whole number that a setting may have",
+    "Number": "marks a setting as a number: true and false are refused (`Annotated[float, Field(ge=0), Number]`)",
+    "Result": "what central and partial functions return: a dictionary, see [result.json](/docs/reference/result.md)",
+    "Vector": "a model's parameters or a gradient, (d,): a numpy array, or a tensor of a torch model",
+    "__version__": "of this package",
+}
 MARKER = re.compile(r"^<!-- generated: (\S+) -->$", re.MULTILINE)
 README = re.compile(
     r"(?<=<!-- methods: `make docs` checks this table -->\n\n).*?(?=\n\n<!-- end of methods -->)", re.DOTALL
@@ -123,19 +133,30 @@ def _help(*command: str) -> str:
 
 
 def face() -> str:
-    """Every name that a method may import: functions and classes, types of settings, the rest."""
-    entries, types, others = [], [], []
+    """Every name that a method may import: functions and classes, modules, types of settings, the rest."""
+    entries, modules, types, others = list[str](), list[str](), [], []
     for name in [*FIRST, *(name for name in v6_federated.__all__ if name not in FIRST)]:
         value = getattr(v6_federated, name)
         fields = [part for part in get_args(value)[1:] if isinstance(part, FieldInfo)]
         if fields:
             types.append((f"`{name}`", fields[0].description or ""))
+        elif isinstance(value, ModuleType):
+            modules.append(f"::: {value.__name__}\n    options:\n      heading_level: 3")
         elif callable(value) and value.__module__.startswith("v6_federated."):
             entries.append(f"::: {value.__module__}.{value.__qualname__}")
         else:
-            others.append(f"`{name}`")
+            others.append((f"`{name}`", OTHERS[name]))
     return "\n\n".join(
-        [*entries, "## Types of settings", _table(("type", "meaning"), types), f"Also: {', '.join(others)}."]
+        [
+            *entries,
+            "## Types of settings",
+            _table(("type", "meaning"), types),
+            "## Other names",
+            _table(("name", "meaning"), others),
+            "## Modules",
+            "Import these whole: `from v6_federated import codec`.",
+            *modules,
+        ]
     )
 
 

@@ -1,8 +1,8 @@
 """Federated learning methods for hospitals: what a method imports, and all that runs at a hospital.
 
 A method is a function decorated with ``central``, which is given a ``Federation``, and functions decorated with
-``partial``, which are given a ``Node``. Every method also offers ``describe``, ``evaluate``, ``fit_step``, ``forget``
-and ``keep_steps``.
+``partial``, which are given a ``Node``. Every method also offers ``describe``, ``fit_step`` and ``forget``, and every
+method that trains a model ``evaluate`` and ``keep_steps``.
 """
 
 from v6_federated import models

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-# partial functions that every method has; none of them trains
+# partial functions that every method has, those without a model only describe, fit_step and forget; none trains
 SHARED_FUNCTIONS = ("describe", "fit_step", "keep_steps", "evaluate", "forget")
 
 

@@ -1,4 +1,4 @@
-"""The partial functions that every method offers in addition to its own."""
+"""The partial functions that a method offers in addition to its own; one without a model offers only some of them."""
 
 from typing import Any, Literal
 
