@@ -56,10 +56,10 @@ class FromRandom(LinearModel):
     def init(self, rng: np.random.Generator) -> np.ndarray:
         return rng.uniform(0, 1, self.size).astype(np.float32)
 
-    def _losses_and_slopes(self, scores: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def losses_and_slopes(self, scores: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self.kind == "hinge":
-            return super()._losses_and_slopes(scores, y)
-        signs = self._signs(y)
+            return super().losses_and_slopes(scores, y)
+        signs = self.signs(y)
         margins = signs * scores
         return np.logaddexp(0, -margins).sum(axis=1), -signs * np.exp(-np.logaddexp(0, margins))
 

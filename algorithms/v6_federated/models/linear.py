@@ -58,10 +58,18 @@ class LinearModel:
         return X @ W.T + b
 
     def loss(self, scores: Array, y: Array) -> float:
-        return float(self._losses_and_slopes(scores, y)[0].sum()) / len(y)
+        return float(self.losses_and_slopes(scores, y)[0].sum()) / len(y)
 
-    def _losses_and_slopes(self, scores: Array, y: Array) -> tuple[Array, Array]:
-        """Each row's loss (n,), and its derivative by the decision values (n, rows)."""
+    def losses_and_slopes(self, scores: Array, y: Array) -> tuple[Array, Array]:
+        """Compute the loss of each row, without the penalty. A subclass with another loss overrides this.
+
+        Args:
+            scores: decision values (n, rows).
+            y: indices of classes (n,).
+
+        Returns:
+            Each row's loss (n,), and its derivative by the decision values (n, rows).
+        """
         if self.kind == "logistic" and self.rows > 1:
             own, top = (np.arange(len(y)), y), scores.max(axis=1, keepdims=True)
             exponentials = np.exp(scores - top)
@@ -70,7 +78,7 @@ class LinearModel:
             exponentials /= total
             exponentials[own] -= 1
             return losses, exponentials
-        signs = self._signs(y)
+        signs = self.signs(y)
         margins = signs * scores
         if self.kind == "logistic":  # the derivative is -s sigmoid(-s f), written so that it cannot overflow
             return np.logaddexp(0, -margins)[:, 0], -signs * np.exp(-np.logaddexp(0, margins))
@@ -78,7 +86,7 @@ class LinearModel:
 
     def loss_and_gradient(self, w: Array, X: Array, y: Array) -> tuple[float, Array]:
         n = len(y)
-        losses, slopes = self._losses_and_slopes(self.scores(w, X), y)
+        losses, slopes = self.losses_and_slopes(self.scores(w, X), y)
         loss = float(losses.sum()) / n
         slopes = (slopes / np.float32(n)).astype(np.float32, copy=False)
         dW, db = self.split(self._gradient)
@@ -93,8 +101,15 @@ class LinearModel:
     def predict(self, w: Array, X: Array) -> Array:
         return predicted(self.scores(w, X))
 
-    def _signs(self, y: Array) -> Array:
-        """+1 for each row's class and -1 for the others, (n, rows)."""
+    def signs(self, y: Array) -> Array:
+        """Code the classes as signs.
+
+        Args:
+            y: indices of classes (n,).
+
+        Returns:
+            +1 for each row's class and -1 for the others, (n, rows) float32.
+        """
         if self.rows == 1:
             return (2 * y[:, None] - 1).astype(np.float32)
         signs = np.full((len(y), self.rows), -1, np.float32)
