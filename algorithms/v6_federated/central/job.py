@@ -16,7 +16,8 @@ from v6_federated.node import local_training
 from v6_federated.node.node import limit_threads
 
 Result = dict[str, Any]  # JSON: see docs/reference/result.md
-OF_MODELS = ("model", "classes", "target", "evaluate_every", "precision")  # settings for methods that train a model
+# settings for methods that train a model
+OF_MODELS = ("model", "classes", "holdout", "evaluators", "target", "evaluate_every", "precision")
 
 
 def central(

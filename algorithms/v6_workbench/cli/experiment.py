@@ -60,6 +60,22 @@ def experiment_of(options: ExperimentOptions, labelled: bool = True) -> Experime
     return made if options.exclude is None else replace(made, features=_without(made, options, options.exclude))
 
 
+def check_holdout(options: ExperimentOptions, trains: bool) -> None:
+    """Refuse a ``--holdout`` that would have no effect.
+
+    Args:
+        options: the options.
+        trains: whether any of the methods trains a model.
+
+    Raises:
+        SafeError: none does, and the options name a holdout.
+    """
+    if options.holdout is not None and not trains:
+        raise SafeError(
+            f"--holdout {options.holdout:g} has no effect, since no model is trained that could be evaluated; remove it"
+        )
+
+
 def dataset_of(
     options: DealOptions, features: list[str] | None, label: str | None, labelled: bool = True
 ) -> tuple[Dataset, str]:
@@ -123,9 +139,12 @@ def check_job(method: str, settings: Mapping[str, Any], experiment: Experiment, 
         SafeError: a setting is wrong, or the data do not fit.
         UserInputError: the earlier result that the settings resume does not fit.
     """
-    known = {**experiment.common(), "holdout": experiment.holdout}
-    if experiment.dataset.test is not None:
-        known["evaluators"] = [0]  # an organization that has all held-out rows
+    supervised = registry.supervised(method)
+    known = experiment.common(supervised)
+    if supervised:
+        known["holdout"] = experiment.holdout
+        if experiment.dataset.test is not None:
+            known["evaluators"] = [0]  # an organization that has all held-out rows
     checked = registry.validate(method, {**known, **settings})
     if settings.get("resume"):
         resume.check_kind(settings["resume"], method, checked)
@@ -133,7 +152,7 @@ def check_job(method: str, settings: Mapping[str, Any], experiment: Experiment, 
     job.check_has_accuracy(method, checked, target)
     registry.check(method, checked)
     regression = getattr(checked, "objective", None) == "regression"
-    experiment.check(steps=bool(steps), supervised=registry.supervised(method), regression=regression)
+    experiment.check(steps=bool(steps), supervised=supervised, regression=regression)
     experiment.deal()
 
 

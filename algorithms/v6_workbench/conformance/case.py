@@ -218,6 +218,11 @@ class MethodCase:
         """The setting that names two classes, so that nodes are not asked; nothing where labels are no classes."""
         return {"classes": [0, 1]} if self.supervised and not self.regression else {}
 
+    @property
+    def all_rows(self) -> dict[str, Any]:
+        """The setting under which nodes train on all rows; nothing where none are held out."""
+        return {"holdout": 0} if self.supervised else {}
+
     def needs_a_vector(self) -> None:
         """Raise NotApplicable unless the method trains models whose parameters are one vector of fixed length."""
         if not self.supervised or not any(model in MODELS for model in self.trained_models()):

@@ -121,7 +121,7 @@ def _key(call: Call) -> tuple[Any, ...]:
 
 def _values(case: MethodCase) -> dict[str, Any]:
     seldom = {"evaluate_every": 2} if case.supervised else {}
-    return case.values(rounds=ROUNDS, holdout=0, minimum_rows=10, **seldom, **case.classes)
+    return case.values(rounds=ROUNDS, minimum_rows=10, **case.all_rows, **seldom, **case.classes)
 
 
 @functools.cache

@@ -39,7 +39,7 @@ def a_lost_central_goes_on(case: MethodCase) -> None:
     nodes = case.nodes(tables.three())
     values = case.with_minibatches(rounds=ROUNDS, seed=3, preprocess=["standardize"])
     if case.asynchronous:
-        values = case.values(rounds=ROUNDS, holdout=0, **case.classes)
+        values = case.values(rounds=ROUNDS, **case.all_rows, **case.classes)
     with _network(case.package, nodes, Tape(_uneven)) as network:
         straight, left_before = finished(run_on(network, **values)), left_at(network)
     last = len(straight["history"])

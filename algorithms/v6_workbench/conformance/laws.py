@@ -26,7 +26,7 @@ def one_node_equals_centralized_training(case: MethodCase) -> None:
     for model in case.trained_models():
         for classes in (2,) if case.regression or not case.supervised else (2, 3):
             rows = case.rows(tables.table(40, classes=classes))
-            result = run(case, {1: rows}, holdout=0, **case.values(model=model, rounds=rounds, seed=seed))
+            result = run(case, {1: rows}, **case.all_rows, **case.values(model=model, rounds=rounds, seed=seed))
             built = models.build(result["model"]) if case.supervised else None
             pooled = Pooled(
                 X=rows.iloc[:, :-1].to_numpy(np.float32),
@@ -65,7 +65,7 @@ def equal_nodes_equal_one(case: MethodCase) -> None:
     """Three nodes with the same rows learn what one of them alone learns."""
     rows = case.rows(tables.table(60))
     for model in case.trained_models():
-        values = case.values(model=model, rounds=4, holdout=0)
+        values = case.values(model=model, rounds=4, **case.all_rows)
         one, many = (run(case, dict.fromkeys(ids, rows), **values) for ids in ([1], [1, 2, 3]))
         _near(learned(many), learned(one), 1e-6, f"{model or 'it'}: three equal nodes against one")
 

@@ -161,14 +161,20 @@ class Experiment:
             self.dataset, self.label, self.features, ignored, steps=steps, supervised=supervised, regression=regression
         )
 
-    def common(self) -> dict[str, Any]:
-        """Return the settings that the data decide."""
-        return {
+    def common(self, supervised: bool = True) -> dict[str, Any]:
+        """Return the settings that the data decide.
+
+        Args:
+            supervised: whether the method trains a model; rows are held out for others only.
+        """
+        decided: dict[str, Any] = {
             "seed": self.seed,
             "label": self.label,
             "features": None if self.features is None else list(self.features),
-            "holdout": 0.0 if self.fold or self.dataset.test is not None else self.holdout,
         }
+        if supervised:
+            decided["holdout"] = 0.0 if self.fold or self.dataset.test is not None else self.holdout
+        return decided
 
     def federated(self, method: str, values: Mapping[str, Any], on_round: OnRound | None = None) -> dict[str, Any]:
         """Train on all nodes.
@@ -188,8 +194,9 @@ class Experiment:
         """
         if values.get("classes") is None:
             data_checks.check_test(self.dataset, values.get("objective") == "regression")
-        databases, common = self.deal(), self.common()
-        if self.test is not None:
+        supervised = registry.supervised(method)
+        databases, common = self.deal(), self.common(supervised)
+        if self.test is not None and supervised:
             common |= {"organizations": list(databases), "evaluators": [len(databases) + 1]}
             databases[len(databases) + 1] = self.test
         return self._run(method, databases, {**common, **values}, on_round, self._outcomes())

@@ -42,6 +42,10 @@ WORDS = [
     ([*RUN, "--target", "1.2"], "--target 1.2 is out of range; expected an accuracy above 0 and up to 1"),
     ([*RUN, "--stop-at-target"], "--stop-at-target needs an accuracy to stop at; add for example --target 0.97"),
     (["run", "pca", "--data", "wine", "--target", "0.9"], "--target 0.9 is an accuracy, which pca does not have"),
+    (["run", "pca", "--data", "wine", "--holdout", "0.7"], "--holdout 0.7 has no effect, since no model is trained"),
+    (["compare", "pca", "pca:scale=true", "--data", "wine", "--holdout", "0"], "--holdout 0 has no effect, since no"),
+    (["run", "pca", "--data", "wine", "--set", "evaluators=3"], "evaluators has no effect on pca, which trains no"),
+    (["submit", "pca", "--rounds", "9", "--holdout", "0.7"], "holdout has no effect on pca, which trains no model"),
     (["submit", "pca", "--rounds", "9", "--target", "0.9"], "--target 0.9 is an accuracy, which pca does not have"),
     (
         ["submit", "gbdt", "--rounds", "9", "--target", "0.9", "--set", "objective=regression"],

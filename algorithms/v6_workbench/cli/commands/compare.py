@@ -8,7 +8,7 @@ from v6_federated.base.errors import Interrupted, SafeError
 from v6_workbench import registry
 from v6_workbench.cli import console, cross_validation, entries, job, results
 from v6_workbench.cli.entries import Entry
-from v6_workbench.cli.experiment import experiment_of
+from v6_workbench.cli.experiment import check_holdout, experiment_of
 from v6_workbench.cli.options import ExperimentOptions
 from v6_workbench.cli.records import Command, Option
 from v6_workbench.reporting import diagnostics, summary
@@ -81,6 +81,7 @@ def _prepared(options: CompareOptions) -> tuple[Experiment, dict[str, Entry]]:
             name += " again"
         compared[name] = entries.read(text, shared)
     labelled = any(registry.supervised(entry.method) for entry in compared.values())
+    check_holdout(options, labelled)
     experiment = experiment_of(options, labelled)
     for name, entry in compared.items():
         entries.check(name, entry, experiment, options.target)

@@ -7,7 +7,7 @@ from typing import Annotated
 from v6_federated.base.errors import Interrupted, SafeError
 from v6_workbench import registry
 from v6_workbench.cli import console, job, results, show
-from v6_workbench.cli.experiment import check_job, check_same_rows, experiment_of
+from v6_workbench.cli.experiment import check_holdout, check_job, check_same_rows, experiment_of
 from v6_workbench.cli.options import ExperimentOptions, Method, ResultFolder
 from v6_workbench.cli.records import Command, Option
 from v6_workbench.simulation import overview
@@ -26,6 +26,7 @@ def run(options: RunOptions) -> int:
     """Run a method on mock nodes."""
     labelled, settings = registry.supervised(options.method), job.settings_of(options)
     if options.resume is None:
+        check_holdout(options, labelled)
         experiment = experiment_of(options, labelled)
         check_job(options.method, settings, experiment, options.target)
     else:
