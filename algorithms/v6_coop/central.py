@@ -47,8 +47,7 @@ def central(
     age_upper: AgeUpper = None,
     local: LocalSGD = LocalSGD(),
 ) -> Result:
-    """CO-OP: Wang 2017; Nilsson et al. 2018, Algorithm 3. Asynchronous: every node trains at its own pace, and its
-    model is merged when it arrives.
+    """CO-OP: Wang 2017; Nilsson et al. 2018, Algorithm 3. Asynchronous: each model is merged when it arrives.
 
     Symbols: K nodes, w (d,) and a the global model and its age, a_k the age of node k's model, b_l = age_lower and
     b_u = age_upper the filter on a - a_k, E = epochs. A round is K merges. What leaves a node: its model after E
@@ -114,10 +113,18 @@ def central(
 
 
 def age_filter(K: int, low: int | None, up: int | None) -> tuple[int, int]:
-    """b_l and b_u of K nodes.
+    """Settle b_l and b_u.
 
     If unset, they are in Nilsson's proportion (16 and 51 for 100 nodes). For few nodes b_l is 1, so that no node is
     merged twice in a row, and b_u is 10, so that slow nodes are merged too.
+
+    Args:
+        K: number of nodes.
+        low: b_l, if it is set.
+        up: b_u, if it is set.
+
+    Returns:
+        b_l and b_u.
 
     Raises:
         UserInputError: b_l and b_u that deadlock for certain (the first two reasons) or may deadlock (the third;

@@ -5,9 +5,9 @@ from v6_federated import LocalSGD, Node, Result, Vector, partial
 
 @partial
 def client_update(node: Node, weights: Vector = None, *, local: LocalSGD) -> Result:
-    """E epochs from ``weights`` (d,), or without any from the node's own model: it was overactive and trains on.
-    Nilsson et al. 2018, Algorithm 3, line 5.
+    """Line 5 of Nilsson et al. 2018, Algorithm 3: E epochs from ``weights`` (d,).
 
+    A node that is sent none was overactive, and trains on from its own model.
     ``node.round`` counts this node's calls. The model is sent with the answer: the paper's nodes ask for the age first,
     which would cost another container here. A node that has lost its model trains nothing and says so.
     """

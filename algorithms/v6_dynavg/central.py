@@ -25,7 +25,14 @@ TrainFrom = Annotated[
 
 
 def check_settings(settings: Any) -> None:
-    """Reject settings that the protocol does not read."""
+    """Reject settings that the protocol does not read.
+
+    Args:
+        settings: the job's settings.
+
+    Raises:
+        SafeError: there are some.
+    """
     others = ("train_from",) if settings.protocol == "divergence" else ("delta", "augmentation")
     if idle := changed(settings, others):
         raise SafeError(f"{', '.join(idle)} has no effect with protocol={settings.protocol}; leave it out")
@@ -42,8 +49,7 @@ def central(
     train_from: TrainFrom = "own",
     local: LocalSGD = LocalSGD(),
 ) -> Result:
-    """Dynamic averaging: by divergence (Kamp et al. 2018; Reddy 2020, Algorithm 1), by SVD (Algorithm 3) or by loss
-    (Algorithm 4).
+    """Dynamic averaging: by divergence (Kamp et al. 2018; Reddy 2020, Algorithm 1), SVD or loss (Algorithms 3, 4).
 
     Symbols: K nodes, f_k (d,) the model of node k, r (d,) the reference, B the nodes whose models are averaged, v the
     violations since the last full average; q_k a node's singular index or loss, q' the same scaled to [0, 1], E =

@@ -59,13 +59,31 @@ def by_divergence(federation: Federation, rounds: int, delta: float, augmentatio
 
 
 def augment(B: Answers, outside: Sequence[int], augmentation: str, rng: np.random.Generator) -> list[int]:
-    """The nodes that join B: one of those outside at random, or as many as B has (doubling)."""
+    """Choose the nodes that join B: one of those outside at random, or as many as B has (doubling).
+
+    Args:
+        B: the answers with models so far.
+        outside: ids of the nodes that have a model and are not in B.
+        augmentation: "random" or "doubling".
+        rng: chooses.
+
+    Returns:
+        Their ids.
+    """
     more = 1 if augmentation == "random" else len(B)
     return rng.permutation(outside)[:more].tolist()
 
 
 def distance(a: np.ndarray, b: np.ndarray) -> float:
-    """|a - b|^2 of two models (d,)."""
+    """Compute the squared distance of two models.
+
+    Args:
+        a: one model (d,).
+        b: the other (d,).
+
+    Returns:
+        |a - b|^2.
+    """
     return float(np.square(a - b, dtype=np.float64).sum())
 
 
@@ -88,7 +106,15 @@ class Learners:
         self.answers = Answers([])
 
     def update(self, delta: float, local: LocalSGD) -> Answers:
-        """Let each node train from where it starts; the answers of those that violate delta hold their models."""
+        """Let each node train from where it starts.
+
+        Args:
+            delta: Delta, the squared distance from r that a node may reach in silence.
+            local: how a node trains.
+
+        Returns:
+            The answers of the nodes that have passed it, with their models (d,).
+        """
         s, everyone = self._s, self._federation.organizations
         sent: dict[str, dict[str, Any]] = {
             MEAN: {"weights": s.w},
@@ -104,11 +130,25 @@ class Learners:
         return Answers([a for a in self.answers.each() if a.values.get("violation") and "weights" in a.arrays])
 
     def outside(self, B: Answers) -> list[int]:
-        """The nodes that have a model of this round and are not in B."""
+        """List the nodes that have a model of this round and are not in B.
+
+        Args:
+            B: answers.
+
+        Returns:
+            Their ids.
+        """
         return [k for k in self._present if k not in B.organizations]
 
     def send_models(self, chosen: Sequence[int]) -> Answers:
-        """The answers of the chosen nodes, with their models; a node that has lost its model takes part no more."""
+        """Ask nodes for their models; one that has lost its model takes no further part in this round.
+
+        Args:
+            chosen: ids of the nodes.
+
+        Returns:
+            The answers that hold a model (d,).
+        """
         if not chosen:
             return Answers([])
         answers = self._federation.ask("send_model", chosen, returns=(), optional=["weights"], quorum_of=0)
@@ -121,5 +161,9 @@ class Learners:
         """Send the mean to the nodes in B with their next round, which starts from it.
 
         The others go on from their own models, and those that have lost theirs, or gave no answer, from the reference.
+
+        Args:
+            B: ids of the nodes.
+            start: ``MEAN``, or ``REFERENCE`` if the mean is the new reference too.
         """
         self._s.starts_from = {k: start if k in B else OWN for k in self._present}

@@ -60,7 +60,16 @@ class Plan(NamedTuple):
 
     @classmethod
     def of(cls, share: float, E: int, start: int) -> "Plan":
-        """The plan of a node with q'_k = ``share`` for the E rounds after round ``start`` (Reddy, eq. 3.8 to 3.11)."""
+        """Plan some rounds of a node (Reddy, eq. 3.8 to 3.11).
+
+        Args:
+            share: q'_k, from 0 to 1.
+            E: number of rounds.
+            start: the round after which they begin.
+
+        Returns:
+            The plan.
+        """
         # as printed; eq. 3.11 does not always bring E_k communications: 6 for E = 10 and E_k = 7
         E_k = max(math.ceil(share * E - 1e-9), 1)  # 0.55 * 100 is a little more than 55
         rho = math.ceil(E / E_k)
@@ -68,13 +77,31 @@ class Plan(NamedTuple):
 
 
 def plans(q: Mapping[int, float], E: int, start: int) -> dict[int, Plan]:
-    """Normalise q over the nodes (eq. 3.7; 1 if all are equal) and plan the E rounds after round ``start``."""
+    """Normalise q over the nodes (eq. 3.7; 1 if all are equal) and plan their rounds.
+
+    Args:
+        q: each node's singular index or loss.
+        E: number of rounds.
+        start: the round after which they begin.
+
+    Returns:
+        Each node's plan.
+    """
     low, high = min(q.values()), max(q.values())
     return {k: Plan.of((value - low) / (high - low) if high > low else 1.0, E, start) for k, value in q.items()}
 
 
 def first_plans(federation: Federation, E: int, protocol: str) -> dict[int, Plan]:
-    """By SVD from every node's q_k; by loss, as none is known yet, all nodes communicate in round 1."""
+    """Plan all rounds: by SVD from every node's q_k; by loss, as none is known yet, all communicate in round 1.
+
+    Args:
+        federation: the nodes.
+        E: number of rounds.
+        protocol: "svd" or "loss".
+
+    Returns:
+        Each node's plan.
+    """
     always = dict.fromkeys(federation.organizations, Plan(1, 1))
     if protocol == "loss":
         return always
@@ -84,9 +111,18 @@ def first_plans(federation: Federation, E: int, protocol: str) -> dict[int, Plan
 
 
 def is_due(protocol: str, plan: Plan, t: int, last: int) -> bool:
-    """Whether a node that communicated last in round ``last`` does so in round t.
+    """Say whether a node communicates in a round.
 
     By SVD at multiples of rho; by loss, since plans change, rho rounds after the last time; from the switch on always.
+
+    Args:
+        protocol: "svd" or "loss".
+        plan: the node's plan.
+        t: the round.
+        last: the round in which the node communicated last.
+
+    Returns:
+        Whether it does.
     """
     return t >= plan.switch or (t % plan.rho == 0 if protocol == "svd" else t - last >= plan.rho)
 
@@ -107,7 +143,15 @@ class Means:
         self._s, self._train_from = s, train_from
 
     def work(self, S_t: Sequence[int], t: int) -> list[tuple[list[int], dict[str, Any]]]:
-        """Groups of nodes with the same work in round t: from which model, and since which round passes are due."""
+        """Group nodes with the same work in a round.
+
+        Args:
+            S_t: ids of the nodes that are due.
+            t: the round.
+
+        Returns:
+            Groups of ids, and what they are sent: a model (d,), and the round since which passes are due.
+        """
         s = self._s
         done = {k: t - 1 if self._train_from == "newest_pass" else s.version[k] for k in S_t}
         return [

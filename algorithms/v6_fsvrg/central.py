@@ -17,7 +17,14 @@ Stepsize = Annotated[
 
 
 def check_settings(checked: BaseModel) -> None:
-    """Reject dropout: grad f_i(w) and grad f_i(w_t) would drop different units, and not cancel out at w = w_t."""
+    """Reject dropout: grad f_i(w) and grad f_i(w_t) would drop different units, and not cancel out at w = w_t.
+
+    Args:
+        checked: the job's settings.
+
+    Raises:
+        SafeError: the model has dropout.
+    """
     model = models.parse(dict(checked)["model"])
     if model.get("dropout", DROPOUT if model["name"] == "cnn_reddy" else 0):
         raise SafeError(f"fsvrg cannot train a model with dropout; expected model={model['name']}:dropout=0")

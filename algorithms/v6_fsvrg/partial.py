@@ -7,7 +7,7 @@ from v6_fsvrg.perceptron import svrg_pass
 
 @partial
 def gradient(node: Node, weights: Vector) -> Result:
-    """grad F_k(w_t) (d,), the mean gradient over the node's rows."""
+    """Compute grad F_k(w_t) (d,), the mean gradient over the node's rows."""
     X, y = node.model.asarray(node.rows.X), node.model.asarray(node.rows.y)
     loss, g = node.model.loss_and_gradient(weights, X, y)
     return {"gradient": g, "train_loss": loss}

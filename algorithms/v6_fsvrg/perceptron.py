@@ -20,12 +20,22 @@ def svrg_pass(
     step: float,
     order: Iterable[int],
 ) -> None:
-    """w <- w - step (grad f_i(w) - grad f_i(w_t) + full) for each row i of ``order``, in place.
+    """Step w <- w - step (grad f_i(w) - grad f_i(w_t) + full) for each row i of ``order``, in place.
 
     The same as with ``loss_and_gradient`` row by row, faster: w_t's signals are computed for all rows at once, a
     row's gradients are not written out, and the first layer's W, the largest, is written once a block of rows.
     Within the block its sums follow from those at the block's begin: each step has taken full's own sums from
     them, and from W an outer product of a row, x_j m_j, so from the sums of row i (x_i . x_j) m_j.
+
+    Args:
+        model: the network.
+        w: its parameters (d,), changed in place.
+        w_t: those at the beginning of the round (d,).
+        X: the node's rows (n, features).
+        y: their classes (n,).
+        full: the full gradient at w_t (d,).
+        step: h / n_k.
+        order: indices of rows, one for each step.
     """
     before, signals_before = model.row_gradients(w_t, X, y)
     drift, h_k = np.float32(step) * full, np.float32(step)

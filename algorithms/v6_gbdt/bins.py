@@ -15,17 +15,34 @@ FINEST = 256  # values closer than this fraction of a node's own standard deviat
 
 
 def boundaries(low: np.ndarray, high: np.ndarray, max_bin: int) -> np.ndarray:
-    """The boundaries (d, b) between equal cells from ``low`` to ``high`` (d,), float32, for so many bins."""
+    """Cut the range of each column into equal cells.
+
+    Args:
+        low: where the ranges begin (d,).
+        high: where they end (d,).
+        max_bin: bins of a column at most.
+
+    Returns:
+        The boundaries between cells (d, b), float32.
+    """
     cells = CELLS_A_BIN * max_bin
     steps = np.arange(1, cells, dtype=np.float32) / np.float32(cells)
     return (low[:, None] + (high - low)[:, None] * steps).astype(np.float32)
 
 
 def counts(X: np.ndarray, at: np.ndarray, step: int) -> np.ndarray:
-    """Rows of X (n, d) up to each boundary (d, b), rounded down to multiples of ``step``.
+    """Count the rows up to each boundary.
 
     A boundary is moved down to a multiple of the column's own deviation / ``FINEST``, so that boundaries crafted to lie
     close together reveal no value more finely.
+
+    Args:
+        X: rows (n, d).
+        at: the boundaries (d, b).
+        step: counts are rounded down to multiples of it.
+
+    Returns:
+        The counts (d, b), float32.
     """
     found = np.empty(at.shape, np.float32)
     for column, (x, b) in enumerate(zip(X.T, at, strict=True)):
@@ -34,13 +51,16 @@ def counts(X: np.ndarray, at: np.ndarray, step: int) -> np.ndarray:
 
 
 def edges(total: np.ndarray, at: np.ndarray, n: int, max_bin: int) -> list[np.ndarray]:
-    """The edges of each column: fewer than ``max_bin``, ascending, float32.
+    """Choose the edges of each column.
 
     Args:
         total: rows up to each boundary (d, b), summed over the nodes.
         at: the boundaries (d, b), from which edges are chosen.
         n: rows of all nodes.
         max_bin: bins of a column at most.
+
+    Returns:
+        The edges of each column: fewer than ``max_bin``, ascending, float32.
     """
     half = max_bin // 2
     even = np.arange(1, half) * (at.shape[1] + 1) // half - 1
@@ -54,25 +74,55 @@ def edges(total: np.ndarray, at: np.ndarray, n: int, max_bin: int) -> list[np.nd
 
 
 def assign(edges: Sequence[np.ndarray], X: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
-    """The edges of each column that a node uses for its rows X (n, d), and the bins of their values (n, d), float32."""
+    """Sort a node's values into bins.
+
+    Args:
+        edges: the agreed edges of each column.
+        X: the node's rows (n, d).
+
+    Returns:
+        The edges of each column that the node uses, and the indices of the values' bins (n, d), float32.
+    """
     used = [coarse(e, x) for e, x in zip(edges, X.T, strict=True)]
     binned = np.column_stack([np.searchsorted(e, x) for e, x in zip(used, X.T, strict=True)]).astype(np.float32)
     return used, binned
 
 
 def coarse(e: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """The edges that a node uses for its values x (n,): the first of any that are too close together for it."""
+    """Choose the edges that a node uses for a column: the first of any that are too close together for it.
+
+    Args:
+        e: the agreed edges, ascending.
+        x: the node's values (n,).
+
+    Returns:
+        Some of the edges, ascending.
+    """
     grain = _grain(x)
     return e[np.unique(np.floor(e / grain), return_index=True)[1]] if grain else e
 
 
 def pack(columns: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
-    """Edges as arrays that travel: all in a row, and how many each column has."""
+    """Write edges as arrays that travel.
+
+    Args:
+        columns: the edges of each column.
+
+    Returns:
+        ``edges``, all in a row, and ``lengths`` (d,), how many each column has; float32.
+    """
     return {"edges": np.concatenate(columns), "lengths": np.array([len(e) for e in columns], np.float32)}
 
 
 def unpack(arrays: dict[str, np.ndarray]) -> list[np.ndarray]:
-    """The columns of ``pack``."""
+    """Read what ``pack`` has written.
+
+    Args:
+        arrays: ``edges`` and ``lengths``.
+
+    Returns:
+        The edges of each column.
+    """
     return np.split(arrays["edges"], np.cumsum(arrays["lengths"].astype(np.int64))[:-1])
 
 

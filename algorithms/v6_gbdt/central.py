@@ -65,7 +65,14 @@ class Pinned(Common):
 
 
 def check_settings(settings: Any) -> None:
-    """Reject settings that do not fit each other."""
+    """Reject settings that do not fit each other.
+
+    Args:
+        settings: the job's settings.
+
+    Raises:
+        SafeError: they do not.
+    """
     held_out = bool(settings.holdout or settings.evaluators)
     check_early_stopping(settings.early_stopping, held_out, settings.evaluate_every)
     for name, value in (("classes", settings.classes), ("target", settings.target)):
@@ -129,14 +136,29 @@ def central(
 
 
 def mean_label(federation: Federation) -> np.ndarray:
-    """An ensemble (1, 3) of one leaf: the mean label of all nodes' rows."""
+    """Ask for the mean label of all nodes' rows.
+
+    Args:
+        federation: the nodes.
+
+    Returns:
+        An ensemble (1, 3) of one leaf with this output.
+    """
     answers = federation.ask("average", federation.organizations, returns={"mean": (1,)})
     federation.count_preparation(answers)
     return np.array([(LEAF, *answers.weighted_mean("mean"), 0.0)], np.float32)
 
 
 def agree_on_edges(federation: Federation, max_bin: int) -> dict[str, np.ndarray]:
-    """Bin edges of each column, in the form of ``bins.pack``, from moments and rounded counts of all nodes."""
+    """Choose bin edges from moments and rounded counts of all nodes.
+
+    Args:
+        federation: the nodes.
+        max_bin: bins of a column at most.
+
+    Returns:
+        The edges of each column, in the form of ``bins.pack``.
+    """
     answers = federation.statistic("moments", "float32")
     federation.count_preparation(answers)
     moments = pca.pooled_moments(list(answers.each()))
@@ -152,7 +174,7 @@ def agree_on_edges(federation: Federation, max_bin: int) -> dict[str, np.ndarray
 def wrong_trees(
     ensemble: Trees, edges: Sequence[np.ndarray], trees: int, max_leaves: int, answer: Answer
 ) -> str | None:
-    """What is wrong with the trees in a node's answer to ``grow``, if anything.
+    """Check the trees in a node's answer to ``grow``.
 
     Args:
         ensemble: the kind of ensemble that they are to be part of.
@@ -160,6 +182,9 @@ def wrong_trees(
         trees: how many the node was asked for (a class).
         max_leaves: leaves that each may have.
         answer: the node's answer.
+
+    Returns:
+        What is wrong with them; None if nothing is.
     """
     try:
         grown = ensemble.split(answer["trees"])
@@ -175,7 +200,16 @@ def wrong_trees(
 
 
 def importance(ensemble: Trees, W_g: np.ndarray, names: Sequence[str]) -> list[dict[str, Any]]:
-    """A row for each feature that splits, the largest gain first."""
+    """Sum up which features split.
+
+    Args:
+        ensemble: the kind of ensemble.
+        W_g: the ensemble (m, 3).
+        names: of the features.
+
+    Returns:
+        A row for each feature that splits, the largest gain first: its name, number of splits and total gain.
+    """
     splits, gain = ensemble.importance(W_g)
     used = sorted(np.flatnonzero(splits).tolist(), key=lambda i: (-gain[i], i))
     return [{"feature": names[i], "splits": int(splits[i]), "gain": float(f"{gain[i]:.4g}")} for i in used]

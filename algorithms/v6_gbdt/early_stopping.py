@@ -7,7 +7,16 @@ from v6_federated import SafeError, UserInputError
 
 
 def check_early_stopping(early_stopping: int | None, held_out: bool, evaluate_every: int) -> None:
-    """Raise SafeError if there will be no losses, or too few, to stop by."""
+    """Check that there will be losses to stop by.
+
+    Args:
+        early_stopping: rounds to wait for a smaller loss; None: training never stops early.
+        held_out: whether rows are held out.
+        evaluate_every: rounds from one evaluation to the next.
+
+    Raises:
+        SafeError: there will be none, or too few.
+    """
     if early_stopping is not None and (not held_out or evaluate_every > early_stopping + 1):
         raise SafeError(
             f"early_stopping={early_stopping} needs losses on held-out rows; expected a holdout above 0 or evaluators, "

@@ -60,11 +60,14 @@ class Grower:
         self._varied = bool(np.ptp(self._binned, axis=0).any())
 
     def grow(self, g: np.ndarray, h: np.ndarray) -> np.ndarray:
-        """The next trees (m, 3), one for each column of the scores, their outputs shrunk by the learning rate.
+        """Grow the next trees.
 
         Args:
             g: first derivatives of each row's loss by its scores, (n, columns).
             h: second derivatives, (n, columns).
+
+        Returns:
+            One tree for each column of the scores, (m, 3) in all, their outputs shrunk by the learning rate.
         """
         trees = [self._tree(structure, g[:, c], h[:, c]) for c, structure in enumerate(self._structures(g, h))]
         return np.concatenate(trees)
@@ -98,7 +101,7 @@ def as_rows(
     minimum_rows: int,
     output: Callable[[np.ndarray], float],
 ) -> np.ndarray:
-    """A tree (m, 3) in the form that ``Trees`` describes, from LightGBM's ``tree_structure``.
+    """Read a tree from LightGBM's ``tree_structure``.
 
     If a split leaves fewer than ``minimum_rows`` rows on one side, its larger side takes its place, for all its rows.
     A split at bins up to k becomes one at values up to edge k, for any value.
@@ -111,6 +114,9 @@ def as_rows(
         minimum_rows: rows that every leaf must have.
         output: the output of a leaf with some rows (their indices). Used where the rows of a leaf are not those that
             LightGBM gave it, and for a tree that is one leaf, whose output LightGBM leaves at 0.
+
+    Returns:
+        The tree (m, 3), in the form that ``Trees`` describes.
     """
     found = []
     todo = [(structure, np.arange(len(binned)), "split_feature" in structure)]

@@ -13,8 +13,10 @@ LEAF = -1
 
 
 class Trees:
-    """Scores f(x), the sums of the trees' outputs: one column for two classes, otherwise one for each class; for one
-    "class", a regression, the prediction itself.
+    """An ensemble of trees, whose scores f(x) are the sums of the trees' outputs.
+
+    There is one column of scores for two classes, otherwise one for each class; for one "class", a regression, the
+    score is the prediction itself.
 
     The ensemble w is an array (m, 3) float32 with a row for each split and leaf, tree after tree, a split before its
     left subtree, and that before its right one:
@@ -24,6 +26,10 @@ class Trees:
     LightGBM knows of a node's rows, counts and sums of weights for each leaf and split, is not in it.
 
     The loss is logistic for two classes, the cross-entropy of the softmax for more, the squared error for a regression.
+
+    Args:
+        features: number of features, d.
+        classes: number of classes; 1 for a regression.
     """
 
     size = None  # it grows
@@ -34,19 +40,26 @@ class Trees:
         self.columns = 1 if classes == 2 else classes
 
     def init(self, rng: np.random.Generator) -> np.ndarray:
-        """No trees: (0, 3). All scores are 0."""
+        """Return an ensemble without trees, (0, 3): all scores are 0."""
         return np.empty((0, 3), np.float32)
 
     def asarray(self, array: np.ndarray) -> np.ndarray:
+        """Return the array as it is: trees are numpy's."""
         return array
 
     def seed(self, rng: np.random.Generator) -> None:
         """Nothing inside is random."""
 
     def gradient(self, scores: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """First and second derivatives of each row's loss by its scores, (n, columns) each.
+        """Differentiate each row's loss by its scores.
 
-        The second have LightGBM's factor c / (c - 1) for c > 2 classes. For a regression the loss is (f - y)^2 / 2.
+        Args:
+            scores: f of each row (n, columns).
+            y: indices of classes, or numbers (n,).
+
+        Returns:
+            First and second derivatives, (n, columns) each. The second have LightGBM's factor c / (c - 1) for c > 2
+            classes. For a regression the loss is (f - y)^2 / 2.
         """
         if self.regression:
             return scores - y[:, None], np.ones_like(scores)
@@ -58,13 +71,29 @@ class Trees:
         return p - (y[:, None] == np.arange(self.classes)), self.classes / (self.classes - 1) * p * (1 - p)
 
     def loss(self, scores: np.ndarray, y: np.ndarray) -> float:
-        """The mean loss of rows with these scores (n, columns) and labels y (n,)."""
+        """Compute the mean loss.
+
+        Args:
+            scores: f of each row (n, columns).
+            y: indices of classes, or numbers (n,).
+
+        Returns:
+            The loss.
+        """
         if self.regression:
             return float(np.mean((scores[:, 0] - y) ** 2))
         return models.LinearModel("logistic", self.features, self.classes).loss(scores, y)
 
     def scores(self, w: np.ndarray, X: np.ndarray) -> np.ndarray:
-        """f of each row of X (n, d), (n, columns) float64."""
+        """Compute f of each row.
+
+        Args:
+            w: the ensemble (m, 3).
+            X: rows (n, d).
+
+        Returns:
+            f, (n, columns) float64.
+        """
         if not w.size:
             return np.zeros((len(X), self.columns))
         import lightgbm
@@ -74,12 +103,30 @@ class Trees:
         return np.asarray(f).reshape(len(X), self.columns)
 
     def predict(self, w: np.ndarray, X: np.ndarray) -> np.ndarray:
-        """The class index of each row of X (n, d), (n,); for a regression its predicted number."""
+        """Predict the label of each row.
+
+        Args:
+            w: the ensemble (m, 3).
+            X: rows (n, d).
+
+        Returns:
+            Indices of classes (n,); for a regression the predicted numbers (n,).
+        """
         scores = self.scores(w, X)
         return scores[:, 0] if self.regression else models.predicted(scores)
 
     def split(self, w: np.ndarray) -> list[np.ndarray]:
-        """The trees of an ensemble, each (m_t, 3). Raises SafeError for an array that is not one of such trees."""
+        """Cut an ensemble into its trees.
+
+        Args:
+            w: the ensemble (m, 3).
+
+        Returns:
+            The trees, each (m_t, 3).
+
+        Raises:
+            SafeError: the array is no ensemble of whole trees.
+        """
         if w.ndim != 2 or w.shape[1] != 3:
             raise SafeError(f"an ensemble of shape {w.shape}; expected (rows, 3)")
         feature = w[:, FEATURE]
@@ -96,7 +143,14 @@ class Trees:
         return np.split(w, ends[:-1]) if len(w) else []
 
     def importance(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """How often each feature splits, and the total gain of its splits, (d,) each."""
+        """Sum up the splits of each feature.
+
+        Args:
+            w: the ensemble (m, 3).
+
+        Returns:
+            How often each feature splits, and the total gain of its splits, (d,) each.
+        """
         splits = w[w[:, FEATURE] != LEAF]
         index = splits[:, FEATURE].astype(np.int64)
         return (
@@ -105,7 +159,15 @@ class Trees:
         )
 
     def diagnostics(self, w: np.ndarray, settings: Mapping[str, Any]) -> list[str]:
-        """What a user should know about an ensemble: that no tree has a split, and so all rows have the same scores."""
+        """Say what a user should know: if no tree has a split, all rows have the same scores.
+
+        Args:
+            w: the ensemble (m, 3).
+            settings: of the job.
+
+        Returns:
+            Lines of text; none if there is nothing to say.
+        """
         if not w.size or (w[:, FEATURE] != LEAF).any():
             return []
         least = settings["min_rows_leaf"]
@@ -115,7 +177,15 @@ class Trees:
         ]
 
     def text(self, w: np.ndarray, names: Sequence[str] | None = None) -> str:
-        """The ensemble as LightGBM's model file (version v4), with the features' names if they are known."""
+        """Write an ensemble as LightGBM's model file (version v4).
+
+        Args:
+            w: the ensemble (m, 3).
+            names: of the features, if they are known.
+
+        Returns:
+            The file's text.
+        """
         objective = {1: "regression", 2: "binary sigmoid:1"}.get(self.classes, f"multiclass num_class:{self.classes}")
         trees = [f"Tree={t}\n{_block(tree)}\n\n\n" for t, tree in enumerate(self.split(w))]
         head = {
@@ -165,8 +235,10 @@ def _block(tree: np.ndarray) -> str:
 
 
 def _widest(t: np.ndarray) -> np.ndarray:
-    """The largest float64 that does not exceed a float32 threshold once it is rounded: nodes compare float32 values,
-    LightGBM the values that it is given."""
+    """The largest float64 that does not exceed a float32 threshold once it is rounded.
+
+    Nodes compare float32 values, LightGBM the values that it is given.
+    """
     low, high = t.astype(np.float64), np.nextafter(t, np.float32(np.inf)).astype(np.float64)
     middle = (low + high) / 2
     return np.where(middle.astype(np.float32) > t, np.nextafter(middle, -np.inf), middle)

@@ -22,7 +22,14 @@ Iterations = Annotated[int, Field(ge=1, le=LARGE, description="most rounds of th
 
 
 def check_settings(settings: Any) -> None:
-    """Reject settings that do not fit each other."""
+    """Reject settings that do not fit each other.
+
+    Args:
+        settings: the job's settings.
+
+    Raises:
+        SafeError: they do not.
+    """
     if settings.rounds < 2:
         raise SafeError(f"rounds={settings.rounds} are too few; expected at least 2, for moments and covariance")
 

@@ -59,9 +59,16 @@ def central(
 
 
 def mean_change(answers: Answers, c: np.ndarray) -> np.ndarray:
-    """The mean over S of c_k+ - c_k = -c + (x - y_k) / (steps eta_l), (d,): option II.
+    """Compute the mean change of the control variates, option II: c_k+ - c_k = -c + (x - y_k) / (steps eta_l).
 
     It follows from y_k - x, so nodes need not send it as the paper's nodes do.
+
+    Args:
+        answers: of the nodes of S, with ``dy`` (d,), which is y_k - x, and ``travelled``, which is steps eta_l.
+        c: the server's control variate (d,).
+
+    Returns:
+        The mean over S (d,).
     """
     sum_of_gradients = answers.combine("dy", lambda a: 1 / (a.values["travelled"] or np.inf))
     return -c - sum_of_gradients / np.float32(len(answers))

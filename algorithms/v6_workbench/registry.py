@@ -32,29 +32,76 @@ def names() -> list[str]:
 
 
 def package_of(method: str) -> ModuleType:
-    """Return the import package of a method. Raises SafeError if the method is not installed."""
+    """Import a method.
+
+    Args:
+        method: the method's name.
+
+    Returns:
+        Its import package.
+
+    Raises:
+        SafeError: the method is not installed.
+    """
     if method not in names():
         raise SafeError(f"unknown method {method!r}; expected one of {', '.join(names())}")
     return importlib.import_module(_registered()[method].module)
 
 
 def folder_of(method: str) -> Path:
-    """Return the folder of a method's import package. Raises SafeError if the method is not installed."""
+    """Find the code of a method.
+
+    Args:
+        method: the method's name.
+
+    Returns:
+        The folder of its import package.
+
+    Raises:
+        SafeError: the method is not installed.
+    """
     return Path(str(package_of(method).__file__)).parent
 
 
 def extras_of(method: str) -> list[str]:
-    """List the extras of this project that a method needs, as its entry point names them."""
+    """List the extras of this project that a method needs, as its entry point names them.
+
+    Args:
+        method: the name of a method that is installed.
+
+    Returns:
+        The extras' names.
+    """
     return list(_registered()[method].extras)
 
 
 def central_of(method: str) -> Any:
-    """Return the central function of a method. Raises SafeError if the method is not installed."""
+    """Import the server of a method.
+
+    Args:
+        method: the method's name.
+
+    Returns:
+        Its central function.
+
+    Raises:
+        SafeError: the method is not installed.
+    """
     return package_of(method).central
 
 
 def code(method: str) -> str:
-    """Return a digest of the program: of the method's files, and of the files that methods share."""
+    """Digest the program: the method's files, and those that methods share.
+
+    Args:
+        method: the method's name.
+
+    Returns:
+        SHA-256 of all files, in hexadecimal digits.
+
+    Raises:
+        SafeError: the method is not installed.
+    """
     whole = hashlib.sha256()
     for package in (v6_federated, sys.modules[central_of(method).__module__.partition(".")[0]]):
         for file in sorted(Path(str(package.__file__)).parent.rglob("*.py")):
@@ -63,7 +110,17 @@ def code(method: str) -> str:
 
 
 def settings_of(method: str) -> type[Common]:
-    """Return the settings of a method, as a pydantic model. Raises SafeError if the method is not installed."""
+    """Find the settings of a method.
+
+    Args:
+        method: the method's name.
+
+    Returns:
+        A pydantic model of them.
+
+    Raises:
+        SafeError: the method is not installed.
+    """
     return central_of(method).settings
 
 
@@ -84,17 +141,45 @@ def validate(method: str, values: dict[str, Any]) -> Common:
 
 
 def check(method: str, checked: Common) -> None:
-    """Raise SafeError if the settings of a method do not fit each other."""
+    """Check that the settings of a method fit each other.
+
+    Args:
+        method: the method's name.
+        checked: its settings, from ``validate``.
+
+    Raises:
+        SafeError: they do not, or the method is not installed.
+    """
     central_of(method).check(checked)
 
 
 def supervised(method: str) -> bool:
-    """Return whether a method needs labels."""
+    """Say whether a method needs labels.
+
+    Args:
+        method: the method's name.
+
+    Returns:
+        Whether it does.
+
+    Raises:
+        SafeError: the method is not installed.
+    """
     return central_of(method).supervised
 
 
 def recoverable(method: str) -> bool:
-    """Return whether a method sends nodes, in each round, all that it carries from round to round."""
+    """Say whether a method sends nodes, in each round, all that it carries from round to round.
+
+    Args:
+        method: the method's name.
+
+    Returns:
+        Whether it does.
+
+    Raises:
+        SafeError: the method is not installed.
+    """
     return central_of(method).recoverable
 
 

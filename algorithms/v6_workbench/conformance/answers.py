@@ -24,8 +24,10 @@ NONSENSE: tuple[Any, ...] = ("x", [1], None, -1.0, 1e300, {"a": 1}, True)
 
 
 def too_few_answers_are_an_error_in_every_request(case: MethodCase) -> None:
-    """If half of the nodes must answer, a round goes on with half of them, and ends with an error as soon as fewer
-    answer: in each of its requests, not only in the first."""
+    """Each request of a round, not only the first, ends with an error if too few nodes answer.
+
+    If half of the nodes must answer, the round goes on with half of them.
+    """
     nodes = case.nodes(tables.four())
     values = case.values(rounds=ROUNDS if case.supervised else SPARE, **HALF)
     tape = Tape()

@@ -173,7 +173,14 @@ class MethodCase:
         return self.central.settings
 
     def having(self, *roles: Role) -> list[str]:
-        """The settings with one of these roles."""
+        """List the settings with one of some roles.
+
+        Args:
+            roles: the roles.
+
+        Returns:
+            The settings' names.
+        """
         return [name for name, field in self.schema.model_fields.items() if {*roles} & _roles(field.metadata)]
 
     @property
@@ -182,7 +189,11 @@ class MethodCase:
         return self.having(Role.RATE, Role.ROW_RATE)
 
     def trained_models(self) -> Sequence[str | None]:
-        """Models to check the method with; one None if it trains none."""
+        """List the models to check the method with.
+
+        Returns:
+            The models, as the setting ``model`` takes them; one None if the method trains none.
+        """
         if not self.supervised:
             return [None]
         accepted = self.schema.model_fields["model"].annotation
@@ -190,12 +201,26 @@ class MethodCase:
         return self.models or own
 
     def values(self, **values: Any) -> dict[str, Any]:
-        """Settings under which a round of one node is one step on all its rows, unless the case names others."""
+        """Choose settings under which a round of one node is one step on all its rows, unless the case names others.
+
+        Args:
+            values: settings that are to have these values; None leaves one as it is.
+
+        Returns:
+            The settings by name.
+        """
         chosen = {**dict.fromkeys(self.rates, RATE), **dict.fromkeys(self.having(Role.BATCH), None)}
         return {**chosen, **self.settings, **{name: value for name, value in values.items() if value is not None}}
 
     def with_minibatches(self, **values: Any) -> dict[str, Any]:
-        """The same with small minibatches, where the method has any."""
+        """Choose settings as ``values`` does, with small minibatches if the method has any.
+
+        Args:
+            values: see ``values``.
+
+        Returns:
+            The settings by name.
+        """
         return self.values(**dict.fromkeys(self.having(Role.BATCH), BATCH), **values)
 
     # ---- its rows
@@ -206,11 +231,25 @@ class MethodCase:
         return self.settings.get("objective") == "regression"
 
     def nodes(self, nodes: Nodes) -> Nodes:
-        """The nodes with labels as the case needs them."""
+        """Give nodes labels as the case needs them.
+
+        Args:
+            nodes: a table for each organization.
+
+        Returns:
+            The tables with such labels.
+        """
         return {k: self.rows(rows) for k, rows in nodes.items()}
 
     def rows(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """One node's table with labels as the case needs them."""
+        """Give one node labels as the case needs them.
+
+        Args:
+            rows: its table.
+
+        Returns:
+            The table with such labels.
+        """
         return tables.with_numbers(rows) if self.regression else rows
 
     @property
@@ -224,7 +263,11 @@ class MethodCase:
         return {"holdout": 0} if self.supervised else {}
 
     def needs_a_vector(self) -> None:
-        """Raise NotApplicable unless the method trains models whose parameters are one vector of fixed length."""
+        """Check that the method trains models whose parameters are one vector of fixed length.
+
+        Raises:
+            NotApplicable: it does not.
+        """
         if not self.supervised or not any(model in MODELS for model in self.trained_models()):
             raise NotApplicable("its model is no vector of fixed length")
 

@@ -65,7 +65,12 @@ class Check:
         return self.name
 
     def __call__(self) -> None:
-        """Raise CheckFailed if the method does not pass, NotApplicable if the check says nothing about it."""
+        """Run the check.
+
+        Raises:
+            CheckFailed: the method does not pass.
+            NotApplicable: the check says nothing about the method.
+        """
         try:
             self._function()
         except CheckFailed as error:
@@ -130,7 +135,13 @@ def conformance_tests(*cases: MethodCase) -> Callable[..., None]:
 
 
 def cases_in(file: Path) -> list[MethodCase]:
-    """The cases that a test file gives to ``conformance_tests``.
+    """Find the cases that a test file gives to ``conformance_tests``.
+
+    Args:
+        file: a Python file.
+
+    Returns:
+        The cases, in order.
 
     Raises:
         SafeError: there is no such file, it cannot be imported, or it holds no cases.
@@ -155,10 +166,13 @@ def cases_in(file: Path) -> list[MethodCase]:
 
 
 def cases_of(method: str) -> list[MethodCase]:
-    """The cases of a method: those of its test file, or one with its default settings if it has no test file.
+    """Find the cases of a method.
 
     Args:
         method: a method's name, its import package, or a test file that calls ``conformance_tests``.
+
+    Returns:
+        The cases of the method's test file, or one with the default settings if it has no test file.
 
     Raises:
         SafeError: there is no such method or file, or the file holds no case of the method.
@@ -195,7 +209,14 @@ def check_method(method: MethodCase | str | Iterable[MethodCase]) -> list[Outcom
 
 
 def outcome_of(check: Check) -> Outcome:
-    """Run one check and say what came of it, whatever error it meets."""
+    """Run one check, whatever error it meets.
+
+    Args:
+        check: the check.
+
+    Returns:
+        What came of it.
+    """
     try:
         check()
     except NotApplicable as error:

@@ -149,8 +149,10 @@ def _faulty_job(case: MethodCase, schedule: Schedule) -> Faulty:
 
 
 def faults_end_in_a_model_or_one_line(case: MethodCase) -> None:
-    """Whatever happens to nodes, a job ends with a model, or with an error that names a round; and its history names
-    nobody as missing unless the settings allow it, and nobody without a reason."""
+    """Whatever happens to nodes, a job ends with a model, or with an error that names a round.
+
+    Its history names nobody as missing unless the settings allow it, and nobody without a reason.
+    """
     finished, stopped, failed, missing, several = 0, 0, 0, 0, False
     for job in faulty_jobs(case):
         what, enough = f"schedule {job.schedule.seed}", job.schedule.policy["min_responses"]

@@ -34,8 +34,10 @@ class Killed(BaseException):
 
 
 def a_lost_central_goes_on(case: MethodCase) -> None:
-    """If central's container is lost while answers come in, and vantage6 starts it again, the job goes on from its last
-    finished round: with the same bits, and nothing more is left at the nodes in the end."""
+    """If central's container is lost and vantage6 starts it again, the job goes on from its last finished round.
+
+    The bits are the same, and nothing more is left at the nodes in the end, even if answers were coming in.
+    """
     nodes = case.nodes(tables.three())
     values = case.with_minibatches(rounds=ROUNDS, seed=3, preprocess=["standardize"])
     if case.asynchronous:
@@ -187,8 +189,10 @@ def _resumed(case: MethodCase) -> tuple[Result, Result, Result]:
 
 
 def nodes_are_sent_what_central_carries(case: MethodCase) -> None:
-    """A recoverable method sends the nodes in every round all that it carries, under the same names: if central is lost
-    for good, a new job can go on from what the server has kept."""
+    """A recoverable method sends the nodes in every round all that it carries, under the same names.
+
+    If central is lost for good, a new job can go on from what the server has kept.
+    """
     if not case.central.recoverable:
         raise NotApplicable("it is not declared recoverable")
     nodes, values, tape = case.nodes(tables.three()), case.with_minibatches(seed=3), Tape()
@@ -235,8 +239,10 @@ def nodes_keep_what_is_declared_and_nothing_in_the_end(case: MethodCase) -> None
 
 
 def a_node_that_has_lost_its_state_says_so(case: MethodCase) -> None:
-    """If a node's files are gone before it is called, the job goes on; if the node needed them, it says so in its
-    answer, as ``state_lost``."""
+    """If a node's files are gone before it is called, the job goes on.
+
+    If the node needed them, it says so in its answer, as ``state_lost``.
+    """
     if not case.keeps_state:
         raise NotApplicable("its nodes keep nothing")
     nodes, values, loser = case.nodes(tables.three()), case.values(rounds=5), 5

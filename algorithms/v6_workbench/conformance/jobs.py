@@ -77,6 +77,7 @@ class Tape:
         self._plan = plan or (lambda call: CallOutcome())
 
     def __call__(self, organization: int, message: dict[str, Any]) -> CallOutcome:
+        """Note a call, and say what becomes of it."""
         sent = orjson.loads(orjson.dumps(message))  # central may change what it has sent
         call = Call(message["method"], organization, message["kwargs"]["round"], sent)
         self.calls.append(call)

@@ -102,8 +102,11 @@ def rows_held_out_are_not_trained_on(case: MethodCase) -> None:
 
 
 def bytes_equal_the_formula(case: MethodCase) -> None:
-    """A node sends and is sent ``vectors_up`` and ``vectors_down`` times 16/3 bytes a parameter in its first round, and
-    JSON that does not grow with the model."""
+    """The bytes of a node's first round are those that the case declares.
+
+    It sends and is sent ``vectors_up`` and ``vectors_down`` times 16/3 bytes a parameter, and JSON that does not grow
+    with the model.
+    """
     case.needs_a_vector()
     nodes, overhead = case.nodes(tables.three()), []
     for hidden in (5, 50):

@@ -1,5 +1,7 @@
-"""What a node's operator forbids, no task may do. Every call that central makes in a job is made again, alone and with
-hostile changes, as anybody who may send tasks can."""
+"""What a node's operator forbids, no task may do.
+
+Every call that central makes in a job is made again, alone and with hostile changes, as anybody who may send tasks can.
+"""
 
 import base64
 import copy
@@ -73,8 +75,10 @@ def operators_limits_hold_in_every_function(case: MethodCase) -> None:
 
 
 def hostile_tasks_are_refused(case: MethodCase) -> None:
-    """A task that asks to loosen a limit, lies about its job or has settings of its own is refused by each partial
-    function, and no refusal quotes a row."""
+    """Each partial function refuses a task that asks to loosen a limit, lies about its job or has unknown settings.
+
+    No refusal quotes a row.
+    """
     for call in recorded(case):
         require(*_works(case, call))
         for changed, says in (
@@ -106,8 +110,10 @@ def long_training_is_ended(case: MethodCase) -> None:
 
 
 def arrays_of_another_shape_are_refused(case: MethodCase) -> None:
-    """A node refuses arrays of another shape than central sends: with a number for each row, numpy would broadcast,
-    and a sum over rows would be a row. It refuses numbers that are not finite too."""
+    """A node refuses arrays of another shape than central sends, and numbers that are not finite.
+
+    With a number for each row, numpy would broadcast, and a sum over rows would be a row.
+    """
     rows = len(case.nodes(tables.three(40))[TARGET])
     seen = False
     for call in recorded(case):

@@ -15,8 +15,10 @@ from v6_workbench.network import store
 
 
 def exports_are_the_functions_that_a_task_may_call(cases: Sequence[MethodCase]) -> None:
-    """``__init__.py`` exports central, the partial functions and those that every method offers, and nothing else: a
-    task may call whatever stands there."""
+    """``__init__.py`` exports central, the partial functions and the shared ones, and nothing else.
+
+    A task may call whatever stands there.
+    """
     module = cases[0].module
     public = sorted(name for name in dir(module) if callable(getattr(module, name)) and not name.startswith("__"))
     listed = sorted(getattr(module, "__all__", []))
@@ -31,8 +33,10 @@ def exports_are_the_functions_that_a_task_may_call(cases: Sequence[MethodCase]) 
 
 
 def imports_are_from_the_face_of_v6_federated(cases: Sequence[MethodCase]) -> None:
-    """The package imports names from ``v6_federated`` itself, never from its rooms, the workbench or another method: an
-    image holds nothing else."""
+    """The package imports names from ``v6_federated`` itself, never from its rooms, the workbench or another method.
+
+    An image holds nothing else.
+    """
     case = cases[0]
     allowed = {"v6_federated", case.package}
     for file in sorted(Path(str(case.module.__file__)).parent.rglob("*.py")):

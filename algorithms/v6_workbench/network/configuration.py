@@ -80,7 +80,8 @@ def write_server(folder: Path, hospitals: Sequence[Hospital], username: str, pas
     Args:
         folder: the network's folder.
         hospitals: the organizations and their nodes.
-        username, password: the researcher, who belongs to the first organization.
+        username: of the researcher, who belongs to the first organization.
+        password: of the researcher.
     """
     write(folder / "server.yaml", _server_config())
     write(folder / "entities.yaml", _entities(hospitals, username, password))

@@ -37,7 +37,14 @@ class Dataset:
         return len(self.rows) if isinstance(self.rows, pd.DataFrame) else len(self.rows[0])
 
     def take(self, index: np.ndarray) -> Database:
-        """Return the rows with the indices (m,)."""
+        """Take some rows.
+
+        Args:
+            index: their indices (m,).
+
+        Returns:
+            A table of m rows, or arrays X (m, ...) and y (m,).
+        """
         if isinstance(self.rows, pd.DataFrame):
             return self.rows.iloc[index].reset_index(drop=True)
         return self.rows[0][index], self.rows[1][index]

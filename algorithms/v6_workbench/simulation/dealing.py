@@ -41,7 +41,11 @@ def deal_fold(
     4.2). Up to ``folds`` - 1 rows are left out, so that the folds are equal.
 
     Args:
-        dataset, partition, nodes, seed, label: see ``deal``.
+        dataset: see ``deal``.
+        partition: see ``deal``.
+        nodes: see ``deal``.
+        seed: see ``deal``.
+        label: see ``deal``.
         fold: number of the fold to test on, from 0.
         folds: number of folds.
 

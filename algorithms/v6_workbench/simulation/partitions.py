@@ -17,14 +17,35 @@ MOST = 1e6  # largest number that a partition takes
 
 
 def iid(y: np.ndarray, nodes: int, rng: np.random.Generator) -> Parts:
-    """Shuffle the rows and cut them into equal parts."""
+    """Shuffle the rows and cut them into equal parts.
+
+    Args:
+        y: labels (n,).
+        nodes: number of nodes, K.
+        rng: deals.
+
+    Returns:
+        K arrays of row indices.
+    """
     return np.array_split(rng.permutation(len(y)), nodes)
 
 
 def shards(y: np.ndarray, nodes: int, rng: np.random.Generator, each: float = 2) -> Parts:
     """Sort the rows by label, cut them into ``each`` shards for each node, and deal these at random.
 
-    McMahan et al. 2017, section 3. Raises SafeError if there are more shards than rows.
+    McMahan et al. 2017, section 3.
+
+    Args:
+        y: labels (n,).
+        nodes: number of nodes, K.
+        rng: deals.
+        each: shards of a node.
+
+    Returns:
+        K arrays of row indices.
+
+    Raises:
+        SafeError: there are more shards than rows.
     """
     if nodes * each > len(y):
         raise SafeError(
@@ -39,6 +60,14 @@ def size(y: np.ndarray, nodes: int, rng: np.random.Generator) -> Parts:
     """Sample imbalance (Garst's SI): equal labels, sizes that grow linearly from node to node, 1 : 2 : ... : K.
 
     Garst shows the sizes only in figures (C.1, C.2); this is the simplest reading of them.
+
+    Args:
+        y: labels (n,).
+        nodes: number of nodes, K.
+        rng: deals.
+
+    Returns:
+        K arrays of row indices.
     """
     ends = np.cumsum(np.arange(1, nodes + 1)) / (nodes * (nodes + 1) / 2)
     return np.split(rng.permutation(len(y)), np.round(ends[:-1] * len(y)).astype(int))
@@ -48,8 +77,19 @@ def class_(y: np.ndarray, nodes: int, rng: np.random.Generator, strength: float 
     """Class imbalance (Garst's CI): nodes of similar size; each class's share rises and falls over the nodes.
 
     Node k has class c with weight 1 + strength cos(2 pi (k/K - c/C)): all nodes have all classes, between 1 - strength
-    and 1 + strength times the average. Garst shows the shares only in figures (C.1, C.2). Raises SafeError if the
-    strength is not from 0 to 1.
+    and 1 + strength times the average. Garst shows the shares only in figures (C.1, C.2).
+
+    Args:
+        y: labels (n,).
+        nodes: number of nodes, K.
+        rng: deals.
+        strength: from 0 (none) to 1.
+
+    Returns:
+        K arrays of row indices.
+
+    Raises:
+        SafeError: the strength is not from 0 to 1.
     """
     if not 0 <= strength <= 1:
         raise SafeError(f"class:{strength:g} is out of range; expected a strength from 0 to 1, for example class:0.9")
@@ -62,7 +102,17 @@ def class_(y: np.ndarray, nodes: int, rng: np.random.Generator, strength: float 
 def classes(y: np.ndarray, nodes: int, rng: np.random.Generator, each: float = 2) -> Parts:
     """Give each node only ``each`` neighbouring classes, starting one further for each node (1: one label a node).
 
-    Raises SafeError if the label has fewer classes, or if a class would get no node.
+    Args:
+        y: labels (n,).
+        nodes: number of nodes, K.
+        rng: deals.
+        each: classes of a node.
+
+    Returns:
+        K arrays of row indices.
+
+    Raises:
+        SafeError: the label has fewer classes, or a class would get no node.
     """
     values = np.unique(y)
     C, each = len(values), int(each)
@@ -80,7 +130,17 @@ def classes(y: np.ndarray, nodes: int, rng: np.random.Generator, each: float = 2
 def dirichlet(y: np.ndarray, nodes: int, rng: np.random.Generator, alpha: float = 0.5) -> Parts:
     """Deal each class in shares drawn from Dirichlet(alpha); draw again until every node has 10 rows or more.
 
-    Raises SafeError if alpha is not above 0, or if no draw gives every node enough rows.
+    Args:
+        y: labels (n,).
+        nodes: number of nodes, K.
+        rng: deals.
+        alpha: the smaller, the more the shares differ.
+
+    Returns:
+        K arrays of row indices.
+
+    Raises:
+        SafeError: alpha is not above 0, or no draw gives every node enough rows.
     """
     if alpha <= 0:
         raise SafeError(f"dirichlet:{alpha:g} is out of range; expected a number above 0, for example dirichlet:0.5")
@@ -97,7 +157,19 @@ def dirichlet(y: np.ndarray, nodes: int, rng: np.random.Generator, alpha: float 
 
 
 def unbalanced(y: np.ndarray, nodes: int, rng: np.random.Generator) -> Parts:
-    """Shuffle the rows and cut them at random points (Reddy section 3.1)."""
+    """Shuffle the rows and cut them at random points (Reddy section 3.1).
+
+    Args:
+        y: labels (n,).
+        nodes: number of nodes, K.
+        rng: deals.
+
+    Returns:
+        K arrays of row indices.
+
+    Raises:
+        SafeError: no draw gives every node 10 rows of two classes.
+    """
     return _until_good(lambda: random_cuts(rng.permutation(len(y)), nodes, rng), y)
 
 
@@ -106,12 +178,35 @@ def sorted_balanced(y: np.ndarray, nodes: int, rng: np.random.Generator) -> Part
 
     With more nodes than classes, one contiguous part cannot hold two classes, so each node gets a piece of the lower
     and a piece of the upper half.
+
+    Args:
+        y: labels (n,).
+        nodes: number of nodes, K.
+        rng: deals.
+
+    Returns:
+        K arrays of row indices.
+
+    Raises:
+        SafeError: no draw gives every node 10 rows of two classes.
     """
     return _until_good(lambda: _halves(np.array_split(_sorted(y, rng), 2 * nodes), rng), y)
 
 
 def sorted_unbalanced(y: np.ndarray, nodes: int, rng: np.random.Generator) -> Parts:
-    """Deal like ``sorted-balanced``, with cuts at random points (Reddy section 3.1, non-IID and unbalanced)."""
+    """Deal like ``sorted-balanced``, with cuts at random points (Reddy section 3.1, non-IID and unbalanced).
+
+    Args:
+        y: labels (n,).
+        nodes: number of nodes, K.
+        rng: deals.
+
+    Returns:
+        K arrays of row indices.
+
+    Raises:
+        SafeError: no draw gives every node 10 rows of two classes.
+    """
     return _until_good(lambda: _halves(random_cuts(_sorted(y, rng), 2 * nodes, rng), rng), y)
 
 
@@ -217,7 +312,19 @@ def _by_shares(y: np.ndarray, values: np.ndarray, shares: list[np.ndarray], rng:
 
 
 def random_cuts(rows: np.ndarray, pieces: int, rng: np.random.Generator) -> Parts:
-    """Cut rows, in the order given, into pieces at random places; none is empty."""
+    """Cut rows, in the order given, into pieces at random places; none is empty.
+
+    Args:
+        rows: row indices (n,).
+        pieces: number of pieces.
+        rng: chooses the places.
+
+    Returns:
+        The pieces.
+
+    Raises:
+        SafeError: there are more pieces than rows.
+    """
     if pieces > len(rows):
         raise SafeError(f"{len(rows)} rows cannot be cut into {pieces} pieces; use fewer nodes")
     return np.split(rows, np.sort(rng.choice(np.arange(1, len(rows)), pieces - 1, replace=False)))
