@@ -4,17 +4,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from v6_federated import models
+from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import UserInputError
 from v6_federated.central import checkpoint
 from v6_federated.data import preprocessing
 from v6_federated.data.steps import Step
-from v6_federated.messages import codec
+from v6_federated.messages import codec, result
 from v6_federated.messages.common import Common
-from v6_federated.messages.job import DataSpec
 
 SAME = ("label", "features", "classes", "holdout")  # settings that must be as before, if they are set
-NUMBERS = ("loss", "accuracy", "auc", "n", "bytes_up", "bytes_down", "seconds")  # of a row of history
-BYTES = ("bytes_up", "bytes_down")
 
 
 def check(
@@ -85,77 +83,32 @@ def _check_same_rows(kept: Mapping[str, Any], asked: Common, organizations: Sequ
 
 
 def _check_form(kept: Mapping[str, Any]) -> None:
-    """Check that each part of the earlier result is there and has its form."""
-    for part, check_part in FORMS.items():
-        try:
-            check_part(kept[part])
-        except (KeyError, TypeError, IndexError, AttributeError, ValueError, AssertionError):
-            raise UserInputError(
-                f"resume: not a result, its {part} is missing or malformed; expected the whole result.json of an "
-                "earlier job"
-            ) from None
+    """Check that the earlier result has the form of one, and that its parts can be read."""
+    try:
+        result.check(kept)
+        for part, read in READERS.items():
+            try:
+                read(kept[part])
+            except (KeyError, TypeError, IndexError, AttributeError, ValueError, AssertionError):
+                raise SafeError(f"{part}: it cannot be read") from None
+    except SafeError as error:
+        raise UserInputError(
+            f"resume: not a result ({error}); expected the whole result.json of an earlier job"
+        ) from None
 
 
-def _check_data(data: Any) -> None:
-    spec = DataSpec(**data)
-    if (spec.classes is None) != spec.regression:
-        raise ValueError
-    for step in spec.preprocess:
-        step["step"], step["fitted"]
-
-
-def _check_history(history: Any) -> None:
-    if not history or [row["round"] for row in history] != list(range(1, len(history) + 1)):
-        raise ValueError
-    for row in history:
-        if not isinstance(row["participants"], list) or not all(_is_number(row[name], none=True) for name in NUMBERS):
-            raise TypeError
-
-
-def _check_per_node(rows: Any) -> None:
-    if not all(_is_number(row["round"]) and _is_number(row["organization_id"]) for row in rows):
-        raise TypeError
-
-
-def _check_traffic(traffic: Any) -> None:
-    if not all(_is_number(traffic[part][name]) for part in ("preparation", "evaluation") for name in BYTES):
-        raise TypeError
-
-
-def _check_undescribed(undescribed: Any) -> None:
-    if not isinstance(undescribed, list):
-        raise TypeError
-
-
-def _check_settings(settings: Any) -> None:
-    _parsed(settings.get("preprocess", []))
-
-
-def _check_state(state: Any) -> None:
+def _read_state(state: Any) -> None:
     if not isinstance(checkpoint.from_json(state), dict):
         raise TypeError
-
-
-def _check_weights(weights: Any) -> None:
-    codec.decode(weights)["weights"]
-
-
-def _is_number(value: Any, none: bool = False) -> bool:
-    return (none and value is None) or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def _parsed(steps: Sequence[Any]) -> list[Step]:
     return [preprocessing.parse(step) for step in steps]
 
 
-FORMS: dict[str, Callable[[Any], object]] = {  # what each part of a result must pass
-    "data": _check_data,
-    "history": _check_history,
-    "per_node": _check_per_node,
-    "traffic": _check_traffic,
-    "undescribed": _check_undescribed,
-    "settings": _check_settings,
-    "state": _check_state,
-    "weights": _check_weights,
+READERS: dict[str, Callable[[Any], object]] = {  # of parts whose contents have a form of their own
+    "settings": lambda settings: _parsed(settings.get("preprocess", [])),
+    "state": _read_state,
+    "weights": lambda weights: codec.decode(weights)["weights"],
     "model": models.build,
 }

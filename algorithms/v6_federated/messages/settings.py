@@ -256,10 +256,26 @@ def explain(model: type[BaseModel], error: ValidationError, example: str = "") -
     return _explain(model, error.errors()[0], f", for example {example}" if example else "")
 
 
+def problem_of(error: Any) -> str:
+    """Say what is wrong with a value.
+
+    Args:
+        error: one of pydantic's ``errors()``.
+
+    Returns:
+        The problem, without the value and its name.
+    """
+    text = re.sub(r"^\w+ should", "it should", error["msg"].removeprefix("Value error, "))
+    return (
+        re.sub(" after validation| or instance of \\w+", "", text)
+        .replace("Field required", "it is missing")
+        .replace("an instance of Sequence", "a valid list")
+    )
+
+
 def _explain(model: type[BaseModel], error: Any, example: str) -> str:
     place = [part for part in error["loc"] if isinstance(part, str)]
-    problem = re.sub(r"^\w+ should", "it should", error["msg"].removeprefix("Value error, "))
-    problem = problem.replace(" after validation", "")
+    problem = problem_of(error)
     if not place:  # settings that do not fit each other
         return problem if "for example" in problem else f"{problem}{example}"
     name = place[0]

@@ -8,8 +8,8 @@ from typing import Any
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.files import write_whole
+from v6_federated.messages.result import check as check_form
 
-COLUMNS = ("round", "participants", "loss", "accuracy", "auc", "bytes_up", "bytes_down", "seconds")  # of a history
 WRITTEN = "expected a result.json that `v6-federated run --out DIR` wrote"
 
 
@@ -51,11 +51,8 @@ def read(path: Path) -> dict[str, Any]:
     """
     file = path / "result.json" if path.is_dir() else path
     try:
-        result = json.loads(file.read_text())
-        result["settings"]["seed"], result["data"]["classes"], result["history"][-1]
-        result["method"], result["final"], result["per_node"]
-        if not all(name in row for row in result["history"] for name in COLUMNS):
-            raise KeyError
+        found = json.loads(file.read_text())
+        check_form(found)
     except FileNotFoundError:
         if (path / "test.json").exists():
             raise SafeError(
@@ -63,9 +60,11 @@ def read(path: Path) -> dict[str, Any]:
                 "posteriors.png"
             ) from None
         raise SafeError(f"no file {file}; {WRITTEN}") from None
-    except (ValueError, KeyError, IndexError, TypeError):
+    except SafeError as error:
+        raise SafeError(f"{file} is not a result ({error}); {WRITTEN}") from None
+    except (ValueError, RecursionError):
         raise SafeError(f"{file} is not a result; {WRITTEN}") from None
-    return result
+    return dict(found)
 
 
 def write(folder: Path, result: dict[str, Any], target: float | None = None, name: str = "") -> None:

@@ -82,7 +82,7 @@ def left_by(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
     settings = _sent(client, task_id, nothing)
     return {
         "method": method,
-        "settings": {name: value for name, value in settings.items() if name != "resume"},
+        "settings": {"seed": job["seed"], **{name: value for name, value in settings.items() if name != "resume"}},
         "organizations": job["participants"],
         "weights": codec.encode({"weights": arrays.pop("weights")}),
         "state": checkpoint.to_json({**sent, **arrays}),
@@ -92,6 +92,7 @@ def left_by(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
         "history": finished,
         "per_node": [],
         "traffic": {name: {"bytes_up": 0, "bytes_down": 0} for name in ("preparation", "evaluation")},
+        "final": None,
     }
 
 

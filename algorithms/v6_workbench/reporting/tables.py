@@ -7,22 +7,11 @@ import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
+from v6_federated.messages.result import Round
 from v6_workbench.reporting.summary import Result, Verdict, components_of, measure, simulated, spent, summary
 from v6_workbench.reporting.trained import names_after
 
-SHARED_COLUMNS = {  # columns of a history that every method has; all others are a method's own
-    "round",
-    "n",
-    "train_loss",
-    "loss",
-    "accuracy",
-    "auc",
-    "r2",
-    "evaluated",
-    "bytes_up",
-    "bytes_down",
-    "seconds",
-}
+SHARED_COLUMNS = {*Round.model_fields} - {"uploads"}  # of a history; all others are a method's own
 
 
 def table(results: Mapping[str, Result], target: float | None = None) -> Table:
@@ -79,7 +68,13 @@ def rounds_table(result: Result, lines: int = 12) -> Table:
     clock = ["s"] if simulated({"": result}) else []  # otherwise seconds are those of this machine
     for heading in ("round", "nodes", "rows", "train loss", "loss", *measures, "kB up", "kB down", *clock):
         out.add_column(heading, justify="right")
-    own = [name for name, value in history[-1].items() if name not in SHARED_COLUMNS and isinstance(value, int | float)]
+    own = [
+        name
+        for name, value in history[-1].items()
+        if name not in SHARED_COLUMNS
+        and isinstance(value, int | float)
+        and all(isinstance(row.get(name), int | float | None) for row in history)
+    ]
     for name in own:
         out.add_column(name.replace("_", " "), justify="right")
     if any(row.get("missing") for row in history):

@@ -28,7 +28,10 @@ def parts_of(result: Mapping[str, Any]) -> tuple[DataSpec, Any, dict[str, np.nda
     try:
         spec, arrays = DataSpec(**result["data"]), codec.decode(result["weights"])
         result["model"]["name"], result["method"]
-        return spec, model_of(result) if "weights" in arrays else None, arrays
+        model = model_of(result) if "weights" in arrays else None
+        if model is not None and model.size is not None and arrays["weights"].shape != (model.size,):
+            raise SafeError("the result's weights have another size than its model; expected those that were trained")
+        return spec, model, arrays
     except (KeyError, TypeError) as error:
         raise SafeError(
             f"the result has no model ({type(error).__name__} {error}); expected a result.json that `v6-federated run "

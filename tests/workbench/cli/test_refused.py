@@ -146,7 +146,7 @@ DATA = [
 FILES = [
     ([*RUN, "--out", "{tmp}/noise.npz"], "noise.npz is a file; expected a folder"),
     (["report", "{tmp}"], "result.json; expected a result.json that `v6-federated run --out DIR` wrote"),
-    (["report", "{tmp}/part.json"], "part.json is not a result; expected a result.json"),
+    (["report", "{tmp}/part.json"], "part.json is not a result (organizations: it is missing); expected"),
     (["report", "{tmp}/noise.npz"], "noise.npz is not a result; expected a result.json"),
     (["export", "{tmp}", "--to", "m.npz"], "result.json; expected a result.json that"),
     (["predict", "{tmp}/table.xlsx", "--data", "wine", "--out", "{tmp}/p.csv"], "table.xlsx is not a model; expected"),

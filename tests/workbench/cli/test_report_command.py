@@ -78,3 +78,57 @@ def test_the_table_has_the_rounds_to_a_target(target, heading, call, tmp_path, c
 def test_a_folder_with_a_test_only_says_what_it_holds(refused, tmp_path):
     (tmp_path / "test.json").touch()
     refused("holds a test of `v6-federated compare --test` and no result", "report", tmp_path)
+
+
+def changed(result, path, value):
+    """The result with another value at a path; None removes what is there."""
+    *parents, last = path
+    part = result
+    for key in parents:
+        part = part[key]
+    if value is None:
+        del part[last]
+    else:
+        part[last] = value
+    return result
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "says"),
+    [
+        (["method"], 5, "(method: it should be a valid string)"),
+        (["settings"], None, "(settings: it is missing)"),
+        (["settings", "seed"], "x", "(settings.seed: it should be a valid integer)"),
+        (["organizations"], 5, "(organizations: it should be a valid list)"),
+        (["weights"], {}, "(weights: "),
+        (["model", "features"], "x", "(model.features: it should be a valid integer)"),
+        (["data", "features"], 5, "(data.features: it should be a valid list)"),
+        (["data", "preprocess"], ["x"], "(data.preprocess.0: it should be a valid dictionary)"),
+        (["data", "classes", 0], {}, "(data: its classes are not texts or numbers)"),
+        (["history"], [], "(history: it should have at least 1 item, not 0)"),
+        (["history", 0, "bytes_up"], "x", "(history.0.bytes_up: it should be a valid integer)"),
+        (["history", 0, "participants"], 5, "(history.0.participants: it should be a valid list)"),
+        (["history", 0, "n"], None, "(history.0.n: it is missing)"),
+        (["history", 1, "round"], 5, "(history: its rounds are not 1, 2, ...)"),
+        (["per_node", 0, "round"], None, "(per_node.0.round: it is missing)"),
+        (["traffic", "evaluation"], 5, "(traffic.evaluation: it should be a valid dictionary)"),
+        (["final"], 5, "(final: it should be a valid dictionary)"),
+        (["final", "confusion"], [[1]], "(final: its confusion does not fit the classes of data)"),
+        (["experiment"], 5, "(experiment: it should be a valid dictionary)"),
+        (["experiment", "nodes"], None, "(experiment: it lacks the partition, its seed, the nodes or their rows)"),
+    ],
+    ids=str,
+)
+def test_a_damaged_result_is_refused_by_all_readers_with_the_name_of_its_part(
+    path, value, says, call, refused, tmp_path
+):
+    assert call(*RUN, "--out", tmp_path)[0] == 0
+    file = tmp_path / "result.json"
+    file.write_text(json.dumps(changed(json.loads(file.read_text()), path, value)))
+    for command in (
+        ["report", file],
+        ["export", file, "--to", tmp_path / "m.npz"],
+        ["predict", file, "--data", "breast-cancer", "--out", tmp_path / "p.csv"],
+        [*RUN[:-1], "3", "--resume", file],
+    ):
+        refused(f"{file} is not a result {says}", *command)
