@@ -53,6 +53,8 @@ requirements: $(STAMP)  ## docker/requirements/ from pyproject.toml and constrai
 	    && awk '/^[^ ]/ {keep = !/^(torch|triton|cuda-|nvidia-)/} keep' $$file > $$file.kept && mv $$file.kept $$file \
 	    || exit 1; \
 	done
+	$(BIN)/uv pip compile --quiet docker/infrastructure.constraints.txt --no-deps --generate-hashes --python-version 3.10 \
+	    --no-annotate --custom-compile-command "make requirements" -o docker/infrastructure.requirements.txt
 
 network: $(STAMP) images  ## a real vantage6 network of three nodes on this machine
 	$(BIN)/v6-federated network up --nodes 3 --data digits --split iid

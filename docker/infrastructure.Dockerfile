@@ -3,13 +3,11 @@
 ARG PYTHON=python:3.10-slim-bookworm
 
 FROM ${PYTHON} AS packages
-ARG VANTAGE6=4.15.2
 ARG PIP_INDEX_URL
 ARG PIP_EXTRA_INDEX_URL
-COPY infrastructure.constraints.txt constraints.txt
-# The server imports vantage6-backend-common without depending on it.
-RUN pip install --no-cache-dir --use-pep517 --prefix /install -c constraints.txt \
-    vantage6-server==${VANTAGE6} vantage6-backend-common==${VANTAGE6} vantage6-node==${VANTAGE6}
+COPY infrastructure.requirements.txt requirements.txt
+# The file names every package: with their dependencies pip would ask for a hash of PyJWT[crypto], which has none.
+RUN pip install --no-cache-dir --use-pep517 --prefix /install --no-deps --require-hashes -r requirements.txt
 
 FROM ${PYTHON}
 ARG VANTAGE6=4.15.2

@@ -8,6 +8,7 @@ import pytest
 
 from v6_federated.base.version import __version__
 from v6_workbench.network import images
+from v6_workbench.network.project import VANTAGE6
 
 tomllib = pytest.importorskip("tomllib", reason="Python 3.10 reads no TOML")
 
@@ -20,7 +21,7 @@ def pins(path: Path) -> dict[str, set[str]]:
     """The versions of each package in a file of requirements; several if they differ by Python."""
     found: dict[str, set[str]] = {}
     for name, version in re.findall(r"^([A-Za-z0-9._-]+)==([^\s;]+)", path.read_text(), re.MULTILINE):
-        found.setdefault(name.lower().replace("_", "-"), set()).add(version)
+        found.setdefault(re.sub(r"[._]", "-", name.lower()), set()).add(version)
     return found
 
 
@@ -73,6 +74,15 @@ def test_everything_but_torch_has_a_hash_and_no_index_is_named(path):
     assert all("--hash=sha256:" in block for block in blocks)
     assert not re.search(r"^(torch|triton|nvidia-|cuda-)", text, re.MULTILINE)
     assert "://" not in text and "index" not in text
+
+
+def test_the_infrastructure_installs_its_constraints_with_hashes():
+    """Otherwise run `make requirements`."""
+    file = images.RECIPES / "infrastructure.requirements.txt"
+    assert pins(file) == pins(images.RECIPES / "infrastructure.constraints.txt")
+    assert pins(file)["vantage6-server"] == {VANTAGE6}
+    blocks = [block for block in re.split(r"\n(?=[^ #])", file.read_text()) if "==" in block]
+    assert all("--hash=sha256:" in block for block in blocks)
 
 
 def test_there_is_one_place_for_the_version():

@@ -141,8 +141,8 @@ def infrastructure(*, network: str | None = None, log: Log = print) -> str:
     try:
         engine().images.get(INFRASTRUCTURE)
     except ImageNotFound:
-        constraints = RECIPES / "infrastructure.constraints.txt"
-        files = [(constraints, constraints.name)]
+        requirements = RECIPES / "infrastructure.requirements.txt"
+        files = [(requirements, requirements.name)]
         build(INFRASTRUCTURE, RECIPES / "infrastructure.Dockerfile", files, {"VANTAGE6": VANTAGE6}, network, log)
     return INFRASTRUCTURE
 
