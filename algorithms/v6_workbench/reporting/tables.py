@@ -7,6 +7,7 @@ import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
+from v6_federated.base.errors import SafeError
 from v6_federated.messages.result import Round
 from v6_workbench.reporting.summary import Result, Verdict, components_of, measure, simulated, spent, summary
 from v6_workbench.reporting.trained import names_after
@@ -139,6 +140,11 @@ def components_table(result: Result, most: int = 12, loadings: int = 3) -> Table
         return None
     data = result["data"]
     columns = names_after(data.get("preprocess") or [], data.get("features") or [], data.get("categories") or [])
+    if columns and len(columns) != arrays["components"].shape[1]:
+        raise SafeError(
+            f"the result has components of {arrays['components'].shape[1]} columns and the names of {len(columns)}; "
+            "expected a result.json as `v6-federated run --out DIR` wrote it"
+        )
     shares = arrays["explained_variance_ratio"]
     out = Table(box=None, pad_edge=False)
     for heading in ("component", "variance", "share", "cumulative"):

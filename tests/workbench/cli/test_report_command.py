@@ -105,6 +105,7 @@ def changed(result, path, value):
         (["data", "features"], 5, "(data.features: it should be a valid list)"),
         (["data", "preprocess"], ["x"], "(data.preprocess.0: it should be a valid dictionary)"),
         (["data", "classes", 0], {}, "(data: its classes are not texts or numbers)"),
+        (["data", "classes"], None, "(data.classes: it is missing)"),
         (["history"], [], "(history: it should have at least 1 item, not 0)"),
         (["history", 0, "bytes_up"], "x", "(history.0.bytes_up: it should be a valid integer)"),
         (["history", 0, "participants"], 5, "(history.0.participants: it should be a valid list)"),
@@ -132,3 +133,10 @@ def test_a_damaged_result_is_refused_by_all_readers_with_the_name_of_its_part(
         [*RUN[:-1], "3", "--resume", file],
     ):
         refused(f"{file} is not a result {says}", *command)
+
+
+def test_components_of_other_columns_are_refused(call, refused, tmp_path):
+    assert call("run", "pca", "--data", "wine", "--rounds", "2", "--out", tmp_path)[0] == 0
+    file = tmp_path / "result.json"
+    file.write_text(json.dumps(changed(json.loads(file.read_text()), ["data", "features", 0], None)))
+    refused("the result has components of 13 columns and the names of 12; expected a result.json", "report", file)
