@@ -89,7 +89,7 @@ def three(engine, toy, databases, state, named) -> Iterator[local.Network]:
 
 @pytest.fixture(scope="session")
 def table(tmp_path_factory):
-    """Four hospitals of 40 rows; every value of a feature has many digits, so that it is found wherever it is told."""
+    """Four hospitals of 40 rows. Each value of a feature has many digits, so that a search of the logs finds it."""
     rng = np.random.default_rng(5)
     # rounded to what pandas' quick parser, which vantage6 uses, reads exactly: else the last bit of a double differs
     rows = pd.DataFrame(rng.normal(size=(4 * ROWS, 4)).round(9), columns=["a", "b", "c", "FEDAVGXX"])

@@ -1,4 +1,4 @@
-"""What a hospital refuses and what fails, as its researcher sees it; and that no value of a row is told."""
+"""What a hospital refuses, and what fails, as the researcher sees it. No message holds a value of a row."""
 
 import re
 import signal

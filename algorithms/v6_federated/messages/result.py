@@ -111,7 +111,7 @@ _types = get_type_hints(DataSpec)
 DataForm: Any = create_model(
     "DataForm",
     __config__=ConfigDict(extra="forbid", strict=True),
-    **{part.name: (_types[part.name], ...) for part in fields(DataSpec)},  # type: ignore[call-overload]
+    **{part.name: (_types[part.name], ...) for part in fields(DataSpec)},  # type: ignore[call-overload]  # mypy cannot see the fields of **
 )
 
 
