@@ -112,7 +112,7 @@ def test_an_image_that_cannot_be_read_is_refused_without_its_name(tmp_path):
 
 
 def test_rows_cannot_be_changed_by_a_call(hospitals):
-    rows, _ = source.Source(table=hospitals[3]).prepared(DataSpec(classes=[0, 1]), 3, Policy())
+    rows, _ = source.Source(table=hospitals[3]).prepared(DataSpec(classes=[0, 1]), 3, Policy.of("trusting"))
     with pytest.raises(ValueError, match="read-only"):
         rows.X[0] = 0
 

@@ -51,6 +51,7 @@ NO_ANSWER = (OSError, KeyError, JSONDecodeError)
 ROUND = "v6-federated round "  # a line of a log that begins with this holds a row of the history
 CALLING = r"Error encountered while calling \w+: (.*)"  # the last line of a crashed run's log in vantage6
 WITHHELD = "its text is withheld"  # marks an unexpected error, whose text does not leave the node
+RESERVED = "HOSPITAL"  # label of the hospital's own folder
 TABLE_TYPES = {"csv", "excel", "parquet"}
 QUERY_TYPES = {"sparql", "sql"}
 
@@ -303,6 +304,8 @@ def read_database() -> "pd.DataFrame | Path":
     if not labels:
         raise UserInputError("the task names no database; name one, for example databases=[{'label': 'default'}]")
     label = labels[0].upper()
+    if label == RESERVED:
+        raise UserInputError(f"the database {labels[0]!r} is the hospital's own folder and holds no rows; name another")
     if f"{label}_DATABASE_URI" not in os.environ:
         raise UserInputError(f"this node has no database {labels[0]!r}; use a label of its configuration")
     if os.environ.get(f"{label}_PREPROCESSING"):
@@ -365,3 +368,13 @@ def own_job_folder() -> Path | None:
         The folder, or None if it is this machine's temporary folder.
     """
     return job_folder() if os.environ.get("TEMPORARY_FOLDER") else None
+
+
+def data_volume() -> Path | None:
+    """The folder that all runs on a node share, whatever their job: vantage6 keeps each run's input in a folder of it.
+
+    Returns:
+        The folder; None if this is no container of a node.
+    """
+    file = os.environ.get("INPUT_FILE")
+    return Path(file).parents[1] if file else None

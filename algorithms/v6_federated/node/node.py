@@ -22,8 +22,9 @@ from v6_federated.models import metrics
 from v6_federated.node import local_training
 from v6_federated.node.kept_steps import kept
 from v6_federated.node.local_training import Rates, Step
+from v6_federated.node.request import Request
 from v6_federated.node.state import State
-from v6_federated.privacy.policy import Policy, number_of_threads
+from v6_federated.privacy.policy import number_of_threads
 
 
 class Node:
@@ -40,7 +41,7 @@ class Node:
         batch_sizes: sizes of minibatches whose steps were checked.
     """
 
-    def __init__(self, organization_id: int, database: Any, job: Job, round_: int) -> None:
+    def __init__(self, organization_id: int, database: Any, job: Job, round_: int, request: Request) -> None:
         """Check a task and the columns that it uses.
 
         Args:
@@ -48,10 +49,10 @@ class Node:
             database: the rows, as vantage6 hands them over.
             job: what central tells all nodes.
             round_: the round, from 0.
+            request: the request, with the operator's limits.
 
         Raises:
             SafeError: the job is malformed, or a fitted step that it names is no longer kept.
-            NodePermissionException: a limit of the operator cannot be read, or the database needs a permission.
             PrivacyThresholdViolation: the operator's limits do not allow the request.
             DataError: the database cannot be read, or a column is missing.
         """
@@ -60,7 +61,7 @@ class Node:
         steps = kept(job.data.preprocess, self.state)
         self.job = replace(job, data=replace(job.data, preprocess=steps))
         self.batch_sizes: set[int] = set()
-        self.policy, self._began = Policy.of_node(), time.monotonic()
+        self.policy, self._request, self._began = request.policy, request, time.monotonic()
         self.policy.check_request(job.minimum_rows, len(job.participants), max(job.rounds or 0, round_))
         limit_threads()
         self.source = source.open_source(database)
@@ -163,7 +164,7 @@ class Node:
     @functools.cached_property
     def _shuffle(self) -> np.random.Generator:
         # the job's seed determines the order: the researcher, who knows it, knows which rows are in a minibatch
-        return np.random.default_rng() if self.policy.own_shuffle else self.generator("shuffle")
+        return self._request.generator("shuffle") if self.policy.own_shuffle else self.generator("shuffle")
 
     def permutation(self) -> Iterator[int]:
         """Go through the node's rows in random order, the one that the next epoch of ``batches`` would have.

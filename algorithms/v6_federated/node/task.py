@@ -27,6 +27,7 @@ from v6_federated.messages.job import Job
 from v6_federated.messages.settings import Role
 from v6_federated.node import local_training
 from v6_federated.node.node import Node
+from v6_federated.node.request import Request
 
 SAFE_ERRORS = (SafeError, DataError, NodePermissionException, PrivacyThresholdViolation, UserInputError)
 
@@ -62,11 +63,14 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
         mock_data: list[Any] | None = None,
         **values: Any,
     ) -> dict[str, Any]:
-        organization = client.organization_id
+        organization, request = client.organization_id, None
+        arguments = {"job": job, "round": round, "evaluate": evaluate, "arrays": arrays, **values}
         try:
+            request = Request.of(organization, function.__name__, arguments)
             checked = settings.validate(accepted, values)
             database = read_database() if mock_data is None else mock_data[0]
-            node = Node(organization, database, Job.from_json(job), round)
+            node = Node(organization, database, Job.from_json(job), round, request)
+            request.count()
             received = _received(node, arrays) if arrays else {}
             answer: dict[str, Any] = {"organization_id": node.organization_id, "round": round}
             with np.errstate(over="ignore", invalid="ignore"):  # numbers that are not finite are rejected below
@@ -83,16 +87,22 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
             _check_finite(answer)
             if sent:
                 answer["arrays"] = codec.encode(sent, node.job.precision)
+            request.answered(answer)
             return answer
         except SAFE_ERRORS as error:
+            if request is not None:
+                request.refused(str(error))
             raise type(error)(f"organization {organization}: {error}") from None
         except Exception as error:
             # the text of any other error, for example from numpy or pandas, may quote a row
+            where = f"{type(error).__name__} in {place_of(error)}"
+            if request is not None:
+                request.refused(where)
             if os.environ.get("V6_FEDERATED_DEBUG") == "1":
                 raise
             raise AlgorithmExecutionError(
-                f"organization {organization}: {type(error).__name__} in {place_of(error)}; {WITHHELD} because it "
-                "could contain a value of a row (V6_FEDERATED_DEBUG=1 shows it; do not set it at a node with real data)"
+                f"organization {organization}: {where}; {WITHHELD} because it could contain a value of a row "
+                "(V6_FEDERATED_DEBUG=1 shows it; do not set it at a node with real data)"
             ) from None
 
     functools.update_wrapper(call, function)

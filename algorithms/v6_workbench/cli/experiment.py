@@ -7,7 +7,8 @@ from typing import Any
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.central import resume
-from v6_federated.privacy.policy import PREFIX, Policy
+from v6_federated.privacy.limits import PREFIX
+from v6_federated.privacy.policy import Policy
 from v6_workbench import registry
 from v6_workbench.cli import job, values
 from v6_workbench.cli.options import DealOptions, ExperimentOptions

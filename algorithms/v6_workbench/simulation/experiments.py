@@ -18,7 +18,7 @@ from v6_workbench import registry
 from v6_workbench.simulation import data_checks, dealing
 from v6_workbench.simulation.call_outcomes import CallOutcomes, node_speeds
 from v6_workbench.simulation.datasets import Dataset
-from v6_workbench.simulation.mock import MockNetwork
+from v6_workbench.simulation.mock import TRUSTING, MockNetwork
 from v6_workbench.simulation.mock_node import Database
 
 OnRound = Callable[[dict[str, Any]], None]
@@ -99,7 +99,7 @@ class Experiment:
     @property
     def policy(self) -> Policy:
         """The limits of every node. Raises NodePermissionException if a limit cannot be read."""
-        return Policy.of_node({**os.environ, **self.environment})
+        return Policy.of_node({**TRUSTING, **os.environ, **self.environment})
 
     def description(self) -> dict[str, Any]:
         """Return what a result says about its rows and nodes, as JSON."""

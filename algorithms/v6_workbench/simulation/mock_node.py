@@ -17,7 +17,7 @@ import orjson
 import pandas as pd
 
 from v6_federated.data.source import Source, as_features
-from v6_federated.privacy.policy import PREFIX
+from v6_federated.privacy.limits import PREFIX
 
 Database = pd.DataFrame | tuple[np.ndarray, np.ndarray]
 
