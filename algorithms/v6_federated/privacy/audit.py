@@ -19,7 +19,7 @@ NAME = "audit.jsonl"
 MOST_LETTERS = 300  # of a text that a task brings
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Entry:
     """A line of the log.
 
@@ -42,13 +42,13 @@ class Entry:
     """
 
     time: str
-    task: str | None
+    task: str | None = None
     job: str
     method: str
     function: str
-    round: int | None
+    round: int | None = None
     organization: int
-    participants: int | None
+    participants: int | None = None
     profile: str
     looser: Sequence[str] = ()
     rows: int | None = None
