@@ -1,7 +1,7 @@
 """Every method on real nodes under the profile ``careful``, and the audit logs of these nodes.
 
-A job either ends as on mock nodes under ``careful``, or is refused with the same line. The rows of an epoch are shuffled
-by each node's own secret, so the weights differ.
+A job either ends as on mock nodes under ``careful``, or is refused with the same line. The rows of an epoch are
+shuffled by each node's own secret, so the weights differ.
 """
 
 import json
