@@ -22,13 +22,14 @@ def test_every_limit_is_read_from_its_variable():
         "maximum_seconds": 27,
         "score_bands": 28,
         "own_shuffle": True,
+        "allow_queries": True,
         "allowed_columns": frozenset({"age", "sex"}),
         "disallowed_columns": frozenset({"ssn"}),
     }
-    text = {"own_shuffle": "1", "allowed_columns": "age, sex", "disallowed_columns": "ssn,"}
+    text = {"own_shuffle": "1", "allow_queries": "1", "allowed_columns": "age, sex", "disallowed_columns": "ssn,"}
     environment = {f"V6_FEDERATED_{k.upper()}": text.get(k, str(v)) for k, v in values.items()}
     assert Policy.of_node(environment) == Policy(**values)
-    assert {k.upper() for k in values} == {*LIMITS} - {"ALLOW_QUERIES"}  # which the reader of databases looks up
+    assert {k.upper() for k in values} == {*LIMITS}
 
 
 @pytest.mark.parametrize("name", ["MINIMUM_ROWS", "MAXIMUM_ROUNDS", "SCORE_BANDS", "OWN_SHUFFLE"])

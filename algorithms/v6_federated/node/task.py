@@ -11,22 +11,23 @@ import numpy as np
 from pydantic import BaseModel
 
 from v6_federated.base.arrays import Array
+from v6_federated.base.database import read_database
 from v6_federated.base.errors import SafeError, place_of
+from v6_federated.base.logs import WITHHELD
 from v6_federated.base.vantage6_api import (
-    WITHHELD,
     AlgorithmExecutionError,
     DataError,
     NodePermissionException,
     PrivacyThresholdViolation,
     UserInputError,
     algorithm_client,
-    read_database,
 )
 from v6_federated.messages import codec, settings
 from v6_federated.messages.job import Job
 from v6_federated.messages.settings import Role
 from v6_federated.node import local_training
 from v6_federated.node.node import Node
+from v6_federated.privacy.policy import Policy
 
 SAFE_ERRORS = (SafeError, DataError, NodePermissionException, PrivacyThresholdViolation, UserInputError)
 
@@ -65,7 +66,7 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
         organization = client.organization_id
         try:
             checked = settings.validate(accepted, values)
-            database = read_database() if mock_data is None else mock_data[0]
+            database = read_database(Policy.of_node().allow_queries) if mock_data is None else mock_data[0]
             node = Node(organization, database, Job.from_json(job), round)
             received = _received(node, arrays) if arrays else {}
             answer: dict[str, Any] = {"organization_id": node.organization_id, "round": round}

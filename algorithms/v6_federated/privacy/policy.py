@@ -71,6 +71,7 @@ class Policy:
         disallowed_columns: columns that a request may not use.
         score_bands: bands in which scores of held-out rows are counted for the AUC; 0 means that they are not counted.
         own_shuffle: whether the node shuffles its rows by random numbers of its own instead of the job's seed.
+        allow_queries: whether a task may bring a query or choose a sheet.
     """
 
     minimum_rows: int = 10
@@ -84,6 +85,7 @@ class Policy:
     disallowed_columns: frozenset[str] = frozenset()
     score_bands: int = 255
     own_shuffle: bool = False
+    allow_queries: bool = False
 
     @classmethod
     def of_node(cls, environment: Mapping[str, str] | None = None) -> "Policy":
@@ -141,6 +143,7 @@ class Policy:
             disallowed_columns=columns("DISALLOWED_COLUMNS") or frozenset(),
             score_bands=score_bands,
             own_shuffle=bool(number("OWN_SHUFFLE", 0)),
+            allow_queries=bool(number("ALLOW_QUERIES", 0)),
         )
 
     def check_request(self, minimum_rows: int | None, participants: int, rounds: int) -> None:

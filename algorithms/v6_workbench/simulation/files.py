@@ -9,7 +9,8 @@ import pandas as pd
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import DataError
-from v6_federated.data.source import as_features, check_pair, load_npz
+from v6_federated.data.columns import as_features
+from v6_federated.data.files import check_pair, load_npz
 from v6_federated.privacy.policy import Policy
 from v6_workbench.simulation.mock_node import Database
 

@@ -6,7 +6,7 @@ import pytest
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import DataError
-from v6_federated.data import source
+from v6_federated.data import files
 from v6_workbench.simulation import datasets
 
 
@@ -82,7 +82,7 @@ def test_a_npy_with_the_name_of_a_npz(tmp_path):
     file = (tmp_path / "z.npy").rename(tmp_path / "z.npz")
     assert "z.npz is a .npy" in refusal(file)
     with pytest.raises(DataError, match=r"z.npz is a .npy"):
-        source.open_source(file)
+        files.open_database(file)
 
 
 @pytest.mark.parametrize(
