@@ -23,10 +23,12 @@ def test_every_limit_is_read_from_its_variable():
         "score_bands": 28,
         "own_shuffle": True,
         "allow_queries": True,
+        "allow_numeric_names": True,
         "allowed_columns": frozenset({"age", "sex"}),
         "disallowed_columns": frozenset({"ssn"}),
     }
-    text = {"own_shuffle": "1", "allow_queries": "1", "allowed_columns": "age, sex", "disallowed_columns": "ssn,"}
+    text = {name: "1" for name, value in values.items() if value is True}
+    text |= {"allowed_columns": "age, sex", "disallowed_columns": "ssn,"}
     environment = {f"V6_FEDERATED_{k.upper()}": text.get(k, str(v)) for k, v in values.items()}
     assert Policy.of_node(environment) == Policy(**values)
     assert {k.upper() for k in values} == {*LIMITS}

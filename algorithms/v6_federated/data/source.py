@@ -10,11 +10,11 @@ import pandas as pd
 from v6_federated.base.arrays import Array
 from v6_federated.base.randomness import generator
 from v6_federated.base.vantage6_api import DataError
-from v6_federated.data import preprocessing
+from v6_federated.data import header, preprocessing
 from v6_federated.data.columns import Features, as_features, read_features
 from v6_federated.data.labels import checked_labels, checked_numbers, encode_labels
 from v6_federated.messages.job import DataSpec
-from v6_federated.privacy.policy import Policy
+from v6_federated.privacy.policy import PREFIX, Policy
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,24 @@ class Source:
         if self.table is not None:
             names = [str(c) for c in self.table.columns]
             if len(set(names)) < len(names):
-                twice = sorted({c for c in names if names.count(c) > 1})
-                raise DataError(f"two columns of the table have the name {', '.join(twice)}; rename one of them")
+                raise DataError("two columns of the table have the same name; rename one of them")
             self.table = self.table.set_axis(names, axis=1)
+
+    def check_header(self) -> None:
+        """Check that the table has a header, as far as can be told from it.
+
+        Raises:
+            DataError: the names of the columns look like a row. The text quotes none.
+        """
+        if self.table is None:
+            return
+        if "header" not in self._read:
+            self._read["header"] = header.missing(self.table)
+        if sign := self._read["header"]:
+            raise DataError(
+                f"the table seems to have no header: {sign}. Name each column in its first line; if these are their "
+                f"names, the node's operator can allow them with {PREFIX}ALLOW_NUMERIC_NAMES=1"
+            )
 
     def columns(self, spec: DataSpec) -> tuple[list[str], str]:
         """Find the columns that a job uses.

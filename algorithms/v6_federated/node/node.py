@@ -66,6 +66,8 @@ class Node:
         self.policy.check_request(job.minimum_rows, len(job.participants), max(job.rounds or 0, round_))
         limit_threads()
         self.source = open_database(database)
+        if not self.policy.allow_numeric_names:
+            self.source.check_header()  # before any name of a column is in an answer or an error
         features, label = self.source.columns(job.data)
         if self.source.table is not None:
             used = [*features, *filter(None, [label])]

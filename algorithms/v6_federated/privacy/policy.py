@@ -25,6 +25,7 @@ LIMITS = (
     "DISALLOWED_COLUMNS",
     "SCORE_BANDS",
     "ALLOW_QUERIES",
+    "ALLOW_NUMERIC_NAMES",
     "OWN_SHUFFLE",
 )
 OTHERS = ("DEBUG", "DEVICE", "THREADS")
@@ -72,6 +73,7 @@ class Policy:
         score_bands: bands in which scores of held-out rows are counted for the AUC; 0 means that they are not counted.
         own_shuffle: whether the node shuffles its rows by random numbers of its own instead of the job's seed.
         allow_queries: whether a task may bring a query or choose a sheet.
+        allow_numeric_names: whether columns may have names that look like a row of a table without a header.
     """
 
     minimum_rows: int = 10
@@ -86,6 +88,7 @@ class Policy:
     score_bands: int = 255
     own_shuffle: bool = False
     allow_queries: bool = False
+    allow_numeric_names: bool = False
 
     @classmethod
     def of_node(cls, environment: Mapping[str, str] | None = None) -> "Policy":
@@ -144,6 +147,7 @@ class Policy:
             score_bands=score_bands,
             own_shuffle=bool(number("OWN_SHUFFLE", 0)),
             allow_queries=bool(number("ALLOW_QUERIES", 0)),
+            allow_numeric_names=bool(number("ALLOW_NUMERIC_NAMES", 0)),
         )
 
     def check_request(self, minimum_rows: int | None, participants: int, rounds: int) -> None:
