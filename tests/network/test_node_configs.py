@@ -33,7 +33,7 @@ def test_vantage6_accepts_them(engine):
 def test_names_that_vantage6_would_ignore_silently(path: Path):
     config = yaml.safe_load(path.read_text())
     assert set(config["policies"]) <= {policy.value for policy in NodePolicy}
-    known = {"ALLOW_QUERIES", "DEVICE", "THREADS", *(name.upper() for name in policy.Policy.__dataclass_fields__)}
+    known = {"DEVICE", "THREADS", *(name.upper() for name in policy.Policy.__dataclass_fields__)}
     assert {name.removeprefix("V6_FEDERATED_") for name in config["algorithm_env"]} <= known
     assert all(isinstance(value, str) for value in config["algorithm_env"].values())
     [allowed] = config["policies"]["allowed_algorithms"]

@@ -6,7 +6,8 @@ import stat
 import pytest
 from helpers import table
 
-from v6_federated.base.vantage6_api import NodePermissionException, UserInputError, read_database
+from v6_federated.base.database import read_database
+from v6_federated.base.vantage6_api import NodePermissionException, UserInputError
 from v6_federated.privacy.hospital import FALLBACK, HospitalFolder
 from v6_federated.privacy.policy import Policy
 from v6_workbench.cli.main import main
@@ -60,7 +61,7 @@ def test_no_task_can_read_it_as_data(monkeypatch, tmp_path, label):
     monkeypatch.setenv("HOSPITAL_DATABASE_URI", str(tmp_path))
     monkeypatch.setenv("HOSPITAL_DATABASE_TYPE", "folder")
     with pytest.raises(UserInputError, match="is the hospital's own folder and holds no rows; name another"):
-        read_database()
+        read_database(False)
 
 
 def test_the_secret_is_made_once_and_only_its_owner_can_read_it(tmp_path):

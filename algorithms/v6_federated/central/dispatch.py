@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from v6_federated.base import vantage6_api
+from v6_federated.base import logs, vantage6_api
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import CollectResultsError
@@ -280,7 +280,7 @@ class Dispatcher:
         if not results:
             status, line = vantage6_api.failure(self.client, task)
             words = line.removeprefix(f"organization {call.organization}: ")
-            said = vantage6_api.said_no(line)
+            said = logs.said_no(line)
             raise Unusable(words or f"run {status}", refused=said)
         if len(results) > 1:
             raise Unusable(f"sent {len(results)} answers to one call; expected one")

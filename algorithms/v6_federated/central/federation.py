@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from v6_federated import models
-from v6_federated.base import vantage6_api
+from v6_federated.base import logs, vantage6_api
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.base.randomness import generator
@@ -63,7 +63,7 @@ class Federation:
         self.features: Sequence[str] = ()
         self._client, self._method, self._common = client, method, common
         job = preparation.first_job(method, common, self.organizations, self.evaluators, supervised)
-        show = functools.partial(vantage6_api.progress, client)
+        show = functools.partial(logs.progress, client)
         self._history = History(self.evaluators, job.data.regression, show)
         tolerance = Tolerance.of(common, policy.minimum_organizations)
         self._tasks = RoundTasks(client, tolerance, job, self._history)

@@ -14,8 +14,10 @@ from v6_federated import models
 from v6_federated.base.errors import SafeError
 from v6_federated.base.randomness import generator
 from v6_federated.base.vantage6_api import job_folder
-from v6_federated.data import preprocessing, source
+from v6_federated.data import preprocessing
 from v6_federated.data.columns import Features
+from v6_federated.data.files import open_database
+from v6_federated.data.source import Rows
 from v6_federated.messages.job import Job
 from v6_federated.messages.local_sgd import LocalSGD, PlainSGD
 from v6_federated.models import metrics
@@ -64,7 +66,9 @@ class Node:
         self.policy, self._request, self._began = request.policy, request, time.monotonic()
         self.policy.check_request(job.minimum_rows, len(job.participants), max(job.rounds or 0, round_))
         limit_threads()
-        self.source = source.open_source(database)
+        self.source = open_database(database)
+        if not self.policy.allow_numeric_names:
+            self.source.check_header()  # before any name of a column is in an answer or an error
         features, label = self.source.columns(job.data)
         if self.source.table is not None:
             used = [*features, *filter(None, [label])]
@@ -106,7 +110,7 @@ class Node:
         return model
 
     @functools.cached_property
-    def rows(self) -> source.Rows:
+    def rows(self) -> Rows:
         """The rows to train on.
 
         Raises:

@@ -11,16 +11,16 @@ import numpy as np
 from pydantic import BaseModel
 
 from v6_federated.base.arrays import Array
+from v6_federated.base.database import read_database
 from v6_federated.base.errors import SafeError, place_of
+from v6_federated.base.logs import WITHHELD
 from v6_federated.base.vantage6_api import (
-    WITHHELD,
     AlgorithmExecutionError,
     DataError,
     NodePermissionException,
     PrivacyThresholdViolation,
     UserInputError,
     algorithm_client,
-    read_database,
 )
 from v6_federated.messages import codec, settings
 from v6_federated.messages.job import Job
@@ -68,7 +68,7 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
         try:
             request = Request.of(organization, function.__name__, arguments)
             checked = settings.validate(accepted, values)
-            database = read_database() if mock_data is None else mock_data[0]
+            database = read_database(request.policy.allow_queries) if mock_data is None else mock_data[0]
             node = Node(organization, database, Job.from_json(job), round, request)
             request.count()
             received = _received(node, arrays) if arrays else {}

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from v6_federated.base import vantage6_api
+from v6_federated.base.database import RESERVED
 from v6_federated.base.files import create, read_plain
-from v6_federated.base.vantage6_api import RESERVED, NodePermissionException
+from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.privacy.policy import Policy
 
 FALLBACK = "v6-federated-hospital"  # in the node's data volume

@@ -69,6 +69,7 @@ class Policy:
         allowed_columns: columns that a request may use; None means all.
         disallowed_columns: columns that a request may not use.
         allow_queries: whether a task may bring a query or choose a sheet.
+        allow_numeric_names: whether columns may have names that look like a row of a table without a header.
     """
 
     profile: str
@@ -91,6 +92,7 @@ class Policy:
     allowed_columns: frozenset[str] | None
     disallowed_columns: frozenset[str]
     allow_queries: bool
+    allow_numeric_names: bool
 
     @classmethod
     def of(cls, profile: str, **changes: Any) -> "Policy":

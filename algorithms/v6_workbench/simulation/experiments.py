@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 
 from v6_federated.base.errors import Interrupted, SafeError
-from v6_federated.data import source
+from v6_federated.data.labels import plain
+from v6_federated.data.source import split
 from v6_federated.privacy.policy import Policy
 from v6_workbench import registry
 from v6_workbench.simulation import data_checks, dealing
@@ -142,7 +143,7 @@ class Experiment:
     def class_counts(self) -> dict[Any, int]:
         """Return the number of rows of each class at all nodes, the most frequent class first."""
         found, counts = np.unique(self._all_labels(), return_counts=True)
-        return {source.plain(found[i]): int(counts[i]) for i in np.argsort(-counts, kind="stable")}
+        return {plain(found[i]): int(counts[i]) for i in np.argsort(-counts, kind="stable")}
 
     def check(self, *, steps: bool = False, supervised: bool = True, regression: bool = False) -> None:
         """Check that a method can be trained on the data.
@@ -254,7 +255,7 @@ class Experiment:
         found: dict[str, list[str]] = {}
         for organization, (name, rows) in enumerate(self.named().items(), start=1):
             if isinstance(rows, pd.DataFrame) and self.test is None:
-                _, held = source.split(len(rows), self.holdout, organization, self.policy.minimum_rows)
+                _, held = split(len(rows), self.holdout, organization, self.policy.minimum_rows)
                 columns = _scarce(rows.iloc[held][list(features)], self.policy.minimum_rows)
                 found |= {name: columns} if columns else {}
         return found
@@ -272,7 +273,7 @@ class Experiment:
         step = self.policy.minimum_rows
         for organization, rows in dealt.items():
             n = len(rows) if isinstance(rows, pd.DataFrame) else len(rows[1])
-            kept, held = source.split(n, self.holdout, organization, step)
+            kept, held = split(n, self.holdout, organization, step)
             node = Dataset("", rows)
             training[organization] = node.take(kept)
             held_out.append(_without_scarce(node.take(held), step))
@@ -285,7 +286,7 @@ class Experiment:
         return training, test
 
     def _classes(self) -> list[Any]:
-        return [source.plain(v) for v in np.unique(self._all_labels())]
+        return [plain(v) for v in np.unique(self._all_labels())]
 
     def _all_labels(self) -> np.ndarray:
         kind, _, column = self.partition.partition(":")
