@@ -18,13 +18,14 @@ from v6_federated.base.errors import SafeError
 from v6_federated.base.randomness import generator
 from v6_federated.base.version import __version__
 from v6_federated.central import preparation
+from v6_federated.central.answer import Answer
 from v6_federated.central.answers import Answers
 from v6_federated.central.checkpoint import Checkpoint
-from v6_federated.central.dispatch import Answer, Tolerance
 from v6_federated.central.history import History
 from v6_federated.central.progress import Progress
 from v6_federated.central.rounds import GLOBAL_MODEL, Group, RoundTasks, parted
 from v6_federated.central.same_nodes import SameNodes, attempts
+from v6_federated.central.tolerance import Tolerance
 from v6_federated.messages import codec
 from v6_federated.messages.codec import Shape
 from v6_federated.messages.common import Common

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from v6_federated import models
 from v6_federated.base.errors import SafeError
@@ -26,7 +25,7 @@ from v6_federated.node.kept_steps import kept
 from v6_federated.node.local_training import Rates, Step
 from v6_federated.node.request import Request
 from v6_federated.node.state import State
-from v6_federated.privacy.policy import number_of_threads
+from v6_federated.privacy.policy import limit_threads
 
 
 class Node:
@@ -354,13 +353,3 @@ def _check_job(job: Job, round_: int, organization_id: int) -> None:
         raise SafeError("class lists are rejected for jobs without classes, and must name each class once")
     if job.model is not None and job.model.get("classes") != (1 if spec.regression else len(classes or [])):
         raise SafeError("the job's model must have as many classes as the job names, or one if it is a regression")
-
-
-@functools.cache
-def limit_threads() -> None:
-    """Use one thread unless the operator gives more: with a varying number, results would differ in their last bits.
-
-    Raises:
-        NodePermissionException: the operator's number of threads cannot be read.
-    """
-    threadpool_limits(limits=number_of_threads())

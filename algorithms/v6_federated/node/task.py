@@ -25,6 +25,7 @@ from v6_federated.base.vantage6_api import (
 from v6_federated.messages import codec, settings
 from v6_federated.messages.job import Job
 from v6_federated.messages.settings import Role
+from v6_federated.messages.step_length import check_steps
 from v6_federated.node import local_training
 from v6_federated.node.node import Node
 from v6_federated.node.request import Request
@@ -122,13 +123,13 @@ def _received(node: Node, arrays: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_training(node: Node, checked: BaseModel, batch_size: int | None) -> None:
-    """Reject a task whose steps would single out rows, see ``local_training.check_pull``."""
+    """Reject a task whose steps would single out rows, see ``step_length.check_pull``."""
     if node.round < 1:  # rates that decay would be larger before round 1
         raise SafeError(f"training rounds start at 1; got {node.round}")
     if batch_size is not None and node.steps_per_epoch(batch_size) > 1:  # otherwise each step is on all rows
         n = len(node.rows)
         share = local_training.largest(n, batch_size, node.policy.minimum_batch) / n
-        local_training.check_steps(checked, float(getattr(node.model, "l2", 0)), share)
+        check_steps(checked, float(getattr(node.model, "l2", 0)), share)
         node.batch_sizes.add(batch_size)
 
 

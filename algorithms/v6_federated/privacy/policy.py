@@ -4,12 +4,15 @@ A request can make a limit stricter, never looser. No error quotes a value of a 
 """
 
 import difflib
+import functools
 import os
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+from threadpoolctl import threadpool_limits
 
 from v6_federated.base.vantage6_api import NodePermissionException, PrivacyThresholdViolation
 from v6_federated.privacy import limits
@@ -41,6 +44,16 @@ def number_of_threads() -> int:
     if not text.isdecimal() or int(text) < 1:
         raise NodePermissionException(f"{PREFIX}THREADS of this node must be a whole number from 1; {CORRECT_IT}")
     return int(text)
+
+
+@functools.cache
+def limit_threads() -> None:
+    """Use one thread unless the operator gives more: with a varying number, results would differ in their last bits.
+
+    Raises:
+        NodePermissionException: the operator's number of threads cannot be read.
+    """
+    threadpool_limits(limits=number_of_threads())
 
 
 @dataclass(frozen=True)
