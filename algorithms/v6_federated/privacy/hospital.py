@@ -93,8 +93,9 @@ class HospitalFolder:
 
     def _secret(self) -> bytes:
         file = self.path / "secret"
-        with contextlib.suppress(FileExistsError):
-            create(file, secrets.token_bytes(SECRET_BYTES))
+        if not file.exists():
+            with contextlib.suppress(FileExistsError):  # another task was faster
+                create(file, secrets.token_bytes(SECRET_BYTES))
         found = read_plain(file)
         if len(found) != SECRET_BYTES:
             raise NodePermissionException(
