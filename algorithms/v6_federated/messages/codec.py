@@ -173,7 +173,7 @@ def pieces(message: Any) -> list[str]:
 
 
 def _unescaped(data: str) -> bool:
-    """Whether JSON writes a payload's data as it is. Control characters, which ``decode`` refuses, are not looked at."""
+    """Whether JSON writes a payload's data as it is; control characters, which ``decode`` refuses, do not count."""
     return data.isascii() and '"' not in data and "\\" not in data
 
 
