@@ -7,6 +7,7 @@ import pytest
 from helpers import table
 
 from v6_federated.base.database import read_database
+from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import NodePermissionException, UserInputError
 from v6_federated.privacy.hospital import FALLBACK, HospitalFolder
 from v6_federated.privacy.policy import Policy
@@ -86,7 +87,7 @@ def test_a_secret_that_is_a_link_or_too_short_is_refused(tmp_path):
         HospitalFolder(tmp_path, own=True).derived("shuffle", b"")
     (tmp_path / "secret").rename(tmp_path / "elsewhere")
     (tmp_path / "secret").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(OSError, match="secret"):
+    with pytest.raises(SafeError, match="secret in a folder of the node is a link"):
         HospitalFolder(tmp_path, own=True).derived("shuffle", b"")
 
 

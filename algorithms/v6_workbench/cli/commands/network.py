@@ -123,7 +123,7 @@ def _environments(profile: str, texts: Sequence[str], nodes: int) -> list[dict[s
 def _write(database: Database, stem: Path) -> Path:
     if isinstance(database, pd.DataFrame):
         path = stem.with_suffix(".csv")
-        database.to_csv(path, index=False)
+        database.to_csv(path, index=False)  # rows for a node, not for a person: every text stays as it is
     else:
         path = stem.with_suffix(".npz")
         np.savez(path, x=database[0], y=database[1])
