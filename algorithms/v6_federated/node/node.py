@@ -64,6 +64,7 @@ class Node:
         self.batch_sizes: set[int] = set()
         self.policy, self._request, self._began = request.policy, request, time.monotonic()
         self.policy.check_request(job.minimum_rows, len(job.participants), max(job.rounds or 0, round_))
+        self.policy.check_made(preprocessing.made(steps))
         limit_threads()
         self.source = open_database(database)
         if not self.policy.allow_numeric_names:
@@ -99,12 +100,15 @@ class Node:
             SafeError: it does not fit the label or the data.
         """
         assert self.job.model is not None
-        model = models.build(self.job.model)
+        spec = models.parse(self.job.model)
+        self.policy.check_size(models.parameters(spec), f"the model {spec['name']}")
+        model = models.build(spec)
         if self.job.data.regression and not getattr(model, "regression", False):
             # its loss would reveal single labels, and the limits on labels count classes
             raise SafeError(f"the model {self.job.model['name']} predicts classes and cannot be used for a regression")
         if self.source.table is not None and getattr(model, "arrays_only", False):
             raise SafeError(f"the model {self.job.model['name']} cannot read a table; it needs arrays (.npz)")
+        self.policy.check_size(model.size or 0, f"the model {spec['name']}")  # a method's own may be larger
         model.seed(self.generator("model"))
         return model
 
@@ -123,14 +127,18 @@ class Node:
         """The number of rows to train on.
 
         Raises:
-            PrivacyThresholdViolation: there are fewer rows than the minimum, or the label has too many values.
+            PrivacyThresholdViolation: there are fewer rows than the minimum, the label has too many values, or the
+                job names a class that too few rows have.
         """
         kept, _ = self.source.split(self.job.data, self.organization_id, self.policy.minimum_rows)
         n = len(self.source.labels(self.job.data)[kept])
         self.policy.check_rows(n, self.job.minimum_rows)
         if self.job.data.supervised and not self.job.data.regression:
-            values = len(np.unique(self.source.labels(self.job.data)[kept]))
-            self.policy.check_labels(n, values, len(self.job.data.classes or []))
+            values, counts = np.unique(self.source.labels(self.job.data)[kept], return_counts=True)
+            named = self.job.data.classes or []
+            self.policy.check_labels(n, len(values), len(named))
+            rows = dict(zip(map(source.plain, values), counts.tolist(), strict=True))
+            self.policy.check_named_classes({c: rows.get(c, 0) for c in map(source.plain, named)})
         return n
 
     @functools.cached_property
@@ -143,7 +151,8 @@ class Node:
         assert self.n
         self.source.features(self.job.data).check_finite()
         features = self.source.training(self.job.data, self.organization_id, self.policy)
-        return preprocessing.apply(features, self.job.data.preprocess)
+        levelling = preprocessing.Levelling(self.policy.minimum_rows_a_side)
+        return preprocessing.apply(features, self.job.data.preprocess, levelling.fit)
 
     def check_time(self) -> None:
         """End a task that takes longer than the operator allows.
@@ -339,6 +348,7 @@ def _check_job(job: Job, round_: int, organization_id: int) -> None:
         all(type(number) is int and number >= 0 for number in whole)
         and all(isinstance(names, list | tuple) and all(isinstance(n, str) for n in names) for names in texts)
         and isinstance(spec.classes, list | tuple | None)
+        and all(isinstance(named, str | int | float) for named in spec.classes or ())
         and type(spec.holdout) in (int, float)
         and 0 <= spec.holdout < 1
         and type(spec.supervised) is bool

@@ -99,8 +99,8 @@ LIMITS = (
     ),
     Limit(
         "MINIMUM_ROWS_A_SIDE", "number", 0, 5, "higher",
-        "Refuses statistics of a column that has only two values, or that a step made so, if fewer rows than this have "
-        "one of them",
+        "In a column of numbers in which all rows but fewer than this have the same value, in the data or after a "
+        "step, those few count as having that value too: in training, in statistics, and where rows are evaluated",
         "a threshold on a column that marks one patient, whose other values the covariances then hold",
     ),
     Limit(

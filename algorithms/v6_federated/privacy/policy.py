@@ -21,6 +21,7 @@ from v6_federated.privacy.limits import LIMITS, PREFIX, Limit
 OTHERS = ("DEBUG", "DEVICE", "PROFILE", "THREADS")
 RESEARCHERS = ("PASSWORD", "NETWORK")
 MOST_BANDS = 10_000
+MOST_MADE = 10_000  # columns that steps make, under a limit on parameters
 AT_LEAST_ONE = {"MINIMUM_ROWS", "MINIMUM_ROWS_A_CLASS", "MINIMUM_BATCH", "MINIMUM_ORGANIZATIONS", "MINIMUM_SAMPLE"}
 NOTHING_COMPUTED = "Nothing was computed."
 CORRECT_IT = f"correct it in algorithm_env of the node's configuration. {NOTHING_COMPUTED}"
@@ -266,7 +267,7 @@ class Policy:
         if batch_size < self.minimum_batch:
             raise PrivacyThresholdViolation(
                 f"batch_size={batch_size} is below the {self.minimum_batch} rows that this node requires "
-                f"({PREFIX}MINIMUM_BATCH); ask for larger minibatches"
+                f"({PREFIX}MINIMUM_BATCH); set batch_size={self.minimum_batch} or more"
             )
 
     def check_leaf(self, min_rows_leaf: int, minimum_rows: int | None) -> int:
@@ -317,6 +318,73 @@ class Policy:
             raise PrivacyThresholdViolation(
                 f"the label has fewer than {self.minimum_rows_a_class} rows per value on average at this node "
                 f"({PREFIX}MINIMUM_ROWS_A_CLASS); choose a column of classes"
+            )
+
+    def check_named_classes(self, rows: Mapping[Any, int]) -> None:
+        """Refuse classes that too few of the node's rows have: their parameters would single out rows.
+
+        The error does not say which class it is or how many rows have it.
+
+        Args:
+            rows: the node's rows by class that the request names.
+
+        Raises:
+            PrivacyThresholdViolation: there is such a class, and the operator does not list it.
+        """
+        if self.classes is None:
+            return
+        if any(n < self.minimum_rows_a_class and str(named) not in self.classes for named, n in rows.items()):
+            raise PrivacyThresholdViolation(
+                f"the job has a class that fewer than {self.minimum_rows_a_class} rows to train on have at this node "
+                f"({PREFIX}MINIMUM_ROWS_A_CLASS); leave this organization out, or ask its operator to allow the job's "
+                f"classes ({PREFIX}CLASSES=NAME,NAME,..., or * for all)"
+            )
+
+    def check_size(self, parameters: int, what: str) -> None:
+        """Refuse what has too many numbers, before it takes memory.
+
+        Args:
+            parameters: its numbers.
+            what: what it is, for the error.
+
+        Raises:
+            PrivacyThresholdViolation: there are too many.
+        """
+        if self.maximum_parameters is not None and parameters > self.maximum_parameters:
+            raise PrivacyThresholdViolation(
+                f"{what} has {parameters} numbers, more than the {self.maximum_parameters} that this node allows "
+                f"({PREFIX}MAXIMUM_PARAMETERS); use fewer columns or a smaller model"
+            )
+
+    def check_made(self, columns: int) -> None:
+        """Refuse steps that make very many columns, before these take memory.
+
+        Args:
+            columns: columns that the job's steps make of levels.
+
+        Raises:
+            PrivacyThresholdViolation: there are too many.
+        """
+        if self.maximum_parameters is not None and columns > MOST_MADE:
+            raise PrivacyThresholdViolation(
+                f"the job's steps make {columns} columns of levels, and this node allows {MOST_MADE}; leave out columns "
+                "with many levels (--features names those to use)"
+            )
+
+    def check_wide(self, rows: int, columns: int) -> None:
+        """Refuse covariances of more columns than the rows can justify: the rows follow from them.
+
+        Args:
+            rows: rows of the node.
+            columns: columns of the covariance, or of the matrix that is multiplied.
+
+        Raises:
+            PrivacyThresholdViolation: there are too many columns.
+        """
+        if columns * self.minimum_rows_a_column > rows:
+            raise PrivacyThresholdViolation(
+                f"the covariance of {columns} columns needs {self.minimum_rows_a_column} rows a column, and this node "
+                f"has fewer ({PREFIX}MINIMUM_ROWS_A_COLUMN); name fewer columns with --features"
             )
 
     def check_classes(self, classes: int, column: str = "the label") -> None:
