@@ -367,8 +367,8 @@ class Policy:
         """
         if self.maximum_parameters is not None and columns > MOST_MADE:
             raise PrivacyThresholdViolation(
-                f"the job's steps make {columns} columns of levels, and this node allows {MOST_MADE}; leave out columns "
-                "with many levels (--features names those to use)"
+                f"the job's steps make {columns} columns of levels, and this node allows {MOST_MADE}; leave out "
+                "columns with many levels (--features names those to use)"
             )
 
     def check_wide(self, rows: int, columns: int) -> None:
