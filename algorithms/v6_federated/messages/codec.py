@@ -3,10 +3,11 @@
 Never pickle, which could run code. A float32 number takes 4 bytes, 5.33 in base64; in a JSON list it takes about 22.
 """
 
+import functools
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -177,16 +178,26 @@ def _unescaped(data: str) -> bool:
     return data.isascii() and '"' not in data and "\\" not in data
 
 
-def sha256(parts: Iterable[str]) -> bytes:
-    """The SHA-256 digest of texts that together are one message.
+def digest(message: Any) -> bytes:
+    """The SHA-256 digest of a message. Payloads are digested on their own, and one that is sent to many nodes once.
 
     Args:
-        parts: ASCII texts.
+        message: JSON, with payloads anywhere in it.
 
     Returns:
-        32 bytes.
+        32 bytes; the same for equal messages only.
     """
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part.encode())
-    return digest.digest()
+
+    def digested(value: Any) -> Any:
+        if isinstance(value, dict):
+            if set(value) == PAYLOAD and isinstance(value["data"], str):
+                return {"dtype": value["dtype"], "shapes": value["shapes"], "sha256": _sha256(value["data"])}
+            return {k: digested(v) for k, v in value.items()}
+        return [*map(digested, value)] if isinstance(value, list) else value
+
+    return hashlib.sha256(json.dumps(digested(message)).encode()).digest()
+
+
+@functools.lru_cache(maxsize=2)
+def _sha256(data: str) -> str:
+    return hashlib.sha256(data.encode()).hexdigest()

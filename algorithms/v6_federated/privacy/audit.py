@@ -1,6 +1,7 @@
 """The audit log: each answer that leaves the node, and each request that was refused, is a line of a file."""
 
 import fcntl
+import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -118,7 +119,10 @@ def sent(answer: Mapping[str, Any]) -> tuple[int, str]:
         Bytes, and their SHA-256 in hexadecimal digits.
     """
     parts = codec.pieces(answer)
-    return sum(map(len, parts)), codec.sha256(parts).hex()
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part.encode())
+    return sum(map(len, parts)), digest.hexdigest()
 
 
 def write(folder: HospitalFolder, line: Entry) -> None:
