@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from v6_federated.base.arrays import Array
-from v6_federated.central.dispatch import Answer, by_organization
+from v6_federated.central.answer import Answer, by_organization
 
 
 class Answers:

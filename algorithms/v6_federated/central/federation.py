@@ -12,19 +12,20 @@ from typing import Any
 import numpy as np
 
 from v6_federated import models
-from v6_federated.base import vantage6_api
+from v6_federated.base import logs, vantage6_api
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.base.randomness import generator
 from v6_federated.base.version import __version__
 from v6_federated.central import preparation
+from v6_federated.central.answer import Answer
 from v6_federated.central.answers import Answers
 from v6_federated.central.checkpoint import Checkpoint
-from v6_federated.central.dispatch import Answer, Tolerance
 from v6_federated.central.history import History
 from v6_federated.central.progress import Progress
 from v6_federated.central.rounds import GLOBAL_MODEL, Group, RoundTasks, parted
 from v6_federated.central.same_nodes import SameNodes, attempts
+from v6_federated.central.tolerance import Tolerance
 from v6_federated.messages import codec
 from v6_federated.messages.codec import Shape
 from v6_federated.messages.common import Common
@@ -57,13 +58,15 @@ class Federation:
         """
         common: Common = settings
         self.organizations, self.evaluators = preparation.parties(common, vantage6_api.organizations(client))
-        policy = Policy.of_node()
+        self._policy = policy = Policy.of_node()
         policy.check_participants(len(self.organizations))
+        if hasattr(common, "fraction"):  # before any node is asked
+            self._sampled(common.fraction)
         self.model: models.Model
         self.features: Sequence[str] = ()
         self._client, self._method, self._common = client, method, common
         job = preparation.first_job(method, common, self.organizations, self.evaluators, supervised)
-        show = functools.partial(vantage6_api.progress, client)
+        show = functools.partial(logs.progress, client)
         self._history = History(self.evaluators, job.data.regression, show)
         tolerance = Tolerance.of(common, policy.minimum_organizations)
         self._tasks = RoundTasks(client, tolerance, job, self._history)
@@ -239,9 +242,11 @@ class Federation:
 
         Returns:
             Their ids, ascending.
+
+        Raises:
+            PrivacyThresholdViolation: they are fewer than the node where central runs allows.
         """
-        K = len(self.organizations)
-        m = max(math.floor(fraction * K + 1e-9), 1)  # 0.29 * 100 is a little less than 29
+        K, m = len(self.organizations), self._sampled(fraction)
         if m == K:
             return list(self.organizations)
         absent = self._tasks.absent(self.organizations)
@@ -249,6 +254,13 @@ class Federation:
         rng = generator(self._tasks.job.seed, "sample", 0, self._tasks.round)
         drawn = rng.choice(present, min(m, len(present)), replace=False).tolist()
         return sorted([*drawn, *absent][:m])  # the history then names the absent ones as missing
+
+    def _sampled(self, fraction: float) -> int:
+        """How many organizations ``sample`` draws, if the node where central runs allows so few."""
+        K = len(self.organizations)
+        m = max(math.floor(fraction * K + 1e-9), 1)  # 0.29 * 100 is a little less than 29
+        self._policy.check_sample(m, K)
+        return m
 
     def ask(self, function: str, organizations: Sequence[int], **arguments: Any) -> Answers:
         """Call a partial function at ``organizations`` and wait for the answers.

@@ -13,7 +13,7 @@ from typing import Any
 from v6_federated import models
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import CollectResultsError, DataError
-from v6_federated.central.dispatch import MOST_REASON, Answer, Expected
+from v6_federated.central.answer import MOST_REASON, Answer, Expected
 from v6_federated.central.rounds import Group, parted
 from v6_federated.central.same_nodes import attempts
 from v6_federated.data import pooling, preprocessing

@@ -9,18 +9,10 @@ import numpy as np
 
 from v6_federated.base import vantage6_api
 from v6_federated.base.arrays import Array
-from v6_federated.central.dispatch import (
-    Answer,
-    Call,
-    Dispatcher,
-    Expected,
-    PendingCalls,
-    Tolerance,
-    Unusable,
-    by_organization,
-    reasons,
-)
+from v6_federated.central.answer import Answer, Call, Expected, Unusable, by_organization
+from v6_federated.central.dispatch import Dispatcher, PendingCalls, reasons
 from v6_federated.central.history import History
+from v6_federated.central.tolerance import Tolerance
 from v6_federated.data import preprocessing
 from v6_federated.messages import codec
 from v6_federated.messages.codec import Shape

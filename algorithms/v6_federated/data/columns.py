@@ -319,6 +319,33 @@ def read_features(table: pd.DataFrame, columns: Sequence[str], categories: Seque
     return Features(list(columns), X, words)
 
 
+def as_features(X: Array) -> Array:
+    """Turn an array into features.
+
+    Args:
+        X: numbers (n, ...).
+
+    Returns:
+        (n, d): pixels of 8 bits divided by 255, other numbers as they are; float32 if it holds all values of the
+        array's type, otherwise float64.
+
+    Raises:
+        DataError: the array holds other values, or none.
+    """
+    flat = X.reshape(len(X), -1)
+    if flat.dtype == np.uint8:
+        return flat.astype(np.float32) / np.float32(255)
+    if flat.dtype.kind not in "fiub":
+        raise DataError("the array x holds values that are not numbers; expected numbers")
+    if not flat.shape[1]:
+        raise DataError("the array x has no features; expected at least one")
+    with np.errstate(over="ignore"):
+        numbers = np.asarray(flat, dtype=np.float32 if np.can_cast(flat.dtype, np.float32) else np.float64)
+    if not np.isfinite(numbers).all():
+        raise DataError("missing or infinite values in the array x; expected none")
+    return numbers
+
+
 def kinds(table: pd.DataFrame, columns: Sequence[str]) -> dict[str, list[str]]:
     """Sort columns by what they hold.
 

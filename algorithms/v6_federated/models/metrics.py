@@ -23,7 +23,8 @@ import numpy as np
 
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
-from v6_federated.data.source import LARGEST, Rows
+from v6_federated.data.labels import LARGEST
+from v6_federated.data.source import Rows
 from v6_federated.messages.codec import DIVERGED
 from v6_federated.models import Model
 from v6_federated.models.linear import predicted

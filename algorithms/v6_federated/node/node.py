@@ -9,14 +9,15 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from v6_federated import models
 from v6_federated.base.errors import SafeError
 from v6_federated.base.randomness import generator
 from v6_federated.base.vantage6_api import job_folder
-from v6_federated.data import preprocessing, source
+from v6_federated.data import preprocessing
 from v6_federated.data.columns import Features
+from v6_federated.data.files import open_database
+from v6_federated.data.source import Rows
 from v6_federated.messages.job import Job
 from v6_federated.messages.local_sgd import LocalSGD, PlainSGD
 from v6_federated.models import metrics
@@ -25,7 +26,7 @@ from v6_federated.node.kept_steps import kept
 from v6_federated.node.local_training import Rates, Step
 from v6_federated.node.request import Request
 from v6_federated.node.state import State
-from v6_federated.privacy.policy import number_of_threads
+from v6_federated.privacy.policy import limit_threads
 from v6_federated.privacy.rounding import Rounding, rounded_loss, rounded_to
 
 
@@ -67,7 +68,9 @@ class Node:
         self.policy.check_request(job.minimum_rows, len(job.participants), max(job.rounds or 0, round_))
         self.policy.check_made(preprocessing.made(steps))
         limit_threads()
-        self.source = source.open_source(database)
+        self.source = open_database(database)
+        if not self.policy.allow_numeric_names:
+            self.source.check_header()  # before any name of a column is in an answer or an error
         features, label = self.source.columns(job.data)
         if self.source.table is not None:
             used = [*features, *filter(None, [label])]
@@ -112,7 +115,7 @@ class Node:
         return model
 
     @functools.cached_property
-    def rows(self) -> source.Rows:
+    def rows(self) -> Rows:
         """The rows to train on.
 
         Raises:
@@ -382,13 +385,3 @@ def _check_job(job: Job, round_: int, organization_id: int) -> None:
         raise SafeError("class lists are rejected for jobs without classes, and must name each class once")
     if job.model is not None and job.model.get("classes") != (1 if spec.regression else len(classes or [])):
         raise SafeError("the job's model must have as many classes as the job names, or one if it is a regression")
-
-
-@functools.cache
-def limit_threads() -> None:
-    """Use one thread unless the operator gives more: with a varying number, results would differ in their last bits.
-
-    Raises:
-        NodePermissionException: the operator's number of threads cannot be read.
-    """
-    threadpool_limits(limits=number_of_threads())

@@ -1,13 +1,12 @@
 """A request as the node counts and logs it: which function, for which job, and what left."""
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from v6_federated.messages import codec
 from v6_federated.privacy import audit, quota
 from v6_federated.privacy.hospital import HospitalFolder
 from v6_federated.privacy.policy import Policy
@@ -48,11 +47,10 @@ class Request:
         folder = HospitalFolder.of_node(policy)
         digest = b""
         if folder is not None:
-            whole = json.dumps([organization, function, arguments], sort_keys=True)
-            digest = hashlib.sha256(whole.encode()).digest()
+            digest = codec.sha256(codec.pieces([organization, function, dict(arguments)]))
         job = arguments["job"] if isinstance(arguments["job"], dict) else {}
         line = audit.entry(policy, organization, function, arguments["round"], job)
-        if line.looser:
+        if line.looser and line.task:  # a container of a node, with a log that its operator reads
             names = ", ".join(f"V6_FEDERATED_{name}" for name in line.looser)
             print(f"looser than the profile {policy.profile}: {names}", flush=True)
         return cls(policy, folder, digest, line)

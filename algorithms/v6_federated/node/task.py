@@ -11,20 +11,21 @@ import numpy as np
 from pydantic import BaseModel
 
 from v6_federated.base.arrays import Array
+from v6_federated.base.database import read_database
 from v6_federated.base.errors import SafeError, place_of
+from v6_federated.base.logs import WITHHELD
 from v6_federated.base.vantage6_api import (
-    WITHHELD,
     AlgorithmExecutionError,
     DataError,
     NodePermissionException,
     PrivacyThresholdViolation,
     UserInputError,
     algorithm_client,
-    read_database,
 )
 from v6_federated.messages import codec, settings
 from v6_federated.messages.job import Job
 from v6_federated.messages.settings import Role
+from v6_federated.messages.step_length import check_steps
 from v6_federated.node import local_training
 from v6_federated.node.node import Node
 from v6_federated.node.request import Request
@@ -68,7 +69,7 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
         try:
             request = Request.of(organization, function.__name__, arguments)
             checked = settings.validate(accepted, values)
-            database = read_database() if mock_data is None else mock_data[0]
+            database = read_database(request.policy.allow_queries) if mock_data is None else mock_data[0]
             node = Node(organization, database, Job.from_json(job), round, request)
             request.count()
             received = _received(node, arrays) if arrays else {}
@@ -124,13 +125,13 @@ def _received(node: Node, arrays: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_training(node: Node, checked: BaseModel, batch_size: int | None) -> None:
-    """Reject a task whose steps would single out rows, see ``local_training.check_pull``."""
+    """Reject a task whose steps would single out rows, see ``step_length.check_pull``."""
     if node.round < 1:  # rates that decay would be larger before round 1
         raise SafeError(f"training rounds start at 1; got {node.round}")
     if batch_size is not None and node.steps_per_epoch(batch_size) > 1:  # otherwise each step is on all rows
         n = len(node.rows)
         share = local_training.largest(n, batch_size, node.policy.minimum_batch) / n
-        local_training.check_steps(checked, float(getattr(node.model, "l2", 0)), share)
+        check_steps(checked, float(getattr(node.model, "l2", 0)), share)
         node.batch_sizes.add(batch_size)
 
 

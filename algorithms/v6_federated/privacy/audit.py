@@ -1,7 +1,6 @@
 """The audit log: each answer that leaves the node, and each request that was refused, is a line of a file."""
 
 import fcntl
-import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import NodePermissionException, data_volume
+from v6_federated.messages import codec
 from v6_federated.privacy.hospital import HospitalFolder
 from v6_federated.privacy.policy import NOTHING_COMPUTED, Policy
 
@@ -19,7 +19,7 @@ NAME = "audit.jsonl"
 MOST_LETTERS = 300  # of a text that a task brings
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Entry:
     """A line of the log.
 
@@ -42,13 +42,13 @@ class Entry:
     """
 
     time: str
-    task: str | None
+    task: str | None = None
     job: str
     method: str
     function: str
-    round: int | None
+    round: int | None = None
     organization: int
-    participants: int | None
+    participants: int | None = None
     profile: str
     looser: Sequence[str] = ()
     rows: int | None = None
@@ -97,7 +97,7 @@ def contents(answer: Mapping[str, Any]) -> dict[str, Any]:
     """
     parts: dict[str, Any] = {}
     for name, value in answer.items():
-        if isinstance(value, dict) and set(value) == {"dtype", "shapes", "data"}:
+        if isinstance(value, dict) and set(value) == codec.PAYLOAD:
             parts |= {array: [value["dtype"], *shape] for array, shape in value["shapes"].items()}
         elif isinstance(value, dict):
             parts[name] = contents(value)
@@ -117,12 +117,8 @@ def sent(answer: Mapping[str, Any]) -> tuple[int, str]:
     Returns:
         Bytes, and their SHA-256 in hexadecimal digits.
     """
-    digest, size = hashlib.sha256(), 0
-    for part in json.JSONEncoder().iterencode(answer):
-        data = part.encode()
-        digest.update(data)
-        size += len(data)
-    return size, digest.hexdigest()
+    parts = codec.pieces(answer)
+    return sum(map(len, parts)), codec.sha256(parts).hex()
 
 
 def write(folder: HospitalFolder, line: Entry) -> None:

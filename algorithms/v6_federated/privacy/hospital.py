@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from v6_federated.base import vantage6_api
-from v6_federated.base.files import create, read_plain
-from v6_federated.base.vantage6_api import RESERVED, NodePermissionException
+from v6_federated.base.database import RESERVED
+from v6_federated.base.files import create, open_regular
+from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.privacy.policy import Policy
 
 FALLBACK = "v6-federated-hospital"  # in the node's data volume
@@ -86,15 +87,18 @@ class HospitalFolder:
             A number of 256 bits.
 
         Raises:
+            SafeError: another program has put something else in the secret's place.
             OSError: the secret cannot be read or written.
         """
         return int.from_bytes(hmac.digest(self._secret(), purpose.encode() + b"\0" + message, hashlib.sha256), "big")
 
     def _secret(self) -> bytes:
         file = self.path / "secret"
-        with contextlib.suppress(FileExistsError):
-            create(file, secrets.token_bytes(SECRET_BYTES))
-        found = read_plain(file)
+        if not file.exists():
+            with contextlib.suppress(FileExistsError):  # another task was faster
+                create(file, secrets.token_bytes(SECRET_BYTES))
+        with open_regular(file) as stream:
+            found = stream.read(SECRET_BYTES + 1)
         if len(found) != SECRET_BYTES:
             raise NodePermissionException(
                 f"the file secret in the folder of the database 'hospital' does not hold {SECRET_BYTES} bytes; remove "

@@ -188,5 +188,11 @@ LIMITS = (
         "sheet of an Excel file (without a choice, the first sheet is read). `1` allows both",
         "a query that repeats or leaves out a patient",
     ),
+    Limit(
+        "ALLOW_NUMERIC_NAMES", "switch", 0, 0, "lower",
+        "Refuses a table whose column names look like a row of values: most likely its first row is a patient's. `1` "
+        "allows it",
+        "a table without a header, whose first row would leave as names of columns",
+    ),
 )  # fmt: skip
 BY_NAME: Mapping[str, Limit] = {limit.name: limit for limit in LIMITS}

@@ -4,12 +4,15 @@ A request can make a limit stricter, never looser. No error quotes a value of a 
 """
 
 import difflib
+import functools
 import os
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+from threadpoolctl import threadpool_limits
 
 from v6_federated.base.vantage6_api import NodePermissionException, PrivacyThresholdViolation
 from v6_federated.privacy import limits
@@ -44,6 +47,16 @@ def number_of_threads() -> int:
     return int(text)
 
 
+@functools.cache
+def limit_threads() -> None:
+    """Use one thread unless the operator gives more: with a varying number, results would differ in their last bits.
+
+    Raises:
+        NodePermissionException: the operator's number of threads cannot be read.
+    """
+    threadpool_limits(limits=number_of_threads())
+
+
 @dataclass(frozen=True)
 class Policy:
     """The operator's limits. ``limits.LIMITS`` has what each does, and its value in each profile.
@@ -70,6 +83,7 @@ class Policy:
         allowed_columns: columns that a request may use; None means all.
         disallowed_columns: columns that a request may not use.
         allow_queries: whether a task may bring a query or choose a sheet.
+        allow_numeric_names: whether columns may have names that look like a row of a table without a header.
     """
 
     profile: str
@@ -92,6 +106,7 @@ class Policy:
     allowed_columns: frozenset[str] | None
     disallowed_columns: frozenset[str]
     allow_queries: bool
+    allow_numeric_names: bool
 
     @classmethod
     def of(cls, profile: str, **changes: Any) -> "Policy":
@@ -195,6 +210,23 @@ class Policy:
             raise PrivacyThresholdViolation(
                 f"only {participants} organization(s) take part, but this node requires {self.minimum_organizations} "
                 f"({PREFIX}MINIMUM_ORGANIZATIONS); ask more organizations"
+            )
+
+    def check_sample(self, asked: int, of: int) -> None:
+        """Refuse rounds in which fewer organizations are asked than the minimum.
+
+        Args:
+            asked: organizations that are asked in a round.
+            of: organizations of the job.
+
+        Raises:
+            PrivacyThresholdViolation: they are too few.
+        """
+        if asked < min(self.minimum_sample, of):  # how many may take part is another limit
+            enough = math.ceil(100 * self.minimum_sample / of) / 100
+            raise PrivacyThresholdViolation(
+                f"the job's fraction asks {asked} of {of} organizations in a round, and the node where central runs "
+                f"requires {self.minimum_sample} ({PREFIX}MINIMUM_SAMPLE); set fraction={min(enough, 1):g} or more"
             )
 
     def check_columns(self, columns: Iterable[str], twins: Iterable[str] = ()) -> None:
