@@ -124,9 +124,7 @@ def check_categories(columns: Sequence[str], raw: Features, policy: Policy) -> N
             policy.check_classes(pd.Series(raw.numbers([column])[:, 0]).nunique(), f"the column {column}")
 
 
-def _levels(
-    column: str, features: Features, policy: Policy, counts: bool, pause: Callable[[], None]
-) -> dict[str, int]:
+def _levels(column: str, features: Features, policy: Policy, counts: bool, pause: Callable[[], None]) -> dict[str, int]:
     """The levels that enough rows have, with their counts if they are asked for, otherwise with 1."""
     pause()
     if column in features.words:

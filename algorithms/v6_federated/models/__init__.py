@@ -20,7 +20,18 @@ from v6_federated.models.perceptron import Perceptron
 Vector = Any  # parameters or a gradient (d,): a flat float32 array of numpy or torch, whichever the model uses
 
 
-__all__ = ["LinearModel", "Model", "Perceptron", "Vector", "build", "check_classes", "parameters", "parse", "predicted", "register"]
+__all__ = [
+    "LinearModel",
+    "Model",
+    "Perceptron",
+    "Vector",
+    "build",
+    "check_classes",
+    "parameters",
+    "parse",
+    "predicted",
+    "register",
+]
 
 
 class Model(Protocol):

@@ -17,7 +17,7 @@ from v6_federated.base.vantage6_api import job_folder
 from v6_federated.data import preprocessing
 from v6_federated.data.columns import Features
 from v6_federated.data.files import open_database
-from v6_federated.data.source import Rows
+from v6_federated.data.source import Rows, plain
 from v6_federated.messages.job import Job
 from v6_federated.messages.local_sgd import LocalSGD, PlainSGD
 from v6_federated.models import metrics
@@ -139,8 +139,8 @@ class Node:
             values, counts = np.unique(self.source.labels(self.job.data)[kept], return_counts=True)
             named = self.job.data.classes or []
             self.policy.check_labels(n, len(values), len(named))
-            rows = dict(zip(map(source.plain, values), counts.tolist(), strict=True))
-            self.policy.check_named_classes({c: rows.get(c, 0) for c in map(source.plain, named)})
+            rows = dict(zip(map(plain, values), counts.tolist(), strict=True))
+            self.policy.check_named_classes({c: rows.get(c, 0) for c in map(plain, named)})
         return n
 
     @functools.cached_property

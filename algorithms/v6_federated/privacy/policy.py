@@ -4,6 +4,7 @@ A request can make a limit stricter, never looser. No error quotes a value of a 
 """
 
 import difflib
+import math
 import functools
 import os
 import re
