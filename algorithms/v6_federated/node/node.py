@@ -17,7 +17,8 @@ from v6_federated.base.vantage6_api import job_folder
 from v6_federated.data import preprocessing
 from v6_federated.data.columns import Features
 from v6_federated.data.files import open_database
-from v6_federated.data.source import Rows, plain
+from v6_federated.data.labels import plain
+from v6_federated.data.source import Rows
 from v6_federated.messages.job import Job
 from v6_federated.messages.local_sgd import LocalSGD, PlainSGD
 from v6_federated.models import metrics

@@ -140,8 +140,8 @@ LIMITS = (
     ),
     Limit(
         "ROUND_EVALUATIONS", "switch", 0, 1, "higher",
-        "With `1`, evaluations and training losses are rounded to what the number n of rows can justify: mean losses to "
-        "about their standard error, one part in the square root of n, and counts of right and wrong predictions and of "
+        "With `1`, evaluations and training losses are rounded to what the number n of rows can justify: mean losses "
+        "to about their standard error, one part in the square root of n; counts of right and wrong predictions and of "
         "scores so that each is 0 or at least `V6_FEDERATED_MINIMUM_ROWS_A_CLASS` and all add up to n. Levels that few "
         "rows have are replaced where rows are evaluated, as in training",
         "a loss or a count that tells one patient's label or value",

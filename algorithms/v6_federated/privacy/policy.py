@@ -4,8 +4,8 @@ A request can make a limit stricter, never looser. No error quotes a value of a 
 """
 
 import difflib
-import math
 import functools
+import math
 import os
 import re
 import unicodedata
@@ -385,8 +385,8 @@ class Policy:
         """
         if self.maximum_parameters is not None and columns > MOST_MADE:
             raise PrivacyThresholdViolation(
-                f"the job's steps make {columns} columns of levels, and this node allows {MOST_MADE}; leave out columns "
-                "with many levels (--features names those to use)"
+                f"the job's steps make {columns} columns of levels, and this node allows {MOST_MADE}; leave out "
+                "columns with many levels (--features names those to use)"
             )
 
     def check_wide(self, rows: int, columns: int) -> None:
