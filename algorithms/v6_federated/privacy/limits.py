@@ -147,7 +147,7 @@ LIMITS = (
         "a loss or a count that tells one patient's label or value",
     ),
     Limit(
-        "SCORE_BANDS", "number", 255, 63, "lower",
+        "SCORE_BANDS", "number", 255, 127, "lower",
         "The number of bands in which scores of held-out rows are counted, 10000 at most. With `0`, or if the nodes "
         "have different numbers, the job has no AUC",
         "the score of one patient",
