@@ -1,6 +1,7 @@
 """A node as a partial function sees it: its rows, its model, its random numbers and its operator's limits."""
 
 import functools
+import math
 import re
 import time
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ from v6_federated.node.local_training import Rates, Step
 from v6_federated.node.request import Request
 from v6_federated.node.state import State
 from v6_federated.privacy.policy import limit_threads
+from v6_federated.privacy.rounding import Rounding, rounded_loss, rounded_to
 
 
 class Node:
@@ -278,7 +280,7 @@ class Node:
             epochs: passes over the rows; None means the number in ``local``.
 
         Returns:
-            The mean loss over all rows and passes, each before its step.
+            The mean loss over all rows and passes, each before its step; rounded if the operator wants it.
 
         Raises:
             PrivacyThresholdViolation: minibatches are smaller than the operator's minimum.
@@ -292,7 +294,7 @@ class Node:
             batch_loss, g = self.model.loss_and_gradient(w, X, y)
             step(w, g)
             loss, n = loss + len(y) * batch_loss, n + len(y)
-        return loss / n
+        return self.rounded(loss / n)
 
     def loss(self, w: Any) -> float:
         """Compute the mean loss on the node's rows.
@@ -301,9 +303,27 @@ class Node:
             w: the model (d,).
 
         Returns:
-            The mean loss.
+            The mean loss; rounded if the operator wants it.
         """
-        return self.model.loss(self.model.scores(w, self.model.asarray(self.rows.X)), self.rows.y)
+        return self.rounded(self.model.loss(self.model.scores(w, self.model.asarray(self.rows.X)), self.rows.y))
+
+    def rounded(self, value: float) -> float:
+        """Round a mean over the rows, or a distance of models, if the operator wants evaluations rounded.
+
+        The partial functions round what they return under names that end in ``loss``. What a method decides by must be
+        rounded before: its decisions, too, tell of the rows.
+
+        Args:
+            value: the number.
+
+        Returns:
+            The number, rounded to about its standard error.
+        """
+        if not self.policy.round_evaluations or not math.isfinite(value):
+            return value
+        if self.job.data.regression:  # in the label's own unit there is no smallest step
+            return rounded_to(value, value, len(self.rows)) if value > 0 else value
+        return rounded_loss(value, len(self.rows))
 
     def evaluate(self, weights: Any, which: str) -> dict[str, Any]:
         """Count how well a model does.
@@ -328,9 +348,11 @@ class Node:
             if not len(rows):
                 return {"n": 0}
         if self.job.data.regression:
-            return metrics.evaluate_regression(self.model, weights, rows)
+            return metrics.evaluate_regression(self.model, weights, rows, self.policy.round_evaluations)
         assert self.job.data.classes is not None
-        return metrics.evaluate(self.model, weights, rows, len(self.job.data.classes), self.policy.score_bands)
+        classes, step = len(self.job.data.classes), self.policy.minimum_rows_a_class
+        rounding = Rounding.of(step, self.organization_id) if self.policy.round_evaluations else None
+        return metrics.evaluate(self.model, weights, rows, classes, self.policy.score_bands, rounding)
 
 
 def _check_job(job: Job, round_: int, organization_id: int) -> None:

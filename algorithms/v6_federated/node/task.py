@@ -81,6 +81,8 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
                     answer["evaluation"] = node.evaluate(received["weights"], evaluate)
                 returned = function(node, *(received.get(name) for name in wanted), **dict(checked))
             returned = {k: v.item() if isinstance(v, np.generic) else v for k, v in returned.items()}
+            losses = [k for k, v in returned.items() if k.endswith("loss") and isinstance(v, float)]
+            returned |= {k: node.rounded(returned[k]) for k in losses}
             sent = {k: _to_numpy(v) for k, v in returned.items() if isinstance(v, np.ndarray) or hasattr(v, "cpu")}
             if not shared:
                 _check_plain({k: v for k, v in returned.items() if k not in sent})

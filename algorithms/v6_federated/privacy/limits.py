@@ -140,12 +140,14 @@ LIMITS = (
     ),
     Limit(
         "ROUND_EVALUATIONS", "switch", 0, 1, "higher",
-        "With `1`, evaluations are rounded to what the number of rows can justify: mean losses to steps of one part in "
-        "that number, and counts of cells with fewer than `V6_FEDERATED_MINIMUM_ROWS_A_CLASS` rows are not sent",
+        "With `1`, evaluations and training losses are rounded to what the number n of rows can justify: mean losses "
+        "to about their standard error, one part in the square root of n; counts of right and wrong predictions and of "
+        "scores so that each is 0 or at least `V6_FEDERATED_MINIMUM_ROWS_A_CLASS` and all add up to n. Levels that few "
+        "rows have are replaced where rows are evaluated, as in training",
         "a loss or a count that tells one patient's label or value",
     ),
     Limit(
-        "SCORE_BANDS", "number", 255, 20, "lower",
+        "SCORE_BANDS", "number", 255, 127, "lower",
         "The number of bands in which scores of held-out rows are counted, 10000 at most. With `0`, or if the nodes "
         "have different numbers, the job has no AUC",
         "the score of one patient",

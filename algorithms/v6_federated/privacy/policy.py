@@ -5,6 +5,7 @@ A request can make a limit stricter, never looser. No error quotes a value of a 
 
 import difflib
 import functools
+import math
 import os
 import re
 import unicodedata
@@ -210,6 +211,23 @@ class Policy:
             raise PrivacyThresholdViolation(
                 f"only {participants} organization(s) take part, but this node requires {self.minimum_organizations} "
                 f"({PREFIX}MINIMUM_ORGANIZATIONS); ask more organizations"
+            )
+
+    def check_sample(self, asked: int, of: int) -> None:
+        """Refuse rounds in which fewer organizations are asked than the minimum.
+
+        Args:
+            asked: organizations that are asked in a round.
+            of: organizations of the job.
+
+        Raises:
+            PrivacyThresholdViolation: they are too few.
+        """
+        if asked < min(self.minimum_sample, of):  # how many may take part is another limit
+            enough = math.ceil(100 * self.minimum_sample / of) / 100
+            raise PrivacyThresholdViolation(
+                f"the job's fraction asks {asked} of {of} organizations in a round, and the node where central runs "
+                f"requires {self.minimum_sample} ({PREFIX}MINIMUM_SAMPLE); set fraction={min(enough, 1):g} or more"
             )
 
     def check_columns(self, columns: Iterable[str], twins: Iterable[str] = ()) -> None:
