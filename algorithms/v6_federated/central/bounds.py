@@ -44,7 +44,7 @@ class Bounds:
         self._powers = (0.0, -0.5, 1.0) if any(with_role(common, Role.BATCH)) else (0.0, -0.5)
         self.rows: dict[int, int] = {}
         self.held_out: dict[int, int] = {}
-        self._norms: dict[str, dict[int, float]] = {}  # the latest of each organization, by what was measured
+        self._largest: dict[str, dict[int, float]] = {}  # norm of each organization so far, by what was measured
         self._unchecked = False
 
     # ---- rows
@@ -91,7 +91,7 @@ class Bounds:
         for k, n in training.items():
             if len(training) > 1 and n > self._share * total:
                 raise CollectResultsError(
-                    f"{place}: organization {k} says that it has {n} of {total} rows, a share of {n / total:.4g}; "
+                    f"{place}: organization {k}: says that it has {n} of {total} rows, a share of {n / total:.4g}; "
                     f"expected {self._share:g} at most. Leave it out, or set maximum_share higher if it has so many"
                 )
 
@@ -100,9 +100,11 @@ class Bounds:
     def check_norms(self, place: str, function: str, norms: Mapping[int, Mapping[str, float]]) -> None:
         """Compare the norms of updates with their median.
 
-        The median is that of the same request. If fewer than ``LEAST`` nodes have answered it, it is that of the latest
-        updates of all nodes; until there are as many of these, nothing is compared. Nodes with other numbers of rows
-        may have other updates, see ``_powers``: the largest of these medians counts.
+        The median is that of the same request. If fewer than ``LEAST`` nodes have answered it, it is that of the
+        largest update of each node so far; until there are as many of these, nothing is compared. Nodes with other
+        numbers of rows may have other updates, see ``_powers``: the largest of these medians counts. An update that is
+        no larger than an earlier one of the same node is accepted: once most nodes fit their rows without error, their
+        updates vanish, and those of a node with rows that are hard to fit do not.
 
         Args:
             place: round and function, for the error.
@@ -114,23 +116,22 @@ class Bounds:
         """
         for name in sorted({name for measured in norms.values() for name in measured}):
             new = {k: measured[name] for k, measured in norms.items() if name in measured}
-            latest = self._norms.setdefault(f"{function} {name}", {})
-            few, first = len(new) < LEAST, len(latest) < LEAST
-            latest |= new
-            known = latest if few else new
-            suspects = known if first else new  # the first ones could not be compared when they came
+            largest = self._largest.setdefault(f"{function} {name}", {})
+            few, first = len(new) < LEAST, len(largest) < LEAST
+            before = {} if first else {k: largest.get(k, 0.0) for k in new}
+            largest |= {k: max(norm, largest.get(k, 0.0)) for k, norm in new.items()}
+            known = largest if few else new
             moved = [k for k in known if known[k] > 0]
             if len(moved) < LEAST:
                 continue
             medians = {p: float(np.median([known[k] / self.rows[k] ** p for k in moved])) for p in self._powers}
-            for k in sorted(suspects):
+            for k, norm in sorted((largest if first else new).items()):  # the first ones could not be compared before
                 usual = max(median * self.rows[k] ** p for p, median in medians.items())
-                if known[k] > self._ratio * usual:
+                if norm > max(self._ratio * usual, before.get(k, 0.0)):
                     raise CollectResultsError(
-                        f"{place}: organization {k} sent {name} with an update of norm {known[k]:.4g}, "
-                        f"{known[k] / usual:.4g} times the median of {len(moved)} nodes; expected "
-                        f"{self._ratio:g} times at most. Leave it out, or raise maximum_norm_ratio if its rows may "
-                        "differ so much"
+                        f"{place}: organization {k}: sent {name} with an update of norm {norm:.4g}, "
+                        f"{norm / usual:.4g} times the median of {len(moved)} nodes; expected {self._ratio:g} times at "
+                        "most. Leave it out, or raise maximum_norm_ratio if its rows may differ so much"
                     )
 
     # ---- going on after an interruption
@@ -140,7 +141,7 @@ class Bounds:
         return {
             "rows": [*self.rows.items()],
             "held_out": [*self.held_out.items()],
-            "norms": {name: [*norms.items()] for name, norms in self._norms.items()},
+            "largest": {name: [*norms.items()] for name, norms in self._largest.items()},
         }
 
     def restore(self, kept: Mapping[str, Any]) -> None:
@@ -150,7 +151,7 @@ class Bounds:
             kept: the snapshot.
         """
         self.rows, self.held_out = dict(kept["rows"]), dict(kept["held_out"])
-        self._norms = {name: dict(norms) for name, norms in kept["norms"].items()}
+        self._largest = {name: dict(norms) for name, norms in kept["largest"].items()}
 
     def restore_rows(self, per_node: Sequence[Mapping[str, Any]]) -> None:
         """Take the numbers of rows from an earlier job that is resumed.

@@ -255,7 +255,7 @@ class RoundTasks:
         for job in (self.job, self._evaluators_job()):
             who = [k for k in lacking if (k in self.job.evaluators) == (job is not self.job)]
             bare = replace(job, data=replace(job.data, preprocess=self._large))
-            calls += self._calls(Group("keep_steps", who, bare, expected=Expected()))
+            calls += self._calls(Group("keep_steps", who, bare, expected=self.expected()))
         answers, failed = self._dispatcher.gather(calls)
         self.count_preparation(answers)
         self._keepers |= {a.organization_id for a in answers}
@@ -292,7 +292,7 @@ class RoundTasks:
         Returns:
             Calls to the evaluators, on all of their rows; without evaluators, to all nodes on the rows held out.
         """
-        expected, arrays = replace(self.expected(), minimum_rows=1), {GLOBAL_MODEL: weights}
+        expected, arrays = self.expected(), {GLOBAL_MODEL: weights}
         if self.job.evaluators:
             return Group("evaluate", self.job.evaluators, self._evaluators_job(), {}, arrays, expected, "all")
         return Group("evaluate", self.job.participants, self.job, {}, arrays, expected, "held_out")
