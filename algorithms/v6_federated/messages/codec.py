@@ -19,7 +19,7 @@ from v6_federated.base.errors import SafeError
 MOST_DIMENSIONS, MOST_NUMBERS = 8, 2**40  # of an array; along one dimension
 DTYPES: dict[str, np.dtype[Any]] = {"float32": np.dtype("<f4"), "float16": np.dtype("<f2"), "float64": np.dtype("<f8")}
 
-Shape = tuple[int | None, ...]  # None: any length
+Shape = tuple[int | range | None, ...]  # a range: a length in it; None: any length
 PAYLOAD = {"dtype", "shapes", "data"}
 HOLE = "\0data"  # stands for the data of a payload
 DIVERGED = "training has diverged; try a smaller lr"
@@ -88,7 +88,7 @@ def decode(payload: Mapping[str, Any], expected: Mapping[str, Shape] | None = No
     for name, shape in (expected or {}).items():
         if name not in arrays or not fits(arrays[name], shape):
             found = f"has shape {arrays[name].shape}" if name in arrays else "is missing"
-            raise SafeError(f"the array {name} {found}; its shape must be {_written(shape)}")
+            raise SafeError(f"the array {name} {found}; its shape must be {written(shape)}")
     return arrays
 
 
@@ -97,13 +97,36 @@ def fits(array: Array, shape: Shape) -> bool:
 
     Args:
         array: the array.
-        shape: its length along each dimension; None stands for any.
+        shape: its length along each dimension, or the range of its lengths; None stands for any.
     """
-    return array.ndim == len(shape) and all(n in (None, m) for n, m in zip(shape, array.shape, strict=True))
+    return array.ndim == len(shape) and all(
+        m in n if isinstance(n, range) else n in (None, m) for n, m in zip(shape, array.shape, strict=True)
+    )
 
 
-def _written(shape: Shape) -> str:
-    lengths = ["any" if n is None else str(n) for n in shape]
+def most_numbers(shape: Shape) -> int:
+    """Count the numbers of the largest array of a shape.
+
+    Args:
+        shape: the shape.
+
+    Returns:
+        Their number; 0 if the shape sets no limit.
+    """
+    lengths = [n[-1] if isinstance(n, range) else n or 0 for n in shape]
+    return math.prod(lengths)
+
+
+def written(shape: Shape) -> str:
+    """Write a shape for an error.
+
+    Args:
+        shape: its length along each dimension.
+
+    Returns:
+        The text, for example "(any, 3)".
+    """
+    lengths = ["any" if n is None else f"{n[0]} to {n[-1]}" if isinstance(n, range) else str(n) for n in shape]
     return f"({', '.join(lengths)}{',' if len(lengths) == 1 else ''})"
 
 
