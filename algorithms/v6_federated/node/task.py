@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 from pydantic import BaseModel
 
+from v6_federated.base import json_text
 from v6_federated.base.arrays import Array
 from v6_federated.base.database import read_database
 from v6_federated.base.errors import SafeError, place_of
@@ -65,6 +66,7 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
     ) -> dict[str, Any]:
         organization = client.organization_id
         try:
+            json_text.check_levels([job, evaluate, arrays, values])
             checked = settings.validate(accepted, values)
             database = read_database(Policy.of_node().allow_queries) if mock_data is None else mock_data[0]
             node = Node(organization, database, Job.from_json(job), round)
