@@ -1,4 +1,4 @@
-"""JSON from others: its nesting is bounded, so that no reader runs out of stack."""
+"""JSON from others: its nesting and its whole numbers are bounded, so that every reader and writer can handle it."""
 
 import json
 from typing import Any
@@ -7,6 +7,8 @@ from v6_federated.base.errors import SafeError
 
 MOST_LEVELS = 100  # lists and objects within each other; messages, results and checkpoints have fewer than 30
 NESTED = (dict, list, tuple)
+SMALLEST, LARGEST = -(2**63), 2**64 - 1  # whole numbers that others than Python can read, and numpy can hold
+TOO_LARGE = "JSON with a whole number of more than 64 bits; expected smaller numbers"
 TOO_DEEP = f"JSON of more than {MOST_LEVELS} levels; expected lists and objects that are nested less deeply"
 
 
@@ -20,31 +22,32 @@ def parse(text: str | bytes) -> Any:
         What it says.
 
     Raises:
-        SafeError: it is nested too deeply.
+        SafeError: it is nested too deeply, or holds a whole number of more than 64 bits.
         ValueError: it is not JSON.
     """
     try:
         found = json.loads(text)
     except RecursionError:
         raise SafeError(TOO_DEEP) from None
-    check_levels(found)
+    check(found)
     return found
 
 
-def check_levels(value: Any) -> None:
-    """Check how deeply lists and objects are nested.
+def check(value: Any) -> None:
+    """Check how deeply lists and objects are nested, and how large whole numbers are.
 
     Args:
         value: JSON.
 
     Raises:
-        SafeError: more than ``MOST_LEVELS`` deep.
+        SafeError: more than ``MOST_LEVELS`` deep, or a number has more than 64 bits.
     """
-    level = [value] if isinstance(value, NESTED) else []
-    for _ in range(MOST_LEVELS):
-        if not level:
+    level = [value]
+    for _ in range(MOST_LEVELS + 1):
+        if any(type(part) is int and not SMALLEST <= part <= LARGEST for part in level):
+            raise SafeError(TOO_LARGE)
+        nested = [part for part in level if isinstance(part, NESTED)]
+        if not nested:
             return
-        inner = (part for outer in level for part in (outer.values() if isinstance(outer, dict) else outer))
-        level = [part for part in inner if isinstance(part, NESTED)]
-    if level:
-        raise SafeError(TOO_DEEP)
+        level = [part for outer in nested for part in (outer.values() if isinstance(outer, dict) else outer)]
+    raise SafeError(TOO_DEEP)

@@ -67,7 +67,7 @@ def central(
     @algorithm_client
     def call(client: Any, **values: Any) -> dict[str, Any]:
         try:
-            json_text.check_levels(values)
+            json_text.check(values)
             checked = settings.validate(accepted, values)
             check_all(checked)
             federation = Federation(client, method, checked, supervised)

@@ -66,7 +66,7 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
     ) -> dict[str, Any]:
         organization = client.organization_id
         try:
-            json_text.check_levels([job, evaluate, arrays, values])
+            json_text.check([job, evaluate, arrays, values])
             checked = settings.validate(accepted, values)
             database = read_database(Policy.of_node().allow_queries) if mock_data is None else mock_data[0]
             node = Node(organization, database, Job.from_json(job), round)

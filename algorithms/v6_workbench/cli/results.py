@@ -52,7 +52,7 @@ def read(path: Path) -> dict[str, Any]:
     """
     file = path / "result.json" if path.is_dir() else path
     try:
-        found = json_text.parse(file.read_text())
+        found = json_text.parse(file.read_bytes())
         check_form(found)
     except FileNotFoundError:
         if (path / "test.json").exists():

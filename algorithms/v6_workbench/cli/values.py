@@ -49,8 +49,14 @@ def setting(key: str, text: str) -> Any:
 
     Returns:
         The value, as JSON has it.
+
+    Raises:
+        SafeError: it is nested too deeply, or holds too large a number.
     """
-    found = value(text)
+    try:
+        found = value(text)
+    except SafeError as error:
+        raise SafeError(f"{key}: {error}") from None
     if key not in LISTS or isinstance(found, list | None):
         return found
     parts = [part.strip() for part in text.split(",")]
