@@ -154,7 +154,7 @@ def test_an_ensemble_of_some_classes():
     [
         ([[1, 1.4, 1], [-1, 2, 0], [-1, 1, 0]], "sends a threshold that is not an agreed bin edge"),
         ([[-1, 2, 0], [-1, 1, 0]], "sends other trees than asked for; expected 1 of at most 4 leaves"),
-        ([[1, 1.4, 1]] * 4 + [[-1, 2, 0]] * 5, "sends other trees than asked for; expected 1 of at most 4 leaves"),
+        ([[1, 1.4, 1]] * 4 + [[-1, 2, 0]] * 5, r"sent trees of shape \(9, 3\); expected \(1 to 7, 3\)"),
         ([[1, 1.4, 1], [-1, 2, 0]], "sends no trees: an ensemble that ends within a tree"),
     ],
 )

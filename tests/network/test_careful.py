@@ -94,7 +94,7 @@ def test_the_operator_reads_the_log_with_the_image(jobs, careful, engine, image_
         remove=True,
     ).decode()
     print(printed)
-    assert "task-0000" in printed and "profile careful" in printed and "client_update" in printed
+    assert "runs at the server: " in printed and "profile careful" in printed and "client_update" in printed
     assert json.loads(printed.splitlines()[-1])["bytes"] == sum(entry.bytes for entry in log(careful, 1))
 
 

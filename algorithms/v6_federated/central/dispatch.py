@@ -8,6 +8,7 @@ from typing import Any
 from v6_federated.base import logs, vantage6_api
 from v6_federated.base.vantage6_api import CollectResultsError
 from v6_federated.central.answer import Answer, Call, Unusable, usable
+from v6_federated.central.bounds import Bounds
 from v6_federated.central.tolerance import Tolerance
 
 
@@ -20,19 +21,21 @@ class Dispatcher:
     Attributes:
         client: vantage6's client.
         tolerance: which missing answers are tolerated.
+        bounds: what each node may send.
         contacts: a task of each organization, by which the server can be asked whether its node is online.
         unanswered: bytes that were sent and brought no usable answer, by function, until somebody takes them.
         given_up: organizations that may still be at work, by the task that was given up.
     """
 
-    def __init__(self, client: Any, tolerance: Tolerance) -> None:
+    def __init__(self, client: Any, tolerance: Tolerance, bounds: Bounds) -> None:
         """Begin without tasks.
 
         Args:
             client: vantage6's client.
             tolerance: which missing answers are tolerated.
+            bounds: what each node may send.
         """
-        self.client, self.tolerance = client, tolerance
+        self.client, self.tolerance, self.bounds = client, tolerance, bounds
         self.contacts: dict[int, int] = {}
         self.unanswered: Counter[str] = Counter()
         self.given_up: dict[int, int] = {}
@@ -126,7 +129,10 @@ class Dispatcher:
             raise Unusable(words or f"run {status}", refused=said)
         if len(results) > 1:
             raise Unusable(f"sent {len(results)} answers to one call; expected one")
-        return usable(results[0], call)
+        answer = usable(results[0], call)
+        if problem := self.bounds.what_is_wrong(answer):
+            raise Unusable(problem)
+        return answer
 
 
 class PendingCalls:
@@ -221,7 +227,7 @@ class PendingCalls:
             if task in self._ended:
                 continue
             if now >= until:
-                given_up.append((call, Unusable(f"no answer within {tolerance.round_timeout:g} s")))
+                given_up.append((call, Unusable(f"no answer within {tolerance.round_timeout:g} s (round_timeout)")))
             elif call.organization in away:
                 given_up.append((call, Unusable(f"its node has been offline for {tolerance.offline_timeout:g} s")))
             else:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from v6_federated.messages.common import Common
 
+ROUND_TIMEOUT = 3600.0  # seconds, of a job on real nodes that sets none: a silent node must not hold it up for ever
 LOOK_SECONDS = 10.0  # at most, between checks whether the nodes that have not answered are still online
 
 
@@ -29,18 +30,20 @@ class Tolerance:
     at_least: int = 1
 
     @classmethod
-    def of(cls, common: Common, at_least: int) -> "Tolerance":
+    def of(cls, common: Common, at_least: int, on_a_node: bool) -> "Tolerance":
         """Read the settings of a job.
 
         Args:
             common: the settings.
             at_least: number of answers that a round needs, whatever the settings say.
+            on_a_node: whether the nodes are real ones, whose calls end after ``ROUND_TIMEOUT`` if the job sets no time.
 
         Returns:
             The tolerance.
         """
-        settings = (common.round_timeout, common.min_responses, common.retries)
-        return cls(*settings, common.cooldown_rounds, common.offline_timeout, at_least)
+        timeout = ROUND_TIMEOUT if on_a_node and common.round_timeout is None else common.round_timeout
+        settings = (common.min_responses, common.retries, common.cooldown_rounds, common.offline_timeout)
+        return cls(timeout, *settings, at_least)
 
     @property
     def strict(self) -> bool:

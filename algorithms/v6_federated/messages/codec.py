@@ -3,10 +3,11 @@
 Never pickle, which could run code. A float32 number takes 4 bytes, 5.33 in base64; in a JSON list it takes about 22.
 """
 
+import functools
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from v6_federated.base.errors import SafeError
 MOST_DIMENSIONS, MOST_NUMBERS = 8, 2**40  # of an array; along one dimension
 DTYPES: dict[str, np.dtype[Any]] = {"float32": np.dtype("<f4"), "float16": np.dtype("<f2"), "float64": np.dtype("<f8")}
 
-Shape = tuple[int | None, ...]  # None: any length
+Shape = tuple[int | range | None, ...]  # a range: a length in it; None: any length
 PAYLOAD = {"dtype", "shapes", "data"}
 HOLE = "\0data"  # stands for the data of a payload
 DIVERGED = "training has diverged; try a smaller lr"
@@ -87,7 +88,7 @@ def decode(payload: Mapping[str, Any], expected: Mapping[str, Shape] | None = No
     for name, shape in (expected or {}).items():
         if name not in arrays or not fits(arrays[name], shape):
             found = f"has shape {arrays[name].shape}" if name in arrays else "is missing"
-            raise SafeError(f"the array {name} {found}; its shape must be {_written(shape)}")
+            raise SafeError(f"the array {name} {found}; its shape must be {written(shape)}")
     return arrays
 
 
@@ -96,13 +97,36 @@ def fits(array: Array, shape: Shape) -> bool:
 
     Args:
         array: the array.
-        shape: its length along each dimension; None stands for any.
+        shape: its length along each dimension, or the range of its lengths; None stands for any.
     """
-    return array.ndim == len(shape) and all(n in (None, m) for n, m in zip(shape, array.shape, strict=True))
+    return array.ndim == len(shape) and all(
+        m in n if isinstance(n, range) else n in (None, m) for n, m in zip(shape, array.shape, strict=True)
+    )
 
 
-def _written(shape: Shape) -> str:
-    lengths = ["any" if n is None else str(n) for n in shape]
+def most_numbers(shape: Shape) -> int:
+    """Count the numbers of the largest array of a shape.
+
+    Args:
+        shape: the shape.
+
+    Returns:
+        Their number; 0 if the shape sets no limit.
+    """
+    lengths = [n[-1] if isinstance(n, range) else n or 0 for n in shape]
+    return math.prod(lengths)
+
+
+def written(shape: Shape) -> str:
+    """Write a shape for an error.
+
+    Args:
+        shape: its length along each dimension.
+
+    Returns:
+        The text, for example "(any, 3)".
+    """
+    lengths = ["any" if n is None else f"{n[0]} to {n[-1]}" if isinstance(n, range) else str(n) for n in shape]
     return f"({', '.join(lengths)}{',' if len(lengths) == 1 else ''})"
 
 
@@ -177,16 +201,26 @@ def _unescaped(data: str) -> bool:
     return data.isascii() and '"' not in data and "\\" not in data
 
 
-def sha256(parts: Iterable[str]) -> bytes:
-    """The SHA-256 digest of texts that together are one message.
+def digest(message: Any) -> bytes:
+    """The SHA-256 digest of a message. Payloads are digested on their own, and one that is sent to many nodes once.
 
     Args:
-        parts: ASCII texts.
+        message: JSON, with payloads anywhere in it.
 
     Returns:
-        32 bytes.
+        32 bytes; the same for equal messages only.
     """
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part.encode())
-    return digest.digest()
+
+    def digested(value: Any) -> Any:
+        if isinstance(value, dict):
+            if set(value) == PAYLOAD and isinstance(value["data"], str):
+                return {"dtype": value["dtype"], "shapes": value["shapes"], "sha256": _sha256(value["data"])}
+            return {k: digested(v) for k, v in value.items()}
+        return [*map(digested, value)] if isinstance(value, list) else value
+
+    return hashlib.sha256(json.dumps(digested(message)).encode()).digest()
+
+
+@functools.lru_cache(maxsize=2)
+def _sha256(data: str) -> str:
+    return hashlib.sha256(data.encode()).hexdigest()

@@ -47,10 +47,10 @@ class Request:
         folder = HospitalFolder.of_node(policy)
         digest = b""
         if folder is not None:
-            digest = codec.sha256(codec.pieces([organization, function, dict(arguments)]))
+            digest = codec.digest([organization, function, dict(arguments)])
         job = arguments["job"] if isinstance(arguments["job"], dict) else {}
         line = audit.entry(policy, organization, function, arguments["round"], job)
-        if line.looser and line.task:  # a container of a node, with a log that its operator reads
+        if line.looser and line.run is not None:  # a container of a node, with a log that its operator reads
             names = ", ".join(f"V6_FEDERATED_{name}" for name in line.looser)
             print(f"looser than the profile {policy.profile}: {names}", flush=True)
         return cls(policy, folder, digest, line)

@@ -55,9 +55,9 @@ def _totals(entries: Sequence[Entry]) -> dict[str, int]:
 def _job(key: str, entries: Sequence[Entry]) -> Iterator[str]:
     first, last = entries[0], entries[-1]
     yield f"job {key}: {first.method}, {_minute(first.time)} to {_minute(last.time)} UTC"
-    tasks = sorted({entry.task for entry in entries if entry.task})
-    if tasks:
-        yield f"  tasks at the server: {_some(tasks)}"
+    runs = sorted({entry.run for entry in entries if entry.run is not None})
+    if runs:
+        yield f"  runs at the server: {_some([str(run) for run in runs])}"
     asked = ", ".join(sorted({str(e.participants) for e in entries if e.participants is not None}))
     yield f"  organizations that train, as the tasks said: {asked or 'not said'}"
     for profile in sorted({entry.profile for entry in entries}):

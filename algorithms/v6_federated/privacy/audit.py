@@ -1,6 +1,7 @@
 """The audit log: each answer that leaves the node, and each request that was refused, is a line of a file."""
 
 import fcntl
+import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ class Entry:
 
     Attributes:
         time: when the answer left, in UTC.
-        task: vantage6's name of the task, by which its sender can be found at the server; None on mock nodes.
+        run: number of the run at the server, by which its task and sender can be found; None on mock nodes.
         job: the job's key.
         method: its method.
         function: the partial function that was called.
@@ -42,7 +43,7 @@ class Entry:
     """
 
     time: str
-    task: str | None = None
+    run: int | None = None
     job: str
     method: str
     function: str
@@ -74,7 +75,7 @@ def entry(policy: Policy, organization: int, function: str, round_: Any, job: Ma
     participants = job.get("participants")
     return Entry(
         time=datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
-        task=_task(),
+        run=_run(),
         job=_text(job.get("key")),
         method=_text(job.get("method")),
         function=function,
@@ -118,7 +119,10 @@ def sent(answer: Mapping[str, Any]) -> tuple[int, str]:
         Bytes, and their SHA-256 in hexadecimal digits.
     """
     parts = codec.pieces(answer)
-    return sum(map(len, parts)), codec.sha256(parts).hex()
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part.encode())
+    return sum(map(len, parts)), digest.hexdigest()
 
 
 def write(folder: HospitalFolder, line: Entry) -> None:
@@ -176,7 +180,7 @@ def _text(value: Any) -> str:
     return "".join(c for c in str(value)[:MOST_LETTERS] if c.isprintable())
 
 
-def _task() -> str | None:
-    """vantage6 keeps a task's input in a folder named after it: task-000000012."""
-    file = os.environ.get("INPUT_FILE")
-    return Path(file).parent.name if file else None
+def _run() -> int | None:
+    """vantage6 keeps a run's input in a folder with its number: task-000000012."""
+    number = Path(os.environ.get("INPUT_FILE", "")).parent.name.removeprefix("task-")
+    return int(number) if number.isdecimal() else None

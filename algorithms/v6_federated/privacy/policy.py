@@ -120,7 +120,7 @@ class Policy:
         Returns:
             The policy.
         """
-        return replace(cls.of_node({PREFIX + "PROFILE": profile}), **changes)
+        return replace(_of_profile(profile), **changes)
 
     @classmethod
     def of_node(cls, environment: Mapping[str, str] | None = None) -> "Policy":
@@ -452,6 +452,11 @@ class Policy:
                 f"fewer than {required} rows to compute on ({PREFIX}MINIMUM_ROWS, or minimum_rows of the request); "
                 "lower holdout, or leave this organization out"
             )
+
+
+@functools.cache
+def _of_profile(profile: str) -> Policy:
+    return Policy.of_node({PREFIX + "PROFILE": profile})
 
 
 def _check_names(env: Mapping[str, str]) -> None:
