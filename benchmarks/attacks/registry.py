@@ -11,7 +11,7 @@ from benchmarks.attacks import people, thresholds, training
 from benchmarks.attacks.researcher import Outcome, Refused, Researcher, hospitals
 
 PROFILES = ("trusting", "careful")
-SMALL = {"breast-cancer": 160, "rare": 160, "digits": 400}  # rows of all four hospitals in the tests
+SMALL = {"breast-cancer": 320, "rare": 320, "digits": 400}  # rows of all four hospitals in the tests
 ABOUT = (
     "A dishonest researcher sends tasks to one of four mock hospitals, and counts what was really recovered by comparing "
     "it with the hospital's table. A row counts if all of its values are right to a hundredth of their column's standard "
@@ -116,8 +116,8 @@ ATTACKS = (
     ),
     Attack(
         "known person, by evaluation",
-        "Measurements are known, the label is not. The model's answer changes for this person alone, and so does one "
-        "count of the confusion matrix.",
+        "Measurements are known, the label is not. What the model says changes for this person alone, and a count of the "
+        "confusion matrix tells for which class.",
         people.known_label,
         why=DIFFERENCE,
     ),
@@ -180,16 +180,17 @@ ATTACKS = (
         why=CRAFTED,
     ),
     Attack(
-        "losses of a regression",
-        "The squared error of a tree with one split holds the sum of the labels above it. Any column can be the label.",
+        "known person, by regression losses",
+        "Any column can be the label of a regression. A tree has an output for one known person alone; its squared errors "
+        "tell this person's value.",
         thresholds.regression_loss,
         why=DIFFERENCE,
     ),
     Attack(
         "bands of scores",
-        "The counts for the AUC, with bands moved onto a value.",
+        "The counts for the AUC, with bands moved until one holds a single value, or until a rounded count jumps.",
         thresholds.score_bands,
-        stops="`ROUND_EVALUATIONS`",
+        why="Rounded counts jump somewhere. It finds some of the values.",
     ),
     Attack(
         "fewer rows than columns",

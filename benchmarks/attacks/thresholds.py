@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.attacks.researcher import LABEL, Outcome, Refused, Researcher
-from v6_federated.data.aggregates import BINS, edges
+from benchmarks.attacks.researcher import TOLERANCE, Outcome, Refused, Researcher
+from v6_federated.data.aggregates import edges
 from v6_federated.messages import codec
 from v6_federated.models import metrics
 
@@ -69,13 +69,14 @@ def isolate(
     known = {t: above for t, above in _asked(ask, starts, a_task).items() if above is not None}
     waiting = [(Between(a, b, known[a] - known[b]), known[a], 0) for a, b in pairwise(sorted(known))]
     alone, asked = list[Between](), len(starts)
-    while waiting and asked < most:
+    while waiting:
         wanted = list[tuple[float, Between, Sum, int]]()
         for between, above, tries in waiting:
             if between.rows.n == 1:
                 alone.append(between)
             elif between.rows.n > 1 and tries < (4 if project else 12):
                 wanted.append((_middle(between, project, tries), between, above, tries))
+        wanted = wanted[: max(most - asked, 0)]
         answers = _asked(ask, [t for t, *_ in wanted], a_task)
         asked += len(wanted)
         waiting = []
@@ -328,39 +329,35 @@ def clip_and_mean(researcher: Researcher) -> Outcome:
 
 
 def histogram_edges(researcher: Researcher) -> Outcome:
-    """Counts up to chosen edges are rounded, and jump at some ranks: narrow the edges around each jump.
+    """Counts up to chosen edges are rounded, and jump at some of the values: narrow the edges around each jump.
 
-    A task asks for as many columns as there are. The same column may be among them many times.
+    A task asks for many columns, each with edges of its own.
     """
     mean, scale, _ = researcher.moments()
     features = researcher.features
-    k = researcher.finest()
-
-    def ask(intervals: Sequence[tuple[float, float]]) -> list[np.ndarray]:
-        low, high = (np.array([i[side] for i in intervals]) for side in (0, 1))
-        answer = researcher.ask(
-            "v6_fedavg", "fit_step", statistic="below", columns=[features[k]] * len(intervals),
-            arrays={"lower": low, "upper": high},
-        )  # fmt: skip
-        return list(answer["below"])
-
-    waiting, found = [(mean[k] - 4 * scale[k], mean[k] + 6 * scale[k])], list[float]()
-    for _ in range(8):
-        narrower = list[tuple[float, float]]()
-        for start in range(0, len(waiting), len(features)):
-            part = waiting[start : start + len(features)]
-            try:
-                answers = ask(part)
-            except Refused:
-                return researcher.found_values({features[k]: found})
-            for (low, high), counts in zip(part, answers, strict=True):
-                e = edges(low, high)
-                narrower += [(e[j], e[j + 1]) for j in np.flatnonzero(np.diff(counts) > 0)]
-        found += [(a + b) / 2 for a, b in narrower if b - a < 1e-4 * scale[k]]
-        waiting = [(a, b) for a, b in narrower if b - a >= 1e-4 * scale[k]]
-        if not waiting:
+    columns = range(0, len(features), 10 if researcher.small else 1)
+    waiting = {k: [(mean[k] - 4 * scale[k], mean[k] + 6 * scale[k])] for k in columns}
+    found: dict[str, list[float]] = {features[k]: [] for k in columns}
+    while any(waiting.values()):
+        now = {k: intervals.pop() for k, intervals in waiting.items() if intervals}
+        try:
+            answer = researcher.ask(
+                "v6_fedavg",
+                "fit_step",
+                statistic="below",
+                columns=[features[k] for k in now],
+                arrays={"lower": np.array([a for a, _ in now.values()]), "upper": np.array([b for _, b in now.values()])},
+            )
+        except Refused:
             break
-    return researcher.found_values({features[k]: found})
+        for (k, (low, high)), counts in zip(now.items(), answer["below"], strict=True):
+            e = edges(low, high)
+            for i in np.flatnonzero(np.diff(counts) > 0):
+                if e[i + 1] - e[i] < 1e-4 * scale[k]:
+                    found[features[k]].append(float(e[i] + e[i + 1]) / 2)
+                else:
+                    waiting[k].append((e[i], e[i + 1]))
+    return researcher.found_values(found)
 
 
 # ---- values by single numbers: a distance, a loss, a count
@@ -379,7 +376,7 @@ def distance(researcher: Researcher) -> Outcome:
     column, penalty = researcher.features[k], 10.0
     counts = np.arange(-n, n + 1)
 
-    def length(t: float, a: float) -> float:
+    def sent(t: float, a: float, lr: float) -> float:
         answer = researcher.ask(
             "v6_dynavg",
             "local_update",
@@ -388,9 +385,15 @@ def distance(researcher: Researcher) -> Outcome:
             arrays={"weights": np.array([STEEP, -STEEP * ((t - mean[k]) / scale[k] + a)])},
             is_reference=True,
             delta=1e30,
-            local={"lr": LONG},
+            local={"lr": lr},
         )
-        return n * float(answer.values["from_reference"]) / LONG
+        return float(answer.values["from_reference"])
+
+    def length(t: float, a: float) -> float:
+        if not is_rounded(found := sent(t, a, LONG)):
+            return n * found / LONG
+        lr, jump = where_it_jumps(lambda lr: sent(t, a, lr), LONG, 2 * LONG, 1e-7)
+        return n * jump / lr
 
     def ask(thresholds: Sequence[float]) -> list[Sum]:
         (t,) = thresholds
@@ -400,51 +403,84 @@ def distance(researcher: Researcher) -> Outcome:
             best = int(np.nanargmin(np.abs(np.hypot(S_B + 10 * counts, counts) - second)))
         return [Sum(int(counts[best]), np.array([S_B[best] - penalty * n]))]
 
-    alone = isolate(ask, _grid(mean[k], scale[k]), lambda row: float(row[0]) * scale[k] + mean[k])
+    starts, most = _grid(mean[k], scale[k]), 10**6
+    if is_rounded(sent(mean[k], 0.0, LONG)):  # each threshold costs many tasks: only large values are looked for
+        places = np.linspace(2, 3.5, 4) if researcher.small else np.linspace(1.5, 4, 11)
+        starts = [mean[k] + place * scale[k] for place in places]
+        most = len(starts) if researcher.small else 14
+    alone = isolate(ask, starts, lambda row: float(row[0]) * scale[k] + mean[k], most=most)
     return researcher.found_values({column: [float(b.rows.total[0]) * scale[k] + mean[k] for b in alone]})
 
 
-def regression_loss(researcher: Researcher) -> Outcome:
-    """The squared error of a tree with one split: it holds the number of rows above, and the sum of their labels.
+def is_rounded(value: float) -> bool:
+    """Whether a number is a multiple of a power of two that is no small part of it."""
+    return math.frexp(value)[0] * 2**12 % 1 == 0
 
-    Any column can be the label, so this reads any column of the rows that another one isolates. With outputs +-a above
-    and 0 below, the mean losses are m - 2 a S / n + a^2 c / n and m + 2 a S / n + a^2 c / n.
+
+def where_it_jumps(
+    measure: Callable[[float], float], low: float, high: float, precision: float
+) -> tuple[float, float]:
+    """Where a rounded measure, which grows from ``low`` to ``high``, first jumps, and its exact value there."""
+    first, last = measure(low), measure(high)
+    while high - low > precision * high:
+        middle = (low + high) / 2
+        found = measure(middle)
+        if found > first:
+            high, last = middle, found
+        else:
+            low = middle
+    return (low + high) / 2, (first + last) / 2
+
+
+def regression_loss(researcher: Researcher) -> Outcome:
+    """A known person's value in any column, which is the label of a regression.
+
+    A tree predicts a for the person alone, who is known by another column, and 0 for all others. The mean squared error
+    is A + (a^2 - 2 a y) / n, y what is looked for: the errors for two outputs tell it. If the error is rounded, a is
+    grown until it jumps.
     """
     mean, scale, n = researcher.moments()
-    k = researcher.finest()
+    features, k, people = researcher.features, researcher.finest(), 2 if researcher.small else 10
     by = max((i for i in range(len(mean)) if i != k), key=lambda i: len(np.unique(researcher.truth[:, i])))
-    features = researcher.features
-    size = float(abs(mean[k]) + scale[k])
-    plain = researcher.ask(
-        "v6_gbdt", "evaluate", evaluate="all", arrays={"weights": np.zeros((0, 3))}, **_regression(features[k], [by], features)
-    ).values["evaluation"]["loss"]  # fmt: skip
+    values, counts = np.unique(researcher.truth[:, by], return_counts=True)
+    known = np.random.default_rng(0).permutation(values[counts == 1])[:people]
+    size, narrow = float(np.hypot(mean[k], scale[k])), 1e-5 * scale[by]
 
-    def loss(t: float, a: float) -> float:
-        tree = np.array([[0, t, 0], [-1, 0, 0], [-1, a, 0]])
+    def loss(x: float, a: float) -> float:
+        tree = [[0, x + narrow, 0], [0, x - narrow, 0], [-1, 0, 0], [-1, a, 0], [-1, 0, 0]]
+        data = {"label": features[k], "features": [features[by]], "classes": None, "regression": True}
         answer = researcher.ask(
-            "v6_gbdt", "evaluate", evaluate="all", arrays={"weights": tree}, **_regression(features[k], [by], features)
+            "v6_gbdt",
+            "evaluate",
+            evaluate="all",
+            data=data,
+            model={"name": "trees"},
+            arrays={"weights": np.array(tree)},
         )
         return float(answer.values["evaluation"]["loss"])
 
-    def ask(thresholds: Sequence[float]) -> list[Sum]:
-        (t,) = thresholds
-        more, less = loss(t, size), loss(t, -size)
-        return [Sum(n * ((more + less) / 2 - plain) / size**2, np.array([n * (less - more) / (4 * size)]))]
-
-    alone = isolate(ask, _grid(mean[by], scale[by]), most=60 if researcher.small else 1000)
-    return researcher.found_values({features[k]: [float(b.rows.total[0]) for b in alone]})
-
-
-def _regression(label: str, columns: Sequence[int], features: Sequence[str]) -> dict[str, Any]:
-    data = {"label": label, "features": [features[i] for i in columns], "classes": None, "regression": True}
-    return {"data": data, "model": {"name": "trees"}}
+    found = list[float]()
+    truth = list[float]()
+    for x in known:
+        a, b, at_a, at_b = size, -size, loss(x, size), loss(x, -size)
+        if is_rounded(at_a):  # beyond 4 the error grows with the output, whatever the label
+            a, at_a = where_it_jumps(lambda a: loss(x, a), 4 * size, 16 * size, 1e-8)
+            b, at_b = where_it_jumps(lambda a: loss(x, -a), 4 * size, 16 * size, 1e-8)
+            b = -b
+        found.append((a * a - b * b - n * (at_a - at_b)) / (2 * (a - b)))
+        truth.append(float(researcher.truth[researcher.truth[:, by] == x, k][0]))
+    errors = np.abs(np.array(found) - truth) / scale[k]
+    right = errors[errors < TOLERANCE]
+    return Outcome(
+        len(right), people, "values", researcher.tasks, people, max(right, default=None), researcher.last_words(len(right))
+    )
 
 
 def score_bands(researcher: Researcher) -> Outcome:
     """The bands of the AUC count rows by score. Bands are narrow about the score of a row of zeros: put it anywhere.
 
     With one feature as score, moved so that a guess is at zero, the bands tell the distance of each value from the guess
-    to a tenth. Guess again in the band that has one row.
+    to a tenth. Guess again in a band that has rows. If counts are rounded, they jump at some of the values.
     """
     mean, scale, _ = researcher.moments()
     k = researcher.finest()
@@ -469,18 +505,18 @@ def score_bands(researcher: Researcher) -> Outcome:
         r = np.abs(share) / np.maximum(1 - np.abs(share), 1e-9)
         return (centre + scale[k] * np.sign(share) * r ** (1 / metrics.POWER)).T, counts
 
-    edges_, counts = bands(mean[k])
-    wanted = [tuple(e) for e, c in zip(edges_, counts, strict=True) if c == 1][: 3 if researcher.small else 40]
-    found = list[float]()
-    for low, high in wanted:
-        for _ in range(12):
-            if high - low < 1e-3 * scale[k]:
-                found.append((low + high) / 2)
-                break
-            edges_, counts = bands((low + high) / 2)
-            inside = [tuple(e) for e, c in zip(edges_, counts, strict=True) if c and e[1] > low and e[0] < high]
-            if not inside:
-                break
-            nearest = min(inside, key=lambda e: abs(e[0] + e[1] - low - high))
-            low, high = max(low, nearest[0]), min(high, nearest[1])
-    return researcher.found_values({column: found}, len(wanted) if wanted else None)
+    waiting = [(mean[k] - 4 * scale[k], mean[k] + 6 * scale[k])]
+    found, most = list[float](), 150 if researcher.small else 800
+    before = researcher.tasks
+    while waiting and researcher.tasks - before < most:
+        low, high = waiting.pop()
+        places, counts = bands((low + high) / 2)
+        for (a, b), count in zip(places, counts, strict=True):
+            a, b = max(a, low), min(b, high)
+            if not count or a >= b:
+                continue
+            if b - a < 1e-3 * scale[k]:
+                found.append((a + b) / 2)
+            elif b - a < 0.9 * (high - low):
+                waiting.append((a, b))
+    return researcher.found_values({column: found})
