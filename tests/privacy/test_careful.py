@@ -315,9 +315,7 @@ def test_statistics_look_at_the_time(name):
 # ---- minibatches, their order, and samples
 
 
-@pytest.mark.parametrize(
-    "package", ["v6_fedavg", "v6_scaffold", "v6_coop", "v6_loadaboost", "v6_dynavg", "v6_colearning"]
-)
+@pytest.mark.parametrize("name", ["fedavg", "scaffold", "coop", "loadaboost", "dynavg", "colearning"])
 def test_minibatches_of_few_rows_are_refused(hospitals, name):
     says = "batch_size=9 is below the 10 rows that this node requires (V6_FEDERATED_MINIMUM_BATCH); set batch_size=10"
     refused(says, hospitals, f"v6_{name}", environment=CAREFUL, batch_size=9)
