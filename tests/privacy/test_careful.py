@@ -175,7 +175,7 @@ def test_large_numbers_that_float32_rounds_mark_nobody():
     high = np.sort(rows["x0"])
     scale = (high[-1] - high[0]) / 60  # so the range fits between two numbers of float32, which are 128 apart
     mean = np.array([(high[-1] + high[-2]) / 2 - scale * (2**30 + 64), 0, 0, 0])
-    fitted = codec.encode({**codec.two_parts("mean", mean), "scale": np.array([scale, 1, 1, 1])})
+    fitted = codec.encode({**codec.two_parts("mean", mean), "scale": np.array([scale, 1, 1, 1])}, "float64")
     spec = DataSpec(classes=[0, 1], holdout=0, preprocess=[{"step": "standardize", "fitted": fitted}])
     values = {}
     for profile in ("trusting", "careful"):
