@@ -63,7 +63,7 @@ def central(
     def train(k: int, **model: Any) -> None:
         """Have node k train, from the model that it is sent or, without one, from its own."""
         s.calls[k] += 1
-        federation.send("client_update", k, s.calls[k], **model, local=local)
+        federation.send("client_update", k, s.calls[k], **model, local=local, values=["state_lost"])
 
     for t in federation.rounds(rounds):
         federation.evaluate(s.w)

@@ -8,6 +8,7 @@ import numpy as np
 
 from v6_federated import Answers, Federation, LocalSGD
 
+STATUS = ("from_reference", "violation", "state_lost")  # values of a node's answer
 OWN, MEAN, REFERENCE = "own", "mean", "reference"  # where a node's next round starts from: f_k, w or r
 
 
@@ -125,7 +126,9 @@ class Learners:
         for start, model in sent.items():
             if who := [k for k in everyone if s.starts_from.get(k, REFERENCE) == start]:
                 groups.append((who, {**model, "delta": delta, "local": local}))
-        self.answers = self._federation.ask_groups("local_update", groups, returns=(), optional=["weights"])
+        self.answers = self._federation.ask_groups(
+            "local_update", groups, returns=(), optional=["weights"], values=STATUS
+        )
         self._present = [a.organization_id for a in self.answers.each() if not a.values.get("state_lost")]
         return Answers([a for a in self.answers.each() if a.values.get("violation") and "weights" in a.arrays])
 
@@ -151,7 +154,9 @@ class Learners:
         """
         if not chosen:
             return Answers([])
-        answers = self._federation.ask("send_model", chosen, returns=(), optional=["weights"], quorum_of=0)
+        answers = self._federation.ask(
+            "send_model", chosen, returns=(), optional=["weights"], values=STATUS, quorum_of=0
+        )
         models = Answers([a for a in answers.each() if "weights" in a.arrays])
         self._present = [k for k in self._present if k not in chosen or k in models.organizations]
         self.answers += answers

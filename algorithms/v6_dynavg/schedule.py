@@ -1,5 +1,6 @@
 """Dynamic averaging by a schedule: by SVD (Reddy 2020, Algorithm 3) or by loss (Algorithm 4)."""
 
+import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from types import SimpleNamespace
@@ -7,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from v6_federated import Federation, LocalSGD
+from v6_federated import Answer, Federation, LocalSGD
 
 
 def by_schedule(federation: Federation, rounds: int, protocol: str, train_from: str, local: LocalSGD) -> np.ndarray:
@@ -36,10 +37,12 @@ def by_schedule(federation: Federation, rounds: int, protocol: str, train_from: 
     for t in federation.rounds(E):
         federation.evaluate(s.w)
         S_t = [k for k in K if is_due(protocol, Plan(*s.plans[k]), t, s.version[k])]
+        groups = means.work(S_t, t)
         answers = federation.ask_groups(
             "train",
-            [(who, {**work, "local": local}) for who, work in means.work(S_t, t)],
-            numbers=["local_loss"],
+            [(who, {**work, "local": local}) for who, work in groups],
+            numbers=["local_loss", "passes"],
+            measures={"weights": functools.partial(change_a_round, {k: work for who, work in groups for k in who}, t)},
             quorum_of=None if len(S_t) == len(K) else 0,  # if not all are due, none of them need answer
         )
         if answers:
@@ -50,6 +53,21 @@ def by_schedule(federation: Federation, rounds: int, protocol: str, train_from: 
             s.plans |= plans(answers.numbers("local_loss"), E - t, t)
         federation.record(answers, s.w, uploads=len(answers), communication_rate=len(answers) / len(K))
     return s.w
+
+
+def change_a_round(work: Mapping[int, Mapping[str, Any]], t: int, answer: Answer) -> np.ndarray:
+    """Compute what is compared of the nodes' models: a node that has trained for more rounds has moved further.
+
+    Args:
+        work: by organization, ``weights`` (d,) that it was sent and ``since``, the round since which passes were due.
+        t: the round.
+        answer: a node's answer to ``train``.
+
+    Returns:
+        Its model's change for each round of passes, (d,).
+    """
+    sent = work[answer.organization_id]
+    return (answer["weights"] - sent["weights"]) / np.float32(t - sent["since"])
 
 
 class Plan(NamedTuple):

@@ -9,8 +9,8 @@ from v6_federated import models
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import CollectResultsError, UserInputError
 from v6_federated.base.version import __version__
+from v6_federated.central.answer import Answer
 from v6_federated.central.answers import Answers
-from v6_federated.central.dispatch import Answer
 from v6_federated.central.federation import Federation
 from v6_federated.central.job import Result, central
 from v6_federated.data import pca

@@ -110,6 +110,7 @@ def central(
     ensemble, edges = federation.model, codec.encode(s.edges)
     assert isinstance(ensemble, Trees)
     validate = functools.partial(wrong_trees, ensemble, bins.unpack(s.edges), growth.trees, growth.max_leaves)
+    most = growth.trees * ensemble.columns * (2 * growth.max_leaves - 1)  # rows of a round's trees
     for r in federation.rounds(rounds):
         C_active = federation.organizations[(r - 1) % N]
         (answer,) = federation.ask(
@@ -118,8 +119,9 @@ def central(
             weights=s.W_g,
             edges=edges,
             growth=growth,
-            returns={"trees": (None, 3)},
+            returns={"trees": (range(1, most + 1), 3)},
             validate=validate,
+            measures={"trees": outputs},
         ).each()
         # the nodes have evaluated the last W^g with this request
         best = best_round(federation.history, early_stopping, federation.evaluate_every)
@@ -165,10 +167,45 @@ def agree_on_edges(federation: Federation, max_bin: int) -> dict[str, np.ndarray
     low, high = ((moments.mean + s * bins.SPREAD * moments.std).astype(np.float32) for s in (-1, 1))
     at = bins.boundaries(low, high, max_bin)
     answers = federation.ask(
-        "count", federation.organizations, returns={"counts": at.shape}, low=low, high=high, max_bin=max_bin
+        "count",
+        federation.organizations,
+        returns={"counts": at.shape},
+        validate=wrong_counts,
+        low=low,
+        high=high,
+        max_bin=max_bin,
     )
     federation.count_preparation(answers)
     return bins.pack(bins.edges(answers.sum("counts"), at, answers.n, max_bin))
+
+
+def wrong_counts(answer: Answer) -> str | None:
+    """Check the counts in a node's answer to ``count``.
+
+    Args:
+        answer: the node's answer.
+
+    Returns:
+        What is wrong with them; None if nothing is.
+    """
+    counts = answer["counts"]
+    if counts.size and not (counts.min() >= 0 and counts.max() <= answer.n):
+        return f"sent counts that {answer.n} rows cannot have; expected numbers from 0 to {answer.n}"
+    return None
+
+
+def outputs(answer: Answer) -> np.ndarray:
+    """Select what is compared of the nodes' trees: the root of the mean square of their leaves' outputs.
+
+    Args:
+        answer: a node's answer to ``grow``.
+
+    Returns:
+        The outputs, divided by the root of their number.
+    """
+    trees = answer["trees"]
+    leaves = trees[trees[:, FEATURE] == LEAF, VALUE].astype(np.float64)
+    return leaves / np.sqrt(len(leaves))
 
 
 def wrong_trees(

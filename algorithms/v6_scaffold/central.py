@@ -44,7 +44,9 @@ def central(
             local=local,
             returns=["dy"],
             numbers=["travelled"],
+            values=["drift", "state_lost"],
             validate=_validate,
+            measures={"dy / travelled": _mean_gradient},
         )
         x = s.x
         s.x = x + np.float32(global_lr) * answers.mean("dy")  # every node counts the same, as in the paper
@@ -80,6 +82,11 @@ def _validate(answer: Answer) -> str | None:
     if travelled and float(np.abs(answer["dy"]).max(initial=0)) > STEEPEST * travelled:
         return "sends dy and travelled that make no gradient; expected the sum of the rates of its steps"
     return None
+
+
+def _mean_gradient(answer: Answer) -> np.ndarray:
+    """(x - y_k) / (steps eta_l) (d,), from which c follows; with its sign turned."""
+    return answer["dy"] / np.float32(answer.values["travelled"] or np.inf)
 
 
 def _local_model(x: np.ndarray, answer: Answer) -> np.ndarray:

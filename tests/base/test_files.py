@@ -71,7 +71,7 @@ def test_what_another_program_put_there_is_neither_read_nor_written(tmp_path, ki
     other = tmp_path / "other"
     other.write_text("kept")
     planted(tmp_path / "state.npz", kind, other)
-    says = "state.npz in the job's folder is a link or no regular file, which another program has put there; ask"
+    says = "state.npz in a folder of the node is a link or no regular file, which another program has put there; ask"
     for use in (lambda: open_regular(tmp_path / "state.npz", append), lambda: check_regular(tmp_path / "state.npz")):
         with pytest.raises(SafeError, match=says):
             use()

@@ -44,7 +44,7 @@ def test_a_link_in_the_place_of_a_checkpoint_is_refused_and_not_followed(tmp_pat
     (folder / f"checkpoint-fedavg-1.{ending}").unlink()
     (folder / f"checkpoint-fedavg-1.{ending}").symlink_to(other)
     for use in (lambda: kept.save({**snapshot, "round": 2}), Checkpoint(folder, "fedavg-1").load):
-        with pytest.raises(SafeError, match=f"checkpoint-fedavg-1.{ending} in the job's folder is a link"):
+        with pytest.raises(SafeError, match=f"checkpoint-fedavg-1.{ending} in a folder of the node is a link"):
             use()
     assert other.read_text() == text
     kept.remove()

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import math
 
 import pytest
 from four_nodes import at, edited, run
@@ -28,6 +29,7 @@ ODD = [
     {"organization_id": "A" * 1_000_000},
     {"K" * 1_000_000: 1},
     {f"k{i}": "x" * 190 for i in range(5_000)},
+    {"nobody_asked": 1.0},
 ]
 NAMES = [f"{i}-{next(iter(values))[:20]}" for i, values in enumerate(ODD)]
 
@@ -48,12 +50,20 @@ def test_an_asynchronous_node_that_answers_anything_ends_no_job(values):
     assert len(result["history"]) == 2 and len(json.dumps(result)) < 20_000
 
 
-def test_only_values_of_a_table_are_kept(tmp_path):
-    """A text in place of a distance, lists and long texts are left out, and the picture can be drawn."""
-    odd = {"distance": "x", "drift": "far", "list": [1], "text": "x" * 1000, "short": "x", "none": None}
-    result = run(at([2], edited(**odd)))
-    row = next(row for row in result["per_node"] if row["organization_id"] == 2)
-    assert isinstance(row["distance"], float) and {"list", "text"} & {*row} == set() and row["short"] == "x"
+@pytest.mark.parametrize("value", ["x", [1], {"a": 1}, "x" * 1000, 2**53, -(2**60), math.inf])
+def test_only_values_of_a_table_are_kept(value):
+    """SCAFFOLD's nodes may answer a drift: a number, a truth value or null, and nothing else."""
+    answers = {k: run(at([2], edited(drift=k)), "scaffold") for k in (-1.5, 7, True, None)}
+    for drift, result in answers.items():
+        assert [row["drift"] for row in result["per_node"] if row["organization_id"] == 2] == [drift] * 2
+    history = run(at([2], edited(drift=value)), "scaffold", min_responses=2, retries=0)["history"]
+    assert [m["reason"] for row in history for m in row["missing"]] == [
+        "sent no proper drift; expected a number, true, false or null"
+    ] * 2
+
+
+def test_a_picture_of_distances_leaves_out_what_is_no_number(tmp_path):
+    result = run()
     rows = [{**row, "distance": "x"} if row["organization_id"] == 2 else row for row in result["per_node"]]
     assert pictures.distances({**result, "per_node": rows}, tmp_path / "distances.png")
 

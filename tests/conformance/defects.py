@@ -96,6 +96,7 @@ DEFECTS = [
         [
             ("0.9 * s.v + 1", "sum(1 + a.values['label'] for a in answers.each())"),
             ('_loss": loss', '_loss": loss, "label": 1'),
+            ("lr=lr)", 'lr=lr, values=["label"])'),
         ],
     ),
     Defect(
@@ -144,7 +145,10 @@ DEFECTS = [
     Defect(
         "half_precision_halves_the_bytes",
         "of the bytes of float32",
-        [('return {"weights"', 'return {**{f"w{i}": float(number) for i, number in enumerate(w[:90])}, "weights"')],
+        [
+            ('return {"weights"', 'return {**{f"w{i}": float(number) for i, number in enumerate(w[:90])}, "weights"'),
+            ("lr=lr)", 'lr=lr, values=[f"w{i}" for i in range(90)])'),
+        ],
     ),
     Defect(
         "history_names_who_took_part",
@@ -157,6 +161,11 @@ DEFECTS = [
         [("federation.rounds(rounds)", "federation.rounds(rounds + 1)")],
     ),
     Defect("operators_limits_hold_in_every_function", "fewer rows than V6_FEDERATED_MINIMUM_BATCH", MINIBATCHES),
+    Defect(
+        "under_the_profile_careful_it_trains_or_says_why_not",
+        "batch_size=4 ends in 'a model'; expected one line that names V6_FEDERATED_MINIMUM_BATCH",
+        MINIBATCHES,
+    ),
     Defect("long_training_is_ended", "ends after V6_FEDERATED_MAXIMUM_SECONDS", MINIBATCHES),
     Defect(
         "hostile_tasks_are_refused",
@@ -165,7 +174,7 @@ DEFECTS = [
     ),
     Defect(
         "faults_end_in_a_model_or_one_line",
-        "KeyError at the coordinator",
+        "KeyError",
         [("        s.v =", "        {a.organization_id: a for a in answers.each()}[4]\n        s.v =")],
     ),
     Defect(

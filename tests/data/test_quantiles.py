@@ -51,7 +51,8 @@ def test_a_quantile_is_never_the_value_of_a_row(step, least):
     rng = np.random.default_rng(7)
     nodes = {k: table(200, seed=k).assign(x0=rng.normal(size=200) * 3 + 2)[["x0", "label"]] for k in (1, 2, 3)}
     limits = {"V6_FEDERATED_MINIMUM_ROWS_A_CLASS": str(least)}
-    (found,) = fitted(nodes, step, environment=limits)
+    # labels have nothing to do with x0: the models move by chance, one of them much further than the others
+    (found,) = fitted(nodes, step, environment=limits, maximum_norm_ratio=100)
     quantiles = found["bounds"]["x0"] if "bounds" in found else [found["values"]["x0"]]
     values = pooled(nodes)["x0"].to_numpy()
     for quantile in quantiles:

@@ -48,7 +48,7 @@ def test_text_in_a_feature_is_refused_without_quoting_it():
 
 
 def test_rows_cannot_be_changed_by_a_call(hospitals):
-    rows, _ = source.Source(table=hospitals[3]).prepared(DataSpec(classes=[0, 1]), 3, Policy())
+    rows, _ = source.Source(table=hospitals[3]).prepared(DataSpec(classes=[0, 1]), 3, Policy.of("trusting"))
     with pytest.raises(ValueError, match="read-only"):
         rows.X[0] = 0
 

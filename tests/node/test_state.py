@@ -56,7 +56,7 @@ def test_a_link_in_the_place_of_a_state_is_refused_and_not_followed(tmp_path):
     (tmp_path / "job" / "m-job-1-round-2.npz").symlink_to(tmp_path / "rows.npz")
     state = State(tmp_path / "job", "m-job-1", 2)
     for use in (lambda: state.load(2), lambda: state.save({"c": np.ones(3)})):
-        with pytest.raises(SafeError, match="m-job-1-round-2.npz in the job's folder is a link or no regular file"):
+        with pytest.raises(SafeError, match="m-job-1-round-2.npz in a folder of the node is a link or no regular file"):
             use()
     state.remove()
     assert not list((tmp_path / "job").iterdir()) and (tmp_path / "rows.npz").read_bytes() == before
@@ -65,6 +65,6 @@ def test_a_link_in_the_place_of_a_state_is_refused_and_not_followed(tmp_path):
 def test_a_folder_that_another_program_made_does_not_break_the_removal(tmp_path):
     (tmp_path / "m-job-1-round-2.npz").mkdir()
     State(tmp_path, "m-job-1", 1).save({"c": np.ones(3)})
-    with pytest.raises(SafeError, match="m-job-1-round-2.npz in the job's folder is a link or no regular file"):
+    with pytest.raises(SafeError, match="m-job-1-round-2.npz in a folder of the node is a link or no regular file"):
         State(tmp_path, "m-job-1", 2).remove()
     assert [file.name for file in tmp_path.iterdir()] == ["m-job-1-round-2.npz"]

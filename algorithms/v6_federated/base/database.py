@@ -9,6 +9,7 @@ import pandas as pd
 from v6_federated.base.files import has_nul
 from v6_federated.base.vantage6_api import DataError, NodePermissionException, UserInputError, read_table
 
+RESERVED = "HOSPITAL"  # label of the hospital's own folder
 TABLE_TYPES = {"csv", "excel", "parquet"}
 QUERY_TYPES = {"sparql", "sql"}
 
@@ -31,6 +32,8 @@ def read_database(allow_queries: bool) -> pd.DataFrame | Path:
     if not labels:
         raise UserInputError("the task names no database; name one, for example databases=[{'label': 'default'}]")
     label = labels[0].upper()
+    if label == RESERVED:
+        raise UserInputError(f"the database {labels[0]!r} is the hospital's own folder and holds no rows; name another")
     if f"{label}_DATABASE_URI" not in os.environ:
         raise UserInputError(f"this node has no database {labels[0]!r}; use a label of its configuration")
     if os.environ.get(f"{label}_PREPROCESSING"):

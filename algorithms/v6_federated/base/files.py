@@ -61,6 +61,29 @@ def replacing(file: Path, durable: bool = False) -> Iterator[BinaryIO]:
         part.unlink(missing_ok=True)
 
 
+def create(file: Path, content: bytes) -> None:
+    """Write a new file that only this user can read, whole from the moment when it has its name.
+
+    Args:
+        file: the file.
+        content: its content.
+
+    Raises:
+        FileExistsError: there is such a file already; it stays as it is.
+        OSError: the file cannot be written.
+    """
+    part = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.link(part, file)  # unlike a rename, it replaces no file
+    finally:
+        part.unlink(missing_ok=True)
+
+
 def open_regular(file: Path, append: bool = False) -> BinaryIO:
     """Open a file in a folder that others can write to.
 
@@ -117,6 +140,6 @@ def has_nul(file: Path) -> bool:
 
 def _foreign(file: Path) -> SafeError:
     return SafeError(
-        f"{file.name} in the job's folder is a link or no regular file, which another program has put there; ask the "
-        "node's operator to look at the folder, and run the job again"
+        f"{file.name} in a folder of the node is a link or no regular file, which another program has put there; ask "
+        "the node's operator to look at it, and run the job again"
     )

@@ -266,3 +266,13 @@ def own_job_folder() -> Path | None:
         The folder, or None if it is this machine's temporary folder.
     """
     return job_folder() if os.environ.get("TEMPORARY_FOLDER") else None
+
+
+def data_volume() -> Path | None:
+    """The folder that all runs on a node share, whatever their job: vantage6 keeps each run's input in a folder of it.
+
+    Returns:
+        The folder; None if this is no container of a node.
+    """
+    file = os.environ.get("INPUT_FILE")
+    return Path(file).parents[1] if file else None

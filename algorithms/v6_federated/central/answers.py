@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 
 from v6_federated.base.arrays import Array
-from v6_federated.central.dispatch import Answer, by_organization
+from v6_federated.base.errors import SafeError
+from v6_federated.central.answer import Answer, by_organization
+from v6_federated.messages import codec
 
 
 class Answers:
@@ -80,11 +82,21 @@ class Answers:
 
         Returns:
             The weighted sum, float32, in the array's shape.
+
+        Raises:
+            SafeError: it is not finite in float32.
         """
         total = np.zeros(self._answers[0][name].shape)
-        for a in self._answers:
-            total += np.multiply(a[name], weight(a), dtype=np.float64)
-        return total.astype(np.float32)
+        with np.errstate(over="ignore", invalid="ignore"):  # the error below says it better
+            for a in self._answers:
+                total += np.multiply(a[name], weight(a), dtype=np.float64)
+            found = total.astype(np.float32)
+        if not np.isfinite(found).all():
+            raise SafeError(
+                f"{self._answers[0].function}: the weighted sum of {name} over {len(self)} nodes is not finite in "
+                f"float32, though what each of them sent is; {codec.DIVERGED}"
+            )
+        return found
 
     def each(self) -> Iterator[Answer]:
         """Return single answers. Use sums if they suffice: central may not always see single answers.

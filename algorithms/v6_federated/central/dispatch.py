@@ -1,172 +1,15 @@
-"""Sending calls to nodes, waiting for their answers, checking them, and giving up on those that do not come."""
+"""Sending calls to nodes, waiting for their answers, and giving up on those that do not come."""
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from v6_federated.base import logs, vantage6_api
-from v6_federated.base.arrays import Array
-from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import CollectResultsError
-from v6_federated.messages import codec
-from v6_federated.messages.codec import Shape, fits
-from v6_federated.messages.common import Common
-from v6_federated.models import metrics
-
-MOST_LETTERS = 200  # of a text in a node's answer
-MOST_REASON = 1000  # letters that say why there is no answer
-MOST_VALUES = 100  # of an answer, in addition to its arrays
-LOOK_SECONDS = 10.0  # at most, between checks whether the nodes that have not answered are still online
-
-
-@dataclass(frozen=True)
-class Answer:
-    """One node's answer in one round.
-
-    ``answer[name]`` is the array ``name``.
-
-    Attributes:
-        organization_id: the organization whose node answered.
-        n: number of rows that it used.
-        arrays: the arrays that it sent, by name.
-        values: everything else that it sent, by name.
-        bytes_up: size of the answer, as it was sent.
-        bytes_down: size of the request, as it was sent.
-        function: the partial function that was called.
-    """
-
-    organization_id: int
-    n: int
-    arrays: dict[str, Array]
-    values: dict[str, Any]
-    bytes_up: int
-    bytes_down: int
-    function: str
-
-    def __getitem__(self, name: str) -> Array:
-        """The array ``name``."""
-        return self.arrays[name]
-
-
-@dataclass(frozen=True)
-class Expected:
-    """What an answer must hold.
-
-    Attributes:
-        arrays: shapes of the arrays, by name; None means that any arrays are accepted.
-        optional: names of arrays that may be missing.
-        numbers: names of values that must be numbers from 0.
-        minimum_rows: rows that the answer must be about.
-        classes: number of classes that an evaluation counts; None means that it is one of a regression.
-        validate: says what else is wrong with an answer, or None.
-    """
-
-    arrays: Mapping[str, Shape] | None = None
-    optional: frozenset[str] = frozenset()
-    numbers: tuple[str, ...] = ()
-    minimum_rows: int = 1
-    classes: int | None = None
-    validate: Callable[[Answer], str | None] | None = None
-
-
-@dataclass(frozen=True)
-class Call:
-    """One call of a partial function at one organization.
-
-    Attributes:
-        function: the partial function.
-        organization: whose node is called.
-        round: the round.
-        input_: what is sent; calls with the same content share it.
-        size: its number of bytes, as sent.
-        name: the task's name on the server.
-        expected: what the answer must hold.
-    """
-
-    function: str
-    organization: int
-    round: int
-    input_: dict[str, Any] = field(repr=False)
-    size: int
-    name: str
-    expected: Expected
-
-
-class Unusable(Exception):
-    """An answer that did not come or cannot be used.
-
-    Attributes:
-        refused: whether the node refused the call, and would refuse it again.
-    """
-
-    def __init__(self, reason: str, refused: bool = False) -> None:
-        """Say why.
-
-        Args:
-            reason: why, without the organization.
-            refused: whether the node refused the call.
-        """
-        super().__init__(reason[:MOST_REASON])
-        self.refused = refused
-
-
-@dataclass(frozen=True)
-class Tolerance:
-    """Which missing answers a round tolerates: see ``messages.common.Common`` for the settings.
-
-    Attributes:
-        round_timeout: seconds that a call may take; None means any time.
-        min_responses: share (up to 1) or number of the asked nodes that must answer.
-        retries: further attempts after a failure.
-        cooldown_rounds: rounds in which a node that has failed is not asked.
-        offline_timeout: seconds that a node may be offline while it is waited for.
-        at_least: number of answers that a round needs, whatever ``min_responses`` says: the operators' minimum.
-    """
-
-    round_timeout: float | None
-    min_responses: float
-    retries: int
-    cooldown_rounds: int
-    offline_timeout: float
-    at_least: int = 1
-
-    @classmethod
-    def of(cls, common: Common, at_least: int) -> "Tolerance":
-        """Read the settings of a job.
-
-        Args:
-            common: the settings.
-            at_least: number of answers that a round needs, whatever the settings say.
-
-        Returns:
-            The tolerance.
-        """
-        settings = (common.round_timeout, common.min_responses, common.retries)
-        return cls(*settings, common.cooldown_rounds, common.offline_timeout, at_least)
-
-    @property
-    def strict(self) -> bool:
-        """Whether every node that is asked must answer."""
-        return self.min_responses == 1
-
-    @property
-    def look(self) -> float:
-        """Seconds from one check who is online to the next."""
-        return min(LOOK_SECONDS, max(1.0, self.offline_timeout / 3))
-
-    def needed(self, asked: int) -> int:
-        """Count the answers that a round needs.
-
-        Args:
-            asked: number of nodes that are asked.
-
-        Returns:
-            How many of them must answer.
-        """
-        wanted = math.ceil(self.min_responses * asked - 1e-9) if self.min_responses <= 1 else int(self.min_responses)
-        return min(asked, max(wanted, self.at_least, 1))
+from v6_federated.central.answer import Answer, Call, Unusable, usable
+from v6_federated.central.bounds import Bounds
+from v6_federated.central.tolerance import Tolerance
 
 
 class Dispatcher:
@@ -178,19 +21,21 @@ class Dispatcher:
     Attributes:
         client: vantage6's client.
         tolerance: which missing answers are tolerated.
+        bounds: what each node may send.
         contacts: a task of each organization, by which the server can be asked whether its node is online.
         unanswered: bytes that were sent and brought no usable answer, by function, until somebody takes them.
         given_up: organizations that may still be at work, by the task that was given up.
     """
 
-    def __init__(self, client: Any, tolerance: Tolerance) -> None:
+    def __init__(self, client: Any, tolerance: Tolerance, bounds: Bounds) -> None:
         """Begin without tasks.
 
         Args:
             client: vantage6's client.
             tolerance: which missing answers are tolerated.
+            bounds: what each node may send.
         """
-        self.client, self.tolerance = client, tolerance
+        self.client, self.tolerance, self.bounds = client, tolerance, bounds
         self.contacts: dict[int, int] = {}
         self.unanswered: Counter[str] = Counter()
         self.given_up: dict[int, int] = {}
@@ -284,11 +129,10 @@ class Dispatcher:
             raise Unusable(words or f"run {status}", refused=said)
         if len(results) > 1:
             raise Unusable(f"sent {len(results)} answers to one call; expected one")
-        try:
-            return _usable(results[0], call)
-        # a malformed answer of one node must not end the job
-        except (ValueError, TypeError, ArithmeticError, LookupError, RecursionError) as error:
-            raise Unusable(f"sent an answer that cannot be read: {type(error).__name__}") from None
+        answer = usable(results[0], call)
+        if problem := self.bounds.what_is_wrong(answer):
+            raise Unusable(problem)
+        return answer
 
 
 class PendingCalls:
@@ -383,7 +227,7 @@ class PendingCalls:
             if task in self._ended:
                 continue
             if now >= until:
-                given_up.append((call, Unusable(f"no answer within {tolerance.round_timeout:g} s")))
+                given_up.append((call, Unusable(f"no answer within {tolerance.round_timeout:g} s (round_timeout)")))
             elif call.organization in away:
                 given_up.append((call, Unusable(f"its node has been offline for {tolerance.offline_timeout:g} s")))
             else:
@@ -392,52 +236,6 @@ class PendingCalls:
             self._dispatcher.unanswered[call.function] += call.size
             self._dispatcher.given_up[task] = call.organization
         return given_up
-
-
-def _usable(result: Any, call: Call) -> Answer:
-    """The answer, checked against what the call expects. Raises Unusable."""
-    expected = call.expected
-    if isinstance(result, dict) and (len(result) > MOST_VALUES or max(map(len, result), default=0) > MOST_LETTERS):
-        raise Unusable(f"sent more than {MOST_VALUES} values, or a name of more than {MOST_LETTERS} letters")
-    if not isinstance(result, dict) or result.get("organization_id") != call.organization:
-        sender = result.get("organization_id") if isinstance(result, dict) else None
-        raise Unusable(f"answered as organization {sender!r}; expected its own id")
-    if result.get("round") != call.round:
-        raise Unusable(f"answered for round {result.get('round')!r}; expected round {call.round}")
-    n = result.get("n")
-    if type(n) is not int or not expected.minimum_rows <= n <= metrics.MOST_ROWS:
-        raise Unusable(f"sent n={n!r}; expected its number of rows, at least {expected.minimum_rows}")
-    try:
-        arrays = codec.decode(result["arrays"]) if "arrays" in result else {}
-    except SafeError as error:
-        raise Unusable(f"sent arrays that cannot be used: {error}", refused=True) from None
-    if expected.arrays is not None:
-        _check_arrays(arrays, expected.arrays, expected.optional)
-    values = {k: v for k, v in result.items() if k not in ("organization_id", "n", "arrays", "round")}
-    for name in expected.numbers:
-        if not _is_number(values.get(name)):
-            raise Unusable(f"sent no proper {name}; expected a number from 0")
-    if values.get("train_loss") is not None and not metrics.is_loss(values["train_loss"]):
-        raise Unusable("sent no proper train_loss; expected a number from 0, or null")
-    if "evaluation" in values and not metrics.is_evaluation(values["evaluation"], expected.classes):
-        raise Unusable("sent a malformed evaluation; expected n, loss and counts that add up to n")
-    answer = Answer(call.organization, n, arrays, values, codec.size(result), call.size, call.function)
-    if expected.validate is not None and (problem := expected.validate(answer)):
-        raise Unusable(problem)
-    return answer
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and 0 <= value < metrics.MOST_ROWS
-
-
-def _check_arrays(arrays: Mapping[str, Array], shapes: Mapping[str, Shape], optional: frozenset[str]) -> None:
-    names = sorted(arrays)
-    if set(names) - set(shapes) or set(shapes) - set(names) - optional:
-        raise Unusable(f"sent the arrays {names}; expected {sorted(shapes)}")
-    for name, array in arrays.items():
-        if not fits(array, shapes[name]):
-            raise Unusable(f"sent {name} of shape {array.shape}; expected {shapes[name]}")
 
 
 def reasons(missing: Mapping[int, Unusable]) -> str:
@@ -460,15 +258,3 @@ def reasons(missing: Mapping[int, Unusable]) -> str:
 def _named(organizations: list[int]) -> str:
     shown = ", ".join(map(str, organizations[:10])) + (", ..." if len(organizations) > 10 else "")
     return f"organization{'s' if len(organizations) > 1 else ''} {shown}"
-
-
-def by_organization(answer: Answer) -> int:
-    """Return the key by which answers are sorted: the organization's id.
-
-    Args:
-        answer: an answer.
-
-    Returns:
-        The id.
-    """
-    return answer.organization_id

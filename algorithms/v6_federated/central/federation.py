@@ -6,7 +6,7 @@ import math
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,13 +18,15 @@ from v6_federated.base.errors import SafeError
 from v6_federated.base.randomness import generator
 from v6_federated.base.version import __version__
 from v6_federated.central import preparation
+from v6_federated.central.answer import Answer
 from v6_federated.central.answers import Answers
+from v6_federated.central.bounds import Bounds, Measures
 from v6_federated.central.checkpoint import Checkpoint
-from v6_federated.central.dispatch import Answer, Tolerance
 from v6_federated.central.history import History
 from v6_federated.central.progress import Progress
 from v6_federated.central.rounds import GLOBAL_MODEL, Group, RoundTasks, parted
 from v6_federated.central.same_nodes import SameNodes, attempts
+from v6_federated.central.tolerance import Tolerance
 from v6_federated.messages import codec
 from v6_federated.messages.codec import Shape
 from v6_federated.messages.common import Common
@@ -57,16 +59,18 @@ class Federation:
         """
         common: Common = settings
         self.organizations, self.evaluators = preparation.parties(common, vantage6_api.organizations(client))
-        policy = Policy.of_node()
+        self._policy = policy = Policy.of_node()
         policy.check_participants(len(self.organizations))
+        if hasattr(common, "fraction"):  # before any node is asked
+            self._sampled(common.fraction)
         self.model: models.Model
         self.features: Sequence[str] = ()
         self._client, self._method, self._common = client, method, common
         job = preparation.first_job(method, common, self.organizations, self.evaluators, supervised)
         show = functools.partial(logs.progress, client)
         self._history = History(self.evaluators, job.data.regression, show)
-        tolerance = Tolerance.of(common, policy.minimum_organizations)
-        self._tasks = RoundTasks(client, tolerance, job, self._history)
+        tolerance = Tolerance.of(common, policy.minimum_organizations, vantage6_api.on_a_node(client))
+        self._tasks = RoundTasks(client, tolerance, Bounds(common, self.evaluators), job, self._history)
         folder, name = vantage6_api.own_job_folder(), f"{method}-{client.organization_id}"
         kept = Checkpoint(folder, name, durable=vantage6_api.on_a_node(client))
         self._progress = Progress(method, common, kept, self._tasks, self._history)
@@ -183,7 +187,9 @@ class Federation:
         Raises:
             UserInputError: the earlier result that is resumed does not hold these parts.
         """
-        return self._progress.start(initial, self._tasks.size)
+        state = self._progress.start(initial, self._tasks.size)
+        self._tasks.newest = next(iter(vars(state).values()))
+        return state
 
     @property
     def history(self) -> Sequence[Mapping[str, Any]]:
@@ -239,9 +245,11 @@ class Federation:
 
         Returns:
             Their ids, ascending.
+
+        Raises:
+            PrivacyThresholdViolation: they are fewer than the node where central runs allows.
         """
-        K = len(self.organizations)
-        m = max(math.floor(fraction * K + 1e-9), 1)  # 0.29 * 100 is a little less than 29
+        K, m = len(self.organizations), self._sampled(fraction)
         if m == K:
             return list(self.organizations)
         absent = self._tasks.absent(self.organizations)
@@ -249,6 +257,13 @@ class Federation:
         rng = generator(self._tasks.job.seed, "sample", 0, self._tasks.round)
         drawn = rng.choice(present, min(m, len(present)), replace=False).tolist()
         return sorted([*drawn, *absent][:m])  # the history then names the absent ones as missing
+
+    def _sampled(self, fraction: float) -> int:
+        """How many organizations ``sample`` draws, if the node where central runs allows so few."""
+        K = len(self.organizations)
+        m = max(math.floor(fraction * K + 1e-9), 1)  # 0.29 * 100 is a little less than 29
+        self._policy.check_sample(m, K)
+        return m
 
     def ask(self, function: str, organizations: Sequence[int], **arguments: Any) -> Answers:
         """Call a partial function at ``organizations`` and wait for the answers.
@@ -266,7 +281,7 @@ class Federation:
         """
         options = {
             name: arguments.pop(name)
-            for name in ("returns", "optional", "numbers", "validate", "quorum_of")
+            for name in ("returns", "optional", "numbers", "values", "validate", "measures", "quorum_of")
             if name in arguments
         }
         return self.ask_groups(function, [(organizations, arguments)], **options)
@@ -279,7 +294,9 @@ class Federation:
         returns: Sequence[str] | Mapping[str, Shape] = ("weights",),
         optional: Sequence[str] = (),
         numbers: Sequence[str] = (),
+        values: Sequence[str] = (),
         validate: Callable[[Answer], str | None] | None = None,
+        measures: Measures = MappingProxyType({}),
         quorum_of: int | None = None,
     ) -> Answers:
         """Call a partial function at groups of organizations at once, each group with arguments of its own.
@@ -296,7 +313,12 @@ class Federation:
             returns: names of the arrays in an answer, each as long as the model, or their shapes by name.
             optional: names of arrays as long as the model that an answer may lack.
             numbers: names of values in an answer that must be numbers from 0.
+            values: names of further values that an answer may hold: numbers, truth values or None. Every answer may
+                hold ``train_loss``; anything else that is not named is refused.
             validate: says what else is wrong with an answer, or None; a node with a wrong answer counts as failed.
+            measures: what of an answer is compared with the other nodes' answers (``maximum_norm_ratio``), by name,
+                as functions of the answer. Without it, each array is: as the change of the array of the same name that
+                was sent, or as it is. None in place of a function means that this array is not compared.
             quorum_of: number of organizations that ``min_responses`` is a share of; None means those that are asked.
                 In a later request of a round, give the number of its first; 0 means that no answer is needed.
 
@@ -307,7 +329,7 @@ class Federation:
             CollectResultsError: fewer answered than the job needs; it names each organization without a usable answer,
                 and why.
         """
-        expected = self._tasks.expected(returns, optional, numbers, validate)
+        expected = self._tasks.expected(returns, optional, numbers, values, validate, measures)
         sent: list[Group] = []
         for organizations, arguments in groups:
             sent.append(Group(function, list(organizations), self._tasks.job, *parted(arguments), expected))
@@ -331,16 +353,19 @@ class Federation:
 
     # ---- asynchronous methods: one call at a time to each node
 
-    def send(self, function: str, organization: int, round_: int, **arguments: Any) -> None:
+    def send(
+        self, function: str, organization: int, round_: int, *, values: Sequence[str] = (), **arguments: Any
+    ) -> None:
         """Call a partial function at one organization and do not wait: ``next_answer`` returns its answer.
 
         Args:
             function: a partial function's name.
             organization: id of the organization.
             round_: the number of this organization's call, on which its random numbers and its state depend.
+            values: names of values that the answer may hold: numbers, truth values or None.
             arguments: what it is sent. The answer may hold ``weights``, as long as the model.
         """
-        expected = self._tasks.expected(optional=[GLOBAL_MODEL])
+        expected = self._tasks.expected(optional=[GLOBAL_MODEL], values=values)
         self._tasks.launch(Group(function, [organization], self._tasks.job, *parted(arguments), expected), round_)
 
     def next_answer(self) -> Answer | None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from v6_federated.base.arrays import Array
-from v6_federated.central.dispatch import MOST_LETTERS, Answer, Unusable, by_organization
+from v6_federated.central.answer import MOST_LETTERS, Answer, Unusable, by_organization
 from v6_federated.models import metrics
 
 MEASURES = ("loss", "accuracy", "auc", "r2")  # of an evaluation; r2 of regressions only

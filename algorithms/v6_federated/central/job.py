@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from v6_federated import models
 from v6_federated.base import json_text
 from v6_federated.base.errors import Interrupted, SafeError, place_of
 from v6_federated.base.vantage6_api import CollectResultsError, UserInputError, algorithm_client
@@ -13,8 +14,9 @@ from v6_federated.central.federation import Federation
 from v6_federated.data import preprocessing
 from v6_federated.messages import settings
 from v6_federated.messages.common import Common
-from v6_federated.node import local_training
-from v6_federated.node.node import limit_threads
+from v6_federated.messages.settings import Role, with_role
+from v6_federated.messages.step_length import check_steps
+from v6_federated.privacy.policy import limit_threads
 
 Result = dict[str, Any]  # JSON: see docs/reference/result.md
 # settings for methods that train a model
@@ -61,7 +63,7 @@ def central(
             raise SafeError(f"{', '.join(idle)} has no effect on {method}, which trains no model; leave it out")
         for step in checked.preprocess:
             preprocessing.parse(step)
-        local_training.check_settings(checked)
+        _check_training(checked)
         check(checked)
 
     @algorithm_client
@@ -100,3 +102,12 @@ def central(
     call.settings, call.check = accepted, check_all
     call.supervised, call.recoverable = supervised, recoverable
     return call
+
+
+def _check_training(checked: Common) -> None:
+    """Reject a model or a learning rate that nodes would reject, before any node is asked."""
+    penalty = models.parse(checked.model).get("l2", 0)
+    if any(with_role(checked, Role.BATCH)):  # without minibatches, each step is on all rows
+        check_steps(checked, penalty)
+    if getattr(checked, "optimizer", "sgd") != "sgd" and (momentum := getattr(checked, "momentum", 0.0)):
+        raise SafeError(f"momentum={momentum} has no effect with optimizer=adam; leave it out, or set optimizer=sgd")

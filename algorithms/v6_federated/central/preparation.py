@@ -13,7 +13,7 @@ from typing import Any
 from v6_federated import models
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import CollectResultsError, DataError
-from v6_federated.central.dispatch import MOST_REASON, Answer, Expected
+from v6_federated.central.answer import MOST_REASON, Answer, Expected
 from v6_federated.central.rounds import Group, parted
 from v6_federated.central.same_nodes import attempts
 from v6_federated.data import pooling, preprocessing
@@ -110,7 +110,11 @@ def prepare(job: Job, steps: Sequence[Any], model: str | dict[str, Any], ask: As
     parsed = [preprocessing.parse(step) for step in steps]
     asked = job.data.supervised and not job.data.regression and job.data.classes is None
     most = Policy.of_node().most_classes  # the limit of the node where central runs
-    expected = Expected(validate=lambda answer: _wrong_description(answer.values, bool(parsed), asked, most))
+    expected = Expected(
+        parts=frozenset(("label", "features", "kinds", "classes")),
+        minimum_rows=job.minimum_rows or 1,
+        validate=lambda answer: _wrong_description(answer.values, bool(parsed), asked, most),
+    )
     answers = ask(Group("describe", job.participants, job, {"raw": bool(parsed)}, expected=expected))
     features, spec = _same_features(answers), job.data
     if spec.classes is None and spec.supervised and not spec.regression:
@@ -178,7 +182,13 @@ def statistic(
         name, d, settings.get("columns", ()), settings.get("draw"), settings.get("block")
     )
     wrong = functools.partial(_wrong_levels, settings["columns"]) if name == "levels" else pooling.what_is_wrong
-    expected = Expected(shapes, minimum_rows=job.minimum_rows or 1, validate=wrong)
+    expected = Expected(
+        shapes,
+        parts=frozenset({"levels": ("levels",), "below": ("step",)}.get(name, ())),
+        minimum_rows=job.minimum_rows or 1,
+        validate=wrong,
+        measures=pooling.spread(name),
+    )
     return Group("fit_step", list(organizations), replace(job, precision=precision), settings, arrays, expected)
 
 

@@ -71,6 +71,7 @@ class Progress:
             resume.check(kept, self._method, self._settings, organizations, self._tasks.job.rounds)
             last_evaluated = max((r["round"] for r in kept["history"] if r["loss"] is not None), default=0)
             shown = len(kept["history"])
+            self._tasks.restore_rows(kept["per_node"])
         else:
             return None
         self._restored = kept

@@ -3,24 +3,18 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from v6_federated.base import vantage6_api
 from v6_federated.base.arrays import Array
-from v6_federated.central.dispatch import (
-    Answer,
-    Call,
-    Dispatcher,
-    Expected,
-    PendingCalls,
-    Tolerance,
-    Unusable,
-    by_organization,
-    reasons,
-)
+from v6_federated.central.answer import Answer, Call, Expected, Unusable, by_organization
+from v6_federated.central.bounds import Bounds, Measures, norms
+from v6_federated.central.dispatch import Dispatcher, PendingCalls, reasons
 from v6_federated.central.history import History
+from v6_federated.central.tolerance import Tolerance
 from v6_federated.data import preprocessing
 from v6_federated.messages import codec
 from v6_federated.messages.codec import Shape
@@ -77,22 +71,25 @@ class RoundTasks:
         job: what the next task tells the nodes.
         round: the round that it belongs to; 0 is the preparation.
         size: length of the model, and of the arrays in answers; None means any length.
+        newest: the global model that was sent last. A model that a node trained from its own is an update of it.
         stateful: whether nodes keep something for the job, which must be removed in the end.
     """
 
-    def __init__(self, client: Any, tolerance: Tolerance, job: Job, history: History) -> None:
+    def __init__(self, client: Any, tolerance: Tolerance, bounds: Bounds, job: Job, history: History) -> None:
         """Begin without tasks.
 
         Args:
             client: vantage6's client.
             tolerance: which missing answers a round tolerates.
+            bounds: what each node may send.
             job: what the first task tells the nodes.
             history: records which answers are missing, and the bytes of the preparation.
         """
         self.job, self.round, self.stateful = job, 0, False
         self.size: int | None = None
-        self._client, self._tolerance, self._history = client, tolerance, history
-        self._dispatcher = Dispatcher(client, tolerance)
+        self.newest: Array | None = None
+        self._client, self._tolerance, self._bounds, self._history = client, tolerance, bounds, history
+        self._dispatcher = Dispatcher(client, tolerance, bounds)
         self._pending = PendingCalls(self._dispatcher)
         self._failed: dict[int, int] = {}  # organization: the last round in which it gave no good answer
         self._large: Sequence[dict[str, Any]] = []  # fitted steps that nodes keep
@@ -125,6 +122,7 @@ class RoundTasks:
         failed = self._hand_over([k for k in [*wanted, *others] if k not in missing])
         # evaluations first: the test set of a benchmark takes longest
         calls = [c for group in [*evaluations, *groups] for c in self._calls(group)]
+        sent = {k: self._sent(group) for group in groups for k in group.organizations}
         answers, more = self._dispatcher.gather([c for c in calls if c.organization not in missing | failed])
         failed |= more
         missing |= failed
@@ -139,7 +137,18 @@ class RoundTasks:
             few = f"; {len(came)} of {quorum_of or len(wanted)} answered, {needed} are needed"
             why = reasons(missing) + ("" if self._tolerance.strict else few)
             raise vantage6_api.CollectResultsError(f"round {self.round}, {asked_for}: {why}")
+        place = f"round {self.round}, {asked_for}"
+        self._bounds.check_shares(place)
+        if groups and self.round:
+            measured = {a.organization_id: norms(a, sent[a.organization_id], groups[0].expected.measures) for a in came}
+            self._bounds.check_norms(place, asked_for, measured)
         return sorted(answers, key=by_organization)
+
+    def _sent(self, group: Group) -> dict[str, Array]:
+        """The arrays that answers to a group's calls may be updates of."""
+        if GLOBAL_MODEL in group.arrays:
+            self.newest = group.arrays[GLOBAL_MODEL]
+        return group.arrays if self.newest is None else {GLOBAL_MODEL: self.newest, **group.arrays}
 
     def absent(self, organizations: Sequence[int], needed: int = 0) -> dict[int, Unusable]:
         """Find the organizations that are not asked in this round: those that failed recently or are offline.
@@ -187,6 +196,7 @@ class RoundTasks:
             group: the call, to one organization.
             round_: the round that its node is told.
         """
+        self._sent(group)
         self._pending.launch(self._calls(group, round_)[0])
 
     def next_answer(self) -> Answer | None:
@@ -205,6 +215,11 @@ class RoundTasks:
             outcomes = self._pending.next()
             for call, outcome in outcomes:  # one answer, or all calls that failed together
                 if isinstance(outcome, Answer):
+                    place = f"round {self.round}, {call.function}"
+                    self._bounds.check_shares(place)
+                    sent = {} if self.newest is None else {GLOBAL_MODEL: self.newest}
+                    measured = norms(outcome, sent, call.expected.measures)
+                    self._bounds.check_norms(place, call.function, {call.organization: measured})
                     return outcome
                 self._failed[call.organization] = self.round
                 missing[call.organization] = outcome
@@ -240,7 +255,7 @@ class RoundTasks:
         for job in (self.job, self._evaluators_job()):
             who = [k for k in lacking if (k in self.job.evaluators) == (job is not self.job)]
             bare = replace(job, data=replace(job.data, preprocess=self._large))
-            calls += self._calls(Group("keep_steps", who, bare, expected=Expected({})))
+            calls += self._calls(Group("keep_steps", who, bare, expected=self.expected()))
         answers, failed = self._dispatcher.gather(calls)
         self.count_preparation(answers)
         self._keepers |= {a.organization_id for a in answers}
@@ -277,7 +292,7 @@ class RoundTasks:
         Returns:
             Calls to the evaluators, on all of their rows; without evaluators, to all nodes on the rows held out.
         """
-        expected, arrays = replace(self.expected(), minimum_rows=1), {GLOBAL_MODEL: weights}
+        expected, arrays = self.expected(), {GLOBAL_MODEL: weights}
         if self.job.evaluators:
             return Group("evaluate", self.job.evaluators, self._evaluators_job(), {}, arrays, expected, "all")
         return Group("evaluate", self.job.participants, self.job, {}, arrays, expected, "held_out")
@@ -291,7 +306,9 @@ class RoundTasks:
         returns: Sequence[str] | Mapping[str, Shape] = (),
         optional: Sequence[str] = (),
         numbers: Sequence[str] = (),
+        values: Sequence[str] = (),
         validate: Callable[[Answer], str | None] | None = None,
+        measures: Measures = MappingProxyType({}),
     ) -> Expected:
         """Describe what the answers to a call must hold.
 
@@ -299,7 +316,9 @@ class RoundTasks:
             returns: names of arrays as long as the model, or shapes by name.
             optional: names of arrays as long as the model that may be missing.
             numbers: names of values that must be numbers from 0.
+            values: names of further values that may be there.
             validate: says what else is wrong with an answer, or None.
+            measures: what of an answer is compared with the other nodes' answers.
 
         Returns:
             The description.
@@ -309,7 +328,16 @@ class RoundTasks:
             shapes |= returns
         rows, classes = self.job.minimum_rows or 1, self.job.data.classes
         counted = None if classes is None else len(classes)
-        return Expected(shapes, frozenset(optional), tuple(numbers), rows, counted, validate)
+        return Expected(
+            shapes,
+            frozenset(optional),
+            tuple(numbers),
+            frozenset(values),
+            minimum_rows=rows,
+            classes=counted,
+            validate=validate,
+            measures=measures,
+        )
 
     def _calls(self, group: Group, round_: int | None = None) -> list[Call]:
         number = self.round if round_ is None else round_
@@ -319,6 +347,7 @@ class RoundTasks:
         if group.arrays:
             arguments["arrays"] = codec.encode(group.arrays, group.job.precision)
         name = f"{group.job.method} {group.function}, round {number}"
+        expected = replace(group.expected, evaluation=bool(group.evaluate))
         calls = []
         for keep in (True, False):
             who = [k for k in group.organizations if (k in self._keepers) == keep]
@@ -329,7 +358,7 @@ class RoundTasks:
                 job = replace(job, data=replace(job.data, preprocess=self._named))
             input_ = {"method": group.function, "kwargs": {"job": job.to_json(), **arguments}}
             size = codec.size(input_)
-            calls += [Call(group.function, k, number, input_, size, name, group.expected) for k in who]
+            calls += [Call(group.function, k, number, input_, size, name, expected) for k in who]
         return calls
 
     # ---- bytes
@@ -365,8 +394,9 @@ class RoundTasks:
             "keepers": sorted(self._keepers),
             "contacts": [*self._dispatcher.contacts.items()],
             "failed": [*self._failed.items()],
+            "bounds": self._bounds.snapshot(),
             "pending": [
-                [task, call.function, call.organization, call.round, call.size]
+                [task, call.function, call.organization, call.round, call.size, sorted(call.expected.values)]
                 for task, (call, _, _) in self._pending.tasks.items()
             ],
         }
@@ -381,6 +411,15 @@ class RoundTasks:
         self.stateful, self._keepers = kept["stateful"], {*kept["keepers"]}
         self._dispatcher.contacts = {k: task for k, task in kept["contacts"]}
         self._failed = {k: t for k, t in kept["failed"]}
+        self._bounds.restore(kept["bounds"])
+
+    def restore_rows(self, per_node: Sequence[Mapping[str, Any]]) -> None:
+        """Restore how many rows each node has.
+
+        Args:
+            per_node: a row for each node and round of the earlier job that is resumed.
+        """
+        self._bounds.restore_rows(per_node)
 
     def take_over(self, pending: Sequence[Sequence[Any]]) -> None:
         """Wait again for calls that were pending at a snapshot: the server has kept their answers.
@@ -390,6 +429,7 @@ class RoundTasks:
         """
         deadline = self._tolerance.round_timeout
         until = math.inf if deadline is None else vantage6_api.now(self._client) + deadline
-        for task, function, organization, round_, size in pending:
-            call = Call(function, organization, round_, {}, size, "", self.expected(optional=[GLOBAL_MODEL]))
+        for task, function, organization, round_, size, values in pending:
+            expected = self.expected(optional=[GLOBAL_MODEL], values=values)
+            call = Call(function, organization, round_, {}, size, "", expected)
             self._pending.tasks[task] = call, LARGE, until  # no second attempt: the snapshot lacks what was sent

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
-from v6_federated.central.dispatch import Answer
+from v6_federated.central.answer import Answer
 
 Ask = Callable[..., list[Answer]]  # ask(organizations, ...) returns the answers of those that gave one
 

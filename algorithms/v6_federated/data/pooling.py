@@ -83,6 +83,25 @@ def what_is_wrong(answer: Any) -> str | None:
     return None
 
 
+def spread(statistic: str) -> Mapping[str, Callable[[Any], Array] | None]:
+    """Say what of a node's statistic is compared with those of the other nodes: its values' deviation, not their mean.
+
+    Args:
+        statistic: its name, see ``aggregates.statistic``.
+
+    Returns:
+        By array, a function of an answer; None for an array that is not compared.
+    """
+
+    def deviation(name: str) -> Callable[[Any], Array]:
+        # the root of a sum of squares a row: in the units of the columns, so that ratios are those of deviations
+        return lambda answer: np.sqrt(np.abs(answer[name], dtype=np.float64).sum(keepdims=True) / answer.n)
+
+    compared = {"moments": "squares", "covariance": "covariance", "product": "product"}.get(statistic)
+    unmeasured = dict.fromkeys(("mean", "mean_rest", "squares", "count", "below"))
+    return {**unmeasured, **({compared: deviation(compared)} if compared else {})}
+
+
 def pooled_levels(columns: Sequence[str], answers: Sequence[Any]) -> dict[str, dict[str, int]]:
     """Add up the nodes' levels.
 

@@ -1,6 +1,6 @@
 """The rows of a node: the columns that a job uses, the split for evaluation, and the rows after its steps."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,8 @@ from v6_federated.data import header, preprocessing
 from v6_federated.data.columns import Features, as_features, read_features
 from v6_federated.data.labels import checked_labels, checked_numbers, encode_labels
 from v6_federated.messages.job import DataSpec
-from v6_federated.privacy.policy import PREFIX, Policy
+from v6_federated.privacy.limits import PREFIX
+from v6_federated.privacy.policy import Policy
 
 
 @dataclass(frozen=True)
@@ -245,21 +246,31 @@ class Source:
             kept, held = self.split(spec, organization, policy.minimum_rows)
             if spec.preprocess:
                 self.features(spec).check_finite()  # even if a step would clip them
+            levelling = preprocessing.Levelling(policy.minimum_rows_a_side)
             if trains:
-                X = ready(self.training(spec, organization, policy), spec.preprocess)
+                X = ready(self.training(spec, organization, policy), spec.preprocess, levelling.fit)
             else:
-                X = ready(self._evaluated(spec, kept, policy), spec.preprocess)
-            held_out = Rows(ready(self._evaluated(spec, held, policy), spec.preprocess), y[held])
+                X = ready(self._evaluated(spec, kept, kept, policy), spec.preprocess, levelling.fit)
+            evaluated = self._evaluated(spec, held, kept, policy)
+            held_out = Rows(ready(evaluated, spec.preprocess, levelling.repeat()), y[held])
             self._prepared = key, (Rows(X, y[kept]), held_out)
         return self._prepared[1]
 
-    def _evaluated(self, spec: DataSpec, rows: Array | slice, policy: Policy) -> Features:
+    def _evaluated(self, spec: DataSpec, rows: Array | slice, kept: Array | slice, policy: Policy) -> Features:
         """The features of rows that a model is only evaluated on, before any step.
 
-        A column in which too few rows have a value counts as missing: a loss would reveal the values.
+        A column in which too few rows have a value counts as missing: a loss would reveal the values. Where evaluations
+        are rounded, words that few of the rows ``kept`` have are replaced as in training.
         """
-        features = self._categories(spec, policy).take(rows)
-        return features if self.table is None else features.without(features.scarce(policy.minimum_rows))
+        every = self._categories(spec, policy)
+        features = every.take(rows)
+        if self.table is None:
+            return features
+        features = features.without(features.scarce(policy.minimum_rows))
+        if not policy.round_evaluations:
+            return features
+        filled = preprocessing.filled(spec.preprocess)
+        return features.folded(policy.minimum_rows_a_class, filled, every.take(kept))
 
     def _categories(self, spec: DataSpec, policy: Policy) -> Features:
         """The features of all rows, after a check that no column has too many words to be a category."""
@@ -303,12 +314,17 @@ def split(n: int, holdout: float, organization: int, step: int = 10) -> tuple[Ar
     return np.sort(order[held:]), np.sort(order[:held])
 
 
-def ready(features: Features, steps: Sequence[dict[str, Any]]) -> Array:
+def ready(
+    features: Features,
+    steps: Sequence[dict[str, Any]],
+    between: Callable[[Features], Features] = lambda features: features,
+) -> Array:
     """Prepare features for a model.
 
     Args:
         features: the features before any step.
         steps: fitted steps.
+        between: what is done before the first step and after each.
 
     Returns:
         The features after the steps, (n, d) float32, read-only.
@@ -316,7 +332,7 @@ def ready(features: Features, steps: Sequence[dict[str, Any]]) -> Array:
     Raises:
         DataError: values are missing, infinite or not numbers after the steps.
     """
-    features = preprocessing.apply(features, steps)
+    features = preprocessing.apply(features, steps, between)
     features.check_complete()
     X = np.ascontiguousarray(features.X, dtype=np.float32)
     X.setflags(write=False)

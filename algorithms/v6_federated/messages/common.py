@@ -52,7 +52,9 @@ class Common(BaseModel):
     precision: Annotated[Literal["float32", "float16"], Field(description="number format of what is sent")] = "float32"
     round_timeout: Annotated[
         float | None,
-        Field(gt=0, allow_inf_nan=False, description="seconds each request of a round may take (unset: no limit)"),
+        Field(
+            gt=0, allow_inf_nan=False, description="seconds for a request of a round (unset: 3600; on mock nodes any)"
+        ),
         Number,
     ] = None
     min_responses: Annotated[
@@ -68,6 +70,20 @@ class Common(BaseModel):
     offline_timeout: Annotated[
         float, Field(ge=0, allow_inf_nan=False, description="seconds to wait for a node that is offline"), Number
     ] = 600.0
+    maximum_share: Annotated[
+        float,
+        Field(gt=0, le=1, description="share of the rows of all that train that one node may have, or the job ends"),
+        Number,
+    ] = 0.8
+    maximum_norm_ratio: Annotated[
+        float,
+        Field(
+            ge=1,
+            allow_inf_nan=False,
+            description="how many times the median a node's update may be in norm, or the job ends",
+        ),
+        Number,
+    ] = 10.0
     resume: Annotated[
         dict[str, Any] | None, Field(description="the result of an earlier job, to continue after its last round")
     ] = None

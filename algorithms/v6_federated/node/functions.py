@@ -87,10 +87,11 @@ def fit_step(
     arrays = {"mean": mean, "scale": scale, "lower": lower, "upper": upper}
     features, columns, policy = node.features, columns or [], node.policy
     if statistic == "product":
+        policy.check_size(len(features.names) * (draw or 0), "the product with the block")
         arrays["block"] = pca.read_block(len(features.names), draw, block)
     if statistic == "levels":
         aggregates.check_categories(columns, node.source.training(node.job.data, node.organization_id, policy), policy)
-    return aggregates.statistic(statistic, features, policy, columns, counts, arrays)
+    return aggregates.statistic(statistic, features, policy, columns, counts, arrays, node.check_time)
 
 
 @partial

@@ -1,21 +1,15 @@
-"""Local training: minibatches, learning rates, optimisers, and limits on the length of a step."""
+"""Local training: minibatches, learning rates and optimisers."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel
 
-from v6_federated import models
 from v6_federated.base.arrays import Array
-from v6_federated.base.errors import SafeError
-from v6_federated.messages.common import Common
 from v6_federated.messages.local_sgd import LocalSGD, PlainSGD
-from v6_federated.messages.settings import Role, with_role
 
 Rates = Callable[[int], float]  # eta of local step i = 0, 1, ...
 Step = Callable[[Any, Any], None]  # step(w, g) changes w (d,) in place; it may overwrite g (d,)
-MOST_FORGOTTEN = 0.5
 
 
 def batches(
@@ -72,63 +66,6 @@ def largest(n: int, batch_size: int, least: int = 1) -> int:
         Their number.
     """
     return max(min(batch_size, n), n - batch_size * (steps_per_epoch(n, batch_size, least) - 1))
-
-
-def check_pull(rate: float, pull: float) -> None:
-    """Reject steps w <- w - rate (g + pull (w - w_0)) that undo more than half of the steps before them.
-
-    The trained weights would be little more than the gradient of the last minibatch, which for a linear model is a
-    multiple of its rows.
-
-    Args:
-        rate: learning rate.
-        pull: strength of the pull towards w_0.
-
-    Raises:
-        SafeError: the steps are too long.
-    """
-    if abs(rate * pull) > MOST_FORGOTTEN * (1 + 1e-6):  # a model's penalty is in float32
-        raise SafeError(
-            f"a step of {rate:g} with a penalty of {pull:g} (proximal_mu and l2 together) is refused because it would "
-            f"undo the steps before it; the product must be {MOST_FORGOTTEN:g} at most: lower lr, proximal_mu or l2"
-        )
-
-
-def check_steps(checked: BaseModel, penalty: float, share: float | None = None) -> None:
-    """Reject steps that would undo those before them, whatever the settings are called: see ``Role``.
-
-    Args:
-        checked: the settings of a partial function, or of a job.
-        penalty: the model's l2.
-        share: the share of a node's rows in its largest minibatch, if known.
-
-    Raises:
-        SafeError: the steps are too long.
-    """
-    if "adam" in with_role(checked, Role.OPTIMIZER):
-        return  # the length of its steps does not depend on the gradient's
-    pull = sum(with_role(checked, Role.PULL)) + penalty
-    longer = 1 / (1 - max(with_role(checked, Role.MOMENTUM), default=0.0))  # all steps that a gradient causes
-    for rate in with_role(checked, Role.RATE):
-        check_pull(rate * longer, pull)
-    for rate in with_role(checked, Role.ROW_RATE) if share else ():
-        check_pull(rate * share * longer, pull)
-
-
-def check_settings(checked: Common) -> None:
-    """Reject a model or a learning rate that nodes would reject, before any node is asked.
-
-    Args:
-        checked: the settings of a job.
-
-    Raises:
-        SafeError: the model is unknown, steps are too long, or momentum is set for Adam.
-    """
-    penalty = models.parse(checked.model).get("l2", 0)
-    if any(with_role(checked, Role.BATCH)):  # without minibatches, each step is on all rows
-        check_steps(checked, penalty)
-    if getattr(checked, "optimizer", "sgd") != "sgd" and (momentum := getattr(checked, "momentum", 0.0)):
-        raise SafeError(f"momentum={momentum} has no effect with optimizer=adam; leave it out, or set optimizer=sgd")
 
 
 def schedule(local: PlainSGD, round_: int, steps_before: int) -> Rates:

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from v6_workbench import registry
 from v6_workbench.simulation import data_checks, dealing
 from v6_workbench.simulation.call_outcomes import CallOutcomes, node_speeds
 from v6_workbench.simulation.datasets import Dataset
-from v6_workbench.simulation.mock import MockNetwork
+from v6_workbench.simulation.mock import TRUSTING, MockNetwork
 from v6_workbench.simulation.mock_node import Database
 
 OnRound = Callable[[dict[str, Any]], None]
@@ -41,10 +42,10 @@ class Experiment:
         holdout: share of a node's rows kept for evaluation; a dataset with a test set holds out nothing.
         processes: worker processes; None is one for small data, otherwise one for each processor.
         environment: environment variables of every node, its operator's policy. Mock nodes hold the developer's own
-            rows, so one organization is enough for a job unless this says otherwise; all other limits are those of a
-            real node.
+            rows, so the profile is ``trusting`` and one organization is enough for a job unless this says otherwise.
         slowest: how many times slower than the fastest node the slowest is, in simulated time; None is real time.
         outcomes: decides what becomes of each call, in place of ``slowest``; see ``call_outcomes.CallOutcome``.
+        hospital_folder: where each node keeps its audit log and counters, see ``MockNetwork``.
         fold: (f, k): the rows of fold f (from 0) of k are the test set, see ``dealing.deal_fold``.
 
     Raises:
@@ -64,6 +65,7 @@ class Experiment:
     slowest: float | None = None
     outcomes: CallOutcomes | None = None
     fold: tuple[int, int] | None = None
+    hospital_folder: Path | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.dataset, Dataset):
@@ -100,7 +102,7 @@ class Experiment:
     @property
     def policy(self) -> Policy:
         """The limits of every node. Raises NodePermissionException if a limit cannot be read."""
-        return Policy.of_node({**os.environ, **self.environment})
+        return Policy.of_node({**TRUSTING, **os.environ, **self.environment})
 
     def description(self) -> dict[str, Any]:
         """Return what a result says about its rows and nodes, as JSON."""
@@ -304,7 +306,9 @@ class Experiment:
     ) -> dict[str, Any]:
         registry.check(method, registry.validate(method, values))
         described = {**self.description(), "trained": kind}
-        environment = {"V6_FEDERATED_MINIMUM_ORGANIZATIONS": "1", **_policies(os.environ), **self.environment}
+        environment = {**TRUSTING, **_policies(os.environ), **self.environment}
+        if self.policy.profile == "trusting":
+            environment = {"V6_FEDERATED_MINIMUM_ORGANIZATIONS": "1", **environment}
         size = sum(rows.size if isinstance(rows, pd.DataFrame) else rows[0].size for rows in databases.values())
         processes = self.processes or (1 if size < SMALL else os.cpu_count() or 1)
         with MockNetwork(
@@ -314,6 +318,7 @@ class Experiment:
             processes=processes,
             on_round=on_round or (lambda row: None),
             outcomes=outcomes,
+            hospital_folder=self.hospital_folder,
         ) as network:
             try:
                 result = network.run(**values)

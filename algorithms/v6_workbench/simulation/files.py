@@ -13,7 +13,8 @@ from v6_federated.base.vantage6_api import DataError
 from v6_federated.data import header
 from v6_federated.data.columns import as_features
 from v6_federated.data.files import check_pair, load_npz
-from v6_federated.privacy.policy import PREFIX, Policy
+from v6_federated.privacy.limits import PREFIX
+from v6_federated.privacy.policy import Policy
 from v6_workbench.simulation.mock_node import Database
 
 Arrays = tuple[np.ndarray, np.ndarray]
@@ -167,8 +168,8 @@ def _read_npz(path: Path) -> tuple[Arrays, Arrays | None]:
         raise SafeError(str(error)) from None
     if train[0].shape[1:] != test[0].shape[1:] or train[0].dtype != test[0].dtype:
         raise SafeError(f"{path.name}: x_test and {found[0]} differ in shape or type; expected rows of the same kind")
-    if len(test[0]) < Policy.minimum_rows:
-        raise SafeError(f"{path.name} holds {len(test[0])} test rows; expected at least {Policy.minimum_rows}")
+    if len(test[0]) < (least := Policy.of("trusting").minimum_rows):
+        raise SafeError(f"{path.name} holds {len(test[0])} test rows; expected at least {least}")
     return train, test
 
 

@@ -1,0 +1,216 @@
+"""What one node answers to one call, and the checks of it."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from v6_federated.base.arrays import Array
+from v6_federated.base.errors import SafeError
+from v6_federated.messages import codec
+from v6_federated.messages.codec import Shape, fits
+from v6_federated.models import metrics
+
+MOST_LETTERS = 200  # of a text in a node's answer
+MOST_NAME = 40  # letters of the name of an unknown value, in the error about it
+MOST_REASON = 1000  # letters that say why there is no answer
+REST = 16_000_000  # bytes of an answer, in addition to its arrays
+ALWAYS = ("organization_id", "round", "n", "arrays", "train_loss")  # what every answer may hold
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One node's answer in one round.
+
+    ``answer[name]`` is the array ``name``.
+
+    Attributes:
+        organization_id: the organization whose node answered.
+        n: number of rows that it used.
+        arrays: the arrays that it sent, by name.
+        values: everything else that it sent, by name.
+        bytes_up: size of the answer, as it was sent.
+        bytes_down: size of the request, as it was sent.
+        function: the partial function that was called.
+    """
+
+    organization_id: int
+    n: int
+    arrays: dict[str, Array]
+    values: dict[str, Any]
+    bytes_up: int
+    bytes_down: int
+    function: str
+
+    def __getitem__(self, name: str) -> Array:
+        """The array ``name``."""
+        return self.arrays[name]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What an answer must hold.
+
+    Attributes:
+        arrays: shapes of the arrays, by name.
+        optional: names of arrays that may be missing.
+        numbers: names of values that must be numbers from 0.
+        values: names of further values that may be there: numbers, truth values or None.
+        parts: names of further values that may be there, in any form, which ``validate`` checks.
+        evaluation: whether the node was asked to evaluate a model.
+        minimum_rows: rows that the answer must be about.
+        classes: number of classes that an evaluation counts; None means that it is one of a regression.
+        validate: says what else is wrong with an answer, or None.
+        measures: what of an answer is compared with the other nodes' answers, see ``bounds.norms``.
+    """
+
+    arrays: Mapping[str, Shape] = field(default_factory=dict)
+    optional: frozenset[str] = frozenset()
+    numbers: tuple[str, ...] = ()
+    values: frozenset[str] = frozenset()
+    parts: frozenset[str] = frozenset()
+    evaluation: bool = False
+    minimum_rows: int = 1
+    classes: int | None = None
+    validate: Callable[[Answer], str | None] | None = None
+    measures: Mapping[str, Callable[[Answer], Array] | None] = field(default_factory=dict)
+
+    @property
+    def names(self) -> set[str]:
+        """The names of everything that an answer may hold."""
+        asked = {"evaluation"} if self.evaluation else set()
+        return {*ALWAYS, *self.numbers, *self.values, *self.parts, *asked}
+
+    @property
+    def most_bytes(self) -> int:
+        """Bytes that an answer may have: its arrays in the widest type, in base64, and some more for the rest."""
+        return sum(8 * 4 * codec.most_numbers(shape) // 3 for shape in self.arrays.values()) + REST
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a partial function at one organization.
+
+    Attributes:
+        function: the partial function.
+        organization: whose node is called.
+        round: the round.
+        input_: what is sent; calls with the same content share it.
+        size: its number of bytes, as sent.
+        name: the task's name on the server.
+        expected: what the answer must hold.
+    """
+
+    function: str
+    organization: int
+    round: int
+    input_: dict[str, Any] = field(repr=False)
+    size: int
+    name: str
+    expected: Expected
+
+
+class Unusable(Exception):
+    """An answer that did not come or cannot be used.
+
+    Attributes:
+        refused: whether the node refused the call, and would refuse it again.
+    """
+
+    def __init__(self, reason: str, refused: bool = False) -> None:
+        """Say why.
+
+        Args:
+            reason: why, without the organization.
+            refused: whether the node refused the call.
+        """
+        super().__init__(reason[:MOST_REASON])
+        self.refused = refused
+
+
+def by_organization(answer: Answer) -> int:
+    """Return the key by which answers are sorted: the organization's id.
+
+    Args:
+        answer: an answer.
+
+    Returns:
+        The id.
+    """
+    return answer.organization_id
+
+
+def usable(result: Any, call: Call) -> Answer:
+    """Check what a node has sent.
+
+    Args:
+        result: what it has sent, decoded.
+        call: the call that it answers.
+
+    Returns:
+        The answer.
+
+    Raises:
+        Unusable: it is not what the call expects.
+    """
+    try:
+        return _checked(result, call)
+    # a malformed answer of one node must not end the job
+    except (ValueError, TypeError, ArithmeticError, LookupError, RecursionError) as error:
+        raise Unusable(f"sent an answer that cannot be read: {type(error).__name__}") from None
+
+
+def _checked(result: Any, call: Call) -> Answer:
+    expected = call.expected
+    if not isinstance(result, dict) or result.get("organization_id") != call.organization:
+        sender = result.get("organization_id") if isinstance(result, dict) else None
+        raise Unusable(f"answered as organization {sender!r}; expected its own id")
+    if result.get("round") != call.round:
+        raise Unusable(f"answered for round {result.get('round')!r}; expected round {call.round}")
+    if unknown := sorted({*result} - expected.names):
+        named = ", ".join(name[:MOST_NAME] for name in unknown[:3]) + (", ..." if len(unknown) > 3 else "")
+        raise Unusable(f"sent {len(unknown)} unknown value(s): {named}; expected {', '.join(sorted(expected.names))}")
+    if (size := codec.size(result)) > expected.most_bytes:
+        raise Unusable(f"sent {size:,} bytes; expected {expected.most_bytes:,} at most")
+    n = result.get("n")
+    if type(n) is not int or not expected.minimum_rows <= n <= metrics.MOST_ROWS:
+        raise Unusable(f"sent n={n!r}; expected its number of rows, at least {expected.minimum_rows}")
+    try:
+        arrays = codec.decode(result["arrays"]) if "arrays" in result else {}
+    except SafeError as error:
+        raise Unusable(f"sent arrays that cannot be used: {error}", refused=True) from None
+    _check_arrays(arrays, expected.arrays, expected.optional)
+    values = {k: v for k, v in result.items() if k not in ("organization_id", "n", "arrays", "round")}
+    for name in expected.numbers:
+        if not _is_number(values.get(name)):
+            raise Unusable(f"sent no proper {name}; expected a number from 0")
+    for name in expected.values:
+        if not _is_plain(values.get(name)):
+            raise Unusable(f"sent no proper {name}; expected a number, true, false or null")
+    if values.get("train_loss") is not None and not metrics.is_loss(values["train_loss"]):
+        raise Unusable("sent no proper train_loss; expected a number from 0, or null")
+    if "evaluation" in values and not metrics.is_evaluation(values["evaluation"], expected.classes):
+        raise Unusable("sent a malformed evaluation; expected n, loss and counts that add up to n")
+    answer = Answer(call.organization, n, arrays, values, size, call.size, call.function)
+    if expected.validate is not None and (problem := expected.validate(answer)):
+        raise Unusable(problem)
+    return answer
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value < metrics.MOST_ROWS
+
+
+def _is_plain(value: Any) -> bool:
+    if type(value) is int:
+        return abs(value) < metrics.MOST_ROWS  # larger ones are no numbers of JSON
+    return value is None or type(value) is bool or (type(value) is float and math.isfinite(value))
+
+
+def _check_arrays(arrays: Mapping[str, Array], shapes: Mapping[str, Shape], optional: frozenset[str]) -> None:
+    names = sorted(arrays)
+    if set(names) - set(shapes) or set(shapes) - set(names) - optional:
+        raise Unusable(f"sent the arrays {names}; expected {sorted(shapes)}")
+    for name, array in arrays.items():
+        if not fits(array, shapes[name]):
+            raise Unusable(f"sent {name} of shape {array.shape}; expected {codec.written(shapes[name])}")
