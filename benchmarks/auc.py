@@ -20,7 +20,7 @@ from v6_federated.privacy.policy import Policy
 from v6_workbench.simulation import datasets
 from v6_workbench.simulation.mock import MockNetwork
 
-BANDS = (64, 128, Policy.score_bands)
+BANDS = (64, 128, Policy.of("trusting").score_bands)
 NODES = 4
 OPEN = {f"V6_FEDERATED_MINIMUM_{limit}": "1" for limit in ("ORGANIZATIONS", "ROWS", "ROWS_A_CLASS")}
 SAME_SCALE, OTHER_SCALES = "of one scale, or standardized", "in their own units"

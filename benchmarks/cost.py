@@ -7,6 +7,7 @@ import statistics
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from vantage6.algorithm.tools.mock_client import MockAlgorithmClient
 from benchmarks import tables
 from v6_federated import models
 from v6_federated.base import vantage6_api
-from v6_federated.data.source import as_features
+from v6_federated.data.columns import as_features
 from v6_federated.messages import codec
 from v6_federated.messages.job import DataSpec, Job
 from v6_federated.models.perceptron import Perceptron
@@ -63,6 +64,45 @@ def round_ratio(dataset: Dataset, rounds: int) -> Iterator[str]:
     yield from tables.head(what, "median seconds", "fastest", "ratio of medians")
     yield tables.row("the whole mock network, two processes", f"{a:.3f}", f"{min(ours):.3f}", f"{a / b:.2f}")
     yield tables.row("plain loop, torch autograd, two processes", f"{b:.3f}", f"{min(theirs):.3f}", 1)
+
+
+def careful_ratio(dataset: Dataset, rounds: int) -> Iterator[str]:
+    """A round of the 2NN under the profile careful and under trusting, in turn in blocks of rounds."""
+    databases: Any = {**Experiment(dataset, 100, "iid", 1, 1).deal(), 101: dataset.test}
+    seconds: dict[str, list[float]] = {"trusting": [], "careful": []}
+    stamps: list[float] = []
+
+    def on_round(row: dict[str, Any]) -> None:
+        stamps.append(time.perf_counter())
+
+    common: dict[str, Any] = {**SETTINGS, "organizations": list(databases)[:-1], "evaluators": [101]}
+    with ExitStack() as networks:
+        of = {
+            profile: networks.enter_context(
+                MockNetwork(
+                    "v6_fedavg",
+                    databases,
+                    environment={"V6_FEDERATED_PROFILE": profile},
+                    processes=2,
+                    on_round=on_round,
+                )
+            )
+            for profile in seconds
+        }
+        for network in of.values():
+            network.run(rounds=3, **common)  # the workers start and read their rows
+        for _block in range(8):
+            for profile, network in of.items():
+                stamps.clear()
+                network.run(rounds=rounds + 1, **common)
+                seconds[profile] += np.diff(stamps[:-1]).tolist()
+    first = statistics.median(seconds["trusting"])
+    yield from tables.head(
+        "a round: 2NN, K = 100, C = 0.1, E = 1, B = 10", "median seconds", "fastest", "ratio of medians"
+    )
+    for profile, found in seconds.items():
+        median = statistics.median(found)
+        yield tables.row(f"the profile {profile}", f"{median:.3f}", f"{min(found):.3f}", f"{median / first:.2f}")
 
 
 # ---- an empty call
@@ -225,6 +265,8 @@ def main(dataset: Dataset, full: bool) -> None:
         yield from call_overhead(dataset)
         yield ""
         yield from round_ratio(dataset, 20 if full else 8)
+        yield ""
+        yield from careful_ratio(dataset, 20 if full else 8)
         yield ""
         yield from where_the_time_goes(dataset)
         yield ""

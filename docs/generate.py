@@ -25,6 +25,7 @@ from pydantic.fields import FieldInfo
 
 import v6_federated
 from v6_federated.messages.common import Common
+from v6_federated.privacy import limits as node_limits
 from v6_workbench import registry
 from v6_workbench.cli import main as command_line
 from v6_workbench.network import store
@@ -79,6 +80,25 @@ def leaves() -> str:
             )
         rows.append((_page(name), found[1], found[2]))
     return _table(("method", "what leaves a node", "bytes"), rows)
+
+
+def limits() -> str:
+    """Every limit of a node, with its value in each profile and the attack that it is against."""
+    rows = []
+    for limit in node_limits.LIMITS:
+        values = [_limit(limit, limit.value(profile)) for profile in node_limits.PROFILES]
+        rows.append((f"`{node_limits.PREFIX}{limit.name}`", *values, limit.does, limit.stops))
+    return _table(("variable", *(f"`{profile}`" for profile in node_limits.PROFILES), "what it does", "against"), rows)
+
+
+def _limit(limit: node_limits.Limit, value: node_limits.Value) -> str:
+    if value in node_limits.BY_NAME:
+        return f"as `{value}`"
+    if limit.kind == "switch":
+        return "yes" if value else "no"
+    if limit.kind == "names":
+        return "all" if value in (None, node_limits.EVERY) else "none"
+    return "no limit" if value is None or (value == 0 and limit.stricter == "higher") else f"{int(value):,}"
 
 
 def declared() -> str:
@@ -175,6 +195,7 @@ def configurations() -> str:
 LISTS: dict[str, Callable[[], str]] = {
     "methods": methods_table,
     "leaves": leaves,
+    "limits": limits,
     "declared": declared,
     "settings": settings,
     "commands": commands,

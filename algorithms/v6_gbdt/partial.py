@@ -23,8 +23,10 @@ def count(node: Node, low: Vector, high: Vector, *, max_bin: MaxBin) -> Result:
 
     The cells of each column lie between ``low`` and ``high``, (d,) each.
     """
-    if any(a is None or a.shape != (node.rows.X.shape[1],) for a in (low, high)):
+    d = node.rows.X.shape[1]
+    if any(a is None or a.shape != (d,) for a in (low, high)):
         raise SafeError("low and high do not fit the columns; expected one number each for every column")
+    node.policy.check_size(d * bins.CELLS_A_BIN * max_bin, f"the counts of {d} columns")
     step = node.policy.minimum_rows  # not the request's: many requests with other steps would reveal exact counts
     return {"counts": bins.counts(node.rows.X, bins.boundaries(low, high, max_bin), step)}
 
@@ -38,6 +40,8 @@ def grow(node: Node, weights: Vector, *, edges: dict[str, Any], growth: Growth) 
     minimum_rows = node.policy.check_leaf(growth.min_rows_leaf, node.job.minimum_rows)
     ensemble, X, y = node.model, node.rows.X, node.rows.y
     assert isinstance(ensemble, Trees)
+    leaves = growth.trees * ensemble.columns * growth.max_leaves
+    node.policy.check_size(weights.size + 3 * (2 * leaves - 1), "the ensemble with the new trees")
     agreed = bins.unpack(codec.decode(edges, {"edges": (None,), "lengths": (X.shape[1],)}))
     grower = Grower(X, agreed, growth, ensemble.columns, minimum_rows)
     f = ensemble.scores(weights, X)

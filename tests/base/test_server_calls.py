@@ -45,27 +45,3 @@ def test_a_task_that_the_server_refuses_is_not_sent_again():
     with pytest.raises(CollectResultsError, match="the server refused the task 'update': no such image"):
         vantage6_api.create_task(client, {"method": "update"}, [3], "update")
     assert len(created) == 1
-
-
-@pytest.mark.parametrize(
-    ("log", "says"),
-    [
-        (None, ""),
-        ("start\n\nError encountered while calling update: organization 3: no\n", "organization 3: no"),
-        ("start\nkilled\x1b[2J\n  \n", "killed[2J"),
-    ],
-)
-def test_the_last_words_of_a_log_cannot_command_a_terminal(log, says):
-    assert vantage6_api.last_words(log) == says
-
-
-@pytest.mark.parametrize(
-    ("line", "refused"),
-    [
-        ("organization 3: fewer than 10 rows", True),
-        ("organization 3: KeyError in table.py, line 3; its text is withheld, it could hold a value", False),
-        ("Killed", False),
-    ],
-)
-def test_a_refusal_is_told_from_a_breakdown(line, refused):
-    assert vantage6_api.said_no(line) is refused

@@ -7,18 +7,18 @@ from vantage6.algorithm.tools.exceptions import (
     DataError,
 )
 
-from v6_federated.data import source
+from v6_federated.data import labels
 
 
 def test_a_label_outside_the_classes_is_refused_without_quoting_it():
     with pytest.raises(DataError) as error:
-        source.encode_labels(np.array([1, 2, 77]), [1, 2])
+        labels.encode_labels(np.array([1, 2, 77]), [1, 2])
     assert "77" not in str(error.value)
 
 
 def test_labels_may_be_words_or_whole_floats():
-    assert source.encode_labels(np.array(["b", "a"]), ["a", "b"]).tolist() == [1, 0]
-    assert source.encode_labels(np.array([1.0, 0.0]), [0, 1]).tolist() == [1, 0]
+    assert labels.encode_labels(np.array(["b", "a"]), ["a", "b"]).tolist() == [1, 0]
+    assert labels.encode_labels(np.array([1.0, 0.0]), [0, 1]).tolist() == [1, 0]
 
 
 def test_a_label_with_nearly_as_many_values_as_rows_is_refused(hospitals):

@@ -56,7 +56,7 @@ def test_a_column_of_names_is_refused_in_evaluations_too(clinics):
     spec = DataSpec(features=["sex"], categories=["sex"], classes=[0, 1], preprocess=steps, holdout=0.95)
     for trains in (True, False):
         with pytest.raises(PrivacyThresholdViolation, match="the column sex has more than 100 values") as told:
-            database.prepared(spec, 1, Policy(), trains=trains)
+            database.prepared(spec, 1, Policy.of("trusting"), trains=trains)
         assert "patient" not in str(told.value)
 
 
@@ -93,17 +93,17 @@ def test_a_level_of_few_rows_looks_like_an_unknown_one(rows):
     assert counts[2] == (3 if rows == 3 else 0)
     assert counts.sum() == n, "or the few rows would be those without any level"
     spec = DataSpec(**{**result["data"], "preprocess": result["data"]["preprocess"][:1]})
-    X = source.Source(table=nodes[2]).prepared(spec, 2, Policy())[0].X
+    X = source.Source(table=nodes[2]).prepared(spec, 2, Policy.of("trusting"))[0].X
     assert X[:, 2].sum() == (3 if rows == 3 else 0)
     assert (X[:, :3].sum(axis=1) == 1).all()
     nodes[2].iloc[:rows, 0] = ["p", "q", "r"][:rows]  # three rows may have no known level
-    told = source.Source(table=nodes[2]).prepared(spec, 2, Policy())[0].X
+    told = source.Source(table=nodes[2]).prepared(spec, 2, Policy.of("trusting"))[0].X
     assert (told[:rows, :3].sum(axis=1) == (0 if rows == 3 else 1)).all() and (told[rows:, :3].sum(axis=1) == 1).all()
     nodes[2].iloc[:rows, 0] = "x"
     new = read_features(nodes[2], list(nodes[2].columns[:-1]), ["sex"])
     whole = source.ready(new, spec.preprocess)
     assert whole[:, 2].sum() == rows, "a prediction knows the level"
-    evaluated = source.Source(table=nodes[2]).prepared(spec, 2, Policy(), trains=False)[0].X
+    evaluated = source.Source(table=nodes[2]).prepared(spec, 2, Policy.of("trusting"), trains=False)[0].X
     assert (evaluated == whole).all(), "and an evaluation does what a prediction does"
 
 
@@ -119,7 +119,7 @@ def test_no_two_tasks_together_single_out_few_rows_by_a_word(rare, what):
     def sums(levels, filled="f"):
         steps = [{"step": "impute", "fitted": {"values": {"sex": filled}}}] if what == "missing" else []
         steps.append({"step": "onehot", "fitted": {"levels": {"sex": levels}}})
-        X = source.Source(table=rows).prepared(replace(spec, preprocess=steps), 1, Policy())[0].X
+        X = source.Source(table=rows).prepared(replace(spec, preprocess=steps), 1, Policy.of("trusting"))[0].X
         return X.T @ X
 
     if what == "level":
@@ -154,9 +154,9 @@ def test_levels_cannot_be_guessed_if_there_are_too_many_to_be_named():
         preprocess=steps,
         categories=["postcode"],
     )
-    source.Source(table=rows).prepared(spec, 1, Policy(maximum_classes=15))
+    source.Source(table=rows).prepared(spec, 1, Policy.of("trusting", maximum_classes=15))
     with pytest.raises(PrivacyThresholdViolation, match="the column postcode has more than 14 values"):
-        source.Source(table=rows).prepared(spec, 1, Policy(maximum_classes=14))
+        source.Source(table=rows).prepared(spec, 1, Policy.of("trusting", maximum_classes=14))
 
 
 @pytest.mark.parametrize(

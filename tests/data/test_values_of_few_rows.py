@@ -46,13 +46,13 @@ def test_a_value_that_few_evaluated_rows_have_counts_as_missing(clinics):
             preprocess=[{"step": "impute", "fitted": {"values": {"rare": 0.0}}}],
         )
         database = source.Source(table=rows[1])
-        evaluated, _ = database.prepared(spec, 1, Policy(), trains=False)
+        evaluated, _ = database.prepared(spec, 1, Policy.of("trusting"), trains=False)
         told.append(evaluated.X[:, 1].tolist())
         with pytest.raises(PrivacyThresholdViolation, match="fewer than 10 rows have a value in the column.s. rare"):
-            database.prepared(spec, 1, Policy())
+            database.prepared(spec, 1, Policy.of("trusting"))
     assert told[0] == told[1] == [0.0] * len(rows[1])
     held = source.Source(table=rows[1].assign(rare=np.where(np.arange(len(rows[1])) < 15, 1.0, np.nan)))
-    train_rows, held_out = held.prepared(dataclasses.replace(spec, holdout=0.3), 1, Policy())
+    train_rows, held_out = held.prepared(dataclasses.replace(spec, holdout=0.3), 1, Policy.of("trusting"))
     assert train_rows.X[:, 1].sum() >= 10 and not held_out.X[:, 1].any()
 
 

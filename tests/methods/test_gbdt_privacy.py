@@ -117,9 +117,9 @@ def test_leaves_of_few_rows_are_refused(hospitals):
         train("v6_gbdt", hospitals, rounds=1, min_rows_leaf=9)
     with pytest.raises(CollectResultsError, match="min_rows_leaf=10 is below the 12 rows"):
         train("v6_gbdt", hospitals, rounds=1, minimum_rows=12, **SMALL)
-    Policy(minimum_rows=10).check_leaf(10, None)
+    Policy.of("trusting", minimum_rows=10).check_leaf(10, None)
     with pytest.raises(PrivacyThresholdViolation):
-        Policy(minimum_rows=10).check_leaf(5, 1)
+        Policy.of("trusting", minimum_rows=10).check_leaf(5, 1)
 
 
 def test_leaves_hold_the_rows_asked_for(hospitals):

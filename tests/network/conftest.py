@@ -18,6 +18,7 @@ from v6_workbench.cli.main import main
 from v6_workbench.errors import EngineError
 from v6_workbench.network import images, local
 from v6_workbench.registry import names
+from v6_workbench.simulation.mock import TRUSTING
 
 
 @pytest.fixture(scope="session")
@@ -80,7 +81,7 @@ def named() -> Callable[[str], str]:
 
 @pytest.fixture(scope="session")
 def three(engine, toy, databases, state, named) -> Iterator[local.Network]:
-    limits = [{"V6_TOY_LIMIT": limit} for limit in ("a, b", "ABCDEFGH", "")]
+    limits = [{**TRUSTING, "V6_TOY_LIMIT": limit} for limit in ("a, b", "ABCDEFGH", "")]
     try:
         yield local.up(databases, name=named("three"), algorithm_env=limits)
     finally:
@@ -110,7 +111,19 @@ def hospitals(engine, state, table, named):
     name = named("hospitals")
     limits = [text for key, value in LIMITS.items() for text in ("--node-env", f"4:V6_FEDERATED_{key}={value}")]
     try:
-        up = ["network", "up", "--name", name, "--data", str(table), "--split", "column:hospital", *limits]
+        up = [
+            "network",
+            "up",
+            "--name",
+            name,
+            "--data",
+            str(table),
+            "--split",
+            "column:hospital",
+            "--profile",
+            "trusting",
+            *limits,
+        ]
         assert main(up) == 0
         yield name
     finally:

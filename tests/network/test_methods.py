@@ -24,7 +24,7 @@ from v6_workbench.network import images, local
 from v6_workbench.registry import names
 from v6_workbench.simulation import datasets
 from v6_workbench.simulation.experiments import Experiment
-from v6_workbench.simulation.mock import CallOutcome, MockNetwork
+from v6_workbench.simulation.mock import TRUSTING, CallOutcome, MockNetwork
 
 METHODS = Path(__file__).parents[1] / "methods"
 CASES = [case for name in names() for case in cases_in(METHODS / f"test_{name}.py")]
@@ -159,7 +159,7 @@ def test_images_in_a_folder_and_arrays(engine, state, named, image_of, tmp_path)
         paths.append(folder)
     np.savez(tmp_path / "node-3.npz", x=arrays[3][0], y=arrays[3][1])
     shutil.rmtree(paths.pop())
-    local.up([*paths, tmp_path / "node-3.npz"], name=name, label="scans")
+    local.up([*paths, tmp_path / "node-3.npz"], name=name, algorithm_env=TRUSTING, label="scans")
     try:
         command = ["submit", "fedavg", "--network", name, "--model", "cnn_garst", "--rounds", "1", "--seed", "2"]
         assert main([*command, "--set", "batch_size=10", "--out", str(tmp_path / "out")]) == 0

@@ -11,7 +11,7 @@ import pytest
 
 from v6_workbench.errors import EngineError, NetworkError
 from v6_workbench.network import local, server
-from v6_workbench.simulation.mock import MockNetwork
+from v6_workbench.simulation.mock import TRUSTING, MockNetwork
 
 FINISHED = ("completed", "failed", "crashed", "not allowed", "non-existing Docker image", "killed by user")
 
@@ -109,7 +109,7 @@ def test_files_are_for_this_user_alone(three):
 
 def test_an_encrypted_network_beside_the_other(three, engine, databases, image_of, named):
     name = named("encrypted")
-    second = local.up(databases, name=name, encrypted=True)
+    second = local.up(databases, name=name, encrypted=True, algorithm_env=TRUSTING)
     try:
         assert second.port != three.port
         assert {second.name, three.name} <= {*local.names()}

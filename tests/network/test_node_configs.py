@@ -33,8 +33,9 @@ def test_vantage6_accepts_them(engine):
 def test_names_that_vantage6_would_ignore_silently(path: Path):
     config = yaml.safe_load(path.read_text())
     assert set(config["policies"]) <= {policy.value for policy in NodePolicy}
-    known = {"ALLOW_QUERIES", "DEVICE", "THREADS", *(name.upper() for name in policy.Policy.__dataclass_fields__)}
-    assert {name.removeprefix("V6_FEDERATED_") for name in config["algorithm_env"]} <= known
+    policy.Policy.of_node(config["algorithm_env"])  # which refuses what it does not know
+    assert config["algorithm_env"]["V6_FEDERATED_PROFILE"] == "careful"
+    assert {"label": "hospital", "uri": "/srv/vantage6/hospital", "type": "folder"} in config["databases"]
     assert all(isinstance(value, str) for value in config["algorithm_env"].values())
     [allowed] = config["policies"]["allowed_algorithms"]
     assert re.search(r"/v6-[a-z]+@sha256:[0-9a-f]{64}\$?$", allowed)

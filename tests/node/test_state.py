@@ -1,7 +1,9 @@
 """What a node keeps between the rounds of a job."""
 
 import numpy as np
+import pytest
 
+from v6_federated.base.errors import SafeError
 from v6_federated.node.state import State
 
 
@@ -44,3 +46,25 @@ def test_two_containers_of_one_round_keep_their_state(tmp_path, monkeypatch):
     first.save({"c_k": np.zeros(3)})
     assert State(tmp_path, "scaffold-x-1", 6).load(5)["c_k"].shape == (3,)
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_link_in_the_place_of_a_state_is_refused_and_not_followed(tmp_path):
+    """Every container of the job can write to the folder: the link could lead to the rows of the node."""
+    np.savez(tmp_path / "rows.npz", c=np.arange(3))
+    before = (tmp_path / "rows.npz").read_bytes()
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / "m-job-1-round-2.npz").symlink_to(tmp_path / "rows.npz")
+    state = State(tmp_path / "job", "m-job-1", 2)
+    for use in (lambda: state.load(2), lambda: state.save({"c": np.ones(3)})):
+        with pytest.raises(SafeError, match="m-job-1-round-2.npz in a folder of the node is a link or no regular file"):
+            use()
+    state.remove()
+    assert not list((tmp_path / "job").iterdir()) and (tmp_path / "rows.npz").read_bytes() == before
+
+
+def test_a_folder_that_another_program_made_does_not_break_the_removal(tmp_path):
+    (tmp_path / "m-job-1-round-2.npz").mkdir()
+    State(tmp_path, "m-job-1", 1).save({"c": np.ones(3)})
+    with pytest.raises(SafeError, match="m-job-1-round-2.npz in a folder of the node is a link or no regular file"):
+        State(tmp_path, "m-job-1", 2).remove()
+    assert [file.name for file in tmp_path.iterdir()] == ["m-job-1-round-2.npz"]

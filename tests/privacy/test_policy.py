@@ -3,12 +3,56 @@
 import pytest
 
 from v6_federated.base.vantage6_api import NodePermissionException, PrivacyThresholdViolation
-from v6_federated.privacy.policy import LIMITS, Policy, number_of_threads
+from v6_federated.privacy.limits import LIMITS
+from v6_federated.privacy.policy import Policy, number_of_threads
 
 
-def test_an_empty_environment_gives_the_defaults():
-    assert Policy.of_node({}) == Policy()
-    assert Policy.of_node({"PATH": "/bin", "V6_FEDERATED_MINIMUM_ROWS": " "}) == Policy()
+def test_without_a_profile_a_node_is_careful():
+    assert Policy.of_node({}) == Policy.of("careful")
+    assert Policy.of_node({"PATH": "/bin", "V6_FEDERATED_MINIMUM_ROWS": " "}) == Policy.of("careful")
+
+
+def test_every_limit_of_careful_is_as_strict_as_that_of_trusting():
+    trusting, careful = Policy.of("trusting"), Policy.of("careful")
+    for limit in LIMITS:
+        name = limit.name.lower()
+        assert not limit.looser(getattr(careful, name), getattr(trusting, name)), limit.name
+
+
+def test_a_limit_that_follows_another_follows_its_variable():
+    policy = Policy.of_node({"V6_FEDERATED_MINIMUM_ROWS": "50", "V6_FEDERATED_MINIMUM_ORGANIZATIONS": "4"})
+    assert (policy.minimum_batch, policy.minimum_sample) == (50, 4)
+
+
+@pytest.mark.parametrize(
+    ("profile", "says"),
+    [
+        (
+            "private",
+            "V6_FEDERATED_PROFILE=private needs a privacy budget, which this version does not have; use careful",
+        ),
+        ("paranoid", "V6_FEDERATED_PROFILE=paranoid of this node must be one of trusting, careful;"),
+    ],
+)
+def test_a_profile_that_does_not_exist_is_refused(profile, says):
+    with pytest.raises(NodePermissionException, match=says):
+        Policy.of_node({"V6_FEDERATED_PROFILE": profile})
+
+
+@pytest.mark.parametrize(
+    ("variables", "looser"),
+    [
+        ({}, []),
+        ({"MINIMUM_ROWS": "9"}, ["MINIMUM_ROWS", "MINIMUM_BATCH"]),
+        ({"MINIMUM_ROWS": "20", "MAXIMUM_ROUNDS": "5", "DISALLOWED_COLUMNS": "ssn", "ALLOWED_COLUMNS": "age"}, []),
+        ({"CLASSES": "0,1,7"}, ["CLASSES"]),
+        ({"CLASSES": "*"}, ["CLASSES"]),
+        ({"OWN_SHUFFLE": "0", "ALLOW_QUERIES": "1"}, ["OWN_SHUFFLE", "ALLOW_QUERIES"]),
+        ({"MAXIMUM_PARAMETERS": "3000000"}, ["MAXIMUM_PARAMETERS"]),
+    ],
+)
+def test_limits_that_are_looser_than_the_profile_are_named(variables, looser):
+    assert Policy.of_node({f"V6_FEDERATED_{name}": value for name, value in variables.items()}).looser() == looser
 
 
 def test_every_limit_is_read_from_its_variable():
@@ -17,6 +61,15 @@ def test_every_limit_is_read_from_its_variable():
         "minimum_rows_a_class": 22,
         "maximum_classes": 23,
         "minimum_batch": 24,
+        "minimum_sample": 3,
+        "minimum_rows_a_side": 29,
+        "minimum_rows_a_column": 30,
+        "maximum_parameters": 31,
+        "maximum_rounds_a_week": 32,
+        "round_evaluations": True,
+        "allow_queries": True,
+        "allow_numeric_names": True,
+        "classes": frozenset({"ill", "well"}),
         "minimum_organizations": 25,
         "maximum_rounds": 26,
         "maximum_seconds": 27,
@@ -25,10 +78,18 @@ def test_every_limit_is_read_from_its_variable():
         "allowed_columns": frozenset({"age", "sex"}),
         "disallowed_columns": frozenset({"ssn"}),
     }
-    text = {"own_shuffle": "1", "allowed_columns": "age, sex", "disallowed_columns": "ssn,"}
+    text = {
+        "own_shuffle": "1",
+        "round_evaluations": "1",
+        "allow_queries": "1",
+        "allow_numeric_names": "1",
+        "classes": "ill,well",
+        "allowed_columns": "age, sex",
+        "disallowed_columns": "ssn,",
+    }
     environment = {f"V6_FEDERATED_{k.upper()}": text.get(k, str(v)) for k, v in values.items()}
-    assert Policy.of_node(environment) == Policy(**values)
-    assert {k.upper() for k in values} == {*LIMITS} - {"ALLOW_QUERIES"}  # which the reader of databases looks up
+    assert Policy.of_node({**environment, "V6_FEDERATED_PROFILE": "trusting"}) == Policy("trusting", **values)
+    assert {k.upper() for k in values} == {limit.name for limit in LIMITS}
 
 
 @pytest.mark.parametrize("name", ["MINIMUM_ROWS", "MAXIMUM_ROUNDS", "SCORE_BANDS", "OWN_SHUFFLE"])
@@ -54,7 +115,7 @@ def test_a_misspelt_limit_is_named_with_the_right_one():
 def test_an_unknown_limit_is_refused_with_the_list_of_limits():
     with pytest.raises(NodePermissionException) as refusal:
         Policy.of_node({"V6_FEDERATED_XYZ": "1"})
-    assert all(f"V6_FEDERATED_{name}" in str(refusal.value) for name in LIMITS)
+    assert all(f"V6_FEDERATED_{limit.name}" in str(refusal.value) for limit in LIMITS)
 
 
 @pytest.mark.parametrize(("name", "text"), [("DEVICE", "tpu"), ("DEVICE", "cuda:x"), ("SCORE_BANDS", "10001")])
@@ -94,11 +155,11 @@ def test_the_number_of_threads_is_one_unless_the_operator_gives_more(monkeypatch
 )
 def test_each_check_refuses_what_is_just_beyond_its_limit(check, says):
     with pytest.raises(PrivacyThresholdViolation, match=says):
-        check(Policy(minimum_batch=5))
+        check(Policy.of("trusting", minimum_batch=5))
 
 
 def test_each_check_passes_what_is_just_within_its_limit():
-    policy = Policy(minimum_batch=5)
+    policy = Policy.of("trusting", minimum_batch=5)
     policy.check_batch(5)
     assert policy.check_leaf(10, None) == 10 and policy.check_leaf(20, 20) == 20
     policy.check_rows(10, None)
@@ -109,4 +170,4 @@ def test_each_check_passes_what_is_just_within_its_limit():
 
 
 def test_a_node_with_a_low_limit_on_classes_accepts_those_that_other_nodes_name():
-    Policy(maximum_classes=5).check_labels(1000, 2, 100)
+    Policy.of("trusting", maximum_classes=5).check_labels(1000, 2, 100)

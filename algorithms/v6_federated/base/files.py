@@ -1,7 +1,21 @@
-"""Files that are written whole or not at all: a process that is stopped while it writes leaves the old file."""
+"""Files that are written whole or not at all, and files in a folder that other programs can write to.
+
+All containers of a job share its folder at a node, and one of them may be hostile. So nobody can foresee the name of a
+temporary file, and links, pipes and devices are refused: with a link, another program would choose what is read.
+"""
 
 import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
+
+from v6_federated.base.errors import SafeError
+
+# NONBLOCK: a pipe that somebody has put there would keep this process waiting (Windows has neither)
+SAFELY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 def write_whole(file: Path, text: str, durable: bool = False) -> None:
@@ -15,13 +29,103 @@ def write_whole(file: Path, text: str, durable: bool = False) -> None:
     Raises:
         OSError: the file cannot be written; it is then as it was before.
     """
+    with replacing(file, durable) as stream:
+        stream.write(text.encode())
+
+
+@contextmanager
+def replacing(file: Path, durable: bool = False) -> Iterator[BinaryIO]:
+    """Write a file under another name, which becomes its own at the end, and make its folder if there is none.
+
+    Args:
+        file: the file to write or replace. If it is a link, the link is replaced.
+        durable: write to the disk before the file gets its name.
+
+    Yields:
+        A stream to write to.
+
+    Raises:
+        OSError: the file cannot be written; it is then as it was before.
+    """
     file.parent.mkdir(parents=True, exist_ok=True)
-    part = file.with_name(f"{file.name}.part")
+    part = file.with_name(f"{file.name}.{secrets.token_hex(16)}.part")
     try:
-        part.write_text(text, encoding="utf-8")
-        if durable:
-            with part.open("r+b") as stream:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | SAFELY, 0o666), "wb") as stream:
+            yield stream
+            if durable:
+                stream.flush()
                 os.fsync(stream.fileno())
         part.replace(file)
     finally:
         part.unlink(missing_ok=True)
+
+
+def create(file: Path, content: bytes) -> None:
+    """Write a new file that only this user can read, whole from the moment when it has its name.
+
+    Args:
+        file: the file.
+        content: its content.
+
+    Raises:
+        FileExistsError: there is such a file already; it stays as it is.
+        OSError: the file cannot be written.
+    """
+    part = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.link(part, file)  # unlike a rename, it replaces no file
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def open_regular(file: Path, append: bool = False) -> BinaryIO:
+    """Open a file in a folder that others can write to.
+
+    Args:
+        file: an existing file.
+        append: open it to write at its end, and not to read.
+
+    Returns:
+        The stream.
+
+    Raises:
+        SafeError: the file is a link, or no regular file.
+        OSError: there is no such file, or it cannot be opened.
+    """
+    check_regular(file)
+    stream = os.fdopen(
+        os.open(file, (os.O_WRONLY | os.O_APPEND if append else os.O_RDONLY) | SAFELY), "ab" if append else "rb"
+    )
+    if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):  # it was replaced in between
+        stream.close()
+        raise _foreign(file)
+    return stream
+
+
+def check_regular(file: Path) -> None:
+    """Refuse a file that another program has put there: a link, or no regular file.
+
+    Args:
+        file: a file, which need not exist.
+
+    Raises:
+        SafeError: it is one.
+    """
+    try:
+        mode = file.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(mode):
+        raise _foreign(file)
+
+
+def _foreign(file: Path) -> SafeError:
+    return SafeError(
+        f"{file.name} in a folder of the node is a link or no regular file, which another program has put there; ask "
+        "the node's operator to look at it, and run the job again"
+    )

@@ -4,13 +4,10 @@ A ``client`` is anything with the interface of vantage6's ``AlgorithmClient``: t
 ``MockAlgorithmClient``, or the client of this project's mock network.
 """
 
-import json
 import math
 import os
-import re
 import tempfile
 import time
-import warnings
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from json import JSONDecodeError
@@ -30,6 +27,8 @@ from vantage6.algorithm.tools.exceptions import (
 )
 from vantage6.common.task_status import has_task_finished
 
+from v6_federated.base.logs import last_words
+
 __all__ = [
     "AlgorithmExecutionError",
     "CollectResultsError",
@@ -48,11 +47,6 @@ PATIENCE = 60  # requests to the server that may fail in a row
 NO_SERVER = "Request failed"  # how a node's proxy begins its message if it does not reach the server
 # what a call raises if the connection is lost (OSError includes the errors of requests) or an answer lacks its data
 NO_ANSWER = (OSError, KeyError, JSONDecodeError)
-ROUND = "v6-federated round "  # a line of a log that begins with this holds a row of the history
-CALLING = r"Error encountered while calling \w+: (.*)"  # the last line of a crashed run's log in vantage6
-WITHHELD = "its text is withheld"  # marks an unexpected error, whose text does not leave the node
-TABLE_TYPES = {"csv", "excel", "parquet"}
-QUERY_TYPES = {"sparql", "sql"}
 
 
 def organizations(client: Any) -> list[int]:
@@ -246,107 +240,14 @@ def _again(ask: Callable[[], T]) -> T:
     )
 
 
-def progress(client: Any, row: dict[str, Any]) -> None:
-    """Report a finished round: to the mock network's ``on_round``, or as a line of the task's log.
-
-    Args:
-        client: the client of the running task.
-        row: the round's row of the history.
-    """
-    listener: Callable[[dict[str, Any]], None] | None = getattr(client, "on_round", None)
-    if listener is not None:
-        listener(row)
-    else:
-        print(ROUND + json.dumps(row), flush=True)
-
-
-def last_words(log: str | None) -> str:
-    """What an algorithm printed when it failed.
-
-    Args:
-        log: the log of a run, if it has one.
+def read_table() -> pd.DataFrame:
+    """Read the table or run the query that the environment names.
 
     Returns:
-        Its last line without vantage6's prefix and without control characters, which could command a terminal.
+        The table, as vantage6 reads it.
     """
-    printable = ("".join(c for c in line if c.isprintable()).strip() for line in (log or "").splitlines())
-    lines = [line for line in printable if line]
-    last = lines[-1] if lines else ""
-    found = re.search(CALLING, last)
-    return found[1] if found else last
-
-
-def said_no(line: str) -> bool:
-    """Whether a node refused a task, and would refuse it again, or just broke down.
-
-    Args:
-        line: the ``last_words`` of its run.
-
-    Returns:
-        True for a refusal.
-    """
-    return line.startswith("organization ") and WITHHELD not in line
-
-
-def read_database() -> "pd.DataFrame | Path":
-    """Read the database that the task names.
-
-    Returns:
-        A table if it is of one of vantage6's types for tables or queries, and the path of its file otherwise.
-
-    Raises:
-        UserInputError: the task names no database that this node has, or brings what the node cannot use.
-        NodePermissionException: the task brings a query or chooses a sheet, which the node's operator has not allowed.
-        DataError: the file is missing or cannot be read; the text quotes none of its rows.
-    """
-    labels = [label for label in os.environ.get("USER_REQUESTED_DATABASE_LABELS", "").split(",") if label]
-    if not labels:
-        raise UserInputError("the task names no database; name one, for example databases=[{'label': 'default'}]")
-    label = labels[0].upper()
-    if f"{label}_DATABASE_URI" not in os.environ:
-        raise UserInputError(f"this node has no database {labels[0]!r}; use a label of its configuration")
-    if os.environ.get(f"{label}_PREPROCESSING"):
-        # vantage6 would filter rows by any column before the node's policy is checked
-        raise UserInputError(
-            "the task asks vantage6 to preprocess the database, which this algorithm does not accept; leave it out and "
-            "use the setting preprocess"
-        )
-    kind = os.environ.get(f"{label}_DATABASE_TYPE", "").lower()
-    if kind in QUERY_TYPES and os.environ.get("V6_FEDERATED_ALLOW_QUERIES") != "1":
-        # the query comes with the task: it could rename columns or repeat rows and so evade the limits on both
-        raise NodePermissionException(
-            "this node does not run queries that come with a task (V6_FEDERATED_ALLOW_QUERIES); use a database of files"
-        )
-    if os.environ.get(f"{label}_SHEET_NAME") and os.environ.get("V6_FEDERATED_ALLOW_QUERIES") != "1":
-        raise NodePermissionException(
-            "this node does not let a task choose a sheet (V6_FEDERATED_ALLOW_QUERIES); leave it out to use the first"
-        )
-    if kind in TABLE_TYPES | QUERY_TYPES:
-        if kind in QUERY_TYPES and not os.environ.get(f"{label}_QUERY"):
-            raise UserInputError("the database needs a query and the task has none; add one, for example with --query")
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # they may quote a cell of the table
-                frame: pd.DataFrame = decorators.data(1)(lambda frame: frame)()
-        except ImportError:
-            raise DataError(
-                f"{kind} files cannot be read, as their reader is not installed here; save the table as csv"
-            ) from None
-        except (FileNotFoundError, PermissionError):
-            raise DataError(
-                f"the file of this node's database {labels[0]!r} is missing or may not be read; ask its operator"
-            ) from None
-        except UnicodeDecodeError:
-            raise DataError("the table is not in UTF-8; save it as CSV UTF-8") from None
-        except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:  # their text may quote a row
-            raise DataError(
-                f"the table cannot be read as {kind} ({type(error).__name__}); check that it has a header, and as many "
-                "fields in every line"
-            ) from None
-        if not isinstance(frame.index, pd.RangeIndex) and kind == "csv":
-            raise DataError("lines of the table have more fields than its header; give every line as many")
-        return frame
-    return Path(os.environ[f"{label}_DATABASE_URI"])
+    frame: pd.DataFrame = decorators.data(1)(lambda frame: frame)()
+    return frame
 
 
 def job_folder() -> Path:
@@ -365,3 +266,13 @@ def own_job_folder() -> Path | None:
         The folder, or None if it is this machine's temporary folder.
     """
     return job_folder() if os.environ.get("TEMPORARY_FOLDER") else None
+
+
+def data_volume() -> Path | None:
+    """The folder that all runs on a node share, whatever their job: vantage6 keeps each run's input in a folder of it.
+
+    Returns:
+        The folder; None if this is no container of a node.
+    """
+    file = os.environ.get("INPUT_FILE")
+    return Path(file).parents[1] if file else None

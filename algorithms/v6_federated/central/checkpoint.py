@@ -5,6 +5,7 @@ the newest state, which is written whole or not at all, and the history, to whic
 """
 
 import contextlib
+import glob
 import itertools
 import json
 import os
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from v6_federated.base.files import write_whole
+from v6_federated.base.files import check_regular, open_regular, write_whole
 from v6_federated.central.history import lost
 from v6_federated.messages import codec
 
@@ -42,9 +43,14 @@ class Checkpoint:
 
         Args:
             snapshot: JSON, with ``history`` and ``per_node``.
+
+        Raises:
+            SafeError: another program has put a link in the place of a file.
         """
         if self._state is None or self._rounds is None:
             return
+        check_regular(self._state)
+        check_regular(self._rounds)
         try:
             self._write(snapshot)
         except OSError as error:  # the job can go on without a checkpoint
@@ -61,8 +67,8 @@ class Checkpoint:
             nodes = [node for node in newest if node["round"] == row["round"]]
             lines.append(json.dumps({"row": row, "nodes": nodes}) + "\n")
         if self._begun:
-            with self._rounds.open("a") as stream:
-                stream.writelines(lines)
+            with open_regular(self._rounds, append=True) as stream:
+                stream.write("".join(lines).encode())
                 if self._durable:
                     stream.flush()
                     os.fsync(stream.fileno())
@@ -77,13 +83,21 @@ class Checkpoint:
 
         Returns:
             The snapshot; None if there is none.
+
+        Raises:
+            SafeError: another program has put a link in the place of a file.
         """
         if self._state is None or self._rounds is None:
             return None
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            snapshot: dict[str, Any] = json.loads(self._state.read_text())
+        try:
+            with open_regular(self._state) as state, open_regular(self._rounds) as file:
+                written, lines = state.read(), file.read().splitlines()
+        except OSError:
+            return None
+        with contextlib.suppress(ValueError, KeyError):
+            snapshot: dict[str, Any] = json.loads(written)
             rounds = {}
-            for line in self._rounds.read_text().splitlines():
+            for line in lines:
                 with contextlib.suppress(ValueError):  # a line that was being written
                     entry = json.loads(line)
                     rounds[entry["row"]["round"]] = entry
@@ -103,7 +117,8 @@ class Checkpoint:
         """
         for file in (self._state, self._rounds):
             if file is not None:
-                file.unlink(missing_ok=True)
+                for old in (file, *file.parent.glob(f"{glob.escape(file.name)}.*.part")):
+                    old.unlink(missing_ok=True)
 
 
 def to_json(value: Any) -> Any:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from v6_federated.base import vantage6_api
+from v6_federated.base import logs, vantage6_api
 from v6_federated.base.vantage6_api import CollectResultsError
 from v6_federated.central.answer import Answer, Call, Unusable, usable
 from v6_federated.central.bounds import Bounds
@@ -125,7 +125,7 @@ class Dispatcher:
         if not results:
             status, line = vantage6_api.failure(self.client, task)
             words = line.removeprefix(f"organization {call.organization}: ")
-            said = vantage6_api.said_no(line)
+            said = logs.said_no(line)
             raise Unusable(words or f"run {status}", refused=said)
         if len(results) > 1:
             raise Unusable(f"sent {len(results)} answers to one call; expected one")

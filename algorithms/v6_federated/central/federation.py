@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from v6_federated import models
-from v6_federated.base import vantage6_api
+from v6_federated.base import logs, vantage6_api
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.base.randomness import generator
@@ -59,13 +59,15 @@ class Federation:
         """
         common: Common = settings
         self.organizations, self.evaluators = preparation.parties(common, vantage6_api.organizations(client))
-        policy = Policy.of_node()
+        self._policy = policy = Policy.of_node()
         policy.check_participants(len(self.organizations))
+        if hasattr(common, "fraction"):  # before any node is asked
+            self._sampled(common.fraction)
         self.model: models.Model
         self.features: Sequence[str] = ()
         self._client, self._method, self._common = client, method, common
         job = preparation.first_job(method, common, self.organizations, self.evaluators, supervised)
-        show = functools.partial(vantage6_api.progress, client)
+        show = functools.partial(logs.progress, client)
         self._history = History(self.evaluators, job.data.regression, show)
         tolerance = Tolerance.of(common, policy.minimum_organizations, vantage6_api.on_a_node(client))
         self._tasks = RoundTasks(client, tolerance, Bounds(common, self.evaluators), job, self._history)
@@ -243,9 +245,11 @@ class Federation:
 
         Returns:
             Their ids, ascending.
+
+        Raises:
+            PrivacyThresholdViolation: they are fewer than the node where central runs allows.
         """
-        K = len(self.organizations)
-        m = max(math.floor(fraction * K + 1e-9), 1)  # 0.29 * 100 is a little less than 29
+        K, m = len(self.organizations), self._sampled(fraction)
         if m == K:
             return list(self.organizations)
         absent = self._tasks.absent(self.organizations)
@@ -253,6 +257,13 @@ class Federation:
         rng = generator(self._tasks.job.seed, "sample", 0, self._tasks.round)
         drawn = rng.choice(present, min(m, len(present)), replace=False).tolist()
         return sorted([*drawn, *absent][:m])  # the history then names the absent ones as missing
+
+    def _sampled(self, fraction: float) -> int:
+        """How many organizations ``sample`` draws, if the node where central runs allows so few."""
+        K = len(self.organizations)
+        m = max(math.floor(fraction * K + 1e-9), 1)  # 0.29 * 100 is a little less than 29
+        self._policy.check_sample(m, K)
+        return m
 
     def ask(self, function: str, organizations: Sequence[int], **arguments: Any) -> Answers:
         """Call a partial function at ``organizations`` and wait for the answers.

@@ -6,7 +6,7 @@ together. ``data.pooling`` adds them up.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ def statistic(
     columns: Sequence[str],
     counts: bool,
     arrays: Mapping[str, Array],
+    pause: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
     """Compute a statistic of a node's training rows.
 
@@ -40,6 +41,7 @@ def statistic(
         counts: whether "levels" counts the rows of each level.
         arrays: ``lower`` and ``upper`` (c,) for "below"; ``mean`` and ``scale`` (d,) for "covariance" and "product",
             and for the latter ``block`` (d, l).
+        pause: is called before each column of a histogram and each block of rows; it may end the task.
 
     Returns:
         "moments": ``mean``, ``mean_rest`` and ``squares`` of all columns of numbers, see ``pca.moments``.
@@ -54,13 +56,14 @@ def statistic(
         PrivacyThresholdViolation: the statistic would describe too few rows.
     """
     _check_shapes(name, columns, len(features.names), arrays)
+    _check_size(name, features, policy, columns, arrays)
     if name == "levels":
-        return {"levels": {c: _levels(c, features, policy, counts) for c in columns}}
+        return {"levels": {c: _levels(c, features, policy, counts, pause) for c in columns}}
     if name == "present":
         return _present(features, policy, columns)
     if name == "below":
         step = {"step": policy.minimum_rows_a_class}  # bins of fewer rows than this say nothing more
-        return {"below": _below(features, policy, columns, arrays["lower"], arrays["upper"]), **step}
+        return {"below": _below(features, policy, columns, arrays["lower"], arrays["upper"], pause), **step}
     if name == "moments":  # of the columns of numbers, which must be complete
         numbers = Features(features.numeric, features.numbers(), {})
         numbers.check_complete("standardize or pca")
@@ -68,8 +71,8 @@ def statistic(
     features.check_complete("pca")
     mean, scale = arrays["mean"], arrays["scale"]
     if name == "covariance":
-        return {"covariance": pca.covariance(features.X, mean, scale)}
-    return {"product": pca.product(features.X, mean, scale, arrays["block"])}
+        return {"covariance": pca.covariance(features.X, mean, scale, pause)}
+    return {"product": pca.product(features.X, mean, scale, arrays["block"], pause)}
 
 
 def _check_shapes(name: str, columns: Sequence[str], d: int, arrays: Mapping[str, Array]) -> None:
@@ -78,6 +81,23 @@ def _check_shapes(name: str, columns: Sequence[str], d: int, arrays: Mapping[str
     shape = (len(columns) if name == "below" else d,)
     if odd := [a for a in wanted if arrays[a] is None or arrays[a].shape != shape]:
         raise SafeError(f"the task asks for {name} with {', '.join(odd)} of another shape; the shape must be {shape}")
+
+
+def _check_size(
+    name: str, features: Features, policy: Policy, columns: Sequence[str], arrays: Mapping[str, Array]
+) -> None:
+    """Refuse a statistic that names a column twice, or has more numbers or columns than the operator allows."""
+    if len({*columns}) < len(columns):
+        raise SafeError("the task names a column twice; name each once")
+    d = len(features.names)
+    if name == "below":
+        policy.check_size(len(columns) * EDGES, f"the histogram of {len(columns)} columns")
+    if name == "covariance":
+        policy.check_size(d * (d + 1) // 2, f"the covariance of {d} columns")
+    if name == "product":
+        policy.check_size(arrays["block"].size, "the product with the block")
+    if name in ("covariance", "product"):
+        policy.check_wide(len(features), d)
 
 
 def check_categories(columns: Sequence[str], raw: Features, policy: Policy) -> None:
@@ -104,8 +124,9 @@ def check_categories(columns: Sequence[str], raw: Features, policy: Policy) -> N
             policy.check_classes(pd.Series(raw.numbers([column])[:, 0]).nunique(), f"the column {column}")
 
 
-def _levels(column: str, features: Features, policy: Policy, counts: bool) -> dict[str, int]:
+def _levels(column: str, features: Features, policy: Policy, counts: bool, pause: Callable[[], None]) -> dict[str, int]:
     """The levels that enough rows have, with their counts if they are asked for, otherwise with 1."""
+    pause()
     if column in features.words:
         values = np.asarray([word for word in features.words[column] if isinstance(word, str)], dtype=str)
     else:
@@ -127,11 +148,19 @@ def _present(features: Features, policy: Policy, columns: Sequence[str]) -> dict
     return {"count": count, "mean": mean, "squares": squares}
 
 
-def _below(features: Features, policy: Policy, columns: Sequence[str], lower: Array, upper: Array) -> Array:
+def _below(
+    features: Features,
+    policy: Policy,
+    columns: Sequence[str],
+    lower: Array,
+    upper: Array,
+    pause: Callable[[], None],
+) -> Array:
     """How many values lie up to each edge, (c, EDGES), rounded to a multiple of the rows that a class must have."""
     X, m = features.numbers(columns), policy.minimum_rows_a_class
     counts = np.empty((len(columns), EDGES))
     for i in range(len(columns)):
+        pause()
         values = np.sort(X[~np.isnan(X[:, i]), i])
         policy.check_values([columns[i]] if 0 < len(values) < policy.minimum_rows else [])
         counts[i] = np.searchsorted(values, edges(float(lower[i]), float(upper[i])), side="right")

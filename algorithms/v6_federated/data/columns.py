@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,7 @@ TRUE, FALSE = ("True", "TRUE", "true"), ("False", "FALSE", "false")  # pandas re
 KINDS = ("words", "mixed", "empty")  # of columns that are not all numbers
 ONEHOT = "add a step onehot (--preprocess onehot)"
 OMIT = "leave these columns out (--features names those to use)"
+BLOCK = 1024  # rows
 UNKNOWN = object()  # replaces a word that too few rows have; it equals no level
 
 
@@ -32,6 +33,13 @@ class UnfitColumns(DataError):  # type: ignore[misc]  # vantage6 has no types
     def __init__(self, problem: str, cure: str = "") -> None:
         super().__init__(f"{problem}; {cure}" if cure else problem)
         self.problem = problem
+
+
+class Marks(NamedTuple):
+    """Columns of numbers (c,), by their indices, in which few rows differ from all others; and the others' value."""
+
+    columns: list[int]
+    values: Array
 
 
 @dataclass(frozen=True)
@@ -155,7 +163,7 @@ class Features:
         X[:, self.index(columns)] = np.nan
         return Features(self.names, X, {**self.words, **words})
 
-    def folded(self, least: int, filled: Collection[str] = ()) -> "Features":
+    def folded(self, least: int, filled: Collection[str] = (), like: "Features | None" = None) -> "Features":
         """Replace rare words, so that no task can separate fewer than ``least`` rows by a column's word.
 
         All words that fewer rows have become one word that is no level. If fewer rows then have that one, they get the
@@ -164,6 +172,7 @@ class Features:
         Args:
             least: how many rows must have a word.
             filled: columns whose missing values a step fills.
+            like: the rows that are counted; None means these rows.
 
         Returns:
             The features with these words.
@@ -172,8 +181,10 @@ class Features:
             return self
         words = {}
         for name, said in self.words.items():
-            codes, found = pd.factorize(said)  # -1: missing
-            rows = np.bincount(codes + 1, minlength=len(found) + 1)
+            counted = said if like is None else like.words[name]
+            codes, found = pd.factorize(np.concatenate([counted, said]))  # -1: missing
+            rows = np.bincount(codes[: len(counted)] + 1, minlength=len(found) + 1)
+            codes = codes[len(counted) :]
             new = np.array([*found, None], dtype=object)  # the last one is for -1
             rare = np.flatnonzero(rows[1:] < least)
             most = new[int(rows[1:].argmax())] if len(rare) < len(found) else UNKNOWN
@@ -181,6 +192,50 @@ class Features:
             new[-1] = most if rows[0] < least and name in filled else None
             words[name] = new[codes]
         return replace(self, words=words)
+
+    def marks(self, least: int) -> "Marks":
+        """Find columns of numbers that mark few rows: all others have one value, from which these few differ.
+
+        Args:
+            least: how many rows are no longer few.
+
+        Returns:
+            The columns, and the value that nearly all rows have.
+        """
+        n, d = self.X.shape
+        if least <= 1 or not n:
+            return Marks([], np.empty(0))
+        # a value that all but a few rows have is the median of any 2 * least - 1 rows
+        common = np.sort(self.X[: 2 * least - 1], axis=0)[min(n, 2 * least - 1) // 2]
+        rest, others = np.arange(d), np.zeros(d, dtype=np.int64)
+        for start in range(0, n, BLOCK):
+            block = self.X[start : start + BLOCK]
+            others[rest] += (block[:, rest] != common[rest]).sum(axis=0)
+            rest = rest[others[rest] < least]
+        marking = {int(i): common[i] for i in rest if others[i]}
+        if self.X.dtype.kind == "f":
+            for i in np.flatnonzero(np.isnan(self.X).any(axis=0)).tolist():
+                values, rows = np.unique(self.X[~np.isnan(self.X[:, i]), i], return_counts=True)
+                marking.pop(i, None)
+                if len(values) and 0 < rows.sum() - rows.max() < least:
+                    marking[i] = values[rows.argmax()]
+        return Marks([*marking], np.array([*marking.values()], dtype=self.X.dtype))
+
+    def without_marks(self, marks: "Marks") -> "Features":
+        """Make columns constant, except for missing values.
+
+        Args:
+            marks: the columns, and their values.
+
+        Returns:
+            The features with these values.
+        """
+        if not marks.columns:
+            return self
+        X = self.X.copy()
+        part = X[:, marks.columns]
+        X[:, marks.columns] = np.where(part == part, marks.values, part)  # NaN is not equal to itself
+        return replace(self, X=X)
 
     def check_complete(self, step: str = "training") -> None:
         """Check that all values are numbers.
@@ -262,6 +317,33 @@ def read_features(table: pd.DataFrame, columns: Sequence[str], categories: Seque
     if text:
         raise UnfitColumns(f"the column(s) {', '.join(text)} hold values that are not numbers", f"{ONEHOT}, or {OMIT}")
     return Features(list(columns), X, words)
+
+
+def as_features(X: Array) -> Array:
+    """Turn an array into features.
+
+    Args:
+        X: numbers (n, ...).
+
+    Returns:
+        (n, d): pixels of 8 bits divided by 255, other numbers as they are; float32 if it holds all values of the
+        array's type, otherwise float64.
+
+    Raises:
+        DataError: the array holds other values, or none.
+    """
+    flat = X.reshape(len(X), -1)
+    if flat.dtype == np.uint8:
+        return flat.astype(np.float32) / np.float32(255)
+    if flat.dtype.kind not in "fiub":
+        raise DataError("the array x holds values that are not numbers; expected numbers")
+    if not flat.shape[1]:
+        raise DataError("the array x has no features; expected at least one")
+    with np.errstate(over="ignore"):
+        numbers = np.asarray(flat, dtype=np.float32 if np.can_cast(flat.dtype, np.float32) else np.float64)
+    if not np.isfinite(numbers).all():
+        raise DataError("missing or infinite values in the array x; expected none")
+    return numbers
 
 
 def kinds(table: pd.DataFrame, columns: Sequence[str]) -> dict[str, list[str]]:

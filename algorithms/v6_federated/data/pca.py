@@ -125,13 +125,14 @@ def moments(X: Array) -> dict[str, Array]:
     return {**codec.two_parts("mean", mean), "squares": np.square(centred, out=centred).sum(axis=0)}
 
 
-def covariance(X: Array, mean: Array, scale: Array) -> Array:
+def covariance(X: Array, mean: Array, scale: Array, pause: Callable[[], None] = lambda: None) -> Array:
     """Compute a node's part of A.
 
     Args:
         X: the rows (n, d).
         mean: what columns are centred by, (d,).
         scale: what they are divided by, (d,).
+        pause: is called before each block of rows.
 
     Returns:
         Its upper triangle, row by row, (d (d + 1) / 2,).
@@ -139,11 +140,12 @@ def covariance(X: Array, mean: Array, scale: Array) -> Array:
     d = X.shape[1]
     A = np.zeros((d, d))
     for rows in _centred(X, mean, scale):
+        pause()
         A += rows.T @ rows
     return A[np.triu_indices(d)]
 
 
-def product(X: Array, mean: Array, scale: Array, Q: Array) -> Array:
+def product(X: Array, mean: Array, scale: Array, Q: Array, pause: Callable[[], None] = lambda: None) -> Array:
     """Compute a node's part of A Q; A is never formed.
 
     Args:
@@ -151,12 +153,14 @@ def product(X: Array, mean: Array, scale: Array, Q: Array) -> Array:
         mean: what columns are centred by, (d,).
         scale: what they are divided by, (d,).
         Q: a block (d, l).
+        pause: is called before each block of rows.
 
     Returns:
         (d, l).
     """
     Y = np.zeros(Q.shape)
     for rows in _centred(X, mean, scale):
+        pause()
         Y += rows.T @ (rows @ Q)
     return Y
 
@@ -360,12 +364,12 @@ def read_block(d: int, draw: int | None = None, block: Mapping[str, Any] | None 
         SafeError: it has another shape.
     """
     if block is None:
-        if draw is None or not 0 < draw <= d:
+        if type(draw) is not int or not 0 < draw <= d:
             raise SafeError(f"the task asks for a block of {draw} columns; expected from 1 to {d}")
         return generator(0, "subspace").standard_normal((d, draw), dtype=np.float32).astype(np.float64)
     Q = codec.decode(block).get("Q")
-    if Q is None or Q.ndim != 2 or len(Q) != d:
-        raise SafeError(f"the task sends a block of another shape; expected Q with {d} rows")
+    if Q is None or Q.ndim != 2 or len(Q) != d or Q.shape[1] > d:
+        raise SafeError(f"the task sends a block of another shape; expected Q with {d} rows and at most {d} columns")
     return Q.astype(np.float64)
 
 

@@ -2,14 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
 
 from v6_federated.base.errors import SafeError
-from v6_federated.data.columns import DECIMAL, Features
+from v6_federated.data.columns import DECIMAL, Features, Marks
 from v6_federated.data.steps import LARGE, STEPS, OneHot, Step, by_column
 from v6_federated.messages import codec, settings
 
@@ -155,12 +155,69 @@ def filled(steps: Sequence[Mapping[str, Any]]) -> set[str]:
     return {name for values in fitted for name in values}
 
 
-def apply(features: Features, steps: Sequence[Mapping[str, Any]]) -> Features:
+def made(steps: Sequence[Mapping[str, Any]]) -> int:
+    """Count the columns that steps make, before they take memory.
+
+    Args:
+        steps: fitted steps.
+
+    Returns:
+        The levels of all columns together.
+
+    Raises:
+        SafeError: a step onehot is malformed.
+    """
+    fitted = [by_column(s.get("fitted"), "levels", lambda _: True) for s in steps if s.get("step") == "onehot"]
+    return sum(len(found) if isinstance(found, list) else 0 for levels in fitted for found in levels.values())
+
+
+class Levelling:
+    """Makes columns constant that mark few training rows, before the first step and after each.
+
+    A column marks few rows if all others have one value: a task could clip a column so that one patient differs from
+    all others, whose other values the covariances and the model's weights would then hold.
+
+    Args:
+        least: how many rows are no longer few; with 0, no column is changed.
+    """
+
+    def __init__(self, least: int) -> None:
+        self.least = least
+        self._found: list[Marks] = []
+
+    def fit(self, features: Features) -> Features:
+        """Find such columns among the training rows, and make them constant.
+
+        Args:
+            features: the training rows between two steps.
+
+        Returns:
+            The rows with these columns made constant.
+        """
+        self._found.append(features.marks(self.least))
+        return features.without_marks(self._found[-1])
+
+    def repeat(self) -> Callable[[Features], Features]:
+        """Return what makes the same columns constant in other rows, which are sent through the same steps.
+
+        Returns:
+            A function like ``fit``.
+        """
+        found = iter(self._found)
+        return lambda features: features.without_marks(next(found))
+
+
+def apply(
+    features: Features,
+    steps: Sequence[Mapping[str, Any]],
+    between: Callable[[Features], Features] = lambda features: features,
+) -> Features:
     """Apply fitted steps.
 
     Args:
         features: the features before them.
         steps: fitted steps, each ``{"step": NAME, "fitted": ...}``.
+        between: what is done before the first step and after each.
 
     Returns:
         The features after them.
@@ -169,8 +226,9 @@ def apply(features: Features, steps: Sequence[Mapping[str, Any]]) -> Features:
         SafeError: a step is unknown or malformed, or does not fit the columns.
         DataError: values are missing or infinite.
     """
+    features = between(features)
     for step in steps:
         if step.get("step") not in STEPS:
             raise SafeError(f"unknown step {step.get('step')!r}; expected one of {', '.join(STEPS)}")
-        features = STEPS[step["step"]].apply(step["fitted"], features)
+        features = between(STEPS[step["step"]].apply(step["fitted"], features))
     return features

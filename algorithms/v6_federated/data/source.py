@@ -1,8 +1,7 @@
-"""The rows of a node: read from a table, a ``.npz`` file or a folder of images, checked, and split for evaluation."""
+"""The rows of a node: the columns that a job uses, the split for evaluation, and the rows after its steps."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,13 +10,12 @@ import pandas as pd
 from v6_federated.base.arrays import Array
 from v6_federated.base.randomness import generator
 from v6_federated.base.vantage6_api import DataError
-from v6_federated.data import preprocessing
-from v6_federated.data.columns import Features, read_features
+from v6_federated.data import header, preprocessing
+from v6_federated.data.columns import Features, as_features, read_features
+from v6_federated.data.labels import checked_labels, checked_numbers, encode_labels
 from v6_federated.messages.job import DataSpec
+from v6_federated.privacy.limits import PREFIX
 from v6_federated.privacy.policy import Policy
-
-LARGEST = 1e12  # label of a regression: sums of squares over many rows must fit float32
-IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp"}
 
 
 @dataclass(frozen=True)
@@ -61,9 +59,24 @@ class Source:
         if self.table is not None:
             names = [str(c) for c in self.table.columns]
             if len(set(names)) < len(names):
-                twice = sorted({c for c in names if names.count(c) > 1})
-                raise DataError(f"two columns of the table have the name {', '.join(twice)}; rename one of them")
+                raise DataError("two columns of the table have the same name; rename one of them")
             self.table = self.table.set_axis(names, axis=1)
+
+    def check_header(self) -> None:
+        """Check that the table has a header, as far as can be told from it.
+
+        Raises:
+            DataError: the names of the columns look like a row. The text quotes none.
+        """
+        if self.table is None:
+            return
+        if "header" not in self._read:
+            self._read["header"] = header.missing(self.table)
+        if sign := self._read["header"]:
+            raise DataError(
+                f"the table seems to have no header: {sign}. Name each column in its first line; if these are their "
+                f"names, the node's operator can allow them with {PREFIX}ALLOW_NUMERIC_NAMES=1"
+            )
 
     def columns(self, spec: DataSpec) -> tuple[list[str], str]:
         """Find the columns that a job uses.
@@ -229,21 +242,31 @@ class Source:
             kept, held = self.split(spec, organization, policy.minimum_rows)
             if spec.preprocess:
                 self.features(spec).check_finite()  # even if a step would clip them
+            levelling = preprocessing.Levelling(policy.minimum_rows_a_side)
             if trains:
-                X = ready(self.training(spec, organization, policy), spec.preprocess)
+                X = ready(self.training(spec, organization, policy), spec.preprocess, levelling.fit)
             else:
-                X = ready(self._evaluated(spec, kept, policy), spec.preprocess)
-            held_out = Rows(ready(self._evaluated(spec, held, policy), spec.preprocess), y[held])
+                X = ready(self._evaluated(spec, kept, kept, policy), spec.preprocess, levelling.fit)
+            evaluated = self._evaluated(spec, held, kept, policy)
+            held_out = Rows(ready(evaluated, spec.preprocess, levelling.repeat()), y[held])
             self._prepared = key, (Rows(X, y[kept]), held_out)
         return self._prepared[1]
 
-    def _evaluated(self, spec: DataSpec, rows: Array | slice, policy: Policy) -> Features:
+    def _evaluated(self, spec: DataSpec, rows: Array | slice, kept: Array | slice, policy: Policy) -> Features:
         """The features of rows that a model is only evaluated on, before any step.
 
-        A column in which too few rows have a value counts as missing: a loss would reveal the values.
+        A column in which too few rows have a value counts as missing: a loss would reveal the values. Where evaluations
+        are rounded, words that few of the rows ``kept`` have are replaced as in training.
         """
-        features = self._categories(spec, policy).take(rows)
-        return features if self.table is None else features.without(features.scarce(policy.minimum_rows))
+        every = self._categories(spec, policy)
+        features = every.take(rows)
+        if self.table is None:
+            return features
+        features = features.without(features.scarce(policy.minimum_rows))
+        if not policy.round_evaluations:
+            return features
+        filled = preprocessing.filled(spec.preprocess)
+        return features.folded(policy.minimum_rows_a_class, filled, every.take(kept))
 
     def _categories(self, spec: DataSpec, policy: Policy) -> Features:
         """The features of all rows, after a check that no column has too many words to be a category."""
@@ -267,257 +290,6 @@ class Source:
         return checked_numbers(y) if spec.regression else checked_labels(y)
 
 
-def as_features(X: Array) -> Array:
-    """Turn an array into features.
-
-    Args:
-        X: numbers (n, ...).
-
-    Returns:
-        (n, d): pixels of 8 bits divided by 255, other numbers as they are; float32 if it holds all values of the
-        array's type, otherwise float64.
-
-    Raises:
-        DataError: the array holds other values, or none.
-    """
-    flat = X.reshape(len(X), -1)
-    if flat.dtype == np.uint8:
-        return flat.astype(np.float32) / np.float32(255)
-    if flat.dtype.kind not in "fiub":
-        raise DataError("the array x holds values that are not numbers; expected numbers")
-    if not flat.shape[1]:
-        raise DataError("the array x has no features; expected at least one")
-    with np.errstate(over="ignore"):
-        numbers = np.asarray(flat, dtype=np.float32 if np.can_cast(flat.dtype, np.float32) else np.float64)
-    if not np.isfinite(numbers).all():
-        raise DataError("missing or infinite values in the array x; expected none")
-    return numbers
-
-
-def open_source(database: pd.DataFrame | Path | Source) -> Source:
-    """Open a node's database.
-
-    Args:
-        database: a table, or the path of a ``.npz`` file, or of a folder with images or one ``.npz`` file.
-
-    Returns:
-        The database.
-
-    Raises:
-        DataError: it cannot be read.
-    """
-    if isinstance(database, Source):
-        return database
-    if isinstance(database, pd.DataFrame):
-        return Source(table=database)
-    if database.is_dir():
-        archives = sorted(database.glob("*.npz"))
-        return read_npz(archives[0]) if len(archives) == 1 else read_images(database)
-    if database.suffix == ".npz":
-        return read_npz(database)
-    kind = f"a {database.suffix} file" if database.suffix else "a file without an ending"
-    raise DataError(f"the database is {kind}; expected a table, .npz or a folder of images")
-
-
-def load_npz(path: Path) -> dict[str, Array]:
-    """Read a ``.npz`` file; pickled objects are never loaded.
-
-    Args:
-        path: the file.
-
-    Returns:
-        Its arrays by name.
-
-    Raises:
-        DataError: it cannot be read.
-    """
-    try:
-        found = np.load(path, allow_pickle=False)
-        if isinstance(found, np.ndarray):
-            raise DataError(f"{path.name} is a .npy, a single array; expected an .npz, as numpy.savez writes it")
-        with found as archive:
-            return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, AttributeError, KeyError) as error:
-        raise DataError(f"{path.name} cannot be read as .npz ({type(error).__name__})") from None
-    except Exception as error:  # zipfile and zlib have errors of their own
-        if type(error).__module__ in ("zipfile", "zlib"):
-            raise DataError(f"{path.name} cannot be read as .npz (broken archive)") from None
-        raise
-
-
-def check_pair(X: Array, y: Array, names: str) -> None:
-    """Check that features and labels are of the same rows.
-
-    Args:
-        X: features.
-        y: labels.
-        names: what the error calls them.
-
-    Raises:
-        DataError: they are not.
-    """
-    if X.ndim < 2 or y.ndim != 1 or len(X) != len(y):  # in this order: an array without dimensions has no length
-        raise DataError(f"{names} do not fit; expected (n, ...) features and (n,) labels")
-
-
-def read_npz(path: Path) -> Source:
-    """Read a node's rows from a ``.npz`` file.
-
-    Args:
-        path: a file with the arrays ``x`` and ``y``, or ``x_train`` and ``y_train``.
-
-    Returns:
-        The rows.
-
-    Raises:
-        DataError: it cannot be read, or lacks these arrays.
-    """
-    arrays = load_npz(path)
-    for x, y in (("x", "y"), ("x_train", "y_train")):
-        if x in arrays and y in arrays:
-            check_pair(arrays[x], arrays[y], f"{path.name}: {x} and {y}")
-            return Source(X=arrays[x], y=arrays[y])
-    raise DataError(f"{path.name} holds {', '.join(arrays) or 'nothing'}; expected x and y, or x_train and y_train")
-
-
-def read_images(folder: Path) -> Source:
-    """Read a node's rows from images ``folder/CLASS/*.png`` (or jpg, bmp).
-
-    Args:
-        folder: holds a folder of images for each class. All images must have one size; they are read as grey.
-
-    Returns:
-        The rows: pixels (n, height, width) of 8 bits as they are, of 16 bits divided by 65535; and names of the
-        folders as labels.
-
-    Raises:
-        DataError: there are no images, or they cannot be read or differ in size or kind.
-    """
-    try:
-        from PIL import Image  # only images need Pillow
-    except ImportError:
-        raise DataError("images cannot be read because Pillow is not installed here; use an .npz file") from None
-
-    images, labels = [], []
-    for file in sorted(f for f in folder.glob("*/*") if f.suffix.lower() in IMAGE_SUFFIXES):
-        try:
-            with Image.open(file) as image:
-                images.append(_grey(image))
-        except OSError:  # its text contains the file's name
-            raise DataError("an image cannot be read; expected complete image files") from None
-        labels.append(file.parent.name)
-    if not images:
-        raise DataError("no images in the folder; expected CLASS/NAME.png, a folder for each class")
-    if len({image.shape for image in images}) > 1:
-        raise DataError("images of different sizes; expected one size")
-    if len({image.dtype for image in images}) > 1:
-        raise DataError("images of 8 bits and of 16 bits; expected one kind")
-    return Source(X=np.stack(images), y=np.asarray(labels))
-
-
-def _grey(image: Any) -> Array:
-    """Its pixels (height, width). Pillow's own conversion turns images of 16 bits white."""
-    if image.mode == "F":
-        raise DataError("images whose pixels are not whole numbers; expected 8 or 16 bits")
-    if not image.mode.startswith("I"):
-        return np.asarray(image.convert("L"))
-    pixels = np.asarray(image)
-    if pixels.min() < 0 or pixels.max() > 65535:
-        raise DataError("images of more than 16 bits; expected 8 or 16 bits")
-    return (pixels / 65535).astype(np.float32)
-
-
-def checked_labels(y: Array) -> Array:
-    """Check labels of classes.
-
-    Args:
-        y: labels (n,).
-
-    Returns:
-        The labels: texts or numbers.
-
-    Raises:
-        DataError: they are missing, of different kinds, or neither words nor finite numbers.
-    """
-    if y.dtype.kind == "O":
-        kinds = {isinstance(value, str) for value in y}
-        if kinds == {True}:
-            return y.astype(str)
-        if len(kinds) > 1 or not all(isinstance(value, bool | int | float) for value in y):
-            raise DataError("labels that are neither all words nor all numbers; expected one kind")
-        y = np.asarray(y, dtype=np.float64)
-    if y.dtype.kind not in "biufU":
-        raise DataError("labels that are neither words nor numbers; expected one of them")
-    if y.dtype.kind == "f" and not (np.isfinite(y).all() and (np.abs(y) < 2**53).all()):
-        raise DataError("labels that are missing, infinite or too large; expected classes")
-    return y
-
-
-def checked_numbers(y: Array) -> Array:
-    """Check labels of a regression.
-
-    Args:
-        y: labels (n,).
-
-    Returns:
-        The labels, float64.
-
-    Raises:
-        DataError: they are not finite numbers up to ``LARGEST``.
-    """
-    kinds = (int, float, np.integer, np.floating)
-    plain_numbers = y.dtype.kind == "O" and all(isinstance(v, kinds) and not isinstance(v, bool) for v in y)
-    if y.dtype.kind not in "iuf" and not plain_numbers:
-        raise DataError("labels that are not numbers; expected numbers, as objective=regression predicts them")
-    try:
-        numbers = y.astype(np.float64)
-    except OverflowError:  # a whole number of hundreds of digits
-        numbers = np.full(len(y), np.inf)
-    if not (np.abs(numbers) <= LARGEST).all():
-        raise DataError(
-            f"labels that are missing, infinite or above {LARGEST:g}; expected numbers, large ones in another unit"
-        )
-    return numbers
-
-
-def encode_labels(y: Array, classes: Sequence[Any]) -> Array:
-    """Turn labels into class indices.
-
-    Args:
-        y: labels (n,).
-        classes: the classes in the order of their indices.
-
-    Returns:
-        Indices into ``classes``, int64 (n,).
-
-    Raises:
-        DataError: a label is not among the classes. It does not name the label.
-    """
-    index = {plain(value): i for i, value in enumerate(classes)}
-    values, inverse = np.unique(y, return_inverse=True)
-    codes = [index.get(plain(value), -1) for value in values]
-    if -1 in codes:
-        raise DataError(
-            f"labels that are not among the {len(classes)} classes of the job. The classes are those in `classes`, or "
-            "those that some node has in 3 rows or more: name all of them, for example classes=no,yes,unknown, or "
-            "choose another label if this one is a number to predict"
-        )
-    return np.asarray(codes, dtype=np.int64)[inverse]
-
-
-def plain(value: Any) -> Any:
-    """Turn a label into JSON. A whole number is the same label whether it is stored as 1 or 1.0.
-
-    Args:
-        value: a label, possibly of numpy's.
-
-    Returns:
-        A text, number, or true or false.
-    """
-    value = value.item() if hasattr(value, "item") else value
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
 def split(n: int, holdout: float, organization: int, step: int = 10) -> tuple[Array, Array]:
     """Choose which rows are held out.
 
@@ -538,12 +310,17 @@ def split(n: int, holdout: float, organization: int, step: int = 10) -> tuple[Ar
     return np.sort(order[held:]), np.sort(order[:held])
 
 
-def ready(features: Features, steps: Sequence[dict[str, Any]]) -> Array:
+def ready(
+    features: Features,
+    steps: Sequence[dict[str, Any]],
+    between: Callable[[Features], Features] = lambda features: features,
+) -> Array:
     """Prepare features for a model.
 
     Args:
         features: the features before any step.
         steps: fitted steps.
+        between: what is done before the first step and after each.
 
     Returns:
         The features after the steps, (n, d) float32, read-only.
@@ -551,7 +328,7 @@ def ready(features: Features, steps: Sequence[dict[str, Any]]) -> Array:
     Raises:
         DataError: values are missing, infinite or not numbers after the steps.
     """
-    features = preprocessing.apply(features, steps)
+    features = preprocessing.apply(features, steps, between)
     features.check_complete()
     X = np.ascontiguousarray(features.X, dtype=np.float32)
     X.setflags(write=False)

@@ -6,6 +6,8 @@ convolutions and the recurrent network import torch.
 
 import importlib
 from collections.abc import Callable, Sequence
+from itertools import pairwise
+from math import isqrt
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,7 +20,18 @@ from v6_federated.models.perceptron import Perceptron
 Vector = Any  # parameters or a gradient (d,): a flat float32 array of numpy or torch, whichever the model uses
 
 
-__all__ = ["LinearModel", "Model", "Perceptron", "Vector", "build", "check_classes", "parse", "predicted", "register"]
+__all__ = [
+    "LinearModel",
+    "Model",
+    "Perceptron",
+    "Vector",
+    "build",
+    "check_classes",
+    "parameters",
+    "parse",
+    "predicted",
+    "register",
+]
 
 
 class Model(Protocol):
@@ -136,6 +149,44 @@ MODELS: dict[str, Callable[..., Model]] = {
     "2nn": lambda features, classes, hidden=200: Perceptron([features, hidden, hidden, classes], "relu"),
     **{name: _torch(name, module) for name, module in ON_TORCH.items()},
 }
+
+
+def _dense(*widths: int) -> int:
+    return sum((a + 1) * b for a, b in pairwise(widths))
+
+
+# d of each model, known before it takes memory
+SIZES: dict[str, Callable[..., int]] = {
+    "logreg": lambda features, classes, **_: _dense(features, 1 if classes == 2 else classes),
+    "svm": lambda features, classes, **_: _dense(features, 1 if classes == 2 else classes),
+    "fnn": lambda features, classes, hidden=100: _dense(features, hidden, classes),
+    "nn_reddy": lambda features, classes, hidden=128: _dense(features, hidden, classes),
+    "2nn": lambda features, classes, hidden=200: _dense(features, hidden, hidden, classes),
+    "cnn_garst": lambda features, classes: 10 + _dense((isqrt(features) // 2) ** 2, classes),
+    "cnn_reddy": lambda features, classes, **_: 320 + _dense(32 * ((isqrt(features) - 2) // 2) ** 2, 128, classes),
+    "cnn_mcmahan": lambda features, classes: 52_096 + _dense(64 * (isqrt(features) // 4) ** 2, 512, classes),
+    "lstm_char": lambda features, classes, hidden=256: (
+        8 * classes + 4 * hidden * (8 + hidden + 2) + 4 * hidden * (2 * hidden + 2) + _dense(hidden, classes)
+    ),
+}
+
+
+def parameters(spec: dict[str, Any]) -> int:
+    """Count a model's parameters without building it.
+
+    Args:
+        spec: the model's name, options and sizes, see ``build``.
+
+    Returns:
+        d; 0 for a model that a method has registered, which builds on no more than the method allows.
+
+    Raises:
+        SafeError: the number of features is not a whole number from 1.
+    """
+    options = {key: value for key, value in parse(spec).items() if key != "name"}
+    if type(options.get("features")) is not int or options["features"] < 1:
+        raise SafeError("the job's model has no number of features; it must be a whole number from 1")
+    return SIZES[spec["name"]](**options) if spec["name"] in SIZES else 0
 
 
 def register(name: str, build: Callable[..., Any]) -> None:

@@ -15,6 +15,7 @@ count no fewer rows than their operator's minimum.
 """
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -22,18 +23,22 @@ import numpy as np
 
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
-from v6_federated.data.source import LARGEST, Rows
+from v6_federated.data.labels import LARGEST
+from v6_federated.data.source import Rows
 from v6_federated.messages.codec import DIVERGED
 from v6_federated.models import Model
 from v6_federated.models.linear import predicted
 from v6_federated.privacy.policy import MOST_BANDS
+from v6_federated.privacy.rounding import Rounding, rounded_loss, rounded_to
 
 MOST_ROWS = 2**53  # float64 and JSON hold whole numbers up to here exactly
 MOST_LOSS = 1e100
 POWER = 1 / 5  # of a score's distance from the score of a row of zeros
 
 
-def evaluate(model: Model, w: Any, rows: Rows, classes: int, bands: int) -> dict[str, Any]:
+def evaluate(
+    model: Model, w: Any, rows: Rows, classes: int, bands: int, rounding: Rounding | None = None
+) -> dict[str, Any]:
     """Count how well a classifier does on the rows of one node.
 
     Args:
@@ -42,6 +47,7 @@ def evaluate(model: Model, w: Any, rows: Rows, classes: int, bands: int) -> dict
         rows: the rows to evaluate on.
         classes: number of classes, c.
         bands: number of bands for the AUC; 0 means that no scores are counted.
+        rounding: how the node rounds counts; None means that neither counts nor the loss are rounded.
 
     Returns:
         ``n``: number of rows. ``loss``: their mean loss. ``confusion``: counts (c, c), true class by predicted class.
@@ -55,29 +61,29 @@ def evaluate(model: Model, w: Any, rows: Rows, classes: int, bands: int) -> dict
     scores = _finite_scores(model, w, rows.X)
     guess = predicted(scores)
     confusion = np.bincount(rows.y * classes + guess, minlength=classes * classes).reshape(classes, classes)
-    answer: dict[str, Any] = {
-        "n": len(rows),
-        "loss": model.loss(scores, rows.y),
-        "confusion": confusion.tolist(),
-        "bands": [],
-    }
+    loss = model.loss(scores, rows.y)
+    if rounding:
+        confusion, loss = rounding.confusion(confusion), rounded_loss(loss, len(rows))
+    answer: dict[str, Any] = {"n": len(rows), "loss": loss, "confusion": confusion.tolist(), "bands": []}
     if bands:
         center = log_odds(_finite_scores(model, w, np.zeros((1, rows.X.shape[1]), rows.X.dtype)))
         band = _band(log_odds(scores) - center, bands)
         for column, positive in enumerate([1] if classes == 2 else range(classes)):
             inside = rows.y == positive
             counts = np.bincount(band[:, column] + bands * inside, minlength=2 * bands)
+            counts = rounding.counts(counts) if rounding else counts
             answer["bands"].append([packed(side) for side in counts.reshape(2, bands).tolist()])
     return answer
 
 
-def evaluate_regression(model: Model, w: Any, rows: Rows) -> dict[str, Any]:
+def evaluate_regression(model: Model, w: Any, rows: Rows, rounding: bool = False) -> dict[str, Any]:
     """Compute how well a regression does on the rows of one node.
 
     Args:
         model: the model.
         w: its weights (d,).
         rows: the rows to evaluate on; their labels are numbers.
+        rounding: whether all results are rounded to about their standard errors.
 
     Returns:
         ``n``: number of rows. ``loss``: mean squared error. ``mean``: mean of the labels. ``squares``: sum of the
@@ -89,7 +95,12 @@ def evaluate_regression(model: Model, w: Any, rows: Rows) -> dict[str, Any]:
     predictions = _finite_scores(model, w, rows.X)
     mean = float(rows.y.mean())
     squares = float(np.sum((rows.y - mean) ** 2))
-    return {"n": len(rows), "loss": model.loss(predictions, rows.y), "mean": mean, "squares": squares}
+    n, loss = len(rows), model.loss(predictions, rows.y)
+    if rounding and squares:
+        variance = squares / n
+        loss, squares = rounded_loss(loss, n, variance), n * rounded_loss(variance, n, variance)
+        mean = rounded_to(mean, math.sqrt(variance), n)
+    return {"n": n, "loss": loss, "mean": mean, "squares": squares}
 
 
 def _finite_scores(model: Model, w: Any, X: Array) -> Array:

@@ -7,7 +7,7 @@ import numpy as np
 from v6_federated.base.vantage6_api import algorithm_client
 from v6_federated.data import aggregates, pca
 from v6_federated.data.columns import kinds
-from v6_federated.data.source import plain
+from v6_federated.data.labels import plain
 from v6_federated.messages.job import Job
 from v6_federated.node.kept_steps import keep
 from v6_federated.node.node import Node
@@ -85,10 +85,11 @@ def fit_step(
     arrays = {"mean": mean, "scale": scale, "lower": lower, "upper": upper}
     features, columns, policy = node.features, columns or [], node.policy
     if statistic == "product":
+        policy.check_size(len(features.names) * (draw or 0), "the product with the block")
         arrays["block"] = pca.read_block(len(features.names), draw, block)
     if statistic == "levels":
         aggregates.check_categories(columns, node.source.training(node.job.data, node.organization_id, policy), policy)
-    return aggregates.statistic(statistic, features, policy, columns, counts, arrays)
+    return aggregates.statistic(statistic, features, policy, columns, counts, arrays, node.check_time)
 
 
 @partial

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.data.preprocessing import reference
 from v6_federated.node.state import State
@@ -38,7 +39,7 @@ def kept(steps: Sequence[dict[str, Any]], state: State) -> Sequence[dict[str, An
         The fitted steps, all whole.
 
     Raises:
-        SafeError: a reference is malformed, or its step is no longer kept.
+        SafeError: a reference is malformed, or its step is no longer kept or has been changed.
     """
     whole = []
     for step in steps:
@@ -48,6 +49,20 @@ def kept(steps: Sequence[dict[str, Any]], state: State) -> Sequence[dict[str, An
             found = state.part(f"step-{step['kept']}").load(0)
             if found is None:
                 raise SafeError(f"the fitted step {step['step']} is no longer in the job's folder; run the job again")
-            step = json.loads(bytes(found["step"]))
+            step = _checked(found, step)
         whole.append(step)
     return whole
+
+
+def _checked(found: Mapping[str, Array], wanted: dict[str, Any]) -> dict[str, Any]:
+    """The step in a file, if it is the one that central names: all containers of the job can write to the file."""
+    try:
+        step: dict[str, Any] = json.loads(bytes(found["step"]))
+        if reference(step) == wanted:
+            return step
+    except (KeyError, TypeError, ValueError, RecursionError):
+        pass
+    raise SafeError(
+        f"the fitted step {wanted['step']} in the job's folder is not the one that was kept: its digest differs; ask "
+        "the node's operator which other program writes there, and run the job again"
+    )

@@ -1,6 +1,7 @@
 """A node as a partial function sees it: its rows, its model, its random numbers and its operator's limits."""
 
 import functools
+import math
 import re
 import time
 from collections.abc import Iterator
@@ -13,16 +14,21 @@ from v6_federated import models
 from v6_federated.base.errors import SafeError
 from v6_federated.base.randomness import generator
 from v6_federated.base.vantage6_api import job_folder
-from v6_federated.data import preprocessing, source
+from v6_federated.data import preprocessing
 from v6_federated.data.columns import Features
+from v6_federated.data.files import open_database
+from v6_federated.data.labels import plain
+from v6_federated.data.source import Rows
 from v6_federated.messages.job import Job
 from v6_federated.messages.local_sgd import LocalSGD, PlainSGD
 from v6_federated.models import metrics
 from v6_federated.node import local_training
 from v6_federated.node.kept_steps import kept
 from v6_federated.node.local_training import Rates, Step
+from v6_federated.node.request import Request
 from v6_federated.node.state import State
-from v6_federated.privacy.policy import Policy, limit_threads
+from v6_federated.privacy.policy import limit_threads
+from v6_federated.privacy.rounding import Rounding, rounded_loss, rounded_to
 
 
 class Node:
@@ -39,7 +45,7 @@ class Node:
         batch_sizes: sizes of minibatches whose steps were checked.
     """
 
-    def __init__(self, organization_id: int, database: Any, job: Job, round_: int) -> None:
+    def __init__(self, organization_id: int, database: Any, job: Job, round_: int, request: Request) -> None:
         """Check a task and the columns that it uses.
 
         Args:
@@ -47,10 +53,10 @@ class Node:
             database: the rows, as vantage6 hands them over.
             job: what central tells all nodes.
             round_: the round, from 0.
+            request: the request, with the operator's limits.
 
         Raises:
             SafeError: the job is malformed, or a fitted step that it names is no longer kept.
-            NodePermissionException: a limit of the operator cannot be read, or the database needs a permission.
             PrivacyThresholdViolation: the operator's limits do not allow the request.
             DataError: the database cannot be read, or a column is missing.
         """
@@ -59,10 +65,13 @@ class Node:
         steps = kept(job.data.preprocess, self.state)
         self.job = replace(job, data=replace(job.data, preprocess=steps))
         self.batch_sizes: set[int] = set()
-        self.policy, self._began = Policy.of_node(), time.monotonic()
+        self.policy, self._request, self._began = request.policy, request, time.monotonic()
         self.policy.check_request(job.minimum_rows, len(job.participants), max(job.rounds or 0, round_))
+        self.policy.check_made(preprocessing.made(steps))
         limit_threads()
-        self.source = source.open_source(database)
+        self.source = open_database(database)
+        if not self.policy.allow_numeric_names:
+            self.source.check_header()  # before any name of a column is in an answer or an error
         features, label = self.source.columns(job.data)
         if self.source.table is not None:
             used = [*features, *filter(None, [label])]
@@ -94,17 +103,20 @@ class Node:
             SafeError: it does not fit the label or the data.
         """
         assert self.job.model is not None
-        model = models.build(self.job.model)
+        spec = models.parse(self.job.model)
+        self.policy.check_size(models.parameters(spec), f"the model {spec['name']}")
+        model = models.build(spec)
         if self.job.data.regression and not getattr(model, "regression", False):
             # its loss would reveal single labels, and the limits on labels count classes
             raise SafeError(f"the model {self.job.model['name']} predicts classes and cannot be used for a regression")
         if self.source.table is not None and getattr(model, "arrays_only", False):
             raise SafeError(f"the model {self.job.model['name']} cannot read a table; it needs arrays (.npz)")
+        self.policy.check_size(model.size or 0, f"the model {spec['name']}")  # a method's own may be larger
         model.seed(self.generator("model"))
         return model
 
     @functools.cached_property
-    def rows(self) -> source.Rows:
+    def rows(self) -> Rows:
         """The rows to train on.
 
         Raises:
@@ -118,14 +130,18 @@ class Node:
         """The number of rows to train on.
 
         Raises:
-            PrivacyThresholdViolation: there are fewer rows than the minimum, or the label has too many values.
+            PrivacyThresholdViolation: there are fewer rows than the minimum, the label has too many values, or the
+                job names a class that too few rows have.
         """
         kept, _ = self.source.split(self.job.data, self.organization_id, self.policy.minimum_rows)
         n = len(self.source.labels(self.job.data)[kept])
         self.policy.check_rows(n, self.job.minimum_rows)
         if self.job.data.supervised and not self.job.data.regression:
-            values = len(np.unique(self.source.labels(self.job.data)[kept]))
-            self.policy.check_labels(n, values, len(self.job.data.classes or []))
+            values, counts = np.unique(self.source.labels(self.job.data)[kept], return_counts=True)
+            named = self.job.data.classes or []
+            self.policy.check_labels(n, len(values), len(named))
+            rows = dict(zip(map(plain, values), counts.tolist(), strict=True))
+            self.policy.check_named_classes({c: rows.get(c, 0) for c in map(plain, named)})
         return n
 
     @functools.cached_property
@@ -138,7 +154,8 @@ class Node:
         assert self.n
         self.source.features(self.job.data).check_finite()
         features = self.source.training(self.job.data, self.organization_id, self.policy)
-        return preprocessing.apply(features, self.job.data.preprocess)
+        levelling = preprocessing.Levelling(self.policy.minimum_rows_a_side)
+        return preprocessing.apply(features, self.job.data.preprocess, levelling.fit)
 
     def check_time(self) -> None:
         """End a task that takes longer than the operator allows.
@@ -162,7 +179,7 @@ class Node:
     @functools.cached_property
     def _shuffle(self) -> np.random.Generator:
         # the job's seed determines the order: the researcher, who knows it, knows which rows are in a minibatch
-        return np.random.default_rng() if self.policy.own_shuffle else self.generator("shuffle")
+        return self._request.generator("shuffle") if self.policy.own_shuffle else self.generator("shuffle")
 
     def permutation(self) -> Iterator[int]:
         """Go through the node's rows in random order, the one that the next epoch of ``batches`` would have.
@@ -263,7 +280,7 @@ class Node:
             epochs: passes over the rows; None means the number in ``local``.
 
         Returns:
-            The mean loss over all rows and passes, each before its step.
+            The mean loss over all rows and passes, each before its step; rounded if the operator wants it.
 
         Raises:
             PrivacyThresholdViolation: minibatches are smaller than the operator's minimum.
@@ -277,7 +294,7 @@ class Node:
             batch_loss, g = self.model.loss_and_gradient(w, X, y)
             step(w, g)
             loss, n = loss + len(y) * batch_loss, n + len(y)
-        return loss / n
+        return self.rounded(loss / n)
 
     def loss(self, w: Any) -> float:
         """Compute the mean loss on the node's rows.
@@ -286,9 +303,27 @@ class Node:
             w: the model (d,).
 
         Returns:
-            The mean loss.
+            The mean loss; rounded if the operator wants it.
         """
-        return self.model.loss(self.model.scores(w, self.model.asarray(self.rows.X)), self.rows.y)
+        return self.rounded(self.model.loss(self.model.scores(w, self.model.asarray(self.rows.X)), self.rows.y))
+
+    def rounded(self, value: float) -> float:
+        """Round a mean over the rows, or a distance of models, if the operator wants evaluations rounded.
+
+        The partial functions round what they return under names that end in ``loss``. What a method decides by must be
+        rounded before: its decisions, too, tell of the rows.
+
+        Args:
+            value: the number.
+
+        Returns:
+            The number, rounded to about its standard error.
+        """
+        if not self.policy.round_evaluations or not math.isfinite(value):
+            return value
+        if self.job.data.regression:  # in the label's own unit there is no smallest step
+            return rounded_to(value, value, len(self.rows)) if value > 0 else value
+        return rounded_loss(value, len(self.rows))
 
     def evaluate(self, weights: Any, which: str) -> dict[str, Any]:
         """Count how well a model does.
@@ -313,9 +348,11 @@ class Node:
             if not len(rows):
                 return {"n": 0}
         if self.job.data.regression:
-            return metrics.evaluate_regression(self.model, weights, rows)
+            return metrics.evaluate_regression(self.model, weights, rows, self.policy.round_evaluations)
         assert self.job.data.classes is not None
-        return metrics.evaluate(self.model, weights, rows, len(self.job.data.classes), self.policy.score_bands)
+        classes, step = len(self.job.data.classes), self.policy.minimum_rows_a_class
+        rounding = Rounding.of(step, self.organization_id) if self.policy.round_evaluations else None
+        return metrics.evaluate(self.model, weights, rows, classes, self.policy.score_bands, rounding)
 
 
 def _check_job(job: Job, round_: int, organization_id: int) -> None:
@@ -334,6 +371,7 @@ def _check_job(job: Job, round_: int, organization_id: int) -> None:
         all(type(number) is int and number >= 0 for number in whole)
         and all(isinstance(names, list | tuple) and all(isinstance(n, str) for n in names) for names in texts)
         and isinstance(spec.classes, list | tuple | None)
+        and all(isinstance(named, str | int | float) for named in spec.classes or ())
         and type(spec.holdout) in (int, float)
         and 0 <= spec.holdout < 1
         and type(spec.supervised) is bool

@@ -7,8 +7,6 @@ one that was loaded is kept.
 
 import contextlib
 import glob
-import os
-import uuid
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -19,6 +17,7 @@ import numpy as np
 
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
+from v6_federated.base.files import check_regular, open_regular, replacing
 
 BROKEN = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
 
@@ -45,8 +44,15 @@ class State:
 
         Returns:
             The arrays by name; None if there are none, or if their file is broken.
+
+        Raises:
+            SafeError: another program has put a link in the place of the file.
         """
-        with contextlib.suppress(*BROKEN), np.load(self._file(round_)) as found:
+        try:
+            stream = open_regular(self._file(round_))
+        except OSError:
+            return None
+        with stream, contextlib.suppress(*BROKEN), np.load(stream) as found:
             self._loaded = round_
             return {key: found[key] for key in found.files}
         return None
@@ -69,35 +75,40 @@ class State:
             arrays: numpy arrays or torch tensors, by name.
 
         Raises:
-            SafeError: the job's folder cannot be written.
+            SafeError: the job's folder cannot be written, or another program has put a link there.
         """
         file = self._file(self.round)
-        part = file.with_suffix(f".{uuid.uuid4().hex}.part")  # the same task may run twice, in two containers
+        check_regular(file)
         plain: dict[str, Any] = {k: v.cpu().numpy() if hasattr(v, "cpu") else v for k, v in arrays.items()}
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with part.open("wb") as stream:
+            with replacing(file, durable=True) as stream:  # the same task may run twice, in two containers
                 np.savez(stream, **plain)
-                stream.flush()
-                os.fsync(stream.fileno())
-            part.replace(file)
         except OSError as error:
-            part.unlink(missing_ok=True)
             raise SafeError(
                 f"the job's folder at this node cannot be written: {error.strerror}; ask its operator to make room"
             ) from None
         for old in self._files():
             # central will not ask for rounds before the one that was loaded; later rounds are not this one's to remove
             if old < self.round and old != self._loaded:
-                self._file(old).unlink(missing_ok=True)
+                with contextlib.suppress(OSError):
+                    self._file(old).unlink()
 
     def remove(self) -> None:
-        """Remove everything of this method, job and organization."""
-        for file in self.folder.glob(f"{glob.escape(self.name)}-*"):
-            file.unlink(missing_ok=True)
+        """Remove everything of this method, job and organization.
+
+        Raises:
+            SafeError: another program has made a folder of such a name.
+        """
+        files = [*self.folder.glob(f"{glob.escape(self.name)}-*")]
+        for file in files:
+            if file.is_symlink() or not file.is_dir():
+                file.unlink(missing_ok=True)
+        for file in files:
+            check_regular(file)
 
     def _file(self, round_: int) -> Path:
         return self.folder / f"{self.name}-round-{round_}.npz"
 
     def _files(self) -> list[int]:
-        return [int(file.stem.rpartition("-")[2]) for file in self.folder.glob(f"{glob.escape(self.name)}-round-*.npz")]
+        ends = (f.stem.rpartition("-")[2] for f in self.folder.glob(f"{glob.escape(self.name)}-round-*.npz"))
+        return [int(end) for end in ends if end.isdecimal()]

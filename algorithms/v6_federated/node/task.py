@@ -11,16 +11,16 @@ import numpy as np
 from pydantic import BaseModel
 
 from v6_federated.base.arrays import Array
+from v6_federated.base.database import read_database
 from v6_federated.base.errors import SafeError, place_of
+from v6_federated.base.logs import WITHHELD
 from v6_federated.base.vantage6_api import (
-    WITHHELD,
     AlgorithmExecutionError,
     DataError,
     NodePermissionException,
     PrivacyThresholdViolation,
     UserInputError,
     algorithm_client,
-    read_database,
 )
 from v6_federated.messages import codec, settings
 from v6_federated.messages.job import Job
@@ -28,6 +28,7 @@ from v6_federated.messages.settings import Role
 from v6_federated.messages.step_length import check_steps
 from v6_federated.node import local_training
 from v6_federated.node.node import Node
+from v6_federated.node.request import Request
 
 SAFE_ERRORS = (SafeError, DataError, NodePermissionException, PrivacyThresholdViolation, UserInputError)
 
@@ -63,11 +64,14 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
         mock_data: list[Any] | None = None,
         **values: Any,
     ) -> dict[str, Any]:
-        organization = client.organization_id
+        organization, request = client.organization_id, None
+        arguments = {"job": job, "round": round, "evaluate": evaluate, "arrays": arrays, **values}
         try:
+            request = Request.of(organization, function.__name__, arguments)
             checked = settings.validate(accepted, values)
-            database = read_database() if mock_data is None else mock_data[0]
-            node = Node(organization, database, Job.from_json(job), round)
+            database = read_database(request.policy.allow_queries) if mock_data is None else mock_data[0]
+            node = Node(organization, database, Job.from_json(job), round, request)
+            request.count()
             received = _received(node, arrays) if arrays else {}
             answer: dict[str, Any] = {"organization_id": node.organization_id, "round": round}
             with np.errstate(over="ignore", invalid="ignore"):  # numbers that are not finite are rejected below
@@ -77,6 +81,8 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
                     answer["evaluation"] = node.evaluate(received["weights"], evaluate)
                 returned = function(node, *(received.get(name) for name in wanted), **dict(checked))
             returned = {k: v.item() if isinstance(v, np.generic) else v for k, v in returned.items()}
+            losses = [k for k, v in returned.items() if k.endswith("loss") and isinstance(v, float)]
+            returned |= {k: node.rounded(returned[k]) for k in losses}
             sent = {k: _to_numpy(v) for k, v in returned.items() if isinstance(v, np.ndarray) or hasattr(v, "cpu")}
             if not shared:
                 _check_plain({k: v for k, v in returned.items() if k not in sent})
@@ -84,16 +90,22 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
             _check_finite(answer)
             if sent:
                 answer["arrays"] = codec.encode(sent, node.job.precision)
+            request.answered(answer)
             return answer
         except SAFE_ERRORS as error:
+            if request is not None:
+                request.refused(str(error))
             raise type(error)(f"organization {organization}: {error}") from None
         except Exception as error:
             # the text of any other error, for example from numpy or pandas, may quote a row
+            where = f"{type(error).__name__} in {place_of(error)}"
+            if request is not None:
+                request.refused(where)
             if os.environ.get("V6_FEDERATED_DEBUG") == "1":
                 raise
             raise AlgorithmExecutionError(
-                f"organization {organization}: {type(error).__name__} in {place_of(error)}; {WITHHELD} because it "
-                "could contain a value of a row (V6_FEDERATED_DEBUG=1 shows it; do not set it at a node with real data)"
+                f"organization {organization}: {where}; {WITHHELD} because it could contain a value of a row "
+                "(V6_FEDERATED_DEBUG=1 shows it; do not set it at a node with real data)"
             ) from None
 
     functools.update_wrapper(call, function)

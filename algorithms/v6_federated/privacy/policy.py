@@ -5,34 +5,25 @@ A request can make a limit stricter, never looser. No error quotes a value of a 
 
 import difflib
 import functools
+import math
 import os
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from threadpoolctl import threadpool_limits
 
 from v6_federated.base.vantage6_api import NodePermissionException, PrivacyThresholdViolation
+from v6_federated.privacy import limits
+from v6_federated.privacy.limits import LIMITS, PREFIX, Limit
 
-PREFIX = "V6_FEDERATED_"
-LIMITS = (
-    "MINIMUM_ROWS",
-    "MINIMUM_ROWS_A_CLASS",
-    "MINIMUM_BATCH",
-    "MAXIMUM_CLASSES",
-    "MINIMUM_ORGANIZATIONS",
-    "MAXIMUM_ROUNDS",
-    "MAXIMUM_SECONDS",
-    "ALLOWED_COLUMNS",
-    "DISALLOWED_COLUMNS",
-    "SCORE_BANDS",
-    "ALLOW_QUERIES",
-    "OWN_SHUFFLE",
-)
-OTHERS = ("DEBUG", "DEVICE", "THREADS")
+OTHERS = ("DEBUG", "DEVICE", "PROFILE", "THREADS")
 RESEARCHERS = ("PASSWORD", "NETWORK")
 MOST_BANDS = 10_000
+MOST_MADE = 10_000  # columns that steps make, under a limit on parameters
+AT_LEAST_ONE = {"MINIMUM_ROWS", "MINIMUM_ROWS_A_CLASS", "MINIMUM_BATCH", "MINIMUM_ORGANIZATIONS", "MINIMUM_SAMPLE"}
 NOTHING_COMPUTED = "Nothing was computed."
 CORRECT_IT = f"correct it in algorithm_env of the node's configuration. {NOTHING_COMPUTED}"
 # invisible characters: Unicode's Default_Ignorable_Code_Point that are not of category Cf, and the blank of Braille
@@ -69,34 +60,67 @@ def limit_threads() -> None:
 
 @dataclass(frozen=True)
 class Policy:
-    """The operator's limits; docs/operators.md explains the environment variable of each.
+    """The operator's limits. ``limits.LIMITS`` has what each does, and its value in each profile.
 
     Attributes:
+        profile: the profile that sets all limits that have no variable of their own.
         minimum_rows: rows that a node must have to train, to evaluate and to compute statistics; rows are held out in
             multiples of it.
         minimum_rows_a_class: rows that must share a label's value before the value is sent to the server.
+        classes: classes that a task may name although too few rows have them; None means all.
         maximum_classes: values that a label may have if they are to be sent to the server.
+        minimum_rows_a_side: rows that must have each value of a column of two values; 0 means any number.
+        minimum_rows_a_column: rows for each column of a covariance; 0 means any number.
         minimum_batch: rows that a minibatch must have.
+        own_shuffle: whether the node shuffles its rows by random numbers of its own instead of the job's seed.
         minimum_organizations: organizations that must take part in a job.
+        minimum_sample: organizations that must be asked in a round.
+        maximum_parameters: parameters that a model or a covariance may have; None means any number.
+        round_evaluations: whether evaluations are rounded to what the number of rows can justify.
+        score_bands: bands in which scores of held-out rows are counted for the AUC; 0 means that they are not counted.
         maximum_rounds: rounds that a job may have; None means any number.
-        maximum_seconds: seconds that a task may train; None means any number.
+        maximum_rounds_a_week: requests of all jobs in seven days; None means any number.
+        maximum_seconds: seconds that a task may compute; None means any number.
         allowed_columns: columns that a request may use; None means all.
         disallowed_columns: columns that a request may not use.
-        score_bands: bands in which scores of held-out rows are counted for the AUC; 0 means that they are not counted.
-        own_shuffle: whether the node shuffles its rows by random numbers of its own instead of the job's seed.
+        allow_queries: whether a task may bring a query or choose a sheet.
+        allow_numeric_names: whether columns may have names that look like a row of a table without a header.
     """
 
-    minimum_rows: int = 10
-    minimum_rows_a_class: int = 3
-    maximum_classes: int = 100
-    minimum_batch: int = 1
-    minimum_organizations: int = 3
-    maximum_rounds: int | None = None
-    maximum_seconds: int | None = None
-    allowed_columns: frozenset[str] | None = None
-    disallowed_columns: frozenset[str] = frozenset()
-    score_bands: int = 255
-    own_shuffle: bool = False
+    profile: str
+    minimum_rows: int
+    minimum_rows_a_class: int
+    classes: frozenset[str] | None
+    maximum_classes: int
+    minimum_rows_a_side: int
+    minimum_rows_a_column: int
+    minimum_batch: int
+    own_shuffle: bool
+    minimum_organizations: int
+    minimum_sample: int
+    maximum_parameters: int | None
+    round_evaluations: bool
+    score_bands: int
+    maximum_rounds: int | None
+    maximum_rounds_a_week: int | None
+    maximum_seconds: int | None
+    allowed_columns: frozenset[str] | None
+    disallowed_columns: frozenset[str]
+    allow_queries: bool
+    allow_numeric_names: bool
+
+    @classmethod
+    def of(cls, profile: str, **changes: Any) -> "Policy":
+        """The limits of a profile.
+
+        Args:
+            profile: one of ``limits.PROFILES``.
+            changes: other values of some limits.
+
+        Returns:
+            The policy.
+        """
+        return replace(_of_profile(profile), **changes)
 
     @classmethod
     def of_node(cls, environment: Mapping[str, str] | None = None) -> "Policy":
@@ -106,55 +130,50 @@ class Policy:
             environment: environment variables; None means those of this process.
 
         Returns:
-            The policy, with the defaults of this class for limits that are not set.
+            The policy: the profile's values for limits that are not set; the profile ``careful`` if none is set.
 
         Raises:
             NodePermissionException: a limit cannot be read, or a variable with the prefix of limits is unknown.
         """
         env = os.environ if environment is None else environment
-        known = (*LIMITS, *OTHERS, *RESEARCHERS)
-        for unknown in sorted(n for n in env if n.startswith(PREFIX) and n.removeprefix(PREFIX) not in known):
-            # a misspelt limit would limit nothing, and the operator would not notice
-            near = difflib.get_close_matches(unknown.removeprefix(PREFIX), (*LIMITS, *OTHERS), n=1)
-            known_names = ", ".join(PREFIX + name for name in near or LIMITS)
-            question = f"did you mean {known_names}?" if near else f"the limits are {known_names}."
-            raise NodePermissionException(f"{unknown} is not a setting of a node; {question} {NOTHING_COMPUTED}")
-
-        def number(name: str, default: int | None) -> int | None:
-            text = env.get(PREFIX + name, "").strip()
-            if not text:
-                return default
-            if not text.isdecimal():
-                raise NodePermissionException(f"{PREFIX}{name} of this node must be a whole number; {CORRECT_IT}")
-            return int(text)
-
-        def columns(name: str) -> frozenset[str] | None:
-            text = env.get(PREFIX + name, "")
-            return frozenset(c.strip() for c in text.split(",") if c.strip()) if text.strip() else None
-
-        score_bands = number("SCORE_BANDS", cls.score_bands) or 0
-        if score_bands > MOST_BANDS:
+        _check_names(env)
+        profile = env.get(PREFIX + "PROFILE", "").strip() or limits.DEFAULT
+        if profile == limits.PLANNED:
             raise NodePermissionException(
-                f"{PREFIX}SCORE_BANDS={score_bands} of this node must be {MOST_BANDS} at most; {CORRECT_IT}"
+                f"{PREFIX}PROFILE=private needs a privacy budget, which this version does not have; "
+                f"use {limits.DEFAULT}, or any of {', '.join(limits.PROFILES)}. {NOTHING_COMPUTED}"
             )
-
+        if profile not in limits.PROFILES:
+            raise NodePermissionException(
+                f"{PREFIX}PROFILE={profile} of this node must be one of {', '.join(limits.PROFILES)}; {CORRECT_IT}"
+            )
+        values: dict[str, Any] = {}
+        for limit in LIMITS:
+            text = env.get(PREFIX + limit.name, "").strip()
+            default = limit.value(profile)
+            if not text and default in limits.BY_NAME:
+                values[limit.name.lower()] = values[str(default).lower()]
+            else:
+                values[limit.name.lower()] = _read(limit, text if text else default)
+        if values["score_bands"] > MOST_BANDS:
+            raise NodePermissionException(
+                f"{PREFIX}SCORE_BANDS={values['score_bands']} of this node must be {MOST_BANDS} at most; {CORRECT_IT}"
+            )
         if not re.fullmatch("|cpu|cuda(:[0-9]+)?", device := env.get(PREFIX + "DEVICE", "")):
             raise NodePermissionException(
                 f"{PREFIX}DEVICE={device} of this node must be cpu, cuda or cuda:NUMBER; {CORRECT_IT}"
             )
-        return cls(
-            minimum_rows=number("MINIMUM_ROWS", cls.minimum_rows) or 1,
-            minimum_rows_a_class=number("MINIMUM_ROWS_A_CLASS", cls.minimum_rows_a_class) or 1,
-            minimum_batch=number("MINIMUM_BATCH", cls.minimum_batch) or 1,
-            maximum_classes=number("MAXIMUM_CLASSES", cls.maximum_classes) or 0,
-            minimum_organizations=number("MINIMUM_ORGANIZATIONS", cls.minimum_organizations) or 1,
-            maximum_rounds=number("MAXIMUM_ROUNDS", None),
-            maximum_seconds=number("MAXIMUM_SECONDS", None),
-            allowed_columns=columns("ALLOWED_COLUMNS"),
-            disallowed_columns=columns("DISALLOWED_COLUMNS") or frozenset(),
-            score_bands=score_bands,
-            own_shuffle=bool(number("OWN_SHUFFLE", 0)),
-        )
+        return cls(profile, **values)
+
+    def looser(self) -> list[str]:
+        """Name the limits that allow more than the profile does.
+
+        Returns:
+            Their names, as in ``limits.LIMITS``.
+        """
+        own = Policy.of(self.profile)
+        named = ((limit, limit.name.lower()) for limit in LIMITS)
+        return [limit.name for limit, name in named if limit.looser(getattr(self, name), getattr(own, name))]
 
     def check_request(self, minimum_rows: int | None, participants: int, rounds: int) -> None:
         """Refuse a request that would loosen a limit, has too few participants or too many rounds.
@@ -192,6 +211,23 @@ class Policy:
             raise PrivacyThresholdViolation(
                 f"only {participants} organization(s) take part, but this node requires {self.minimum_organizations} "
                 f"({PREFIX}MINIMUM_ORGANIZATIONS); ask more organizations"
+            )
+
+    def check_sample(self, asked: int, of: int) -> None:
+        """Refuse rounds in which fewer organizations are asked than the minimum.
+
+        Args:
+            asked: organizations that are asked in a round.
+            of: organizations of the job.
+
+        Raises:
+            PrivacyThresholdViolation: they are too few.
+        """
+        if asked < min(self.minimum_sample, of):  # how many may take part is another limit
+            enough = math.ceil(100 * self.minimum_sample / of) / 100
+            raise PrivacyThresholdViolation(
+                f"the job's fraction asks {asked} of {of} organizations in a round, and the node where central runs "
+                f"requires {self.minimum_sample} ({PREFIX}MINIMUM_SAMPLE); set fraction={min(enough, 1):g} or more"
             )
 
     def check_columns(self, columns: Iterable[str], twins: Iterable[str] = ()) -> None:
@@ -249,7 +285,7 @@ class Policy:
         if batch_size < self.minimum_batch:
             raise PrivacyThresholdViolation(
                 f"batch_size={batch_size} is below the {self.minimum_batch} rows that this node requires "
-                f"({PREFIX}MINIMUM_BATCH); ask for larger minibatches"
+                f"({PREFIX}MINIMUM_BATCH); set batch_size={self.minimum_batch} or more"
             )
 
     def check_leaf(self, min_rows_leaf: int, minimum_rows: int | None) -> int:
@@ -275,8 +311,8 @@ class Policy:
 
     @property
     def most_classes(self) -> int:
-        """How many classes a task may name: at least the default, which other nodes may allow."""
-        return max(self.maximum_classes, Policy.maximum_classes)
+        """How many classes a task may name: at least the profile's number, which other nodes may allow."""
+        return max(self.maximum_classes, Policy.of(self.profile).maximum_classes)
 
     def check_labels(self, rows: int, values: int, named: int) -> None:
         """Refuse a label that is not a class, even if the request names its values.
@@ -300,6 +336,73 @@ class Policy:
             raise PrivacyThresholdViolation(
                 f"the label has fewer than {self.minimum_rows_a_class} rows per value on average at this node "
                 f"({PREFIX}MINIMUM_ROWS_A_CLASS); choose a column of classes"
+            )
+
+    def check_named_classes(self, rows: Mapping[Any, int]) -> None:
+        """Refuse classes that too few of the node's rows have: their parameters would single out rows.
+
+        The error does not say which class it is or how many rows have it.
+
+        Args:
+            rows: the node's rows by class that the request names.
+
+        Raises:
+            PrivacyThresholdViolation: there is such a class, and the operator does not list it.
+        """
+        if self.classes is None:
+            return
+        if any(n < self.minimum_rows_a_class and str(named) not in self.classes for named, n in rows.items()):
+            raise PrivacyThresholdViolation(
+                f"the job has a class that fewer than {self.minimum_rows_a_class} rows to train on have at this node "
+                f"({PREFIX}MINIMUM_ROWS_A_CLASS); leave this organization out, or ask its operator to allow the job's "
+                f"classes ({PREFIX}CLASSES=NAME,NAME,..., or * for all)"
+            )
+
+    def check_size(self, parameters: int, what: str) -> None:
+        """Refuse what has too many numbers, before it takes memory.
+
+        Args:
+            parameters: its numbers.
+            what: what it is, for the error.
+
+        Raises:
+            PrivacyThresholdViolation: there are too many.
+        """
+        if self.maximum_parameters is not None and parameters > self.maximum_parameters:
+            raise PrivacyThresholdViolation(
+                f"{what} has {parameters} numbers, more than the {self.maximum_parameters} that this node allows "
+                f"({PREFIX}MAXIMUM_PARAMETERS); use fewer columns or a smaller model"
+            )
+
+    def check_made(self, columns: int) -> None:
+        """Refuse steps that make very many columns, before these take memory.
+
+        Args:
+            columns: columns that the job's steps make of levels.
+
+        Raises:
+            PrivacyThresholdViolation: there are too many.
+        """
+        if self.maximum_parameters is not None and columns > MOST_MADE:
+            raise PrivacyThresholdViolation(
+                f"the job's steps make {columns} columns of levels, and this node allows {MOST_MADE}; leave out "
+                "columns with many levels (--features names those to use)"
+            )
+
+    def check_wide(self, rows: int, columns: int) -> None:
+        """Refuse covariances of more columns than the rows can justify: the rows follow from them.
+
+        Args:
+            rows: rows of the node.
+            columns: columns of the covariance, or of the matrix that is multiplied.
+
+        Raises:
+            PrivacyThresholdViolation: there are too many columns.
+        """
+        if columns * self.minimum_rows_a_column > rows:
+            raise PrivacyThresholdViolation(
+                f"the covariance of {columns} columns needs {self.minimum_rows_a_column} rows a column, and this node "
+                f"has fewer ({PREFIX}MINIMUM_ROWS_A_COLUMN); name fewer columns with --features"
             )
 
     def check_classes(self, classes: int, column: str = "the label") -> None:
@@ -349,6 +452,38 @@ class Policy:
                 f"fewer than {required} rows to compute on ({PREFIX}MINIMUM_ROWS, or minimum_rows of the request); "
                 "lower holdout, or leave this organization out"
             )
+
+
+@functools.cache
+def _of_profile(profile: str) -> Policy:
+    return Policy.of_node({PREFIX + "PROFILE": profile})
+
+
+def _check_names(env: Mapping[str, str]) -> None:
+    """Refuse unknown variables: a misspelt limit would limit nothing, and the operator would not notice."""
+    names = [limit.name for limit in LIMITS]
+    known = (*names, *OTHERS, *RESEARCHERS)
+    for unknown in sorted(n for n in env if n.startswith(PREFIX) and n.removeprefix(PREFIX) not in known):
+        near = difflib.get_close_matches(unknown.removeprefix(PREFIX), (*names, *OTHERS), n=1)
+        known_names = ", ".join(PREFIX + name for name in near or names)
+        question = f"did you mean {known_names}?" if near else f"the limits are {known_names}."
+        raise NodePermissionException(f"{unknown} is not a setting of a node; {question} {NOTHING_COMPUTED}")
+
+
+def _read(limit: Limit, value: limits.Value) -> Any:
+    """A limit's value, from its variable or from the table."""
+    if limit.kind == "names":
+        if value is None or (limit.stricter == "unlisted" and str(value).strip() == limits.EVERY):
+            return None
+        return frozenset(name.strip() for name in str(value).split(",") if name.strip())
+    if value is None:
+        return None
+    if not str(value).isdecimal():
+        raise NodePermissionException(f"{PREFIX}{limit.name} of this node must be a whole number; {CORRECT_IT}")
+    number = int(value)
+    if limit.kind == "switch":
+        return bool(number)
+    return max(number, 1) if limit.name in AT_LEAST_ONE else number
 
 
 def _read_alike(column: str) -> str:

@@ -7,13 +7,15 @@ from typing import Any
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.central import resume
-from v6_federated.privacy.policy import PREFIX, Policy
+from v6_federated.privacy.limits import PREFIX
+from v6_federated.privacy.policy import Policy
 from v6_workbench import registry
 from v6_workbench.cli import job, values
 from v6_workbench.cli.options import DealOptions, ExperimentOptions
 from v6_workbench.simulation import datasets, dealing, partitions
 from v6_workbench.simulation.datasets import Dataset
 from v6_workbench.simulation.experiments import Experiment
+from v6_workbench.simulation.mock import TRUSTING
 
 NODES = 5
 
@@ -41,7 +43,7 @@ def experiment_of(options: ExperimentOptions, labelled: bool = True) -> Experime
             f"--node-env {foreign[0]}: mock nodes read no such variable; expected one that begins with {PREFIX}, for "
             f"example {PREFIX}MINIMUM_ROWS=20"
         )
-    check_environment(environment)
+    check_environment({**TRUSTING, **environment})
     features = job.features_of(options)
     dataset, partition = dataset_of(options, features, options.label, labelled)
     made = Experiment(
@@ -56,6 +58,7 @@ def experiment_of(options: ExperimentOptions, labelled: bool = True) -> Experime
         processes=options.processes,
         environment=environment,
         slowest=options.speeds,
+        hospital_folder=options.hospital_folder,
     )
     return made if options.exclude is None else replace(made, features=_without(made, options, options.exclude))
 

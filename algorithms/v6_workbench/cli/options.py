@@ -69,6 +69,9 @@ class ExperimentOptions(DealOptions, JobOptions):
         str | None, Option("columns that are not features, for example an identifier of patients", "A,B")
     ] = None
     processes: Annotated[int | None, Option("worker processes (one for each processor; 1 for small data)", "P")] = None
+    hospital_folder: Annotated[
+        Path | None, Option("folder in which each node keeps its audit log and counters, as node-K", "DIR")
+    ] = None
     node_env: Annotated[
         tuple[str, ...], Option("environment of every node: its policy; can be given again", "NAME=VALUE")
     ] = ()

@@ -4,7 +4,19 @@ import argparse
 from typing import Any, NoReturn
 
 from v6_federated.base.version import __version__
-from v6_workbench.cli.commands import check, compare, demo, export, network, predict, report, run, settings, submit
+from v6_workbench.cli.commands import (
+    audit,
+    check,
+    compare,
+    demo,
+    export,
+    network,
+    predict,
+    report,
+    run,
+    settings,
+    submit,
+)
 from v6_workbench.cli.records import Command, add_options, filled
 
 COMMANDS: tuple[Command[Any], ...] = (
@@ -16,6 +28,7 @@ COMMANDS: tuple[Command[Any], ...] = (
     export.COMMAND,
     predict.COMMAND,
     submit.COMMAND,
+    audit.COMMAND,
     check.COMMAND,
 )
 NETWORK_COMMANDS: tuple[Command[Any], ...] = (network.UP, network.STATUS, network.DOWN)

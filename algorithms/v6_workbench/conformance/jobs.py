@@ -16,9 +16,9 @@ from v6_workbench.conformance.case import MethodCase, Result
 from v6_workbench.conformance.outcome import CheckFailed
 from v6_workbench.conformance.tables import Nodes
 from v6_workbench.simulation.call_outcomes import CallOutcome
-from v6_workbench.simulation.mock import MockNetwork
+from v6_workbench.simulation.mock import TRUSTING, MockNetwork
 
-OPEN = {"V6_FEDERATED_MINIMUM_ORGANIZATIONS": "1"}  # jobs of one node
+OPEN = {**TRUSTING, "V6_FEDERATED_MINIMUM_ORGANIZATIONS": "1"}  # jobs of one node
 FORESEEN = (CollectResultsError, SafeError, UserInputError)
 AT_CENTRAL = "at the coordinator, in "  # in the reason of a job that an error nobody foresaw has stopped
 COMMON = ("organization_id", "round", "n", "arrays", "evaluation")  # what answers of every method may hold

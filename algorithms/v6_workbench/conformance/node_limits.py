@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from v6_federated.base.vantage6_api import WITHHELD
+from v6_federated.base.logs import WITHHELD
 from v6_federated.messages import codec
 from v6_federated.messages.settings import Role
 from v6_workbench.conformance import tables

@@ -16,7 +16,7 @@ from typing import Any
 from vantage6.common import bytes_to_base64s
 from vantage6.common.encryption import RSACryptor
 
-from v6_workbench.network.docker_engine import SERVER_ALIAS, SERVER_PORT, Hospital
+from v6_workbench.network.docker_engine import HOSPITAL, SERVER_ALIAS, SERVER_PORT, Hospital
 
 API = "/api"
 TYPES = {".csv": "csv", ".parquet": "parquet", ".xlsx": "excel"}
@@ -41,7 +41,7 @@ def write_node(
     encrypted: bool,
     settings: Mapping[str, Any],
 ) -> Hospital:
-    """Write a node's folder: its database, its key and its configuration.
+    """Write a node's folder: its database, the hospital's own folder, its key and its configuration.
 
     Args:
         folder: the folder, which is created; its name is the node's name.
@@ -57,6 +57,7 @@ def write_node(
         The organization and its node.
     """
     folder.mkdir()
+    (folder / HOSPITAL).mkdir(mode=0o700)
     database = folder / (label + source.suffix)
     (shutil.copytree if source.is_dir() else shutil.copy)(source, database)
     hospital = Hospital(
@@ -100,6 +101,7 @@ def write(path: Path, content: Mapping[str, Any]) -> None:
 
 def _node_config(hospital: Hospital) -> dict[str, Any]:
     database = {"label": hospital.label, "uri": str(hospital.database), "type": hospital.database_type}
+    own = {"label": HOSPITAL, "uri": str(hospital.folder / HOSPITAL), "type": "folder"}
     if hospital.database.is_dir():
         database["mount_mode"] = "ro"  # a container would leave files in it that only root can remove
     return {
@@ -108,7 +110,7 @@ def _node_config(hospital: Hospital) -> dict[str, Any]:
         "port": SERVER_PORT,
         "api_path": API,
         "task_dir": "/mnt/data",
-        "databases": [database],
+        "databases": [database, own],
         "encryption": {"enabled": bool(hospital.public_key), "private_key": ""},
         "algorithm_env": hospital.environment,
         "policies": {"require_algorithm_pull": False},  # images of this machine were never pushed to a registry

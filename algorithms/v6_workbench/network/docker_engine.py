@@ -26,6 +26,7 @@ from v6_workbench.network.project import VANTAGE6
 LABEL = "v6-federated.network"
 SERVER_ALIAS, SERVER_PORT = "vantage6-server", 5000
 REMOVE_SECONDS = 30
+HOSPITAL = "hospital"  # label of the hospital's own folder, and its name in the node's folder
 
 
 @dataclass(frozen=True)
@@ -161,6 +162,7 @@ def run_node(engine: DockerClient, network: str, hospital: Hospital, image: str)
     volumes = {
         str(hospital.folder / "node.yaml"): {"bind": f"/mnt/config/{node}.yaml", "mode": "ro"},
         str(hospital.database): {"bind": f"/mnt/{file}", "mode": "ro"},
+        str(hospital.folder / HOSPITAL): {"bind": f"/mnt/{HOSPITAL}", "mode": "rw"},
         data.name: {"bind": "/mnt/data", "mode": "rw"},
         "/var/run/docker.sock": {"bind": "/var/run/docker.sock", "mode": "rw"},
     }
@@ -175,6 +177,7 @@ def run_node(engine: DockerClient, network: str, hospital: Hospital, image: str)
             "DATA_VOLUME_NAME": data.name,
             "PRIVATE_KEY": "/mnt/private_key.pem",
             f"{hospital.label.upper()}_DATABASE_URI": file,
+            f"{HOSPITAL.upper()}_DATABASE_URI": HOSPITAL,
         },
         network=docker_name(network),
         volumes=volumes,
@@ -202,6 +205,21 @@ def remove(engine: DockerClient, network: str) -> list[str]:
             except APIError:  # already gone, or still in use for a moment: the next pass tries again
                 time.sleep(0.1)
     return [name for name, _ in things]
+
+
+def empty(engine: DockerClient, network: str, folder: Path) -> None:
+    """Remove what algorithms wrote as root to a network's folder on this machine.
+
+    Args:
+        engine: the Docker engine.
+        network: the network's name.
+        folder: the network's folder.
+    """
+    existing = containers(engine, network)
+    if existing and folder.exists():
+        command = ["sh", "-c", f"rm -rf /network/*/{HOSPITAL}"]
+        volumes = {str(folder): {"bind": "/network", "mode": "rw"}}
+        engine.containers.run(existing[0].image, command, entrypoint=[], volumes=volumes, remove=True)
 
 
 def containers(engine: DockerClient, network: str) -> list[Container]:

@@ -85,7 +85,8 @@ def up(
         name: the network's name; networks that are up at the same time have different names.
         port: the server's port on this machine; None takes a free one.
         encrypted: make a key for each organization, and encrypt what they send each other.
-        algorithm_env: policy of the nodes (``V6_FEDERATED_...``): one mapping for all, or one for each node.
+        algorithm_env: policy of the nodes (``V6_FEDERATED_...``): one mapping for all, or one for each node. Without a
+            profile, nodes are ``careful``, as all real nodes are.
         node_config: further settings of every node's configuration, by their vantage6 names (``policies``, ...).
         database_type: csv, parquet, excel, other or folder; None takes it from each path.
         label: the databases' label, the same at every node.
@@ -147,7 +148,9 @@ def down(name: str = "default") -> None:
         NetworkError: Docker does not remove something.
     """
     _check_name(name)
-    left = docker_engine.remove(images.engine(), name)
+    engine = images.engine()
+    docker_engine.empty(engine, name, folder(name))
+    left = docker_engine.remove(engine, name)
     if left:
         raise NetworkError(
             f"Docker has not removed all of network '{name}': {', '.join(left)} still exist; run `v6-federated network "
@@ -328,9 +331,9 @@ def _state() -> Path:
 
 def _check(name: str, label: str, sources: list[Path]) -> None:
     _check_name(name)
-    if not label.isidentifier() or label in ("data", "tmp", "log", "config"):
+    if not label.isidentifier() or label.lower() in ("data", "tmp", "log", "config", docker_engine.HOSPITAL):
         raise SafeError(
-            f"label '{label}' is not accepted; expected letters, digits and _, not data, tmp, log or config"
+            f"label '{label}' is not accepted; expected letters, digits and _, not data, tmp, log, config or hospital"
         )
     if not sources:
         raise SafeError("there are no databases; expected a file or folder for each node")

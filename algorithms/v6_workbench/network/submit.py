@@ -10,7 +10,7 @@ from requests.exceptions import RequestException
 from vantage6.client import UserClient
 from vantage6.common.task_status import has_task_finished
 
-from v6_federated.base import vantage6_api
+from v6_federated.base import logs, vantage6_api
 from v6_federated.base.errors import SafeError
 from v6_workbench.network import server
 
@@ -159,7 +159,7 @@ def rounds_in(log: str) -> list[dict[str, Any]]:
     rows = []
     for line in log.splitlines():
         with contextlib.suppress(ValueError):
-            if isinstance(row := json.loads(line.partition(vantage6_api.ROUND)[2]), dict):
+            if isinstance(row := json.loads(line.partition(logs.ROUND)[2]), dict):
                 rows.append(row)
     return rows
 
@@ -204,5 +204,5 @@ def _failure(client: UserClient, task_id: int) -> str:
     who = f"organization {run['organization']['id']}: "
     if run["status"] in WHY:
         return who + WHY[run["status"]].format(image=client.task.get(task_id)["image"])
-    words = vantage6_api.last_words(server.last_line(run.get("log") or ""))
+    words = logs.last_words(server.last_line(run.get("log") or ""))
     return words or f"{who}its run is {run['status']}, and its node does not share the log"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from v6_federated.base.errors import SafeError
-from v6_federated.data.source import load_npz
+from v6_federated.data.files import load_npz
 from v6_federated.messages import codec
 from v6_federated.models.linear import LinearModel
 from v6_federated.models.perceptron import Perceptron

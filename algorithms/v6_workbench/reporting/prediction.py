@@ -10,7 +10,8 @@ from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import DataError
 from v6_federated.data import pca, preprocessing
 from v6_federated.data.columns import UnfitColumns
-from v6_federated.data.source import Source, encode_labels
+from v6_federated.data.labels import encode_labels
+from v6_federated.data.source import Source
 from v6_federated.messages.job import DataSpec
 from v6_federated.models.linear import predicted
 from v6_workbench.errors import some_of

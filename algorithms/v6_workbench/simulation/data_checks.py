@@ -116,9 +116,7 @@ def _check_labels(y: np.ndarray, regression: bool) -> None:
     if regression:
         if y.dtype.kind not in "iuf" or count < 2:
             raise SafeError("the label is not a number that varies; expected one, as objective=regression predicts it")
-    elif not 2 <= count <= Policy.maximum_classes:
+    elif not 2 <= count <= (most := Policy.of("trusting").maximum_classes):
         able = registry.predict_numbers() if y.dtype.kind in "iuf" else []
         number = f"; to predict a number, use {' or '.join(able)} with --set objective=regression" if able else ""
-        raise SafeError(
-            f"the label has {count} value(s); expected a column with 2 to {Policy.maximum_classes} classes{number}"
-        )
+        raise SafeError(f"the label has {count} value(s); expected a column with 2 to {most} classes{number}")

@@ -156,7 +156,7 @@ def load_new(data: str) -> Source:
             X, y = files.read_features(path)
             return Source(X=X, y=y)
         if path.suffix.lower() == ".csv" and path.stat().st_size:  # one column is enough
-            return Source(table=files.read_csv(path))
+            return Source(table=files.read_table(path))
     rows = load(data).rows
     return Source(table=rows) if isinstance(rows, pd.DataFrame) else Source(X=rows[0], y=rows[1])
 

@@ -6,19 +6,21 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from v6_federated.base.errors import Interrupted, SafeError
-from v6_federated.data import source
+from v6_federated.data.labels import plain
+from v6_federated.data.source import split
 from v6_federated.privacy.policy import Policy
 from v6_workbench import registry
 from v6_workbench.simulation import data_checks, dealing
 from v6_workbench.simulation.call_outcomes import CallOutcomes, node_speeds
 from v6_workbench.simulation.datasets import Dataset
-from v6_workbench.simulation.mock import MockNetwork
+from v6_workbench.simulation.mock import TRUSTING, MockNetwork
 from v6_workbench.simulation.mock_node import Database
 
 OnRound = Callable[[dict[str, Any]], None]
@@ -40,10 +42,10 @@ class Experiment:
         holdout: share of a node's rows kept for evaluation; a dataset with a test set holds out nothing.
         processes: worker processes; None is one for small data, otherwise one for each processor.
         environment: environment variables of every node, its operator's policy. Mock nodes hold the developer's own
-            rows, so one organization is enough for a job unless this says otherwise; all other limits are those of a
-            real node.
+            rows, so the profile is ``trusting`` and one organization is enough for a job unless this says otherwise.
         slowest: how many times slower than the fastest node the slowest is, in simulated time; None is real time.
         outcomes: decides what becomes of each call, in place of ``slowest``; see ``call_outcomes.CallOutcome``.
+        hospital_folder: where each node keeps its audit log and counters, see ``MockNetwork``.
         fold: (f, k): the rows of fold f (from 0) of k are the test set, see ``dealing.deal_fold``.
 
     Raises:
@@ -63,6 +65,7 @@ class Experiment:
     slowest: float | None = None
     outcomes: CallOutcomes | None = None
     fold: tuple[int, int] | None = None
+    hospital_folder: Path | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.dataset, Dataset):
@@ -99,7 +102,7 @@ class Experiment:
     @property
     def policy(self) -> Policy:
         """The limits of every node. Raises NodePermissionException if a limit cannot be read."""
-        return Policy.of_node({**os.environ, **self.environment})
+        return Policy.of_node({**TRUSTING, **os.environ, **self.environment})
 
     def description(self) -> dict[str, Any]:
         """Return what a result says about its rows and nodes, as JSON."""
@@ -140,7 +143,7 @@ class Experiment:
     def class_counts(self) -> dict[Any, int]:
         """Return the number of rows of each class at all nodes, the most frequent class first."""
         found, counts = np.unique(self._all_labels(), return_counts=True)
-        return {source.plain(found[i]): int(counts[i]) for i in np.argsort(-counts, kind="stable")}
+        return {plain(found[i]): int(counts[i]) for i in np.argsort(-counts, kind="stable")}
 
     def check(self, *, steps: bool = False, supervised: bool = True, regression: bool = False) -> None:
         """Check that a method can be trained on the data.
@@ -252,7 +255,7 @@ class Experiment:
         found: dict[str, list[str]] = {}
         for organization, (name, rows) in enumerate(self.named().items(), start=1):
             if isinstance(rows, pd.DataFrame) and self.test is None:
-                _, held = source.split(len(rows), self.holdout, organization, self.policy.minimum_rows)
+                _, held = split(len(rows), self.holdout, organization, self.policy.minimum_rows)
                 columns = _scarce(rows.iloc[held][list(features)], self.policy.minimum_rows)
                 found |= {name: columns} if columns else {}
         return found
@@ -270,7 +273,7 @@ class Experiment:
         step = self.policy.minimum_rows
         for organization, rows in dealt.items():
             n = len(rows) if isinstance(rows, pd.DataFrame) else len(rows[1])
-            kept, held = source.split(n, self.holdout, organization, step)
+            kept, held = split(n, self.holdout, organization, step)
             node = Dataset("", rows)
             training[organization] = node.take(kept)
             held_out.append(_without_scarce(node.take(held), step))
@@ -283,7 +286,7 @@ class Experiment:
         return training, test
 
     def _classes(self) -> list[Any]:
-        return [source.plain(v) for v in np.unique(self._all_labels())]
+        return [plain(v) for v in np.unique(self._all_labels())]
 
     def _all_labels(self) -> np.ndarray:
         kind, _, column = self.partition.partition(":")
@@ -303,7 +306,9 @@ class Experiment:
     ) -> dict[str, Any]:
         registry.check(method, registry.validate(method, values))
         described = {**self.description(), "trained": kind}
-        environment = {"V6_FEDERATED_MINIMUM_ORGANIZATIONS": "1", **_policies(os.environ), **self.environment}
+        environment = {**TRUSTING, **_policies(os.environ), **self.environment}
+        if self.policy.profile == "trusting":
+            environment = {"V6_FEDERATED_MINIMUM_ORGANIZATIONS": "1", **environment}
         size = sum(rows.size if isinstance(rows, pd.DataFrame) else rows[0].size for rows in databases.values())
         processes = self.processes or (1 if size < SMALL else os.cpu_count() or 1)
         with MockNetwork(
@@ -313,6 +318,7 @@ class Experiment:
             processes=processes,
             on_round=on_round or (lambda row: None),
             outcomes=outcomes,
+            hospital_folder=self.hospital_folder,
         ) as network:
             try:
                 result = network.run(**values)

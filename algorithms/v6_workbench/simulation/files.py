@@ -9,7 +9,10 @@ import pandas as pd
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import DataError
-from v6_federated.data.source import as_features, check_pair, load_npz
+from v6_federated.data import header
+from v6_federated.data.columns import as_features
+from v6_federated.data.files import check_pair, load_npz
+from v6_federated.privacy.limits import PREFIX
 from v6_federated.privacy.policy import Policy
 from v6_workbench.simulation.mock_node import Database
 
@@ -39,14 +42,35 @@ def read(path: Path) -> tuple[Database, Arrays | None]:
     if suffix not in SUFFIXES:
         ending = f"the ending {path.suffix}" if path.suffix else "no ending"
         raise SafeError(f"{path.name} has {ending}; expected .csv, .parquet or .npz")
-    table = read_csv(path) if suffix == ".csv" else _read_parquet(path)
-    table.columns = table.columns.astype(str)
+    table = read_table(path)
     if table.empty or len(table.columns) < 2:
         raise SafeError(
             f"{path.name} holds {table.shape[0]} rows of {table.shape[1]} column(s); expected rows of two columns or "
             f"more{_hint(path)}"
         )
     return table, None
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """Read a ``.csv`` or ``.parquet`` file.
+
+    Args:
+        path: the file.
+
+    Returns:
+        The table, its columns named by texts.
+
+    Raises:
+        SafeError: the file cannot be read, or seems to have no header.
+    """
+    table = read_csv(path) if path.suffix.lower() == ".csv" else _read_parquet(path)
+    table.columns = table.columns.astype(str)
+    if not Policy.of_node().allow_numeric_names and (sign := header.missing(table)):
+        raise SafeError(
+            f"{path.name} seems to have no header: {sign}. Name each column in its first line; if these are their "
+            f"names, set {PREFIX}ALLOW_NUMERIC_NAMES=1 before the command"
+        )
+    return table
 
 
 def read_csv(path: Path, **options: Any) -> pd.DataFrame:
@@ -84,9 +108,6 @@ def _check_header(path: Path, names: list[str]) -> None:
     if twice := [name for name in dict.fromkeys(names) if name and names.count(name) > 1]:
         found = "a number" if any(_is_number(name) for name in twice) else ", ".join(twice)  # it may be a patient's
         raise SafeError(f"the first line of {path.name} has {found} more than once; expected each column's name once")
-    numbers = [name for name in names if name and _is_number(name)]
-    if 2 * len(numbers) > len(names) and any(not name.isdecimal() for name in numbers):
-        raise SafeError(f"the first line of {path.name} holds mostly numbers; expected the names of the columns")
 
 
 def _is_number(text: str) -> bool:
@@ -134,8 +155,8 @@ def _read_npz(path: Path) -> tuple[Arrays, Arrays | None]:
         raise SafeError(str(error)) from None
     if train[0].shape[1:] != test[0].shape[1:] or train[0].dtype != test[0].dtype:
         raise SafeError(f"{path.name}: x_test and {found[0]} differ in shape or type; expected rows of the same kind")
-    if len(test[0]) < Policy.minimum_rows:
-        raise SafeError(f"{path.name} holds {len(test[0])} test rows; expected at least {Policy.minimum_rows}")
+    if len(test[0]) < (least := Policy.of("trusting").minimum_rows):
+        raise SafeError(f"{path.name} holds {len(test[0])} test rows; expected at least {least}")
     return train, test
 
 

@@ -18,13 +18,16 @@ import joblib
 import orjson
 
 from v6_federated.base.errors import Interrupted
-from v6_federated.privacy.policy import PREFIX
+from v6_federated.privacy.limits import PREFIX
 from v6_workbench.simulation import mock_node
 from v6_workbench.simulation.call_outcomes import CallOutcome, CallOutcomes
 from v6_workbench.simulation.mock_client import MockClient
 from v6_workbench.simulation.mock_node import Database, MockNode
 
-__all__ = ["CallOutcome", "CallOutcomes", "MockNetwork"]
+__all__ = ["TRUSTING", "CallOutcome", "CallOutcomes", "MockNetwork"]
+
+PROFILE = f"{PREFIX}PROFILE"
+TRUSTING = {PROFILE: "trusting"}  # mock nodes hold the developer's own rows
 
 
 class MockNetwork:
@@ -36,13 +39,15 @@ class MockNetwork:
         package: the method's import package, for example ``v6_fedavg``.
         databases: rows of each organization by id: a DataFrame, or arrays X (n, ...) and y (n,).
         environment: environment variables of every node (its operator's policy), on top of the V6_FEDERATED_ variables
-            of this process.
+            of this process. The profile is ``trusting`` unless one of them says otherwise: the rows are one's own.
         environments: further variables of single nodes, by organization id.
         processes: worker processes; 1 runs the partials in this process. The bits are the same.
         on_round: called with each finished row of the history.
         outcomes: decides what becomes of each call. With it, time is simulated: it passes as calls end.
         online: says whether an organization's node is online at a (simulated) time.
         keep: whether answers stay on disk after they were read, for a central function that is started again.
+        hospital_folder: where each node gets a lasting folder of its own, ``node-K``, for its audit log and counters.
+            Without it, nodes whose profile needs such folders get them in the network's temporary folder.
 
     Attributes:
         folder: the network's temporary folder.
@@ -64,6 +69,7 @@ class MockNetwork:
         outcomes: CallOutcomes | None = None,
         online: Callable[[int, float], bool] | None = None,
         keep: bool = False,
+        hospital_folder: Path | None = None,
     ) -> None:
         if processes < 1:
             raise ValueError(f"processes={processes} is too few; expected at least 1")
@@ -73,11 +79,15 @@ class MockNetwork:
         self._temporary = tempfile.TemporaryDirectory(prefix="v6-federated-", ignore_cleanup_errors=True)
         self.folder = Path(self._temporary.name)
         self.nodes: dict[int, MockNode] = {}
-        shell = {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
+        shell = TRUSTING | {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
         try:
             for organization, database in databases.items():
                 own = {**shell, **(environment or {}), **(environments or {}).get(organization, {})}
                 folder = self.folder / f"node-{organization}"
+                if hospital_folder is not None or own[PROFILE] != TRUSTING[PROFILE]:
+                    lasting = (hospital_folder or self.folder / "hospitals").absolute() / f"node-{organization}"
+                    lasting.mkdir(parents=True, exist_ok=True)
+                    own["HOSPITAL_DATABASE_URI"] = str(lasting)
                 self.nodes[organization] = mock_node.create(organization, folder, database, own)
         except BaseException:
             self.close()

@@ -16,8 +16,9 @@ import numpy as np
 import orjson
 import pandas as pd
 
-from v6_federated.data.source import Source, as_features
-from v6_federated.privacy.policy import PREFIX
+from v6_federated.data.columns import as_features
+from v6_federated.data.source import Source
+from v6_federated.privacy.limits import PREFIX
 
 Database = pd.DataFrame | tuple[np.ndarray, np.ndarray]
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import pandas as pd
 
-from v6_federated.privacy.policy import Policy
 from v6_workbench import registry
 from v6_workbench.reporting.diagnostics import shortened
 from v6_workbench.simulation.experiments import Experiment
@@ -116,4 +115,4 @@ def _levels(experiment: Experiment, features: list[str]) -> dict[str, list[str]]
     if not isinstance(table, pd.DataFrame):
         return {}
     words = {c: {str(v).strip() for v in table[c].dropna().unique()} for c in features if table[c].dtype.kind == "O"}
-    return {c: sorted(levels) for c, levels in words.items() if len(levels) <= Policy.maximum_classes}
+    return {c: sorted(levels) for c, levels in words.items() if len(levels) <= experiment.policy.maximum_classes}

@@ -116,3 +116,20 @@ def test_an_exported_model_predicts_as_its_result(model, call, tmp_path):
         assert call("predict", source, "--data", tmp_path / "train.csv", "--out", out)[0] == 0
         lines.append(out.read_text())
     assert lines[0] == lines[1]
+
+
+def test_formulas_in_names_of_classes_and_in_kept_columns_are_escaped(call, tmp_path):
+    """The names of classes come from nodes, and a spreadsheet would run them."""
+    rows = table(60)
+    rows["label"] = rows["label"].map({0: '=HYPERLINK("http://evil","no")', 1: "@yes"})
+    rows.insert(0, "=id", [f"+{i}" if i else "=1+1" for i in range(60)])
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    features = "x0,x1,x2,x3"
+    run = ["run", "fedavg", "--data", tmp_path / "rows.csv", "--nodes", 2, "--features", features]
+    assert call(*run, "--out", tmp_path / "r")[0] == 0
+    new = ["--data", tmp_path / "rows.csv", "--keep", "=id", "--out", tmp_path / "p.csv"]
+    assert call("predict", tmp_path / "r", *new)[0] == 0
+    found = pd.read_csv(tmp_path / "p.csv", dtype=str)
+    assert found.columns[0] == "'=id" and found["'=id"][:2].tolist() == ["'=1+1", "+1"]
+    assert {*found["prediction"]} <= {'\'=HYPERLINK("http://evil","no")', "'@yes"}
+    assert found["score"].str.startswith("-").any()

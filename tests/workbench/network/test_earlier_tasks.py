@@ -7,7 +7,7 @@ import pytest
 from helpers import OPEN, train
 from vantage6.algorithm.tools.exceptions import UserInputError
 
-from v6_federated.base import vantage6_api
+from v6_federated.base import logs
 from v6_federated.base.errors import SafeError
 from v6_federated.data import preprocessing
 from v6_workbench.cli import job
@@ -34,7 +34,7 @@ def lost(hospitals, monkeypatch):
         with MockNetwork("v6_fedavg", hospitals, environment=OPEN, on_round=rows.append, outcomes=outcomes) as network:
             straight = network.run(**settings)
         asked = json.dumps({"method": "central", "kwargs": settings}).encode()
-        log = "\n".join(vantage6_api.ROUND + json.dumps(row) for row in rows)
+        log = "\n".join(logs.ROUND + json.dumps(row) for row in rows)
         central = {"id": 1, "input": base64.b64encode(asked), "log": log}
         end = [task["name"] for task in tasks].index("fedavg client_update, round 4") + 1
         monkeypatch.setattr(server, "subtasks", lambda client, task: tasks[:end])
@@ -87,5 +87,5 @@ def test_a_result_that_was_resumed_knows_its_steps(hospitals):
 def test_a_line_of_a_log_that_is_cut_is_no_round():
     """It ends in a brace all the same."""
     row = {"round": 1, "missing": [{"organization_id": 2, "reason": "x"}]}
-    line = vantage6_api.ROUND + json.dumps(row)
+    line = logs.ROUND + json.dumps(row)
     assert submit.rounds_in(f"info > begun\n{line}\n{line[:-3]}") == [row]

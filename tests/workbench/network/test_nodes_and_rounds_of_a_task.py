@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from v6_federated.base import vantage6_api
+from v6_federated.base import logs
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import CollectResultsError
 from v6_workbench.cli import console
@@ -101,7 +101,7 @@ def test_a_task_without_a_result_says_why(client, says):
 def test_each_round_of_a_task_is_shown_once(monkeypatch, capsys):
     """Even of one that is resumed, and if central was started again; the bar counts from the first round."""
     rows = [{"round": t, "accuracy": 0.5} for t in range(1, 7)]
-    log = [vantage6_api.ROUND + json.dumps(row) + "\n" for row in rows]
+    log = [logs.ROUND + json.dumps(row) + "\n" for row in rows]
     result = {"method": "fedavg", "history": rows}
     # what the log holds at each look: rounds 4 and 5; a new log; the last line on its way; the task has ended
     looks = [log[3], "".join(log[3:5]), log[3], "".join(log[3:6])[:-2], "".join(log[3:6])[:-2]]

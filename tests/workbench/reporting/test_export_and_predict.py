@@ -23,7 +23,7 @@ from v6_workbench.reporting import export, prediction
 def same_as_at_the_node(result, rows, predicted):
     """The scores are those that a node has for the same rows."""
     spec = DataSpec(**{**result["data"], "holdout": 0.0})
-    train_rows, _ = source.Source(table=rows).prepared(spec, 1, Policy(), trains=False)
+    train_rows, _ = source.Source(table=rows).prepared(spec, 1, Policy.of("trusting"), trains=False)
     model = models.build(result["model"])
     w = codec.decode(result["weights"])["weights"]
     np.testing.assert_array_equal(np.float32(predicted["score"]), model.scores(w, train_rows.X)[:, 0])

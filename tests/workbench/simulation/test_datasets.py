@@ -6,7 +6,7 @@ import pytest
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import DataError
-from v6_federated.data import source
+from v6_federated.data import files
 from v6_workbench.simulation import datasets
 
 
@@ -42,14 +42,6 @@ def test_a_column_may_have_the_name_that_pandas_gives_to_a_second(tmp_path):
     assert datasets.load(str(tmp_path / "rows.csv")).rows.iloc[0].tolist() == [1, 2, 3, 4, 5]
 
 
-def test_a_first_line_that_is_a_patient_is_refused(tmp_path):
-    (tmp_path / "rows.csv").write_text("84.5,3.25,0\n" + "80.5,3.5,1\n79.25,4.5,0\n" * 20)
-    said = refusal(tmp_path / "rows.csv")
-    assert said == "the first line of rows.csv holds mostly numbers; expected the names of the columns"
-    (tmp_path / "rows.csv").write_text("0,1,label\n" + "80.5,3.5,1\n79.25,4.5,0\n" * 20)  # as pandas writes arrays
-    assert len(datasets.load(str(tmp_path / "rows.csv"))) == 40
-
-
 def test_a_column_of_a_long_file_has_one_type_of_value(tmp_path, recwarn):
     """pandas reads long files in pieces, and would make numbers of codes in pieces without letters."""
     names = [f"x{i}" for i in range(30)]
@@ -82,7 +74,7 @@ def test_a_npy_with_the_name_of_a_npz(tmp_path):
     file = (tmp_path / "z.npy").rename(tmp_path / "z.npz")
     assert "z.npz is a .npy" in refusal(file)
     with pytest.raises(DataError, match=r"z.npz is a .npy"):
-        source.open_source(file)
+        files.open_database(file)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from v6_federated.base.errors import SafeError
+from v6_federated.privacy.limits import DEFAULT, PREFIX
 from v6_workbench.cli import console
 from v6_workbench.cli.experiment import check_environment, dataset_of
 from v6_workbench.cli.options import DealOptions
@@ -39,6 +40,9 @@ class UpOptions(DealOptions):
     ] = None
     label: Annotated[str | None, Option("the label's column (the last)", "COLUMN")] = None
     port: Annotated[int | None, Option("the server's port (a free one)")] = None
+    profile: Annotated[
+        str, Option("limits of the nodes: trusting, as on mock nodes, or careful ({default})", "PROFILE")
+    ] = DEFAULT
     encrypted: Annotated[bool, Option("make the collaboration encrypted")] = False
     node_env: Annotated[
         tuple[str, ...],
@@ -57,7 +61,7 @@ def up(options: UpOptions) -> int:
     parts = dealing.deal(dataset, partition, nodes, options.partition_seed, options.label)
     if dataset.test is not None:
         console.say(f"{dataset.name}: its test set is not used; nodes evaluate on rows that they hold out")
-    environments = _environments(options.node_env, len(parts))
+    environments = _environments(options.profile, options.node_env, len(parts))
     with tempfile.TemporaryDirectory() as folder:
         files = [_write(part, Path(folder) / f"node-{k}") for k, part in enumerate(parts.values(), start=1)]
         found = local.up(
@@ -98,9 +102,9 @@ def down(options: NetworkOptions) -> int:
     return console.OK
 
 
-def _environments(texts: Sequence[str], nodes: int) -> list[dict[str, str]]:
+def _environments(profile: str, texts: Sequence[str], nodes: int) -> list[dict[str, str]]:
     """The environment of each node."""
-    environments: list[dict[str, str]] = [{} for _ in range(nodes)]
+    environments: list[dict[str, str]] = [{f"{PREFIX}PROFILE": profile} for _ in range(nodes)]
     for text in texts:
         who, colon, rest = text.partition(":")
         one = bool(colon) and who.isdecimal()
@@ -119,7 +123,7 @@ def _environments(texts: Sequence[str], nodes: int) -> list[dict[str, str]]:
 def _write(database: Database, stem: Path) -> Path:
     if isinstance(database, pd.DataFrame):
         path = stem.with_suffix(".csv")
-        database.to_csv(path, index=False)
+        database.to_csv(path, index=False)  # rows for a node, not for a person: every text stays as it is
     else:
         path = stem.with_suffix(".npz")
         np.savez(path, x=database[0], y=database[1])

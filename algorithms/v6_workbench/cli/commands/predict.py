@@ -31,7 +31,7 @@ class PredictOptions:
 
 def run(options: PredictOptions) -> int:
     """Predict for new rows, as the nodes would, preprocessing included."""
-    from v6_workbench.reporting import export, prediction
+    from v6_workbench.reporting import export, prediction, spreadsheets
 
     _check_files(options)
     exported = options.model.suffix in MODELS
@@ -46,7 +46,7 @@ def run(options: PredictOptions) -> int:
     table, measured = prediction.predict(model, rows)
     if options.keep is not None:
         table = pd.concat([_kept(options.keep, options.data, rows, table), table], axis=1)
-    table.to_csv(options.out, index=False)
+    spreadsheets.write(table, options.out)
     for warning in prediction.warnings_about(model, rows):
         console.say(warning)
     console.last_line({"predictions": str(options.out), "rows": len(table), **measured})

@@ -5,7 +5,8 @@ import warnings
 import pandas as pd
 import pytest
 
-from v6_federated.base.vantage6_api import DataError, NodePermissionException, UserInputError, read_database
+from v6_federated.base.database import read_database
+from v6_federated.base.vantage6_api import DataError, NodePermissionException, UserInputError
 
 
 @pytest.fixture
@@ -24,17 +25,15 @@ def test_a_query_is_run_only_if_the_operator_allows_it(database, monkeypatch):
     database("warehouse", "sqlite://", "sql")
     monkeypatch.setenv("WAREHOUSE_QUERY", "select 1 as x, 'no' as y")
     with pytest.raises(NodePermissionException, match=r"does not run queries .*V6_FEDERATED_ALLOW_QUERIES"):
-        read_database()
-    monkeypatch.setenv("V6_FEDERATED_ALLOW_QUERIES", "1")
-    assert read_database().to_dict("list") == {"x": [1], "y": ["no"]}
+        read_database(allow_queries=False)
+    assert read_database(allow_queries=True).to_dict("list") == {"x": [1], "y": ["no"]}
 
 
-def test_a_database_without_a_query_is_refused_with_the_option_that_adds_one(database, monkeypatch):
+def test_a_database_without_a_query_is_refused_with_the_option_that_adds_one(database):
     """vantage6 itself would only end."""
     database("warehouse", "sqlite://", "sql")
-    monkeypatch.setenv("V6_FEDERATED_ALLOW_QUERIES", "1")
     with pytest.raises(UserInputError, match="needs a query and the task has none; .*--query"):
-        read_database()
+        read_database(allow_queries=True)
 
 
 @pytest.fixture
@@ -56,16 +55,15 @@ def test_warnings_that_quote_a_cell_are_silenced(workbook):
         pd.read_excel(workbook)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        assert list(read_database().columns) == ["age", "label"]
+        assert list(read_database(allow_queries=False).columns) == ["age", "label"]
     assert said == []
 
 
 def test_a_task_chooses_a_sheet_only_if_the_operator_allows_it(workbook, monkeypatch):
     monkeypatch.setenv("BOOK_SHEET_NAME", "all")
     with pytest.raises(NodePermissionException, match="does not let a task choose a sheet"):
-        read_database()
-    monkeypatch.setenv("V6_FEDERATED_ALLOW_QUERIES", "1")
-    assert list(read_database().columns) == ["age", "birth"]
+        read_database(allow_queries=False)
+    assert list(read_database(allow_queries=True).columns) == ["age", "birth"]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +83,7 @@ def test_a_file_that_cannot_be_read_is_refused_without_quoting_it(content, says,
         file.write_bytes(content)
     database("table", file, "csv")
     with pytest.raises(DataError) as refusal:
-        read_database()
+        read_database(allow_queries=False)
     assert str(refusal.value).startswith(says)
     assert not any(part in str(refusal.value) for part in ("Müller", "777"))
 
@@ -94,17 +92,17 @@ def test_vantage6_may_not_filter_rows_before_the_policy_is_checked(database, mon
     database("table", tmp_path / "rows.csv", "csv")
     monkeypatch.setenv("TABLE_PREPROCESSING", "[]")
     with pytest.raises(UserInputError, match="asks vantage6 to preprocess the database"):
-        read_database()
+        read_database(allow_queries=False)
 
 
 def test_a_database_that_the_node_does_not_have_is_named(database, monkeypatch):
     with pytest.raises(UserInputError, match="the task names no database; name one, for example databases="):
-        read_database()
+        read_database(allow_queries=False)
     monkeypatch.setenv("USER_REQUESTED_DATABASE_LABELS", "missing")
     with pytest.raises(UserInputError, match="this node has no database 'missing'; use a label of its configuration"):
-        read_database()
+        read_database(allow_queries=False)
 
 
 def test_a_file_of_another_type_is_left_to_the_node(database, tmp_path):
     database("images", tmp_path / "rows.npz", "other")
-    assert read_database() == tmp_path / "rows.npz"
+    assert read_database(allow_queries=False) == tmp_path / "rows.npz"

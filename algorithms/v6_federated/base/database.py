@@ -1,0 +1,79 @@
+"""The database that a task names, as a node of vantage6 describes it in the environment of a container."""
+
+import os
+import warnings
+from pathlib import Path
+
+import pandas as pd
+
+from v6_federated.base.vantage6_api import DataError, NodePermissionException, UserInputError, read_table
+
+RESERVED = "HOSPITAL"  # label of the hospital's own folder
+TABLE_TYPES = {"csv", "excel", "parquet"}
+QUERY_TYPES = {"sparql", "sql"}
+
+
+def read_database(allow_queries: bool) -> pd.DataFrame | Path:
+    """Read the database that the task names.
+
+    Args:
+        allow_queries: whether the operator lets a task bring a query or choose a sheet.
+
+    Returns:
+        A table if it is of one of vantage6's types for tables or queries, and the path of its file otherwise.
+
+    Raises:
+        UserInputError: the task names no database that this node has, or brings what the node cannot use.
+        NodePermissionException: the task brings a query or chooses a sheet, which the node's operator has not allowed.
+        DataError: the file is missing or cannot be read; the text quotes none of its rows.
+    """
+    labels = [label for label in os.environ.get("USER_REQUESTED_DATABASE_LABELS", "").split(",") if label]
+    if not labels:
+        raise UserInputError("the task names no database; name one, for example databases=[{'label': 'default'}]")
+    label = labels[0].upper()
+    if label == RESERVED:
+        raise UserInputError(f"the database {labels[0]!r} is the hospital's own folder and holds no rows; name another")
+    if f"{label}_DATABASE_URI" not in os.environ:
+        raise UserInputError(f"this node has no database {labels[0]!r}; use a label of its configuration")
+    if os.environ.get(f"{label}_PREPROCESSING"):
+        # vantage6 would filter rows by any column before the node's policy is checked
+        raise UserInputError(
+            "the task asks vantage6 to preprocess the database, which this algorithm does not accept; leave it out and "
+            "use the setting preprocess"
+        )
+    kind = os.environ.get(f"{label}_DATABASE_TYPE", "").lower()
+    if kind in QUERY_TYPES and not allow_queries:
+        # the query comes with the task: it could rename columns or repeat rows and so evade the limits on both
+        raise NodePermissionException(
+            "this node does not run queries that come with a task (V6_FEDERATED_ALLOW_QUERIES); use a database of files"
+        )
+    if os.environ.get(f"{label}_SHEET_NAME") and not allow_queries:
+        raise NodePermissionException(
+            "this node does not let a task choose a sheet (V6_FEDERATED_ALLOW_QUERIES); leave it out to use the first"
+        )
+    if kind in TABLE_TYPES | QUERY_TYPES:
+        if kind in QUERY_TYPES and not os.environ.get(f"{label}_QUERY"):
+            raise UserInputError("the database needs a query and the task has none; add one, for example with --query")
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # they may quote a cell of the table
+                frame = read_table()
+        except ImportError:
+            raise DataError(
+                f"{kind} files cannot be read, as their reader is not installed here; save the table as csv"
+            ) from None
+        except (FileNotFoundError, PermissionError):
+            raise DataError(
+                f"the file of this node's database {labels[0]!r} is missing or may not be read; ask its operator"
+            ) from None
+        except UnicodeDecodeError:
+            raise DataError("the table is not in UTF-8; save it as CSV UTF-8") from None
+        except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:  # their text may quote a row
+            raise DataError(
+                f"the table cannot be read as {kind} ({type(error).__name__}); check that it has a header, and as many "
+                "fields in every line"
+            ) from None
+        if not isinstance(frame.index, pd.RangeIndex) and kind == "csv":
+            raise DataError("lines of the table have more fields than its header; give every line as many")
+        return frame
+    return Path(os.environ[f"{label}_DATABASE_URI"])

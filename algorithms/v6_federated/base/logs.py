@@ -1,0 +1,52 @@
+"""What runs write to their logs, which vantage6 sends to the server: finished rounds, and why a run failed."""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+ROUND = "v6-federated round "  # a line of a log that begins with this holds a row of the history
+CALLING = r"Error encountered while calling \w+: (.*)"  # the last line of a crashed run's log in vantage6
+WITHHELD = "its text is withheld"  # marks an unexpected error, whose text does not leave the node
+
+
+def progress(client: Any, row: dict[str, Any]) -> None:
+    """Report a finished round: to the mock network's ``on_round``, or as a line of the task's log.
+
+    Args:
+        client: the client of the running task.
+        row: the round's row of the history.
+    """
+    listener: Callable[[dict[str, Any]], None] | None = getattr(client, "on_round", None)
+    if listener is not None:
+        listener(row)
+    else:
+        print(ROUND + json.dumps(row), flush=True)
+
+
+def last_words(log: str | None) -> str:
+    """What an algorithm printed when it failed.
+
+    Args:
+        log: the log of a run, if it has one.
+
+    Returns:
+        Its last line without vantage6's prefix and without control characters, which could command a terminal.
+    """
+    printable = ("".join(c for c in line if c.isprintable()).strip() for line in (log or "").splitlines())
+    lines = [line for line in printable if line]
+    last = lines[-1] if lines else ""
+    found = re.search(CALLING, last)
+    return found[1] if found else last
+
+
+def said_no(line: str) -> bool:
+    """Whether a node refused a task, and would refuse it again, or just broke down.
+
+    Args:
+        line: the ``last_words`` of its run.
+
+    Returns:
+        True for a refusal.
+    """
+    return line.startswith("organization ") and WITHHELD not in line

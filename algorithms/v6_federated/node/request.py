@@ -1,0 +1,105 @@
+"""A request as the node counts and logs it: which function, for which job, and what left."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from v6_federated.messages import codec
+from v6_federated.privacy import audit, quota
+from v6_federated.privacy.hospital import HospitalFolder
+from v6_federated.privacy.policy import Policy
+
+
+@dataclass(frozen=True)
+class Request:
+    """A call of a partial function, under the operator's limits.
+
+    Attributes:
+        policy: the operator's limits.
+        folder: the hospital's folder; None if there is none and none is needed.
+        digest: SHA-256 of the function's name and all of its arguments, encoded as JSON; empty without a folder.
+        entry: its line in the audit log, if nothing leaves.
+    """
+
+    policy: Policy
+    folder: HospitalFolder | None
+    digest: bytes
+    entry: audit.Entry
+
+    @classmethod
+    def of(cls, organization: int, function: str, arguments: Mapping[str, Any]) -> "Request":
+        """Read the limits of the node, and note the request.
+
+        Args:
+            organization: the node's organization.
+            function: the partial function that is called.
+            arguments: all of its arguments, with the job and the round, unchecked.
+
+        Returns:
+            The request.
+
+        Raises:
+            NodePermissionException: a limit cannot be read, or the hospital's folder cannot be used.
+        """
+        policy = Policy.of_node()
+        folder = HospitalFolder.of_node(policy)
+        digest = b""
+        if folder is not None:
+            digest = codec.digest([organization, function, dict(arguments)])
+        job = arguments["job"] if isinstance(arguments["job"], dict) else {}
+        line = audit.entry(policy, organization, function, arguments["round"], job)
+        if line.looser and line.run is not None:  # a container of a node, with a log that its operator reads
+            names = ", ".join(f"V6_FEDERATED_{name}" for name in line.looser)
+            print(f"looser than the profile {policy.profile}: {names}", flush=True)
+        return cls(policy, folder, digest, line)
+
+    def count(self) -> None:
+        """Count the request before anything is computed for it.
+
+        Raises:
+            PrivacyThresholdViolation: the job, or all jobs of a week, have made too many.
+            NodePermissionException: the counters cannot be used.
+        """
+        if self.folder is not None:
+            quota.count(self.policy, self.folder, self.entry.job, self.entry.function, self.digest, quota.now())
+
+    def generator(self, purpose: str) -> np.random.Generator:
+        """Return random numbers of the node's own: the same for the same request, and known to nobody else.
+
+        Args:
+            purpose: what they are for; each purpose has its own numbers.
+
+        Returns:
+            A new generator.
+        """
+        if self.folder is None:
+            return np.random.default_rng()
+        return np.random.default_rng(self.folder.derived(purpose, self.digest))
+
+    def answered(self, answer: Mapping[str, Any]) -> None:
+        """Note in the audit log what leaves.
+
+        Args:
+            answer: the answer.
+
+        Raises:
+            NodePermissionException: the log cannot be written; the answer must not leave.
+        """
+        if self.folder is not None:
+            size, sha256 = audit.sent(answer)
+            left = audit.contents(answer)
+            audit.write(self.folder, replace(self.entry, rows=answer["n"], left=left, bytes=size, sha256=sha256))
+
+    def refused(self, reason: str) -> None:
+        """Note in the audit log that nothing leaves, and why.
+
+        Args:
+            reason: the error's text, which quotes no value of a row.
+
+        Raises:
+            NodePermissionException: the log cannot be written.
+        """
+        if self.folder is not None:
+            audit.write(self.folder, replace(self.entry, refused=reason))

@@ -1,0 +1,107 @@
+"""The hospital's own folder on its disk: what must outlive a job and be read by the operator lies there.
+
+On a real node it is a database of type ``folder`` with the reserved label ``hospital``, which vantage6 4.15 mounts into
+every container that it starts. It holds the audit log (``audit.jsonl``), the counters of the limits
+(``requests.sqlite``) and the node's secret (``secret``), from which its own random numbers are derived.
+"""
+
+import contextlib
+import hashlib
+import hmac
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from v6_federated.base import vantage6_api
+from v6_federated.base.database import RESERVED
+from v6_federated.base.files import create, open_regular
+from v6_federated.base.vantage6_api import NodePermissionException
+from v6_federated.privacy.policy import Policy
+
+FALLBACK = "v6-federated-hospital"  # in the node's data volume
+SECRET_BYTES = 32
+
+
+@dataclass(frozen=True)
+class HospitalFolder:
+    """The folder.
+
+    Attributes:
+        path: where it is.
+        own: whether it is a folder on the hospital's disk, and not the fallback in the node's data volume.
+    """
+
+    path: Path
+    own: bool
+
+    @classmethod
+    def of_node(cls, policy: Policy) -> "HospitalFolder | None":
+        """Find the folder of this node, and make the fallback if there is none.
+
+        Args:
+            policy: the operator's limits.
+
+        Returns:
+            The folder; None if this is no real node and the profile is ``trusting``.
+
+        Raises:
+            NodePermissionException: the folder does not exist or cannot be written, or there is none although the
+                profile needs one.
+        """
+        uri = os.environ.get(f"{RESERVED}_DATABASE_URI")
+        volume = vantage6_api.data_volume()
+        if uri:
+            found = cls(Path(uri), own=True)
+            if not found.path.is_dir():
+                raise NodePermissionException(
+                    "the database 'hospital' of this node is not a folder; give it the type folder in the node's "
+                    "configuration. Nothing was computed."
+                )
+        elif volume is not None:
+            found = cls(volume / FALLBACK, own=False)
+            found.path.mkdir(mode=0o700, exist_ok=True)
+        elif policy.profile == "trusting":
+            return None
+        else:
+            raise NodePermissionException(
+                f"the profile {policy.profile} counts requests in the hospital's own folder, and this node has none; "
+                f"add a database of type folder with the label hospital to the node's configuration, or set "
+                f"{RESERVED}_DATABASE_URI to a folder. Nothing was computed."
+            )
+        if not os.access(found.path, os.W_OK | os.X_OK):
+            raise NodePermissionException(
+                "the folder of the database 'hospital' cannot be written by this program; correct its permissions or "
+                "its mount_mode. Nothing was computed."
+            )
+        return found
+
+    def derived(self, purpose: str, message: bytes) -> int:
+        """Derive a number from the node's secret, for random numbers that nobody else can repeat.
+
+        Args:
+            purpose: what the number is for; each purpose has its own.
+            message: what else it hangs on: the same message gives the same number.
+
+        Returns:
+            A number of 256 bits.
+
+        Raises:
+            SafeError: another program has put something else in the secret's place.
+            OSError: the secret cannot be read or written.
+        """
+        return int.from_bytes(hmac.digest(self._secret(), purpose.encode() + b"\0" + message, hashlib.sha256), "big")
+
+    def _secret(self) -> bytes:
+        file = self.path / "secret"
+        if not file.exists():
+            with contextlib.suppress(FileExistsError):  # another task was faster
+                create(file, secrets.token_bytes(SECRET_BYTES))
+        with open_regular(file) as stream:
+            found = stream.read(SECRET_BYTES + 1)
+        if len(found) != SECRET_BYTES:
+            raise NodePermissionException(
+                f"the file secret in the folder of the database 'hospital' does not hold {SECRET_BYTES} bytes; remove "
+                "it, and the next task makes a new one. Nothing was computed."
+            )
+        return found

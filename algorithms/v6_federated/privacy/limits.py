@@ -1,0 +1,198 @@
+"""Every limit of a node, with its value in each profile: the one table that the policy and the operators' page read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+PREFIX = "V6_FEDERATED_"
+PROFILES = ("trusting", "careful")
+PLANNED = "private"  # a profile that needs a privacy budget, which is not built yet
+DEFAULT = "careful"
+EVERY = "*"  # in a list of names: all of them
+
+Value = int | str | None  # None: no limit. A text: names divided by commas, or the limit whose value is taken
+Kind = Literal["number", "switch", "names"]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """One limit.
+
+    Attributes:
+        name: its environment variable, without ``V6_FEDERATED_``; in lower case, the attribute of ``Policy``.
+        kind: what its value is: a number, a switch (0 or 1), or names divided by commas.
+        trusting: its value in the profile ``trusting``.
+        careful: its value in the profile ``careful``.
+        stricter: which values are stricter: "higher" or "lower" numbers; "listed" for names that exclude all others,
+            "unlisted" for names that are exceptions.
+        does: what it does, for operators.
+        stops: the attack that it is against.
+    """
+
+    name: str
+    kind: Kind
+    trusting: Value
+    careful: Value
+    stricter: Literal["higher", "lower", "listed", "unlisted", "none"]
+    does: str = field(repr=False)
+    stops: str = field(repr=False)
+
+    def value(self, profile: str) -> Value:
+        """Its value in a profile.
+
+        Args:
+            profile: one of ``PROFILES``.
+
+        Returns:
+            The value; None means no limit.
+        """
+        return self.trusting if profile == "trusting" else self.careful
+
+    def looser(self, value: object, profile_value: object) -> bool:
+        """Whether a value allows more than the profile's.
+
+        Args:
+            value: the value as ``Policy`` has it.
+            profile_value: the profile's, as ``Policy`` has it.
+        """
+        if value == profile_value or self.stricter == "none":
+            return False
+        if isinstance(value, frozenset) or isinstance(profile_value, frozenset):
+            if self.stricter == "listed":
+                return value is None
+            return value is None or bool(value)
+        if value is None or profile_value is None:
+            return value is None
+        assert isinstance(value, int) and isinstance(profile_value, int)
+        return value < profile_value if self.stricter == "higher" else value > profile_value
+
+
+LIMITS = (
+    Limit(
+        "MINIMUM_ROWS", "number", 10, 10, "higher",
+        "Refuses training or statistics on fewer rows than this. Refuses a column in which some rows, but fewer than "
+        "this, have a value. Refuses trees whose leaves may have fewer rows. The number of held-out rows is 0 or a "
+        "multiple of this number. Where rows are evaluated but not trained on, a column in which fewer of them have a "
+        "value counts as empty",
+        "an answer about a few patients",
+    ),
+    Limit(
+        "MINIMUM_ROWS_A_CLASS", "number", 3, 5, "higher",
+        "Refuses a label that has, on average, fewer rows per value. The node does not send the name of a label value, "
+        "or of a level of a category, that fewer rows have; in training and statistics, such a level counts as "
+        "unknown. Counts in histograms are multiples of this number",
+        "finding a person by a rare diagnosis or word",
+    ),
+    Limit(
+        "CLASSES", "names", EVERY, "", "unlisted",
+        "A task may name classes that fewer of the node's rows have than `V6_FEDERATED_MINIMUM_ROWS_A_CLASS`, or none, "
+        "only if this comma-separated list holds them; `*` allows all",
+        "an invented class, whose parameters single out rows",
+    ),
+    Limit(
+        "MAXIMUM_CLASSES", "number", 100, 100, "lower",
+        "Refuses to send the values of a label that has more values than this. Refuses to train on a category that has "
+        "more levels, counted before any preprocessing. Refuses a task that lists more classes than this number or "
+        "100, whichever is larger. At the node where central runs, the larger of the two also limits how many classes "
+        "and levels central accepts from one node",
+        "a column of names or dates as the label",
+    ),
+    Limit(
+        "MINIMUM_ROWS_A_SIDE", "number", 0, 5, "higher",
+        "In a column of numbers in which all rows but fewer than this have the same value, in the data or after a "
+        "step, those few count as having that value too: in training, in statistics, and where rows are evaluated",
+        "a threshold on a column that marks one patient, whose other values the covariances then hold",
+    ),
+    Limit(
+        "MINIMUM_ROWS_A_COLUMN", "number", 0, 2, "higher",
+        "Refuses covariances of, and products with, more columns than the node has rows for: each column needs this "
+        "many",
+        "solving for the rows of a table with more columns than rows",
+    ),
+    Limit(
+        "MINIMUM_BATCH", "number", 1, "MINIMUM_ROWS", "higher",
+        "Refuses requests for minibatches of fewer rows. If fewer rows are left at the end of an epoch, they are added "
+        "to the previous minibatch",
+        "a training step on one row, which is that row",
+    ),
+    Limit(
+        "OWN_SHUFFLE", "switch", 0, 1, "higher",
+        "With `1`, the node shuffles the rows within an epoch by random numbers that hang on a secret of its own and "
+        "on the whole request, not by the job's seed, which the researcher knows: the same request gets the same "
+        "answer, a changed one gets other minibatches",
+        "solving for single rows from minibatches whose rows are known",
+    ),
+    Limit(
+        "MINIMUM_ORGANIZATIONS", "number", 3, 3, "higher",
+        "Refuses jobs with fewer participants",
+        "a model of one hospital",
+    ),
+    Limit(
+        "MINIMUM_SAMPLE", "number", 1, "MINIMUM_ORGANIZATIONS", "higher",
+        "At the node where central runs: refuses a `fraction` with which fewer organizations are asked in a round",
+        "a round's model that is one hospital's",
+    ),
+    Limit(
+        "MAXIMUM_PARAMETERS", "number", None, 2_000_000, "lower",
+        "Refuses models and covariances with more parameters. All models at their default sizes have fewer. A tenth of "
+        "the number of your rows, a common rule, allows only small linear models",
+        "a crafted wide network, which brings out as many rows as it has units",
+    ),
+    Limit(
+        "ROUND_EVALUATIONS", "switch", 0, 1, "higher",
+        "With `1`, evaluations and training losses are rounded to what the number n of rows can justify: mean losses "
+        "to about their standard error, one part in the square root of n; counts of right and wrong predictions and of "
+        "scores so that each is 0 or at least `V6_FEDERATED_MINIMUM_ROWS_A_CLASS` and all add up to n. Levels that few "
+        "rows have are replaced where rows are evaluated, as in training",
+        "a loss or a count that tells one patient's label or value",
+    ),
+    Limit(
+        "SCORE_BANDS", "number", 255, 127, "lower",
+        "The number of bands in which scores of held-out rows are counted, 10000 at most. With `0`, or if the nodes "
+        "have different numbers, the job has no AUC",
+        "the score of one patient",
+    ),
+    Limit(
+        "MAXIMUM_ROUNDS", "number", None, 1000, "lower",
+        "Refuses jobs with more rounds. The node itself counts the tasks of a job, whatever round they say",
+        "many slightly different requests, whose answers are compared",
+    ),
+    Limit(
+        "MAXIMUM_ROUNDS_A_WEEK", "number", None, 2000, "lower",
+        "Refuses any request that reads rows, of any job, once there were so many in the last seven days. Descriptions "
+        "of the columns are not counted, and a request that is repeated counts once",
+        "the same, under many job keys",
+    ),
+    Limit(
+        "MAXIMUM_SECONDS", "number", None, 3600, "lower",
+        "Ends computing that takes longer than this in one task, but refuses nothing in advance. The time is checked "
+        "before each minibatch, each tree, each block of a statistic and each step on a single row (in FSVRG, every 64 "
+        "rows)",
+        "a task that keeps the node busy",
+    ),
+    Limit(
+        "ALLOWED_COLUMNS", "names", None, None, "listed",
+        "Refuses columns that are not in this comma-separated list",
+        "columns that the project has no need of",
+    ),
+    Limit(
+        "DISALLOWED_COLUMNS", "names", "", "", "none",
+        "Refuses columns in this comma-separated list. Case and invisible characters are ignored. A column whose own "
+        "name contains a comma is refused if all parts of its name are listed. If two columns have the same listed "
+        "name, the second is refused too",
+        "identifiers of patients",
+    ),
+    Limit(
+        "ALLOW_QUERIES", "switch", 0, 0, "lower",
+        "Refuses SQL and SPARQL databases, because the query comes with the task. Also refuses a task that chooses a "
+        "sheet of an Excel file (without a choice, the first sheet is read). `1` allows both",
+        "a query that repeats or leaves out a patient",
+    ),
+    Limit(
+        "ALLOW_NUMERIC_NAMES", "switch", 0, 0, "lower",
+        "Refuses a table whose column names look like a row of values: most likely its first row is a patient's. `1` "
+        "allows it",
+        "a table without a header, whose first row would leave as names of columns",
+    ),
+)  # fmt: skip
+BY_NAME: Mapping[str, Limit] = {limit.name: limit for limit in LIMITS}

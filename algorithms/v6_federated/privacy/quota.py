@@ -1,0 +1,100 @@
+"""How many requests a job, and all jobs of a week, have made: counted by the node, since a task can say any round."""
+
+import contextlib
+import sqlite3
+import time
+from collections.abc import Iterator
+from datetime import datetime, timezone
+
+from v6_federated.base.vantage6_api import NodePermissionException, PrivacyThresholdViolation, data_volume
+from v6_federated.privacy.hospital import HospitalFolder
+from v6_federated.privacy.limits import PREFIX
+from v6_federated.privacy.policy import NOTHING_COMPUTED, Policy
+
+WEEK = 7 * 24 * 3600.0  # seconds
+LOCK_SECONDS = 30.0  # how long a request waits while others are counted
+FREE = ("describe", "keep_steps", "forget")  # these read no rows, or only say which columns there are
+TABLE = "CREATE TABLE IF NOT EXISTS request (digest BLOB PRIMARY KEY, at REAL, job TEXT, function TEXT) WITHOUT ROWID"
+
+
+def count(policy: Policy, folder: HospitalFolder, job: str, function: str, digest: bytes, now: float) -> None:
+    """Count a request, and refuse it if there were too many. A request that is repeated counts once.
+
+    It is counted before anything is computed: a request that fails later has been counted.
+
+    Args:
+        policy: the operator's limits.
+        folder: the hospital's folder.
+        job: the job's key.
+        function: the partial function that is called.
+        digest: SHA-256 of the whole request.
+        now: the time, in seconds since 1970.
+
+    Raises:
+        PrivacyThresholdViolation: there were too many; it says when there is room again.
+        NodePermissionException: the counters cannot be read or written.
+    """
+    if function in FREE or (policy.maximum_rounds is None and policy.maximum_rounds_a_week is None):
+        return
+    try:
+        with _locked(folder) as database:
+            if database.execute("SELECT 1 FROM request WHERE digest = ?", (digest,)).fetchone():
+                return
+            _check_job(policy, database, job, function)
+            _check_week(policy, database, now)
+            database.execute("INSERT INTO request VALUES (?, ?, ?, ?)", (digest, now, job, function))
+    except sqlite3.Error as error:
+        raise NodePermissionException(
+            f"the counters of this node's limits cannot be used ({type(error).__name__}); its operator must look at "
+            f"requests.sqlite in the hospital's folder. {NOTHING_COMPUTED}"
+        ) from None
+
+
+@contextlib.contextmanager
+def _locked(folder: HospitalFolder) -> Iterator[sqlite3.Connection]:
+    """The database in one transaction, while no other task may write it."""
+    with contextlib.closing(
+        sqlite3.connect(folder.path / "requests.sqlite", timeout=LOCK_SECONDS, isolation_level=None)
+    ) as database:
+        if data_volume() is None:  # on mock nodes nothing must survive a power cut
+            database.execute("PRAGMA synchronous = OFF")
+            database.execute("PRAGMA journal_mode = MEMORY")
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            database.execute(TABLE)
+            yield database
+        except BaseException:
+            database.execute("ROLLBACK")
+            raise
+        database.execute("COMMIT")
+
+
+def _check_job(policy: Policy, database: sqlite3.Connection, job: str, function: str) -> None:
+    if policy.maximum_rounds is None:
+        return
+    query = "SELECT COUNT(*) FROM request WHERE job = ? AND function = ?"
+    [so_far] = database.execute(query, (job, function)).fetchone()
+    if so_far > policy.maximum_rounds:  # one more than rounds: the last model is evaluated after the last round
+        raise PrivacyThresholdViolation(
+            f"the job has called {function} {so_far} times, and this node allows {policy.maximum_rounds} rounds "
+            f"({PREFIX}MAXIMUM_ROUNDS), whatever round a task says; ask for fewer rounds"
+        )
+
+
+def _check_week(policy: Policy, database: sqlite3.Connection, now: float) -> None:
+    if policy.maximum_rounds_a_week is None:
+        return
+    query = "SELECT at FROM request WHERE at > ? ORDER BY at DESC LIMIT 1 OFFSET ?"
+    full = policy.maximum_rounds_a_week - 1
+    first = database.execute(query, (now - WEEK, full)).fetchone() if full >= 0 else (now,)
+    if first is not None:
+        room = datetime.fromtimestamp(first[0] + WEEK, timezone.utc)
+        raise PrivacyThresholdViolation(
+            f"this node has answered {policy.maximum_rounds_a_week} requests in the last seven days, as many as it "
+            f"allows ({PREFIX}MAXIMUM_ROUNDS_A_WEEK); there is room again from {room:%Y-%m-%d %H:%M} UTC"
+        )
+
+
+def now() -> float:
+    """The time in seconds since 1970."""
+    return time.time()

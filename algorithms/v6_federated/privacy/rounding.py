@@ -1,0 +1,109 @@
+"""Evaluations rounded to what the number of rows can justify, so that they tell little of any single row.
+
+Nothing here is random: the same model on the same rows always gives the same answer, and asking again with weights that
+differ a little brings no other rounding to average. What is rounded still leaks slowly: a count changes where it passes
+a multiple of the step, so somebody who moves a threshold in many small steps finds the value of every ``step``-th row.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from v6_federated.base.arrays import Array
+
+GOLDEN = (math.sqrt(5) - 1) / 2
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """How one node rounds.
+
+    Attributes:
+        step: counts are 0 or at least this number, m.
+        offset: u, from 0 to m - 1, the same for all answers of a node. Over the nodes offsets are spread evenly, so
+            that counts are right in the mean over nodes: if all nodes rounded to the nearest multiple, errors that
+            each node makes on few rows would vanish from the sum.
+    """
+
+    step: int
+    offset: int
+
+    @classmethod
+    def of(cls, step: int, organization: int) -> "Rounding":
+        """The rounding of a node.
+
+        Args:
+            step: rows that a count must have.
+            organization: whose node it is.
+
+        Returns:
+            The rounding.
+        """
+        return cls(step, int(step * (organization * GOLDEN % 1)))
+
+    def counts(self, counts: Array) -> Array:
+        """Round counts, so that they still add up to n.
+
+        The sum C_j of the first j counts becomes m floor((C_j + u) / m): of the rows in the order of the cells, every
+        m-th is counted m times. What is left of n, fewer than m rows, is added to the largest count.
+
+        Args:
+            counts: counts of rows, in an order in which neighbours are alike (k,).
+
+        Returns:
+            The rounded counts (k,).
+        """
+        m, n = self.step, int(counts.sum())
+        sums = np.minimum((np.cumsum(counts) + self.offset) // m * m, n - n % m)
+        rounded = np.diff(sums, prepend=0)
+        rounded[rounded.argmax()] += n % m
+        return rounded
+
+    def confusion(self, confusion: Array) -> Array:
+        """Round a confusion matrix. The rows predicted rightly come first: their number is rounded only once.
+
+        Args:
+            confusion: counts (c, c), true class by predicted class.
+
+        Returns:
+            The rounded counts (c, c).
+        """
+        flat = confusion.ravel()
+        right = np.arange(len(confusion)) * (len(confusion) + 1)
+        order = np.concatenate([right, np.setdiff1d(np.arange(len(flat)), right)])
+        rounded = np.empty_like(flat)
+        rounded[order] = self.counts(flat[order])
+        return rounded.reshape(confusion.shape)
+
+
+def rounded_loss(loss: float, n: int, unit: float = 1.0) -> float:
+    """Round a mean over rows to about its standard error: a relative 1 / sqrt(n).
+
+    Args:
+        loss: the mean, from 0.
+        n: number of rows.
+        unit: what rows lose without a model, about; the smallest step is ``unit / n``.
+
+    Returns:
+        The mean, rounded to a multiple of 2^k / sqrt(n), where 2^k is the next power of two.
+    """
+    size = max(loss, unit / math.sqrt(n))
+    if not 0 < size < math.inf:
+        return loss
+    return rounded_to(loss, size, n)
+
+
+def rounded_to(value: float, size: float, n: int) -> float:
+    """Round a number of a given order of magnitude, which a sum over n rows has led to.
+
+    Args:
+        value: the number.
+        size: its order of magnitude, above 0.
+        n: number of rows.
+
+    Returns:
+        The nearest multiple of 2^k / sqrt(n), where 2^k is the power of two next to ``size``.
+    """
+    step = math.ldexp(1.0, math.ceil(math.log2(size))) / math.sqrt(n)
+    return round(value / step) * step

@@ -1,0 +1,44 @@
+"""Tables for people: no cell is a formula."""
+
+import csv
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from v6_workbench.reporting import spreadsheets
+
+
+def cells(path):
+    with path.open(newline="") as file:
+        return [*csv.reader(file)]
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1 2", "-x", "@SUM(A1)", "\tx", "\rx", "\n=1", "  =1", "\uff1dcmd", "-1;=1"])
+def test_a_formula_is_written_as_text(tmp_path, text):
+    spreadsheets.write(pd.DataFrame({text: [text, "a"], "b": [1, 2]}), tmp_path / "t.csv")
+    assert cells(tmp_path / "t.csv") == [[f"'{text}", "b"], [f"'{text}", "1"], ["a", "2"]]
+
+
+def test_numbers_stay_numbers(tmp_path):
+    table = pd.DataFrame({"x": [-1.5, np.nan], "n": [-3, 4], "kept": ["-1.5", "+7E-2"], "id": ["007", np.nan]})
+    table["x"] = table["x"].astype(np.float32) - np.float32(0.1)
+    spreadsheets.write(table, tmp_path / "t.csv")
+    assert (tmp_path / "t.csv").read_text() == '"x","n","kept","id"\n-1.6,-3,"-1.5","007"\n"",4,"+7E-2",""\n'
+    pd.testing.assert_frame_equal(
+        pd.read_csv(tmp_path / "t.csv", dtype={"x": np.float32, "kept": str, "id": str}), table
+    )
+
+
+@pytest.mark.parametrize("separator", [";", "\t", "\r", "\n"])
+def test_no_separator_within_a_text_begins_a_cell(tmp_path, separator):
+    """A European Excel divides cells at semicolons, and every Excel begins a row at a carriage return."""
+    spreadsheets.write(pd.DataFrame({"a": [f"x{separator}=cmd"]}), tmp_path / "t.csv")
+    assert f'"x{separator}=cmd"'.encode() in (tmp_path / "t.csv").read_bytes()
+
+
+def test_two_columns_of_one_name_and_no_rows(tmp_path):
+    spreadsheets.write(pd.DataFrame([[1, "=2"]], columns=["a", "a"]), tmp_path / "t.csv")
+    assert cells(tmp_path / "t.csv") == [["a", "a"], ["1", "'=2"]]
+    spreadsheets.write(pd.DataFrame(columns=["a", "b"]), tmp_path / "t.csv")
+    assert cells(tmp_path / "t.csv") == [["a", "b"]]
