@@ -37,7 +37,7 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {  # name, method, settings
 }
 HONEST, FLIPPED, RANDOM, DRIVEN = "all honest", "sign flipped", "random", "towards a wrong model"
 LIES = (HONEST, FLIPPED, RANDOM, DRIVEN)
-WITHIN = 9.9  # times the median of the others; at 10 the job ends
+WITHIN = 9.9  # times the median of the others' largest updates; above 10 the job ends
 FAR = 10.0  # the wrong model is this many times as sure of itself as the one that was trained
 OVERHEAD = ("evaluate", "forget")
 
@@ -56,8 +56,7 @@ class Liar:
         self._lie, self._wrong, self._rng = lie, wrong, generator(seed, "liar")
         self._asynchronous = asynchronous
         self._newest: np.ndarray | None = None  # the model that was sent last, to whomever
-        self._norms: dict[tuple[str, str], dict[int, float]] = {}  # of each node's latest update
-        self._own: np.ndarray | None = None
+        self._norms: dict[tuple[str, str], dict[int, float]] = {}  # of each node's largest update so far
 
     def __call__(self, organization: int, message: Mapping[str, Any]) -> CallOutcome:
         """What becomes of one call."""
@@ -88,7 +87,7 @@ class Liar:
             size = float(np.linalg.norm(update)) / (np.sqrt(len(update)) if leaves is not None else 1.0)
             norms = self._norms.setdefault((function, name), {})
             if organization != LIAR:
-                norms[organization] = size
+                norms[organization] = max(size, norms.get(organization, 0.0))
                 continue
             lied = self._update(name, update, base, float(np.median([*norms.values()])) if norms else size)
             changed[name] = array + 0 if leaves is not None else base + lied
@@ -170,7 +169,7 @@ def main(dataset: Dataset | None, full: bool) -> None:
     about = (
         f"Accuracy in percent on held-out rows of digits after {20 if full else 4} rounds of logistic regression, and "
         f"of boosted trees, over {NODES} equal nodes. One of them always lies: it flips the sign of its update, "
-        f"sends random numbers with {WITHIN:g} times the median norm of the others, or with the same norm drives "
+        f"sends random numbers with {WITHIN:g} times the median norm, or with the same norm drives "
         "towards a model that takes each digit for the next one (trees: turns its leaves the other way). Mean, lowest "
         "and highest of the seeds. No document has this table."
     )
