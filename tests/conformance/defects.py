@@ -161,6 +161,11 @@ DEFECTS = [
         [("federation.rounds(rounds)", "federation.rounds(rounds + 1)")],
     ),
     Defect("operators_limits_hold_in_every_function", "fewer rows than V6_FEDERATED_MINIMUM_BATCH", MINIBATCHES),
+    Defect(
+        "under_the_profile_careful_it_trains_or_says_why_not",
+        "batch_size=4 ends in 'a model'; expected one line that names V6_FEDERATED_MINIMUM_BATCH",
+        MINIBATCHES,
+    ),
     Defect("long_training_is_ended", "ends after V6_FEDERATED_MAXIMUM_SECONDS", MINIBATCHES),
     Defect(
         "hostile_tasks_are_refused",

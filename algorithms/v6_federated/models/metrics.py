@@ -60,7 +60,7 @@ def evaluate(
     """
     scores = _finite_scores(model, w, rows.X)
     guess = predicted(scores)
-    confusion = np.bincount(rows.y * classes + guess, minlength=classes * classes).reshape(classes, classes)
+    confusion: Array = np.bincount(rows.y * classes + guess, minlength=classes * classes).reshape(classes, classes)
     loss = model.loss(scores, rows.y)
     if rounding:
         confusion, loss = rounding.confusion(confusion), rounded_loss(loss, len(rows))

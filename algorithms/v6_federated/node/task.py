@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 from pydantic import BaseModel
 
+from v6_federated.base import json_text
 from v6_federated.base.arrays import Array
 from v6_federated.base.database import read_database
 from v6_federated.base.errors import SafeError, place_of
@@ -67,6 +68,7 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
         organization, request = client.organization_id, None
         arguments = {"job": job, "round": round, "evaluate": evaluate, "arrays": arrays, **values}
         try:
+            json_text.check(arguments)
             request = Request.of(organization, function.__name__, arguments)
             checked = settings.validate(accepted, values)
             database = read_database(request.policy.allow_queries) if mock_data is None else mock_data[0]

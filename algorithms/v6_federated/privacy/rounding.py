@@ -86,7 +86,7 @@ def rounded_loss(loss: float, n: int, unit: float = 1.0) -> float:
         unit: what rows lose without a model, about; the smallest step is ``unit / n``.
 
     Returns:
-        The mean, rounded to a multiple of 2^k / sqrt(n), where 2^k is the next power of two.
+        The mean, see ``rounded_to``. Rounding it again changes nothing.
     """
     size = max(loss, unit / math.sqrt(n))
     if not 0 < size < math.inf:
@@ -103,7 +103,7 @@ def rounded_to(value: float, size: float, n: int) -> float:
         n: number of rows.
 
     Returns:
-        The nearest multiple of 2^k / sqrt(n), where 2^k is the power of two next to ``size``.
+        The nearest multiple of a power of two between 1 / 2 and 2 times ``size / sqrt(n)``.
     """
-    step = math.ldexp(1.0, math.ceil(math.log2(size))) / math.sqrt(n)
+    step = math.ldexp(1.0, math.ceil(math.log2(size)) - math.ceil(math.log2(n) / 2))
     return round(value / step) * step

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from v6_federated.base.errors import SafeError
-from v6_workbench.conformance import answers, faults, interruptions, laws, node_limits, package, places
+from v6_workbench.conformance import answers, careful, faults, interruptions, laws, node_limits, package, places
 from v6_workbench.conformance.case import MethodCase, import_errors_of
 from v6_workbench.conformance.outcome import CheckFailed, NotApplicable, Outcome
 
-OF_CASES: tuple[Callable[[MethodCase], None], ...] = (
+OF_CASES: tuple[Callable[[MethodCase], str | None], ...] = (
     laws.one_node_equals_centralized_training,
     laws.order_of_nodes_changes_nothing,
     laws.equal_nodes_equal_one,
@@ -26,6 +26,7 @@ OF_CASES: tuple[Callable[[MethodCase], None], ...] = (
     node_limits.hostile_tasks_are_refused,
     node_limits.long_training_is_ended,
     node_limits.arrays_of_another_shape_are_refused,
+    careful.under_the_profile_careful_it_trains_or_says_why_not,
     answers.too_few_answers_are_an_error_in_every_request,
     answers.nonsense_in_an_answer_does_not_end_the_job,
     faults.faults_end_in_a_model_or_one_line,
@@ -57,28 +58,34 @@ class Check:
         purpose: what must hold, in a sentence.
     """
 
-    def __init__(self, name: str, purpose: str, function: Callable[[], None], exception: str | None = None) -> None:
+    def __init__(
+        self, name: str, purpose: str, function: Callable[[], str | None], exception: str | None = None
+    ) -> None:
         self.name, self.purpose = name, purpose
         self._function, self._exception = function, exception
 
     def __str__(self) -> str:
         return self.name
 
-    def __call__(self) -> None:
+    def __call__(self) -> str | None:
         """Run the check.
+
+        Returns:
+            What the check found out about the method, if it tells.
 
         Raises:
             CheckFailed: the method does not pass.
             NotApplicable: the check says nothing about the method.
         """
         try:
-            self._function()
+            found = self._function()
         except CheckFailed as error:
             if self._exception is None:
                 raise
             raise NotApplicable(f"does not hold, as declared: {self._exception}") from error
         if self._exception is not None:
             raise CheckFailed(f"declared not to hold ({self._exception}), and it does; remove it from `exceptions`")
+        return found
 
 
 def checks_of(*cases: MethodCase) -> list[Check]:
@@ -107,7 +114,7 @@ def checks_of(*cases: MethodCase) -> list[Check]:
     return checks
 
 
-def _check(who: str, function: Callable[[Any], None], argument: Any, exceptions: Any) -> Check:
+def _check(who: str, function: Callable[[Any], str | None], argument: Any, exceptions: Any) -> Check:
     name = function.__name__
     purpose = " ".join((function.__doc__ or "").split())
     return Check(f"{who}: {name.replace('_', ' ')}", purpose, lambda: function(argument), exceptions.get(name))
@@ -218,11 +225,11 @@ def outcome_of(check: Check) -> Outcome:
         What came of it.
     """
     try:
-        check()
+        found = check()
     except NotApplicable as error:
         return Outcome(check.name, "not applicable", str(error))
     except CheckFailed as error:
         return Outcome(check.name, "fail", str(error))
     except Exception as error:  # of the method's own code
         return Outcome(check.name, "fail", f"{type(error).__name__}: {error}")
-    return Outcome(check.name, "pass")
+    return Outcome(check.name, "pass", found or "")

@@ -20,7 +20,7 @@ class Outcome:
     Attributes:
         check: its name.
         status: how it ended.
-        reason: why it failed or does not apply.
+        reason: why it failed or does not apply, or what it found out about the method.
     """
 
     check: str

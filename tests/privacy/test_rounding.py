@@ -1,0 +1,120 @@
+"""Evaluations rounded to what the number of rows can justify."""
+
+import numpy as np
+import pytest
+
+from v6_federated.data.source import Rows
+from v6_federated.models import LinearModel, metrics
+from v6_federated.privacy.rounding import Rounding, rounded_loss
+
+M = 5
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_counts_add_up_and_none_is_small(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(M, 200))
+    counts = rng.multinomial(n, rng.dirichlet(np.full(12, 0.3)))
+    for u in range(M):
+        rounded = Rounding(M, u).counts(counts)
+        assert rounded.sum() == n
+        assert all(count == 0 or count >= M for count in rounded)
+        # a sum of neighbours is off by less than M, and by the rest of n
+        assert np.abs(np.cumsum(rounded) - np.cumsum(counts)).max() < M + n % M
+
+
+def test_counts_are_right_in_the_mean_over_offsets():
+    """sum over u of m floor((C + u) / m) = m C, for whole C: so each cumulated count is right in the mean."""
+    rng = np.random.default_rng(1)
+    counts = rng.multinomial(20 * M, rng.dirichlet(np.full(9, 0.3)))
+    mean = np.mean([Rounding(M, u).counts(counts) for u in range(M)], axis=0)
+    np.testing.assert_allclose(mean, counts, atol=1e-12)
+
+
+def test_nodes_have_offsets_that_are_spread_evenly():
+    assert sorted(Rounding.of(M, k).offset for k in range(1, 6)) == [0, 1, 2, 3, 4]
+    many = np.bincount([Rounding.of(M, k).offset for k in range(1, 101)])
+    assert many.min() >= 19 and many.max() <= 21
+
+
+def test_the_number_of_right_predictions_is_rounded_once():
+    rng = np.random.default_rng(2)
+    for _ in range(50):
+        confusion = rng.multinomial(70, rng.dirichlet(np.full(100, 0.1))).reshape(10, 10)
+        found = Rounding(M, int(rng.integers(M))).confusion(confusion)
+        assert abs(np.trace(found) - np.trace(confusion)) < M and found.sum() == 70
+
+
+@pytest.mark.parametrize("n", [10, 91, 455, 60_000])
+@pytest.mark.parametrize("loss", [0.0, 1e-9, 0.01, 0.12, 0.5, 0.693, 1.7, 30.0, 1e7, 1e90])
+def test_losses_are_rounded_to_their_standard_error_once(loss, n):
+    found = rounded_loss(loss, n)
+    assert rounded_loss(found, n) == found
+    assert abs(found - loss) <= max(loss, 1 / np.sqrt(n)) / np.sqrt(n) * (1 + 1e-12)  # at most one part in sqrt(n)
+
+
+def losses_of(w, rows):
+    """What a node with 40 rows answers about a model of two classes, exact and rounded."""
+    model = LinearModel("logistic", 2, 2)
+    return [metrics.evaluate(model, w, rows, 2, 127, rounding) for rounding in (None, Rounding.of(M, 3))]
+
+
+def held_out():
+    rng = np.random.default_rng(4)
+    return Rows(rng.normal(size=(40, 2)).astype(np.float32), rng.integers(0, 2, 40))
+
+
+def test_an_answer_is_always_the_same_and_is_accepted():
+    w = np.array([1.0, -0.5, 0.2], np.float32)
+    exact, rounded = losses_of(w, held_out())
+    assert rounded == losses_of(w, held_out())[1] and rounded != exact
+    assert metrics.is_evaluation(rounded, 2)
+    found = metrics.combine([rounded])
+    assert found["evaluated"] == 40 and sum(map(sum, found["confusion"])) == 40
+
+
+def test_the_loss_of_one_row_that_weights_single_out_keeps_few_digits():
+    """The attack: all rows but one lie far on the right side, so the loss is 1/n of this row's, to all digits."""
+    rng = np.random.default_rng(5)
+    X = np.abs(rng.normal(size=(40, 2))).astype(np.float32) + 1
+    X[7] = [-3.21987, 2]
+    rows = Rows(X, np.ones(40, np.int64))
+    w = np.array([1e6, 0, 0], np.float32)
+    exact, rounded = losses_of(w, rows)
+    assert 40 * exact["loss"] / 1e6 == pytest.approx(3.21987, rel=1e-6)
+    told = 40 * rounded["loss"] / 1e6
+    step = 2.0 ** (np.ceil(np.log2(exact["loss"])) - 3)  # 8 is the next power of two above sqrt(40)
+    assert rounded["loss"] / step == round(exact["loss"] / step)
+    assert told != pytest.approx(3.21987, rel=1e-3)
+
+
+def test_one_row_rarely_changes_a_count():
+    """A model that puts one row more on the other side: 1 of 5 counts changes, by 5; the others say nothing."""
+    rows, changes = held_out(), []
+    order = np.sort(rows.X[:, 0])
+    for a, b, c in zip(order, order[1:], order[2:], strict=False):
+        one, two = (np.array([1, 0, -(p + q) / 2], np.float32) for p, q in ((a, b), (b, c)))
+        before, after = (np.asarray(losses_of(w, rows)[1]["confusion"]) for w in (one, two))
+        changes.append(np.abs(after - before).sum())
+    assert set(changes) <= {0, 10, 20} and np.mean(np.array(changes) > 0) < 0.5
+
+
+def test_a_regression_is_rounded_in_the_labels_own_unit():
+    class Line:
+        def scores(self, w, X):
+            return X @ w
+
+        def loss(self, scores, y):
+            return float(np.mean((scores - y) ** 2))
+
+    rng = np.random.default_rng(6)
+    X = np.column_stack([rng.normal(size=100), np.ones(100)])
+    y = 1e6 * X[:, 0] + rng.normal(size=100) * 1e5 + 5e6
+    exact, rounded = (metrics.evaluate_regression(Line(), np.array([1e6, 5e6]), Rows(X, y), r) for r in (False, True))
+    assert metrics.is_evaluation(rounded, None)
+    for part, error in (("loss", 0.3), ("squares", 0.2), ("mean", 0.1)):
+        assert rounded[part] != exact[part] and rounded[part] == pytest.approx(exact[part], rel=error)
+    for number in (rounded["loss"], rounded["squares"] / 100):
+        assert number / 2.0 ** (np.ceil(np.log2(number)) - 4) % 1 == 0, "a multiple of 1/16 of the power of two above"
+    r2 = [metrics.combine_regression([found])["r2"] for found in (exact, rounded)]
+    assert r2[1] == pytest.approx(r2[0], abs=0.02)
