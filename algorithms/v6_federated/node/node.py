@@ -125,7 +125,15 @@ class Node:
             PrivacyThresholdViolation: there are fewer rows than the minimum.
         """
         assert self.n
-        return self.source.prepared(self.job.data, self.organization_id, self.policy)[0]
+        return self._prepared()[0]
+
+    def _prepared(self, trains: bool = True) -> tuple[Rows, Rows]:
+        """The rows to train on, and those held out, with a column for each feature of the job's model."""
+        found = self.source.prepared(self.job.data, self.organization_id, self.policy, trains)
+        columns, model = found[0].X.shape[1], self.job.model
+        if model is not None and model.get("features") != columns:
+            raise SafeError(f"the job's model must have as many features as the job has columns, {columns}")
+        return found
 
     @functools.cached_property
     def n(self) -> int:
@@ -344,9 +352,9 @@ class Node:
         """
         if which == "all":
             assert self.n
-            rows, _ = self.source.prepared(self.job.data, self.organization_id, self.policy, trains=False)
+            rows, _ = self._prepared(trains=False)
         else:
-            _, rows = self.source.prepared(self.job.data, self.organization_id, self.policy)
+            _, rows = self._prepared()
             if not len(rows):
                 return {"n": 0}
         if self.job.data.regression:
