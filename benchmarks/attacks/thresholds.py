@@ -405,7 +405,7 @@ def distance(researcher: Researcher) -> Outcome:
 
     starts, most = _grid(mean[k], scale[k]), 10**6
     if is_rounded(sent(mean[k], 0.0, LONG)):  # each threshold costs many tasks: only large values are looked for
-        places = np.linspace(2, 3.5, 4) if researcher.small else np.linspace(1.5, 4, 11)
+        places = np.linspace(2, 3.5, 4) if researcher.small else np.linspace(2, 4, 11)
         starts = [mean[k] + place * scale[k] for place in places]
         most = len(starts) if researcher.small else 14
     alone = isolate(ask, starts, lambda row: float(row[0]) * scale[k] + mean[k], most=most)
