@@ -74,6 +74,8 @@ def test_a_task_chooses_a_sheet_only_if_the_operator_allows_it(workbook, monkeyp
         (b"a,b\n1,2\n1,2,3,4\n", "the table cannot be read as csv (ParserError); check that it has a header"),
         (b"a,b\n777,2,3\n777,2,3\n", "lines of the table have more fields than its header; give every line as many"),
         ("a,b\nMüller,2\n".encode("latin-1"), "the table is not in UTF-8; save it as CSV UTF-8"),
+        ("a,b\n777,2\n".encode("utf-16"), "the table holds NUL bytes, as UTF-16 does; save it as CSV UTF-8"),
+        (b"a,b\n777\0,2\n", "the table holds NUL bytes, as UTF-16 does; save it as CSV UTF-8"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_refused_without_quoting_it(content, says, database, tmp_path):
@@ -86,6 +88,16 @@ def test_a_file_that_cannot_be_read_is_refused_without_quoting_it(content, says,
         read_database(allow_queries=False)
     assert str(refusal.value).startswith(says)
     assert not any(part in str(refusal.value) for part in ("Müller", "777"))
+
+
+@pytest.mark.parametrize("kind", ["excel", "parquet"])
+@pytest.mark.parametrize("content", [b"", b"777,Smith", b"PK\x03\x04Smith", b"PAR1SmithPAR1"])
+def test_a_file_of_another_kind_is_refused_without_quoting_it(content, kind, database, tmp_path):
+    (tmp_path / "rows").write_bytes(content)
+    database("table", tmp_path / "rows", kind)
+    with pytest.raises(DataError, match=f"the table cannot be read as {kind} ") as refusal:
+        read_database(allow_queries=False)
+    assert "Smith" not in str(refusal.value)
 
 
 def test_vantage6_may_not_filter_rows_before_the_policy_is_checked(database, monkeypatch, tmp_path):

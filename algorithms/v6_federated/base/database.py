@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from v6_federated.base.files import has_nul
 from v6_federated.base.vantage6_api import DataError, NodePermissionException, UserInputError, read_table
 
 RESERVED = "HOSPITAL"  # label of the hospital's own folder
@@ -54,7 +55,10 @@ def read_database(allow_queries: bool) -> pd.DataFrame | Path:
     if kind in TABLE_TYPES | QUERY_TYPES:
         if kind in QUERY_TYPES and not os.environ.get(f"{label}_QUERY"):
             raise UserInputError("the database needs a query and the task has none; add one, for example with --query")
+        file = Path(os.environ[f"{label}_DATABASE_URI"])
         try:
+            if kind == "csv" and file.is_file() and has_nul(file):  # pandas would end a value there
+                raise DataError("the table holds NUL bytes, as UTF-16 does; save it as CSV UTF-8")
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # they may quote a cell of the table
                 frame = read_table()
@@ -68,7 +72,11 @@ def read_database(allow_queries: bool) -> pd.DataFrame | Path:
             ) from None
         except UnicodeDecodeError:
             raise DataError("the table is not in UTF-8; save it as CSV UTF-8") from None
-        except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:  # their text may quote a row
+        except DataError:
+            raise
+        except Exception as error:  # the readers have many; their text may quote a row
+            if kind in QUERY_TYPES:
+                raise
             raise DataError(
                 f"the table cannot be read as {kind} ({type(error).__name__}); check that it has a header, and as many "
                 "fields in every line"

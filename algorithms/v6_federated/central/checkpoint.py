@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from v6_federated.base import json_text
 from v6_federated.base.files import check_regular, open_regular, write_whole
 from v6_federated.central.history import lost
 from v6_federated.messages import codec
@@ -95,11 +96,11 @@ class Checkpoint:
         except OSError:
             return None
         with contextlib.suppress(ValueError, KeyError):
-            snapshot: dict[str, Any] = json.loads(written)
+            snapshot: dict[str, Any] = json_text.parse(written)
             rounds = {}
             for line in lines:
                 with contextlib.suppress(ValueError):  # a line that was being written
-                    entry = json.loads(line)
+                    entry = json_text.parse(line)
                     rounds[entry["row"]["round"]] = entry
             columns: dict[str, Any] = next((entry["row"] for entry in rounds.values()), {})
             # a missing line is no reason to begin again: the model is there

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from v6_federated import models
+from v6_federated.base import json_text
 from v6_federated.base.errors import Interrupted, SafeError, place_of
 from v6_federated.base.vantage6_api import CollectResultsError, UserInputError, algorithm_client
 from v6_federated.central.federation import Federation
@@ -68,6 +69,7 @@ def central(
     @algorithm_client
     def call(client: Any, **values: Any) -> dict[str, Any]:
         try:
+            json_text.check(values)
             checked = settings.validate(accepted, values)
             check_all(checked)
             federation = Federation(client, method, checked, supervised)

@@ -1,7 +1,11 @@
 """Opening a node's database: a table, a ``.npz`` file, or a folder of images."""
 
+import os
+import warnings
+import zipfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pandas as pd
@@ -11,6 +15,14 @@ from v6_federated.base.vantage6_api import DataError
 from v6_federated.data.source import Source
 
 IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp"}
+NPY = b"\x93NUMPY"  # how a .npy file begins
+MOST_BYTES = 2**36  # of a database of arrays: more than the memory of most machines
+MOST_MEMBERS = 1000  # of an archive: a network's file has one for each layer's tensor
+MOST_RATIO = 200  # of unpacked to packed bytes: images have 2 to 10, sparse tables up to 100, a zip bomb 1000
+UNSUSPICIOUS = 2**28  # bytes that an archive may have at any ratio: a small one of zeros does no harm
+MOST_PIXELS = 2**26  # of an image: a mammogram has 2**24; a slide of pathology is no row of a table
+MOST_IMAGES = 2**20
+TOO_MANY_PIXELS = f"an image of more than {MOST_PIXELS} pixels; expected smaller ones"
 
 
 def open_database(database: pd.DataFrame | Path | Source) -> Source:
@@ -51,17 +63,63 @@ def load_npz(path: Path) -> dict[str, Array]:
         DataError: it cannot be read.
     """
     try:
-        found = np.load(path, allow_pickle=False)
-        if isinstance(found, np.ndarray):
-            raise DataError(f"{path.name} is a .npy, a single array; expected an .npz, as numpy.savez writes it")
-        with found as archive:
-            return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, AttributeError, KeyError) as error:
-        raise DataError(f"{path.name} cannot be read as .npz ({type(error).__name__})") from None
-    except Exception as error:  # zipfile and zlib have errors of their own
-        if type(error).__module__ in ("zipfile", "zlib"):
-            raise DataError(f"{path.name} cannot be read as .npz (broken archive)") from None
+        with path.open("rb") as stream:
+            return read_archive(stream, path.name)
+    except OSError as error:
+        raise DataError(f"{path.name} cannot be read as .npz ({type(error).__name__}); check the file") from None
+
+
+def read_archive(stream: BinaryIO, name: str) -> dict[str, Array]:
+    """Read an open ``.npz`` file; pickled objects are never loaded, and archives that would fill the memory neither.
+
+    Args:
+        stream: the file.
+        name: what errors call it.
+
+    Returns:
+        Its arrays by name.
+
+    Raises:
+        DataError: it is no such file, or broken, or too large.
+    """
+    if stream.read(len(NPY)) == NPY:
+        raise DataError(f"{name} is a .npy, a single array; expected an .npz, as numpy.savez writes it")
+    stream.seek(0)
+    try:
+        with zipfile.ZipFile(stream) as members:
+            _check_size(members.infolist(), stream.seek(0, os.SEEK_END), name)
+        stream.seek(0)
+        with np.load(stream, allow_pickle=False) as archive:
+            arrays = {key: archive[key] for key in archive.files}
+        # a member that is no array is read as bytes; texts of no length could be claimed without end
+        if all(isinstance(array, np.ndarray) and array.itemsize for array in arrays.values()):
+            return arrays
+        raise ValueError
+    except zipfile.BadZipFile:
+        raise DataError(f"{name} cannot be read as .npz (broken archive); save it again with numpy.savez") from None
+    except MemoryError:
+        raise DataError(f"{name} needs more memory than there is here; expected fewer or smaller arrays") from None
+    except DataError:
         raise
+    except Exception as error:  # zlib and numpy's reader of headers have many; their texts may quote a value
+        raise DataError(
+            f"{name} cannot be read as .npz ({type(error).__name__}); save it again with numpy.savez, with arrays of "
+            "numbers or words and no Python objects"
+        ) from None
+
+
+def _check_size(members: Sequence[zipfile.ZipInfo], packed: int, name: str) -> None:
+    """Refuse an archive of ``packed`` bytes by the sizes that it declares; zipfile reads no more than these."""
+    size = sum(member.file_size for member in members)
+    if len(members) > MOST_MEMBERS:
+        raise DataError(f"{name} holds {len(members)} arrays; expected at most {MOST_MEMBERS}")
+    if size > MOST_BYTES:
+        raise DataError(f"{name} holds {size} bytes when unpacked; expected at most {MOST_BYTES}")
+    if size > UNSUSPICIOUS and size > MOST_RATIO * packed:
+        raise DataError(
+            f"{name} is {size // max(packed, 1)} times as large when unpacked, like an archive made to fill a memory; "
+            f"expected at most {MOST_RATIO} times: save it uncompressed with numpy.savez"
+        )
 
 
 def check_pair(X: Array, y: Array, names: str) -> None:
@@ -117,21 +175,41 @@ def read_images(folder: Path) -> Source:
     except ImportError:
         raise DataError("images cannot be read because Pillow is not installed here; use an .npz file") from None
 
-    images, labels = [], []
-    for file in sorted(f for f in folder.glob("*/*") if f.suffix.lower() in IMAGE_SUFFIXES):
-        try:
-            with Image.open(file) as image:
-                images.append(_grey(image))
-        except OSError:  # its text contains the file's name
-            raise DataError("an image cannot be read; expected complete image files") from None
-        labels.append(file.parent.name)
-    if not images:
+    files = sorted(f for f in folder.glob("*/*") if f.suffix.lower() in IMAGE_SUFFIXES)
+    if not files:
         raise DataError("no images in the folder; expected CLASS/NAME.png, a folder for each class")
-    if len({image.shape for image in images}) > 1:
-        raise DataError("images of different sizes; expected one size")
+    if len(files) > MOST_IMAGES:
+        raise DataError(f"{len(files)} images in the folder; expected at most {MOST_IMAGES}")
+    images: list[Array] = []
+    for file in files:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", Image.DecompressionBombWarning)
+                with Image.open(file) as image:
+                    _check_pixels(image.size, len(files), images[0].shape if images else None)
+                    images.append(_grey(image))
+        except DataError:
+            raise
+        except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+            raise DataError(TOO_MANY_PIXELS) from None
+        except MemoryError:
+            raise DataError("the images need more memory than there is here; expected fewer or smaller ones") from None
+        except Exception:  # Pillow's readers raise many; their texts contain the file's name
+            raise DataError("an image cannot be read; expected complete image files") from None
     if len({image.dtype for image in images}) > 1:
         raise DataError("images of 8 bits and of 16 bits; expected one kind")
-    return Source(X=np.stack(images), y=np.asarray(labels))
+    return Source(X=np.stack(images), y=np.asarray([file.parent.name for file in files]))
+
+
+def _check_pixels(size: tuple[int, int], count: int, before: tuple[int, ...] | None) -> None:
+    """Refuse an image by the size that it declares, before it is read."""
+    width, height = size
+    if width * height > MOST_PIXELS:
+        raise DataError(TOO_MANY_PIXELS)
+    if before not in (None, (height, width)):
+        raise DataError("images of different sizes; expected one size")
+    if count * width * height > MOST_BYTES:
+        raise DataError(f"the images have more than {MOST_BYTES} pixels in all; expected fewer or smaller ones")
 
 
 def _grey(image: Any) -> Array:

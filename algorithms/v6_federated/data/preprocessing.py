@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
+from v6_federated.base import json_text
 from v6_federated.base.errors import SafeError
 from v6_federated.data.columns import DECIMAL, Features, Marks
 from v6_federated.data.steps import LARGE, STEPS, OneHot, Step, by_column
@@ -29,7 +30,9 @@ def parse(step: str | Mapping[str, Any]) -> Step:
     """
     if isinstance(step, str) and step.lstrip().startswith("{"):
         try:
-            step = json.loads(step)
+            step = json_text.parse(step)
+        except SafeError:
+            raise
         except ValueError:
             raise SafeError(f'the step {step!r} is not JSON; expected for example {{"step": "standardize"}}') from None
     if isinstance(step, str):

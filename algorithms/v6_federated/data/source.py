@@ -106,7 +106,11 @@ class Source:
         if label in features:
             raise DataError(f"the label {label} is among the features; remove it from features, or name another label")
         if not features:
-            raise DataError("no feature column; expected at least one in addition to the label")
+            hint = "; the columns seem to be separated by semicolons or tabs: separate them by commas"
+            separated = len(present) == 1 and any(separator in present[0] for separator in ";\t")
+            raise DataError(
+                f"no feature column; expected at least one in addition to the label{hint if separated else ''}"
+            )
         return features, label
 
     def twins(self, columns: Sequence[str]) -> list[str]:

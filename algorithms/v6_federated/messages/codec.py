@@ -16,7 +16,10 @@ import pybase64
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 
-MOST_DIMENSIONS, MOST_NUMBERS = 8, 2**40  # of an array; along one dimension
+MOST_DIMENSIONS = 8  # of an array; none of ours has more than 4
+MOST_NUMBERS = 2**40  # of an array: more than any memory holds, and their product with 8 bytes still fits an int64
+MOST_ARRAYS = 1000  # of a payload; ours have at most 20, a network's file has one for each layer's tensor
+MOST_LETTERS = 100  # of an array's name, which errors quote
 DTYPES: dict[str, np.dtype[Any]] = {"float32": np.dtype("<f4"), "float16": np.dtype("<f2"), "float64": np.dtype("<f8")}
 
 Shape = tuple[int | range | None, ...]  # a range: a length in it; None: any length
@@ -67,15 +70,19 @@ def decode(payload: Mapping[str, Any], expected: Mapping[str, Shape] | None = No
     """
     try:
         dtype = DTYPES[payload["dtype"]]
-        shapes = {str(name): tuple(int(n) for n in shape) for name, shape in payload["shapes"].items()}
+        shapes: dict[str, tuple[int, ...]] = {name: tuple(shape) for name, shape in payload["shapes"].items()}
         buffer = np.frombuffer(pybase64.b64decode_as_bytearray(payload["data"], validate=True), dtype=dtype)
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise SafeError(
             f"malformed payload of arrays ({type(error).__name__}); send what v6_federated.codec.encode returns"
         ) from None
-    if any(len(s) > MOST_DIMENSIONS or not all(0 <= n <= MOST_NUMBERS for n in s) for s in shapes.values()):
+    if len(shapes) > MOST_ARRAYS or not all(isinstance(k, str) and len(k) <= MOST_LETTERS for k in shapes):
         raise SafeError(
-            f"malformed payload: shapes that no array can have; they have at most {MOST_DIMENSIONS} dimensions"
+            f"malformed payload: expected at most {MOST_ARRAYS} arrays, with names of at most {MOST_LETTERS} letters"
+        )
+    if not all(map(_is_shape, shapes.values())):
+        raise SafeError(
+            f"malformed payload: shapes that no array can have; expected at most {MOST_DIMENSIONS} whole numbers from 0"
         )
     sizes = [math.prod(shape) for shape in shapes.values()]
     if sum(sizes) != buffer.size:
@@ -90,6 +97,12 @@ def decode(payload: Mapping[str, Any], expected: Mapping[str, Shape] | None = No
             found = f"has shape {arrays[name].shape}" if name in arrays else "is missing"
             raise SafeError(f"the array {name} {found}; its shape must be {written(shape)}")
     return arrays
+
+
+def _is_shape(shape: tuple[Any, ...]) -> bool:
+    """Whether an array can have the shape. An empty one with a shape of [2**40, 2**40, 0] would still be too big."""
+    whole = len(shape) <= MOST_DIMENSIONS and all(type(n) is int and n >= 0 for n in shape)
+    return whole and math.prod(n or 1 for n in shape) <= MOST_NUMBERS
 
 
 def fits(array: Array, shape: Shape) -> bool:

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from v6_federated.base.errors import SafeError
 from v6_federated.messages import codec
 from v6_federated.messages.job import DataSpec
-from v6_federated.messages.settings import problem_of
+from v6_federated.messages.settings import LARGE, problem_of
 
 
 class _Part(BaseModel):
@@ -69,8 +69,8 @@ class ModelSpec(_Part):
     """Name, options and sizes of the model."""
 
     name: str
-    features: int
-    classes: int | None = None
+    features: Annotated[int, Field(ge=1, le=LARGE)]
+    classes: Annotated[int, Field(ge=1, le=LARGE)] | None = None
 
 
 class UsedSettings(_Part):

@@ -19,6 +19,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Val
 from v6_federated.base.errors import SafeError
 
 LARGE = 2**31 - 1
+LINE = 300  # letters of a wrong value that an error quotes
 Settings = TypeVar("Settings", bound=BaseModel)
 
 # a container starts sooner if validators are built only when they are needed
@@ -291,4 +292,10 @@ def _explain(model: type[BaseModel], error: Any, example: str) -> str:
     if not example and not field.is_required() and field.default not in (None, []):
         example = f", for example {name}={field.default}"
     meaning = f"; {name} is {field.description}" if field.description else ""
-    return f"{name}={error['input']!r} is refused: {problem}{meaning}{example}"
+    return f"{name}={_short(error['input'])} is refused: {problem}{meaning}{example}"
+
+
+def _short(value: Any) -> str:
+    """A value's text, cut to what fits in a line: a request may hold thousands of numbers."""
+    text = repr(value)
+    return text if len(text) <= LINE else f"{text[:LINE]}..."

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from v6_federated.base import json_text
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.data.preprocessing import reference
@@ -57,10 +58,10 @@ def kept(steps: Sequence[dict[str, Any]], state: State) -> Sequence[dict[str, An
 def _checked(found: Mapping[str, Array], wanted: dict[str, Any]) -> dict[str, Any]:
     """The step in a file, if it is the one that central names: all containers of the job can write to the file."""
     try:
-        step: dict[str, Any] = json.loads(bytes(found["step"]))
+        step: dict[str, Any] = json_text.parse(bytes(found["step"]))
         if reference(step) == wanted:
             return step
-    except (KeyError, TypeError, ValueError, RecursionError):
+    except (KeyError, TypeError, ValueError):
         pass
     raise SafeError(
         f"the fitted step {wanted['step']} in the job's folder is not the one that was kept: its digest differs; ask "

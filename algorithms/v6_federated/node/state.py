@@ -7,8 +7,6 @@ one that was loaded is kept.
 
 import contextlib
 import glob
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,8 +16,8 @@ import numpy as np
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.base.files import check_regular, open_regular, replacing
-
-BROKEN = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
+from v6_federated.base.vantage6_api import DataError
+from v6_federated.data.files import read_archive
 
 
 class State:
@@ -52,9 +50,10 @@ class State:
             stream = open_regular(self._file(round_))
         except OSError:
             return None
-        with stream, contextlib.suppress(*BROKEN), np.load(stream) as found:
+        with stream, contextlib.suppress(DataError):
+            found = read_archive(stream, self.name)
             self._loaded = round_
-            return {key: found[key] for key in found.files}
+            return found
         return None
 
     def part(self, name: str) -> "State":

@@ -28,7 +28,8 @@ def complain(status: int, problem: object) -> int:
     Returns:
         The exit status.
     """
-    say(f"v6-federated: {' '.join(str(problem).split())}")
+    text = " ".join(str(problem).split())
+    say(f"v6-federated: {''.join(c for c in text if c.isprintable())}")  # a file's names could command the terminal
     return status
 
 

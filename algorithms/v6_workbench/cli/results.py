@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
+from v6_federated.base import json_text
 from v6_federated.base.errors import SafeError
 from v6_federated.base.files import write_whole
 from v6_federated.messages.result import check as check_form
@@ -51,7 +52,7 @@ def read(path: Path) -> dict[str, Any]:
     """
     file = path / "result.json" if path.is_dir() else path
     try:
-        found = json.loads(file.read_text())
+        found = json_text.parse(file.read_bytes())
         check_form(found)
     except FileNotFoundError:
         if (path / "test.json").exists():
@@ -62,7 +63,7 @@ def read(path: Path) -> dict[str, Any]:
         raise SafeError(f"no file {file}; {WRITTEN}") from None
     except SafeError as error:
         raise SafeError(f"{file} is not a result ({error}); {WRITTEN}") from None
-    except (ValueError, RecursionError):
+    except ValueError:
         raise SafeError(f"{file} is not a result; {WRITTEN}") from None
     return dict(found)
 

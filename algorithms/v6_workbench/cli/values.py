@@ -1,8 +1,8 @@
 """Values from the text of options: KEY=VALUE, settings, lists of names."""
 
-import json
 from typing import Any
 
+from v6_federated.base import json_text
 from v6_federated.base.errors import SafeError
 
 LISTS = ("classes", "organizations", "evaluators")  # settings that accept a,b,c without brackets
@@ -29,11 +29,13 @@ def pair(text: str, option: str, example: str) -> tuple[str, str]:
 
 
 def value(text: str) -> Any:
-    """Read a value: none, JSON, or else the text itself."""
+    """Read a value: none, JSON, or else the text itself. Raises SafeError if it is nested too deeply."""
     if text.lower() in ("none", "null"):
         return None
     try:
-        return json.loads(text)
+        return json_text.parse(text)
+    except SafeError:
+        raise
     except ValueError:
         return text
 
@@ -47,8 +49,14 @@ def setting(key: str, text: str) -> Any:
 
     Returns:
         The value, as JSON has it.
+
+    Raises:
+        SafeError: it is nested too deeply, or holds too large a number.
     """
-    found = value(text)
+    try:
+        found = value(text)
+    except SafeError as error:
+        raise SafeError(f"{key}: {error}") from None
     if key not in LISTS or isinstance(found, list | None):
         return found
     parts = [part.strip() for part in text.split(",")]

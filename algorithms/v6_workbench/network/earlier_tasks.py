@@ -1,12 +1,12 @@
 """What an earlier task has left, for a task that resumes it."""
 
 import base64
-import json
 from typing import Any
 
 from vantage6.client import UserClient
 from vantage6.common.task_status import has_task_finished
 
+from v6_federated.base import json_text
 from v6_federated.base.errors import SafeError
 from v6_federated.central import checkpoint
 from v6_federated.central.history import lost
@@ -109,6 +109,6 @@ def _last_round(
 def _sent(client: UserClient, task: int, nothing: str) -> dict[str, Any]:
     """The arguments of a call as the server has kept them."""
     try:
-        return json.loads(base64.b64decode(server.one_run(client, task)["input"]))["kwargs"]
+        return json_text.parse(base64.b64decode(server.one_run(client, task)["input"]))["kwargs"]
     except (ValueError, KeyError, TypeError):
         raise SafeError(f"{nothing}: its messages cannot be read, since the collaboration is encrypted") from None

@@ -1,7 +1,6 @@
 """A researcher's task on a real vantage6 server: send it, show its rounds as they happen, fetch the result."""
 
 import contextlib
-import json
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,7 +9,7 @@ from requests.exceptions import RequestException
 from vantage6.client import UserClient
 from vantage6.common.task_status import has_task_finished
 
-from v6_federated.base import logs, vantage6_api
+from v6_federated.base import json_text, logs, vantage6_api
 from v6_federated.base.errors import SafeError
 from v6_workbench.network import server
 
@@ -159,7 +158,7 @@ def rounds_in(log: str) -> list[dict[str, Any]]:
     rows = []
     for line in log.splitlines():
         with contextlib.suppress(ValueError):
-            if isinstance(row := json.loads(line.partition(logs.ROUND)[2]), dict):
+            if isinstance(row := json_text.parse(line.partition(logs.ROUND)[2]), dict):
                 rows.append(row)
     return rows
 
@@ -189,7 +188,7 @@ def result_of(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
     found = [row["result"] for row in client.result.from_task(task_id)["data"] if row.get("result")]
     if not found:
         raise vantage6_api.CollectResultsError(f"task {task_id}: {_failure(client, task_id)}")
-    result = json.loads(found[0]) if isinstance(found[0], str) else found[0]
+    result = json_text.parse(found[0]) if isinstance(found[0], str) else found[0]
     if not isinstance(result, dict) or result.get("method") != method:
         image = client.task.get(task_id)["image"]
         raise vantage6_api.CollectResultsError(

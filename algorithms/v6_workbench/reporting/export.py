@@ -1,6 +1,7 @@
 """A result's model as a file that other software reads: .npz, .safetensors, .pt, and LightGBM's .txt of trees."""
 
 import json
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from v6_federated.base.errors import SafeError
+from v6_federated.base.vantage6_api import DataError
 from v6_federated.data.files import load_npz
 from v6_federated.messages import codec
 from v6_federated.models.linear import LinearModel
@@ -100,15 +102,17 @@ def load(path: Path) -> dict[str, Any]:
         arrays = readers[path.suffix](path)
         about = json.loads(bytes(arrays["about"]))
         trained = {name: np.asarray(arrays[name]) for name in about.pop("arrays")}
+        precision = "float64" if any(a.dtype == np.float64 for a in trained.values()) else "float32"
+        return {**about, "weights": codec.encode(trained, precision)}
     except SafeError:
         raise
+    except DataError as error:
+        raise SafeError(str(error)) from None
     except Exception as error:  # each format's own
         raise SafeError(
             f"{path.name} is not an exported model ({type(error).__name__}); expected a file that `v6-federated "
             "export` wrote"
         ) from None
-    precision = "float64" if any(a.dtype == np.float64 for a in trained.values()) else "float32"
-    return {**about, "weights": codec.encode(trained, precision)}
 
 
 def about(result: Mapping[str, Any]) -> dict[str, str]:
@@ -206,4 +210,6 @@ def _load_pt(path: Path) -> Mapping[str, np.ndarray]:
         import torch
     except ModuleNotFoundError:
         raise SafeError("reading .pt needs torch; install it with `pip install v6-federated[torch]`") from None
-    return {k: v.numpy() for k, v in torch.load(path, weights_only=True).items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about pickles that it does not read
+        return {k: v.numpy() for k, v in torch.load(path, weights_only=True).items()}

@@ -61,7 +61,7 @@ def predict(result: Mapping[str, Any], source: Source) -> tuple[pd.DataFrame, di
         except DataError:
             raise SafeError(
                 f"some labels are not among the model's {len(spec.classes)} classes; correct them, or remove the "
-                f"column {spec.label}"
+                + (f"column {spec.label}" if source.table is not None else "labels")
             ) from None
         return table, {"accuracy": float(np.mean(y == guess[labelled]))}
     except UnfitColumns as error:

@@ -28,6 +28,8 @@ def parts_of(result: Mapping[str, Any]) -> tuple[DataSpec, Any, dict[str, np.nda
     try:
         spec, arrays = DataSpec(**result["data"]), codec.decode(result["weights"])
         result["model"]["name"], result["method"]
+        if "weights" not in arrays and not {"mean", "scale", "components"} <= {*arrays}:
+            raise SafeError("the result has no model, but other arrays; expected a result.json as it was written")
         model = model_of(result) if "weights" in arrays else None
         if model is not None and model.size is not None and arrays["weights"].shape != (model.size,):
             raise SafeError("the result's weights have another size than its model; expected those that were trained")
@@ -63,7 +65,7 @@ def model_of(result: Mapping[str, Any]) -> Any:
         The model, with the interface of ``models.Model``.
 
     Raises:
-        SafeError: the model is unknown.
+        SafeError: the model is unknown, or too large for this machine.
     """
     if result["model"]["name"] not in models.MODELS:
         registry.settings_of(result["method"])  # importing the method registers the model that it brings

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from v6_federated.base.errors import SafeError
+from v6_federated.base.files import has_nul
 from v6_federated.base.vantage6_api import DataError
 from v6_federated.data import header
 from v6_federated.data.columns import as_features
@@ -65,6 +66,8 @@ def read_table(path: Path) -> pd.DataFrame:
     """
     table = read_csv(path) if path.suffix.lower() == ".csv" else _read_parquet(path)
     table.columns = table.columns.astype(str)
+    if table.shape[1] == 1 and (hint := _hint(path)):
+        raise SafeError(f"{path.name} holds one column only{hint}")
     if not Policy.of_node().allow_numeric_names and (sign := header.missing(table)):
         raise SafeError(
             f"{path.name} seems to have no header: {sign}. Name each column in its first line; if these are their "
@@ -86,6 +89,8 @@ def read_csv(path: Path, **options: Any) -> pd.DataFrame:
     Raises:
         SafeError: the file is not a table in UTF-8, or its first line does not name each column once.
     """
+    if has_nul(path):  # pandas would end a value there
+        raise SafeError(f"{path.name} holds NUL bytes, as UTF-16 does; save it as CSV UTF-8")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # lines with more fields than the header
@@ -97,8 +102,13 @@ def read_csv(path: Path, **options: Any) -> pd.DataFrame:
         ) from None
     except UnicodeDecodeError:
         raise SafeError(f"{path.name} is not in UTF-8; save it as CSV UTF-8") from None
+    except pd.errors.EmptyDataError:
+        raise SafeError(f"{path.name} holds empty lines only; expected the names of the columns, then rows") from None
     except ValueError as error:  # pandas' parser errors are ValueErrors; their text may quote a row
-        raise SafeError(f"{path.name} cannot be read as .csv ({type(error).__name__}){_hint(path)}") from None
+        raise SafeError(
+            f"{path.name} cannot be read as .csv ({type(error).__name__}); expected two quotes around each quoted "
+            f"value, and as many values in each line as in the first{_hint(path)}"
+        ) from None
     _check_header(path, header.iloc[0].tolist())
     return table
 
@@ -124,9 +134,10 @@ def _hint(path: Path) -> str:
         return ""
     with path.open(encoding="utf-8", errors="replace") as stream:
         header = stream.readline()
-    if header.count(";") <= header.count(","):
-        return ""
-    return "; its columns are separated by semicolons: save it with commas between columns and decimal points"
+    for separator, name in ((";", "semicolons"), ("\t", "tabs")):
+        if header.count(separator) > header.count(","):
+            return f"; its columns are separated by {name}: save it with commas between columns and decimal points"
+    return ""
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
@@ -135,7 +146,9 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     except ImportError:
         raise SafeError("reading .parquet needs pyarrow; install it with `pip install pyarrow`, or use .csv") from None
     except Exception as error:  # pyarrow's errors have no narrower common base; their text may quote a row
-        raise SafeError(f"{path.name} cannot be read as .parquet ({type(error).__name__})") from None
+        raise SafeError(
+            f"{path.name} cannot be read as .parquet ({type(error).__name__}); save it again, or as .csv"
+        ) from None
 
 
 def _read_npz(path: Path) -> tuple[Arrays, Arrays | None]:
