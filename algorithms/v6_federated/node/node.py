@@ -68,6 +68,7 @@ class Node:
         self.batch_sizes: set[int] = set()
         self.policy, self._request, self._began = request.policy, request, time.monotonic()
         self.policy.check_request(job.minimum_rows, len(job.participants), max(job.rounds or 0, round_))
+        self.policy.check_holdout(job.data.holdout)
         self.policy.check_made(preprocessing.made(steps))
         limit_threads()
         self.source = open_database(database)
