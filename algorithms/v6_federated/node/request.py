@@ -1,11 +1,13 @@
 """A request as the node counts and logs it: which function, for which job, and what left."""
 
+import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from v6_federated.base import database
 from v6_federated.messages import codec
 from v6_federated.privacy import audit, quota
 from v6_federated.privacy.hospital import HospitalFolder
@@ -19,14 +21,14 @@ class Request:
     Attributes:
         policy: the operator's limits.
         folder: the hospital's folder; None if there is none and none is needed.
-        digest: SHA-256 of the function's name and all of its arguments, encoded as JSON; empty without a folder.
         entry: its line in the audit log, if nothing leaves.
+        arguments: all arguments of the function, unchecked.
     """
 
     policy: Policy
     folder: HospitalFolder | None
-    digest: bytes
     entry: audit.Entry
+    arguments: Mapping[str, Any] = field(repr=False)
 
     @classmethod
     def of(cls, organization: int, function: str, arguments: Mapping[str, Any]) -> "Request":
@@ -45,15 +47,18 @@ class Request:
         """
         policy = Policy.of_node()
         folder = HospitalFolder.of_node(policy)
-        digest = b""
-        if folder is not None:
-            digest = codec.digest([organization, function, dict(arguments)])
         job = arguments["job"] if isinstance(arguments["job"], dict) else {}
         line = audit.entry(policy, organization, function, arguments["round"], job)
         if line.looser and line.run is not None:  # a container of a node, with a log that its operator reads
             names = ", ".join(f"V6_FEDERATED_{name}" for name in line.looser)
             print(f"looser than the profile {policy.profile}: {names}", flush=True)
-        return cls(policy, folder, digest, line)
+        return cls(policy, folder, line, arguments)
+
+    @functools.cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of everything that a task chooses: the function, all of its arguments, and the rows."""
+        asked = [self.entry.organization, self.entry.function, dict(self.arguments), database.chosen()]
+        return codec.digest(asked)
 
     def count(self) -> None:
         """Count the request before anything is computed for it.
@@ -90,7 +95,8 @@ class Request:
         if self.folder is not None:
             size, sha256 = audit.sent(answer)
             left = audit.contents(answer)
-            audit.write(self.folder, replace(self.entry, rows=answer["n"], left=left, bytes=size, sha256=sha256))
+            line = replace(self.entry, time=audit.now(), rows=answer["n"], left=left, bytes=size, sha256=sha256)
+            audit.write(self.folder, line)
 
     def refused(self, reason: str) -> None:
         """Note in the audit log that nothing leaves, and why.
@@ -102,4 +108,5 @@ class Request:
             NodePermissionException: the log cannot be written.
         """
         if self.folder is not None:
-            audit.write(self.folder, replace(self.entry, refused=reason))
+            reason = audit.text(reason, audit.MOST_REASON)
+            audit.write(self.folder, replace(self.entry, time=audit.now(), refused=reason))

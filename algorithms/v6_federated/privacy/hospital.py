@@ -43,11 +43,11 @@ class HospitalFolder:
             policy: the operator's limits.
 
         Returns:
-            The folder; None if this is no real node and the profile is ``trusting``.
+            The folder; None if this is no real node and no limit needs one.
 
         Raises:
             NodePermissionException: the folder does not exist or cannot be written, or there is none although the
-                profile needs one.
+                limits need one.
         """
         uri = os.environ.get(f"{RESERVED}_DATABASE_URI")
         volume = vantage6_api.data_volume()
@@ -60,19 +60,20 @@ class HospitalFolder:
                 )
         elif volume is not None:
             found = cls(volume / FALLBACK, own=False)
-            found.path.mkdir(mode=0o700, exist_ok=True)
-        elif policy.profile == "trusting":
+            with contextlib.suppress(OSError):  # refused below
+                found.path.mkdir(mode=0o700, exist_ok=True)
+        elif not policy.counts:
             return None
         else:
             raise NodePermissionException(
-                f"the profile {policy.profile} counts requests in the hospital's own folder, and this node has none; "
-                f"add a database of type folder with the label hospital to the node's configuration, or set "
+                "the limits of this node count requests in the hospital's own folder, and this node has none; "
+                "add a database of type folder with the label hospital to the node's configuration, or set "
                 f"{RESERVED}_DATABASE_URI to a folder. Nothing was computed."
             )
         if not os.access(found.path, os.W_OK | os.X_OK):
             raise NodePermissionException(
-                "the folder of the database 'hospital' cannot be written by this program; correct its permissions or "
-                "its mount_mode. Nothing was computed."
+                ("the folder of the database 'hospital'" if uri else f"the folder {FALLBACK} of the node's data volume")
+                + " cannot be written by this program; correct its permissions or its mount_mode. Nothing was computed."
             )
         return found
 
