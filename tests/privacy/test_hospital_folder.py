@@ -102,6 +102,11 @@ def test_a_secret_that_is_a_link_or_too_short_is_refused(tmp_path):
         HospitalFolder(tmp_path, own=True).derived("shuffle", b"")
 
 
+def test_a_folder_that_disappears_is_named(tmp_path):
+    with pytest.raises(NodePermissionException, match="the file secret .* cannot be read or written .No such file"):
+        HospitalFolder(tmp_path / "gone", own=True).derived("shuffle", b"")
+
+
 def test_run_keeps_a_folder_for_each_node(tmp_path, capsys):
     rows = table(120)
     rows.to_csv(tmp_path / "rows.csv", index=False)

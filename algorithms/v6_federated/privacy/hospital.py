@@ -89,17 +89,23 @@ class HospitalFolder:
 
         Raises:
             SafeError: another program has put something else in the secret's place.
-            OSError: the secret cannot be read or written.
+            NodePermissionException: the secret cannot be read or written.
         """
         return int.from_bytes(hmac.digest(self._secret(), purpose.encode() + b"\0" + message, hashlib.sha256), "big")
 
     def _secret(self) -> bytes:
         file = self.path / "secret"
-        if not file.exists():
-            with contextlib.suppress(FileExistsError):  # another task was faster
-                create(file, secrets.token_bytes(SECRET_BYTES))
-        with open_regular(file) as stream:
-            found = stream.read(SECRET_BYTES + 1)
+        try:
+            if not file.exists():
+                with contextlib.suppress(FileExistsError):  # another task was faster
+                    create(file, secrets.token_bytes(SECRET_BYTES))
+            with open_regular(file) as stream:
+                found = stream.read(SECRET_BYTES + 1)
+        except OSError as error:
+            raise NodePermissionException(
+                f"the file secret in the hospital's folder cannot be read or written ({error.strerror}); its operator "
+                "must look at it. Nothing was computed."
+            ) from None
         if len(found) != SECRET_BYTES:
             raise NodePermissionException(
                 f"the file secret in the folder of the database 'hospital' does not hold {SECRET_BYTES} bytes; remove "
