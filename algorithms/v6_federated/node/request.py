@@ -1,7 +1,6 @@
 """A request as the node counts and logs it: which function, for which job, and what left."""
 
-import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +13,7 @@ from v6_federated.privacy.hospital import HospitalFolder
 from v6_federated.privacy.policy import Policy
 
 
-@dataclass(frozen=True)
+@dataclass
 class Request:
     """A call of a partial function, under the operator's limits.
 
@@ -23,12 +22,14 @@ class Request:
         folder: the hospital's folder; None if there is none and none is needed.
         entry: its line in the audit log, if nothing leaves.
         arguments: all arguments of the function, unchecked.
+        digest: SHA-256 of everything that the answer follows from; ``count`` computes it.
     """
 
     policy: Policy
     folder: HospitalFolder | None
     entry: audit.Entry
     arguments: Mapping[str, Any] = field(repr=False)
+    digest: bytes = b""
 
     @classmethod
     def of(cls, organization: int, function: str, arguments: Mapping[str, Any]) -> "Request":
@@ -54,21 +55,23 @@ class Request:
             print(f"looser than the profile {policy.profile}: {names}", flush=True)
         return cls(policy, folder, line, arguments)
 
-    @functools.cached_property
-    def digest(self) -> bytes:
-        """SHA-256 of everything that a task chooses: the function, all of its arguments, and the rows."""
-        asked = [self.entry.organization, self.entry.function, dict(self.arguments), database.chosen()]
-        return codec.digest(asked)
-
-    def count(self) -> None:
+    def count(self, state: Sequence[int]) -> None:
         """Count the request before anything is computed for it.
+
+        It is the same as an earlier one only if its answer is: function, arguments, rows, and what the node keeps.
+
+        Args:
+            state: the version of what the node keeps for the job.
 
         Raises:
             PrivacyThresholdViolation: the job, or all jobs of a week, have made too many.
             NodePermissionException: the counters cannot be used.
         """
         if self.folder is not None:
-            quota.count(self.policy, self.folder, self.entry.job, self.entry.function, self.digest, quota.now())
+            entry = self.entry
+            asked = [entry.organization, entry.function, dict(self.arguments), database.chosen(), [*state]]
+            self.digest = codec.digest(asked)
+            quota.count(self.policy, self.folder, entry.job, entry.function, self.digest, quota.now())
 
     def generator(self, purpose: str) -> np.random.Generator:
         """Return random numbers of the node's own: the same for the same request, and known to nobody else.

@@ -75,7 +75,7 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
             checked = settings.validate(accepted, values)
             database = read_database(request.policy.allow_queries) if mock_data is None else mock_data[0]
             node = Node(organization, database, Job.from_json(job), round, request)
-            request.count()
+            request.count(node.state.version())
             received = _received(node, arrays) if arrays else {}
             answer: dict[str, Any] = {"organization_id": node.organization_id, "round": round}
             with np.errstate(over="ignore", invalid="ignore"):  # numbers that are not finite are rejected below
