@@ -24,9 +24,11 @@ NAMES = (
     "nilsson2018_cv",
     "one_label",
     "pfitzner_arnrich",
+    "poisoning",
     "reddy2020",
 )
 TIMED = ("cost", "network")  # not part of ``all``, since nothing else may run at the same time
+WITHOUT_DATA = ("network", "poisoning")
 MNIST, FASHION = "mnist.npz", "fashion_mnist.npz"
 OTHER_DATA = {
     "garst2021_gbdt": (MNIST, FASHION),
@@ -58,12 +60,14 @@ def main() -> int:
         "--kept", action="store_true", help="run nothing: make the tables from finished runs; missing ones are marked"
     )
     options = parser.parse_args()
-    if options.data is None and options.name not in ("auc", "network", "report"):
+    if options.data is None and options.name not in ("auc", "report", *WITHOUT_DATA):
         parser.error(f"{options.name} needs --data, for example --data mnist.npz")
     if options.seeds is not None and (options.seeds < 1 or not options.full):
         parser.error(f"--seeds {options.seeds}: expected 1 or more, together with --full")
     if options.kept and options.name in (*TIMED, "garst2021_pca"):
         parser.error(f"--kept: {options.name} measures times, which are not kept; run it without --kept")
+    if options.data and options.name in WITHOUT_DATA:
+        parser.error(f"--data {options.data}: {options.name} needs no data; leave it out")
     if options.name in NAMES and options.data and options.data.name not in (expected := _data_of(options.name, True)):
         # a page of other data would overwrite the right one
         parser.error(f"--data {options.data}: {options.name} needs {' or '.join(expected)}")
@@ -100,6 +104,10 @@ def _run(options: Any) -> int:
         return 0
     missing = []
     for name in NAMES:
+        if name in WITHOUT_DATA:
+            if name not in TIMED:
+                _benchmark(name, None, options.full)
+            continue
         for data in _data_of(name, options.full) if name not in TIMED else ():
             file = options.data / data
             if file.exists():

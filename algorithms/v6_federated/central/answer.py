@@ -11,7 +11,6 @@ from v6_federated.messages import codec
 from v6_federated.messages.codec import Shape, fits
 from v6_federated.models import metrics
 
-MOST_LETTERS = 200  # of a text in a node's answer
 MOST_NAME = 40  # letters of the name of an unknown value, in the error about it
 MOST_REASON = 1000  # letters that say why there is no answer
 REST = 16_000_000  # bytes of an answer, in addition to its arrays
@@ -185,7 +184,7 @@ def _checked(result: Any, call: Call) -> Answer:
         if not _is_number(values.get(name)):
             raise Unusable(f"sent no proper {name}; expected a number from 0")
     for name in expected.values:
-        if not _is_plain(values.get(name)):
+        if not is_plain(values.get(name)):
             raise Unusable(f"sent no proper {name}; expected a number, true, false or null")
     if values.get("train_loss") is not None and not metrics.is_loss(values["train_loss"]):
         raise Unusable("sent no proper train_loss; expected a number from 0, or null")
@@ -201,7 +200,12 @@ def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and 0 <= value < metrics.MOST_ROWS
 
 
-def _is_plain(value: Any) -> bool:
+def is_plain(value: Any) -> bool:
+    """Say whether a value is a finite number that JSON has, a truth value, or None.
+
+    Args:
+        value: what a node has sent.
+    """
     if type(value) is int:
         return abs(value) < metrics.MOST_ROWS  # larger ones are no numbers of JSON
     return value is None or type(value) is bool or (type(value) is float and math.isfinite(value))

@@ -98,13 +98,12 @@ class Bounds:
     # ---- updates
 
     def check_norms(self, place: str, function: str, norms: Mapping[int, Mapping[str, float]]) -> None:
-        """Compare the norms of updates with their median.
+        """Compare the norms of updates with a median.
 
-        The median is that of the same request. If fewer than ``LEAST`` nodes have answered it, it is that of the
-        largest update of each node so far; until there are as many of these, nothing is compared. Nodes with other
-        numbers of rows may have other updates, see ``_powers``: the largest of these medians counts. An update that is
-        no larger than an earlier one of the same node is accepted: once most nodes fit their rows without error, their
-        updates vanish, and those of a node with rows that are hard to fit do not.
+        The median is that of each node's largest update so far. Later updates of nodes that fit their rows almost
+        vanish, and those of a node that joins then, or whose rows are hard to fit, do not. Until ``LEAST`` nodes have
+        sent an update that is not zero, nothing is compared. Nodes with other numbers of rows may have other updates,
+        see ``_powers``: the largest of these medians counts.
 
         Args:
             place: round and function, for the error.
@@ -117,17 +116,17 @@ class Bounds:
         for name in sorted({name for measured in norms.values() for name in measured}):
             new = {k: measured[name] for k, measured in norms.items() if name in measured}
             largest = self._largest.setdefault(f"{function} {name}", {})
-            few, first = len(new) < LEAST, len(largest) < LEAST
-            before = {} if first else {k: largest.get(k, 0.0) for k in new}
+            before = len(largest)
             largest |= {k: max(norm, largest.get(k, 0.0)) for k, norm in new.items()}
-            known = largest if few else new
-            moved = [k for k in known if known[k] > 0]
+            moved = [k for k in largest if largest[k] > 0]
             if len(moved) < LEAST:
                 continue
-            medians = {p: float(np.median([known[k] / self.rows[k] ** p for k in moved])) for p in self._powers}
-            for k, norm in sorted((largest if first else new).items()):  # the first ones could not be compared before
+            medians = {p: float(np.median([largest[k] / self.rows[k] ** p for k in moved])) for p in self._powers}
+            for k, norm in sorted(
+                (largest if before < LEAST else new).items()
+            ):  # the first ones had to wait for others
                 usual = max(median * self.rows[k] ** p for p, median in medians.items())
-                if norm > max(self._ratio * usual, before.get(k, 0.0)):
+                if norm > self._ratio * usual:
                     raise CollectResultsError(
                         f"{place}: organization {k}: sent {name} with an update of norm {norm:.4g}, "
                         f"{norm / usual:.4g} times the median of {len(moved)} nodes; expected {self._ratio:g} times at "

@@ -188,7 +188,8 @@ class Federation:
             UserInputError: the earlier result that is resumed does not hold these parts.
         """
         state = self._progress.start(initial, self._tasks.size)
-        self._tasks.newest = next(iter(vars(state).values()))
+        model = next(iter(vars(state).values()), None)
+        self._tasks.newest = model if isinstance(model, np.ndarray) else None
         return state
 
     @property

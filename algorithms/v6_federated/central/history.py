@@ -1,16 +1,16 @@
 """The history in a job's result: a row a round, a row a node and round, evaluations, bytes and missing answers."""
 
 import copy
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from v6_federated.base.arrays import Array
-from v6_federated.central.answer import MOST_LETTERS, Answer, Unusable, by_organization
+from v6_federated.central.answer import Answer, Unusable, by_organization, is_plain
 from v6_federated.models import metrics
 
+MOST_LETTERS = 200  # of a text in a node's row
 MEASURES = ("loss", "accuracy", "auc", "r2")  # of an evaluation; r2 of regressions only
 
 
@@ -130,7 +130,7 @@ class History:
         )
         self.missing = {}
         for a in sorted(answers, key=by_organization):
-            values = {name: value for name, value in a.values.items() if _is_plain(value)}
+            values = {name: value for name, value in a.values.items() if _fits_a_table(value)}
             row: dict[str, Any] = {"round": t, "organization_id": a.organization_id, "n": a.n, **values}
             if model is not None and (local_model or "weights" in a.arrays):
                 mine = local_model(a) if local_model else a["weights"]
@@ -208,13 +208,9 @@ class History:
         self.last_evaluated, self._shown = last_evaluated, shown
 
 
-def _is_plain(value: Any) -> bool:
-    """Whether a value fits into a table: a node may send anything."""
-    if type(value) is int:
-        return abs(value) < metrics.MOST_ROWS  # larger ones are no numbers of JSON
-    if type(value) is float:
-        return math.isfinite(value)
-    return value is None or type(value) is bool or (isinstance(value, str) and len(value) <= MOST_LETTERS)
+def _fits_a_table(value: Any) -> bool:
+    """Whether a value fits into a table: central may add words to what nodes answer."""
+    return is_plain(value) or (isinstance(value, str) and len(value) <= MOST_LETTERS)
 
 
 def _add_bytes(total: dict[str, int], answers: Sequence[Answer]) -> None:
