@@ -125,15 +125,14 @@ class Node:
             PrivacyThresholdViolation: there are fewer rows than the minimum.
         """
         assert self.n
-        return self._prepared()[0]
+        return self._fitting(self.source.prepared(self.job.data, self.organization_id, self.policy)[0])
 
-    def _prepared(self, trains: bool = True) -> tuple[Rows, Rows]:
-        """The rows to train on, and those held out, with a column for each feature of the job's model."""
-        found = self.source.prepared(self.job.data, self.organization_id, self.policy, trains)
-        columns, model = found[0].X.shape[1], self.job.model
-        if model is not None and model.get("features") != columns:
-            raise SafeError(f"the job's model must have as many features as the job has columns, {columns}")
-        return found
+    def _fitting(self, rows: Rows) -> Rows:
+        """The rows, after a check that the job's model has as many features."""
+        d = rows.X.shape[1]
+        if self.job.model is not None and self.job.model.get("features") != d:
+            raise SafeError(f"the job's model does not have {d} features, as many as there are columns after the steps")
+        return rows
 
     @functools.cached_property
     def n(self) -> int:
@@ -352,11 +351,12 @@ class Node:
         """
         if which == "all":
             assert self.n
-            rows, _ = self._prepared(trains=False)
+            rows, _ = self.source.prepared(self.job.data, self.organization_id, self.policy, trains=False)
         else:
-            _, rows = self._prepared()
+            _, rows = self.source.prepared(self.job.data, self.organization_id, self.policy)
             if not len(rows):
                 return {"n": 0}
+        rows = self._fitting(rows)
         if self.job.data.regression:
             return metrics.evaluate_regression(self.model, weights, rows, self.policy.round_evaluations)
         assert self.job.data.classes is not None
