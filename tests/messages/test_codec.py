@@ -119,3 +119,9 @@ def test_numbers_too_large_for_half_precision_are_refused():
 def test_the_size_of_a_message_is_that_of_its_json():
     message = {"method": "x", "kwargs": {"arrays": codec.encode({"w": np.ones(100)}), "list": [1, {"a": None}, "é"]}}
     assert codec.size(message) == len(json.dumps(message).encode())
+
+
+def test_any_message_has_a_digest():
+    """Also one whose payload holds what no base64 does: the node refuses it later."""
+    payload = {"dtype": "float32", "shapes": {}, "data": "\ud800"}
+    assert codec.digest(payload) != codec.digest({**payload, "data": "\ud801"})

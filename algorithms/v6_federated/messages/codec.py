@@ -236,4 +236,4 @@ def digest(message: Any) -> bytes:
 
 @functools.lru_cache(maxsize=2)
 def _sha256(data: str) -> str:
-    return hashlib.sha256(data.encode()).hexdigest()
+    return hashlib.sha256(data.encode(errors="surrogatepass")).hexdigest()  # a task may contain anything
