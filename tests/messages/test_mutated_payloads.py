@@ -141,7 +141,7 @@ def run_tasks() -> None:
     said: dict[str, int] = {}
 
     with tempfile.TemporaryDirectory() as folder:
-        limits = {"V6_FEDERATED_MAXIMUM_SECONDS": "1"}
+        limits = {"V6_FEDERATED_MAXIMUM_SECONDS": "1", "HOSPITAL_DATABASE_URI": folder}
         node = mock_node.create(1, Path(folder) / "node", rows, limits)
 
         @tries([task["kwargs"] | {"function": task["function"]} for task in tasks])

@@ -189,7 +189,7 @@ def test_a_reason_can_neither_command_a_terminal_nor_fill_a_disk(hospitals, tmp_
     ):
         network.run(rounds=1, features=names)
     [reason] = {entry.refused for entry in audit.read(tmp_path / "node-3" / audit.NAME)}
-    assert reason.startswith("no column [2Jlinexxx") and len(reason) <= audit.MOST_REASON
+    assert reason.startswith("no column [2J linexxx") and len(reason) < 2000
     file = tmp_path / audit.NAME
     line(tmp_path, refused="\x1b[2J\nline", rows=None)  # of another program
     assert main(["audit", str(file)]) == 0

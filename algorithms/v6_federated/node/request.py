@@ -105,11 +105,10 @@ class Request:
         """Note in the audit log that nothing leaves, and why.
 
         Args:
-            reason: the error's text, which quotes no value of a row.
+            reason: the error's text in one line, which quotes no value of a row.
 
         Raises:
             NodePermissionException: the log cannot be written.
         """
         if self.folder is not None:
-            reason = audit.text(reason, audit.MOST_REASON)
             audit.write(self.folder, replace(self.entry, time=audit.now(), refused=reason))

@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from v6_federated.base.database import label_of_task
+from v6_federated.base.logs import one_line
 from v6_federated.base.vantage6_api import NodePermissionException, data_volume, package
 from v6_federated.messages import codec
 from v6_federated.privacy.hospital import HospitalFolder
@@ -21,7 +22,6 @@ from v6_federated.privacy.policy import NOTHING_COMPUTED, Policy
 
 NAME = "audit.jsonl"
 MOST_LETTERS = 300  # of a text that a task brings
-MOST_REASON = 1000  # letters of a reason, which may quote what a task brings
 MOST_LINE = 2**20  # bytes of a line; ours have a few thousand at most
 
 
@@ -205,18 +205,16 @@ def read(file: Path) -> Iterator[Entry | None]:
                 yield None
 
 
-def text(value: Any, most: int = MOST_LETTERS) -> str:
+def text(value: Any) -> str:
     """A text from a task as the log has it: it commands no terminal and fills no disk.
 
     Args:
         value: the text; anything else is replaced by the name of its type.
-        most: letters to keep.
 
     Returns:
-        The text without line breaks and control characters.
+        The beginning of the text, in one line without control characters.
     """
-    kept = value[:most] if isinstance(value, str) else type(value).__name__
-    return "".join(c for c in kept if c.isprintable())
+    return one_line(value[:MOST_LETTERS] if isinstance(value, str) else type(value).__name__)
 
 
 def _run() -> int | None:
