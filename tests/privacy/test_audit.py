@@ -128,6 +128,7 @@ def test_an_output_that_vantage6_keeps_can_be_read(tmp_path, capsys):
         ("audit.jsonl", "[" * 100_000, "no line of audit.jsonl is an entry"),
         ("audit.jsonl", "\x00\x01", "no line of audit.jsonl is an entry"),
         ("output", "[" * 100_000, "output is neither an audit log nor the output of a task"),
+        ("output", '{"organization_id": "a", "n": {}}', "output is neither an audit log nor the output of a task"),
         ("output", "{}", "output is neither an audit log nor the output of a task"),
         ("output", '{"organization_id": 1, "n": 3, "arrays": {"dtype": 1, "shapes": 2, "data": 3}}', "is neither"),
     ],

@@ -111,9 +111,8 @@ def _log(file: Path, job: str | None) -> tuple[list[str], dict[str, Any]]:
     ]
     if broken:
         found.append(
-            f"{len(broken)} line(s) cannot be read: {_some([*map(str, broken)])}. A power cut or a full disk may leave "
-            "half a line, and no answer leaves before its line is whole. More such lines mean that another program has "
-            "changed the file"
+            f"{len(broken)} line(s) cannot be read: {_some([*map(str, broken)])}. A power cut may leave half a line, "
+            "about an answer that did not leave. More such lines mean that another program has changed the file"
         )
     brief = len(jobs) > MOST_JOBS
     if brief:
@@ -182,7 +181,7 @@ def _answer(file: Path) -> tuple[list[str], dict[str, Any]]:
     try:
         answer = json.loads(data)
         held = audit.contents(answer)
-        organization, n = answer["organization_id"], answer["n"]
+        organization, n = int(answer["organization_id"]), int(answer["n"])
         lines = [
             f"{file}: an answer of organization {organization} about {n} rows, {len(data):,} bytes, sha256 {sha256}",
             f"  {_held(held)}",
