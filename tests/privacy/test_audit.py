@@ -69,6 +69,13 @@ def test_no_value_of_an_answer_is_in_the_log():
     }  # fmt: skip
 
 
+def test_the_values_of_lists_in_lists_are_counted():
+    answer = {"confusion": [[1, 2], [3, 4]], "bands": [[0] * 127] * 2, "empty": [], "named": [{"a": [1, 2]}, {}]}
+    assert audit.contents(answer) == {
+        "confusion": "list of 4", "bands": "list of 254", "empty": "list of 0", "named": "list of 2"
+    }  # fmt: skip
+
+
 def test_a_refusal_is_a_line_with_its_reason(hospitals, tmp_path):
     environment = {**OPEN, "V6_FEDERATED_DISALLOWED_COLUMNS": "x1"}
     with (

@@ -107,7 +107,8 @@ def contents(answer: Mapping[str, Any]) -> dict[str, Any]:
         answer: a partial function's answer, as JSON.
 
     Returns:
-        By name: the shape of an array, the contents of a dictionary, otherwise the kind of the value.
+        By name: the shape of an array, the contents of a dictionary, the number of values in a list and the lists in
+        it, otherwise the kind of the value.
     """
     parts: dict[str, Any] = {}
     for name, value in answer.items():
@@ -115,11 +116,18 @@ def contents(answer: Mapping[str, Any]) -> dict[str, Any]:
             parts |= {array: [value["dtype"], *shape] for array, shape in value["shapes"].items()}
         elif isinstance(value, dict):
             parts[name] = contents(value)
-        elif isinstance(value, list | str):
-            parts[name] = f"{'list' if isinstance(value, list) else 'text'} of {len(value)}"
+        elif isinstance(value, list):
+            parts[name] = f"list of {_values(value)}"
+        elif isinstance(value, str):
+            parts[name] = f"text of {len(value)}"
         elif name not in ("organization_id", "round"):
             parts[name] = "nothing" if value is None else type(value).__name__
     return parts
+
+
+def _values(value: Any) -> int:
+    inner = value.values() if isinstance(value, dict) else value
+    return sum(map(_values, inner)) if isinstance(value, dict | list) else 1
 
 
 def sent(answer: Mapping[str, Any]) -> tuple[int, str]:
