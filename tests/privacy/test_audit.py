@@ -52,6 +52,7 @@ def test_a_line_says_who_what_when_and_under_which_limits(logged):
     assert first.profile == "careful" and "MINIMUM_ROWS" in first.looser and "MINIMUM_ORGANIZATIONS" in first.looser
     assert last.function == "evaluate" and last.rows and last.bytes and len(last.sha256) == 64
     assert len({entry.job for entry in logs[5]}) == 1
+    assert (last.rows, last.evaluated) == (first.rows, 10) and first.evaluated is None
     update = next(entry for entry in logs[5] if entry.function == "client_update")
     assert update.left["weights"] == ["float32", 5]
 

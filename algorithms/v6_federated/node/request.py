@@ -98,8 +98,9 @@ class Request:
         if self.folder is not None:
             size, sha256 = audit.sent(answer)
             left = audit.contents(answer)
-            line = replace(self.entry, time=audit.now(), rows=answer["n"], left=left, bytes=size, sha256=sha256)
-            audit.write(self.folder, line)
+            rows, evaluated = answer["n"], answer.get("evaluation", {}).get("n")
+            line = replace(self.entry, time=audit.now(), rows=rows, evaluated=evaluated)
+            audit.write(self.folder, replace(line, left=left, bytes=size, sha256=sha256))
 
     def refused(self, reason: str) -> None:
         """Note in the audit log that nothing leaves, and why.

@@ -39,7 +39,8 @@ class Entry:
         round: the round that the task said.
         organization: the node's organization.
         participants: how many organizations train, as the task said.
-        rows: how many rows the answer is about; None if nothing left.
+        rows: how many rows the node trains on, with these settings; None if nothing left.
+        evaluated: how many rows a model was evaluated on, if it was.
         left: what left, by name: the shape of an array, or the kind of another value.
         bytes: size of the answer, as it was sent.
         sha256: of these bytes.
@@ -60,6 +61,7 @@ class Entry:
     profile: str
     looser: Sequence[str] = ()
     rows: int | None = None
+    evaluated: int | None = None
     left: Mapping[str, Any] = field(default_factory=dict)
     bytes: int = 0
     sha256: str | None = None
