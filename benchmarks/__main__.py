@@ -13,6 +13,7 @@ from v6_workbench.errors import EngineError
 from v6_workbench.simulation import datasets
 
 NAMES = (
+    "careful",
     "cost",
     "garst2021",
     "garst2021_gbdt",
@@ -28,7 +29,7 @@ NAMES = (
     "reddy2020",
 )
 TIMED = ("cost", "network")  # not part of ``all``, since nothing else may run at the same time
-WITHOUT_DATA = ("network", "poisoning")
+WITHOUT_DATA = ("careful", "network", "poisoning")
 MNIST, FASHION = "mnist.npz", "fashion_mnist.npz"
 OTHER_DATA = {
     "garst2021_gbdt": (MNIST, FASHION),

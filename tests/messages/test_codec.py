@@ -1,6 +1,7 @@
 """Payloads: arrays as they cross the network."""
 
 import base64
+import hashlib
 import json
 
 import numpy as np
@@ -121,7 +122,15 @@ def test_the_size_of_a_message_is_that_of_its_json():
     assert codec.size(message) == len(json.dumps(message).encode())
 
 
-def test_any_message_has_a_digest():
-    """Also one whose payload holds what no base64 does: the node refuses it later."""
-    payload = {"dtype": "float32", "shapes": {}, "data": "\ud800"}
-    assert codec.digest(payload) != codec.digest({**payload, "data": "\ud801"})
+def test_no_message_has_the_digest_of_another():
+    """Not even one that has what stands for a payload's data in its place."""
+    payload = codec.encode({"w": np.zeros(3)})
+    other = codec.encode({"w": np.ones(3)})
+    sha256 = hashlib.sha256(payload["data"].encode()).hexdigest()
+    messages = [
+        payload, other, {**payload, "data": codec.HOLE}, {**payload, "data": sha256}, {**payload, "data": None},
+        {"dtype": "float32", "shapes": {"w": [3]}, "sha256": sha256}, {**payload, "data": "\ud800"},
+        [payload, other], [other, payload], [payload, sha256], [payload], {"a": 1}, {"a": 1.0}, {"a": True}, {"a": "1"},
+    ]  # fmt: skip
+    assert len({codec.digest(message) for message in messages}) == len(messages)
+    assert codec.digest(dict(payload)) == codec.digest(payload)
