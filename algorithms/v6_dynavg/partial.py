@@ -26,6 +26,8 @@ def local_update(
     it the reference.
     """
     kept = node.state.load(node.round - 1)  # central asks all nodes in every round: older models are stale
+    if is_reference and weights is None:
+        raise SafeError("the task lacks the new reference; send it as weights")
     if is_reference:
         f, r = weights + 0, weights
     elif kept is None:

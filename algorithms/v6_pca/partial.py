@@ -4,7 +4,7 @@ from v6_federated import Node, Result, SafeError, Vector, partial, pca
 
 
 @partial
-def transform(node: Node, mean: Vector, scale: Vector, components: Vector, mean_rest: Vector) -> Result:
+def transform(node: Node, mean: Vector, scale: Vector, components: Vector, mean_rest: Vector = None) -> Result:
     """Project the node's rows on the components (k, d). Garst 2021, Algorithm 3, lines 19 and 20.
 
     The node keeps them, (n_k, k) float64, as ``projection`` in the job's folder; nothing of them is sent. ``mean_rest``

@@ -27,3 +27,10 @@ def test_the_last_words_of_a_log_cannot_command_a_terminal(log, says):
 )
 def test_a_refusal_is_told_from_a_breakdown(line, refused):
     assert logs.said_no(line) is refused
+
+
+def test_an_error_is_one_line_that_cannot_command_a_terminal():
+    """A column's name may hold a line break, and an error thousands of names: its end says what to do."""
+    assert logs.one_line("no column a\nb, \x1b[2Jc\r\n in the table\u2028") == "no column a b, [2Jc in the table"
+    long = logs.one_line(f"no column {', '.join(map(str, range(10_000)))} in the table; name others with --features")
+    assert len(long) < 1000 and long.startswith("no column 0, 1, 2, ") and long.endswith("name others with --features")

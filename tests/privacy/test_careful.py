@@ -169,6 +169,22 @@ def test_a_clipped_column_marks_nobody():
     assert np.abs(found["careful"]).max() < 1e-12  # the mean of equal numbers is off by a rounding error
 
 
+def test_large_numbers_that_float32_rounds_mark_nobody():
+    """The attack: a crafted mean of -2^30 rounds all values to one in float32, except the largest."""
+    rows = table(40)
+    high = np.sort(rows["x0"])
+    scale = (high[-1] - high[0]) / 60  # so the range fits between two numbers of float32, which are 128 apart
+    mean = np.array([(high[-1] + high[-2]) / 2 - scale * (2**30 + 64), 0, 0, 0])
+    fitted = codec.encode({**codec.two_parts("mean", mean), "scale": np.array([scale, 1, 1, 1])}, "float64")
+    spec = DataSpec(classes=[0, 1], holdout=0, preprocess=[{"step": "standardize", "fitted": fitted}])
+    values = {}
+    for profile in ("trusting", "careful"):
+        X = Source(table=rows.copy()).prepared(spec, 1, Policy.of(profile))[0].X
+        counts = np.unique(X[:, 0], return_counts=True)[1]
+        values[profile] = counts.tolist()
+    assert values == {"trusting": [39, 1], "careful": [40]}
+
+
 def test_missing_values_are_no_marks_and_stay_missing():
     X = np.zeros((20, 3))
     X[:3, 0], X[:8, 1], X[9, 1] = np.nan, np.nan, 7.0
@@ -315,9 +331,7 @@ def test_statistics_look_at_the_time(name):
 # ---- minibatches, their order, and samples
 
 
-@pytest.mark.parametrize(
-    "package", ["v6_fedavg", "v6_scaffold", "v6_coop", "v6_loadaboost", "v6_dynavg", "v6_colearning"]
-)
+@pytest.mark.parametrize("name", ["fedavg", "scaffold", "coop", "loadaboost", "dynavg", "colearning"])
 def test_minibatches_of_few_rows_are_refused(hospitals, name):
     says = "batch_size=9 is below the 10 rows that this node requires (V6_FEDERATED_MINIMUM_BATCH); set batch_size=10"
     refused(says, hospitals, f"v6_{name}", environment=CAREFUL, batch_size=9)

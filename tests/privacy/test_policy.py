@@ -71,6 +71,7 @@ def test_every_limit_is_read_from_its_variable():
         "allow_numeric_names": True,
         "classes": frozenset({"ill", "well"}),
         "minimum_organizations": 25,
+        "maximum_holdout": 33,
         "maximum_rounds": 26,
         "maximum_seconds": 27,
         "score_bands": 28,
@@ -146,6 +147,7 @@ def test_the_number_of_threads_is_one_unless_the_operator_gives_more(monkeypatch
         (lambda p: p.check_leaf(12, 20), "min_rows_leaf=12 is below the 20 rows .* set min_rows_leaf=20 or more"),
         (lambda p: p.check_rows(9, None), "fewer than 10 rows to compute on"),
         (lambda p: p.check_rows(19, 20), "fewer than 20 rows to compute on"),
+        (lambda p: p.check_holdout(0.51), r"holdout=0.51 is more than the 50% that this node allows"),
         (lambda p: p.check_values(["load"]), r"fewer than 10 rows have a value in the column\(s\) load"),
         (lambda p: p.check_classes(101), "the label has more than 100 values"),
         (lambda p: p.check_classes(101, "the column city"), "the column city has more than 100 values"),
@@ -155,12 +157,13 @@ def test_the_number_of_threads_is_one_unless_the_operator_gives_more(monkeypatch
 )
 def test_each_check_refuses_what_is_just_beyond_its_limit(check, says):
     with pytest.raises(PrivacyThresholdViolation, match=says):
-        check(Policy.of("trusting", minimum_batch=5))
+        check(Policy.of("trusting", minimum_batch=5, maximum_holdout=50))
 
 
 def test_each_check_passes_what_is_just_within_its_limit():
-    policy = Policy.of("trusting", minimum_batch=5)
+    policy = Policy.of("trusting", minimum_batch=5, maximum_holdout=50)
     policy.check_batch(5)
+    policy.check_holdout(0.5)
     assert policy.check_leaf(10, None) == 10 and policy.check_leaf(20, 20) == 20
     policy.check_rows(10, None)
     policy.check_rows(20, 20)

@@ -9,6 +9,21 @@ ROUND = "v6-federated round "  # a line of a log that begins with this holds a r
 CALLING = r"Error encountered while calling \w+: (.*)"  # the last line of a crashed run's log in vantage6
 WITHHELD = "its text is withheld"  # marks an unexpected error, whose text does not leave the node
 
+BEGINNING, END = 700, 250  # letters that are kept of a longer line: what was wrong, and what to do instead
+
+
+def one_line(text: object) -> str:
+    """Write a text in one line: an error may name a column with a line break in it, or thousands of columns.
+
+    Args:
+        text: the text, or an error.
+
+    Returns:
+        Its printable characters, with single spaces between words; the middle of a very long one is left out.
+    """
+    line = "".join(c for c in " ".join(str(text).split()) if c.isprintable())
+    return line if len(line) <= BEGINNING + END else f"{line[:BEGINNING]} ... {line[-END:]}"
+
 
 def progress(client: Any, row: dict[str, Any]) -> None:
     """Report a finished round: to the mock network's ``on_round``, or as a line of the task's log.

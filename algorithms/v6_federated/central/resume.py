@@ -89,7 +89,7 @@ def _check_form(kept: Mapping[str, Any]) -> None:
         for part, read in READERS.items():
             try:
                 read(kept[part])
-            except (KeyError, TypeError, IndexError, AttributeError, ValueError, AssertionError, MemoryError):
+            except (KeyError, TypeError, IndexError, AttributeError, ValueError, AssertionError):
                 raise SafeError(f"{part}: it cannot be read") from None
     except SafeError as error:
         raise UserInputError(

@@ -1,7 +1,7 @@
 """The rows of a node: the columns that a job uses, the split for evaluation, and the rows after its steps."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -324,7 +324,7 @@ def ready(
     Args:
         features: the features before any step.
         steps: fitted steps.
-        between: what is done before the first step and after each.
+        between: what is done before the first step, after each, and at the end.
 
     Returns:
         The features after the steps, (n, d) float32, read-only.
@@ -335,5 +335,6 @@ def ready(
     features = preprocessing.apply(features, steps, between)
     features.check_complete()
     X = np.ascontiguousarray(features.X, dtype=np.float32)
+    X = between(replace(features, X=X)).X  # again: of large numbers, float32 may tell apart only a few
     X.setflags(write=False)
     return X

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from v6_federated.base.errors import SafeError
+
 # partial functions that every method has, those without a model only describe, fit_step and forget; none trains
 SHARED_FUNCTIONS = ("describe", "fit_step", "keep_steps", "evaluate", "forget")
 
@@ -66,7 +68,7 @@ class Job:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, message: dict[str, Any]) -> "Job":
+    def from_json(cls, message: Any) -> "Job":
         """The job that a message describes; its values are not checked.
 
         Args:
@@ -76,7 +78,9 @@ class Job:
             The job.
 
         Raises:
-            TypeError: an attribute is missing or unknown.
-            KeyError: the message has no ``data``.
+            SafeError: the message is no job: an attribute is missing or unknown.
         """
-        return cls(**{**message, "data": DataSpec(**message["data"])})
+        try:
+            return cls(**{**message, "data": DataSpec(**message["data"])})
+        except (TypeError, KeyError):
+            raise SafeError("the job lacks a part or has an unknown one; it must be as central sends it") from None

@@ -14,6 +14,7 @@ import numpy as np
 
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
+from v6_federated.messages.settings import LARGE
 from v6_federated.models.linear import LinearModel, predicted
 from v6_federated.models.perceptron import Perceptron
 
@@ -289,7 +290,19 @@ def build(spec: dict[str, Any]) -> Model:
         The model.
 
     Raises:
-        SafeError: the model or an option is unknown, does not fit the data, or needs what is not installed.
+        SafeError: the model or an option is unknown, does not fit the data, needs what is not installed, or more memory
+            than there is.
     """
     options = {key: value for key, value in parse(spec).items() if key != "name"}
-    return MODELS[spec["name"]](**options)
+    if not all(type(spec.get(name)) is int and 1 <= spec[name] <= LARGE for name in ("features", "classes")):
+        raise SafeError(
+            f"the model needs its numbers of features and classes; expected whole numbers from 1 to {LARGE}"
+        )
+    try:
+        return MODELS[spec["name"]](**options)
+    except SafeError:
+        raise
+    except (MemoryError, OverflowError, ValueError):  # numpy raises the last for sizes that no array can have
+        raise SafeError(
+            f"the model {spec['name']} needs more memory than there is here; choose a smaller one, or fewer columns"
+        ) from None

@@ -4,6 +4,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from v6_federated.base.errors import SafeError
+from v6_federated.base.logs import one_line
 from v6_federated.base.vantage6_api import algorithm_client
 from v6_federated.data import aggregates, pca
 from v6_federated.data.columns import kinds
@@ -49,10 +51,10 @@ def describe(node: Node, *, raw: bool) -> dict[str, Any]:
 @partial
 def fit_step(
     node: Node,
-    mean: Any,
-    scale: Any,
-    lower: Any,
-    upper: Any,
+    mean: Any = None,
+    scale: Any = None,
+    lower: Any = None,
+    upper: Any = None,
     *,
     statistic: Literal["moments", "present", "below", "levels", "covariance", "product"],
     columns: list[str] | None = None,
@@ -110,7 +112,7 @@ def keep_steps(node: Node) -> dict[str, Any]:
 
 
 @algorithm_client
-def forget(client: Any, *, job: dict[str, Any], round: int, mock_data: Any = None) -> dict[str, Any]:
+def forget(client: Any, *, job: Any = None, round: Any = None, mock_data: Any = None, **unknown: Any) -> dict[str, Any]:
     """Remove what this node keeps for a job. No limit of the node prevents it.
 
     Args:
@@ -118,14 +120,20 @@ def forget(client: Any, *, job: dict[str, Any], round: int, mock_data: Any = Non
         job: what central tells all nodes, as JSON.
         round: the round.
         mock_data: rows that a mock client hands over; not used.
+        **unknown: arguments that it does not take.
 
     Returns:
         The organization, the round, and 0 as the number of rows.
 
     Raises:
-        SafeError: the job is malformed.
+        SafeError: the job is malformed, or there are other arguments.
     """
-    Node.state_of(client.organization_id, Job.from_json(job), round).remove()
+    try:
+        if unknown:
+            raise SafeError(f"forget does not take {', '.join(map(repr, unknown))}; it takes a job and a round")
+        Node.state_of(client.organization_id, Job.from_json(job), round).remove()
+    except SafeError as error:
+        raise SafeError(f"organization {client.organization_id}: {one_line(error)}") from None
     return {"organization_id": client.organization_id, "round": round, "n": 0}
 
 

@@ -19,6 +19,7 @@ from v6_federated.data.columns import Features
 from v6_federated.data.files import open_database
 from v6_federated.data.labels import plain
 from v6_federated.data.source import Rows
+from v6_federated.messages import codec
 from v6_federated.messages.job import Job
 from v6_federated.messages.local_sgd import LocalSGD, PlainSGD
 from v6_federated.models import metrics
@@ -67,6 +68,7 @@ class Node:
         self.batch_sizes: set[int] = set()
         self.policy, self._request, self._began = request.policy, request, time.monotonic()
         self.policy.check_request(job.minimum_rows, len(job.participants), max(job.rounds or 0, round_))
+        self.policy.check_holdout(job.data.holdout)
         self.policy.check_made(preprocessing.made(steps))
         limit_threads()
         self.source = open_database(database)
@@ -359,17 +361,19 @@ def _check_job(job: Job, round_: int, organization_id: int) -> None:
     """Reject a malformed job: a task may contain anything."""
     if not re.fullmatch("[0-9a-f]{32}", str(job.key)) or not re.fullmatch("[a-z0-9_]{1,40}", str(job.method)):
         raise SafeError("the job has no proper key or method; it needs 32 hexadecimal digits and a method's name")
-    ids = [*job.participants, *job.evaluators] if isinstance(job.participants, list) else []
-    if len(set(ids)) < len(ids) or not all(type(i) is int for i in ids) or organization_id not in ids:
+    lists = isinstance(job.participants, list) and isinstance(job.evaluators, list)
+    ids = [*job.participants, *job.evaluators] if lists else []
+    if not all(type(i) is int for i in ids) or len(set(ids)) < len(ids) or organization_id not in ids:
         raise SafeError("the job does not list who takes part; it needs ids, each once, with this organization's")
     if type(round_) is not int or round_ < 0:
         raise SafeError("the round of the task is not a whole number from 0")
     spec = job.data
-    whole = (job.seed, job.rounds or 0, job.minimum_rows or 0)
-    texts = ([] if spec.label is None else [spec.label], spec.features or [], spec.categories or [])
+    whole = [job.seed, *(number for number in (job.rounds, job.minimum_rows) if number is not None)]
+    texts = [names for names in (spec.features, spec.categories) if names is not None]
     if not (
         all(type(number) is int and number >= 0 for number in whole)
         and all(isinstance(names, list | tuple) and all(isinstance(n, str) for n in names) for names in texts)
+        and isinstance(spec.label, str | None)
         and isinstance(spec.classes, list | tuple | None)
         and all(isinstance(named, str | int | float) for named in spec.classes or ())
         and type(spec.holdout) in (int, float)
@@ -377,8 +381,10 @@ def _check_job(job: Job, round_: int, organization_id: int) -> None:
         and type(spec.supervised) is bool
         and type(spec.regression) is bool
         and isinstance(spec.preprocess, list | tuple)
-        and all(isinstance(step, dict) for step in spec.preprocess)
+        and all(isinstance(step, dict) and isinstance(step.get("step"), str) for step in spec.preprocess)
+        and all("fitted" in step or "kept" in step for step in spec.preprocess)
         and isinstance(job.model, dict | None)
+        and job.precision in [*codec.DTYPES]
     ):
         raise SafeError("a part of the job has the wrong type; it must be as central sends it")
     classes = spec.classes  # the limits on labels count them

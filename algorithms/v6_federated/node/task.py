@@ -14,7 +14,7 @@ from v6_federated.base import json_text
 from v6_federated.base.arrays import Array
 from v6_federated.base.database import read_database
 from v6_federated.base.errors import SafeError, place_of
-from v6_federated.base.logs import WITHHELD
+from v6_federated.base.logs import WITHHELD, one_line
 from v6_federated.base.vantage6_api import (
     AlgorithmExecutionError,
     DataError,
@@ -41,8 +41,8 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
     if central asks for it, the incoming ``weights`` are evaluated. No error's text contains a value of a row.
 
     Args:
-        function: gets a ``Node``, the arrays that central sent, by name (None for one that was not sent), and the
-            settings as keyword arguments. It returns a dictionary of arrays, numbers, truth values and None.
+        function: gets a ``Node``, the arrays that central sent, by name (those with the default None may be missing),
+            and the settings as keyword arguments. It returns a dictionary of arrays, numbers, truth values and None.
 
     Returns:
         The partial function. Its answer holds what ``function`` returns, arrays as a payload and everything else as
@@ -50,6 +50,7 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
     """
     parameters = inspect.signature(function).parameters.values()
     wanted = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD][1:]
+    required = [p.name for p in parameters if p.name in wanted and p.default is p.empty]
 
     accepted = settings.settings_of_partial(function)
     shared = function.__module__.startswith("v6_federated.")
@@ -58,8 +59,8 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
     def call(
         client: Any,
         *,
-        job: dict[str, Any],
-        round: int,
+        job: Any = None,
+        round: Any = None,
         evaluate: str | None = None,
         arrays: dict[str, Any] | None = None,
         mock_data: list[Any] | None = None,
@@ -79,6 +80,10 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
             with np.errstate(over="ignore", invalid="ignore"):  # numbers that are not finite are rejected below
                 for batch_size in settings.with_role(checked, Role.BATCH):
                     _check_training(node, checked, batch_size)
+                if missing := [name for name in required if received.get(name) is None]:
+                    raise SafeError(f"the task lacks the array(s) {', '.join(missing)}; send them as central does")
+                if evaluate and received.get("weights") is None:
+                    raise SafeError("the task asks for an evaluation without weights; send the model to evaluate")
                 if evaluate:
                     answer["evaluation"] = node.evaluate(received["weights"], evaluate)
                 returned = function(node, *(received.get(name) for name in wanted), **dict(checked))
@@ -95,9 +100,10 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
             request.answered(answer)
             return answer
         except SAFE_ERRORS as error:
+            text = one_line(error)
             if request is not None:
-                request.refused(str(error))
-            raise type(error)(f"organization {organization}: {error}") from None
+                request.refused(text)
+            raise type(error)(f"organization {organization}: {text}") from None
         except Exception as error:
             # the text of any other error, for example from numpy or pandas, may quote a row
             where = f"{type(error).__name__} in {place_of(error)}"

@@ -123,6 +123,11 @@ LIMITS = (
         "solving for single rows from minibatches whose rows are known",
     ),
     Limit(
+        "MAXIMUM_HOLDOUT", "number", None, 50, "lower",
+        "Refuses to hold out more than this percentage of the rows",
+        "a training set of few rows at a hospital of many",
+    ),
+    Limit(
         "MINIMUM_ORGANIZATIONS", "number", 3, 3, "higher",
         "Refuses jobs with fewer participants",
         "a model of one hospital",

@@ -73,6 +73,7 @@ class Policy:
         minimum_rows_a_column: rows for each column of a covariance; 0 means any number.
         minimum_batch: rows that a minibatch must have.
         own_shuffle: whether the node shuffles its rows by random numbers of its own instead of the job's seed.
+        maximum_holdout: percentage of the rows that may be held out; None means any.
         minimum_organizations: organizations that must take part in a job.
         minimum_sample: organizations that must be asked in a round.
         maximum_parameters: parameters that a model or a covariance may have; None means any number.
@@ -96,6 +97,7 @@ class Policy:
     minimum_rows_a_column: int
     minimum_batch: int
     own_shuffle: bool
+    maximum_holdout: int | None
     minimum_organizations: int
     minimum_sample: int
     maximum_parameters: int | None
@@ -196,6 +198,21 @@ class Policy:
             raise PrivacyThresholdViolation(
                 f"{rounds} rounds are more than the {self.maximum_rounds} that this node allows "
                 f"({PREFIX}MAXIMUM_ROUNDS); ask for fewer rounds"
+            )
+
+    def check_holdout(self, holdout: float) -> None:
+        """Refuse to hold out so many rows that few are left to train on.
+
+        Args:
+            holdout: the share of the rows that the request holds out.
+
+        Raises:
+            PrivacyThresholdViolation: it is too large.
+        """
+        if self.maximum_holdout is not None and holdout * 100 > self.maximum_holdout:
+            raise PrivacyThresholdViolation(
+                f"holdout={holdout:g} is more than the {self.maximum_holdout}% that this node allows "
+                f"({PREFIX}MAXIMUM_HOLDOUT); hold out fewer rows"
             )
 
     def check_participants(self, participants: int) -> None:

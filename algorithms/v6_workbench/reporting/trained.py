@@ -69,7 +69,4 @@ def model_of(result: Mapping[str, Any]) -> Any:
     """
     if result["model"]["name"] not in models.MODELS:
         registry.settings_of(result["method"])  # importing the method registers the model that it brings
-    try:
-        return models.build(result["model"])
-    except MemoryError:
-        raise SafeError("the result's model needs more memory than there is here; use a larger machine") from None
+    return models.build(result["model"])

@@ -184,7 +184,7 @@ def test_predict_needs_a_model(tmp_path, capsys):
     for file, says in [
         (
             "noise.npz",
-            "noise.npz is not an exported model (DataError); expected a file that `v6-federated export` wrote",
+            "noise.npz cannot be read as .npz (broken archive); save it again with numpy.savez",
         ),
         (
             "other.npz",
