@@ -1,7 +1,7 @@
 """Payloads and tasks with random changes: each is answered or clearly refused, with little memory and no row's value.
 
-``make test`` tries 200 of each kind, ``MUTATED_PAYLOADS=3000`` as many as it says. They run in a process of their own,
-whose largest memory is that of this test.
+``make test`` tries 200 payloads, and 200 tasks under each profile; ``MUTATED_PAYLOADS=3000`` sets another number. They
+run in a process of their own, whose largest memory is that of this test.
 """
 
 import contextlib
@@ -110,7 +110,7 @@ def decode_payloads() -> None:
     decode()
 
 
-def run_tasks() -> None:
+def run_tasks(profile: str) -> None:
     from v6_federated.node.task import SAFE_ERRORS
     from v6_workbench import registry
     from v6_workbench.conformance.tables import clinic
@@ -141,7 +141,9 @@ def run_tasks() -> None:
     said: dict[str, int] = {}
 
     with tempfile.TemporaryDirectory() as folder:
-        limits = {"V6_FEDERATED_MAXIMUM_SECONDS": "1"}
+        (hospital := Path(folder) / "hospital").mkdir()
+        limits = {"V6_FEDERATED_PROFILE": profile, "V6_FEDERATED_MAXIMUM_SECONDS": "1"}
+        limits |= {"HOSPITAL_DATABASE_URI": str(hospital), "V6_FEDERATED_MAXIMUM_ROUNDS_A_WEEK": str(2 * TRIES)}
         node = mock_node.create(1, Path(folder) / "node", rows, limits)
 
         @tries([task["kwargs"] | {"function": task["function"]} for task in tasks])
@@ -171,6 +173,8 @@ def run_tasks() -> None:
             assert not [word for word in words if f" {word}" in text and word not in sent], text
 
         run()
+        kept = "".join(file.read_text(errors="replace") for file in hospital.rglob("*") if file.is_file())
+        assert len(kept) > 10_000 and not [value for value in values if value in kept], "the audit log holds a value"
     print(json.dumps({"refusals": sum(said.values()), "kinds": len(said)}), file=sys.stderr)
     assert len(said) > 10, said
 
@@ -178,7 +182,7 @@ def run_tasks() -> None:
 # ---- the tests
 
 
-@pytest.mark.parametrize("what", ["decode_payloads", "run_tasks"])
+@pytest.mark.parametrize("what", ["payloads", "trusting", "careful"])
 def test_changed_messages_are_answered_or_refused(what):
     pytest.importorskip("resource")
     done = subprocess.run([sys.executable, __file__, what], capture_output=True, text=True, env=os.environ)
@@ -189,6 +193,6 @@ def test_changed_messages_are_answered_or_refused(what):
 if __name__ == "__main__":
     import resource
 
-    {"decode_payloads": decode_payloads, "run_tasks": run_tasks}[sys.argv[1]]()
+    decode_payloads() if sys.argv[1] == "payloads" else run_tasks(sys.argv[1])
     unit = 1 if sys.platform == "darwin" else 1024
     print(json.dumps({"memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit}))

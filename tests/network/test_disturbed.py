@@ -22,7 +22,7 @@ RUN = ["--rounds", "3", "--seed", "3", "--set", "batch_size=7"]
 def hospitals(engine, state, named):
     name = named("faults")
     try:
-        two = ["--node-env", "V6_FEDERATED_MINIMUM_ORGANIZATIONS=2"]
+        two = ["--profile", "trusting", "--node-env", "V6_FEDERATED_MINIMUM_ORGANIZATIONS=2"]
         assert main(["network", "up", "--name", name, "--data", "breast-cancer", "--nodes", "3", *two]) == 0
         yield name
     finally:

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import os
+from dataclasses import replace
 
 import pytest
 from helpers import OPEN
@@ -104,7 +106,7 @@ def test_the_operator_sees_what_left_by_job(logged, tmp_path, capsys):
     *lines, last = capsys.readouterr().out.splitlines()
     numbers = json.loads(last)
     assert numbers["jobs"] == 1 and numbers["answers"] == len(logs[3]) and numbers["refused"] == 0
-    assert any("client_update: 1 answer(s)" in line and "weights (5,) float32" in line for line in lines)
+    assert any("client_update: 1 answer(s)" in line and "weights (5 numbers)" in line for line in lines)
     assert main(["audit", str(tmp_path / "node-3"), "--job", logs[3][0].job[:6]]) == 0
     shown_lines = capsys.readouterr().out
     assert all(entry.sha256 in shown_lines for entry in logs[3])
@@ -115,16 +117,16 @@ def test_an_output_that_vantage6_keeps_can_be_read(tmp_path, capsys):
     file.write_text(json.dumps(ANSWER))
     assert main(["audit", str(file)]) == 0
     out = capsys.readouterr().out
-    assert "organization 3 about 20 rows" in out and audit.sent(ANSWER)[1] in out and "weights (3,) float32" in out
+    assert "organization 3 about 20 rows" in out and audit.sent(ANSWER)[1] in out and "weights (3 numbers)" in out
 
 
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
         ("nothing", None, "there is no file"),
-        ("audit.jsonl", '{"time": "now"}\n', "line 1 of audit.jsonl is not an entry"),
-        ("audit.jsonl", "[" * 100_000, "line 1 of audit.jsonl is not an entry"),
-        ("audit.jsonl", "\x00\x01", "line 1 of audit.jsonl is not an entry"),
+        ("audit.jsonl", '{"time": "now"}\n', "no line of audit.jsonl is an entry"),
+        ("audit.jsonl", "[" * 100_000, "no line of audit.jsonl is an entry"),
+        ("audit.jsonl", "\x00\x01", "no line of audit.jsonl is an entry"),
         ("output", "[" * 100_000, "output is neither an audit log nor the output of a task"),
         ("output", "{}", "output is neither an audit log nor the output of a task"),
         ("output", '{"organization_id": 1, "n": 3, "arrays": {"dtype": 1, "shapes": 2, "data": 3}}', "is neither"),
@@ -142,3 +144,69 @@ def test_a_job_that_is_not_in_the_log(logged, tmp_path):
     logged()
     with pytest.raises(SafeError, match="no job .* has a key that begins with zz; leave --job out"):
         shown.shown(tmp_path / "node-3", "zz")
+
+
+def line(folder, **changes):
+    """Write a line to the log of a folder."""
+    entry = audit.entry(Policy.of("careful"), 1, "describe", 0, {"key": "a" * 32, "method": "fedavg"})
+    audit.write(HospitalFolder(folder, own=True), replace(entry, **{"rows": 20, **changes}))
+
+
+def test_half_a_line_hides_no_other(tmp_path, capsys):
+    line(tmp_path)
+    with (tmp_path / audit.NAME).open("a") as stream:
+        stream.write('{"time": "2026-')  # a power cut
+    line(tmp_path, bytes=7)
+    assert [entry and entry.bytes for entry in audit.read(tmp_path / audit.NAME)] == [0, None, 7]
+    assert main(["audit", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "2 answer(s) of 7 bytes left" in out and "1 line(s) cannot be read: 2." in out
+
+
+@pytest.mark.parametrize("broken", [b"\xff\xfe\n", b"[" * 3_000_000 + b"\n", b"\n", b'{"time": 3}\n'], ids=range(4))
+def test_a_broken_line_is_counted_and_the_rest_shown(tmp_path, broken):
+    (tmp_path / audit.NAME).write_bytes(broken)
+    line(tmp_path)
+    lines, numbers = shown.shown(tmp_path)
+    assert numbers["answers"] == 1 and numbers["broken"] == 1 and "1 line(s) cannot be read: 1." in lines[1]
+
+
+def test_on_a_full_disk_no_half_line_stays(tmp_path, monkeypatch):
+    line(tmp_path)
+    before = (tmp_path / audit.NAME).read_bytes()
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:10]))
+    with pytest.raises(NodePermissionException, match="No space left on device"):
+        line(tmp_path)
+    assert (tmp_path / audit.NAME).read_bytes() == before
+
+
+def test_a_reason_can_neither_command_a_terminal_nor_fill_a_disk(hospitals, tmp_path, capsys):
+    names = ["\x1b[2J\nline" + "x" * 100_000]
+    with (
+        MockNetwork("v6_fedavg", hospitals, environment=OPEN, hospital_folder=tmp_path) as network,
+        pytest.raises(CollectResultsError),
+    ):
+        network.run(rounds=1, features=names)
+    [reason] = {entry.refused for entry in audit.read(tmp_path / "node-3" / audit.NAME)}
+    assert reason.startswith("no column [2Jlinexxx") and len(reason) <= audit.MOST_REASON
+    file = tmp_path / audit.NAME
+    line(tmp_path, refused="\x1b[2J\nline", rows=None)  # of another program
+    assert main(["audit", str(file)]) == 0
+    assert "\x1b" not in (out := capsys.readouterr().out) and "refused 1 time(s): [2Jline\n" in out
+
+
+def test_many_jobs_have_a_line_each(tmp_path):
+    for number in range(30):
+        line(tmp_path, job=f"{number:032x}", bytes=number)
+    lines, numbers = shown.shown(tmp_path)
+    assert numbers["jobs"] == 30 and len(lines) == 33
+    assert "fedavg" in lines[-1] and lines[-1].endswith("1 answer(s) of 29 bytes left, 0 request(s) refused")
+
+
+def test_the_log_names_the_method_of_the_image_and_the_database(tmp_path, monkeypatch):
+    monkeypatch.setenv("INPUT_FILE", str(tmp_path / "task-000000012" / "input"))
+    monkeypatch.setenv("PKG_NAME", "v6_fsvrg")
+    monkeypatch.setenv("USER_REQUESTED_DATABASE_LABELS", "default,other")
+    entry = audit.entry(Policy.of("careful"), 1, "gradient", 1, {"method": "fedavg"})
+    assert (entry.method, entry.database, entry.run) == ("fsvrg", "default", 12)

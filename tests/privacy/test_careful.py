@@ -276,6 +276,15 @@ def test_a_model_of_too_many_parameters_is_refused_before_it_takes_memory(hospit
     assert status != "completed" and "V6_FEDERATED_MAXIMUM_PARAMETERS" in log
 
 
+def test_a_model_of_other_features_than_the_rows_have_is_refused(hospitals):
+    job = {"model": {"name": "logreg", "features": 5, "classes": 2}}
+    for environment in (CAREFUL, OPEN):
+        status, log = crafted(
+            hospitals, job=job, environment=environment, arrays=codec.encode({"weights": np.zeros(6)})
+        )
+        assert status != "completed" and "does not have 4 features" in log
+
+
 def test_statistics_of_too_many_numbers_are_refused():
     policy = Policy.of("careful", minimum_rows_a_column=0)
     wide = Features([str(i) for i in range(2000)], np.zeros((20, 2000)), {})
@@ -296,16 +305,19 @@ def test_statistics_of_too_many_numbers_are_refused():
     [
         ({"statistic": "levels", "columns": ["x0"] * 1000}, "names a column twice"),
         ({"statistic": "present", "columns": ["x0", "x0"]}, "names a column twice"),
+        ({"statistic": "below", "columns": [f"x{i}" for i in range(10**5)]}, "names 100000 columns, and there are 4"),
         ({"statistic": "product", "draw": 10**9}, "V6_FEDERATED_MAXIMUM_PARAMETERS"),
         ({"statistic": "product", "draw": 5}, "a block of 5 columns; expected from 1 to 4"),
         ({"statistic": "product", "block": codec.encode({"Q": np.zeros((4, 5))})}, "at most 4 columns"),
     ],
 )
 def test_statistics_that_nobody_needs_are_refused(hospitals, request_, says):
-    arrays = codec.encode(moments_of(4))
+    arrays = moments_of(4)
+    if request_["statistic"] == "below":
+        arrays = {"lower": np.zeros(10**5), "upper": np.ones(10**5)}
     columns = [f"x{i}" for i in range(4)]
     job = {"model": None, "data": {**JOB["data"], "supervised": False, "classes": None, "features": columns}}
-    status, log = crafted(hospitals, "fit_step", job, "v6_pca", CAREFUL, arrays=arrays, **request_)
+    status, log = crafted(hospitals, "fit_step", job, "v6_pca", CAREFUL, arrays=codec.encode(arrays), **request_)
     assert status != "completed" and says in log and "\n" not in log
 
 

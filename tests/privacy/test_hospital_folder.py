@@ -35,11 +35,22 @@ def test_without_it_a_real_node_uses_its_data_volume(monkeypatch, tmp_path):
 
 
 def test_elsewhere_careful_needs_it_and_trusting_does_not():
-    with pytest.raises(
-        NodePermissionException, match="counts requests in the hospital's own folder, and this node has"
-    ):
+    with pytest.raises(NodePermissionException, match="count requests in the hospital's own folder, and this node has"):
         HospitalFolder.of_node(CAREFUL)
     assert HospitalFolder.of_node(Policy.of("trusting")) is None
+
+
+@pytest.mark.parametrize("limit", [{"own_shuffle": True}, {"maximum_rounds": 5}, {"maximum_rounds_a_week": 5}])
+def test_a_limit_that_counts_needs_it_under_trusting_too(limit):
+    with pytest.raises(NodePermissionException, match="the limits of this node count requests"):
+        HospitalFolder.of_node(Policy.of("trusting", **limit))
+
+
+def test_a_file_in_place_of_the_fallback_is_refused(monkeypatch, tmp_path):
+    (tmp_path / FALLBACK).touch()
+    monkeypatch.setenv("INPUT_FILE", str(tmp_path / "task-000000012" / "input"))
+    with pytest.raises(NodePermissionException, match=f"the folder {FALLBACK} of the node's data volume cannot be"):
+        HospitalFolder.of_node(CAREFUL)
 
 
 def test_a_file_in_its_place_is_refused(monkeypatch, tmp_path):
@@ -89,6 +100,11 @@ def test_a_secret_that_is_a_link_or_too_short_is_refused(tmp_path):
     (tmp_path / "secret").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(SafeError, match="secret in a folder of the node is a link"):
         HospitalFolder(tmp_path, own=True).derived("shuffle", b"")
+
+
+def test_a_folder_that_disappears_is_named(tmp_path):
+    with pytest.raises(NodePermissionException, match="the file secret .* cannot be read or written .No such file"):
+        HospitalFolder(tmp_path / "gone", own=True).derived("shuffle", b"")
 
 
 def test_run_keeps_a_folder_for_each_node(tmp_path, capsys):

@@ -94,14 +94,39 @@ def test_every_limit_is_read_from_its_variable():
 
 
 @pytest.mark.parametrize("name", ["MINIMUM_ROWS", "MAXIMUM_ROUNDS", "SCORE_BANDS", "OWN_SHUFFLE"])
-@pytest.mark.parametrize("text", ["ten", "-1", "1.5", "1e3", "\N{SUPERSCRIPT TWO}"])
+@pytest.mark.parametrize("text", ["ten", "-1", "1.5", "1e3", "\N{SUPERSCRIPT TWO}", "9" * 16, "9" * 5000, "'5'"])
 def test_a_limit_that_cannot_be_read_stops_everything(name, text):
+    accepted = "0 or 1" if name == "OWN_SHUFFLE" else "a whole number of at most 15 digits"
     with pytest.raises(NodePermissionException) as refusal:
         Policy.of_node({f"V6_FEDERATED_{name}": text})
     assert str(refusal.value) == (
-        f"V6_FEDERATED_{name} of this node must be a whole number; correct it in algorithm_env of the node's "
+        f"V6_FEDERATED_{name} of this node must be {accepted}; correct it in algorithm_env of the node's "
         "configuration. Nothing was computed."
     )
+
+
+def test_a_switch_is_0_or_1():
+    with pytest.raises(NodePermissionException, match="V6_FEDERATED_ALLOW_QUERIES of this node must be 0 or 1;"):
+        Policy.of_node({"V6_FEDERATED_ALLOW_QUERIES": "2"})
+
+
+def test_listing_classes_is_stricter_than_trusting_which_allows_all():
+    policy = Policy.of_node({"V6_FEDERATED_PROFILE": "trusting", "V6_FEDERATED_CLASSES": "ill,well"})
+    assert policy.looser() == []
+
+
+@pytest.mark.parametrize("text", ["*", " * "])
+def test_a_star_allows_all_classes(text):
+    assert Policy.of_node({"V6_FEDERATED_CLASSES": text}).classes is None
+
+
+@pytest.mark.parametrize("limit", [it for it in LIMITS if it.kind == "number"], ids=lambda it: it.name)
+def test_every_number_is_looser_in_one_direction(limit):
+    own = getattr(Policy.of("careful"), limit.name.lower())
+    up, down = (f"{own + step}" for step in (1, -1))
+    looser, stricter = (down, up) if limit.stricter == "higher" else (up, down)
+    assert limit.name in Policy.of_node({f"V6_FEDERATED_{limit.name}": looser}).looser()
+    assert limit.name not in Policy.of_node({f"V6_FEDERATED_{limit.name}": stricter}).looser()
 
 
 def test_a_misspelt_limit_is_named_with_the_right_one():

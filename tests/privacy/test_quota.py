@@ -1,5 +1,6 @@
 """The node counts requests itself: by job, whatever round a task says, and by week, whatever job."""
 
+import contextlib
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 
@@ -79,6 +80,40 @@ def test_counters_that_cannot_be_read_refuse_everything(ask, tmp_path):
     (tmp_path / "requests.sqlite").write_text("not a database" * 100)
     with pytest.raises(NodePermissionException, match="counters of this node's limits cannot be used"):
         ask()
+
+
+def test_a_week_of_no_requests_has_no_room_ever(ask):
+    with pytest.raises(PrivacyThresholdViolation, match="answers no request .V6_FEDERATED_MAXIMUM_ROUNDS_A_WEEK=0.$"):
+        ask(policy=Policy.of("careful", maximum_rounds_a_week=0))
+
+
+def test_a_clock_that_is_set_back_makes_no_room(ask):
+    for i in range(6):
+        ask(job=str(i), now=100 * DAY)
+    with pytest.raises(PrivacyThresholdViolation, match="room again from 1970-04-18"):
+        ask(job="x", now=50 * DAY)
+
+
+def test_counters_that_are_locked_for_long_are_named(ask, tmp_path, monkeypatch):
+    monkeypatch.setattr(quota, "LOCK_SECONDS", 0.1)
+    ask()
+    with contextlib.closing(sqlite3.connect(tmp_path / "requests.sqlite", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(NodePermissionException, match="cannot be used .database is locked.; send the task again"):
+            ask()
+    ask()
+
+
+def test_a_limit_on_rounds_that_is_set_holds_under_trusting_too(hospitals):
+    environment = {"V6_FEDERATED_PROFILE": "trusting", "V6_FEDERATED_MAXIMUM_ROUNDS_A_WEEK": "2"}
+    with MockNetwork("v6_fedavg", hospitals, environment=environment) as network:
+        assert "V6_FEDERATED_MAXIMUM_ROUNDS_A_WEEK" in network.run(rounds=3)["stopped"]
+
+
+def test_a_trusting_node_on_a_laptop_keeps_nothing(hospitals):
+    with MockNetwork("v6_fedavg", hospitals, environment={"V6_FEDERATED_PROFILE": "trusting"}) as network:
+        network.run(rounds=1, holdout=0)
+        assert not (network.folder / "hospitals").exists()
 
 
 def test_a_task_cannot_lift_the_limit_by_saying_another_round(hospitals, tmp_path):

@@ -73,6 +73,21 @@ def test_an_answer_is_always_the_same_and_is_accepted():
     assert found["evaluated"] == 40 and sum(map(sum, found["confusion"])) == 40
 
 
+def test_the_result_says_how_exact_its_accuracy_is():
+    """The spread of the rounded accuracy over all numbers of right predictions, at five nodes of 20 rows."""
+    rng = np.random.default_rng(7)
+    errors = []
+    for _ in range(2000):
+        right = rng.integers(5, 16, 5)
+        exact = [np.array([[r, 20 - r], [0, 0]]) for r in right]
+        rounded = [Rounding(M, int(rng.integers(M))).confusion(c) for c in exact]
+        errors.append(sum(int(np.trace(c)) for c in rounded) / 100 - right.sum() / 100)
+    answers = [{"n": 20, "loss": 1.0, "confusion": c.tolist(), "bands": [], "step": M} for c in rounded]
+    assert metrics.is_evaluation(answers[0], 2) and not metrics.is_evaluation({**answers[0], "step": 0}, 2)
+    assert metrics.combine(answers)["accuracy_error"] == pytest.approx(np.std(errors), rel=0.1)
+    assert "accuracy_error" not in metrics.combine([{k: v for k, v in a.items() if k != "step"} for a in answers])
+
+
 def test_the_loss_of_one_row_that_weights_single_out_keeps_few_digits():
     """The attack: all rows but one lie far on the right side, so the loss is 1/n of this row's, to all digits."""
     rng = np.random.default_rng(5)

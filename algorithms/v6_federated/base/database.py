@@ -14,6 +14,34 @@ TABLE_TYPES = {"csv", "excel", "parquet"}
 QUERY_TYPES = {"sparql", "sql"}
 
 
+def label_of_task() -> str | None:
+    """The label of the database that the task names, as it is written there.
+
+    Returns:
+        The first label; None if the task names none, as on mock nodes.
+    """
+    labels = os.environ.get("USER_REQUESTED_DATABASE_LABELS", "").split(",")
+    return next(filter(None, labels), None)
+
+
+def chosen() -> list[str | int]:
+    """Say which rows a task has chosen, and in which state they are, without reading them.
+
+    Returns:
+        What the environment says about the database that the task names, its query or sheet among it; size and time
+        of its file.
+    """
+    label = (label_of_task() or "").upper()
+    if not label:
+        return []
+    found: list[str | int] = [label]
+    found += [f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith(f"{label}_")]
+    file = Path(os.environ.get(f"{label}_DATABASE_URI", ""))
+    if file.is_file():
+        found += [file.stat().st_size, file.stat().st_mtime_ns]
+    return found
+
+
 def read_database(allow_queries: bool) -> pd.DataFrame | Path:
     """Read the database that the task names.
 
@@ -28,14 +56,14 @@ def read_database(allow_queries: bool) -> pd.DataFrame | Path:
         NodePermissionException: the task brings a query or chooses a sheet, which the node's operator has not allowed.
         DataError: the file is missing or cannot be read; the text quotes none of its rows.
     """
-    labels = [label for label in os.environ.get("USER_REQUESTED_DATABASE_LABELS", "").split(",") if label]
-    if not labels:
+    named = label_of_task()
+    if named is None:
         raise UserInputError("the task names no database; name one, for example databases=[{'label': 'default'}]")
-    label = labels[0].upper()
+    label = named.upper()
     if label == RESERVED:
-        raise UserInputError(f"the database {labels[0]!r} is the hospital's own folder and holds no rows; name another")
+        raise UserInputError(f"the database {named!r} is the hospital's own folder and holds no rows; name another")
     if f"{label}_DATABASE_URI" not in os.environ:
-        raise UserInputError(f"this node has no database {labels[0]!r}; use a label of its configuration")
+        raise UserInputError(f"this node has no database {named!r}; use a label of its configuration")
     if os.environ.get(f"{label}_PREPROCESSING"):
         # vantage6 would filter rows by any column before the node's policy is checked
         raise UserInputError(
@@ -68,7 +96,7 @@ def read_database(allow_queries: bool) -> pd.DataFrame | Path:
             ) from None
         except (FileNotFoundError, PermissionError):
             raise DataError(
-                f"the file of this node's database {labels[0]!r} is missing or may not be read; ask its operator"
+                f"the file of this node's database {named!r} is missing or may not be read; ask its operator"
             ) from None
         except UnicodeDecodeError:
             raise DataError("the table is not in UTF-8; save it as CSV UTF-8") from None

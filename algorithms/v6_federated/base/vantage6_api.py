@@ -276,3 +276,12 @@ def data_volume() -> Path | None:
     """
     file = os.environ.get("INPUT_FILE")
     return Path(file).parents[1] if file else None
+
+
+def package() -> str | None:
+    """The import package whose functions a task can call, as the container's image names it.
+
+    Returns:
+        Its name; None if this is no container of a node.
+    """
+    return os.environ.get("PKG_NAME") if data_volume() else None

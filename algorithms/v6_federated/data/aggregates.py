@@ -89,7 +89,8 @@ def _check_size(
     """Refuse a statistic that names a column twice, or has more numbers or columns than the operator allows."""
     if len({*columns}) < len(columns):
         raise SafeError("the task names a column twice; name each once")
-    d = len(features.names)
+    if len(columns) > (d := len(features.names)):  # the error about unknown ones would list them all
+        raise SafeError(f"the task names {len(columns)} columns, and there are {d}; name some of these")
     if name == "below":
         policy.check_size(len(columns) * EDGES, f"the histogram of {len(columns)} columns")
     if name == "covariance":

@@ -53,7 +53,7 @@ def evaluate(
         ``n``: number of rows. ``loss``: their mean loss. ``confusion``: counts (c, c), true class by predicted class.
         ``bands``: for one problem (class 1) if there are two classes, and for one problem a class if there are more,
         the counts (2, bands) of the rows outside and inside the class by band, each packed as ``packed`` does; empty
-        if ``bands`` is 0.
+        if ``bands`` is 0. ``step``: what counts are multiples of, if they are rounded.
 
     Raises:
         SafeError: a score is not finite.
@@ -65,6 +65,8 @@ def evaluate(
     if rounding:
         confusion, loss = rounding.confusion(confusion), rounded_loss(loss, len(rows))
     answer: dict[str, Any] = {"n": len(rows), "loss": loss, "confusion": confusion.tolist(), "bands": []}
+    if rounding:
+        answer["step"] = rounding.step
     if bands:
         center = log_odds(_finite_scores(model, w, np.zeros((1, rows.X.shape[1]), rows.X.dtype)))
         band = _band(log_odds(scores) - center, bands)
@@ -201,6 +203,8 @@ def is_evaluation(answer: Any, classes: int | None) -> bool:
             return type(mean) is float and abs(mean) <= LARGEST and is_loss(answer["squares"])
         confusion = np.asarray(answer["confusion"])
         bands = [_unpacked(answer["bands"])] if answer["bands"] else []
+        if not (type(answer.get("step", 1)) is int and 1 <= answer.get("step", 1) < MOST_ROWS):
+            return False
         # no count is above n, so sums do not overflow; each row is counted once, and once in the bands of a problem
         n, each = answer["n"], [confusion, *(problem for b in bands for problem in b)]
         counts = all(a.dtype.kind == "i" and a.min() >= 0 and a.max() <= n and _total(a) == n for a in each)
@@ -247,7 +251,8 @@ def combine(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
         against the rest; None if a node counted no bands or another number of them than the others, or if no class
         has rows on both sides. ``auc_error``: by how much the bands can make ``auc`` differ from the exact value, at
         most; rows whose scores are really tied count towards it too. ``confusion``: counts (c, c), true class by
-        predicted class. All are None if there are no rows.
+        predicted class. All are None if there are no rows. ``accuracy_error``: by how much the nodes' rounding makes
+        ``accuracy`` differ from the exact value, about (a standard deviation); only if nodes have rounded.
     """
     answers = [a for a in answers if a and a["n"]]
     if not answers:
@@ -259,9 +264,12 @@ def combine(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
         pairs = inside.sum() * outside.sum()
         areas.append(float(inside @ (np.cumsum(outside) - outside / 2) / pairs))
         halves.append(float(inside @ outside / 2 / pairs))
+    # of a node's rounding: the mean over r = 0, ..., m - 1 of r (m - r), the variance if r rows are left of m
+    variance = sum((a.get("step", 1) ** 2 - 1) / 6 for a in answers)
     return {
         "evaluated": n,
         "loss": sum(a["n"] * a["loss"] for a in answers) / n,
+        **({"accuracy_error": math.sqrt(variance) / n} if variance else {}),
         "accuracy": float(np.trace(confusion) / n),
         "auc": float(np.mean(areas)) if areas else None,
         "auc_error": float(np.mean(halves)) if halves else None,

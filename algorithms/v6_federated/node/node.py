@@ -125,7 +125,14 @@ class Node:
             PrivacyThresholdViolation: there are fewer rows than the minimum.
         """
         assert self.n
-        return self.source.prepared(self.job.data, self.organization_id, self.policy)[0]
+        return self._fitting(self.source.prepared(self.job.data, self.organization_id, self.policy)[0])
+
+    def _fitting(self, rows: Rows) -> Rows:
+        """The rows, after a check that the job's model has as many features."""
+        d = rows.X.shape[1]
+        if self.job.model is not None and self.job.model.get("features") != d:
+            raise SafeError(f"the job's model does not have {d} features, as many as there are columns after the steps")
+        return rows
 
     @functools.cached_property
     def n(self) -> int:
@@ -349,6 +356,7 @@ class Node:
             _, rows = self.source.prepared(self.job.data, self.organization_id, self.policy)
             if not len(rows):
                 return {"n": 0}
+        rows = self._fitting(rows)
         if self.job.data.regression:
             return metrics.evaluate_regression(self.model, weights, rows, self.policy.round_evaluations)
         assert self.job.data.classes is not None

@@ -1,32 +1,35 @@
 """A request as the node counts and logs it: which function, for which job, and what left."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from v6_federated.base import database
 from v6_federated.messages import codec
 from v6_federated.privacy import audit, quota
 from v6_federated.privacy.hospital import HospitalFolder
 from v6_federated.privacy.policy import Policy
 
 
-@dataclass(frozen=True)
+@dataclass
 class Request:
     """A call of a partial function, under the operator's limits.
 
     Attributes:
         policy: the operator's limits.
         folder: the hospital's folder; None if there is none and none is needed.
-        digest: SHA-256 of the function's name and all of its arguments, encoded as JSON; empty without a folder.
         entry: its line in the audit log, if nothing leaves.
+        arguments: all arguments of the function, unchecked.
+        digest: SHA-256 of everything that the answer follows from; ``count`` computes it.
     """
 
     policy: Policy
     folder: HospitalFolder | None
-    digest: bytes
     entry: audit.Entry
+    arguments: Mapping[str, Any] = field(repr=False)
+    digest: bytes = b""
 
     @classmethod
     def of(cls, organization: int, function: str, arguments: Mapping[str, Any]) -> "Request":
@@ -45,25 +48,30 @@ class Request:
         """
         policy = Policy.of_node()
         folder = HospitalFolder.of_node(policy)
-        digest = b""
-        if folder is not None:
-            digest = codec.digest([organization, function, dict(arguments)])
         job = arguments["job"] if isinstance(arguments["job"], dict) else {}
         line = audit.entry(policy, organization, function, arguments["round"], job)
         if line.looser and line.run is not None:  # a container of a node, with a log that its operator reads
             names = ", ".join(f"V6_FEDERATED_{name}" for name in line.looser)
             print(f"looser than the profile {policy.profile}: {names}", flush=True)
-        return cls(policy, folder, digest, line)
+        return cls(policy, folder, line, arguments)
 
-    def count(self) -> None:
+    def count(self, state: Sequence[int]) -> None:
         """Count the request before anything is computed for it.
+
+        It is the same as an earlier one only if its answer is: function, arguments, rows, and what the node keeps.
+
+        Args:
+            state: the version of what the node keeps for the job.
 
         Raises:
             PrivacyThresholdViolation: the job, or all jobs of a week, have made too many.
             NodePermissionException: the counters cannot be used.
         """
         if self.folder is not None:
-            quota.count(self.policy, self.folder, self.entry.job, self.entry.function, self.digest, quota.now())
+            entry = self.entry
+            asked = [entry.organization, entry.function, dict(self.arguments), database.chosen(), [*state]]
+            self.digest = codec.digest(asked)
+            quota.count(self.policy, self.folder, entry.job, entry.function, self.digest, quota.now())
 
     def generator(self, purpose: str) -> np.random.Generator:
         """Return random numbers of the node's own: the same for the same request, and known to nobody else.
@@ -90,7 +98,8 @@ class Request:
         if self.folder is not None:
             size, sha256 = audit.sent(answer)
             left = audit.contents(answer)
-            audit.write(self.folder, replace(self.entry, rows=answer["n"], left=left, bytes=size, sha256=sha256))
+            line = replace(self.entry, time=audit.now(), rows=answer["n"], left=left, bytes=size, sha256=sha256)
+            audit.write(self.folder, line)
 
     def refused(self, reason: str) -> None:
         """Note in the audit log that nothing leaves, and why.
@@ -102,4 +111,5 @@ class Request:
             NodePermissionException: the log cannot be written.
         """
         if self.folder is not None:
-            audit.write(self.folder, replace(self.entry, refused=reason))
+            reason = audit.text(reason, audit.MOST_REASON)
+            audit.write(self.folder, replace(self.entry, time=audit.now(), refused=reason))

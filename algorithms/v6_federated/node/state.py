@@ -56,6 +56,19 @@ class State:
             return found
         return None
 
+    def version(self) -> list[int]:
+        """Say which arrays this round finds, without reading them.
+
+        Returns:
+            Round, size and time of the latest file of the rounds before; empty if there is none. It is the same if
+            this round is run again, and another if an earlier one is.
+        """
+        before = [old for old in self._files() if old < self.round]
+        with contextlib.suppress(OSError):
+            found = self._file(max(before)).stat() if before else None
+            return [max(before), found.st_size, found.st_mtime_ns] if found else []
+        return []
+
     def part(self, name: str) -> "State":
         """Return a part of the state that does not depend on the round and is removed with the rest.
 

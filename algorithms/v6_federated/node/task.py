@@ -69,12 +69,14 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
         organization, request = client.organization_id, None
         arguments = {"job": job, "round": round, "evaluate": evaluate, "arrays": arrays, **values}
         try:
-            json_text.check(arguments)
             request = Request.of(organization, function.__name__, arguments)
+            json_text.check(arguments)
+            if evaluate and "weights" not in wanted:  # some of these functions are not counted
+                raise SafeError(f"{function.__name__} takes no model and evaluates none; call evaluate instead")
             checked = settings.validate(accepted, values)
             database = read_database(request.policy.allow_queries) if mock_data is None else mock_data[0]
             node = Node(organization, database, Job.from_json(job), round, request)
-            request.count()
+            request.count(node.state.version())
             received = _received(node, arrays) if arrays else {}
             answer: dict[str, Any] = {"organization_id": node.organization_id, "round": round}
             with np.errstate(over="ignore", invalid="ignore"):  # numbers that are not finite are rejected below

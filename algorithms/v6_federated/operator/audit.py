@@ -2,15 +2,64 @@
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from v6_federated.base.errors import SafeError
 from v6_federated.privacy import audit
 from v6_federated.privacy.audit import Entry
 
+T = TypeVar("T")
 MOST_BYTES = 2**31  # of an answer
+MOST_JOBS = 20  # that are shown in full
+
+
+@dataclass
+class _Same:
+    """Answers of one function that held the same."""
+
+    answers: int = 0
+    bytes: int = 0
+    rows: set[int] = field(default_factory=set)
+
+
+@dataclass
+class _Job:
+    """What left for a job, summed up: a log may be larger than the memory."""
+
+    method: str
+    first: str
+    last: str = ""
+    runs: set[int] = field(default_factory=set)
+    participants: set[int] = field(default_factory=set)
+    looser: dict[str, set[str]] = field(default_factory=dict)
+    databases: set[str] = field(default_factory=set)
+    left: dict[tuple[str, str], _Same] = field(default_factory=dict)
+    refused: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def add(self, entry: Entry) -> None:
+        self.last = entry.time
+        self.runs |= _known(entry.run)
+        self.participants |= _known(entry.participants)
+        self.databases |= _known(entry.database)
+        self.looser.setdefault(entry.profile, set()).update(entry.looser)
+        if entry.refused is not None:
+            self.refused[entry.function, entry.refused] += 1
+            return
+        same = self.left.setdefault((entry.function, _held(entry.left)), _Same())
+        same.answers, same.bytes = same.answers + 1, same.bytes + entry.bytes
+        same.rows.add(entry.rows or 0)
+
+    @property
+    def answers(self) -> int:
+        return sum(same.answers for same in self.left.values())
+
+    @property
+    def bytes(self) -> int:
+        return sum(same.bytes for same in self.left.values())
 
 
 def shown(path: Path, job: str | None = None) -> tuple[list[str], dict[str, Any]]:
@@ -25,67 +74,86 @@ def shown(path: Path, job: str | None = None) -> tuple[list[str], dict[str, Any]
 
     Raises:
         SafeError: there is no such file, or it is neither a log nor an answer.
+        OSError: the file cannot be read.
     """
     file = path / audit.NAME if path.is_dir() else path
     if not file.is_file():
         raise SafeError(f"there is no file {file}; expected a hospital's folder, its {audit.NAME}, or a task's output")
-    if file.suffix != Path(audit.NAME).suffix:
-        return _answer(file)
-    entries = [entry for entry in audit.read(file) if job is None or entry.job.startswith(job)]
-    if job is not None and not entries:
+    lines, numbers = _log(file, job) if file.suffix == Path(audit.NAME).suffix else _answer(file)
+    return ["".join(c for c in line if c.isprintable()) for line in lines], numbers  # other programs may write the log
+
+
+def _log(file: Path, job: str | None) -> tuple[list[str], dict[str, Any]]:
+    jobs: dict[str, _Job] = {}
+    single: dict[str, list[str]] = {}
+    lines, broken = 0, []
+    for lines, entry in enumerate(audit.read(file), start=1):
+        if entry is None:
+            broken.append(lines)
+        elif entry.job.startswith(job or ""):
+            jobs.setdefault(entry.job, _Job(entry.method, entry.time)).add(entry)
+            if job:
+                single.setdefault(entry.job, []).append(_line(entry))
+    if lines and len(broken) == lines:
+        raise SafeError(
+            f"no line of {file.name} is an entry of an audit log; expected the file {audit.NAME} of a hospital's folder"
+        )
+    if job and not jobs:
         raise SafeError(f"no job in {file} has a key that begins with {job}; leave --job out to see all")
-    jobs: dict[str, list[Entry]] = {}
-    for entry in entries:
-        jobs.setdefault(entry.job, []).append(entry)
-    total = _totals(entries)
-    lines = [
+    total = {
+        "answers": sum(it.answers for it in jobs.values()),
+        "bytes": sum(it.bytes for it in jobs.values()),
+        "refused": sum(it.refused.total() for it in jobs.values()),
+    }
+    found = [
         f"{file}: {len(jobs)} job(s), {total['answers']} answer(s) of {total['bytes']:,} bytes left, "
         f"{total['refused']} request(s) refused"
     ]
+    if broken:
+        found.append(
+            f"{len(broken)} line(s) cannot be read: {_some([*map(str, broken)])}. A power cut or a full disk may leave "
+            "half a line, and no answer leaves before its line is whole. More such lines mean that another program has "
+            "changed the file"
+        )
+    brief = len(jobs) > MOST_JOBS
+    if brief:
+        found += ["--job KEY shows a job in full", ""]
     for key, of_job in jobs.items():
-        lines += ["", *_job(key, of_job), *(map(_line, of_job) if job else _by_function(of_job))]
-    return lines, {"file": str(file), "jobs": len(jobs), **total}
+        found += [_brief(key, of_job)] if brief else ["", *_full(key, of_job), *single.get(key, _by_function(of_job))]
+    return found, {"file": str(file), "jobs": len(jobs), **total, "broken": len(broken)}
 
 
-def _totals(entries: Sequence[Entry]) -> dict[str, int]:
-    left = [entry for entry in entries if entry.refused is None]
-    return {"answers": len(left), "bytes": sum(e.bytes for e in left), "refused": len(entries) - len(left)}
+def _brief(key: str, job: _Job) -> str:
+    return (
+        f"job {key}: {job.method}, {_minute(job.first)} to {_minute(job.last)} UTC, {job.answers} answer(s) of "
+        f"{job.bytes:,} bytes left, {job.refused.total()} request(s) refused"
+    )
 
 
-def _job(key: str, entries: Sequence[Entry]) -> Iterator[str]:
-    first, last = entries[0], entries[-1]
-    yield f"job {key}: {first.method}, {_minute(first.time)} to {_minute(last.time)} UTC"
-    runs = sorted({entry.run for entry in entries if entry.run is not None})
-    if runs:
-        yield f"  runs at the server: {_some([str(run) for run in runs])}"
-    asked = ", ".join(sorted({str(e.participants) for e in entries if e.participants is not None}))
+def _full(key: str, job: _Job) -> Iterator[str]:
+    yield f"job {key}: {job.method}, {_minute(job.first)} to {_minute(job.last)} UTC"
+    if job.runs:
+        yield f"  runs at the server: {_some([str(run) for run in sorted(job.runs)])}"
+    if job.databases:
+        yield f"  database: {', '.join(sorted(job.databases))}"
+    asked = ", ".join(map(str, sorted(job.participants)))
     yield f"  organizations that train, as the tasks said: {asked or 'not said'}"
-    for profile in sorted({entry.profile for entry in entries}):
-        looser = sorted({name for entry in entries if entry.profile == profile for name in entry.looser})
-        yield f"  profile {profile}" + (f", looser in {', '.join(looser)}" if looser else "")
+    for profile, looser in sorted(job.looser.items()):
+        yield f"  profile {profile}" + (f", looser in {', '.join(sorted(looser))}" if looser else "")
 
 
-def _by_function(entries: Sequence[Entry]) -> Iterator[str]:
+def _by_function(job: _Job) -> Iterator[str]:
     """A line for each function, with what its answers held, and one for each reason of refusals."""
-    left: dict[tuple[str, str], list[Entry]] = {}
-    refused: dict[tuple[str, str], int] = {}
-    for entry in entries:
-        if entry.refused is None:
-            left.setdefault((entry.function, _held(entry.left)), []).append(entry)
-        else:
-            at = (entry.function, entry.refused)
-            refused[at] = refused.get(at, 0) + 1
-    for (function, held), same in left.items():
-        rows = sorted({entry.rows or 0 for entry in same})
-        size = sum(entry.bytes for entry in same)
-        about = f"{rows[0]:,}" if len(rows) == 1 else f"{rows[0]:,} to {rows[-1]:,}"
-        yield f"  {function}: {len(same)} answer(s) about {about} rows, {size:,} bytes: {held}"
-    for (function, reason), times in refused.items():
+    for (function, held), same in job.left.items():
+        least, most = min(same.rows), max(same.rows)
+        about = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+        yield f"  {function}: {same.answers} answer(s) about {about} rows, {same.bytes:,} bytes: {held}"
+    for (function, reason), times in job.refused.items():
         yield f"  {function}: refused {times} time(s): {reason}"
 
 
 def _line(entry: Entry) -> str:
-    begin = f"  {entry.time[:19]} {entry.function}, round {entry.round}: "
+    begin = f"  {entry.time[:19]} {entry.function}{'' if entry.round is None else f', round {entry.round}'}: "
     if entry.refused is not None:
         return f"{begin}refused: {entry.refused}"
     return f"{begin}{entry.rows} rows, {entry.bytes:,} bytes, sha256 {entry.sha256}: {_held(entry.left)}"
@@ -97,8 +165,8 @@ def _held(left: Mapping[str, Any]) -> str:
         if isinstance(what, dict):
             parts.append(f"{name} ({_held(what)})")
         elif isinstance(what, list):
-            parts.append(f"{name} {tuple(what[1:])} {what[0]}")
-        elif what.startswith("list of "):
+            parts.append(f"{name} ({' x '.join(map(str, what[1:])) or 1} numbers)")
+        elif str(what).startswith("list of "):
             parts.append(f"{name} ({what.removeprefix('list of ')} values)")
         else:
             parts.append(name)
@@ -110,20 +178,25 @@ def _answer(file: Path) -> tuple[list[str], dict[str, Any]]:
     if file.stat().st_size > MOST_BYTES:
         raise SafeError(f"{file.name} is larger than {MOST_BYTES:,} bytes; expected the output of a task")
     data = file.read_bytes()
+    sha256 = hashlib.sha256(data).hexdigest()
     try:
         answer = json.loads(data)
         held = audit.contents(answer)
         organization, n = answer["organization_id"], answer["n"]
+        lines = [
+            f"{file}: an answer of organization {organization} about {n} rows, {len(data):,} bytes, sha256 {sha256}",
+            f"  {_held(held)}",
+        ]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise SafeError(
             f"{file.name} is neither an audit log nor the output of a task of this project; expected a hospital's "
             f"folder, its {audit.NAME}, or the file output of a partial function's task"
         ) from None
-    sha256 = hashlib.sha256(data).hexdigest()
-    return [
-        f"{file}: an answer of organization {organization} about {n} rows, {len(data):,} bytes, sha256 {sha256}",
-        f"  {_held(held)}",
-    ], {"file": str(file), "answers": 1, "bytes": len(data), "sha256": sha256}
+    return lines, {"file": str(file), "answers": 1, "bytes": len(data), "sha256": sha256}
+
+
+def _known(value: T | None) -> set[T]:
+    return set() if value is None else {value}
 
 
 def _minute(time: str) -> str:

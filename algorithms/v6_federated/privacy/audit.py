@@ -1,5 +1,6 @@
 """The audit log: each answer that leaves the node, and each request that was refused, is a line of a file."""
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -10,14 +11,18 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from v6_federated.base.errors import SafeError
-from v6_federated.base.vantage6_api import NodePermissionException, data_volume
+from pydantic import TypeAdapter, ValidationError
+
+from v6_federated.base.database import label_of_task
+from v6_federated.base.vantage6_api import NodePermissionException, data_volume, package
 from v6_federated.messages import codec
 from v6_federated.privacy.hospital import HospitalFolder
 from v6_federated.privacy.policy import NOTHING_COMPUTED, Policy
 
 NAME = "audit.jsonl"
 MOST_LETTERS = 300  # of a text that a task brings
+MOST_REASON = 1000  # letters of a reason, which may quote what a task brings
+MOST_LINE = 2**20  # bytes of a line; ours have a few thousand at most
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,11 +30,12 @@ class Entry:
     """A line of the log.
 
     Attributes:
-        time: when the answer left, in UTC.
+        time: when the answer left, or the request was refused, in UTC.
         run: number of the run at the server, by which its task and sender can be found; None on mock nodes.
         job: the job's key.
-        method: its method.
+        method: the method of the node's image; on mock nodes, the one that the task said.
         function: the partial function that was called.
+        database: label of the database that the task named; None on mock nodes.
         round: the round that the task said.
         organization: the node's organization.
         participants: how many organizations train, as the task said.
@@ -47,6 +53,7 @@ class Entry:
     job: str
     method: str
     function: str
+    database: str | None = None
     round: int | None = None
     organization: int
     participants: int | None = None
@@ -74,17 +81,23 @@ def entry(policy: Policy, organization: int, function: str, round_: Any, job: Ma
     """
     participants = job.get("participants")
     return Entry(
-        time=datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+        time=now(),
         run=_run(),
-        job=_text(job.get("key")),
-        method=_text(job.get("method")),
+        job=text(job.get("key")),
+        method=text((package() or "").removeprefix("v6_") or job.get("method")),
         function=function,
-        round=round_ if type(round_) is int else None,
+        database=text(label) if (label := label_of_task()) else None,
+        round=round_ if type(round_) is int and 0 <= round_ < 2**31 else None,
         organization=organization,
         participants=len(participants) if isinstance(participants, list) else None,
         profile=policy.profile,
         looser=policy.looser() + (["DEBUG"] if os.environ.get("V6_FEDERATED_DEBUG") == "1" else []),
     )
+
+
+def now() -> str:
+    """The time in UTC, as lines have it."""
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
 
 
 def contents(answer: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,16 +148,18 @@ def write(folder: HospitalFolder, line: Entry) -> None:
     Raises:
         NodePermissionException: it cannot be written.
     """
-    text = json.dumps({name: value for name, value in asdict(line).items() if value not in (None, (), [], {})}) + "\n"
+    fields = {name: value for name, value in asdict(line).items() if value not in (None, (), [], {})}
+    data = f"{json.dumps(fields)}\n".encode()
     try:
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(folder.path / NAME, flags, 0o640)
-        with os.fdopen(descriptor, "ab") as stream:
-            fcntl.flock(stream, fcntl.LOCK_EX)
-            stream.write(text.encode())
-            stream.flush()
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            _append(descriptor, data)
             if data_volume() is not None:  # a real node
-                os.fsync(stream.fileno())
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
     except OSError as error:
         raise NodePermissionException(
             f"the audit log of this node cannot be written ({error.strerror}), so nothing leaves; its operator must "
@@ -152,32 +167,56 @@ def write(folder: HospitalFolder, line: Entry) -> None:
         ) from None
 
 
-def read(file: Path) -> Iterator[Entry]:
-    """Read a log.
+def _append(descriptor: int, data: bytes) -> None:
+    """Write a line whole or not at all, and on a line of its own even if a power cut left half a line."""
+    end = os.fstat(descriptor).st_size
+    if end and os.pread(descriptor, 1, end - 1) != b"\n":
+        data = b"\n" + data
+    try:
+        if os.write(descriptor, data) < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError:
+        os.ftruncate(descriptor, end)
+        raise
+
+
+def read(file: Path) -> Iterator[Entry | None]:
+    """Read a log, whose lines may be broken: a disk was full, or another program has written there.
 
     Args:
         file: the log.
 
     Yields:
-        Its lines, in the order in which they were written.
+        Its lines, in the order in which they were written; None for one that is no entry.
 
     Raises:
-        SafeError: the file cannot be read, or a line is no entry; it names the line's number.
-        OSError: the file cannot be opened.
+        OSError: the file cannot be read.
     """
-    with file.open(encoding="utf-8") as stream:
-        for number, text in enumerate(stream, start=1):
+    entry_of = TypeAdapter(Entry)
+    whole = True  # whether the line before has ended
+    with file.open("rb") as stream:
+        for line in iter(lambda: stream.readline(MOST_LINE), b""):
+            begins, whole = whole, line.endswith(b"\n")
+            if not begins:
+                continue
             try:
-                yield Entry(**json.loads(text))
-            except (ValueError, TypeError, RecursionError):
-                raise SafeError(
-                    f"line {number} of {file.name} is not an entry of an audit log; expected the file {NAME} of a "
-                    "hospital's folder"
-                ) from None
+                yield entry_of.validate_json(line)
+            except ValidationError:
+                yield None
 
 
-def _text(value: Any) -> str:
-    return "".join(c for c in str(value)[:MOST_LETTERS] if c.isprintable())
+def text(value: Any, most: int = MOST_LETTERS) -> str:
+    """A text from a task as the log has it: it commands no terminal and fills no disk.
+
+    Args:
+        value: the text; anything else is replaced by the name of its type.
+        most: letters to keep.
+
+    Returns:
+        The text without line breaks and control characters.
+    """
+    kept = value[:most] if isinstance(value, str) else type(value).__name__
+    return "".join(c for c in kept if c.isprintable())
 
 
 def _run() -> int | None:

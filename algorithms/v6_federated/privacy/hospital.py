@@ -43,11 +43,11 @@ class HospitalFolder:
             policy: the operator's limits.
 
         Returns:
-            The folder; None if this is no real node and the profile is ``trusting``.
+            The folder; None if this is no real node and no limit needs one.
 
         Raises:
             NodePermissionException: the folder does not exist or cannot be written, or there is none although the
-                profile needs one.
+                limits need one.
         """
         uri = os.environ.get(f"{RESERVED}_DATABASE_URI")
         volume = vantage6_api.data_volume()
@@ -60,19 +60,20 @@ class HospitalFolder:
                 )
         elif volume is not None:
             found = cls(volume / FALLBACK, own=False)
-            found.path.mkdir(mode=0o700, exist_ok=True)
-        elif policy.profile == "trusting":
+            with contextlib.suppress(OSError):  # refused below
+                found.path.mkdir(mode=0o700, exist_ok=True)
+        elif not policy.counts:
             return None
         else:
             raise NodePermissionException(
-                f"the profile {policy.profile} counts requests in the hospital's own folder, and this node has none; "
-                f"add a database of type folder with the label hospital to the node's configuration, or set "
+                "the limits of this node count requests in the hospital's own folder, and this node has none; "
+                "add a database of type folder with the label hospital to the node's configuration, or set "
                 f"{RESERVED}_DATABASE_URI to a folder. Nothing was computed."
             )
         if not os.access(found.path, os.W_OK | os.X_OK):
             raise NodePermissionException(
-                "the folder of the database 'hospital' cannot be written by this program; correct its permissions or "
-                "its mount_mode. Nothing was computed."
+                ("the folder of the database 'hospital'" if uri else f"the folder {FALLBACK} of the node's data volume")
+                + " cannot be written by this program; correct its permissions or its mount_mode. Nothing was computed."
             )
         return found
 
@@ -88,17 +89,23 @@ class HospitalFolder:
 
         Raises:
             SafeError: another program has put something else in the secret's place.
-            OSError: the secret cannot be read or written.
+            NodePermissionException: the secret cannot be read or written.
         """
         return int.from_bytes(hmac.digest(self._secret(), purpose.encode() + b"\0" + message, hashlib.sha256), "big")
 
     def _secret(self) -> bytes:
         file = self.path / "secret"
-        if not file.exists():
-            with contextlib.suppress(FileExistsError):  # another task was faster
-                create(file, secrets.token_bytes(SECRET_BYTES))
-        with open_regular(file) as stream:
-            found = stream.read(SECRET_BYTES + 1)
+        try:
+            if not file.exists():
+                with contextlib.suppress(FileExistsError):  # another task was faster
+                    create(file, secrets.token_bytes(SECRET_BYTES))
+            with open_regular(file) as stream:
+                found = stream.read(SECRET_BYTES + 1)
+        except OSError as error:
+            raise NodePermissionException(
+                f"the file secret in the hospital's folder cannot be read or written ({error.strerror}); its operator "
+                "must look at it. Nothing was computed."
+            ) from None
         if len(found) != SECRET_BYTES:
             raise NodePermissionException(
                 f"the file secret in the folder of the database 'hospital' does not hold {SECRET_BYTES} bytes; remove "

@@ -57,12 +57,10 @@ class Limit:
         """
         if value == profile_value or self.stricter == "none":
             return False
-        if isinstance(value, frozenset) or isinstance(profile_value, frozenset):
-            if self.stricter == "listed":
-                return value is None
-            return value is None or bool(value)
-        if value is None or profile_value is None:
+        if value is None or profile_value is None:  # None allows everything
             return value is None
+        if isinstance(value, frozenset) and isinstance(profile_value, frozenset):
+            return not value <= profile_value
         assert isinstance(value, int) and isinstance(profile_value, int)
         return value < profile_value if self.stricter == "higher" else value > profile_value
 

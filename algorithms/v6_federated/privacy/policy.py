@@ -22,6 +22,7 @@ from v6_federated.privacy.limits import LIMITS, PREFIX, Limit
 OTHERS = ("DEBUG", "DEVICE", "PROFILE", "THREADS")
 RESEARCHERS = ("PASSWORD", "NETWORK")
 MOST_BANDS = 10_000
+MOST_DIGITS = 15  # of a limit: a larger number does not fit everywhere
 MOST_MADE = 10_000  # columns that steps make, under a limit on parameters
 AT_LEAST_ONE = {"MINIMUM_ROWS", "MINIMUM_ROWS_A_CLASS", "MINIMUM_BATCH", "MINIMUM_ORGANIZATIONS", "MINIMUM_SAMPLE"}
 NOTHING_COMPUTED = "Nothing was computed."
@@ -43,7 +44,7 @@ def number_of_threads() -> int:
         NodePermissionException: the value is not a whole number from 1.
     """
     text = os.environ.get(PREFIX + "THREADS", "").strip() or "1"
-    if not text.isdecimal() or int(text) < 1:
+    if not text.isdecimal() or len(text) > MOST_DIGITS or int(text) < 1:
         raise NodePermissionException(f"{PREFIX}THREADS of this node must be a whole number from 1; {CORRECT_IT}")
     return int(text)
 
@@ -166,6 +167,12 @@ class Policy:
                 f"{PREFIX}DEVICE={device} of this node must be cpu, cuda or cuda:NUMBER; {CORRECT_IT}"
             )
         return cls(profile, **values)
+
+    @property
+    def counts(self) -> bool:
+        """Whether the limits need what a node remembers of earlier requests: their number, or its secret."""
+        limited = self.maximum_rounds is not None or self.maximum_rounds_a_week is not None
+        return limited or self.own_shuffle or self.profile != "trusting"
 
     def looser(self) -> list[str]:
         """Name the limits that allow more than the profile does.
@@ -495,10 +502,12 @@ def _read(limit: Limit, value: limits.Value) -> Any:
         return frozenset(name.strip() for name in str(value).split(",") if name.strip())
     if value is None:
         return None
-    if not str(value).isdecimal():
-        raise NodePermissionException(f"{PREFIX}{limit.name} of this node must be a whole number; {CORRECT_IT}")
+    switch = limit.kind == "switch"
+    if not str(value).isdecimal() or len(str(value)) > MOST_DIGITS or (switch and int(value) > 1):
+        accepted = "0 or 1" if switch else f"a whole number of at most {MOST_DIGITS} digits"
+        raise NodePermissionException(f"{PREFIX}{limit.name} of this node must be {accepted}; {CORRECT_IT}")
     number = int(value)
-    if limit.kind == "switch":
+    if switch:
         return bool(number)
     return max(number, 1) if limit.name in AT_LEAST_ONE else number
 

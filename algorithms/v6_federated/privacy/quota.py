@@ -45,8 +45,8 @@ def count(policy: Policy, folder: HospitalFolder, job: str, function: str, diges
             database.execute("INSERT INTO request VALUES (?, ?, ?, ?)", (digest, now, job, function))
     except sqlite3.Error as error:
         raise NodePermissionException(
-            f"the counters of this node's limits cannot be used ({type(error).__name__}); its operator must look at "
-            f"requests.sqlite in the hospital's folder. {NOTHING_COMPUTED}"
+            f"the counters of this node's limits cannot be used ({error}); send the task again, and if that does not "
+            f"help, its operator must look at requests.sqlite in the hospital's folder. {NOTHING_COMPUTED}"
         ) from None
 
 
@@ -84,9 +84,10 @@ def _check_job(policy: Policy, database: sqlite3.Connection, job: str, function:
 def _check_week(policy: Policy, database: sqlite3.Connection, now: float) -> None:
     if policy.maximum_rounds_a_week is None:
         return
+    if policy.maximum_rounds_a_week == 0:
+        raise PrivacyThresholdViolation(f"this node answers no request ({PREFIX}MAXIMUM_ROUNDS_A_WEEK=0)")
     query = "SELECT at FROM request WHERE at > ? ORDER BY at DESC LIMIT 1 OFFSET ?"
-    full = policy.maximum_rounds_a_week - 1
-    first = database.execute(query, (now - WEEK, full)).fetchone() if full >= 0 else (now,)
+    first = database.execute(query, (now - WEEK, policy.maximum_rounds_a_week - 1)).fetchone()
     if first is not None:
         room = datetime.fromtimestamp(first[0] + WEEK, timezone.utc)
         raise PrivacyThresholdViolation(

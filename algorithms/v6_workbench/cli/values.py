@@ -6,6 +6,7 @@ from v6_federated.base import json_text
 from v6_federated.base.errors import SafeError
 
 LISTS = ("classes", "organizations", "evaluators")  # settings that accept a,b,c without brackets
+SHOWN = 100  # letters of a wrong value
 
 
 def pair(text: str, option: str, example: str) -> tuple[str, str]:
@@ -56,7 +57,8 @@ def setting(key: str, text: str) -> Any:
     try:
         found = value(text)
     except SafeError as error:
-        raise SafeError(f"{key}: {error}") from None
+        shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+        raise SafeError(f"{key}={shown} is refused: {error}") from None
     if key not in LISTS or isinstance(found, list | None):
         return found
     parts = [part.strip() for part in text.split(",")]

@@ -10,6 +10,7 @@ from v6_workbench.reporting.trained import model_of
 
 NOISE = 1.05  # a loss on few rows may differ by this factor without a cause
 WILD = 10  # a loss this many times that of guessing comes from steps that are too long
+EXACT = 0.01  # an error of the accuracy that is not worth a warning
 CLOSE = 0.02  # a score this close to that of always predicting the same is not better
 
 
@@ -26,7 +27,7 @@ def warnings_about(result: Result) -> list[str]:
     if (result.get("final") or {}).get("evaluated") == 0:
         found.append("the model was not evaluated: no rows were held out, or fewer than the nodes' policy requires")
     own = _of_the_model(result)
-    return [*found, *poor(result), *(growing(result) if own is None else own)]
+    return [*found, *rounded(result), *poor(result), *(growing(result) if own is None else own)]
 
 
 def _of_the_model(result: Result) -> list[str] | None:
@@ -35,6 +36,25 @@ def _of_the_model(result: Result) -> list[str] | None:
         return None
     own = getattr(model_of(result), "diagnostics", None)
     return None if own is None else own(codec.decode(result["weights"])["weights"], result["settings"])
+
+
+def rounded(result: Result) -> list[str]:
+    """Return a warning if nodes have rounded their counts so that the accuracy is not exact to a hundredth.
+
+    Args:
+        result: the result.
+
+    Returns:
+        One line, or none.
+    """
+    final = result.get("final") or {}
+    error = final.get("accuracy_error", 0.0)
+    if error < EXACT:
+        return []
+    return [
+        f"nodes have rounded what they counted on {final['evaluated']} held-out rows: the accuracy is exact to about "
+        f"{error:.2f}, and single classes to less; compare losses, or hold out more rows"
+    ]
 
 
 def growing(result: Result) -> list[str]:

@@ -18,7 +18,9 @@ import joblib
 import orjson
 
 from v6_federated.base.errors import Interrupted
+from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.privacy.limits import PREFIX
+from v6_federated.privacy.policy import Policy
 from v6_workbench.simulation import mock_node
 from v6_workbench.simulation.call_outcomes import CallOutcome, CallOutcomes
 from v6_workbench.simulation.mock_client import MockClient
@@ -47,7 +49,7 @@ class MockNetwork:
         online: says whether an organization's node is online at a (simulated) time.
         keep: whether answers stay on disk after they were read, for a central function that is started again.
         hospital_folder: where each node gets a lasting folder of its own, ``node-K``, for its audit log and counters.
-            Without it, nodes whose profile needs such folders get them in the network's temporary folder.
+            Without it, nodes whose limits need such folders get them in the network's temporary folder.
 
     Attributes:
         folder: the network's temporary folder.
@@ -84,7 +86,7 @@ class MockNetwork:
             for organization, database in databases.items():
                 own = {**shell, **(environment or {}), **(environments or {}).get(organization, {})}
                 folder = self.folder / f"node-{organization}"
-                if hospital_folder is not None or own[PROFILE] != TRUSTING[PROFILE]:
+                if hospital_folder is not None or _counts(own):
                     lasting = (hospital_folder or self.folder / "hospitals").absolute() / f"node-{organization}"
                     lasting.mkdir(parents=True, exist_ok=True)
                     own["HOSPITAL_DATABASE_URI"] = str(lasting)
@@ -152,3 +154,11 @@ class MockNetwork:
             joblib.delayed(mock_node.run)(self.package, folder, self.nodes[organization], message, number)
             for message, organization, number in calls
         )
+
+
+def _counts(environment: Mapping[str, str]) -> bool:
+    """Whether a node's limits need its hospital's own folder."""
+    try:
+        return Policy.of_node(environment).counts
+    except NodePermissionException:  # the node says what is wrong with them
+        return False

@@ -125,9 +125,12 @@ def test_an_archive_made_to_fill_the_memory(refused, result, tmp_path):
 @pytest.mark.parametrize(
     ("value", "says"),
     [
-        ("[" * 5000, "lr: JSON of more than 100 levels; expected lists and objects that are nested less deeply"),
-        ("[" * 200 + "]" * 200, "lr: JSON of more than 100 levels"),
-        ("1" * 400, "lr: JSON with a whole number of more than 64 bits; expected smaller numbers"),
+        (
+            "[" * 5000,
+            " is refused: JSON of more than 100 levels; expected lists and objects that are nested less deeply",
+        ),
+        ("[" * 200 + "]" * 200, " is refused: JSON of more than 100 levels"),
+        ("1" * 400, " is refused: JSON with a whole number of more than 64 bits; expected smaller numbers"),
         ("[" + "1," * 5000 + "1]", "... is refused"),
     ],
 )
