@@ -14,6 +14,7 @@ from v6_workbench.simulation import datasets
 
 NAMES = (
     "attacks",
+    "careful",
     "cost",
     "garst2021",
     "garst2021_gbdt",
@@ -29,7 +30,7 @@ NAMES = (
     "reddy2020",
 )
 TIMED = ("cost", "network")  # not part of ``all``, since nothing else may run at the same time
-WITHOUT_DATA = ("attacks", "network", "poisoning")
+WITHOUT_DATA = ("attacks", "careful", "network", "poisoning")
 MNIST, FASHION = "mnist.npz", "fashion_mnist.npz"
 OTHER_DATA = {
     "garst2021_gbdt": (MNIST, FASHION),

@@ -213,7 +213,9 @@ def membership(researcher: Researcher) -> Outcome:
         )
         trained = answer["weights"].astype(np.float32)
         losses = [
-            _losses(model, trained, (t[researcher.features].to_numpy(np.float64) - p.mean) / p.scale, t[LABEL].to_numpy())
+            _losses(
+                model, trained, (t[researcher.features].to_numpy(np.float64) - p.mean) / p.scale, t[LABEL].to_numpy()
+            )
             for t in researcher.tables.values()
         ]  # the first hospital is the target
         inside, outside = losses[0], np.concatenate(losses[1:])

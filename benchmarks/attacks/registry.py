@@ -18,7 +18,9 @@ ABOUT = (
     "Every random choice of an attack has a fixed seed, and the hospitals are dealt with seed 1."
 )
 FEW = 96  # 24 rows at each of the four
-CRAFTED = "Whoever chooses the weights chooses which rows a gradient is about. Each answer alone is a sum over many rows."
+CRAFTED = (
+    "Whoever chooses the weights chooses which rows a gradient is about. Each answer alone is a sum over many rows."
+)
 DIFFERENCE = "Each answer alone is about many rows. Only their difference is about one."
 HONEST = "It is an ordinary job. What it sends is what the method needs."
 

@@ -85,7 +85,10 @@ def isolate(
                 continue
             parted = 0 < (above - middle).n < rows.n
             tries = 0 if parted else tries + 1
-            waiting += [(Between(a, t, above - middle), above, tries), (Between(t, b, rows - (above - middle)), middle, tries)]
+            waiting += [
+                (Between(a, t, above - middle), above, tries),
+                (Between(t, b, rows - (above - middle)), middle, tries),
+            ]
     return alone
 
 
@@ -228,9 +231,7 @@ def indicator(researcher: Researcher) -> Outcome:
         A = _covariance(researcher, steps, centre, divisor)
         return [Sum(A[k, k], A[k])]
 
-    rows = [
-        _with_own(researcher, b, b.rows.total * scale + mean, k, n) for b in isolate(ask, _grid(mean[k], scale[k]))
-    ]
+    rows = [_with_own(researcher, b, b.rows.total * scale + mean, k, n) for b in isolate(ask, _grid(mean[k], scale[k]))]
     return researcher.found(rows)
 
 
@@ -346,7 +347,10 @@ def histogram_edges(researcher: Researcher) -> Outcome:
                 "fit_step",
                 statistic="below",
                 columns=[features[k] for k in now],
-                arrays={"lower": np.array([a for a, _ in now.values()]), "upper": np.array([b for _, b in now.values()])},
+                arrays={
+                    "lower": np.array([a for a, _ in now.values()]),
+                    "upper": np.array([b for _, b in now.values()]),
+                },
             )
         except Refused:
             break
@@ -417,9 +421,7 @@ def is_rounded(value: float) -> bool:
     return math.frexp(value)[0] * 2**12 % 1 == 0
 
 
-def where_it_jumps(
-    measure: Callable[[float], float], low: float, high: float, precision: float
-) -> tuple[float, float]:
+def where_it_jumps(measure: Callable[[float], float], low: float, high: float, precision: float) -> tuple[float, float]:
     """Where a rounded measure, which grows from ``low`` to ``high``, first jumps, and its exact value there."""
     first, last = measure(low), measure(high)
     while high - low > precision * high:
@@ -472,7 +474,13 @@ def regression_loss(researcher: Researcher) -> Outcome:
     errors = np.abs(np.array(found) - truth) / scale[k]
     right = errors[errors < TOLERANCE]
     return Outcome(
-        len(right), people, "values", researcher.tasks, people, max(right, default=None), researcher.last_words(len(right))
+        len(right),
+        people,
+        "values",
+        researcher.tasks,
+        people,
+        max(right, default=None),
+        researcher.last_words(len(right)),
     )
 
 

@@ -78,7 +78,7 @@ def test_a_job_ends_as_on_mock_nodes(jobs, careful, table, tmp_path, capsys, met
 def log(network: str, node: int) -> list[audit.Entry]:
     """The audit log of a node: a file that the node's containers wrote, on this machine."""
     folder = local.folder(network) / docker_engine.node_name(network, node) / docker_engine.HOSPITAL
-    return [*audit.read(folder / audit.NAME)]
+    return [entry for entry in audit.read(folder / audit.NAME) if entry]
 
 
 def test_the_operator_reads_the_log_with_the_image(jobs, careful, engine, image_of):

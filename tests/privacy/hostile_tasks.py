@@ -27,7 +27,22 @@ TARGET = 1
 STEPS = ["impute:median", "impute:most_frequent", "onehot", "clip:0.1", "standardize", "pca:3"]
 ENVIRONMENT = {"V6_FEDERATED_MAXIMUM_SECONDS": "1"}  # a task may ask for a billion epochs
 NUMBERS = [0, 1, -1, 2, 7, 10, 2**31 - 1, 2**53, 2**64 - 1, -(2**63), 0.5, 1e-300, -1e308, 1e308, 0.999999]
-TEXTS = ["", " ", "nan", "inf", "x0", "x1", "sex", "label", "pc1", "*", "../../etc/passwd", "a" * 10_000, "\u0000", "é\u202e"]
+TEXTS = [
+    "",
+    " ",
+    "nan",
+    "inf",
+    "x0",
+    "x1",
+    "sex",
+    "label",
+    "pc1",
+    "*",
+    "../../etc/passwd",
+    "a" * 10_000,
+    "\u0000",
+    "é\u202e",
+]
 NAMES = ["logreg", "svm", "fnn", "nn_reddy", "2nn", "cnn_garst", "cnn_mcmahan", "lstm_char", "trees", "none"]
 
 
@@ -199,7 +214,9 @@ def main(profile: str, number: int, seed: int) -> dict[str, Any]:
     """Send the tasks; what they did."""
     rng, faults, done = random.Random(seed), list[str](), dict[str, int]()
     tasks = honest()
-    others = [v for _, t in tasks[:: max(len(tasks) // 40, 1)] for p in places(t["kwargs"]) if (v := _at(t, p)) is not None]
+    others = [
+        v for _, t in tasks[:: max(len(tasks) // 40, 1)] for p in places(t["kwargs"]) if (v := _at(t, p)) is not None
+    ]
     words, numbers = secrets()
     environment = {**ENVIRONMENT, "V6_FEDERATED_PROFILE": profile}
     networks: dict[str, MockNetwork] = {}

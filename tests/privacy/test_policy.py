@@ -129,6 +129,12 @@ def test_every_number_is_looser_in_one_direction(limit):
     assert limit.name not in Policy.of_node({f"V6_FEDERATED_{limit.name}": stricter}).looser()
 
 
+@pytest.mark.parametrize("name", ["v6_federated_minimum_rows", "V6_FEDERATED_minimum_rows"])
+def test_a_limit_in_lower_case_is_misspelt(name):
+    with pytest.raises(NodePermissionException, match=f"{name} is not .* did you mean V6_FEDERATED_MINIMUM_ROWS[?]"):
+        Policy.of_node({name: "50"})
+
+
 def test_a_misspelt_limit_is_named_with_the_right_one():
     with pytest.raises(NodePermissionException) as refusal:
         Policy.of_node({"V6_FEDERATED_MINIMUM_ROW": "50"})

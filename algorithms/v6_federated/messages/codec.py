@@ -191,6 +191,15 @@ def pieces(message: Any) -> list[str]:
     Returns:
         Texts that together are ``json.dumps(message)``, all ASCII.
     """
+    text, found = _hollow(message)
+    around = text.split(json.dumps(HOLE)[1:-1])
+    if len(around) != len(found) + 1 or not all(map(_unescaped, found)):
+        return [json.dumps(message)]  # another text looks like the hole, or a payload needs escapes
+    return [text for pair in zip(around, [*found, ""], strict=True) for text in pair]
+
+
+def _hollow(message: Any) -> tuple[str, list[str]]:
+    """A message as JSON with a hole in place of each payload's data, and these data in their order."""
     found: list[str] = []
 
     def hollow(value: Any) -> Any:
@@ -203,10 +212,7 @@ def pieces(message: Any) -> list[str]:
             return [hollow(v) for v in value]
         return value
 
-    around = json.dumps(hollow(message)).split(json.dumps(HOLE)[1:-1])
-    if len(around) != len(found) + 1 or not all(map(_unescaped, found)):
-        return [json.dumps(message)]  # another text looks like the hole, or a payload needs escapes
-    return [text for pair in zip(around, [*found, ""], strict=True) for text in pair]
+    return json.dumps(hollow(message)), found
 
 
 def _unescaped(data: str) -> bool:
@@ -215,7 +221,7 @@ def _unescaped(data: str) -> bool:
 
 
 def digest(message: Any) -> bytes:
-    """The SHA-256 digest of a message. Payloads are digested on their own, and one that is sent to many nodes once.
+    """The SHA-256 digest of a message. A payload is digested on its own, and one that is sent to many nodes once.
 
     Args:
         message: JSON, with payloads anywhere in it.
@@ -223,17 +229,10 @@ def digest(message: Any) -> bytes:
     Returns:
         32 bytes; the same for equal messages only.
     """
-
-    def digested(value: Any) -> Any:
-        if isinstance(value, dict):
-            if set(value) == PAYLOAD and isinstance(value["data"], str):
-                return {"dtype": value["dtype"], "shapes": value["shapes"], "sha256": _sha256(value["data"])}
-            return {k: digested(v) for k, v in value.items()}
-        return [*map(digested, value)] if isinstance(value, list) else value
-
-    return hashlib.sha256(json.dumps(digested(message)).encode()).digest()
+    text, found = _hollow(message)
+    return hashlib.sha256(json.dumps([text, *map(_sha256, found)]).encode()).digest()
 
 
 @functools.lru_cache(maxsize=2)
 def _sha256(data: str) -> str:
-    return hashlib.sha256(data.encode()).hexdigest()
+    return hashlib.sha256(data.encode(errors="surrogatepass")).hexdigest()  # a task may contain anything

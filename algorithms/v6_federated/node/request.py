@@ -98,18 +98,18 @@ class Request:
         if self.folder is not None:
             size, sha256 = audit.sent(answer)
             left = audit.contents(answer)
-            line = replace(self.entry, time=audit.now(), rows=answer["n"], left=left, bytes=size, sha256=sha256)
-            audit.write(self.folder, line)
+            rows, evaluated = answer["n"], answer.get("evaluation", {}).get("n")
+            line = replace(self.entry, time=audit.now(), rows=rows, evaluated=evaluated)
+            audit.write(self.folder, replace(line, left=left, bytes=size, sha256=sha256))
 
     def refused(self, reason: str) -> None:
         """Note in the audit log that nothing leaves, and why.
 
         Args:
-            reason: the error's text, which quotes no value of a row.
+            reason: the error's text in one line, which quotes no value of a row.
 
         Raises:
             NodePermissionException: the log cannot be written.
         """
         if self.folder is not None:
-            reason = audit.text(reason, audit.MOST_REASON)
             audit.write(self.folder, replace(self.entry, time=audit.now(), refused=reason))

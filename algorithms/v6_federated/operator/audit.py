@@ -24,6 +24,7 @@ class _Same:
     answers: int = 0
     bytes: int = 0
     rows: set[int] = field(default_factory=set)
+    evaluated: set[int] = field(default_factory=set)
 
 
 @dataclass
@@ -51,7 +52,8 @@ class _Job:
             return
         same = self.left.setdefault((entry.function, _held(entry.left)), _Same())
         same.answers, same.bytes = same.answers + 1, same.bytes + entry.bytes
-        same.rows.add(entry.rows or 0)
+        same.rows |= _known(entry.rows)
+        same.evaluated |= _known(entry.evaluated)
 
     @property
     def answers(self) -> int:
@@ -111,9 +113,8 @@ def _log(file: Path, job: str | None) -> tuple[list[str], dict[str, Any]]:
     ]
     if broken:
         found.append(
-            f"{len(broken)} line(s) cannot be read: {_some([*map(str, broken)])}. A power cut or a full disk may leave "
-            "half a line, and no answer leaves before its line is whole. More such lines mean that another program has "
-            "changed the file"
+            f"{len(broken)} line(s) cannot be read: {_some([*map(str, broken)])}. A power cut may leave half a line, "
+            "about an answer that did not leave. More such lines mean that another program has changed the file"
         )
     brief = len(jobs) > MOST_JOBS
     if brief:
@@ -145,9 +146,8 @@ def _full(key: str, job: _Job) -> Iterator[str]:
 def _by_function(job: _Job) -> Iterator[str]:
     """A line for each function, with what its answers held, and one for each reason of refusals."""
     for (function, held), same in job.left.items():
-        least, most = min(same.rows), max(same.rows)
-        about = f"{least:,}" if least == most else f"{least:,} to {most:,}"
-        yield f"  {function}: {same.answers} answer(s) about {about} rows, {same.bytes:,} bytes: {held}"
+        about = _about(same.rows, same.evaluated)
+        yield f"  {function}: {same.answers} answer(s) about {about}, {same.bytes:,} bytes: {held}"
     for (function, reason), times in job.refused.items():
         yield f"  {function}: refused {times} time(s): {reason}"
 
@@ -156,7 +156,18 @@ def _line(entry: Entry) -> str:
     begin = f"  {entry.time[:19]} {entry.function}{'' if entry.round is None else f', round {entry.round}'}: "
     if entry.refused is not None:
         return f"{begin}refused: {entry.refused}"
-    return f"{begin}{entry.rows} rows, {entry.bytes:,} bytes, sha256 {entry.sha256}: {_held(entry.left)}"
+    about = _about(_known(entry.rows), _known(entry.evaluated))
+    return f"{begin}{about}, {entry.bytes:,} bytes, sha256 {entry.sha256}: {_held(entry.left)}"
+
+
+def _about(rows: set[int], evaluated: set[int]) -> str:
+    """The rows of answers: those that the node trains on, and those that the model was evaluated on."""
+
+    def several(numbers: set[int]) -> str:
+        least, most = min(numbers, default=0), max(numbers, default=0)
+        return f"{least:,}" if least == most else f"{least:,} to {most:,}"
+
+    return f"{several(rows)} rows" + (f", evaluated on {several(evaluated)}" if evaluated else "")
 
 
 def _held(left: Mapping[str, Any]) -> str:
@@ -182,7 +193,7 @@ def _answer(file: Path) -> tuple[list[str], dict[str, Any]]:
     try:
         answer = json.loads(data)
         held = audit.contents(answer)
-        organization, n = answer["organization_id"], answer["n"]
+        organization, n = int(answer["organization_id"]), int(answer["n"])
         lines = [
             f"{file}: an answer of organization {organization} about {n} rows, {len(data):,} bytes, sha256 {sha256}",
             f"  {_held(held)}",

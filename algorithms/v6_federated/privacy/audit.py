@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from v6_federated.base.database import label_of_task
+from v6_federated.base.logs import one_line
 from v6_federated.base.vantage6_api import NodePermissionException, data_volume, package
 from v6_federated.messages import codec
 from v6_federated.privacy.hospital import HospitalFolder
@@ -21,7 +22,6 @@ from v6_federated.privacy.policy import NOTHING_COMPUTED, Policy
 
 NAME = "audit.jsonl"
 MOST_LETTERS = 300  # of a text that a task brings
-MOST_REASON = 1000  # letters of a reason, which may quote what a task brings
 MOST_LINE = 2**20  # bytes of a line; ours have a few thousand at most
 
 
@@ -39,7 +39,8 @@ class Entry:
         round: the round that the task said.
         organization: the node's organization.
         participants: how many organizations train, as the task said.
-        rows: how many rows the answer is about; None if nothing left.
+        rows: how many rows the node trains on, with these settings; None if nothing left.
+        evaluated: how many rows a model was evaluated on, if it was.
         left: what left, by name: the shape of an array, or the kind of another value.
         bytes: size of the answer, as it was sent.
         sha256: of these bytes.
@@ -60,6 +61,7 @@ class Entry:
     profile: str
     looser: Sequence[str] = ()
     rows: int | None = None
+    evaluated: int | None = None
     left: Mapping[str, Any] = field(default_factory=dict)
     bytes: int = 0
     sha256: str | None = None
@@ -107,7 +109,8 @@ def contents(answer: Mapping[str, Any]) -> dict[str, Any]:
         answer: a partial function's answer, as JSON.
 
     Returns:
-        By name: the shape of an array, the contents of a dictionary, otherwise the kind of the value.
+        By name: the shape of an array, the contents of a dictionary, the number of values in a list and the lists in
+        it, otherwise the kind of the value.
     """
     parts: dict[str, Any] = {}
     for name, value in answer.items():
@@ -115,11 +118,18 @@ def contents(answer: Mapping[str, Any]) -> dict[str, Any]:
             parts |= {array: [value["dtype"], *shape] for array, shape in value["shapes"].items()}
         elif isinstance(value, dict):
             parts[name] = contents(value)
-        elif isinstance(value, list | str):
-            parts[name] = f"{'list' if isinstance(value, list) else 'text'} of {len(value)}"
+        elif isinstance(value, list):
+            parts[name] = f"list of {_values(value)}"
+        elif isinstance(value, str):
+            parts[name] = f"text of {len(value)}"
         elif name not in ("organization_id", "round"):
             parts[name] = "nothing" if value is None else type(value).__name__
     return parts
+
+
+def _values(value: Any) -> int:
+    inner = value.values() if isinstance(value, dict) else value
+    return sum(map(_values, inner)) if isinstance(value, dict | list) else 1
 
 
 def sent(answer: Mapping[str, Any]) -> tuple[int, str]:
@@ -205,18 +215,16 @@ def read(file: Path) -> Iterator[Entry | None]:
                 yield None
 
 
-def text(value: Any, most: int = MOST_LETTERS) -> str:
+def text(value: Any) -> str:
     """A text from a task as the log has it: it commands no terminal and fills no disk.
 
     Args:
         value: the text; anything else is replaced by the name of its type.
-        most: letters to keep.
 
     Returns:
-        The text without line breaks and control characters.
+        The beginning of the text, in one line without control characters.
     """
-    kept = value[:most] if isinstance(value, str) else type(value).__name__
-    return "".join(c for c in kept if c.isprintable())
+    return one_line(value[:MOST_LETTERS] if isinstance(value, str) else type(value).__name__)
 
 
 def _run() -> int | None:

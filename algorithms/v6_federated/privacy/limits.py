@@ -157,13 +157,15 @@ LIMITS = (
     ),
     Limit(
         "MAXIMUM_ROUNDS", "number", None, 1000, "lower",
-        "Refuses jobs with more rounds. The node itself counts the tasks of a job, whatever round they say",
+        "Refuses jobs with more rounds. The node itself counts how often a job calls each function, whatever round its "
+        "tasks say, and allows one call more than rounds. Preparing columns counts too, as calls of `fit_step`: six "
+        "steps took ten",
         "many slightly different requests, whose answers are compared",
     ),
     Limit(
         "MAXIMUM_ROUNDS_A_WEEK", "number", None, 2000, "lower",
         "Refuses any request that reads rows, of any job, once there were so many in the last seven days. Descriptions "
-        "of the columns are not counted, and a request that is repeated counts once",
+        "of the columns are not counted. A request that is repeated exactly, on the same rows, counts once",
         "the same, under many job keys",
     ),
     Limit(

@@ -487,8 +487,9 @@ def _check_names(env: Mapping[str, str]) -> None:
     """Refuse unknown variables: a misspelt limit would limit nothing, and the operator would not notice."""
     names = [limit.name for limit in LIMITS]
     known = (*names, *OTHERS, *RESEARCHERS)
-    for unknown in sorted(n for n in env if n.startswith(PREFIX) and n.removeprefix(PREFIX) not in known):
-        near = difflib.get_close_matches(unknown.removeprefix(PREFIX), (*names, *OTHERS), n=1)
+    ours = (n for n in env if n.upper().startswith(PREFIX))  # one in lower case is misspelt too
+    for unknown in sorted(n for n in ours if n.removeprefix(PREFIX) not in known):
+        near = difflib.get_close_matches(unknown.upper().removeprefix(PREFIX), (*names, *OTHERS), n=1)
         known_names = ", ".join(PREFIX + name for name in near or names)
         question = f"did you mean {known_names}?" if near else f"the limits are {known_names}."
         raise NodePermissionException(f"{unknown} is not a setting of a node; {question} {NOTHING_COMPUTED}")

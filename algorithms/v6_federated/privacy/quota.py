@@ -75,9 +75,10 @@ def _check_job(policy: Policy, database: sqlite3.Connection, job: str, function:
     query = "SELECT COUNT(*) FROM request WHERE job = ? AND function = ?"
     [so_far] = database.execute(query, (job, function)).fetchone()
     if so_far > policy.maximum_rounds:  # one more than rounds: the last model is evaluated after the last round
+        fewer = "preprocessing steps" if function == "fit_step" else "rounds"
         raise PrivacyThresholdViolation(
             f"the job has called {function} {so_far} times, and this node allows {policy.maximum_rounds} rounds "
-            f"({PREFIX}MAXIMUM_ROUNDS), whatever round a task says; ask for fewer rounds"
+            f"({PREFIX}MAXIMUM_ROUNDS), whatever round a task says; ask for fewer {fewer}"
         )
 
 
