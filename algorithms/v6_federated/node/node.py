@@ -107,6 +107,10 @@ class Node:
         assert self.job.model is not None
         spec = models.parse(self.job.model)
         self.policy.check_size(models.parameters(spec), f"the model {spec['name']}")
+        layout = self.source.features(self.job.data).take(slice(0))
+        d = len(preprocessing.apply(layout, self.job.data.preprocess).names)
+        if spec.get("features") != d:  # before it is built: a network for a million columns would fill the memory
+            raise SafeError(f"the job's model does not have {d} features, as many as there are columns after the steps")
         model = models.build(spec)
         if self.job.data.regression and not getattr(model, "regression", False):
             # its loss would reveal single labels, and the limits on labels count classes
@@ -125,14 +129,7 @@ class Node:
             PrivacyThresholdViolation: there are fewer rows than the minimum.
         """
         assert self.n
-        return self._fitting(self.source.prepared(self.job.data, self.organization_id, self.policy)[0])
-
-    def _fitting(self, rows: Rows) -> Rows:
-        """The rows, after a check that the job's model has as many features."""
-        d = rows.X.shape[1]
-        if self.job.model is not None and self.job.model.get("features") != d:
-            raise SafeError(f"the job's model does not have {d} features, as many as there are columns after the steps")
-        return rows
+        return self.source.prepared(self.job.data, self.organization_id, self.policy)[0]
 
     @functools.cached_property
     def n(self) -> int:
@@ -356,7 +353,6 @@ class Node:
             _, rows = self.source.prepared(self.job.data, self.organization_id, self.policy)
             if not len(rows):
                 return {"n": 0}
-        rows = self._fitting(rows)
         if self.job.data.regression:
             return metrics.evaluate_regression(self.model, weights, rows, self.policy.round_evaluations)
         assert self.job.data.classes is not None
