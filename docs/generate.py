@@ -186,6 +186,12 @@ def results() -> str:
     return re.sub(r"\]\((?=[\w-]+\.md\))", "](/benchmarks/results/", text.partition("\n")[2])
 
 
+def attacks() -> str:
+    """What each attack brought under each profile, as it was measured."""
+    text = (ROOT / "benchmarks" / "results" / "attacks.md").read_text()
+    return "\n".join(line for line in text.splitlines() if line.startswith("|"))
+
+
 def configurations() -> str:
     """Every node configuration, whole."""
     files = sorted((ROOT / "node_configs").glob("*.yaml"))
@@ -201,6 +207,7 @@ LISTS: dict[str, Callable[[], str]] = {
     "commands": commands,
     "face": face,
     "results": results,
+    "attacks": attacks,
     "configurations": configurations,
 }
 

@@ -1,4 +1,4 @@
-"""``python -m benchmarks attacks``: what a dishonest researcher gets from a node, attack by attack and profile by profile.
+"""``python -m benchmarks attacks``: what a dishonest researcher gets from a node, by attack and by profile.
 
 Each attack really runs, through the functions that methods export, against mock nodes. What it claims to have recovered
 is compared with the true table. ``docs/privacy.md`` shows the table.

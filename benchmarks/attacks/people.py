@@ -31,8 +31,8 @@ FAR_AWAY = 30.0  # standard deviations: nobody is there
 def known_label(researcher: Researcher) -> Outcome:
     """A person's measurements are known, the diagnosis is not.
 
-    A network says 1 for the rows above a threshold, and then again, but for the person the opposite. The rows of class 0
-    that it says 0 for are one more or less if the person is one of them. No cell is small, so no limit on small cells
+    A network says 1 for the rows above a threshold, and then again, but for the person the opposite. The rows of class
+    0 that it says 0 for are one more or less if the person is one of them. No cell is small, so no limit on small cells
     sees it. If counts are rounded, a threshold at which the count jumps makes the one row count.
     """
     p, people = Standard.of(researcher), 3 if researcher.small else 10

@@ -11,11 +11,11 @@ from benchmarks.attacks.researcher import Outcome, Refused, Researcher, hospital
 PROFILES = ("trusting", "careful")
 SMALL = {"breast-cancer": 320, "rare": 320, "digits": 400}  # rows of all four hospitals in the tests
 ABOUT = (
-    "A dishonest researcher sends tasks to one of four mock hospitals, and counts what was really recovered by comparing "
-    "it with the hospital's table. A row counts if all of its values are right to a hundredth of their column's standard "
-    "deviation, an image if its pixels are right to 0.05 in the mean. The target has 143 of the 569 rows of "
-    "`breast-cancer`, 450 of the 1,797 images of `digits`, or fewer where it says so. A task is one request to one node. "
-    "Every random choice of an attack has a fixed seed, and the hospitals are dealt with seed 1."
+    "A dishonest researcher sends tasks to one of four mock hospitals. What the attack claims to have recovered is "
+    "compared with the hospital's table. A row counts if all of its values are right to a hundredth of their column's "
+    "standard deviation, an image if its pixels are right to 0.05 in the mean. The target has 143 of the 569 rows of "
+    "`breast-cancer`, 450 of the 1,797 images of `digits`, or fewer where the table says so. A task is one request to "
+    "one node. Every random choice of an attack has a fixed seed, and the hospitals are dealt with seed 1."
 )
 FEW = 96  # 24 rows at each of the four
 CRAFTED = (
@@ -68,8 +68,8 @@ ATTACKS = (
     ),
     Attack(
         "minibatches of 10, least squares",
-        "An invented class keeps the mean of the first minibatch, whose rows follow from the seed. As many means as rows, "
-        "then linear equations.",
+        "An invented class keeps the mean of the first minibatch, whose rows follow from the seed. With as many means "
+        "as rows, these are linear equations.",
         training.least_squares,
         stops="`CLASSES`, `OWN_SHUFFLE`",
     ),
@@ -97,14 +97,14 @@ ATTACKS = (
         "crafted wide network",
         "Fowl et al. 2022: 5,000 hidden units that differ in their thresholds alone.",
         training.wide_network,
-        why="The network has 165,000 parameters, as honest ones have. A limit of a tenth of the rows stops it, and every "
-        "network with it.",
+        why="The network has 165,000 parameters, as honest ones have. A limit of a tenth of the rows stops it, and all "
+        "other networks too.",
     ),
     Attack(
         "closed form",
-        "One honest round of FedSGD with a network of 1,000 units on images. A unit that one image alone activates holds "
-        "this image. The job holds out as much as it may: all but 10 of 450 images under `trusting`, half of them under "
-        "`careful`.",
+        "One honest round of FedSGD with a network of 1,000 units on images. A unit that one image alone activates "
+        "holds this image. The job holds out as much as it may: all but 10 of 450 images under `trusting`, half of "
+        "them under `careful`.",
         training.closed_form,
         why=HONEST,
         data="digits",
@@ -127,8 +127,8 @@ ATTACKS = (
     ),
     Attack(
         "known person, by evaluation",
-        "Measurements are known, the label is not. What the model says changes for this person alone, and a count of the "
-        "confusion matrix tells for which class.",
+        "Measurements are known, the label is not. What the model says changes for this person alone, and a count of "
+        "the confusion matrix tells for which class.",
         people.known_label,
         why=DIFFERENCE,
     ),
@@ -192,8 +192,8 @@ ATTACKS = (
     ),
     Attack(
         "known person, by regression losses",
-        "Any column can be the label of a regression. A tree has an output for one known person alone; its squared errors "
-        "tell this person's value.",
+        "Any column can be the label of a regression. A tree has an output for one known person alone; its squared "
+        "errors tell this person's value.",
         thresholds.regression_loss,
         why=DIFFERENCE,
     ),
@@ -286,7 +286,7 @@ def cell(found: Outcome) -> str:
         return f"{found.note} {tasks}"
     if found.recovered:
         return f"{found.recovered:,} of {found.of:,} {found.unit} {tasks}"
-    return "0, refused" if found.refused else f"0 {tasks}"
+    return f"0 {tasks}" if found.of else "0, refused"
 
 
 def last_column(attack: Attack, found: Outcome) -> str:

@@ -1,8 +1,8 @@
 """A dishonest researcher: sends tasks that no honest one would, and compares what comes back with the true table.
 
-The researcher calls the functions that the methods export, on the mock network, with a task as vantage6 delivers it: any
-arguments, any job. The attack never reads what lies inside a node. Only ``found`` looks at the true table, to count what
-an attack has really recovered.
+The researcher calls the functions that the methods export, on the mock network, with a task as vantage6 delivers it:
+any arguments, any job. The attack never reads what lies inside a node. Only ``found`` and its like look at the true
+table, to count what an attack has really recovered; so do the attacks on a person whom the researcher knows already.
 """
 
 import tempfile
@@ -138,7 +138,13 @@ class Researcher:
         **settings: Any,
     ) -> Answer:
         """Send the target a task of one function, under a job of its own."""
-        spec = {"label": LABEL, "features": self.features, "classes": [0, 1], "holdout": 0.0, "preprocess": []}
+        spec: dict[str, Any] = {
+            "label": LABEL,
+            "features": self.features,
+            "classes": [0, 1],
+            "holdout": 0.0,
+            "preprocess": [],
+        }
         spec |= data or {}
         classes = 1 if spec.get("regression") else len(spec["classes"] or [])
         whole = {
@@ -175,7 +181,7 @@ class Researcher:
         return [c for c in self.tables[TARGET].columns if c != LABEL and self.tables[TARGET][c].dtype.kind in "fi"]
 
     def moments(self) -> tuple[np.ndarray, np.ndarray, int]:
-        """Mean and standard deviation of each column (1 if 0), and the number of rows: what ``standardize`` asks for."""
+        """Mean and deviation of each column (1 if 0), and the number of rows: what ``standardize`` asks for."""
         answer = self.ask("v6_fedavg", "fit_step", statistic="moments")
         deviation = np.sqrt(answer["squares"] / answer.values["n"])
         return codec.whole(answer.arrays, "mean"), np.where(deviation > 0, deviation, 1), answer.values["n"]

@@ -4,6 +4,7 @@ Whoever can ask for a sum over the rows above a threshold, and chooses the thres
 hold such a sum: a gradient of a crafted model, a covariance with an indicator, a mean of a clipped column, a loss.
 """
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,15 +26,15 @@ FAR = 25.0  # standard deviations beyond which no row lies
 class Sum(NamedTuple):
     """How many rows, and the sum (d,) of what is asked of each."""
 
-    count: float
+    size: float
     total: np.ndarray
 
     def __sub__(self, other: "Sum") -> "Sum":
-        return Sum(self.count - other.count, self.total - other.total)
+        return Sum(self.size - other.size, self.total - other.total)
 
     @property
     def n(self) -> int:
-        return round(self.count)
+        return round(self.size)
 
 
 class Between(NamedTuple):
@@ -207,7 +208,8 @@ def invented_classes(researcher: Researcher) -> Outcome:
             local={"lr": LONG},
         )
         g = -p.n * answer["weights"].astype(np.float64) / LONG
-        return [Sum(*each) for each in zip(g[c * d :][used], g[: c * d].reshape(c, d)[used], strict=True)]
+        sizes, rows = g[c * d :][used], g[: c * d].reshape(c, d)[used]
+        return [Sum(float(sizes[i]), rows[i]) for i in range(len(thresholds))]
 
     starts = [-FAR, *np.linspace(-3, 3, invented - 2), FAR]
     found = isolate(ask, starts, p.project, invented)
@@ -220,7 +222,7 @@ def invented_classes(researcher: Researcher) -> Outcome:
 def indicator(researcher: Researcher) -> Outcome:
     """Clip a column to two values and ask for its covariances: sums over the rows above a threshold."""
     mean, scale, n = researcher.moments()
-    k, d = researcher.finest(), len(researcher.features)
+    k = researcher.finest()
     sharp = 1e-9 * scale[k]
 
     def ask(thresholds: Sequence[float]) -> list[Sum]:
@@ -448,8 +450,8 @@ def regression_loss(researcher: Researcher) -> Outcome:
     known = np.random.default_rng(0).permutation(values[counts == 1])[:people]
     size, narrow = float(np.hypot(mean[k], scale[k])), 1e-5 * scale[by]
 
-    def loss(x: float, a: float) -> float:
-        tree = [[0, x + narrow, 0], [0, x - narrow, 0], [-1, 0, 0], [-1, a, 0], [-1, 0, 0]]
+    def loss(x: float, a: float, sign: int = 1) -> float:
+        tree = [[0, x + narrow, 0], [0, x - narrow, 0], [-1, 0, 0], [-1, sign * a, 0], [-1, 0, 0]]
         data = {"label": features[k], "features": [features[by]], "classes": None, "regression": True}
         answer = researcher.ask(
             "v6_gbdt",
@@ -464,11 +466,11 @@ def regression_loss(researcher: Researcher) -> Outcome:
     found = list[float]()
     truth = list[float]()
     for x in known:
-        a, b, at_a, at_b = size, -size, loss(x, size), loss(x, -size)
-        if is_rounded(at_a):  # beyond 4 the error grows with the output, whatever the label
-            a, at_a = where_it_jumps(lambda a: loss(x, a), 4 * size, 16 * size, 1e-8)
-            b, at_b = where_it_jumps(lambda a: loss(x, -a), 4 * size, 16 * size, 1e-8)
-            b = -b
+        a, b, at_a, at_b = size, size, loss(x, size), loss(x, -size)
+        if is_rounded(at_a):  # far from all labels, the error grows with the output
+            a, at_a = where_it_jumps(functools.partial(loss, x), 4 * size, 16 * size, 1e-8)
+            b, at_b = where_it_jumps(functools.partial(loss, x, sign=-1), 4 * size, 16 * size, 1e-8)
+        b = -b
         found.append((a * a - b * b - n * (at_a - at_b)) / (2 * (a - b)))
         truth.append(float(researcher.truth[researcher.truth[:, by] == x, k][0]))
     errors = np.abs(np.array(found) - truth) / scale[k]
@@ -487,8 +489,8 @@ def regression_loss(researcher: Researcher) -> Outcome:
 def score_bands(researcher: Researcher) -> Outcome:
     """The bands of the AUC count rows by score. Bands are narrow about the score of a row of zeros: put it anywhere.
 
-    With one feature as score, moved so that a guess is at zero, the bands tell the distance of each value from the guess
-    to a tenth. Guess again in a band that has rows. If counts are rounded, they jump at some of the values.
+    With one feature as score, moved so that a guess is at zero, the bands tell the distance of each value from the
+    guess to a tenth. Guess again in a band that has rows. If counts are rounded, they jump at some of the values.
     """
     mean, scale, _ = researcher.moments()
     k = researcher.finest()

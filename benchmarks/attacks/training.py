@@ -99,7 +99,8 @@ def through_resume(researcher: Researcher) -> Outcome:
             "v6_fedavg", model="svm", rounds=2, holdout=0, lr=LONG, classes=classes, resume=forged
         )
         g = -n * codec.decode(result["weights"])["weights"].astype(np.float64) / LONG
-        return [Sum(*each) for each in zip(g[c * d :][used], g[: c * d].reshape(c, d)[used], strict=True)]
+        sizes, rows = g[c * d :][used], g[: c * d].reshape(c, d)[used]
+        return [Sum(float(sizes[i]), rows[i]) for i in range(len(thresholds))]
 
     rows = isolate(ask, [-FAR, *np.linspace(-3, 3, 96), FAR], lambda row: float(row @ direction), invented)
     fitted = codec.decode(honest["data"]["preprocess"][0]["fitted"])

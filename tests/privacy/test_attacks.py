@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from benchmarks import attacks
 from benchmarks.attacks.researcher import matched
 
