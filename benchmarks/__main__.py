@@ -13,6 +13,8 @@ from v6_workbench.errors import EngineError
 from v6_workbench.simulation import datasets
 
 NAMES = (
+    "attacks",
+    "careful",
     "cost",
     "garst2021",
     "garst2021_gbdt",
@@ -28,7 +30,7 @@ NAMES = (
     "reddy2020",
 )
 TIMED = ("cost", "network")  # not part of ``all``, since nothing else may run at the same time
-WITHOUT_DATA = ("network", "poisoning")
+WITHOUT_DATA = ("attacks", "careful", "network", "poisoning")
 MNIST, FASHION = "mnist.npz", "fashion_mnist.npz"
 OTHER_DATA = {
     "garst2021_gbdt": (MNIST, FASHION),
@@ -64,8 +66,8 @@ def main() -> int:
         parser.error(f"{options.name} needs --data, for example --data mnist.npz")
     if options.seeds is not None and (options.seeds < 1 or not options.full):
         parser.error(f"--seeds {options.seeds}: expected 1 or more, together with --full")
-    if options.kept and options.name in (*TIMED, "garst2021_pca"):
-        parser.error(f"--kept: {options.name} measures times, which are not kept; run it without --kept")
+    if options.kept and options.name in (*TIMED, "attacks", "garst2021_pca"):
+        parser.error(f"--kept: what {options.name} runs is not kept; run it without --kept")
     if options.data and options.name in WITHOUT_DATA:
         parser.error(f"--data {options.data}: {options.name} needs no data; leave it out")
     if options.name in NAMES and options.data and options.data.name not in (expected := _data_of(options.name, True)):

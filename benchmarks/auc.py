@@ -69,7 +69,7 @@ def _differences(method: str, settings: dict[str, Any], table: pd.DataFrame) -> 
     seen: list[tuple[dict[int, Any], np.ndarray, np.ndarray]] = []
     evaluate = metrics.evaluate
 
-    def observed(model: Any, w: Any, rows: Any, classes: int, bands: int) -> dict[str, Any]:
+    def observed(model: Any, w: Any, rows: Any, classes: int, bands: int, rounding: Any) -> dict[str, Any]:
         counts = {b: evaluate(model, w, rows, classes, b) for b in BANDS}
         seen.append((counts, metrics.log_odds(model.scores(w, rows.X)), rows.y))
         return counts[BANDS[-1]]

@@ -66,13 +66,16 @@ class Liar:
         self._newest = sent.get("weights", self._newest)
         reference = None if self._asynchronous else sent.get("weights")
 
+        # of dynamic averaging by a schedule, changes for each round of passes are compared
+        rounds = message["kwargs"]["round"] - message["kwargs"].get("since", message["kwargs"]["round"] - 1)
+
         def alter(answer: dict[str, Any]) -> dict[str, Any]:
-            return self._altered(answer, organization, message["method"], reference)
+            return self._altered(answer, organization, message["method"], reference, rounds)
 
         return CallOutcome(1.0, alter=alter)
 
     def _altered(
-        self, answer: dict[str, Any], organization: int, function: str, reference: np.ndarray | None
+        self, answer: dict[str, Any], organization: int, function: str, reference: np.ndarray | None, rounds: int
     ) -> dict[str, Any]:
         found = codec.decode(answer["arrays"]) if "arrays" in answer else {}
         start = self._newest if reference is None else reference  # a node that goes on from its own model is sent none
@@ -83,14 +86,14 @@ class Liar:
         for name, array in found.items():
             leaves = array[:, 0] < 0 if name == "trees" else None
             base = start if name == "weights" and start is not None else np.zeros_like(array)
-            update = array[leaves, 1] if leaves is not None else array - base
+            update = array[leaves, 1] if leaves is not None else (array - base) / np.float32(rounds)
             size = float(np.linalg.norm(update)) / (np.sqrt(len(update)) if leaves is not None else 1.0)
             norms = self._norms.setdefault((function, name), {})
             if organization != LIAR:
                 norms[organization] = max(size, norms.get(organization, 0.0))
                 continue
             lied = self._update(name, update, base, float(np.median([*norms.values()])) if norms else size)
-            changed[name] = array + 0 if leaves is not None else base + lied
+            changed[name] = array + 0 if leaves is not None else base + np.float32(rounds) * lied
             if leaves is not None:
                 changed[name][leaves, 1] = lied
         return {**answer, "arrays": codec.encode(changed)} if changed else answer

@@ -36,7 +36,9 @@ PAGES = {
     "reddy2020": "what dynamic averaging saves, and what it costs, on MNIST",
     "reddy2020-fashion_mnist": "the same on Fashion-MNIST",
     "one_label": "FedAvg and SCAFFOLD with one label a node: where SCAFFOLD wins, and where its loss explodes",
+    "careful": "accuracy, AUC and loss of all methods under the profile careful beside trusting",
     "poisoning": "what one dishonest node of ten costs each method while it stays within the bounds",
+    "attacks": "what a dishonest researcher gets from a node, attack by attack, under each privacy profile",
     "cost": "the mock network beside a plain PyTorch loop and beside vantage6's own mock client",
     "network": "a round on a real network beside an algorithm that does nothing; sizes of the images",
 }

@@ -20,7 +20,7 @@ Augmentation = Annotated[
 ]
 TrainFrom = Annotated[
     Literal["own", "newest", "newest_pass"],
-    Field(description="model that a due node trains: its own, the newest, the newest for this round alone"),
+    Field(description="model that a due node trains: its own, the newest, the newest for this round"),
 ]
 
 

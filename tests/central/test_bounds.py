@@ -176,6 +176,13 @@ def test_two_nodes_are_not_compared_but_three_calls_of_one_node_each_are():
         found.check_norms("r", "f", measured({3: 1.0}))
 
 
+def test_updates_that_had_nothing_to_be_compared_with_are_compared_later():
+    found = bounds({1: 100, 2: 100, 3: 100, 4: 100})
+    found.check_norms("r", "f", measured({1: 0.0, 2: 0.0, 3: 0.0, 4: 1000.0}))
+    with pytest.raises(CollectResultsError, match="organization 4: sent w"):
+        found.check_norms("r", "f", measured({1: 1.0, 2: 1.0, 3: 1.0, 4: 1.0}))
+
+
 def test_nodes_are_not_blamed_when_the_others_have_converged():
     """Node 3 has rows that are hard to fit; 4 was offline, and the model has been trained without it."""
     found = bounds({1: 100, 2: 100, 3: 100, 4: 100})

@@ -116,15 +116,14 @@ class Bounds:
         for name in sorted({name for measured in norms.values() for name in measured}):
             new = {k: measured[name] for k, measured in norms.items() if name in measured}
             largest = self._largest.setdefault(f"{function} {name}", {})
-            before = len(largest)
+            waiting = sum(norm > 0 for norm in largest.values()) < LEAST
             largest |= {k: max(norm, largest.get(k, 0.0)) for k, norm in new.items()}
             moved = [k for k in largest if largest[k] > 0]
             if len(moved) < LEAST:
                 continue
             medians = {p: float(np.median([largest[k] / self.rows[k] ** p for k in moved])) for p in self._powers}
-            for k, norm in sorted(
-                (largest if before < LEAST else new).items()
-            ):  # the first ones had to wait for others
+            suspects = largest if waiting else new  # the first ones had to wait for others to be compared with
+            for k, norm in sorted(suspects.items()):
                 usual = max(median * self.rows[k] ** p for p, median in medians.items())
                 if norm > self._ratio * usual:
                     raise CollectResultsError(

@@ -103,6 +103,8 @@ class Source:
         if missing:
             # the table's names are not listed: the operator may not allow some
             raise DataError(f"no column {', '.join(missing)} in the table; name others with --features and --label")
+        if len(set(features)) < len(features):
+            raise DataError("features names a column twice; name each column once")
         if label in features:
             raise DataError(f"the label {label} is among the features; remove it from features, or name another label")
         if not features:

@@ -235,4 +235,4 @@ def digest(message: Any) -> bytes:
 
 @functools.lru_cache(maxsize=2)
 def _sha256(data: str) -> str:
-    return hashlib.sha256(data.encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(data.encode(errors="surrogatepass")).hexdigest()  # a task may contain anything

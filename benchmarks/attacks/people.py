@@ -1,0 +1,311 @@
+"""Attacks on a person whom the researcher knows, on membership, and by differences of tables, splits and cohorts."""
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from benchmarks.attacks.researcher import (
+    FLAG,
+    LABEL,
+    NAME,
+    RARE,
+    TARGET,
+    Answer,
+    Outcome,
+    Refused,
+    Researcher,
+    matched,
+)
+from benchmarks.attacks.thresholds import Standard, components
+from v6_federated import models
+from v6_federated.data.source import split
+from v6_federated.messages import codec
+
+FAR_AWAY = 30.0  # standard deviations: nobody is there
+
+# ---- a known person
+
+
+def known_label(researcher: Researcher) -> Outcome:
+    """A person's measurements are known, the diagnosis is not.
+
+    A network says 1 for the rows above a threshold, and then again, but for the person the opposite. The rows of class 0
+    that it says 0 for are one more or less if the person is one of them. No cell is small, so no limit on small cells
+    sees it. If counts are rounded, a threshold at which the count jumps makes the one row count.
+    """
+    p, people = Standard.of(researcher), 3 if researcher.small else 10
+    lines = ((researcher.truth - p.mean) / p.scale) @ p.direction
+    hidden, narrow, steep = 5, 1e-4, 1e5
+
+    def zeros(threshold: float, person: float | None = None) -> int:
+        at = FAR_AWAY if person is None else person
+        # units 1 and 2 make a step from -1 to 1 at the threshold; units 3 to 5 a tent of height 1 at the person
+        W1 = np.outer(p.direction, [steep, steep, 1, 1, 1])
+        b1 = -np.array([steep * threshold, steep * threshold + 1, at - narrow, at, at + narrow])
+        turn = (-2 if at > threshold else 2) / narrow
+        score = np.array([2, -2, turn, -2 * turn, turn])
+        w = np.concatenate([W1.ravel(), b1, np.column_stack([0 * score, score]).ravel(), [0, -1]])
+        answer = researcher.ask(
+            "v6_fedavg",
+            "evaluate",
+            evaluate="all",
+            data={"preprocess": p.steps},
+            model={"name": "fnn", "hidden": hidden},
+            arrays={"weights": w},
+        )
+        return int(answer.values["evaluation"]["confusion"][0][0])
+
+    low, high = -FAR_AWAY / 2, FAR_AWAY / 2
+    at_low, at_high = zeros(low), zeros(high)
+    middle = (at_low + at_high) / 2
+    while high - low > 2e-3:  # until no more than one row lies between
+        between = zeros((low + high) / 2)
+        if between > middle:
+            high, at_high = (low + high) / 2, between
+        else:
+            low, at_low = (low + high) / 2, between
+    right = 0
+    for i in range(people):
+        # above the lower threshold a row of class 0 more makes the count jump, below the upper one a row less
+        threshold, before = (low, at_low) if lines[i] > low else (high, at_high)
+        guess = 0 if zeros(threshold, float(lines[i])) != before else 1
+        right += guess == int(researcher.tables[TARGET][LABEL].iloc[i])
+    return Outcome(right, people, "labels", researcher.tasks, people, None, researcher.last_words(right))
+
+
+def rare_word_statistics(researcher: Researcher) -> Outcome:
+    """One patient is of a village. A column of 0 and 1 for the village, and its covariances with all others."""
+    features = [*researcher.features, NAME]
+    steps = [{"step": "onehot", "fitted": {"levels": {NAME: [RARE]}}}]
+    d = len(features)
+    answer = researcher.ask(
+        "v6_fedavg",
+        "fit_step",
+        data={"features": features, "categories": [NAME], "preprocess": steps},
+        statistic="covariance",
+        arrays={"mean": np.zeros(d), "scale": np.ones(d)},
+    )
+    return _one_row(researcher, _square(answer, d)[-1, :-1])
+
+
+def rare_word_evaluation(researcher: Researcher) -> Outcome:
+    """The same patient's label: a model that says 1 for the village alone, and its confusion matrix."""
+    answer = researcher.ask(
+        "v6_fedavg",
+        "evaluate",
+        evaluate="all",
+        data={
+            "features": [NAME],
+            "categories": [NAME],
+            "preprocess": [{"step": "onehot", "fitted": {"levels": {NAME: [RARE]}}}],
+        },
+        model={"name": "logreg"},
+        arrays={"weights": np.array([2.0, -1.0])},
+    )
+    said = np.array(answer.values["evaluation"]["confusion"])[:, 1]
+    table = researcher.tables[TARGET]
+    true = int(table[LABEL][table[NAME] == RARE].iloc[0])
+    right = int(said.sum() == 1 and int(said.argmax()) == true)
+    return Outcome(right, 1, "labels", researcher.tasks, 1, None, researcher.last_words(right))
+
+
+def rare_flag(researcher: Researcher) -> Outcome:
+    """A column of the table is 1 for one patient and 0 for all others: its covariances are this patient's values."""
+    d, at = len(researcher.features), researcher.features.index(FLAG)
+    answer = researcher.ask(
+        "v6_fedavg", "fit_step", statistic="covariance", arrays={"mean": np.zeros(d), "scale": np.ones(d)}
+    )
+    return _one_row(researcher, _square(answer, d)[at])
+
+
+def rare_flag_mixed(researcher: Researcher) -> Outcome:
+    """The same, with a step ``pca`` that adds another column to the flag: what is asked for has many values."""
+    d, at = len(researcher.features), researcher.features.index(FLAG)
+    mixed = np.eye(d)
+    mixed[at, (at + 1) % d] = 1.0
+    answer = researcher.ask(
+        "v6_fedavg",
+        "fit_step",
+        data={"preprocess": [components(mixed)]},
+        statistic="covariance",
+        arrays={"mean": np.zeros(d), "scale": np.ones(d)},
+    )
+    A = np.linalg.inv(mixed) @ _square(answer, d) @ np.linalg.inv(mixed).T
+    return _one_row(researcher, A[at])
+
+
+def _square(answer: Answer, d: int) -> np.ndarray:
+    A = np.zeros((d, d))
+    A[np.triu_indices(d)] = answer["covariance"]
+    return A + np.triu(A, 1).T
+
+
+def _one_row(researcher: Researcher, claim: np.ndarray) -> Outcome:
+    found = researcher.found(claim[None])
+    return replace(found, of=1)
+
+
+# ---- few rows
+
+
+def few_rows(researcher: Researcher) -> Outcome:
+    """Covariances of fewer rows than columns; half of these patients' columns are known from elsewhere.
+
+    The products of known and unknown columns are equations for the unknown ones, as many as there are known columns.
+    The job holds out as many rows as it may. Which rows are left is the same in all jobs.
+    """
+    return _from_products(researcher, len(researcher.features))
+
+
+def few_rows_in_blocks(researcher: Researcher) -> Outcome:
+    """The same, a few columns a task: no task asks for more than half as many columns as there are rows."""
+    return _from_products(researcher, 4)
+
+
+def _from_products(researcher: Researcher, columns: int) -> Outcome:
+    n, d = len(researcher.truth), len(researcher.features)
+    holdout = (n - 10) // 10 * 10 / n
+    rows, (mean, scale, _) = researcher.truth[split(n, holdout, TARGET)[0]], researcher.moments()
+    known, rest = list(range(0, d, 2)), list(range(1, d, 2))
+    products = np.empty((len(known), len(rest)))
+    blocks = [range(i, min(i + columns // 2, d // 2)) for i in range(0, d // 2, columns // 2)]
+    for a, b in itertools.product(blocks, blocks):
+        used = [known[i] for i in a] + [rest[i] for i in b]
+        answer = researcher.ask(
+            "v6_fedavg",
+            "fit_step",
+            data={
+                "holdout": holdout,
+                "features": [researcher.features[i] for i in used],
+                "supervised": False,
+                "classes": None,
+            },
+            statistic="covariance",
+            arrays={"mean": mean[used], "scale": scale[used]},
+        )
+        products[np.ix_(a, b)] = _square(answer, len(used))[: len(a), len(a) :]
+    X = ((rows - mean) / scale)[:, known]
+    claims = rows.copy()
+    claims[:, rest] = np.linalg.lstsq(X.T, products, rcond=None)[0] * scale[rest] + mean[rest]
+    return replace(researcher.found(claims), of=len(rows))
+
+
+# ---- membership
+
+
+def membership(researcher: Researcher) -> Outcome:
+    """Who has a small loss under the model that one honest task has trained was probably among its rows."""
+    p, shape = Standard.of(researcher), {"name": "fnn", "hidden": 200}
+    model = models.build({**shape, "features": len(p.direction), "classes": 2})
+    w = model.init(np.random.default_rng(0))
+    found = list[str]()
+    largest = 0.0
+    for epochs in (1, 10, 50):
+        answer = researcher.ask(
+            "v6_fedavg",
+            "client_update",
+            data={"preprocess": p.steps},
+            model=shape,
+            arrays={"weights": w},
+            local={"lr": 0.1, "batch_size": 10, "epochs": epochs},
+        )
+        trained = answer["weights"].astype(np.float32)
+        losses = [
+            _losses(
+                model, trained, (t[researcher.features].to_numpy(np.float64) - p.mean) / p.scale, t[LABEL].to_numpy()
+            )
+            for t in researcher.tables.values()
+        ]  # the first hospital is the target
+        inside, outside = losses[0], np.concatenate(losses[1:])
+        pairs = (inside[:, None] < outside).mean() + 0.5 * (inside[:, None] == outside).mean()
+        found.append(f"{pairs:.2f}")
+        largest = max(largest, float(pairs))
+    note = f"AUC {', '.join(found)} after 1, 10, 50 epochs (0.5: no better than a guess)"
+    return Outcome(int(largest > 0.55), 1, "AUC", researcher.tasks, 1, None, "", note)
+
+
+def _losses(model: Any, w: np.ndarray, X: np.ndarray, y: np.ndarray) -> np.ndarray:
+    scores = model.scores(w, X.astype(np.float32))
+    return np.array([model.loss(scores[[i]], y[[i]]) for i in range(len(y))])
+
+
+# ---- differences
+
+
+def new_patient(researcher: Researcher) -> Outcome:
+    """The same means before and after a patient was added to the table: the sums differ by the patient."""
+    before = {**researcher.tables, TARGET: researcher.tables[TARGET].iloc[:-1]}
+    mean, _, n = researcher.moments()
+    with Researcher(before, researcher.profile, researcher.small) as earlier:
+        first, _, m = earlier.moments()
+        researcher.tasks += earlier.tasks
+    return _one_row(researcher, n * mean - m * first)
+
+
+def two_splits(researcher: Researcher) -> Outcome:
+    """Means of the rows that are not held out, for every share to hold out: the sums differ by the rows between."""
+    n, sums = len(researcher.truth), dict[int, np.ndarray]()
+    for holdout in np.linspace(0.01, 0.92, 20 if researcher.small else 60):
+        try:
+            answer = researcher.ask("v6_fedavg", "fit_step", data={"holdout": float(holdout)}, statistic="moments")
+        except Refused:
+            continue
+        sums[answer.values["n"]] = answer.values["n"] * codec.whole(answer.arrays, "mean")
+    known = sorted(sums)
+    claims = [(sums[b] - sums[a]) / (b - a) for a, b in itertools.pairwise(known)]
+    fewest = min((b - a for a, b in itertools.pairwise(known)), default=n)
+    found = researcher.found(claims)
+    return replace(found, note=f"means of {fewest} rows at least")
+
+
+def two_attempts(researcher: Researcher) -> Outcome:
+    """The same task again and again, in the hope of other minibatches of the same rows: their differences."""
+    d = len(researcher.features)
+    job = {"key": "0123456789abcdef" * 2}
+    request: dict[str, Any] = {
+        "model": {"name": "svm"},
+        "arrays": {"weights": np.zeros(d + 1)},
+        "local": {"lr": 1e-3, "batch_size": 10},
+    }
+    answers = [researcher.ask("v6_fedavg", "client_update", job=job, **request)["weights"][:d] for _ in range(5)]
+    claims = [a - b for a, b in itertools.combinations(answers, 2)]
+    different = sum(bool(np.any(claim)) for claim in claims)
+    return replace(researcher.found(claims), note=f"{different} of {len(claims)} pairs of answers differ")
+
+
+def two_cohorts(researcher: Researcher) -> Outcome:
+    """The pooled means of all hospitals, and of all but one: their difference is that hospital's means."""
+    everyone = sorted(researcher.tables)
+    common: dict[str, Any] = {"model": "logreg", "rounds": 1, "holdout": 0, "preprocess": ["standardize"]}
+    sums = list[np.ndarray]()
+    for organizations in (everyone, [o for o in everyone if o != TARGET]):
+        result = researcher.central("v6_fedavg", organizations=organizations, **common)
+        fitted = codec.decode(result["data"]["preprocess"][0]["fitted"])
+        sums.append(result["history"][0]["n"] * codec.whole(fitted, "mean"))
+    truth = researcher.truth
+    number, error = matched((sums[0] - sums[1])[None] / len(truth), truth.mean(axis=0)[None], truth.std(axis=0))
+    return Outcome(number, 1, "hospitals' means", researcher.tasks, 1, error, researcher.last_words(number))
+
+
+def one_node_rounds(researcher: Researcher) -> Outcome:
+    """``fraction=0``: one node trains in the round, and the result's model is that hospital's."""
+    result = researcher.central("v6_fedavg", model="logreg", rounds=1, holdout=0, fraction=0)
+    alone = int(len(result["history"][0]["participants"]) == 1)
+    return Outcome(alone, 1, "hospitals' models", researcher.tasks, 1, None, researcher.last_words(alone))
+
+
+def invented_participants(researcher: Researcher) -> Outcome:
+    """A job of one hospital that names three: a node cannot know whether the others exist."""
+    d = len(researcher.features)
+    answer = researcher.ask(
+        "v6_fedavg",
+        "client_update",
+        job={"participants": [TARGET, 900, 901]},
+        model={"name": "logreg"},
+        arrays={"weights": np.zeros(d + 1)},
+        local={},
+    )
+    alone = int(bool(np.any(answer["weights"])))
+    return Outcome(alone, 1, "hospitals' models", researcher.tasks, 1, None, researcher.last_words(alone))
