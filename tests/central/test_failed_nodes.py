@@ -115,7 +115,7 @@ def test_nodes_that_were_given_up_leave_nothing_behind():
     assert not left and "state_left" not in result
 
 
-def test_a_node_that_has_begun_to_refuse_still_removes_its_state(hospitals):
+def test_a_node_that_has_begun_to_refuse_still_removes_its_state(hospitals, tmp_path):
     """Its operator allows fewer rounds from round 3 on."""
 
     def outcomes(organization, input_):
@@ -124,7 +124,12 @@ def test_a_node_that_has_begun_to_refuse_still_removes_its_state(hospitals):
         return CallOutcome()
 
     with MockNetwork(
-        "v6_scaffold", hospitals, environment=OPEN, on_round=lambda row: None, outcomes=outcomes
+        "v6_scaffold",
+        hospitals,
+        environment=OPEN,
+        on_round=lambda row: None,
+        outcomes=outcomes,
+        hospital_folder=tmp_path,
     ) as network:
         stopped = network.run(rounds=3)["stopped"]
         assert "round 3" in stopped and "organization 5: " in stopped and "V6_FEDERATED_MAXIMUM_ROUNDS" in stopped
