@@ -210,7 +210,7 @@ def gradient_inversion(researcher: Researcher) -> Outcome:
     import torch  # takes seconds to import, and only this attack needs it
 
     torch.manual_seed(0)
-    hidden, d, steps = 2000, len(researcher.features), 800 if researcher.small else 3000
+    hidden, d, steps = 2000, len(researcher.features), 3000
     w, g, n = _honest_gradient(researcher, hidden)
     W1, b1, W2, b2 = _layers(torch.tensor(w, dtype=torch.float64), d, hidden)
     target = torch.tensor(g)
