@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.attacks.isolation import Standard, components
 from benchmarks.attacks.researcher import (
     FLAG,
     LABEL,
@@ -18,7 +19,6 @@ from benchmarks.attacks.researcher import (
     Researcher,
     matched,
 )
-from benchmarks.attacks.thresholds import Standard, components
 from v6_federated import models
 from v6_federated.data.source import split
 from v6_federated.messages import codec

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.attacks.isolation import FAR, LONG, STEEP, Standard, Sum, components, isolate
 from benchmarks.attacks.researcher import TARGET, Outcome, Refused, Researcher, matched
-from benchmarks.attacks.thresholds import FAR, LONG, STEEP, Standard, Sum, components, isolate
 from v6_federated import models
 from v6_federated.base.randomness import generator
 from v6_federated.messages import codec
