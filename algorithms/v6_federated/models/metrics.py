@@ -250,20 +250,23 @@ def combine(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
         predicted. ``auc``: area under the ROC curve; with more than two classes the mean over the problems one class
         against the rest; None if a node counted no bands or another number of them than the others, or if no class
         has rows on both sides. ``auc_error``: by how much the bands can make ``auc`` differ from the exact value, at
-        most; rows whose scores are really tied count towards it too. ``confusion``: counts (c, c), true class by
-        predicted class. All are None if there are no rows. ``accuracy_error``: by how much the nodes' rounding makes
+        most; rows whose scores are really tied count towards it too. ``auc_variance``: the variance of ``auc`` over
+        draws of rows (DeLong et al. 1988), rows within a band tied; None with more than two classes, as counts by band
+        do not show how the classes' areas vary together, and with fewer than two rows in a class. ``confusion``: counts
+        (c, c), true class by predicted class. All are None if there are no rows. ``accuracy_error``: by how much the nodes' rounding makes
         ``accuracy`` differ from the exact value, about (a standard deviation); only if nodes have rounded.
     """
     answers = [a for a in answers if a and a["n"]]
     if not answers:
-        return {"evaluated": 0, **dict.fromkeys(("loss", "accuracy", "auc", "auc_error", "confusion"))}
+        return {"evaluated": 0, **dict.fromkeys(("loss", "accuracy", "auc", "auc_error", "auc_variance", "confusion"))}
     n = sum(a["n"] for a in answers)
     confusion = np.sum([a["confusion"] for a in answers], axis=0)
-    areas, halves = [], []
+    areas, halves, variances = [], [], []
     for outside, inside in _both_sides(answers):
         pairs = inside.sum() * outside.sum()
         areas.append(float(inside @ (np.cumsum(outside) - outside / 2) / pairs))
         halves.append(float(inside @ outside / 2 / pairs))
+        variances.append(_delong(outside, inside))
     # of a node's rounding: the mean over r = 0, ..., m - 1 of r (m - r), the variance if r rows are left of m
     variance = sum((a.get("step", 1) ** 2 - 1) / 6 for a in answers)
     return {
@@ -273,8 +276,20 @@ def combine(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "accuracy": float(np.trace(confusion) / n),
         "auc": float(np.mean(areas)) if areas else None,
         "auc_error": float(np.mean(halves)) if halves else None,
+        "auc_variance": variances[0] if len(confusion) == 2 and variances else None,
         "confusion": confusion.tolist(),
     }
+
+
+def _delong(outside: Array, inside: Array) -> float | None:
+    """DeLong's variance of the AUC from counts (bands,) of the rows outside and inside a class."""
+    n0, n1 = outside.sum(), inside.sum()
+    if min(n0, n1) < 2:
+        return None
+    below = (np.cumsum(outside) - outside / 2) / n0  # of a row inside, by band: the share of rows outside with less
+    above = 1 - (np.cumsum(inside) - inside / 2) / n1  # of a row outside: the share of rows inside with more
+    area = inside @ below / n1
+    return float(inside @ (below - area) ** 2 / (n1 - 1) / n1 + outside @ (above - area) ** 2 / (n0 - 1) / n0)
 
 
 def _both_sides(answers: Sequence[dict[str, Any]]) -> Iterator[Array]:

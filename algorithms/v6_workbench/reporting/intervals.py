@@ -1,0 +1,143 @@
+"""95% confidence intervals of a result's accuracy and AUC, from the counts that it already holds.
+
+What they are intervals of: the accuracy and the AUC of this one model on very many new rows of the same hospitals, in
+the same proportions. They hold the model and the split as they are, so they say nothing about another seed, another
+choice of held-out rows, or a hospital that took no part: there, the numbers vary more.
+"""
+
+import math
+from statistics import NormalDist
+
+import numpy as np
+
+from v6_workbench.reporting.summary import Result
+
+Interval = list[float]  # [lower, upper], as in JSON
+LEVEL = 0.95
+Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
+FEW = 30  # rows of a class below which DeLong's variance is too uncertain itself
+# Rounding moves a sum of bands by as many rows as the diagonal of the confusion matrix, and the AUC is a mean over many
+# such sums. That leaves less of the error: at most this share in simulations of 4 to 5 nodes with 20 to 200 rows each.
+SMOOTHED = 0.4
+
+
+def accuracy_interval(result: Result) -> Interval | None:
+    """Return the interval of the final accuracy: Wilson's.
+
+    If nodes have rounded their counts, it is wider by the error of that, ``accuracy_error``.
+
+    Args:
+        result: the result.
+
+    Returns:
+        Its lower and upper end; None if no rows were evaluated, or if labels are numbers.
+    """
+    final = result.get("final") or {}
+    if (accuracy := final.get("accuracy")) is None:
+        return None
+    return _wider(wilson(accuracy, final["evaluated"]), accuracy, final.get("accuracy_error", 0.0))
+
+
+def auc_interval(result: Result) -> Interval | None:
+    """Return the interval of the final AUC of two classes, on the scale of log(AUC / (1 - AUC)).
+
+    The variance is DeLong's; with fewer than ``FEW`` rows in a class it is Hanley and McNeil's. If nodes have rounded
+    their counts, the interval is wider by the error of that.
+
+    Args:
+        result: the result.
+
+    Returns:
+        Its lower and upper end. None if there is no AUC, and with more than two classes: counts by class and band do
+        not show how the areas of the classes, whose mean is the AUC, vary together.
+    """
+    final = result.get("final") or {}
+    auc, confusion = final.get("auc"), final.get("confusion") or []
+    if auc is None or len(confusion) != 2:
+        return None
+    n0, n1 = (sum(row) for row in confusion)
+    if not 0 < auc < 1:
+        interval = separated(auc, n0, n1)
+    else:
+        variance = hanley_mcneil(auc, n0, n1) if min(n0, n1) < FEW else final.get("auc_variance")
+        if variance is None:
+            return None
+        interval = on_logit_scale(auc, variance)
+    rows = SMOOTHED * final.get("accuracy_error", 0.0) * final["evaluated"]
+    return _wider(interval, auc, rows * math.hypot(1 / n0, 1 / n1))
+
+
+def wilson(share: float, n: int) -> Interval:
+    """Return Wilson's score interval of a share.
+
+    Args:
+        share: the share that was found, from 0 to 1.
+        n: number of rows that it was found in.
+
+    Returns:
+        Its lower and upper end.
+    """
+    middle = (share + Z**2 / (2 * n)) / (1 + Z**2 / n)
+    half = Z / (1 + Z**2 / n) * math.sqrt(share * (1 - share) / n + Z**2 / (4 * n**2))
+    return [max(0.0, middle - half), min(1.0, middle + half)]
+
+
+def hanley_mcneil(auc: float, n0: int, n1: int) -> float:
+    """Return the variance of an AUC as Hanley and McNeil 1982 estimate it from the AUC alone.
+
+    Args:
+        auc: the AUC.
+        n0: rows outside the class.
+        n1: rows inside.
+
+    Returns:
+        The variance.
+    """
+    q1, q2 = auc / (2 - auc), 2 * auc**2 / (1 + auc)
+    return (auc * (1 - auc) + (n1 - 1) * (q1 - auc**2) + (n0 - 1) * (q2 - auc**2)) / (n0 * n1)
+
+
+def on_logit_scale(auc: float, variance: float) -> Interval:
+    """Return the interval of an AUC that is symmetric on the scale of log(AUC / (1 - AUC)).
+
+    Args:
+        auc: the AUC, between 0 and 1.
+        variance: its variance.
+
+    Returns:
+        Its lower and upper end.
+    """
+    logit = math.log(auc / (1 - auc))
+    half = Z * math.sqrt(variance) / (auc * (1 - auc))  # the derivative of the logit is 1 / (AUC (1 - AUC))
+    return [0.5 + math.tanh(z / 2) / 2 for z in (logit - half, logit + half)]
+
+
+def separated(auc: float, n0: int, n1: int) -> Interval:
+    """Return the interval of an AUC of 0 or 1, which has no logit, and no variance by DeLong.
+
+    Its other end is the AUC from which the one that was found is ``Z`` standard deviations away, by Hanley and McNeil's
+    variance of that AUC (Newcombe 2006).
+
+    Args:
+        auc: 0 or 1.
+        n0: rows outside the class.
+        n1: rows inside.
+
+    Returns:
+        Its lower and upper end.
+    """
+    low, high = 0.0, 1.0  # of the distance from 1, by bisection
+    for _ in range(60):
+        middle = (low + high) / 2
+        near = middle <= Z * math.sqrt(hanley_mcneil(1 - middle, n0, n1))
+        low, high = (middle, high) if near else (low, middle)
+    return [1 - low, 1.0] if auc else [0.0, low]
+
+
+def _wider(interval: Interval, value: float, error: float) -> Interval:
+    """The interval of a value to which an independent error with this standard deviation was added."""
+    lower, upper = interval
+    return [
+        max(0.0, value - math.hypot(value - lower, Z * error)),
+        min(1.0, value + math.hypot(upper - value, Z * error)),
+    ]
