@@ -11,6 +11,11 @@ from v6_federated.messages.job import DataSpec
 from v6_federated.messages.settings import LARGE, problem_of
 
 
+Count = Annotated[int, Field(ge=0, le=2**53)]  # JSON and float64 hold whole numbers up to here exactly
+Share = Annotated[float, Field(ge=0, le=1)]
+Error = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
 class _Part(BaseModel):
     """A part of a result, which may hold more than is named here."""
 
@@ -59,10 +64,14 @@ class NodeRow(_Part):
 class Final(_Part):
     """The last evaluation, or what else a method says about its end."""
 
-    evaluated: int | None = None
-    accuracy: float | None = None
+    evaluated: Count | None = None
+    accuracy: Share | None = None
+    accuracy_error: Error | None = None
+    auc: Share | None = None
+    auc_error: Error | None = None
+    auc_variance: Error | None = None
     r2: float | None = None
-    confusion: list[list[int]] | None = None
+    confusion: list[list[Count]] | None = None
 
 
 class ModelSpec(_Part):

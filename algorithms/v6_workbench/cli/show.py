@@ -1,10 +1,11 @@
 """What commands show of a result: its rounds, its classes, and what its numbers may hide."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from v6_workbench.cli import console, results
-from v6_workbench.reporting import diagnostics, summary
+from v6_workbench.reporting import diagnostics, intervals, summary
 
 
 def finish(result: dict[str, Any], out: Path | None, target: float | None) -> int:
@@ -42,7 +43,7 @@ def _reached(result: dict[str, Any], target: float) -> str:
 
 
 def show(result: dict[str, Any]) -> None:
-    """Print the rounds, the classes or components, and warnings.
+    """Print the rounds, the classes or components, the intervals, and warnings.
 
     Args:
         result: the result.
@@ -54,5 +55,26 @@ def show(result: dict[str, Any]) -> None:
     for table in (tables.classes_table(result), tables.components_table(result)):
         if table is not None:
             out.print(table)
+    show_intervals({result["method"]: result})
     for warning in diagnostics.warnings_about(result):
         console.say(warning)
+
+
+def show_intervals(results: Mapping[str, dict[str, Any]]) -> None:
+    """Print the 95% intervals of results, and what they mean.
+
+    Args:
+        results: results by their names.
+    """
+    from v6_workbench.reporting import tables
+
+    table = tables.intervals_table(results)
+    if table is None:
+        return
+    console.console().print(table)
+    said: dict[str, list[str]] = {}
+    for name, result in results.items():
+        for line in intervals.explained(result):
+            said.setdefault(line, []).append(name)
+    for line, names in said.items():
+        print(line if len(names) == len(results) else f"{diagnostics.shortened(names)}: {line}")

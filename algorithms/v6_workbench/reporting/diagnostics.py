@@ -4,13 +4,20 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from v6_federated.messages import codec
+from v6_federated.models.linear import LinearModel
 from v6_workbench.reporting.summary import Result, most_frequent
 from v6_workbench.reporting.trained import model_of
 
 NOISE = 1.05  # a loss on few rows may differ by this factor without a cause
 WILD = 10  # a loss this many times that of guessing comes from steps that are too long
 EXACT = 0.01  # an error of the accuracy that is not worth a warning
+FALLING = 0.05  # the share by which a loss that still falls has fallen over the last rounds: see ``unconverged``
+LAST_ROUNDS = 5  # or the last quarter of the rounds, if that is more
+SURE = 3  # standard errors that a fall must have: minibatches and samples of nodes make losses vary
+RATES = ("lr", "stepsize")  # settings that make steps longer
 CLOSE = 0.02  # a score this close to that of always predicting the same is not better
 
 
@@ -27,7 +34,9 @@ def warnings_about(result: Result) -> list[str]:
     if (result.get("final") or {}).get("evaluated") == 0:
         found.append("the model was not evaluated: no rows were held out, or fewer than the nodes' policy requires")
     own = _of_the_model(result)
-    return [*found, *rounded(result), *poor(result), *(growing(result) if own is None else own)]
+    if own is None:
+        own = growing(result) or unconverged(result)
+    return [*found, *rounded(result), *poor(result), *own]
 
 
 def _of_the_model(result: Result) -> list[str] | None:
@@ -79,6 +88,57 @@ def growing(result: Result) -> list[str]:
     what = "grew" if losses[-1] > NOISE * losses[0] else "is far above that of guessing"
     standardize = "" if "standardize" in steps else ", or --preprocess standardize"
     return [f"the loss on held-out rows {what}: try a smaller lr{standardize}"]
+
+
+def unconverged(result: Result) -> list[str]:
+    """Return a warning if the model still changes: more rounds would make its loss clearly smaller.
+
+    A line is fitted to the loss over the last quarter of the rounds (at least ``LAST_ROUNDS``). The loss still falls if
+    that line falls by more than ``FALLING`` of the loss itself, or of all that the loss has fallen since the first
+    round: with a very small learning rate, every quarter of the rounds brings a quarter of that. Of a linear model,
+    whose coefficients are read, it is the training loss; of other models, whose training loss may fall for ever without
+    use, the loss on held-out rows.
+
+    Args:
+        result: the result.
+
+    Returns:
+        One line, or none.
+    """
+    falling = {kind: _losses(result, kind) for kind in ("train_loss", "loss")}
+    if not any(falling.values()):  # as of principal components
+        return []
+    linear = result.get("model") is not None and isinstance(model_of(result), LinearModel)
+    kind = "train_loss" if falling["train_loss"] and (linear or not falling["loss"]) else "loss"
+    (_, first), (end, now) = falling[kind][0], falling[kind][-1]
+    fall, rate = _fall(falling[kind], end - max(LAST_ROUNDS, math.ceil(end / 4)))
+    if fall <= FALLING * min(now, abs(first - now)):
+        return []
+    what = "training loss" if kind == "train_loss" else "loss on held-out rows"
+    reading = "do not read the coefficients; " if linear else ""
+    longer = next((f" or a higher {name}" for name in RATES if name in result["settings"]), "")
+    return [
+        f"not converged: the {what} still falls by {100 * rate:.2g}% a round; {reading}use more --rounds{longer}"
+    ]
+
+
+def _losses(result: Result, kind: str) -> list[tuple[int, float]]:
+    """The rounds that have a loss, with it; none if there are fewer than two."""
+    found = [(row["round"], row[kind]) for row in result["history"] if row.get(kind) is not None]
+    return found if len(found) > 1 else []
+
+
+def _fall(losses: list[tuple[int, float]], since: int) -> tuple[float, float]:
+    """By how much losses fall after a round, and by which share a round; 0 if they vary so much that nobody can tell."""
+    recent = [pair for pair in losses if pair[0] > since]
+    t, loss = np.array(recent if len(recent) > 1 else losses[-2:]).T
+    centred = t - t.mean()
+    slope = float(centred @ loss / (centred @ centred))
+    around = loss - loss.mean() - slope * centred
+    error = math.sqrt(around @ around / max(len(t) - 2, 1) / (centred @ centred))
+    if -slope <= SURE * error:
+        return 0.0, 0.0
+    return -slope * float(t[-1] - t[0]), -slope / float(loss.mean())
 
 
 def poor(result: Result) -> list[str]:

@@ -6,15 +6,19 @@ choice of held-out rows, or a hospital that took no part: there, the numbers var
 """
 
 import math
+from collections.abc import Mapping
 from statistics import NormalDist
+from typing import Any
 
-import numpy as np
-
-from v6_workbench.reporting.summary import Result
-
+Result = Mapping[str, Any]  # JSON, as a method returns it
 Interval = list[float]  # [lower, upper], as in JSON
 LEVEL = 0.95
 Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
+MEANING = (
+    "95% intervals: for new rows of these hospitals, with this model and this split; another seed, split or hospital "
+    "varies more"
+)
+CHOOSING = ("early_stopping", "target")  # settings by which held-out rows choose the round whose model is the result
 FEW = 30  # rows of a class below which DeLong's variance is too uncertain itself
 # Rounding moves a sum of bands by as many rows as the diagonal of the confusion matrix, and the AUC is a mean over many
 # such sums. That leaves less of the error: at most this share in simulations of 4 to 5 nodes with 20 to 200 rows each.
@@ -33,9 +37,10 @@ def accuracy_interval(result: Result) -> Interval | None:
         Its lower and upper end; None if no rows were evaluated, or if labels are numbers.
     """
     final = result.get("final") or {}
-    if (accuracy := final.get("accuracy")) is None:
+    accuracy, n = final.get("accuracy"), final.get("evaluated")
+    if accuracy is None or not n:
         return None
-    return _wider(wilson(accuracy, final["evaluated"]), accuracy, final.get("accuracy_error", 0.0))
+    return _wider(wilson(accuracy, n), accuracy, final.get("accuracy_error") or 0.0)
 
 
 def auc_interval(result: Result) -> Interval | None:
@@ -53,17 +58,15 @@ def auc_interval(result: Result) -> Interval | None:
     """
     final = result.get("final") or {}
     auc, confusion = final.get("auc"), final.get("confusion") or []
-    if auc is None or len(confusion) != 2:
+    if auc is None or len(confusion) != 2 or not all(map(sum, confusion)):
         return None
-    n0, n1 = (sum(row) for row in confusion)
+    n0, n1 = map(sum, confusion)
     if not 0 < auc < 1:
         interval = separated(auc, n0, n1)
     else:
-        variance = hanley_mcneil(auc, n0, n1) if min(n0, n1) < FEW else final.get("auc_variance")
-        if variance is None:
-            return None
-        interval = on_logit_scale(auc, variance)
-    rows = SMOOTHED * final.get("accuracy_error", 0.0) * final["evaluated"]
+        variance = None if min(n0, n1) < FEW else final.get("auc_variance")
+        interval = on_logit_scale(auc, hanley_mcneil(auc, n0, n1) if variance is None else variance)
+    rows = SMOOTHED * (final.get("accuracy_error") or 0.0) * (n0 + n1)
     return _wider(interval, auc, rows * math.hypot(1 / n0, 1 / n1))
 
 
@@ -132,6 +135,35 @@ def separated(auc: float, n0: int, n1: int) -> Interval:
         near = middle <= Z * math.sqrt(hanley_mcneil(1 - middle, n0, n1))
         low, high = (middle, high) if near else (low, middle)
     return [1 - low, 1.0] if auc else [0.0, low]
+
+
+def explained(result: Result) -> list[str]:
+    """Say what the intervals of a result mean, and what is special about them.
+
+    Args:
+        result: the result.
+
+    Returns:
+        Lines of text; none if the result has no interval.
+    """
+    final, settings = result.get("final") or {}, result.get("settings") or {}
+    if accuracy_interval(result) is None:
+        return []
+    found = [MEANING]
+    if final.get("accuracy_error"):
+        found.append("nodes have rounded their counts: the intervals are wider by the error that this causes, about")
+    if final.get("auc") is not None and final.get("confusion"):
+        rows, interval = [sum(row) for row in final["confusion"]], auc_interval(result)
+        if interval and (final.get("auc_error") or 0.0) > (interval[1] - interval[0]) / 2:
+            found.append(f"scores lie close together: their bands alone can move the AUC by {final['auc_error']:.2f}")
+        if len(rows) > 2:
+            found.append("the AUC of more than two classes has no interval: counts do not show how the classes' AUCs vary together")
+        elif min(rows) < FEW:
+            found.append(f"a class has {min(rows)} held-out rows, fewer than {FEW}: the AUC's interval is approximate")
+    chosen = [name for name in CHOOSING if settings.get(name) is not None]
+    if chosen:
+        found.append(f"{' and '.join(chosen)} chose the round by the held-out rows: the numbers are a little too good")
+    return found
 
 
 def _wider(interval: Interval, value: float, error: float) -> Interval:

@@ -15,6 +15,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator
 
+from v6_workbench.reporting.intervals import accuracy_interval
 from v6_workbench.reporting.summary import MEASURES, Result, Verdict, components_of, measure, simulated, spent
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; the line styles differ in grey too
@@ -30,7 +31,7 @@ REFERENCES = {"distance": "global model", "from_reference": "reference"}  # what
 
 
 def curves(results: Mapping[str, Result], path: Path, target: float | None = None) -> bool:
-    """Draw accuracy (R squared of regressions) and loss by round.
+    """Draw accuracy (R squared of regressions) and loss by round, with the 95% interval of the final accuracy as a bar.
 
     Args:
         results: results by their names.
@@ -44,10 +45,13 @@ def curves(results: Mapping[str, Result], path: Path, target: float | None = Non
         path.unlink(missing_ok=True)
         return False
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), constrained_layout=True)
+    measured, bars = measure(results), []
     for i, (name, result) in enumerate(results.items()):
-        _line(left, result, "rounds", measure(results), name, i)
+        _line(left, result, "rounds", measured, name, i)
         _line(right, result, "rounds", "loss", name, i)
-    _finish(left, "rounds", f"{MEASURES[measure(results)]} on held-out rows", target)
+        bars.append(measured == "accuracy" and _bar(left, result, i, len(results)))
+    with_bars = "; bar: 95% interval" if any(bars) else ""
+    _finish(left, "rounds", f"{MEASURES[measured]} on held-out rows{with_bars}", target)
     _finish(right, "rounds", "loss on held-out rows")
     _save_with_legend(figure, left, path)
     return True
@@ -242,6 +246,23 @@ def _line(axis: Axes, result: Result, x: str, y: str, name: str, i: int) -> None
         markersize=3,
         linewidth=1.5,
     )
+
+
+def _bar(axis: Axes, result: Result, i: int, of: int) -> bool:
+    """Draw the interval of the final accuracy at the last round; several stand side by side. Returns whether it has one."""
+    interval, last = accuracy_interval(result), result["history"][-1]
+    if interval is None or last["accuracy"] is None:
+        return False
+    beside = 0.012 * (i - (of - 1) / 2) * last["round"]
+    axis.errorbar(
+        last["round"] + beside,
+        last["accuracy"],
+        [[max(0.0, last["accuracy"] - interval[0])], [max(0.0, interval[1] - last["accuracy"])]],
+        color=COLOURS[i % len(COLOURS)],
+        linewidth=1,
+        capsize=3,
+    )
+    return True
 
 
 def _finish(axis: Axes, x: str, y: str, target: float | None = None) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from v6_federated.messages import codec
+from v6_workbench.reporting.intervals import Result, accuracy_interval, auc_interval
 
-Result = Mapping[str, Any]  # JSON, as a method returns it
 CERTAIN = 0.95  # probability from which a difference has a sign
 UNITS = ("rounds", "uploads", "bytes", "seconds")  # units of cost in which methods are compared
 MEASURES = {"accuracy": "accuracy", "r2": "R squared", "auc": "AUC"}  # how a measure is written
@@ -31,7 +31,9 @@ def summary(result: Result, target: float | None = None) -> dict[str, Any]:
         "method": result["method"],
         "rounds": last["round"],
         "accuracy": last["accuracy"],
+        "accuracy_interval": accuracy_interval(result),
         "auc": last["auc"],
+        "auc_interval": auc_interval(result),
         "loss": last["loss"],
         **({"r2": last["r2"]} if "r2" in last else {}),
         **{f"{unit}_to_target": None if target is None else to_target(result, target, unit) for unit in UNITS},

@@ -9,7 +9,8 @@ from rich.table import Table
 
 from v6_federated.base.errors import SafeError
 from v6_federated.messages.result import Round
-from v6_workbench.reporting.summary import Result, Verdict, components_of, measure, simulated, spent, summary
+from v6_workbench.reporting.intervals import Interval, accuracy_interval, auc_interval
+from v6_workbench.reporting.summary import MEASURES, Result, Verdict, components_of, measure, simulated, spent, summary
 from v6_workbench.reporting.trained import names_after
 
 SHARED_COLUMNS = {*Round.model_fields} - {"uploads"}  # of a history; all others are a method's own
@@ -48,6 +49,27 @@ def table(results: Mapping[str, Result], target: float | None = None) -> Table:
             f"{s['bytes_down'] / 1e6:.3f}",
             f"{s['seconds']:.2f}",
         )
+    return out
+
+
+def intervals_table(results: Mapping[str, Result]) -> Table | None:
+    """Make a table of the 95% confidence intervals of accuracy and AUC.
+
+    Args:
+        results: results by their names.
+
+    Returns:
+        The table; None if no result has an interval.
+    """
+    found = {name: (accuracy_interval(result), auc_interval(result)) for name, result in results.items()}
+    if not any(any(both) for both in found.values()):
+        return None
+    out = Table(box=None, pad_edge=False)
+    out.add_column("95% interval", overflow="fold")
+    for key in ("accuracy", "auc"):
+        out.add_column(MEASURES[key], justify="right", no_wrap=True)
+    for name, both in found.items():
+        out.add_row(escape(name), *map(_interval, both))
     return out
 
 
@@ -218,6 +240,10 @@ def _missing(row: Mapping[str, Any]) -> str:
     for absent in row["missing"]:
         reasons.setdefault(absent["reason"], []).append(str(absent["organization_id"]))
     return "; ".join(f"{', '.join(who)}: {reason}" for reason, who in reasons.items())
+
+
+def _interval(interval: Interval | None) -> str:
+    return "-" if interval is None else "{:.4f} to {:.4f}".format(*interval)
 
 
 def _number(value: float | None, form: str, absent: str = "-") -> str:

@@ -21,7 +21,9 @@ def test_run_writes_result_and_pictures(call, tmp_path):
         "method",
         "rounds",
         "accuracy",
+        "accuracy_interval",
         "auc",
+        "auc_interval",
         "loss",
         "rounds_to_target",
         "uploads_to_target",
@@ -34,6 +36,9 @@ def test_run_writes_result_and_pictures(call, tmp_path):
         "seed",
     ]
     assert (line["method"], line["rounds"], line["seed"], line["rounds_to_target"]) == ("fedavg", 2, 3, 1)
+    for measure in ("accuracy", "auc"):
+        lower, upper = line[f"{measure}_interval"]
+        assert 0 < lower < line[measure] < upper < 1
     result = json.loads((tmp_path / "result.json").read_text())
     first = result["history"][0]
     assert (line["uploads_to_target"], line["uploads"]) == (5, 10)

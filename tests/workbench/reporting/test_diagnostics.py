@@ -7,7 +7,7 @@ from v6_workbench.reporting import diagnostics
 
 def trained(*losses, steps=(), classes=("a", "b")):
     """A result with a round for each (loss in training, loss on held-out rows)."""
-    history = [{"train_loss": a, "loss": b} for a, b in losses]
+    history = [{"round": t, "train_loss": a, "loss": b} for t, (a, b) in enumerate(losses, start=1)]
     return {"history": history, "data": {"classes": [*classes], "preprocess": [{"step": step} for step in steps]}}
 
 

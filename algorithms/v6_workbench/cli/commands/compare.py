@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from v6_federated.base.errors import Interrupted, SafeError
 from v6_workbench import registry
-from v6_workbench.cli import console, cross_validation, entries, job, results
+from v6_workbench.cli import console, cross_validation, entries, job, results, show
 from v6_workbench.cli.entries import Entry
 from v6_workbench.cli.experiment import check_holdout, experiment_of
 from v6_workbench.cli.options import ExperimentOptions
@@ -127,6 +127,7 @@ def _show(trained: dict[str, dict[str, Any]], options: CompareOptions) -> None:
     if options.out:
         pictures.comparison(trained, options.out / "comparison.png", options.target)
     console.console().print(tables.table(trained, options.target))
+    show.show_intervals(trained)
     for warning in diagnostics.poor_ones(trained):
         console.say(warning)
     console.last_line({name: summary.summary(result, options.target) for name, result in trained.items()})

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from v6_workbench.cli import console, results
+from v6_workbench.cli import console, results, show
 from v6_workbench.cli.records import Command, Option, read_seed
 from v6_workbench.reporting import summary
 from v6_workbench.simulation import datasets
@@ -39,6 +39,7 @@ def run(options: DemoOptions) -> int:
     picture = options.out / "comparison.png"
     pictures.curves(trained, picture)
     console.console().print(tables.table(trained))
+    show.show_intervals(trained)
     gap = trained["federated"]["final"]["accuracy"] - trained["centralized"]["final"]["accuracy"]
     print(f"\nFederated minus centralized accuracy: {100 * gap:+.1f} percentage points. Picture: {picture}")
     lines = {name: summary.summary(result) for name, result in trained.items()}

@@ -35,6 +35,8 @@ def run(options: ReportOptions) -> int:
             show.show(result)
         print(f"{name}: {diagnostics.described(result)}")
     console.console().print(tables.table(found, options.target))
+    if len(found) > 1:
+        show.show_intervals(found)
     console.last_line({name: summary.summary(result, options.target) for name, result in found.items()})
     return console.OK
 
