@@ -15,7 +15,7 @@ NOISE = 1.05  # a loss on few rows may differ by this factor without a cause
 WILD = 10  # a loss this many times that of guessing comes from steps that are too long
 EXACT = 0.01  # an error of the accuracy that is not worth a warning
 FALLING = 0.05  # the share by which a loss that still falls has fallen over the last rounds: see ``unconverged``
-LAST_ROUNDS = 5  # or the last quarter of the rounds, if that is more
+LAST_ROUNDS = 5  # or the last quarter of the rounds, if that is more, or the last half, if that is fewer
 SURE = 3  # standard errors that a fall must have: minibatches and samples of nodes make losses vary
 RATES = ("lr", "stepsize")  # settings that make steps longer
 CLOSE = 0.02  # a score this close to that of always predicting the same is not better
@@ -93,7 +93,7 @@ def growing(result: Result) -> list[str]:
 def unconverged(result: Result) -> list[str]:
     """Return a warning if the model still changes: more rounds would make its loss clearly smaller.
 
-    A line is fitted to the loss over the last quarter of the rounds (at least ``LAST_ROUNDS``). The loss still falls if
+    A line is fitted to the loss over the last quarter of the rounds (see ``LAST_ROUNDS``). The loss still falls if
     that line falls by more than ``FALLING`` of the loss itself, or of all that the loss has fallen since the first
     round: with a very small learning rate, every quarter of the rounds brings a quarter of that. Of a linear model,
     whose coefficients are read, it is the training loss; of other models, whose training loss may fall for ever without
@@ -111,7 +111,8 @@ def unconverged(result: Result) -> list[str]:
     linear = result.get("model") is not None and isinstance(model_of(result), LinearModel)
     kind = "train_loss" if falling["train_loss"] and (linear or not falling["loss"]) else "loss"
     (_, first), (end, now) = falling[kind][0], falling[kind][-1]
-    fall, rate = _fall(falling[kind], end - max(LAST_ROUNDS, math.ceil(end / 4)))
+    last_rounds = max(math.ceil(end / 4), min(LAST_ROUNDS, math.ceil(end / 2)))
+    fall, rate = _fall(falling[kind], end - last_rounds)
     if fall <= FALLING * min(now, abs(first - now)):
         return []
     what = "training loss" if kind == "train_loss" else "loss on held-out rows"
@@ -136,7 +137,7 @@ def _fall(losses: list[tuple[int, float]], since: int) -> tuple[float, float]:
     slope = float(centred @ loss / (centred @ centred))
     around = loss - loss.mean() - slope * centred
     error = math.sqrt(around @ around / max(len(t) - 2, 1) / (centred @ centred))
-    if -slope <= SURE * error:
+    if slope >= 0 or (-slope <= SURE * error and (np.diff(loss) > 0).any()):
         return 0.0, 0.0
     return -slope * float(t[-1] - t[0]), -slope / float(loss.mean())
 

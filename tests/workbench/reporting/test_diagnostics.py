@@ -1,8 +1,12 @@
 """Warnings about results."""
 
+import numpy as np
 import pytest
 
+from v6_federated import codec
 from v6_workbench.reporting import diagnostics
+from v6_workbench.simulation import datasets
+from v6_workbench.simulation.experiments import Experiment
 
 
 def trained(*losses, steps=(), classes=("a", "b")):
@@ -41,6 +45,74 @@ def test_a_loss_that_grows_is_noticed(result, says):
 @pytest.mark.parametrize("losses", [((1.0, 2.0), (0.5, 1.0)), ((1.0, 1.0), (1.0, 1.04)), ((1.0, 6.9),), ((1.0, None),)])
 def test_a_loss_that_does_not_grow_is_not_noticed(losses):
     assert diagnostics.growing(trained(*losses)) == []
+
+
+@pytest.fixture(scope="module")
+def breast_cancer():
+    """Trains on standardized rows of five hospitals."""
+    experiment = Experiment(datasets.load("breast-cancer"), 5, "iid", 0, 0)
+
+    def run(method="fedavg", **settings):
+        return experiment.federated(method, {"preprocess": ["standardize"], **settings}, lambda row: None)
+
+    return run
+
+
+def moved(run, **settings):
+    """By how much twice the rounds change the coefficients of a job, relative to their length; and its warnings."""
+    result = run(**settings)
+    once, twice = (
+        codec.decode(r["weights"])["weights"] for r in (result, run(**{**settings, "rounds": 2 * settings["rounds"]}))
+    )
+    return np.linalg.norm(twice - once) / np.linalg.norm(once), diagnostics.warnings_about(result)
+
+
+def test_coefficients_that_still_change_are_not_to_be_read(breast_cancer):
+    change, warnings = moved(breast_cancer, lr=0.1, rounds=10)
+    assert change > 0.3 and warnings == [
+        "not converged: the training loss still falls by 5.8% a round; do not read the coefficients; use more --rounds "
+        "or a higher lr"
+    ]
+    change, warnings = moved(breast_cancer, lr=0.001, rounds=20)
+    assert change > 0.5, "also where a very small rate hides that the loss falls"
+    assert "still falls by 0.28% a round" in warnings[0]
+    assert diagnostics.warnings_about(breast_cancer(lr=1.0, rounds=300)) == []
+    change, warnings = moved(breast_cancer, lr=1.0, rounds=100, model="logreg:l2=0.1")
+    assert change < 0.01 and warnings == []
+    assert diagnostics.unconverged(falling((1.0, 0.5), (0.4, 0.2), (0.4, 0.2), (0.4, 0.2))) == [], "the first round"
+    assert "or a higher stepsize" in diagnostics.unconverged(breast_cancer("fsvrg", rounds=5))[0]
+
+
+def test_noise_does_not_look_like_a_loss_that_falls(breast_cancer):
+    noisy = breast_cancer(lr=1.0, rounds=60, model="logreg:l2=0.1", fraction=0.4, batch_size=20)
+    losses = [row["train_loss"] for row in noisy["history"][-15:]]
+    assert np.std(losses) > 0.005 and diagnostics.unconverged(noisy) == []
+
+
+def test_components_trees_and_one_round_do_not_converge_by_their_loss(breast_cancer):
+    assert diagnostics.unconverged(breast_cancer("pca", rounds=3, components=2)) == []
+    trees = breast_cancer("gbdt", rounds=5)
+    assert trees["history"][-1]["train_loss"] < 0.9 * trees["history"][-2]["train_loss"]
+    assert diagnostics.warnings_about(trees) == []
+    assert diagnostics.unconverged(breast_cancer(rounds=1)) == []
+
+
+def falling(*losses, **more):
+    """A result of no linear model with these losses: (in training, on held-out rows)."""
+    return {**trained(*losses), "settings": {"lr": 0.1}, **more}
+
+
+def test_models_without_coefficients_converge_on_held_out_rows():
+    """The training loss of a network may fall for ever."""
+    assert diagnostics.unconverged(falling(*((1 / t, 0.5) for t in range(1, 21)))) == []
+    (warning,) = diagnostics.unconverged(falling(*((1 / t, 1 - t / 100) for t in range(1, 21))))
+    assert warning == (
+        "not converged: the loss on held-out rows still falls by 1.2% a round; use more --rounds or a higher lr"
+    )
+    (warning,) = diagnostics.unconverged(falling(*((1 / t, None) for t in range(1, 21))))
+    assert "the training loss still falls by 5.6% a round" in warning
+    grew = falling((1.0, 1.0), (0.5, 1.5), (0.2, 1.4), weights={}, final={})
+    assert [w for w in diagnostics.warnings_about(grew) if "not converged" in w] == [], "the loss grew: fewer rounds"
 
 
 def evaluated(confusion, **final):
