@@ -19,8 +19,9 @@ demo: $(STAMP)  ## five mock hospitals: federated, centralized, and each alone
 test: $(STAMP)  ## the tests, and what they cover; those on a real network are skipped where there is no Docker
 	$(BIN)/python -m pytest --cov
 
-test-long: $(STAMP)  ## what takes long: tests marked so, 200 random schedules of faults a method, 3000 changed messages
+test-long: $(STAMP)  ## what takes long: tests marked so, 1000 federations, 200 schedules of faults a method, 3000 changed messages
 	$(BIN)/python -m pytest -m long
+	COVERAGE_FEDERATIONS=1000 $(BIN)/python -m pytest tests/workbench/reporting/test_intervals.py
 	FAULT_SCHEDULES=200 $(BIN)/python -m pytest tests/methods -k faults
 	MUTATED_PAYLOADS=3000 $(BIN)/python -m pytest tests/messages/test_mutated_payloads.py
 

@@ -10,7 +10,6 @@ from v6_federated.messages import codec
 from v6_federated.messages.job import DataSpec
 from v6_federated.messages.settings import LARGE, problem_of
 
-
 Count = Annotated[int, Field(ge=0, le=2**53)]  # JSON and float64 hold whole numbers up to here exactly
 Share = Annotated[float, Field(ge=0, le=1)]
 Error = Annotated[float, Field(ge=0, allow_inf_nan=False)]

@@ -253,8 +253,9 @@ def combine(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
         most; rows whose scores are really tied count towards it too. ``auc_variance``: the variance of ``auc`` over
         draws of rows (DeLong et al. 1988), rows within a band tied; None with more than two classes, as counts by band
         do not show how the classes' areas vary together, and with fewer than two rows in a class. ``confusion``: counts
-        (c, c), true class by predicted class. All are None if there are no rows. ``accuracy_error``: by how much the nodes' rounding makes
-        ``accuracy`` differ from the exact value, about (a standard deviation); only if nodes have rounded.
+        (c, c), true class by predicted class. All are None if there are no rows. ``accuracy_error``: by how much the
+        nodes' rounding makes ``accuracy`` differ from the exact value, about (a standard deviation); only if nodes have
+        rounded.
     """
     answers = [a for a in answers if a and a["n"]]
     if not answers:

@@ -118,9 +118,7 @@ def unconverged(result: Result) -> list[str]:
     what = "training loss" if kind == "train_loss" else "loss on held-out rows"
     reading = "do not read the coefficients; " if linear else ""
     longer = next((f" or a higher {name}" for name in RATES if name in result["settings"]), "")
-    return [
-        f"not converged: the {what} still falls by {100 * rate:.2g}% a round; {reading}use more --rounds{longer}"
-    ]
+    return [f"not converged: the {what} still falls by {100 * rate:.2g}% a round; {reading}use more --rounds{longer}"]
 
 
 def _losses(result: Result, kind: str) -> list[tuple[int, float]]:
@@ -130,7 +128,7 @@ def _losses(result: Result, kind: str) -> list[tuple[int, float]]:
 
 
 def _fall(losses: list[tuple[int, float]], since: int) -> tuple[float, float]:
-    """By how much losses fall after a round, and by which share a round; 0 if they vary so much that nobody can tell."""
+    """By how much losses fall after a round, and by which share a round; 0 if they vary too much to tell."""
     recent = [pair for pair in losses if pair[0] > since]
     t, loss = np.array(recent if len(recent) > 1 else losses[-2:]).T
     centred = t - t.mean()

@@ -157,7 +157,9 @@ def explained(result: Result) -> list[str]:
         if interval and (final.get("auc_error") or 0.0) > (interval[1] - interval[0]) / 2:
             found.append(f"scores lie close together: their bands alone can move the AUC by {final['auc_error']:.2f}")
         if len(rows) > 2:
-            found.append("the AUC of more than two classes has no interval: counts do not show how the classes' AUCs vary together")
+            found.append(
+                "the AUC of more than two classes has no interval: counts do not show how its parts vary together"
+            )
         elif min(rows) < FEW:
             found.append(f"a class has {min(rows)} held-out rows, fewer than {FEW}: the AUC's interval is approximate")
     chosen = [name for name in CHOOSING if settings.get(name) is not None]

@@ -50,7 +50,7 @@ def curves(results: Mapping[str, Result], path: Path, target: float | None = Non
         _line(left, result, "rounds", measured, name, i)
         _line(right, result, "rounds", "loss", name, i)
         bars.append(measured == "accuracy" and _bar(left, result, i, len(results)))
-    with_bars = "; bar: 95% interval" if any(bars) else ""
+    with_bars = "\n(bar: 95% interval)" if any(bars) else ""
     _finish(left, "rounds", f"{MEASURES[measured]} on held-out rows{with_bars}", target)
     _finish(right, "rounds", "loss on held-out rows")
     _save_with_legend(figure, left, path)
@@ -249,7 +249,7 @@ def _line(axis: Axes, result: Result, x: str, y: str, name: str, i: int) -> None
 
 
 def _bar(axis: Axes, result: Result, i: int, of: int) -> bool:
-    """Draw the interval of the final accuracy at the last round; several stand side by side. Returns whether it has one."""
+    """Draw the interval of the final accuracy at the last round, side by side with others; False if there is none."""
     interval, last = accuracy_interval(result), result["history"][-1]
     if interval is None or last["accuracy"] is None:
         return False

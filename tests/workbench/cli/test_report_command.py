@@ -140,3 +140,22 @@ def test_components_of_other_columns_are_refused(call, refused, tmp_path):
     file = tmp_path / "result.json"
     file.write_text(json.dumps(changed(json.loads(file.read_text()), ["data", "features", 0], None)))
     refused("the result has components of 13 columns and the names of 12; expected a result.json", "report", file)
+
+
+def test_a_report_has_the_intervals_and_the_remark_of_the_run(capsys, tmp_path):
+    """Twice the same, and of several results in one table."""
+    assert main([*RUN, "--preprocess", "standardize", "--out", str(tmp_path / "a")]) == 0
+    trained = capsys.readouterr()
+    assert main(["report", str(tmp_path / "a")]) == 0
+    reported = capsys.readouterr()
+    lines = [line for line in trained.out.splitlines() if "interval" in line and not line.startswith("{")]
+    assert len(lines) == 2 and all(line in reported.out.splitlines() for line in lines)
+    assert "not converged: the training loss still falls by" in trained.err
+    assert trained.err.splitlines()[-1] == reported.err.splitlines()[-1]
+    (line,) = json.loads(reported.out.splitlines()[-1]).values()
+    numbers = json.loads(trained.out.splitlines()[-1])
+    assert line["accuracy_interval"] == numbers["accuracy_interval"] and line["auc_interval"] == numbers["auc_interval"]
+    assert main(["report", str(tmp_path / "a"), str(tmp_path / "a" / "result.json")]) == 0
+    both = capsys.readouterr().out
+    cell = "{:.4f} to {:.4f}".format(*numbers["accuracy_interval"])
+    assert both.count(cell) == 2 and both.count(lines[1]) == 1

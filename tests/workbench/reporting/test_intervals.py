@@ -1,4 +1,4 @@
-"""95% intervals of accuracy and AUC, against formulas written out again, and their coverage in simulated federations."""
+"""95% intervals of accuracy and AUC: against formulas written out again, and in simulated federations."""
 
 import math
 import os
@@ -46,7 +46,7 @@ def test_wilson_equals_scipy(right, n):
 
 @pytest.mark.parametrize(("n0", "n1", "ties"), [(40, 31, True), (200, 90, False)])
 def test_delong_equals_its_definition_row_by_row(n0, n1, ties):
-    """DeLong et al. 1988: the variances of V10 and V01, the shares of the other class that each row is compared with."""
+    """DeLong et al. 1988: variances of V10 and V01, a row's share of the other class that it is ordered rightly to."""
     rng = np.random.default_rng(n0)
     z, y = rng.normal(size=n0 + n1), np.repeat([0, 1], [n0, n1])
     z = np.round(2 * (z + y)) if ties else z + y

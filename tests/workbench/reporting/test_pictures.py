@@ -7,7 +7,7 @@ import pytest
 from helpers import table, train
 
 from v6_workbench.cli import results
-from v6_workbench.reporting import pictures
+from v6_workbench.reporting import intervals, pictures
 
 
 def files(folder):
@@ -73,6 +73,22 @@ def test_equal_curves_can_be_told_apart(result_of, figures, tmp_path):
     lines = figures[0].axes[0].lines
     assert len({line.get_linestyle() for line in lines[:4]}) == 4
     assert len({(line.get_linestyle(), line.get_color()) for line in lines}) == 8
+
+
+def test_the_last_accuracy_has_its_interval_as_a_bar(result_of, figures, tmp_path):
+    results_ = {
+        name: result_of((0.5, right / 100), final={"accuracy": right / 100, "evaluated": 100})
+        for name, right in {"a": 90, "b": 100}.items()
+    }
+    pictures.curves(results_, tmp_path / "c.png")
+    left, right = figures[0].axes
+    bars = [segment for collection in left.collections for segment in collection.get_segments()]
+    for bar, result in zip(bars, results_.values(), strict=True):
+        np.testing.assert_allclose(bar[:, 1], intervals.accuracy_interval(result))
+    assert bars[0][0, 0] < 2 < bars[1][0, 0], "side by side"
+    assert "bar: 95% interval" in left.get_ylabel() and not right.collections
+    pictures.curves({"a": result_of()}, tmp_path / "c.png")
+    assert figures[1].axes[0].get_ylabel() == "accuracy on held-out rows"
 
 
 def test_names_that_the_font_lacks_bring_no_warnings(result_of, tmp_path):

@@ -99,3 +99,12 @@ def test_settings_say_what_is_required():
         "(a,",
         "b)",
     ]
+
+
+def test_intervals_of_several_results():
+    two = {"accuracy": 0.9, "evaluated": 100, "auc": 0.8, "auc_variance": 0.0016, "confusion": [[45, 5], [5, 45]]}
+    table = tables.intervals_table({"[a]": {"final": two}, "b": {"final": {**two, "auc": None}}, "c": {"final": None}})
+    heading, a, b, c = printed(table).splitlines()
+    assert heading.split() == ["95%", "interval", "accuracy", "AUC"]
+    assert a.split() == ["[a]", "0.8256", "to", "0.9448", "0.7102", "to", "0.8672"]  # log 4 -+ 1.96 * 0.04 / 0.16
+    assert b.split() == ["b", "0.8256", "to", "0.9448", "-"] and c.split() == ["c", "-", "-"]
