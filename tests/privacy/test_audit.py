@@ -135,9 +135,9 @@ def test_an_output_that_vantage6_keeps_can_be_read(tmp_path, capsys):
         ("audit.jsonl", '{"time": "now"}\n', "no line of audit.jsonl is an entry"),
         ("audit.jsonl", "[" * 100_000, "no line of audit.jsonl is an entry"),
         ("audit.jsonl", "\x00\x01", "no line of audit.jsonl is an entry"),
-        ("output", "[" * 100_000, "output is neither an audit log nor the output of a task"),
-        ("output", '{"organization_id": "a", "n": {}}', "output is neither an audit log nor the output of a task"),
-        ("output", "{}", "output is neither an audit log nor the output of a task"),
+        ("output", "[" * 100_000, "output is neither an audit log nor the output of a partial"),
+        ("output", '{"organization_id": "a", "n": {}}', "output is neither an audit log nor the output of a partial"),
+        ("output", "{}", "output is neither an audit log nor the output of a partial"),
         ("output", '{"organization_id": 1, "n": 3, "arrays": {"dtype": 1, "shapes": 2, "data": 3}}', "is neither"),
     ],
 )
@@ -147,6 +147,13 @@ def test_what_is_no_log_is_refused_in_one_line(tmp_path, capsys, name, content, 
     assert main(["audit", str(tmp_path / name)]) == 2
     err = capsys.readouterr().err
     assert says in err and len(err.splitlines()) == 1
+
+
+def test_a_folder_of_several_nodes_is_refused_with_the_name_of_one(tmp_path):
+    (tmp_path / "node-1").mkdir()
+    line(tmp_path / "node-1")
+    with pytest.raises(SafeError, match=f"name the folder of one node, such as {tmp_path / 'node-1'}$"):
+        shown.shown(tmp_path)
 
 
 def test_a_job_that_is_not_in_the_log(logged, tmp_path):

@@ -29,7 +29,7 @@ def test_a_limit_that_follows_another_follows_its_variable():
     [
         (
             "private",
-            "V6_FEDERATED_PROFILE=private needs a privacy budget, which this version does not have; use careful",
+            "V6_FEDERATED_PROFILE=private needs a privacy budget, which this version does not have; use trusting or careful",
         ),
         ("paranoid", "V6_FEDERATED_PROFILE=paranoid of this node must be one of trusting, careful;"),
     ],

@@ -144,7 +144,7 @@ class Policy:
         if profile == limits.PLANNED:
             raise NodePermissionException(
                 f"{PREFIX}PROFILE=private needs a privacy budget, which this version does not have; "
-                f"use {limits.DEFAULT}, or any of {', '.join(limits.PROFILES)}. {NOTHING_COMPUTED}"
+                f"use {' or '.join(limits.PROFILES)}. {NOTHING_COMPUTED}"
             )
         if profile not in limits.PROFILES:
             raise NodePermissionException(
@@ -248,10 +248,11 @@ class Policy:
             PrivacyThresholdViolation: they are too few.
         """
         if asked < min(self.minimum_sample, of):  # how many may take part is another limit
-            enough = math.ceil(100 * self.minimum_sample / of) / 100
+            enough = math.ceil(100 * min(self.minimum_sample, of) / of) / 100
             raise PrivacyThresholdViolation(
                 f"the job's fraction asks {asked} of {of} organizations in a round, and the node where central runs "
-                f"requires {self.minimum_sample} ({PREFIX}MINIMUM_SAMPLE); set fraction={min(enough, 1):g} or more"
+                f"requires {self.minimum_sample} ({PREFIX}MINIMUM_SAMPLE); set fraction={enough:g}"
+                + (" or more" if enough < 1 else "")
             )
 
     def check_columns(self, columns: Iterable[str], twins: Iterable[str] = ()) -> None:
