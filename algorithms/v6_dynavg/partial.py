@@ -37,7 +37,11 @@ def local_update(
     loss = node.train(f, local)
     squared = float(((f - r) ** 2).sum())
     node.state.save({"f": f, "r": r})
-    answer = {"train_loss": loss, "from_reference": node.rounded(squared**0.5), "violation": node.rounded(squared) > delta}
+    answer = {
+        "train_loss": loss,
+        "from_reference": node.rounded(squared**0.5),
+        "violation": node.rounded(squared) > delta,
+    }
     return {**answer, "weights": f} if answer["violation"] else answer
 
 

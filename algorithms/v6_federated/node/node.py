@@ -28,7 +28,7 @@ from v6_federated.node.kept_steps import kept
 from v6_federated.node.local_training import Rates, Step
 from v6_federated.node.request import Request
 from v6_federated.node.state import State
-from v6_federated.privacy.policy import limit_threads
+from v6_federated.privacy.environment import limit_threads
 from v6_federated.privacy.rounding import Rounding, rounded_loss, rounded_to
 
 

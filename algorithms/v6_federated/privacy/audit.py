@@ -17,8 +17,9 @@ from v6_federated.base.database import label_of_task
 from v6_federated.base.logs import one_line
 from v6_federated.base.vantage6_api import NodePermissionException, data_volume, package
 from v6_federated.messages import codec
+from v6_federated.privacy.environment import NOTHING_COMPUTED, debugging
 from v6_federated.privacy.hospital import HospitalFolder
-from v6_federated.privacy.policy import NOTHING_COMPUTED, Policy
+from v6_federated.privacy.policy import Policy
 
 NAME = "audit.jsonl"
 MOST_LETTERS = 300  # of a text that a task brings
@@ -93,7 +94,7 @@ def entry(policy: Policy, organization: int, function: str, round_: Any, job: Ma
         organization=organization,
         participants=len(participants) if isinstance(participants, list) else None,
         profile=policy.profile,
-        looser=policy.looser() + (["DEBUG"] if os.environ.get("V6_FEDERATED_DEBUG") == "1" else []),
+        looser=policy.looser() + (["DEBUG"] if debugging() else []),
     )
 
 
