@@ -10,7 +10,7 @@ from helpers import OPEN
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import CollectResultsError, NodePermissionException
-from v6_federated.messages import codec
+from v6_federated.messages import codec, serialization
 from v6_federated.operator import audit as shown
 from v6_federated.privacy import audit
 from v6_federated.privacy.hospital import HospitalFolder
@@ -60,7 +60,7 @@ def test_a_line_says_who_what_when_and_under_which_limits(logged):
 def test_the_digest_is_of_the_bytes_that_vantage6_sends():
     size, sha256 = audit.sent(ANSWER)
     data = json.dumps(ANSWER).encode()  # as vantage6.common.serialization.serialize
-    assert (size, sha256) == (len(data), hashlib.sha256(data).hexdigest()) and size == codec.size(ANSWER)
+    assert (size, sha256) == (len(data), hashlib.sha256(data).hexdigest()) and size == serialization.size(ANSWER)
 
 
 def test_no_value_of_an_answer_is_in_the_log():

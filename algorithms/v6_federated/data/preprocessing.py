@@ -12,7 +12,7 @@ from v6_federated.base import json_text
 from v6_federated.base.errors import SafeError
 from v6_federated.data.columns import DECIMAL, Features, Marks
 from v6_federated.data.steps import LARGE, STEPS, OneHot, Step, by_column
-from v6_federated.messages import codec, settings
+from v6_federated.messages import serialization, settings
 
 
 def parse(step: str | Mapping[str, Any]) -> Step:
@@ -72,7 +72,7 @@ def large(steps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     Returns:
         Those whose message is large.
     """
-    return [step for step in steps if codec.size(step) >= LARGE]
+    return [step for step in steps if serialization.size(step) >= LARGE]
 
 
 def reference(step: Mapping[str, Any]) -> dict[str, Any]:

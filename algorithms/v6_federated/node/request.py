@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from v6_federated.base import database
-from v6_federated.messages import codec
+from v6_federated.messages import serialization
 from v6_federated.privacy import audit, quota
 from v6_federated.privacy.hospital import HospitalFolder
 from v6_federated.privacy.policy import Policy
@@ -70,7 +70,7 @@ class Request:
         if self.folder is not None:
             entry = self.entry
             asked = [entry.organization, entry.function, dict(self.arguments), database.chosen(), [*state]]
-            self.digest = codec.digest(asked)
+            self.digest = serialization.digest(asked)
             quota.count(self.policy, self.folder, entry.job, entry.function, self.digest, quota.now())
 
     def generator(self, purpose: str) -> np.random.Generator:

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from v6_federated.base.database import label_of_task
 from v6_federated.base.logs import one_line
 from v6_federated.base.vantage6_api import NodePermissionException, data_volume, package
-from v6_federated.messages import codec
+from v6_federated.messages import codec, serialization
 from v6_federated.privacy.environment import NOTHING_COMPUTED, debugging
 from v6_federated.privacy.hospital import HospitalFolder
 from v6_federated.privacy.policy import Policy
@@ -142,7 +142,7 @@ def sent(answer: Mapping[str, Any]) -> tuple[int, str]:
     Returns:
         Bytes, and their SHA-256 in hexadecimal digits.
     """
-    parts = codec.pieces(answer)
+    parts = serialization.pieces(answer)
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part.encode())
