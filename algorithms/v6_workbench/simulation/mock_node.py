@@ -16,7 +16,7 @@ import numpy as np
 import orjson
 import pandas as pd
 
-from v6_federated.data.columns import as_features
+from v6_federated.data.reading import as_features
 from v6_federated.data.source import Source
 from v6_federated.privacy.environment import debugging
 from v6_federated.privacy.limits import PREFIX
