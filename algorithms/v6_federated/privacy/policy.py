@@ -34,7 +34,7 @@ class Policy:
         minimum_rows_a_class: rows that must share a label's value before the value is sent to the server.
         classes: classes that a task may name although too few rows have them; None means all.
         maximum_classes: values that a label may have if they are to be sent to the server.
-        minimum_rows_a_side: rows that must have each value of a column of two values; 0 means any number.
+        minimum_rows_a_side: rows that must differ from all others in a column of numbers; 0 means any number.
         minimum_rows_a_column: rows for each column of a covariance; 0 means any number.
         minimum_batch: rows that a minibatch must have.
         own_shuffle: whether the node shuffles its rows by random numbers of its own instead of the job's seed.
