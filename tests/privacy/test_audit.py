@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 
 import pytest
-from helpers import OPEN
+from helpers import OPEN, table
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import CollectResultsError, NodePermissionException
@@ -68,6 +68,16 @@ def test_no_value_of_an_answer_is_in_the_log():
         "n": "int", "label": "text of 3", "features": "list of 2", "loss": "float", "none": "nothing",
         "weights": ["float32", 3], "evaluation": {"n": "int", "loss": "float"},
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("steps", [["onehot"], ["impute:most_frequent", "onehot"]])
+def test_no_level_of_a_category_is_in_the_log(tmp_path, steps):
+    """A level is a value of rows, and where levels are counted it is a name in the answer."""
+    rows = {k: table(40, seed=k).assign(x1=["rosemary", "thyme"] * 20) for k in (1, 2, 3)}
+    with MockNetwork("v6_fedavg", rows, environment=OPEN, hospital_folder=tmp_path, on_round=str) as network:
+        network.run(rounds=1, preprocess=steps)
+    log = (tmp_path / "node-1" / audit.NAME).read_text()
+    assert '"levels": {"x1": "list of 2"}' in log and "rosemary" not in log
 
 
 def test_the_values_of_lists_in_lists_are_counted():

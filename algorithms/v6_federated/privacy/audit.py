@@ -110,15 +110,15 @@ def contents(answer: Mapping[str, Any]) -> dict[str, Any]:
         answer: a partial function's answer, as JSON.
 
     Returns:
-        By name: the shape of an array, the contents of a dictionary, the number of values in a list and the lists in
+        By name: the shape of an array, the parts of a dictionary, the number of values in a list and the lists in
         it, otherwise the kind of the value.
     """
     parts: dict[str, Any] = {}
     for name, value in answer.items():
         if isinstance(value, dict) and set(value) == codec.PAYLOAD:
             parts |= {array: [value["dtype"], *shape] for array, shape in value["shapes"].items()}
-        elif isinstance(value, dict):
-            parts[name] = contents(value)
+        elif isinstance(value, dict):  # a dictionary in it is counted: its keys may be levels, which are values of rows
+            parts[name] = contents({k: [v] if isinstance(v, dict) else v for k, v in value.items()})
         elif isinstance(value, list):
             parts[name] = f"list of {_values(value)}"
         elif isinstance(value, str):
