@@ -363,8 +363,8 @@ class Policy:
         """
         if columns * self.minimum_rows_a_column > rows:
             raise PrivacyThresholdViolation(
-                f"the covariance of {columns} columns needs {self.minimum_rows_a_column} rows a column, and this node "
-                f"has fewer ({PREFIX}MINIMUM_ROWS_A_COLUMN); name fewer columns with --features"
+                f"the covariance of {columns} columns needs {self.minimum_rows_a_column} rows for each column, and "
+                f"this node has fewer ({PREFIX}MINIMUM_ROWS_A_COLUMN); name fewer columns with --features"
             )
 
     def check_classes(self, classes: int, column: str = "the label") -> None:
