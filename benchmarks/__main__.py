@@ -30,6 +30,7 @@ NAMES = (
     "reddy2020",
 )
 TIMED = ("cost", "network")  # not part of ``all``, since nothing else may run at the same time
+APART = (*TIMED, "attacks")  # not part of ``all``; small versions of the attacks are tests
 WITHOUT_DATA = ("attacks", "careful", "network", "poisoning")
 MNIST, FASHION = "mnist.npz", "fashion_mnist.npz"
 OTHER_DATA = {
@@ -107,10 +108,10 @@ def _run(options: Any) -> int:
     missing = []
     for name in NAMES:
         if name in WITHOUT_DATA:
-            if name not in TIMED:
+            if name not in APART:
                 _benchmark(name, None, options.full)
             continue
-        for data in _data_of(name, options.full) if name not in TIMED else ():
+        for data in _data_of(name, options.full) if name not in APART else ():
             file = options.data / data
             if file.exists():
                 _benchmark(name, file, options.full)

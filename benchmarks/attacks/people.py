@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.attacks.isolation import Standard, components
 from benchmarks.attacks.researcher import (
     FLAG,
     LABEL,
@@ -18,7 +19,6 @@ from benchmarks.attacks.researcher import (
     Researcher,
     matched,
 )
-from benchmarks.attacks.thresholds import Standard, components
 from v6_federated import models
 from v6_federated.data.source import split
 from v6_federated.messages import codec
@@ -35,7 +35,7 @@ def known_label(researcher: Researcher) -> Outcome:
     0 that it says 0 for are one more or less if the person is one of them. No cell is small, so no limit on small cells
     sees it. If counts are rounded, a threshold at which the count jumps makes the one row count.
     """
-    p, people = Standard.of(researcher), 3 if researcher.small else 10
+    p, people = Standard.of(researcher), 4 if researcher.small else 10
     lines = ((researcher.truth - p.mean) / p.scale) @ p.direction
     hidden, narrow, steep = 5, 1e-4, 1e5
 
@@ -66,12 +66,14 @@ def known_label(researcher: Researcher) -> Outcome:
             high, at_high = (low + high) / 2, between
         else:
             low, at_low = (low + high) / 2, between
-    right = 0
-    for i in range(people):
+    labels = researcher.tables[TARGET][LABEL].to_numpy()
+    known = np.concatenate([np.flatnonzero(labels == label)[: people // 2] for label in (0, 1)])  # as many of each
+    guesses = list[int]()
+    for i in known:
         # above the lower threshold a row of class 0 more makes the count jump, below the upper one a row less
         threshold, before = (low, at_low) if lines[i] > low else (high, at_high)
-        guess = 0 if zeros(threshold, float(lines[i])) != before else 1
-        right += guess == int(researcher.tables[TARGET][LABEL].iloc[i])
+        guesses.append(0 if zeros(threshold, float(lines[i])) != before else 1)
+    right = int((labels[known] == guesses).sum()) if len(set(guesses)) > 1 else 0  # one guess for all is none
     return Outcome(right, people, "labels", researcher.tasks, people, None, researcher.last_words(right))
 
 

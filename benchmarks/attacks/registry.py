@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks import tables
-from benchmarks.attacks import people, thresholds, training
+from benchmarks.attacks import people, single_numbers, thresholds, training
 from benchmarks.attacks.researcher import Outcome, Refused, Researcher, hospitals
 
 PROFILES = ("trusting", "careful")
@@ -181,26 +181,26 @@ ATTACKS = (
     Attack(
         "edges of histograms",
         "Counts up to chosen edges are rounded, and jump at some values: narrow the edges.",
-        thresholds.histogram_edges,
+        single_numbers.histogram_edges,
         why="Rounded counts jump somewhere, and edges can be as narrow as one likes. It finds some of the values.",
     ),
     Attack(
         "dynamic averaging's distance",
         "Only a distance leaves. With one feature, it is a sum over the rows above a threshold.",
-        thresholds.distance,
+        single_numbers.distance,
         why=CRAFTED,
     ),
     Attack(
         "known person, by regression losses",
         "Any column can be the label of a regression. A tree has an output for one known person alone; its squared "
         "errors tell this person's value.",
-        thresholds.regression_loss,
+        single_numbers.regression_loss,
         why=DIFFERENCE,
     ),
     Attack(
         "bands of scores",
         "The counts for the AUC, with bands moved until one holds a single value, or until a rounded count jumps.",
-        thresholds.score_bands,
+        single_numbers.score_bands,
         why="Rounded counts jump somewhere. It finds some of the values.",
     ),
     Attack(

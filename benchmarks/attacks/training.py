@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.attacks.isolation import FAR, LONG, STEEP, Standard, Sum, components, isolate
 from benchmarks.attacks.researcher import TARGET, Outcome, Refused, Researcher, matched
-from benchmarks.attacks.thresholds import FAR, LONG, STEEP, Standard, Sum, components, isolate
 from v6_federated import models
 from v6_federated.base.randomness import generator
 from v6_federated.messages import codec
@@ -210,7 +210,7 @@ def gradient_inversion(researcher: Researcher) -> Outcome:
     import torch  # takes seconds to import, and only this attack needs it
 
     torch.manual_seed(0)
-    hidden, d, steps = 2000, len(researcher.features), 800 if researcher.small else 3000
+    hidden, d, steps = 2000, len(researcher.features), 3000
     w, g, n = _honest_gradient(researcher, hidden)
     W1, b1, W2, b2 = _layers(torch.tensor(w, dtype=torch.float64), d, hidden)
     target = torch.tensor(g)

@@ -7,13 +7,16 @@ import json
 import os
 import random
 import re
-import resource
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import orjson
+
+sys.path.append(str(Path(__file__).parents[1]))  # it is run as a script
+from peak_memory import peak
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.logs import WITHHELD
@@ -244,8 +247,7 @@ def main(profile: str, number: int, seed: int) -> dict[str, Any]:
     finally:
         for network in networks.values():
             network.close()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # KiB on Linux
-    return {"done": done, "faults": faults, "peak_mb": round(peak)}
+    return {"done": done, "faults": faults, "peak_mb": round(peak() / 2**20)}
 
 
 def _at(task: dict[str, Any], path: tuple[Any, ...]) -> Any:

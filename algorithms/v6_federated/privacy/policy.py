@@ -185,11 +185,11 @@ class Policy:
             PrivacyThresholdViolation: they are too few.
         """
         if asked < min(self.minimum_sample, of):  # how many may take part is another limit
-            enough = math.ceil(100 * min(self.minimum_sample, of) / of) / 100
+            enough = math.ceil(100 * self.minimum_sample / of) / 100
+            cure = f"fraction={enough:g} or more" if enough < 1 else "fraction=1"
             raise PrivacyThresholdViolation(
                 f"the job's fraction asks {asked} of {of} organizations in a round, and the node where central runs "
-                f"requires {self.minimum_sample} ({PREFIX}MINIMUM_SAMPLE); set fraction={enough:g}"
-                + (" or more" if enough < 1 else "")
+                f"requires {self.minimum_sample} ({PREFIX}MINIMUM_SAMPLE); set {cure}"
             )
 
     def check_columns(self, columns: Iterable[str], twins: Iterable[str] = ()) -> None:
