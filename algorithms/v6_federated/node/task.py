@@ -108,15 +108,11 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
             request.answered(answer)
             return answer
         except SAFE_ERRORS as error:
-            text = one_line(error)
-            if request is not None:
-                request.refused(text)
+            text = _noted(request, one_line(error))
             raise type(error)(f"organization {organization}: {text}") from None
         except Exception as error:
             # the text of any other error, for example from numpy or pandas, may quote a row
-            where = f"{type(error).__name__} in {place_of(error)}"
-            if request is not None:
-                request.refused(where)
+            where = _noted(request, f"{type(error).__name__} in {place_of(error)}")
             if debugging():
                 raise
             raise AlgorithmExecutionError(
@@ -127,6 +123,16 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
     functools.update_wrapper(call, function)
     call.wrapped_in_data_decorator = True  # vantage6's mock client then passes mock_data
     return cast(Callable[..., dict[str, Any]], call)
+
+
+def _noted(request: Request | None, reason: str) -> str:
+    """Note in the audit log that nothing leaves; what the researcher reads is the reason, or that the log is broken."""
+    try:
+        if request is not None:
+            request.refused(reason)
+    except NodePermissionException as error:
+        return one_line(error)
+    return reason
 
 
 def _received(node: Node, arrays: dict[str, Any]) -> dict[str, Any]:
