@@ -98,7 +98,7 @@ def _limit(limit: node_limits.Limit, value: node_limits.Value) -> str:
     if value in node_limits.BY_NAME:
         return f"as `{value}`"
     if limit.kind == "switch":
-        return "yes" if value else "no"
+        return f"`{int(bool(value))}`"
     if limit.kind == "names":
         return "all" if value in (None, node_limits.EVERY) else "none"
     return "no limit" if value is None or (value == 0 and limit.stricter == "higher") else f"{int(value):,}"
