@@ -96,8 +96,9 @@ def hanley_mcneil(auc: float, n0: int, n1: int) -> float:
     Returns:
         The variance.
     """
-    q1, q2 = auc / (2 - auc), 2 * auc**2 / (1 + auc)
-    return (auc * (1 - auc) + (n1 - 1) * (q1 - auc**2) + (n0 - 1) * (q2 - auc**2)) / (n0 * n1)
+    # Q1 - AUC^2 and Q2 - AUC^2 of the paper, in a form that rounding cannot make negative
+    q1, q2 = auc * (1 - auc) ** 2 / (2 - auc), auc**2 * (1 - auc) / (1 + auc)
+    return (auc * (1 - auc) + (n1 - 1) * q1 + (n0 - 1) * q2) / (n0 * n1)
 
 
 def on_logit_scale(auc: float, variance: float) -> Interval:
@@ -129,12 +130,15 @@ def separated(auc: float, n0: int, n1: int) -> Interval:
     Returns:
         Its lower and upper end.
     """
+    if not auc:  # the mirror image: the classes change places
+        lower, upper = separated(1.0, n1, n0)
+        return [1 - upper, 1 - lower]
     low, high = 0.0, 1.0  # of the distance from 1, by bisection
     for _ in range(60):
         middle = (low + high) / 2
         near = middle <= Z * math.sqrt(hanley_mcneil(1 - middle, n0, n1))
         low, high = (middle, high) if near else (low, middle)
-    return [1 - low, 1.0] if auc else [0.0, low]
+    return [1 - low, 1.0]
 
 
 def explained(result: Result) -> list[str]:
@@ -160,8 +164,8 @@ def explained(result: Result) -> list[str]:
             found.append(
                 "the AUC of more than two classes has no interval: counts do not show how its parts vary together"
             )
-        elif min(rows) < FEW:
-            found.append(f"a class has {min(rows)} held-out rows, fewer than {FEW}: the AUC's interval is approximate")
+        elif interval and min(rows) < FEW:
+            found.append(f"a class has fewer than {FEW} held-out rows ({min(rows)}): the AUC's interval is approximate")
     chosen = [name for name in CHOOSING if settings.get(name) is not None]
     if chosen:
         found.append(f"{' and '.join(chosen)} chose the round by the held-out rows: the numbers are a little too good")
