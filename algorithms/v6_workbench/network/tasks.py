@@ -15,10 +15,10 @@ from v6_workbench import registry
 from v6_workbench.errors import NetworkError
 from v6_workbench.network import server, submit
 
-NAME = re.compile(r"v6-federated (\w+)")  # of a task that ``submit`` sent
-IMAGE = re.compile(r"(?:.*/)?v6-(\w+)(?:[:@].*)?")  # of a task that was sent from elsewhere
-ROUNDS = re.compile(r"\w+, (\d+) rounds")  # description of a task that ``submit`` sent
-CALL = re.compile(r"\w+ (\w+), round (\d+)")  # name of a task that central sent
+NAME = re.compile(r"v6-federated (\S+)")  # of a task that ``submit`` sent
+IMAGE = re.compile(r"(?:.*/)?v6-([^:@/]+)(?:[:@].*)?")  # of a task that was sent from elsewhere
+ROUNDS = re.compile(r"\S+, (\d+) rounds")  # description of a task that ``submit`` sent
+CALL = re.compile(r"\S+ (\w+), round (\d+)")  # name of a task that central sent
 STOPPED = (
     "task {task} is stopped: nodes remove its containers, and no new ones start. A container at a node that is not "
     "connected to the server at the moment ends only by itself. What nodes have already sent is not taken back"
@@ -134,7 +134,7 @@ def find(client: UserClient, task_id: int) -> Task:
     runs = server.runs(client, task_id)
     if len(runs) != 1:
         raise SafeError(
-            f"task {task_id} ran at {len(runs)} organizations; expected a task whose central function ran at one of them"
+            f"task {task_id} was sent to {len(runs)} organizations; expected one that was sent to one, as by `submit`"
         )
     return _described(client, row, runs[0], {})
 
@@ -168,10 +168,9 @@ def stop(client: UserClient, task_id: int) -> None:
     # ``client.task.kill`` sends the same, and keeps the answer to itself
     answer = client.request("kill/task", method="post", json={"id": task_id})
     if client.request(f"task/{task_id}/status").get("status") != TaskStatus.KILLED:
-        raise NetworkError(
-            f"the server did not stop task {task_id}: {server.reason(answer)} vantage6 lets administrators of a "
-            "collaboration stop tasks, and researchers only if their role says so"
-        )
+        why = server.reason(answer)
+        cure = " A role must have the rule to send events to a collaboration; its administrators have it"
+        raise NetworkError(f"the server did not stop task {task_id}: {why}{cure if 'permission' in why else ''}")
 
 
 def _described(client: UserClient, row: Mapping[str, Any], run: Mapping[str, Any], names: dict[int, str]) -> Task:

@@ -17,8 +17,8 @@ from v6_workbench.cli.records import Command, Option
 if TYPE_CHECKING:
     from v6_workbench.network.tasks import Task
 
-SILENT = "the node of central does not share its log, so the accuracy by round is in the result only"
-WAITS = "the node of central is offline; the task waits for it"
+SILENT = "central's node does not share its log, so the accuracy of each round comes with the result"
+WAITS = "central's node is offline; the task waits for it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +108,7 @@ def watch(options: WatchOptions) -> int:
     place = connect(options)
     task = tasks.find(place.client, options.task)
     if task.running and task.silent:
-        console.say(f"{SILENT}; they are shown when the task has ended")
+        console.say(SILENT)
     if task.waits:
         console.say(WAITS)
     try:
