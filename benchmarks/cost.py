@@ -18,7 +18,7 @@ from vantage6.algorithm.tools.mock_client import MockAlgorithmClient
 from benchmarks import tables
 from v6_federated import models
 from v6_federated.base import vantage6_api
-from v6_federated.data.columns import as_features
+from v6_federated.data.reading import as_features
 from v6_federated.messages import codec
 from v6_federated.messages.job import DataSpec, Job
 from v6_federated.models.perceptron import Perceptron

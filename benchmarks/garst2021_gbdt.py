@@ -18,7 +18,7 @@ from sklearn.metrics import log_loss, roc_auc_score
 from benchmarks import garst2021, runs, tables
 from benchmarks.comparisons import Comparison
 from benchmarks.garst2021 import DIGITS, MEAN, SEEDS, printed, subset
-from v6_federated.data.columns import as_features
+from v6_federated.data.reading import as_features
 from v6_workbench.simulation.datasets import Dataset
 from v6_workbench.simulation.experiments import Experiment, OnRound
 

@@ -19,7 +19,7 @@ from benchmarks import pictures, runs, starts, tables
 from benchmarks.comparisons import RULES, Comparison
 from v6_federated import LocalSGD, models
 from v6_federated.base.randomness import generator
-from v6_federated.data.columns import as_features
+from v6_federated.data.reading import as_features
 from v6_federated.node import local_training
 from v6_workbench.reporting.pictures import COLOURS, STYLES
 from v6_workbench.simulation.datasets import Dataset

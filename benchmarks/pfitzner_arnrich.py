@@ -16,7 +16,7 @@ from benchmarks.comparisons import Comparison
 from benchmarks.starts import STARTS, register, weights
 from v6_federated import models
 from v6_federated.base.randomness import generator
-from v6_federated.data.columns import as_features
+from v6_federated.data.reading import as_features
 from v6_workbench.simulation.datasets import Dataset
 from v6_workbench.simulation.experiments import Experiment, OnRound
 

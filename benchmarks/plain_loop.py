@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from v6_federated.data.columns import as_features
+from v6_federated.data.reading import as_features
 from v6_workbench.simulation.datasets import load
 
 _rows: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}

@@ -28,7 +28,7 @@ from benchmarks.reddy2020_setup import (
     settings_of,
     told,
 )
-from v6_federated.data.columns import as_features
+from v6_federated.data.reading import as_features
 from v6_workbench.reporting.pictures import COLOURS, STYLES
 from v6_workbench.simulation.datasets import Dataset
 from v6_workbench.simulation.experiments import Experiment

@@ -27,7 +27,7 @@ from benchmarks.starts import STARTS, weights
 from v6_dynavg import schedule
 from v6_federated import Answer, Answers, LocalSGD, models
 from v6_federated.base.randomness import generator
-from v6_federated.data.columns import as_features
+from v6_federated.data.reading import as_features
 from v6_federated.messages import codec
 from v6_federated.node import local_training
 from v6_federated.node.node import Node

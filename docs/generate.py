@@ -83,19 +83,22 @@ def leaves() -> str:
 
 
 def limits() -> str:
-    """Every limit of a node, with its value in each profile and the attack that it is against."""
-    rows = []
+    """Every limit of a node: its value in each profile and the attack that it is against, then what it does."""
+    rows, lines = [], []
     for limit in node_limits.LIMITS:
-        values = [_limit(limit, limit.value(profile)) for profile in node_limits.PROFILES]
-        rows.append((f"`{node_limits.PREFIX}{limit.name}`", *values, limit.does, limit.stops))
-    return _table(("variable", *(f"`{profile}`" for profile in node_limits.PROFILES), "what it does", "against"), rows)
+        rows.append((f"`{limit.name}`", *(_limit(limit, limit.value(p)) for p in node_limits.PROFILES), limit.stops))
+        lines.append(f"- `{node_limits.PREFIX}{limit.name}`: {limit.does}.")
+    table = _table(
+        (f"`{node_limits.PREFIX}`...", *(f"`{profile}`" for profile in node_limits.PROFILES), "against"), rows
+    )
+    return "\n".join([table, "", "What each does:", "", *lines])
 
 
 def _limit(limit: node_limits.Limit, value: node_limits.Value) -> str:
     if value in node_limits.BY_NAME:
         return f"as `{value}`"
     if limit.kind == "switch":
-        return "yes" if value else "no"
+        return f"`{int(bool(value))}`"
     if limit.kind == "names":
         return "all" if value in (None, node_limits.EVERY) else "none"
     return "no limit" if value is None or (value == 0 and limit.stricter == "higher") else f"{int(value):,}"

@@ -37,6 +37,7 @@ def local_update(
     loss = node.train(f, local)
     squared = float(((f - r) ** 2).sum())
     node.state.save({"f": f, "r": r})
+    # central sees whether a node decides to send, so the decision must say no more than the rounded distance does
     answer = {
         "train_loss": loss,
         "from_reference": node.rounded(squared**0.5),

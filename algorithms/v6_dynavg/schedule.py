@@ -1,6 +1,5 @@
 """Dynamic averaging by a schedule: by SVD (Reddy 2020, Algorithm 3) or by loss (Algorithm 4)."""
 
-import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from types import SimpleNamespace
@@ -37,12 +36,11 @@ def by_schedule(federation: Federation, rounds: int, protocol: str, train_from: 
     for t in federation.rounds(E):
         federation.evaluate(s.w)
         S_t = [k for k in K if is_due(protocol, Plan(*s.plans[k]), t, s.version[k])]
-        groups = means.work(S_t, t)
         answers = federation.ask_groups(
             "train",
-            [(who, {**work, "local": local}) for who, work in groups],
+            [(who, {**work, "local": local}) for who, work in means.work(S_t, t)],
             numbers=["local_loss", "passes"],
-            measures={"weights": functools.partial(change_a_round, {k: work for who, work in groups for k in who}, t)},
+            measures={"weights": means.change_a_round},
             quorum_of=None if len(S_t) == len(K) else 0,  # if not all are due, none of them need answer
         )
         if answers:
@@ -53,21 +51,6 @@ def by_schedule(federation: Federation, rounds: int, protocol: str, train_from: 
             s.plans |= plans(answers.numbers("local_loss"), E - t, t)
         federation.record(answers, s.w, uploads=len(answers), communication_rate=len(answers) / len(K))
     return s.w
-
-
-def change_a_round(work: Mapping[int, Mapping[str, Any]], t: int, answer: Answer) -> np.ndarray:
-    """Compute what is compared of the nodes' models: a node that has trained for more rounds has moved further.
-
-    Args:
-        work: by organization, ``weights`` (d,) that it was sent and ``since``, the round since which passes were due.
-        t: the round.
-        answer: a node's answer to ``train``.
-
-    Returns:
-        Its model's change for each round of passes, (d,).
-    """
-    sent = work[answer.organization_id]
-    return (answer["weights"] - sent["weights"]) / np.float32(t - sent["since"])
 
 
 class Plan(NamedTuple):
@@ -159,6 +142,7 @@ class Means:
 
     def __init__(self, s: SimpleNamespace, train_from: str) -> None:
         self._s, self._train_from = s, train_from
+        self._sent: dict[int, tuple[np.ndarray, int]] = {}  # the model, and for how many rounds passes are due
 
     def work(self, S_t: Sequence[int], t: int) -> list[tuple[list[int], dict[str, Any]]]:
         """Group nodes with the same work in a round.
@@ -172,13 +156,25 @@ class Means:
         """
         s = self._s
         done = {k: t - 1 if self._train_from == "newest_pass" else s.version[k] for k in S_t}
-        return [
-            (
-                [k for k in S_t if done[k] == since],
-                {"weights": s.models[since] if self._train_from == "own" else s.w, "since": since},
-            )
-            for since in sorted({*done.values()})
-        ]
+        groups = []
+        for since in sorted({*done.values()}):
+            w = s.models[since] if self._train_from == "own" else s.w
+            who = [k for k in S_t if done[k] == since]
+            groups.append((who, {"weights": w, "since": since}))
+            self._sent |= dict.fromkeys(who, (w, t - since))
+        return groups
+
+    def change_a_round(self, answer: Answer) -> np.ndarray:
+        """Compute what is compared of the nodes' models: a node that has trained for more rounds has moved further.
+
+        Args:
+            answer: a node's answer to ``train``.
+
+        Returns:
+            The change of the model that it was sent for each round of passes, (d,).
+        """
+        w, rounds = self._sent[answer.organization_id]
+        return (answer["weights"] - w) / np.float32(rounds)
 
     def send(self, S_t: Iterable[int], t: int) -> None:
         """Note that the nodes S_t are sent the mean of round t. Means that no node starts from any more are dropped."""

@@ -22,7 +22,7 @@ from v6_federated.models import Vector
 from v6_federated.node.functions import describe, evaluate, fit_step, forget, keep_steps
 from v6_federated.node.node import Node
 from v6_federated.node.task import partial
-from v6_federated.privacy.policy import number_of_threads
+from v6_federated.privacy.environment import number_of_threads
 
 __all__ = [
     "LARGE",

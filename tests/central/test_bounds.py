@@ -88,7 +88,7 @@ def test_one_node_may_have_all_rows_and_the_share_is_of_those_that_train():
         bounds({1: 81, 2: 19}).check_shares("round 0, describe")
     assert str(error.value) == (
         "round 0, describe: organization 1: says that it has 81 of 100 rows, a share of 0.81; expected 0.8 at most. "
-        "Leave it out, or set maximum_share higher if it has so many"
+        "Leave it out, or set maximum_share higher if it really has so many"
     )
     bounds({1: 81, 2: 19}, Common(maximum_share=0.9)).check_shares("round 0, describe")
 
@@ -292,6 +292,6 @@ def test_a_sum_that_is_not_finite_blames_nobody():
     with pytest.raises(SafeError) as error:
         answers.sum("w")
     assert str(error.value) == (
-        "f: the weighted sum of w over 2 nodes is not finite in float32, though what each of them sent is; training "
+        "f: the weighted sum of w over 2 nodes is not finite in float32, although each answer is; training "
         "has diverged; try a smaller lr"
     )

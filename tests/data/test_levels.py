@@ -10,7 +10,8 @@ from helpers import OPEN, fitted, hospital, refused_steps, table
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import PrivacyThresholdViolation
 from v6_federated.data import source
-from v6_federated.data.columns import UNKNOWN, Features, read_features
+from v6_federated.data.columns import UNKNOWN, Features
+from v6_federated.data.reading import read_features
 from v6_federated.messages import codec
 from v6_federated.messages.job import DataSpec
 from v6_federated.privacy.policy import Policy

@@ -11,7 +11,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from v6_federated.data import preprocessing, source
-from v6_federated.data.columns import Features, read_features
+from v6_federated.data.columns import Features
+from v6_federated.data.reading import read_features
 from v6_federated.messages import codec
 from v6_workbench.reporting import prediction
 

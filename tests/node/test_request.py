@@ -9,7 +9,7 @@ from helpers import crafted
 
 from v6_federated.base.errors import SafeError
 from v6_federated.messages import codec
-from v6_federated.node.request import Request
+from v6_federated.node.request import WITHOUT_FOLDER, Request
 from v6_federated.privacy import audit
 from v6_workbench.simulation.mock import MockNetwork
 
@@ -86,6 +86,21 @@ def test_the_line_has_the_time_at_which_the_answer_left(request_of, tmp_path):
     request.refused(str(SafeError("no")))
     [entry] = audit.read(tmp_path / audit.NAME)
     assert entry.time >= request.entry.time and entry.database == "default"
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_the_log_of_a_real_node_says_what_is_looser_and_where_the_folder_is(monkeypatch, tmp_path, capsys, own):
+    """Without a folder of its own, a node counts in its data volume, where all runs have their input."""
+    monkeypatch.setenv("INPUT_FILE", str(tmp_path / "task-000000012" / "input"))
+    monkeypatch.setenv("V6_FEDERATED_PROFILE", "careful")
+    monkeypatch.setenv("V6_FEDERATED_CLASSES", "a,b")
+    monkeypatch.delenv("HOSPITAL_DATABASE_URI", raising=False)
+    if own:
+        monkeypatch.setenv("HOSPITAL_DATABASE_URI", str(tmp_path))
+    Request.of(1, "client_update", {"job": JOB, "round": 1})
+    looser, *rest = capsys.readouterr().out.splitlines()
+    assert looser == "looser than the profile careful: V6_FEDERATED_CLASSES"
+    assert rest == ([] if own else [WITHOUT_FOLDER])
 
 
 def test_another_state_of_the_node_is_another_request(hospitals, tmp_path):

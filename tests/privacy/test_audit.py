@@ -6,11 +6,11 @@ import os
 from dataclasses import replace
 
 import pytest
-from helpers import OPEN
+from helpers import OPEN, table
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import CollectResultsError, NodePermissionException
-from v6_federated.messages import codec
+from v6_federated.messages import codec, serialization
 from v6_federated.operator import audit as shown
 from v6_federated.privacy import audit
 from v6_federated.privacy.hospital import HospitalFolder
@@ -60,7 +60,7 @@ def test_a_line_says_who_what_when_and_under_which_limits(logged):
 def test_the_digest_is_of_the_bytes_that_vantage6_sends():
     size, sha256 = audit.sent(ANSWER)
     data = json.dumps(ANSWER).encode()  # as vantage6.common.serialization.serialize
-    assert (size, sha256) == (len(data), hashlib.sha256(data).hexdigest()) and size == codec.size(ANSWER)
+    assert (size, sha256) == (len(data), hashlib.sha256(data).hexdigest()) and size == serialization.size(ANSWER)
 
 
 def test_no_value_of_an_answer_is_in_the_log():
@@ -68,6 +68,16 @@ def test_no_value_of_an_answer_is_in_the_log():
         "n": "int", "label": "text of 3", "features": "list of 2", "loss": "float", "none": "nothing",
         "weights": ["float32", 3], "evaluation": {"n": "int", "loss": "float"},
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("steps", [["onehot"], ["impute:most_frequent", "onehot"]])
+def test_no_level_of_a_category_is_in_the_log(tmp_path, steps):
+    """A level is a value of rows, and where levels are counted it is a name in the answer."""
+    rows = {k: table(40, seed=k).assign(x1=["rosemary", "thyme"] * 20) for k in (1, 2, 3)}
+    with MockNetwork("v6_fedavg", rows, environment=OPEN, hospital_folder=tmp_path, on_round=str) as network:
+        network.run(rounds=1, preprocess=steps)
+    log = (tmp_path / "node-1" / audit.NAME).read_text()
+    assert '"levels": {"x1": "list of 2"}' in log and "rosemary" not in log
 
 
 def test_the_values_of_lists_in_lists_are_counted():
@@ -135,9 +145,9 @@ def test_an_output_that_vantage6_keeps_can_be_read(tmp_path, capsys):
         ("audit.jsonl", '{"time": "now"}\n', "no line of audit.jsonl is an entry"),
         ("audit.jsonl", "[" * 100_000, "no line of audit.jsonl is an entry"),
         ("audit.jsonl", "\x00\x01", "no line of audit.jsonl is an entry"),
-        ("output", "[" * 100_000, "output is neither an audit log nor the output of a task"),
-        ("output", '{"organization_id": "a", "n": {}}', "output is neither an audit log nor the output of a task"),
-        ("output", "{}", "output is neither an audit log nor the output of a task"),
+        ("output", "[" * 100_000, "output is neither an audit log nor the output of a partial"),
+        ("output", '{"organization_id": "a", "n": {}}', "output is neither an audit log nor the output of a partial"),
+        ("output", "{}", "output is neither an audit log nor the output of a partial"),
         ("output", '{"organization_id": 1, "n": 3, "arrays": {"dtype": 1, "shapes": 2, "data": 3}}', "is neither"),
     ],
 )
@@ -147,6 +157,13 @@ def test_what_is_no_log_is_refused_in_one_line(tmp_path, capsys, name, content, 
     assert main(["audit", str(tmp_path / name)]) == 2
     err = capsys.readouterr().err
     assert says in err and len(err.splitlines()) == 1
+
+
+def test_a_folder_of_several_nodes_is_refused_with_the_name_of_one(tmp_path):
+    (tmp_path / "node-1").mkdir()
+    line(tmp_path / "node-1")
+    with pytest.raises(SafeError, match=f"name the folder of one node, such as {tmp_path / 'node-1'}$"):
+        shown.shown(tmp_path)
 
 
 def test_a_job_that_is_not_in_the_log(logged, tmp_path):

@@ -7,7 +7,7 @@ temporary file, and links, pipes and devices are refused: with a link, another p
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -49,16 +49,8 @@ def replacing(file: Path, durable: bool = False) -> Iterator[BinaryIO]:
         OSError: the file cannot be written; it is then as it was before.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
-    part = file.with_name(f"{file.name}.{secrets.token_hex(16)}.part")
-    try:
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | SAFELY, 0o666), "wb") as stream:
-            yield stream
-            if durable:
-                stream.flush()
-                os.fsync(stream.fileno())
-        part.replace(file)
-    finally:
-        part.unlink(missing_ok=True)
+    with _under_another_name(file, 0o666, durable, os.replace) as stream:
+        yield stream
 
 
 def create(file: Path, content: bytes) -> None:
@@ -72,14 +64,21 @@ def create(file: Path, content: bytes) -> None:
         FileExistsError: there is such a file already; it stays as it is.
         OSError: the file cannot be written.
     """
-    part = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with _under_another_name(file, 0o600, True, os.link) as stream:  # unlike a rename, a link replaces no file
+        stream.write(content)
+
+
+@contextmanager
+def _under_another_name(file: Path, mode: int, durable: bool, name: Callable[[Path, Path], None]) -> Iterator[BinaryIO]:
+    """Write a new file, and then give it its own name with ``name(part, file)``."""
+    part = file.with_name(f"{file.name}.{secrets.token_hex(16)}.part")
     try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.link(part, file)  # unlike a rename, it replaces no file
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | SAFELY, mode), "wb") as stream:
+            yield stream
+            if durable:
+                stream.flush()
+                os.fsync(stream.fileno())
+        name(part, file)
     finally:
         part.unlink(missing_ok=True)
 

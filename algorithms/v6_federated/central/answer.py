@@ -7,7 +7,7 @@ from typing import Any
 
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
-from v6_federated.messages import codec
+from v6_federated.messages import codec, serialization
 from v6_federated.messages.codec import Shape, fits
 from v6_federated.models import metrics
 
@@ -169,7 +169,7 @@ def _checked(result: Any, call: Call) -> Answer:
     if unknown := sorted({*result} - expected.names):
         named = ", ".join(name[:MOST_NAME] for name in unknown[:3]) + (", ..." if len(unknown) > 3 else "")
         raise Unusable(f"sent {len(unknown)} unknown value(s): {named}; expected {', '.join(sorted(expected.names))}")
-    if (size := codec.size(result)) > expected.most_bytes:
+    if (size := serialization.size(result)) > expected.most_bytes:
         raise Unusable(f"sent {size:,} bytes; expected {expected.most_bytes:,} at most")
     n = result.get("n")
     if type(n) is not int or not expected.minimum_rows <= n <= metrics.MOST_ROWS:

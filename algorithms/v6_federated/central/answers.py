@@ -94,7 +94,7 @@ class Answers:
         if not np.isfinite(found).all():
             raise SafeError(
                 f"{self._answers[0].function}: the weighted sum of {name} over {len(self)} nodes is not finite in "
-                f"float32, though what each of them sent is; {codec.DIVERGED}"
+                f"float32, although each answer is; {codec.DIVERGED}"
             )
         return found
 

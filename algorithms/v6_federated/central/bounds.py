@@ -92,7 +92,8 @@ class Bounds:
             if len(training) > 1 and n > self._share * total:
                 raise CollectResultsError(
                     f"{place}: organization {k}: says that it has {n} of {total} rows, a share of {n / total:.4g}; "
-                    f"expected {self._share:g} at most. Leave it out, or set maximum_share higher if it has so many"
+                    f"expected {self._share:g} at most. Leave it out, or set maximum_share higher if it really has so "
+                    "many"
                 )
 
     # ---- updates

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +15,7 @@ from v6_federated.messages import settings
 from v6_federated.messages.common import Common
 from v6_federated.messages.settings import Role, with_role
 from v6_federated.messages.step_length import check_steps
-from v6_federated.privacy.policy import limit_threads
+from v6_federated.privacy.environment import debugging, limit_threads
 
 Result = dict[str, Any]  # JSON: see docs/reference/result.md
 # settings for methods that train a model
@@ -81,7 +80,7 @@ def central(
             return method_function(federation, **settings.arguments(method_function, checked))
         except Exception as error:
             expected = isinstance(error, UserInputError | CollectResultsError | SafeError)
-            if not expected and os.environ.get("V6_FEDERATED_DEBUG") == "1":
+            if not expected and debugging():
                 federation.give_up()
                 raise
             where = "" if expected else f"{type(error).__name__} at the coordinator, in {place_of(error)}: "

@@ -17,7 +17,8 @@ from v6_federated.central.answer import MOST_REASON, Answer, Expected
 from v6_federated.central.rounds import Group, parted
 from v6_federated.central.same_nodes import attempts
 from v6_federated.data import pooling, preprocessing
-from v6_federated.data.columns import KINDS, Features
+from v6_federated.data.columns import Features
+from v6_federated.data.reading import KINDS
 from v6_federated.data.steps import Step
 from v6_federated.messages.codec import Shape
 from v6_federated.messages.common import Common

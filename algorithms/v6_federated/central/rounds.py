@@ -16,7 +16,7 @@ from v6_federated.central.dispatch import Dispatcher, PendingCalls, reasons
 from v6_federated.central.history import History
 from v6_federated.central.tolerance import Tolerance
 from v6_federated.data import preprocessing
-from v6_federated.messages import codec
+from v6_federated.messages import codec, serialization
 from v6_federated.messages.codec import Shape
 from v6_federated.messages.job import Job
 from v6_federated.messages.settings import LARGE, Record
@@ -357,7 +357,7 @@ class RoundTasks:
             if keep and job.data.preprocess:
                 job = replace(job, data=replace(job.data, preprocess=self._named))
             input_ = {"method": group.function, "kwargs": {"job": job.to_json(), **arguments}}
-            size = codec.size(input_)
+            size = serialization.size(input_)
             calls += [Call(group.function, k, number, input_, size, name, expected) for k in who]
         return calls
 

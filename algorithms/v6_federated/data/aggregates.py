@@ -15,7 +15,8 @@ import pandas as pd
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.data import pca
-from v6_federated.data.columns import Features, shortest
+from v6_federated.data.columns import Features
+from v6_federated.data.reading import shortest
 from v6_federated.privacy.policy import Policy
 
 BINS = 200  # of the histogram from which a quantile is read

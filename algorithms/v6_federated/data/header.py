@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from v6_federated.base.arrays import Array
-from v6_federated.data.columns import ALMOST, DECIMAL, FALSE, TRUE
+from v6_federated.data.reading import ALMOST, DECIMAL, FALSE, TRUE
 
 # names that a first row without a value gets, or leaves
 BLANK = re.compile(r"Unnamed: \d+|n/?a|nan|null|none|[^\w]*", re.IGNORECASE)

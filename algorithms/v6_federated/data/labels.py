@@ -83,8 +83,8 @@ def encode_labels(y: Array, classes: Sequence[Any]) -> Array:
     if -1 in codes:
         raise DataError(
             f"labels that are not among the {len(classes)} classes of the job. The classes are those in `classes`, or "
-            "those that some node has in 3 rows or more: name all of them, for example classes=no,yes,unknown, or "
-            "choose another label if this one is a number to predict"
+            "those that enough rows of some node have (V6_FEDERATED_MINIMUM_ROWS_A_CLASS): name all of them, for "
+            "example classes=no,yes,unknown, or choose another label if this one is a number to predict"
         )
     return np.asarray(codes, dtype=np.int64)[inverse]
 

@@ -10,9 +10,10 @@ from pydantic import ValidationError
 
 from v6_federated.base import json_text
 from v6_federated.base.errors import SafeError
-from v6_federated.data.columns import DECIMAL, Features, Marks
+from v6_federated.data.columns import Features, Marks
+from v6_federated.data.reading import DECIMAL
 from v6_federated.data.steps import LARGE, STEPS, OneHot, Step, by_column
-from v6_federated.messages import codec, settings
+from v6_federated.messages import serialization, settings
 
 
 def parse(step: str | Mapping[str, Any]) -> Step:
@@ -72,7 +73,7 @@ def large(steps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     Returns:
         Those whose message is large.
     """
-    return [step for step in steps if codec.size(step) >= LARGE]
+    return [step for step in steps if serialization.size(step) >= LARGE]
 
 
 def reference(step: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,7 +109,7 @@ def categories(
 
     Args:
         steps: the steps of the request.
-        kinds_of: what ``columns.kinds`` returned at each organization.
+        kinds_of: what ``reading.kinds`` returned at each organization.
         columns: the features' columns.
 
     Returns:

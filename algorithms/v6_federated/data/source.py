@@ -11,8 +11,9 @@ from v6_federated.base.arrays import Array
 from v6_federated.base.randomness import generator
 from v6_federated.base.vantage6_api import DataError
 from v6_federated.data import header, preprocessing
-from v6_federated.data.columns import Features, as_features, read_features
+from v6_federated.data.columns import Features
 from v6_federated.data.labels import checked_labels, checked_numbers, encode_labels
+from v6_federated.data.reading import as_features, read_features
 from v6_federated.messages.job import DataSpec
 from v6_federated.privacy.limits import PREFIX
 from v6_federated.privacy.policy import Policy

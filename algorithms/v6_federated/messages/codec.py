@@ -3,9 +3,6 @@
 Never pickle, which could run code. A float32 number takes 4 bytes, 5.33 in base64; in a JSON list it takes about 22.
 """
 
-import functools
-import hashlib
-import json
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -24,7 +21,6 @@ DTYPES: dict[str, np.dtype[Any]] = {"float32": np.dtype("<f4"), "float16": np.dt
 
 Shape = tuple[int | range | None, ...]  # a range: a length in it; None: any length
 PAYLOAD = {"dtype", "shapes", "data"}
-HOLE = "\0data"  # stands for the data of a payload
 DIVERGED = "training has diverged; try a smaller lr"
 
 
@@ -168,71 +164,3 @@ def whole(arrays: Mapping[str, Array], name: str) -> Array:
         The numbers in float64.
     """
     return arrays[name].astype(np.float64) + arrays[f"{name}_rest"]
-
-
-def size(message: Any) -> int:
-    """The size of a message as vantage6 sends it (``json.dumps``), without copying the payloads in it.
-
-    Args:
-        message: JSON, with payloads anywhere in it.
-
-    Returns:
-        Bytes.
-    """
-    return sum(map(len, pieces(message)))
-
-
-def pieces(message: Any) -> list[str]:
-    """Write a message as JSON without copying the payloads in it.
-
-    Args:
-        message: JSON, with payloads anywhere in it.
-
-    Returns:
-        Texts that together are ``json.dumps(message)``, all ASCII.
-    """
-    text, found = _hollow(message)
-    around = text.split(json.dumps(HOLE)[1:-1])
-    if len(around) != len(found) + 1 or not all(map(_unescaped, found)):
-        return [json.dumps(message)]  # another text looks like the hole, or a payload needs escapes
-    return [text for pair in zip(around, [*found, ""], strict=True) for text in pair]
-
-
-def _hollow(message: Any) -> tuple[str, list[str]]:
-    """A message as JSON with a hole in place of each payload's data, and these data in their order."""
-    found: list[str] = []
-
-    def hollow(value: Any) -> Any:
-        if isinstance(value, dict):
-            if set(value) == PAYLOAD and isinstance(value["data"], str):
-                found.append(value["data"])
-                return {**value, "data": HOLE}
-            return {k: hollow(v) for k, v in value.items()}
-        if isinstance(value, list) and any(isinstance(v, dict | list) for v in value):
-            return [hollow(v) for v in value]
-        return value
-
-    return json.dumps(hollow(message)), found
-
-
-def _unescaped(data: str) -> bool:
-    """Whether JSON writes a payload's data as it is; control characters, which ``decode`` refuses, do not count."""
-    return data.isascii() and '"' not in data and "\\" not in data
-
-
-def digest(message: Any) -> bytes:
-    """The SHA-256 digest of a message. A payload is digested on its own, and one that is sent to many nodes once.
-
-    Args:
-        message: JSON, with payloads anywhere in it.
-
-    Returns:
-        32 bytes; the same for equal messages only.
-    """
-    text, found = _hollow(message)
-    return hashlib.sha256(json.dumps([text, *map(_sha256, found)]).encode()).digest()
-
-
-@functools.lru_cache(maxsize=2)
-def _sha256(data: str) -> str:
-    return hashlib.sha256(data.encode(errors="surrogatepass")).hexdigest()  # a task may contain anything

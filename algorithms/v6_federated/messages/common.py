@@ -53,7 +53,9 @@ class Common(BaseModel):
     round_timeout: Annotated[
         float | None,
         Field(
-            gt=0, allow_inf_nan=False, description="seconds for a request of a round (unset: 3600; on mock nodes any)"
+            gt=0,
+            allow_inf_nan=False,
+            description="seconds for each request of a round (unset: 3600; none on mock nodes)",
         ),
         Number,
     ] = None
@@ -72,7 +74,7 @@ class Common(BaseModel):
     ] = 600.0
     maximum_share: Annotated[
         float,
-        Field(gt=0, le=1, description="share of the rows of all that train that one node may have, or the job ends"),
+        Field(gt=0, le=1, description="share of all training rows that one node may have; above it, the job ends"),
         Number,
     ] = 0.8
     maximum_norm_ratio: Annotated[
@@ -80,7 +82,7 @@ class Common(BaseModel):
         Field(
             ge=1,
             allow_inf_nan=False,
-            description="how many times the median a node's update may be in norm, or the job ends",
+            description="times the median norm that a node's update may reach; above it, the job ends",
         ),
         Number,
     ] = 10.0

@@ -1,10 +1,12 @@
 """The job: what every task says about it."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from v6_federated.base.errors import SafeError
+from v6_federated.messages.codec import DTYPES
 
 # partial functions that every method has, those without a model only describe, fit_step and forget; none trains
 SHARED_FUNCTIONS = ("describe", "fit_step", "keep_steps", "evaluate", "forget")
@@ -33,6 +35,23 @@ class DataSpec:
     categories: Sequence[str] | None = None
     supervised: bool = True
     regression: bool = False
+
+    def has_types(self) -> bool:
+        """Whether every attribute has the type that central sends, and a value that it can have."""
+        texts = [names for names in (self.features, self.categories) if names is not None]
+        return (
+            all(isinstance(names, list | tuple) and all(isinstance(n, str) for n in names) for names in texts)
+            and isinstance(self.label, str | None)
+            and isinstance(self.classes, list | tuple | None)
+            and all(isinstance(named, str | int | float) for named in self.classes or ())
+            and type(self.holdout) in (int, float)
+            and 0 <= self.holdout < 1
+            and type(self.supervised) is bool
+            and type(self.regression) is bool
+            and isinstance(self.preprocess, list | tuple)
+            and all(isinstance(step, dict) and isinstance(step.get("step"), str) for step in self.preprocess)
+            and all("fitted" in step or "kept" in step for step in self.preprocess)
+        )
 
 
 @dataclass(frozen=True)
@@ -84,3 +103,35 @@ class Job:
             return cls(**{**message, "data": DataSpec(**message["data"])})
         except (TypeError, KeyError):
             raise SafeError("the job lacks a part or has an unknown one; it must be as central sends it") from None
+
+    def check(self, organization: int, round_: Any) -> None:
+        """Check what a task says about its job: a task may contain anything.
+
+        Args:
+            organization: the organization whose node is called.
+            round_: the round of the task.
+
+        Raises:
+            SafeError: a part is not as central sends it.
+        """
+        if not re.fullmatch("[0-9a-f]{32}", str(self.key)) or not re.fullmatch("[a-z0-9_]{1,40}", str(self.method)):
+            raise SafeError("the job has no proper key or method; it needs 32 hexadecimal digits and a method's name")
+        lists = isinstance(self.participants, list) and isinstance(self.evaluators, list)
+        ids = [*self.participants, *self.evaluators] if lists else []
+        if not all(type(i) is int for i in ids) or len(set(ids)) < len(ids) or organization not in ids:
+            raise SafeError("the job does not list who takes part; it needs ids, each once, with this organization's")
+        if type(round_) is not int or round_ < 0:
+            raise SafeError("the round of the task is not a whole number from 0")
+        whole = [self.seed, *(number for number in (self.rounds, self.minimum_rows) if number is not None)]
+        if not (
+            all(type(number) is int and number >= 0 for number in whole)
+            and isinstance(self.model, dict | None)
+            and self.precision in [*DTYPES]
+            and self.data.has_types()
+        ):
+            raise SafeError("a part of the job has the wrong type; it must be as central sends it")
+        spec, classes = self.data, self.data.classes  # the limits on labels count them
+        if classes is not None and (spec.regression or not spec.supervised or len({*map(str, classes)}) < len(classes)):
+            raise SafeError("class lists are rejected for jobs without classes, and must name each class once")
+        if self.model is not None and self.model.get("classes") != (1 if spec.regression else len(classes or [])):
+            raise SafeError("the job's model must have as many classes as the job names, or one if it is a regression")

@@ -8,8 +8,8 @@ from v6_federated.base.errors import SafeError
 from v6_federated.base.logs import one_line
 from v6_federated.base.vantage6_api import algorithm_client
 from v6_federated.data import aggregates, pca
-from v6_federated.data.columns import kinds
 from v6_federated.data.labels import plain
+from v6_federated.data.reading import kinds
 from v6_federated.messages.job import Job
 from v6_federated.node.kept_steps import keep
 from v6_federated.node.node import Node

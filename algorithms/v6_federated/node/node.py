@@ -2,7 +2,6 @@
 
 import functools
 import math
-import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,7 +18,6 @@ from v6_federated.data.columns import Features
 from v6_federated.data.files import open_database
 from v6_federated.data.labels import plain
 from v6_federated.data.source import Rows
-from v6_federated.messages import codec
 from v6_federated.messages.job import Job
 from v6_federated.messages.local_sgd import LocalSGD, PlainSGD
 from v6_federated.models import metrics
@@ -28,7 +26,7 @@ from v6_federated.node.kept_steps import kept
 from v6_federated.node.local_training import Rates, Step
 from v6_federated.node.request import Request
 from v6_federated.node.state import State
-from v6_federated.privacy.policy import limit_threads
+from v6_federated.privacy.environment import limit_threads
 from v6_federated.privacy.rounding import Rounding, rounded_loss, rounded_to
 
 
@@ -94,7 +92,7 @@ class Node:
         Raises:
             SafeError: the job is malformed.
         """
-        _check_job(job, round_, organization_id)
+        job.check(organization_id, round_)
         return State(job_folder(), f"{job.method}-{job.key}-{organization_id}", round_)
 
     @functools.cached_property
@@ -359,40 +357,3 @@ class Node:
         classes, step = len(self.job.data.classes), self.policy.minimum_rows_a_class
         rounding = Rounding.of(step, self.organization_id) if self.policy.round_evaluations else None
         return metrics.evaluate(self.model, weights, rows, classes, self.policy.score_bands, rounding)
-
-
-def _check_job(job: Job, round_: int, organization_id: int) -> None:
-    """Reject a malformed job: a task may contain anything."""
-    if not re.fullmatch("[0-9a-f]{32}", str(job.key)) or not re.fullmatch("[a-z0-9_]{1,40}", str(job.method)):
-        raise SafeError("the job has no proper key or method; it needs 32 hexadecimal digits and a method's name")
-    lists = isinstance(job.participants, list) and isinstance(job.evaluators, list)
-    ids = [*job.participants, *job.evaluators] if lists else []
-    if not all(type(i) is int for i in ids) or len(set(ids)) < len(ids) or organization_id not in ids:
-        raise SafeError("the job does not list who takes part; it needs ids, each once, with this organization's")
-    if type(round_) is not int or round_ < 0:
-        raise SafeError("the round of the task is not a whole number from 0")
-    spec = job.data
-    whole = [job.seed, *(number for number in (job.rounds, job.minimum_rows) if number is not None)]
-    texts = [names for names in (spec.features, spec.categories) if names is not None]
-    if not (
-        all(type(number) is int and number >= 0 for number in whole)
-        and all(isinstance(names, list | tuple) and all(isinstance(n, str) for n in names) for names in texts)
-        and isinstance(spec.label, str | None)
-        and isinstance(spec.classes, list | tuple | None)
-        and all(isinstance(named, str | int | float) for named in spec.classes or ())
-        and type(spec.holdout) in (int, float)
-        and 0 <= spec.holdout < 1
-        and type(spec.supervised) is bool
-        and type(spec.regression) is bool
-        and isinstance(spec.preprocess, list | tuple)
-        and all(isinstance(step, dict) and isinstance(step.get("step"), str) for step in spec.preprocess)
-        and all("fitted" in step or "kept" in step for step in spec.preprocess)
-        and isinstance(job.model, dict | None)
-        and job.precision in [*codec.DTYPES]
-    ):
-        raise SafeError("a part of the job has the wrong type; it must be as central sends it")
-    classes = spec.classes  # the limits on labels count them
-    if classes is not None and (spec.regression or not spec.supervised or len({*map(str, classes)}) < len(classes)):
-        raise SafeError("class lists are rejected for jobs without classes, and must name each class once")
-    if job.model is not None and job.model.get("classes") != (1 if spec.regression else len(classes or [])):
-        raise SafeError("the job's model must have as many classes as the job names, or one if it is a regression")

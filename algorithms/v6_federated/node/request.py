@@ -7,10 +7,15 @@ from typing import Any
 import numpy as np
 
 from v6_federated.base import database
-from v6_federated.messages import codec
+from v6_federated.messages import serialization
 from v6_federated.privacy import audit, quota
 from v6_federated.privacy.hospital import HospitalFolder
 from v6_federated.privacy.policy import Policy
+
+WITHOUT_FOLDER = (
+    "this node has no database with the label hospital: its audit log and the counters of its limits lie in its data "
+    "volume, and are lost with it"
+)
 
 
 @dataclass
@@ -50,9 +55,12 @@ class Request:
         folder = HospitalFolder.of_node(policy)
         job = arguments["job"] if isinstance(arguments["job"], dict) else {}
         line = audit.entry(policy, organization, function, arguments["round"], job)
-        if line.looser and line.run is not None:  # a container of a node, with a log that its operator reads
-            names = ", ".join(f"V6_FEDERATED_{name}" for name in line.looser)
-            print(f"looser than the profile {policy.profile}: {names}", flush=True)
+        if line.run is not None:  # a container of a node, with a log that its operator reads
+            if line.looser:
+                names = ", ".join(f"V6_FEDERATED_{name}" for name in line.looser)
+                print(f"looser than the profile {policy.profile}: {names}", flush=True)
+            if folder is not None and not folder.own:
+                print(WITHOUT_FOLDER, flush=True)
         return cls(policy, folder, line, arguments)
 
     def count(self, state: Sequence[int]) -> None:
@@ -70,7 +78,7 @@ class Request:
         if self.folder is not None:
             entry = self.entry
             asked = [entry.organization, entry.function, dict(self.arguments), database.chosen(), [*state]]
-            self.digest = codec.digest(asked)
+            self.digest = serialization.digest(asked)
             quota.count(self.policy, self.folder, entry.job, entry.function, self.digest, quota.now())
 
     def generator(self, purpose: str) -> np.random.Generator:

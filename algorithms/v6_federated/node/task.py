@@ -3,7 +3,6 @@
 import functools
 import inspect
 import math
-import os
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -30,6 +29,7 @@ from v6_federated.messages.step_length import check_steps
 from v6_federated.node import local_training
 from v6_federated.node.node import Node
 from v6_federated.node.request import Request
+from v6_federated.privacy.environment import debugging
 
 SAFE_ERRORS = (SafeError, DataError, NodePermissionException, PrivacyThresholdViolation, UserInputError)
 
@@ -111,7 +111,7 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
             where = f"{type(error).__name__} in {place_of(error)}"
             if request is not None:
                 request.refused(where)
-            if os.environ.get("V6_FEDERATED_DEBUG") == "1":
+            if debugging():
                 raise
             raise AlgorithmExecutionError(
                 f"organization {organization}: {where}; {WITHHELD} because it could contain a value of a row "

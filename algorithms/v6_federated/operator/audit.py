@@ -14,6 +14,7 @@ from v6_federated.privacy.audit import Entry
 
 T = TypeVar("T")
 MOST_BYTES = 2**31  # of an answer
+EXPECTED = f"expected a hospital's folder, its {audit.NAME}, or a task's output"
 MOST_JOBS = 20  # that are shown in full
 
 
@@ -80,7 +81,11 @@ def shown(path: Path, job: str | None = None) -> tuple[list[str], dict[str, Any]
     """
     file = path / audit.NAME if path.is_dir() else path
     if not file.is_file():
-        raise SafeError(f"there is no file {file}; expected a hospital's folder, its {audit.NAME}, or a task's output")
+        of_nodes = sorted(path.glob(f"*/{audit.NAME}"))  # mock nodes have a folder each
+        raise SafeError(
+            f"there is no file {file}; "
+            + (f"name the folder of one node, such as {of_nodes[0].parent}" if of_nodes else EXPECTED)
+        )
     lines, numbers = _log(file, job) if file.suffix == Path(audit.NAME).suffix else _answer(file)
     return ["".join(c for c in line if c.isprintable()) for line in lines], numbers  # other programs may write the log
 
@@ -200,8 +205,7 @@ def _answer(file: Path) -> tuple[list[str], dict[str, Any]]:
         ]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise SafeError(
-            f"{file.name} is neither an audit log nor the output of a task of this project; expected a hospital's "
-            f"folder, its {audit.NAME}, or the file output of a partial function's task"
+            f"{file.name} is neither an audit log nor the output of a partial function's task; {EXPECTED}"
         ) from None
     return lines, {"file": str(file), "answers": 1, "bytes": len(data), "sha256": sha256}
 

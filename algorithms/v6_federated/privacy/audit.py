@@ -16,9 +16,10 @@ from pydantic import TypeAdapter, ValidationError
 from v6_federated.base.database import label_of_task
 from v6_federated.base.logs import one_line
 from v6_federated.base.vantage6_api import NodePermissionException, data_volume, package
-from v6_federated.messages import codec
+from v6_federated.messages import codec, serialization
+from v6_federated.privacy.environment import NOTHING_COMPUTED, debugging
 from v6_federated.privacy.hospital import HospitalFolder
-from v6_federated.privacy.policy import NOTHING_COMPUTED, Policy
+from v6_federated.privacy.policy import Policy
 
 NAME = "audit.jsonl"
 MOST_LETTERS = 300  # of a text that a task brings
@@ -93,7 +94,7 @@ def entry(policy: Policy, organization: int, function: str, round_: Any, job: Ma
         organization=organization,
         participants=len(participants) if isinstance(participants, list) else None,
         profile=policy.profile,
-        looser=policy.looser() + (["DEBUG"] if os.environ.get("V6_FEDERATED_DEBUG") == "1" else []),
+        looser=policy.looser() + (["DEBUG"] if debugging() else []),
     )
 
 
@@ -109,15 +110,15 @@ def contents(answer: Mapping[str, Any]) -> dict[str, Any]:
         answer: a partial function's answer, as JSON.
 
     Returns:
-        By name: the shape of an array, the contents of a dictionary, the number of values in a list and the lists in
+        By name: the shape of an array, the parts of a dictionary, the number of values in a list and the lists in
         it, otherwise the kind of the value.
     """
     parts: dict[str, Any] = {}
     for name, value in answer.items():
         if isinstance(value, dict) and set(value) == codec.PAYLOAD:
             parts |= {array: [value["dtype"], *shape] for array, shape in value["shapes"].items()}
-        elif isinstance(value, dict):
-            parts[name] = contents(value)
+        elif isinstance(value, dict):  # a dictionary in it is counted: its keys may be levels, which are values of rows
+            parts[name] = contents({k: [v] if isinstance(v, dict) else v for k, v in value.items()})
         elif isinstance(value, list):
             parts[name] = f"list of {_values(value)}"
         elif isinstance(value, str):
@@ -141,7 +142,7 @@ def sent(answer: Mapping[str, Any]) -> tuple[int, str]:
     Returns:
         Bytes, and their SHA-256 in hexadecimal digits.
     """
-    parts = codec.pieces(answer)
+    parts = serialization.pieces(answer)
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part.encode())

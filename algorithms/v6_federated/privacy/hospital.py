@@ -17,6 +17,7 @@ from v6_federated.base import vantage6_api
 from v6_federated.base.database import RESERVED
 from v6_federated.base.files import create, open_regular
 from v6_federated.base.vantage6_api import NodePermissionException
+from v6_federated.privacy.environment import NOTHING_COMPUTED
 from v6_federated.privacy.policy import Policy
 
 FALLBACK = "v6-federated-hospital"  # in the node's data volume
@@ -56,7 +57,7 @@ class HospitalFolder:
             if not found.path.is_dir():
                 raise NodePermissionException(
                     "the database 'hospital' of this node is not a folder; give it the type folder in the node's "
-                    "configuration. Nothing was computed."
+                    f"configuration. {NOTHING_COMPUTED}"
                 )
         elif volume is not None:
             found = cls(volume / FALLBACK, own=False)
@@ -68,12 +69,12 @@ class HospitalFolder:
             raise NodePermissionException(
                 "the limits of this node count requests in the hospital's own folder, and this node has none; "
                 "add a database of type folder with the label hospital to the node's configuration, or set "
-                f"{RESERVED}_DATABASE_URI to a folder. Nothing was computed."
+                f"{RESERVED}_DATABASE_URI to a folder. {NOTHING_COMPUTED}"
             )
         if not os.access(found.path, os.W_OK | os.X_OK):
             raise NodePermissionException(
                 ("the folder of the database 'hospital'" if uri else f"the folder {FALLBACK} of the node's data volume")
-                + " cannot be written by this program; correct its permissions or its mount_mode. Nothing was computed."
+                + f" cannot be written by this program; correct its permissions or its mount_mode. {NOTHING_COMPUTED}"
             )
         return found
 
@@ -104,11 +105,11 @@ class HospitalFolder:
         except OSError as error:
             raise NodePermissionException(
                 f"the file secret in the hospital's folder cannot be read or written ({error.strerror}); its operator "
-                "must look at it. Nothing was computed."
+                f"must look at it. {NOTHING_COMPUTED}"
             ) from None
         if len(found) != SECRET_BYTES:
             raise NodePermissionException(
                 f"the file secret in the folder of the database 'hospital' does not hold {SECRET_BYTES} bytes; remove "
-                "it, and the next task makes a new one. Nothing was computed."
+                f"it, and the next task makes a new one. {NOTHING_COMPUTED}"
             )
         return found

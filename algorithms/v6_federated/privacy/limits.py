@@ -83,8 +83,8 @@ LIMITS = (
     ),
     Limit(
         "CLASSES", "names", EVERY, "", "unlisted",
-        "A task may name classes that fewer of the node's rows have than `V6_FEDERATED_MINIMUM_ROWS_A_CLASS`, or none, "
-        "only if this comma-separated list holds them; `*` allows all",
+        "Refuses a task that names a class which none of the node's rows has, or fewer than "
+        "`V6_FEDERATED_MINIMUM_ROWS_A_CLASS`, unless this comma-separated list holds the class. `*` allows all classes",
         "an invented class, whose parameters single out rows",
     ),
     Limit(
@@ -97,14 +97,13 @@ LIMITS = (
     ),
     Limit(
         "MINIMUM_ROWS_A_SIDE", "number", 0, 5, "higher",
-        "In a column of numbers in which all rows but fewer than this have the same value, in the data or after a "
-        "step, those few count as having that value too: in training, in statistics, and where rows are evaluated",
-        "a threshold on a column that marks one patient, whose other values the covariances then hold",
+        "If all rows of a column of numbers have the same value except a few (fewer than this number), these few get "
+        "that value too, in the data and after each preprocessing step: in training, in statistics and in evaluations",
+        "a column that marks one patient: its covariances with other columns are that patient's values",
     ),
     Limit(
         "MINIMUM_ROWS_A_COLUMN", "number", 0, 2, "higher",
-        "Refuses covariances of, and products with, more columns than the node has rows for: each column needs this "
-        "many",
+        "Refuses covariances, and products with them, unless the node has this many rows for each column",
         "solving for the rows of a table with more columns than rows",
     ),
     Limit(
@@ -115,9 +114,9 @@ LIMITS = (
     ),
     Limit(
         "OWN_SHUFFLE", "switch", 0, 1, "higher",
-        "With `1`, the node shuffles the rows within an epoch by random numbers that hang on a secret of its own and "
-        "on the whole request, not by the job's seed, which the researcher knows: the same request gets the same "
-        "answer, a changed one gets other minibatches",
+        "With `1`, the order of the rows in an epoch depends on a secret of the node and on the whole request, and not "
+        "on the job's seed, which the researcher knows. The same request gets the same answer; a changed request gets "
+        "other minibatches",
         "solving for single rows from minibatches whose rows are known",
     ),
     Limit(
@@ -139,14 +138,14 @@ LIMITS = (
         "MAXIMUM_PARAMETERS", "number", None, 2_000_000, "lower",
         "Refuses models and covariances with more parameters. All models at their default sizes have fewer. A tenth of "
         "the number of your rows, a common rule, allows only small linear models",
-        "a crafted wide network, which brings out as many rows as it has units",
+        "a crafted wide network, which reveals as many rows as it has units",
     ),
     Limit(
         "ROUND_EVALUATIONS", "switch", 0, 1, "higher",
         "With `1`, evaluations and training losses are rounded to what the number n of rows can justify: mean losses "
-        "to about their standard error, one part in the square root of n; counts of right and wrong predictions and of "
-        "scores so that each is 0 or at least `V6_FEDERATED_MINIMUM_ROWS_A_CLASS` and all add up to n. Levels that few "
-        "rows have are replaced where rows are evaluated, as in training",
+        "to about their standard error (one part in the square root of n); counts of predictions and of scores so that "
+        "each is 0 or at least `V6_FEDERATED_MINIMUM_ROWS_A_CLASS`, and all add up to n. Levels that few rows have are "
+        "replaced in evaluations, as in training",
         "a loss or a count that tells one patient's label or value",
     ),
     Limit(
@@ -158,27 +157,28 @@ LIMITS = (
     Limit(
         "MAXIMUM_ROUNDS", "number", None, 1000, "lower",
         "Refuses jobs with more rounds. The node itself counts how often a job calls each function, whatever round its "
-        "tasks say, and allows one call more than rounds. Preparing columns counts too, as calls of `fit_step`: six "
-        "steps took ten",
+        "tasks say, and allows one call more than rounds. Preprocessing counts too, as calls of `fit_step`: six steps "
+        "need about ten",
         "many slightly different requests, whose answers are compared",
     ),
     Limit(
         "MAXIMUM_ROUNDS_A_WEEK", "number", None, 2000, "lower",
-        "Refuses any request that reads rows, of any job, once there were so many in the last seven days. Descriptions "
-        "of the columns are not counted. A request that is repeated exactly, on the same rows, counts once",
-        "the same, under many job keys",
+        "Refuses every request that reads rows once this many, of all jobs together, were counted in the last seven "
+        "days. Descriptions of the columns are not counted. A request that is repeated exactly, on the same rows, "
+        "counts once",
+        "many slightly different requests, each as a job of its own",
     ),
     Limit(
         "MAXIMUM_SECONDS", "number", None, 3600, "lower",
-        "Ends computing that takes longer than this in one task, but refuses nothing in advance. The time is checked "
-        "before each minibatch, each tree, each block of a statistic and each step on a single row (in FSVRG, every 64 "
-        "rows)",
+        "Ends a task that computes for longer than this. The time is checked before each minibatch, each tree, each "
+        "block of a statistic and each step on a single row (in FSVRG, every 64 rows), so a task may take a little "
+        "longer; nothing is refused in advance",
         "a task that keeps the node busy",
     ),
     Limit(
         "ALLOWED_COLUMNS", "names", None, None, "listed",
         "Refuses columns that are not in this comma-separated list",
-        "columns that the project has no need of",
+        "columns that the project does not need",
     ),
     Limit(
         "DISALLOWED_COLUMNS", "names", "", "", "none",

@@ -1,62 +1,26 @@
-"""The policy of a node's operator: limits read from the node's environment, checked before anything is computed.
+"""The policy of a node's operator: limits that are checked before anything is computed.
 
 A request can make a limit stricter, never looser. No error quotes a value of a row.
 """
 
-import difflib
 import functools
 import math
-import os
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from threadpoolctl import threadpool_limits
-
 from v6_federated.base.vantage6_api import NodePermissionException, PrivacyThresholdViolation
-from v6_federated.privacy import limits
-from v6_federated.privacy.limits import LIMITS, PREFIX, Limit
+from v6_federated.privacy.environment import read_environment
+from v6_federated.privacy.limits import LIMITS, PREFIX
 
-OTHERS = ("DEBUG", "DEVICE", "PROFILE", "THREADS")
-RESEARCHERS = ("PASSWORD", "NETWORK")
-MOST_BANDS = 10_000
-MOST_DIGITS = 15  # of a limit: a larger number does not fit everywhere
 MOST_MADE = 10_000  # columns that steps make, under a limit on parameters
-AT_LEAST_ONE = {"MINIMUM_ROWS", "MINIMUM_ROWS_A_CLASS", "MINIMUM_BATCH", "MINIMUM_ORGANIZATIONS", "MINIMUM_SAMPLE"}
-NOTHING_COMPUTED = "Nothing was computed."
-CORRECT_IT = f"correct it in algorithm_env of the node's configuration. {NOTHING_COMPUTED}"
 # invisible characters: Unicode's Default_Ignorable_Code_Point that are not of category Cf, and the blank of Braille
 UNSEEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
     "\U000e0000-\U000e0fff]"
 )
-
-
-def number_of_threads() -> int:
-    """How many threads the operator gives a task.
-
-    Returns:
-        The value of ``V6_FEDERATED_THREADS``, or 1 if it is not set.
-
-    Raises:
-        NodePermissionException: the value is not a whole number from 1.
-    """
-    text = os.environ.get(PREFIX + "THREADS", "").strip() or "1"
-    if not text.isdecimal() or len(text) > MOST_DIGITS or int(text) < 1:
-        raise NodePermissionException(f"{PREFIX}THREADS of this node must be a whole number from 1; {CORRECT_IT}")
-    return int(text)
-
-
-@functools.cache
-def limit_threads() -> None:
-    """Use one thread unless the operator gives more: with a varying number, results would differ in their last bits.
-
-    Raises:
-        NodePermissionException: the operator's number of threads cannot be read.
-    """
-    threadpool_limits(limits=number_of_threads())
 
 
 @dataclass(frozen=True)
@@ -70,7 +34,7 @@ class Policy:
         minimum_rows_a_class: rows that must share a label's value before the value is sent to the server.
         classes: classes that a task may name although too few rows have them; None means all.
         maximum_classes: values that a label may have if they are to be sent to the server.
-        minimum_rows_a_side: rows that must have each value of a column of two values; 0 means any number.
+        minimum_rows_a_side: rows that must differ from all others in a column of numbers; 0 means any number.
         minimum_rows_a_column: rows for each column of a covariance; 0 means any number.
         minimum_batch: rows that a minibatch must have.
         own_shuffle: whether the node shuffles its rows by random numbers of its own instead of the job's seed.
@@ -138,34 +102,7 @@ class Policy:
         Raises:
             NodePermissionException: a limit cannot be read, or a variable with the prefix of limits is unknown.
         """
-        env = os.environ if environment is None else environment
-        _check_names(env)
-        profile = env.get(PREFIX + "PROFILE", "").strip() or limits.DEFAULT
-        if profile == limits.PLANNED:
-            raise NodePermissionException(
-                f"{PREFIX}PROFILE=private needs a privacy budget, which this version does not have; "
-                f"use {limits.DEFAULT}, or any of {', '.join(limits.PROFILES)}. {NOTHING_COMPUTED}"
-            )
-        if profile not in limits.PROFILES:
-            raise NodePermissionException(
-                f"{PREFIX}PROFILE={profile} of this node must be one of {', '.join(limits.PROFILES)}; {CORRECT_IT}"
-            )
-        values: dict[str, Any] = {}
-        for limit in LIMITS:
-            text = env.get(PREFIX + limit.name, "").strip()
-            default = limit.value(profile)
-            if not text and default in limits.BY_NAME:
-                values[limit.name.lower()] = values[str(default).lower()]
-            else:
-                values[limit.name.lower()] = _read(limit, text if text else default)
-        if values["score_bands"] > MOST_BANDS:
-            raise NodePermissionException(
-                f"{PREFIX}SCORE_BANDS={values['score_bands']} of this node must be {MOST_BANDS} at most; {CORRECT_IT}"
-            )
-        if not re.fullmatch("|cpu|cuda(:[0-9]+)?", device := env.get(PREFIX + "DEVICE", "")):
-            raise NodePermissionException(
-                f"{PREFIX}DEVICE={device} of this node must be cpu, cuda or cuda:NUMBER; {CORRECT_IT}"
-            )
+        profile, values = read_environment(environment)
         return cls(profile, **values)
 
     @property
@@ -426,8 +363,8 @@ class Policy:
         """
         if columns * self.minimum_rows_a_column > rows:
             raise PrivacyThresholdViolation(
-                f"the covariance of {columns} columns needs {self.minimum_rows_a_column} rows a column, and this node "
-                f"has fewer ({PREFIX}MINIMUM_ROWS_A_COLUMN); name fewer columns with --features"
+                f"the covariance of {columns} columns needs {self.minimum_rows_a_column} rows for each column, and "
+                f"this node has fewer ({PREFIX}MINIMUM_ROWS_A_COLUMN); name fewer columns with --features"
             )
 
     def check_classes(self, classes: int, column: str = "the label") -> None:
@@ -482,36 +419,6 @@ class Policy:
 @functools.cache
 def _of_profile(profile: str) -> Policy:
     return Policy.of_node({PREFIX + "PROFILE": profile})
-
-
-def _check_names(env: Mapping[str, str]) -> None:
-    """Refuse unknown variables: a misspelt limit would limit nothing, and the operator would not notice."""
-    names = [limit.name for limit in LIMITS]
-    known = (*names, *OTHERS, *RESEARCHERS)
-    ours = (n for n in env if n.upper().startswith(PREFIX))  # one in lower case is misspelt too
-    for unknown in sorted(n for n in ours if n.removeprefix(PREFIX) not in known):
-        near = difflib.get_close_matches(unknown.upper().removeprefix(PREFIX), (*names, *OTHERS), n=1)
-        known_names = ", ".join(PREFIX + name for name in near or names)
-        question = f"did you mean {known_names}?" if near else f"the limits are {known_names}."
-        raise NodePermissionException(f"{unknown} is not a setting of a node; {question} {NOTHING_COMPUTED}")
-
-
-def _read(limit: Limit, value: limits.Value) -> Any:
-    """A limit's value, from its variable or from the table."""
-    if limit.kind == "names":
-        if value is None or (limit.stricter == "unlisted" and str(value).strip() == limits.EVERY):
-            return None
-        return frozenset(name.strip() for name in str(value).split(",") if name.strip())
-    if value is None:
-        return None
-    switch = limit.kind == "switch"
-    if not str(value).isdecimal() or len(str(value)) > MOST_DIGITS or (switch and int(value) > 1):
-        accepted = "0 or 1" if switch else f"a whole number of at most {MOST_DIGITS} digits"
-        raise NodePermissionException(f"{PREFIX}{limit.name} of this node must be {accepted}; {CORRECT_IT}")
-    number = int(value)
-    if switch:
-        return bool(number)
-    return max(number, 1) if limit.name in AT_LEAST_ONE else number
 
 
 def _read_alike(column: str) -> str:

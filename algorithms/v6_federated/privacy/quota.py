@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 
 from v6_federated.base.vantage6_api import NodePermissionException, PrivacyThresholdViolation, data_volume
+from v6_federated.privacy.environment import NOTHING_COMPUTED
 from v6_federated.privacy.hospital import HospitalFolder
 from v6_federated.privacy.limits import PREFIX
-from v6_federated.privacy.policy import NOTHING_COMPUTED, Policy
+from v6_federated.privacy.policy import Policy
 
 WEEK = 7 * 24 * 3600.0  # seconds
 LOCK_SECONDS = 30.0  # how long a request waits while others are counted

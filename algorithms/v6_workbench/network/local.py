@@ -350,10 +350,12 @@ def _check_name(name: str) -> None:
 
 
 def _per_node(environment: Mapping[str, Any] | Sequence[Mapping[str, Any]], nodes: int) -> list[dict[str, str]]:
-    """One mapping for each node, its values as text."""
+    """One mapping for each node, its values as text, with what this shell says of the kernels to compute with."""
     each = [environment] * nodes if isinstance(environment, Mapping) else list(environment) or [{}] * nodes
     if len(each) != nodes:
         raise SafeError(
             f"algorithm_env has {len(each)} entries for {nodes} nodes; expected one mapping, or one for each node"
         )
-    return [{key: str(value) for key, value in one.items()} for one in each]
+    # mock nodes compute in this shell; with other kernels of its linear algebra, the last bits would differ
+    kernels = {name: value for name, value in os.environ.items() if name.startswith("OPENBLAS_")}
+    return [kernels | {key: str(value) for key, value in one.items()} for one in each]

@@ -69,16 +69,23 @@ def growing(result: Result) -> list[str]:
     losses = [row["loss"] for row in result["history"] if row["loss"] is not None]
     classes = result["data"].get("classes")
     guessing = math.log(len(classes)) if classes and "r2" not in result["history"][-1] else math.inf
-    if not losses or (losses[-1] <= NOISE * losses[0] and losses[-1] <= WILD * guessing):
+    noise = NOISE + _rounding_of_losses(result)
+    if not losses or (losses[-1] <= noise * losses[0] and losses[-1] <= WILD * guessing):
         return []
     trained = [row["train_loss"] for row in result["history"] if row["train_loss"] is not None]
     steps = {step["step"] for step in result["data"]["preprocess"]}
     if trained and trained[-1] < trained[0]:
         clip = "" if "clip" in steps else "; if the columns have outliers, add --preprocess clip:0.01"
         return [f"the loss on held-out rows grew while the training loss fell: train for fewer rounds{clip}"]
-    what = "grew" if losses[-1] > NOISE * losses[0] else "is far above that of guessing"
+    what = "grew" if losses[-1] > noise * losses[0] else "is far above that of guessing"
     standardize = "" if "standardize" in steps else ", or --preprocess standardize"
     return [f"the loss on held-out rows {what}: try a smaller lr{standardize}"]
+
+
+def _rounding_of_losses(result: Result) -> float:
+    """The largest step, as a share of a loss, in which nodes have rounded it, see ``rounding.rounded_loss``."""
+    final, nodes = result.get("final") or {}, len(result.get("organizations", ())) or 1
+    return 2 / math.sqrt(final["evaluated"] / nodes) if "accuracy_error" in final else 0.0
 
 
 def poor(result: Result) -> list[str]:
@@ -96,11 +103,9 @@ def poor(result: Result) -> list[str]:
     always = _as_good(result)
     if always is None:
         return []
-    accuracy = result["final"]["accuracy"]
-    return [
-        f"the accuracy is {accuracy:.4f}, and always predicting {always[0]!r} has {always[1]:.4f}: look at the classes "
-        "one by one"
-    ]
+    accuracy, is_rounded = result["final"]["accuracy"], "accuracy_error" in result["final"]
+    look = "both are rounded, so compare AUC and loss" if is_rounded else "look at the classes one by one"
+    return [f"the accuracy is {accuracy:.4f}, and always predicting {always[0]!r} has {always[1]:.4f}: {look}"]
 
 
 def poor_ones(results: Mapping[str, Result]) -> list[str]:

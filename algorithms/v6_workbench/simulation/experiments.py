@@ -43,9 +43,10 @@ class Experiment:
         processes: worker processes; None is one for small data, otherwise one for each processor.
         environment: environment variables of every node, its operator's policy. Mock nodes hold the developer's own
             rows, so the profile is ``trusting`` and one organization is enough for a job unless this says otherwise.
+            For baselines, which have one node, one organization is enough under every profile.
         slowest: how many times slower than the fastest node the slowest is, in simulated time; None is real time.
         outcomes: decides what becomes of each call, in place of ``slowest``; see ``call_outcomes.CallOutcome``.
-        hospital_folder: where each node keeps its audit log and counters, see ``MockNetwork``.
+        hospital_folder: where each node keeps its audit log and counters, see ``MockNetwork``; baselines keep none.
         fold: (f, k): the rows of fold f (from 0) of k are the test set, see ``dealing.deal_fold``.
 
     Raises:
@@ -307,7 +308,7 @@ class Experiment:
         registry.check(method, registry.validate(method, values))
         described = {**self.description(), "trained": kind}
         environment = {**TRUSTING, **_policies(os.environ), **self.environment}
-        if self.policy.profile == "trusting":
+        if self.policy.profile == "trusting" or kind != "federated":  # a baseline has one node, whatever the profile
             environment = {"V6_FEDERATED_MINIMUM_ORGANIZATIONS": "1", **environment}
         size = sum(rows.size if isinstance(rows, pd.DataFrame) else rows[0].size for rows in databases.values())
         processes = self.processes or (1 if size < SMALL else os.cpu_count() or 1)
@@ -318,7 +319,7 @@ class Experiment:
             processes=processes,
             on_round=on_round or (lambda row: None),
             outcomes=outcomes,
-            hospital_folder=self.hospital_folder,
+            hospital_folder=self.hospital_folder if kind == "federated" else None,  # pooled rows are no hospital's
         ) as network:
             try:
                 result = network.run(**values)

@@ -11,8 +11,8 @@ from v6_federated.base.errors import SafeError
 from v6_federated.base.files import has_nul
 from v6_federated.base.vantage6_api import DataError
 from v6_federated.data import header
-from v6_federated.data.columns import as_features
 from v6_federated.data.files import check_pair, load_npz
+from v6_federated.data.reading import as_features
 from v6_federated.privacy.limits import PREFIX
 from v6_federated.privacy.policy import Policy
 from v6_workbench.simulation.mock_node import Database

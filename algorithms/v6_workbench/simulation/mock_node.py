@@ -16,8 +16,9 @@ import numpy as np
 import orjson
 import pandas as pd
 
-from v6_federated.data.columns import as_features
+from v6_federated.data.reading import as_features
 from v6_federated.data.source import Source
+from v6_federated.privacy.environment import debugging
 from v6_federated.privacy.limits import PREFIX
 
 Database = pd.DataFrame | tuple[np.ndarray, np.ndarray]
@@ -91,7 +92,7 @@ def run(package: str, folder: str, node: MockNode, message: Path, number: int) -
             )
         (message.parent / f"answer-{number}.json").write_bytes(orjson.dumps(answer))
     except Exception as error:
-        if os.environ.get("V6_FEDERATED_DEBUG") == "1":
+        if debugging():
             traceback.print_exc()
         return number, "crashed", f"Error encountered while calling {request['method']}: {error}"
     return number, "completed", ""

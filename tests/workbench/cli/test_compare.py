@@ -123,6 +123,16 @@ def test_compare_with_each_node_alone(hospitals_csv, call, tmp_path):
     ).exists(), "a single node is the global model"
 
 
+def test_baselines_run_under_careful_and_are_in_no_hospitals_log(call, tmp_path):
+    """A baseline has one node, which is no hospital's: no minimum of organizations holds for it."""
+    careful = ["--node-env", "V6_FEDERATED_PROFILE=careful", "--hospital-folder", tmp_path / "hospitals"]
+    status, line, _ = call("compare", "fedavg", "centralized:fedavg", "alone:fedavg", *WINE, "--nodes", 3, *careful)
+    assert status == 0 and len(line) == 5
+    logs = sorted((tmp_path / "hospitals").glob("*/audit.jsonl"))
+    assert [log.parent.name for log in logs] == ["node-1", "node-2", "node-3"]
+    assert {json.loads(text)["participants"] for log in logs for text in log.read_text().splitlines()} == {3}
+
+
 def test_pooled_rows_are_evaluated_as_their_nodes_evaluate_them(call, tmp_path):
     """One of the ten rows that a node holds out lacks x1, so x1 counts as empty there: pooled too."""
     rows = table(150)

@@ -64,6 +64,16 @@ def test_a_model_that_is_no_better_than_one_class_is_noticed():
     ]
 
 
+def test_rounding_is_not_blamed_on_the_model():
+    """Of 20 rows at each of three nodes, a loss is rounded in steps of up to 2 / sqrt(20) = 0.45 of it."""
+    steady = {**evaluated([[20, 10], [0, 30]], accuracy_error=0.06), "organizations": [1, 2, 3]}
+    up = {**steady, "history": [{"train_loss": 1.0, "loss": 1.0}, {"train_loss": 1.0, "loss": 1.4}]}
+    assert diagnostics.growing(up) == [] and len(diagnostics.growing({**up, "final": {}})) == 1
+    assert len(diagnostics.growing({**up, "history": [up["history"][0], {"train_loss": 1.0, "loss": 1.6}]})) == 1
+    [poor] = diagnostics.poor(evaluated([[0, 30], [0, 30]], accuracy_error=0.06))
+    assert poor.endswith("has 0.5000: both are rounded, so compare AUC and loss")
+
+
 def test_a_model_that_was_not_evaluated_is_noticed():
     (warning,) = diagnostics.warnings_about(evaluated([[0, 0], [0, 0]]))
     assert warning.startswith("the model was not evaluated: no rows were held out")

@@ -1,0 +1,157 @@
+"""Reading features: columns of a table, whose text may be numbers, and arrays."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from v6_federated.base.arrays import Array
+from v6_federated.base.vantage6_api import DataError
+from v6_federated.data.columns import OMIT, ONEHOT, Features, UnfitColumns
+
+DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+# text that is nearly a number: with a comma instead of the point, a sign like <, or a percentage
+ALMOST = re.compile(r"[<>~=]*\s*[+-]?(\d{1,3}(?:[.,]\d{3})*|\d+)([.,]\d+)?\s*%?", re.ASCII)
+TRUE, FALSE = ("True", "TRUE", "true"), ("False", "FALSE", "false")  # pandas reads a column of only these as 1 and 0
+KINDS = ("words", "mixed", "empty")  # of columns that are not all numbers
+
+
+def read_features(table: pd.DataFrame, columns: Sequence[str], categories: Sequence[str] | None = None) -> Features:
+    """Read columns of a table.
+
+    Text that reads as a decimal number is that number; empty text is missing. In a column of words, a number is named
+    by its shortest text: 1.0 and "01" are "1".
+
+    Args:
+        table: the table.
+        columns: the columns to read.
+        categories: those that hold words; None means that no steps follow, so that all must hold numbers.
+
+    Returns:
+        The features.
+
+    Raises:
+        DataError: a column holds words and is not among the categories, or values of another kind.
+    """
+    frame = table[list(columns)]
+    named = set(categories or ())
+    plain = _numeric(frame) - named
+    if len(plain) == len(columns):
+        X = np.ascontiguousarray(frame.to_numpy(dtype=np.float64, na_value=np.nan))
+        return Features(list(columns), X, {})
+    X, words, text = np.full((len(frame), len(columns)), np.nan), {}, []
+    for i, name in enumerate(columns):
+        if name in plain:
+            X[:, i] = frame[name].to_numpy(dtype=np.float64, na_value=np.nan)
+            continue
+        numbers, said = _read_column(frame[name])
+        if name in named:
+            words[name] = _named(numbers, said)
+        elif categories is None or any(word is not None for word in said):
+            text.append(name)
+        X[:, i] = np.nan if name in words else numbers
+    if text:
+        raise UnfitColumns(f"the column(s) {', '.join(text)} hold values that are not numbers", f"{ONEHOT}, or {OMIT}")
+    return Features(list(columns), X, words)
+
+
+def as_features(X: Array) -> Array:
+    """Turn an array into features.
+
+    Args:
+        X: numbers (n, ...).
+
+    Returns:
+        (n, d): pixels of 8 bits divided by 255, other numbers as they are; float32 if it holds all values of the
+        array's type, otherwise float64.
+
+    Raises:
+        DataError: the array holds other values, or none.
+    """
+    flat = X.reshape(len(X), -1)
+    if flat.dtype == np.uint8:
+        return flat.astype(np.float32) / np.float32(255)
+    if flat.dtype.kind not in "fiub":
+        raise DataError("the array x holds values that are not numbers; expected numbers")
+    if not flat.shape[1]:
+        raise DataError("the array x has no features; expected at least one")
+    with np.errstate(over="ignore"):
+        numbers = np.asarray(flat, dtype=np.float32 if np.can_cast(flat.dtype, np.float32) else np.float64)
+    if not np.isfinite(numbers).all():
+        raise DataError("missing or infinite values in the array x; expected none")
+    return numbers
+
+
+def kinds(table: pd.DataFrame, columns: Sequence[str]) -> dict[str, list[str]]:
+    """Sort columns by what they hold.
+
+    Args:
+        table: the table.
+        columns: the columns to sort.
+
+    Returns:
+        Columns of words only ("words"), of words and numbers ("mixed") and of nothing ("empty"); all others hold
+        numbers.
+
+    Raises:
+        DataError: a column holds values that are neither numbers nor words.
+    """
+    found: dict[str, list[str]] = {kind: [] for kind in KINDS}
+    frame = table[list(columns)]
+    numeric = _numeric(frame)
+    found["empty"] = [str(c) for c, empty in frame[[c for c in columns if c in numeric]].isna().all().items() if empty]
+    for name in columns:
+        if name in numeric:
+            continue
+        numbers, said = _read_column(table[name])
+        found_words = [word for word in said if word is not None]
+        some_numbers, some_words = not np.isnan(numbers).all(), bool(found_words)
+        # nearly numbers: a column of categories only if the request says so
+        some_numbers |= some_words and all(map(ALMOST.fullmatch, found_words))
+        kind = {(False, True): "words", (True, True): "mixed", (False, False): "empty"}.get((some_numbers, some_words))
+        if kind:
+            found[kind].append(name)
+    return found
+
+
+def _numeric(frame: pd.DataFrame) -> set[str]:
+    """The columns that pandas holds as numbers."""
+    return {str(c) for c, dtype in frame.dtypes.items() if pd.api.types.is_numeric_dtype(dtype)}
+
+
+def _read_column(column: "pd.Series[Any]") -> tuple[Array, Array]:
+    """A column's numbers, NaN if there is none, and words, None if there is none, (n,) each."""
+    numbers, said = np.full(len(column), np.nan), np.full(len(column), None, dtype=object)
+    for i, (value, missing) in enumerate(zip(column.astype(object), column.isna(), strict=True)):
+        if missing:
+            continue
+        text = value.strip() if isinstance(value, str) else None
+        if text is None and not isinstance(value, bool | int | float | np.number | np.bool_):
+            raise DataError(f"the column {column.name} holds values that are neither numbers nor words; leave it out")
+        if text is None or DECIMAL.fullmatch(text):
+            numbers[i] = float(value if text is None else text)
+        elif text:
+            said[i] = text
+    return numbers, said
+
+
+def _named(numbers: Array, said: Array) -> Array:
+    """Words, with numbers by their shortest text; a column of only true and false becomes one of 1 and 0."""
+    given = ~np.isnan(numbers)
+    said[given] = [shortest(v) for v in numbers[given]]
+    said[np.isin(said.astype(str), TRUE)], said[np.isin(said.astype(str), FALSE)] = "1", "0"
+    return said
+
+
+def shortest(number: float) -> str:
+    """Write a number as its shortest text.
+
+    Args:
+        number: a number.
+
+    Returns:
+        The text: whole numbers have no decimal point.
+    """
+    return str(int(number)) if float(number).is_integer() else repr(float(number))

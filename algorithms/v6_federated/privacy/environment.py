@@ -1,0 +1,124 @@
+"""The variables of a node's environment that its operator sets: limits, processor threads and device."""
+
+import difflib
+import functools
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from v6_federated.base.vantage6_api import NodePermissionException
+from v6_federated.privacy import limits
+from v6_federated.privacy.limits import LIMITS, PREFIX, Limit
+
+OTHERS = ("DEBUG", "DEVICE", "PROFILE", "THREADS")
+RESEARCHERS = ("PASSWORD", "NETWORK")
+MOST_BANDS = 10_000
+MOST_DIGITS = 15  # of a limit: a larger number does not fit everywhere
+AT_LEAST_ONE = {"MINIMUM_ROWS", "MINIMUM_ROWS_A_CLASS", "MINIMUM_BATCH", "MINIMUM_ORGANIZATIONS", "MINIMUM_SAMPLE"}
+NOTHING_COMPUTED = "Nothing was computed."
+CORRECT_IT = f"correct it in algorithm_env of the node's configuration. {NOTHING_COMPUTED}"
+
+
+def number_of_threads() -> int:
+    """How many threads the operator gives a task.
+
+    Returns:
+        The value of ``V6_FEDERATED_THREADS``, or 1 if it is not set.
+
+    Raises:
+        NodePermissionException: the value is not a whole number from 1.
+    """
+    text = os.environ.get(PREFIX + "THREADS", "").strip() or "1"
+    if not text.isdecimal() or len(text) > MOST_DIGITS or int(text) < 1:
+        raise NodePermissionException(f"{PREFIX}THREADS of this node must be a whole number from 1; {CORRECT_IT}")
+    return int(text)
+
+
+@functools.cache
+def limit_threads() -> None:
+    """Use one thread unless the operator gives more: with a varying number, results would differ in their last bits.
+
+    Raises:
+        NodePermissionException: the operator's number of threads cannot be read.
+    """
+    threadpool_limits(limits=number_of_threads())
+
+
+def debugging() -> bool:
+    """Whether errors are shown in full, which may quote values of rows: ``V6_FEDERATED_DEBUG`` is 1."""
+    return os.environ.get(PREFIX + "DEBUG") == "1"
+
+
+def read_environment(environment: Mapping[str, str] | None = None) -> tuple[str, dict[str, Any]]:
+    """Read the profile and the limits, and check the other variables.
+
+    Args:
+        environment: environment variables; None means those of this process.
+
+    Returns:
+        The profile, and the value of each limit by the name of its attribute of ``Policy``.
+
+    Raises:
+        NodePermissionException: a variable has a value that it cannot have, or one with the prefix is unknown.
+    """
+    env = os.environ if environment is None else environment
+    _check_names(env)
+    profile = env.get(PREFIX + "PROFILE", "").strip() or limits.DEFAULT
+    accepted = " or ".join(limits.PROFILES)
+    if profile == limits.PLANNED:
+        raise NodePermissionException(
+            f"{PREFIX}PROFILE={profile} needs a privacy budget, which this version does not have; use {accepted}. "
+            f"{NOTHING_COMPUTED}"
+        )
+    if profile not in limits.PROFILES:
+        raise NodePermissionException(f"{PREFIX}PROFILE={profile} of this node must be {accepted}; {CORRECT_IT}")
+    values: dict[str, Any] = {}
+    for limit in LIMITS:
+        text = env.get(PREFIX + limit.name, "").strip()
+        default = limit.value(profile)
+        if not text and default in limits.BY_NAME:
+            values[limit.name.lower()] = values[str(default).lower()]
+        else:
+            values[limit.name.lower()] = _read(limit, text if text else default)
+    if values["score_bands"] > MOST_BANDS:
+        raise NodePermissionException(
+            f"{PREFIX}SCORE_BANDS={values['score_bands']} of this node must be {MOST_BANDS} at most; {CORRECT_IT}"
+        )
+    if not re.fullmatch("|cpu|cuda(:[0-9]+)?", device := env.get(PREFIX + "DEVICE", "")):
+        raise NodePermissionException(
+            f"{PREFIX}DEVICE={device} of this node must be cpu, cuda or cuda:NUMBER; {CORRECT_IT}"
+        )
+    return profile, values
+
+
+def _check_names(env: Mapping[str, str]) -> None:
+    """Refuse unknown variables: a misspelt limit would limit nothing, and the operator would not notice."""
+    names = [limit.name for limit in LIMITS]
+    known = (*names, *OTHERS, *RESEARCHERS)
+    ours = (n for n in env if n.upper().startswith(PREFIX))  # one in lower case is misspelt too
+    for unknown in sorted(n for n in ours if n.removeprefix(PREFIX) not in known):
+        near = difflib.get_close_matches(unknown.upper().removeprefix(PREFIX), (*names, *OTHERS), n=1)
+        known_names = ", ".join(PREFIX + name for name in near or names)
+        question = f"did you mean {known_names}?" if near else f"the limits are {known_names}."
+        raise NodePermissionException(f"{unknown} is not a setting of a node; {question} {NOTHING_COMPUTED}")
+
+
+def _read(limit: Limit, value: limits.Value) -> Any:
+    """A limit's value, from its variable or from the table."""
+    if limit.kind == "names":
+        if value is None or (limit.stricter == "unlisted" and str(value).strip() == limits.EVERY):
+            return None
+        return frozenset(name.strip() for name in str(value).split(",") if name.strip())
+    if value is None:
+        return None
+    switch = limit.kind == "switch"
+    if not str(value).isdecimal() or len(str(value)) > MOST_DIGITS or (switch and int(value) > 1):
+        accepted = "0 or 1" if switch else f"a whole number of at most {MOST_DIGITS} digits"
+        raise NodePermissionException(f"{PREFIX}{limit.name} of this node must be {accepted}; {CORRECT_IT}")
+    number = int(value)
+    if switch:
+        return bool(number)
+    return max(number, 1) if limit.name in AT_LEAST_ONE else number
