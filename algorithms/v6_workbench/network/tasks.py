@@ -192,7 +192,7 @@ def _described(client: UserClient, row: Mapping[str, Any], run: Mapping[str, Any
         history=submit.rounds_in(run.get("log") or ""),
         begun=next(own, 0),
         calls=[(f"{function}, round {round_}", ended) for function, round_, ended in calls],
-        waits=row["status"] == TaskStatus.PENDING and (run.get("node") or {}).get("status") == "offline",
+        waits=row["status"] == TaskStatus.PENDING and (run.get("node") or {}).get("status") != "online",
     )
 
 

@@ -224,10 +224,12 @@ def test_a_command_that_is_shown_can_be_used(there, call):
     assert (command.name, options.method, options.resumed_task, options.network) == ("submit", "fedavg", 1, "here")
 
 
-def test_a_task_that_waits_for_its_node(there, call):
+@pytest.mark.parametrize(("state", "waits"), [("offline", True), (None, True), ("online", False)])
+def test_a_task_that_waits_for_its_node(there, call, state, waits):
+    """A node that was never online has no state."""
     task = there.add(status="pending")
-    there.runs[task][0]["node"] = {"status": "offline"}
-    assert "central's node is offline; the task waits for it\n" in call("status", task)[2]
+    there.runs[task][0]["node"] = {"status": state}
+    assert ("central's node is offline; the task waits for it\n" in call("status", task)[2]) == waits
 
 
 def test_fetch_writes_what_submit_would_have_written(there, call, tmp_path, result):
