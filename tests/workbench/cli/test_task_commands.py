@@ -5,12 +5,16 @@ The server answers as vantage6 4.15 does: lists by page, the newest first; a mes
 
 import io
 import json
+import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from helpers import OPEN, train
 
 from v6_federated.base import logs
+from v6_workbench.cli import parser
+from v6_workbench.cli.main import main
 from v6_workbench.cli.options import ServerOptions
 from v6_workbench.cli.place import Place, connect
 from v6_workbench.network import local, server, submit
@@ -18,6 +22,7 @@ from v6_workbench.network.local import Network
 
 DENIED = "You lack the permission to do that!"
 ENDED = "2026-11-25T10:30:00"
+HERE = Network("here", "http://localhost", 1, "/api", "ann", "", 1, {"a": 1}, False, None, "default")
 
 
 class Server:
@@ -109,8 +114,7 @@ class Server:
 def there(monkeypatch):
     """The server of the local network ``here``."""
     found = Server()
-    network = Network("here", "http://localhost", 1, "/api", "ann", "", 1, {"a": 1}, False, None, "default")
-    monkeypatch.setattr(local, "load", lambda name: network)
+    monkeypatch.setattr(local, "load", lambda name: HERE)
     monkeypatch.setattr(local, "client", lambda network: found)
     monkeypatch.setattr(submit, "POLL_SECONDS", 0)
     return found
@@ -173,8 +177,6 @@ def test_status_shows_how_far_a_task_is(there, call):
 
 
 def test_status_in_words(there, capsys):
-    from v6_workbench.cli.main import main
-
     task = there.add(log=line({"round": 2, "r2": 0.5, "accuracy": None}))
     there.ask_for(task, "client_update", 4, "completed", "active", "active")
     assert main(["status", str(task)]) == 0
@@ -215,10 +217,26 @@ def test_status_says_what_to_do_next(there, call, status, log, says):
     assert (code, last(err)) == (0, says)
 
 
+def test_an_encrypted_task_cannot_be_resumed(there, call, monkeypatch):
+    """The server cannot read what central had sent to nodes."""
+    monkeypatch.setattr(local, "load", lambda name: replace(HERE, encrypted=True))
+    _, _, err = call("status", there.add(status="failed", log=line({"round": 1, "accuracy": 0.5})))
+    assert "--resume" not in err
+
+
+def test_times_are_local_in_words_and_utc_in_json(there, capsys, monkeypatch):
+    there.add()
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        assert main(["tasks"]) == 0
+    time.tzset()
+    out = capsys.readouterr().out
+    assert "2026-11-25 18:00" in out and '"sent": "2026-11-25T09:00:00+00:00"' in out
+
+
 def test_a_command_that_is_shown_can_be_used(there, call):
     """The one that resumes: the parser takes it, with options after the task's id."""
-    from v6_workbench.cli import parser
-
     _, _, err = call("status", there.add(status="failed", log=line({"round": 1, "accuracy": 0.5})))
     command, options = parser.parse(last(err).partition(": v6-federated ")[2].split())
     assert (command.name, options.method, options.resumed_task, options.network) == ("submit", "fedavg", 1, "here")
@@ -269,9 +287,9 @@ def test_watch_of_a_task_whose_log_is_not_shared(there, call, result, trained):
     there.looks = [lambda: None, lambda: there.end(task, "completed", result)]
     status, _, err = call("watch", task)
     assert status == 0 and len(trained) == 6
-    assert err.startswith(
-        "central's node does not share its log, so the accuracy of each round comes with the result\n"
-    )
+    says = "central's node does not share its log, so the accuracy of each round comes with the result\n"
+    assert err.startswith(says)
+    assert says not in call("watch", task)[2], "it has ended: the result is here"
 
 
 def test_ctrl_c_in_watch_leaves_the_task_alone(there, call):
