@@ -6,9 +6,10 @@ import os
 from dataclasses import replace
 
 import pytest
-from helpers import OPEN, table
+from helpers import OPEN, crafted, table
 
 from v6_federated.base.errors import SafeError
+from v6_federated.base.logs import last_words, said_no
 from v6_federated.base.vantage6_api import CollectResultsError, NodePermissionException
 from v6_federated.messages import codec, serialization
 from v6_federated.operator import audit as shown
@@ -103,6 +104,15 @@ def test_without_a_log_nothing_leaves(tmp_path):
     line = audit.entry(Policy.of("careful"), 1, "describe", 0, {})
     with pytest.raises(NodePermissionException, match="audit log of this node cannot be written .* nothing leaves"):
         audit.write(HospitalFolder(tmp_path, own=True), line)
+
+
+@pytest.mark.parametrize("limit", [{}, {"V6_FEDERATED_MINIMUM_ORGANIZATIONS": "9"}])
+def test_a_node_without_a_log_refuses_in_its_own_name(hospitals, tmp_path, limit):
+    """Such a refusal, too, begins with the organization: central does not ask again."""
+    (tmp_path / audit.NAME).mkdir()
+    environment = {**OPEN, **limit, "HOSPITAL_DATABASE_URI": str(tmp_path)}
+    status, log = crafted(hospitals, "describe", environment=environment, raw=False)
+    assert status == "crashed" and said_no(last_words(log)) and "the audit log of this node cannot be written" in log
 
 
 def test_a_log_that_is_a_link_is_not_followed(tmp_path):

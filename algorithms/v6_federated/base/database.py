@@ -80,36 +80,41 @@ def read_database(allow_queries: bool) -> pd.DataFrame | Path:
         raise NodePermissionException(
             "this node does not let a task choose a sheet (V6_FEDERATED_ALLOW_QUERIES); leave it out to use the first"
         )
-    if kind in TABLE_TYPES | QUERY_TYPES:
-        if kind in QUERY_TYPES and not os.environ.get(f"{label}_QUERY"):
-            raise UserInputError("the database needs a query and the task has none; add one, for example with --query")
-        file = Path(os.environ[f"{label}_DATABASE_URI"])
-        try:
-            if kind == "csv" and file.is_file() and has_nul(file):  # pandas would end a value there
-                raise DataError("the table holds NUL bytes, as UTF-16 does; save it as CSV UTF-8")
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # they may quote a cell of the table
-                frame = read_table()
-        except ImportError:
-            raise DataError(
-                f"{kind} files cannot be read, as their reader is not installed here; save the table as csv"
-            ) from None
-        except (FileNotFoundError, PermissionError):
-            raise DataError(
-                f"the file of this node's database {named!r} is missing or may not be read; ask its operator"
-            ) from None
-        except UnicodeDecodeError:
-            raise DataError("the table is not in UTF-8; save it as CSV UTF-8") from None
-        except DataError:
-            raise
-        except Exception as error:  # the readers have many; their text may quote a row
-            if kind in QUERY_TYPES:
-                raise
-            raise DataError(
-                f"the table cannot be read as {kind} ({type(error).__name__}); check that it has a header, and as many "
-                "fields in every line"
-            ) from None
-        if not isinstance(frame.index, pd.RangeIndex) and kind == "csv":
-            raise DataError("lines of the table have more fields than its header; give every line as many")
-        return frame
-    return Path(os.environ[f"{label}_DATABASE_URI"])
+    file = Path(os.environ[f"{label}_DATABASE_URI"])
+    if kind not in TABLE_TYPES | QUERY_TYPES:
+        return file
+    if kind in QUERY_TYPES and not os.environ.get(f"{label}_QUERY"):
+        raise UserInputError("the database needs a query and the task has none; add one, for example with --query")
+    return _table(kind, file, named)
+
+
+def _table(kind: str, file: Path, named: str) -> pd.DataFrame:
+    """Read the table of the database that the task names; no error quotes a row of it, except those of queries."""
+    try:
+        if kind == "csv" and file.is_file() and has_nul(file):  # pandas would end a value there
+            raise DataError("the table holds NUL bytes, as UTF-16 does; save it as CSV UTF-8")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they may quote a cell of the table
+            frame = read_table()
+    except ImportError:
+        raise DataError(
+            f"{kind} files cannot be read, as their reader is not installed here; save the table as csv"
+        ) from None
+    except (FileNotFoundError, PermissionError):
+        raise DataError(
+            f"the file of this node's database {named!r} is missing or may not be read; ask its operator"
+        ) from None
+    except UnicodeDecodeError:
+        raise DataError("the table is not in UTF-8; save it as CSV UTF-8") from None
+    except DataError:
+        raise
+    except Exception as error:  # the readers have many; their text may quote a row
+        if kind in QUERY_TYPES:
+            raise  # its text is withheld, see ``node.task``
+        raise DataError(
+            f"the table cannot be read as {kind} ({type(error).__name__}); check that it has a header, and as many "
+            "fields in every line"
+        ) from None
+    if not isinstance(frame.index, pd.RangeIndex) and kind == "csv":
+        raise DataError("lines of the table have more fields than its header; give every line as many")
+    return frame

@@ -28,7 +28,7 @@ from v6_federated.data.source import Rows
 from v6_federated.messages.codec import DIVERGED
 from v6_federated.models import Model
 from v6_federated.models.linear import predicted
-from v6_federated.privacy.environment import MOST_BANDS
+from v6_federated.privacy.limits import MOST_BANDS
 from v6_federated.privacy.rounding import Rounding, rounded_loss, rounded_to
 
 MOST_ROWS = 2**53  # float64 and JSON hold whole numbers up to here exactly

@@ -55,6 +55,33 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
     accepted = settings.settings_of_partial(function)
     shared = function.__module__.startswith("v6_federated.")
 
+    def answer_of(
+        node: Node, checked: BaseModel, arrays: dict[str, Any] | None, evaluate: str | None
+    ) -> dict[str, Any]:
+        received = _received(node, arrays) if arrays else {}
+        answer: dict[str, Any] = {"organization_id": node.organization_id, "round": node.round}
+        with np.errstate(over="ignore", invalid="ignore"):  # numbers that are not finite are rejected below
+            for batch_size in settings.with_role(checked, Role.BATCH):
+                _check_training(node, checked, batch_size)
+            if missing := [name for name in required if received.get(name) is None]:
+                raise SafeError(f"the task lacks the array(s) {', '.join(missing)}; send them as central does")
+            if evaluate and received.get("weights") is None:
+                raise SafeError("the task asks for an evaluation without weights; send the model to evaluate")
+            if evaluate:
+                answer["evaluation"] = node.evaluate(received["weights"], evaluate)
+            returned = function(node, *(received.get(name) for name in wanted), **dict(checked))
+        returned = {k: v.item() if isinstance(v, np.generic) else v for k, v in returned.items()}
+        losses = [k for k, v in returned.items() if k.endswith("loss") and isinstance(v, float)]
+        returned |= {k: node.rounded(returned[k]) for k in losses}
+        sent = {k: _to_numpy(v) for k, v in returned.items() if isinstance(v, np.ndarray) or hasattr(v, "cpu")}
+        if not shared:
+            _check_plain({k: v for k, v in returned.items() if k not in sent})
+        answer |= {"n": node.n} | {k: v for k, v in returned.items() if k not in sent}
+        _check_finite(answer)
+        if sent:
+            answer["arrays"] = codec.encode(sent, node.job.precision)
+        return answer
+
     @algorithm_client
     def call(
         client: Any,
@@ -77,40 +104,15 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
             database = read_database(request.policy.allow_queries) if mock_data is None else mock_data[0]
             node = Node(organization, database, Job.from_json(job), round, request)
             request.count(node.state.version())
-            received = _received(node, arrays) if arrays else {}
-            answer: dict[str, Any] = {"organization_id": node.organization_id, "round": round}
-            with np.errstate(over="ignore", invalid="ignore"):  # numbers that are not finite are rejected below
-                for batch_size in settings.with_role(checked, Role.BATCH):
-                    _check_training(node, checked, batch_size)
-                if missing := [name for name in required if received.get(name) is None]:
-                    raise SafeError(f"the task lacks the array(s) {', '.join(missing)}; send them as central does")
-                if evaluate and received.get("weights") is None:
-                    raise SafeError("the task asks for an evaluation without weights; send the model to evaluate")
-                if evaluate:
-                    answer["evaluation"] = node.evaluate(received["weights"], evaluate)
-                returned = function(node, *(received.get(name) for name in wanted), **dict(checked))
-            returned = {k: v.item() if isinstance(v, np.generic) else v for k, v in returned.items()}
-            losses = [k for k, v in returned.items() if k.endswith("loss") and isinstance(v, float)]
-            returned |= {k: node.rounded(returned[k]) for k in losses}
-            sent = {k: _to_numpy(v) for k, v in returned.items() if isinstance(v, np.ndarray) or hasattr(v, "cpu")}
-            if not shared:
-                _check_plain({k: v for k, v in returned.items() if k not in sent})
-            answer |= {"n": node.n} | {k: v for k, v in returned.items() if k not in sent}
-            _check_finite(answer)
-            if sent:
-                answer["arrays"] = codec.encode(sent, node.job.precision)
+            answer = answer_of(node, checked, arrays, evaluate)
             request.answered(answer)
             return answer
         except SAFE_ERRORS as error:
-            text = one_line(error)
-            if request is not None:
-                request.refused(text)
+            text = _noted(request, one_line(error))
             raise type(error)(f"organization {organization}: {text}") from None
         except Exception as error:
             # the text of any other error, for example from numpy or pandas, may quote a row
-            where = f"{type(error).__name__} in {place_of(error)}"
-            if request is not None:
-                request.refused(where)
+            where = _noted(request, f"{type(error).__name__} in {place_of(error)}")
             if debugging():
                 raise
             raise AlgorithmExecutionError(
@@ -121,6 +123,16 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
     functools.update_wrapper(call, function)
     call.wrapped_in_data_decorator = True  # vantage6's mock client then passes mock_data
     return cast(Callable[..., dict[str, Any]], call)
+
+
+def _noted(request: Request | None, reason: str) -> str:
+    """Note in the audit log that nothing leaves; what the researcher reads is the reason, or that the log is broken."""
+    try:
+        if request is not None:
+            request.refused(reason)
+    except NodePermissionException as error:
+        return one_line(error)
+    return reason
 
 
 def _received(node: Node, arrays: dict[str, Any]) -> dict[str, Any]:

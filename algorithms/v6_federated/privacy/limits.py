@@ -9,6 +9,8 @@ PROFILES = ("trusting", "careful")
 PLANNED = "private"  # a profile that needs a privacy budget, which is not built yet
 DEFAULT = "careful"
 EVERY = "*"  # in a list of names: all of them
+MOST_BANDS = 10_000  # that an operator can choose, and that central accepts
+MOST_MADE = 10_000  # columns that steps make, under a limit on parameters
 
 Value = int | str | None  # None: no limit. A text: names divided by commas, or the limit whose value is taken
 Kind = Literal["number", "switch", "names"]
@@ -136,8 +138,9 @@ LIMITS = (
     ),
     Limit(
         "MAXIMUM_PARAMETERS", "number", None, 2_000_000, "lower",
-        "Refuses models and covariances with more parameters. All models at their default sizes have fewer. A tenth of "
-        "the number of your rows, a common rule, allows only small linear models",
+        "Refuses models and covariances with more parameters, and preprocessing that makes more than "
+        f"{MOST_MADE:,} columns of levels. All models at their default sizes have fewer. A tenth of the number of your "
+        "rows, a common rule, allows only small linear models",
         "a crafted wide network, which reveals as many rows as it has units",
     ),
     Limit(
@@ -150,8 +153,8 @@ LIMITS = (
     ),
     Limit(
         "SCORE_BANDS", "number", 255, 127, "lower",
-        "The number of bands in which scores of held-out rows are counted, 10000 at most. With `0`, or if the nodes "
-        "have different numbers, the job has no AUC",
+        f"The number of bands in which scores of held-out rows are counted, {MOST_BANDS:,} at most. With `0`, or if "
+        "the nodes have different numbers, the job has no AUC",
         "the score of one patient",
     ),
     Limit(

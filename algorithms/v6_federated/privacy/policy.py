@@ -13,9 +13,8 @@ from typing import Any
 
 from v6_federated.base.vantage6_api import NodePermissionException, PrivacyThresholdViolation
 from v6_federated.privacy.environment import read_environment
-from v6_federated.privacy.limits import LIMITS, PREFIX
+from v6_federated.privacy.limits import LIMITS, MOST_MADE, PREFIX
 
-MOST_MADE = 10_000  # columns that steps make, under a limit on parameters
 # invisible characters: Unicode's Default_Ignorable_Code_Point that are not of category Cf, and the blank of Braille
 UNSEEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
