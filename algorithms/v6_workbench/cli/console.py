@@ -49,12 +49,12 @@ class Bar:
     """A progress bar on standard error; if that is not a terminal, a line of text from time to time.
 
     Args:
-        rounds: number of rounds to come.
+        rounds: number of rounds to come; None if it is not known.
         text: what is trained.
         one_job: whether the rounds are those of one job, which may be resumed and then does not begin with round 1.
     """
 
-    def __init__(self, rounds: int, text: str, one_job: bool = False) -> None:
+    def __init__(self, rounds: int | None, text: str, one_job: bool = False) -> None:
         from rich import progress
         from rich.console import Console
 
@@ -93,4 +93,5 @@ class Bar:
         self.progress.update(self.bar, completed=self.done, last=reached)
         if not self.console.is_terminal and (time.monotonic() - self.said > SECONDS or self.done == self.rounds):
             self.said = time.monotonic()
-            say(f"{self.text}: round {self.done} of {self.rounds} {reached}")
+            of = "" if self.rounds is None else f" of {self.rounds}"
+            say(f"{self.text}: round {self.done}{of} {reached}")

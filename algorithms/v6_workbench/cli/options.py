@@ -4,10 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from v6_workbench.cli.records import Option, read_seed
+from v6_workbench.cli.records import Option, read_id, read_seed
 
 Method = Annotated[str, Option("name of a method, for example fedavg", "METHOD", positional=True)]
 ResultFolder = Annotated[Path | None, Option("folder for result.json and its pictures", "DIR")]
+TaskId = Annotated[int, Option("id of the task, as `tasks` lists it", "TASK", positional=True, read=read_id)]
+Target = Annotated[float | None, Option("accuracy to count the rounds to", "A")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +20,7 @@ class JobOptions:
         str | None, Option("logreg (unless the method brings its own model), svm, fnn, ... or M:option=number", "M")
     ] = None
     rounds: Annotated[int, Option("communication rounds ({default})", "N")] = 10
-    target: Annotated[float | None, Option("accuracy to count the rounds to", "A")] = None
+    target: Target = None
     stop_at_target: Annotated[bool, Option("end the training once the target is reached")] = False
     settings: Annotated[
         tuple[str, ...], Option("a setting of the method; can be given again", "KEY=VALUE", flag="--set")
@@ -38,6 +40,21 @@ class JobOptions:
     seed: Annotated[
         int | None, Option("seed of every random choice (0, or that of the resumed job)", read=read_seed)
     ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerOptions:
+    """Where tasks are: a local network, or another server."""
+
+    network: Annotated[str, Option("a local network ({default})", "NAME")] = "default"
+    server: Annotated[
+        str | None, Option("another server in place of a local network, such as https://server.org:443/api", "URL")
+    ] = None
+    username: Annotated[
+        str | None, Option("your name at that server; the password is V6_FEDERATED_PASSWORD, or asked for")
+    ] = None
+    collaboration: Annotated[int | None, Option("a collaboration at that server", "ID")] = None
+    key: Annotated[Path | None, Option("private key, if the collaboration is encrypted", "FILE")] = None
 
 
 @dataclass(frozen=True, kw_only=True)

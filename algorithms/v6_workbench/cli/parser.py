@@ -16,6 +16,7 @@ from v6_workbench.cli.commands import (
     run,
     settings,
     submit,
+    tasks,
 )
 from v6_workbench.cli.records import Command, add_options, filled
 
@@ -28,6 +29,11 @@ COMMANDS: tuple[Command[Any], ...] = (
     export.COMMAND,
     predict.COMMAND,
     submit.COMMAND,
+    tasks.TASKS,
+    tasks.STATUS,
+    tasks.WATCH,
+    tasks.FETCH,
+    tasks.CANCEL,
     audit.COMMAND,
     check.COMMAND,
 )

@@ -83,6 +83,15 @@ def read_seed(text: str) -> int:
     return int(text)
 
 
+def read_id(text: str) -> int:
+    """Read the id of a task."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not the id of a task; expected a whole number, as `v6-federated tasks` lists them"
+        )
+    return int(text)
+
+
 READERS: dict[Any, Callable[[str], object]] = {int: read_whole, float: read_number, str: str, Path: Path}
 
 

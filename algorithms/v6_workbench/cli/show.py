@@ -27,10 +27,15 @@ def finish(result: dict[str, Any], out: Path | None, target: float | None) -> in
     console.last_line(summary.summary(result, target))
     if "stopped" in result:
         rounds = len(result["history"])
-        kept = f"; resume it with --resume {out}" if out else "; it is not kept, since --out was not given"
+        kept = f"; resume it with --resume {out}" if out else _where_it_is(result.get("experiment", {}).get("task"))
         status = console.INTERRUPTED if result["stopped"] == "interrupted" else console.FAILED
         return console.complain(status, f"{result['stopped']}; the model is that of round {rounds}{kept}")
     return console.OK
+
+
+def _where_it_is(task: int | None) -> str:
+    """Where a result is that was not written, since --out was not given."""
+    return "; it is not kept, since --out was not given" if task is None else f"; resume it with --resume {task}"
 
 
 def _reached(result: dict[str, Any], target: float) -> str:

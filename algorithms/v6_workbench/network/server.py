@@ -2,6 +2,7 @@
 
 import logging
 import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import requests
@@ -11,6 +12,7 @@ from vantage6.common.exceptions import AuthenticationException
 from v6_workbench.errors import NetworkError
 from v6_workbench.network.project import VANTAGE6
 
+PAGE = 100  # rows of a list that are asked for at once
 SILENT = logging.Logger("v6_federated.client", logging.CRITICAL + 1)
 
 
@@ -83,12 +85,17 @@ def subtasks(client: UserClient, task: int) -> list[dict[str, Any]]:
     Raises:
         NetworkError: the server does not list them.
     """
-    return _all(client, "task", parent_id=task)
+    return [*rows(client, "task", parent_id=task)]
+
+
+def runs(client: UserClient, task: int) -> list[dict[str, Any]]:
+    """List the runs of a task: status, times and log of each organization's. Raises NetworkError."""
+    return [*rows(client, "run", task_id=task)]
 
 
 def one_run(client: UserClient, task: int) -> dict[str, Any]:
     """Return the run of a task that was sent to one organization. Raises NetworkError."""
-    [run] = _all(client, "run", task_id=task)
+    [run] = runs(client, task)
     return run
 
 
@@ -105,20 +112,35 @@ def nodes(client: UserClient, collaboration: int) -> list[dict[str, Any]]:
     Raises:
         NetworkError: the server does not list them.
     """
-    return _all(client, "node", collaboration_id=collaboration)
+    return [*rows(client, "node", collaboration_id=collaboration)]
 
 
-def _all(user: UserClient, endpoint: str, **filters: int) -> list[dict[str, Any]]:
-    """All rows of a list of the server, page by page."""
-    rows: list[dict[str, Any]] = []
-    while True:
-        answer = user.request(endpoint, params=filters | {"page": 1 + len(rows) // 100, "per_page": 100})
+def rows(client: UserClient, endpoint: str, **filters: int | str) -> Iterator[dict[str, Any]]:
+    """Go through a list of the server, page by page.
+
+    Args:
+        client: a client that is signed in.
+        endpoint: the list: ``task``, ``run`` or ``node``.
+        filters: which rows of it, as the server's interface names them; ``sort`` is their order.
+
+    Yields:
+        The rows as the server describes them.
+
+    Raises:
+        NetworkError: the server does not list them.
+    """
+    page, more = 1, True
+    while more:
+        answer = client.request(endpoint, params=filters | {"page": page, "per_page": PAGE})
         if "data" not in answer:
-            raise NetworkError(f"the server does not list its {endpoint}s: {answer.get('msg') or 'it gives no reason'}")
-        page = answer["data"]
-        rows += page
-        if len(page) < 100:
-            return rows
+            raise NetworkError(f"the server does not list its {endpoint}s: {reason(answer)}")
+        yield from answer["data"]
+        page, more = page + 1, len(answer["data"]) == PAGE
+
+
+def reason(answer: Mapping[str, Any]) -> str:
+    """Return why a server refused a request."""
+    return str(answer.get("msg") or "it gives no reason")
 
 
 def last_line(text: str) -> str:

@@ -121,7 +121,7 @@ def follow(client: UserClient, task_id: int, method: str, on_round: Callable[[di
     Raises:
         CollectResultsError: the task has no result; the text says why.
     """
-    run_id = client.run.from_task(task_id)["data"][0]["id"]
+    run_id = server.one_run(client, task_id)["id"]
     shown = silent = 0
 
     def show(rows: Sequence[dict[str, Any]]) -> None:
@@ -142,7 +142,8 @@ def follow(client: UserClient, task_id: int, method: str, on_round: Callable[[di
             return result
         time.sleep(POLL_SECONDS)
     raise vantage6_api.CollectResultsError(
-        f"task {task_id}: the server no longer answers; the task may go on, and --resume {task_id} fetches its result"
+        f"task {task_id}: the server no longer answers; the task may go on, and `v6-federated fetch {task_id}` brings "
+        "its result"
     )
 
 
@@ -185,9 +186,9 @@ def result_of(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
     Raises:
         CollectResultsError: there is no result, or it is another method's.
     """
-    found = [row["result"] for row in client.result.from_task(task_id)["data"] if row.get("result")]
+    found = [result for result in _results(client, task_id) if result]
     if not found:
-        raise vantage6_api.CollectResultsError(f"task {task_id}: {_failure(client, task_id)}")
+        raise vantage6_api.CollectResultsError(f"task {task_id}: {failure(client, task_id)}")
     result = json_text.parse(found[0]) if isinstance(found[0], str) else found[0]
     if not isinstance(result, dict) or result.get("method") != method:
         image = client.task.get(task_id)["image"]
@@ -197,8 +198,28 @@ def result_of(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
     return result
 
 
-def _failure(client: UserClient, task_id: int) -> str:
-    """Why a task has no result: what its status means, or the last line of its log."""
+def _results(client: UserClient, task_id: int) -> list[Any]:
+    try:
+        return [row.get("result") for row in client.result.from_task(task_id)["data"]]
+    except RequestException:
+        raise
+    except ValueError:  # of the cryptography
+        raise vantage6_api.CollectResultsError(
+            f"task {task_id}: its result cannot be decrypted; expected with --key the private key of the organization "
+            "that sent it"
+        ) from None
+
+
+def failure(client: UserClient, task_id: int) -> str:
+    """Say why a task has no result.
+
+    Args:
+        client: a client that is signed in.
+        task_id: a task that has ended.
+
+    Returns:
+        What its status means, or the last line of its log.
+    """
     run = server.one_run(client, task_id)
     who = f"organization {run['organization']['id']}: "
     if run["status"] in WHY:

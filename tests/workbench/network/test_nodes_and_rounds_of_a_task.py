@@ -67,7 +67,6 @@ def task(status, log="", result=None):
     run = {"id": 9, "status": status, "log": log, "organization": {"id": 4}}
     return SimpleNamespace(
         task=SimpleNamespace(get=lambda task: {"image": "v6-a"}),
-        run=SimpleNamespace(from_task=lambda task: {"data": [run]}),
         result=SimpleNamespace(from_task=lambda task: {"data": [{"result": result}]}),
         request=lambda endpoint, params=None: {
             "run/9": {"log": log},
@@ -107,10 +106,11 @@ def test_each_round_of_a_task_is_shown_once(monkeypatch, capsys):
     looks = [log[3], "".join(log[3:5]), log[3], "".join(log[3:6])[:-2], "".join(log[3:6])[:-2]]
 
     class Researcher:
-        run = SimpleNamespace(from_task=lambda task: {"data": [{"id": 9}]})
         result = SimpleNamespace(from_task=lambda task: {"data": [{"result": json.dumps(result)}]})
 
         def request(self, endpoint, params=None):
+            if endpoint == "run":
+                return {"data": [{"id": 9}]}
             return {"log": looks.pop(0)} if endpoint == "run/9" else {"status": "active" if looks[1:] else "completed"}
 
     monkeypatch.setattr(submit, "POLL_SECONDS", 0)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from v6_workbench.cli import console, job, results, show
+from v6_workbench.cli.options import Target
 from v6_workbench.cli.records import Command, Option
 from v6_workbench.reporting import diagnostics, summary
 
@@ -17,7 +18,7 @@ class ReportOptions:
     results: Annotated[
         tuple[Path, ...], Option("a result.json, or the folder that it is in", "RESULT", positional=True)
     ]
-    target: Annotated[float | None, Option("accuracy to count the rounds to", "A")] = None
+    target: Target = None
     out: Annotated[Path | None, Option("folder for the pictures", "DIR")] = None
 
 

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
-import getpass
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import urlsplit
+from typing import Annotated, Any
 
-from v6_federated.base.errors import SafeError
-from v6_federated.base.version import __version__
 from v6_workbench import registry
 from v6_workbench.cli import console, job, results, show
-from v6_workbench.cli.options import JobOptions, Method, ResultFolder
+from v6_workbench.cli.options import JobOptions, Method, ResultFolder, ServerOptions
+from v6_workbench.cli.place import Place, connect
 from v6_workbench.cli.records import Command, Option
-
-if TYPE_CHECKING:
-    from vantage6.client import UserClient
+from v6_workbench.errors import NetworkError
 
 
 @dataclass(frozen=True, kw_only=True)
-class SubmitOptions(JobOptions):
+class SubmitOptions(ServerOptions, JobOptions):
     """Options of ``submit``."""
 
     method: Method
@@ -34,44 +27,16 @@ class SubmitOptions(JobOptions):
         Option("resume an earlier result.json, or a task by its id, up to --rounds in total", "RESULT|TASK"),
     ] = None
     image: Annotated[str | None, Option("the method's image (v6-METHOD)")] = None
-    network: Annotated[str, Option("a local network ({default})", "NAME")] = "default"
-    server: Annotated[
-        str | None, Option("another server in place of a local network, such as https://server.org:443/api", "URL")
-    ] = None
-    username: Annotated[
-        str | None, Option("your name at that server; the password is V6_FEDERATED_PASSWORD, or asked for")
-    ] = None
-    collaboration: Annotated[int | None, Option("a collaboration at that server", "ID")] = None
     organization: Annotated[int | None, Option("where central runs (the first organization)", "ID")] = None
     database: Annotated[str | None, Option("label of the nodes' database (default)", "LABEL")] = None
     query: Annotated[str | None, Option("query for an SQL or SPARQL database, if the nodes allow queries", "SQL")] = (
         None
     )
-    key: Annotated[Path | None, Option("private key, if the collaboration is encrypted", "FILE")] = None
 
     @property
     def resumed_task(self) -> int | None:
         """The task to resume, if ``resume`` is the id of one."""
         return int(self.resume) if self.resume is not None and self.resume.isdecimal() else None
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a task goes.
-
-    Attributes:
-        client: a client that is signed in.
-        collaboration: id of the collaboration.
-        organization: id of the organization where central runs.
-        label: label of the nodes' database.
-        name: the server or network, as the user calls it.
-    """
-
-    client: UserClient
-    collaboration: int
-    organization: int
-    label: str
-    name: str
 
 
 def run(options: SubmitOptions) -> int:
@@ -96,94 +61,61 @@ def _send(
     options: SubmitOptions, settings: dict[str, Any], on_round: Callable[[dict[str, Any]], None]
 ) -> dict[str, Any]:
     """Send the task, show its rounds, return its result. Ctrl-C asks whether the nodes should stop too."""
-    from v6_workbench.network import earlier_tasks
-    from v6_workbench.network import submit as tasks
+    from v6_workbench.network import earlier_tasks, submit
 
-    place = _connect(options)
+    place = connect(options, organization=options.organization)
+    client, network = place.client, place.network
+    organization, label = options.organization, options.database or "default"
+    if network is not None:
+        organization = min(network.organizations.values()) if organization is None else organization
+        label = options.database or network.label
+    assert organization is not None  # ``connect`` asks for it
     asked = settings.get("organizations")
-    asked = asked and sorted({place.organization, *asked, *(settings.get("evaluators") or [])})
-    for offline in tasks.check_nodes(place.client, place.collaboration, place.label, asked):
+    asked = asked and sorted({organization, *asked, *(settings.get("evaluators") or [])})
+    for offline in submit.check_nodes(client, place.collaboration, label, asked):
         console.say(f"organization {offline}: its node is offline; the task waits for it")
     if options.resumed_task is not None:
-        earlier = earlier_tasks.result_of(place.client, options.resumed_task, options.method)
+        earlier = earlier_tasks.result_of(client, options.resumed_task, options.method)
         settings = job.resumed(earlier, options.method, settings)
         registry.check(options.method, registry.validate(options.method, settings))
-    task = tasks.send(
-        place.client,
+    task = submit.send(
+        client,
         options.method,
         settings,
         collaboration=place.collaboration,
-        organization=place.organization,
+        organization=organization,
         image=options.image or f"v6-{options.method}",
-        label=place.label,
+        label=label,
         query=options.query,
     )
-    console.say(f"task {task} was sent to {place.name}")
+    console.say(f"task {task} was sent to {place.name}; to come back to it: {place.command('watch', task)}")
     try:
-        result = tasks.follow(place.client, task, options.method, on_round)
+        result = submit.follow(client, task, options.method, on_round)
     except KeyboardInterrupt:
-        _ask_to_stop(place.client, task)
+        _ask_to_stop(place, task, options)
         raise
-    if (version := result["versions"]["v6-federated"]) != __version__:
-        console.say(f"the image holds v6-federated {version}, and this machine has {__version__}")
-    return {**result, "experiment": {"network": place.name, "task": task}}
+    return place.labelled(result, task)
 
 
-def _connect(options: SubmitOptions) -> Place:
-    """Sign in at the server that the options name, or at a local network."""
-    from v6_workbench.network import local
+def _ask_to_stop(place: Place, task: int, options: SubmitOptions) -> None:
+    """Stop the task at the nodes if the user says so; otherwise say how to bring its result."""
+    from v6_workbench.network import tasks
 
-    if options.server is not None:
-        return _connect_to(options, options.server)
-    found = local.load(options.network)
-    first = min(found.organizations.values())
-    return Place(
-        local.client(found),
-        found.collaboration,
-        first if options.organization is None else options.organization,
-        options.database or found.label,
-        f"network {found.name}",
-    )
-
-
-def _connect_to(options: SubmitOptions, server: str) -> Place:
-    from v6_workbench.network import server as servers
-
-    username, collaboration, organization = options.username, options.collaboration, options.organization
-    if username is None or collaboration is None or organization is None:
-        needed = {"--username": username, "--collaboration": collaboration, "--organization": organization}
-        missing = [option for option, value in needed.items() if value is None]
-        raise SafeError(f"--server also needs {', '.join(missing)}")
-    address, port = urlsplit(server), None
-    with contextlib.suppress(ValueError):  # the port is not a number from 0 to 65535
-        port = address.port or (443 if address.scheme == "https" else 80)
-    if address.scheme not in ("http", "https") or not address.hostname or port is None:
-        raise SafeError(f"--server {server} is not an address; expected for example https://server.org:443/api")
-    password = os.environ.get("V6_FEDERATED_PASSWORD") or getpass.getpass("password: ")
-    client = servers.sign_in(
-        f"{address.scheme}://{address.hostname}",
-        port,
-        address.path.rstrip("/") or "/api",
-        username,
-        password,
-        collaboration,
-        None if options.key is None else str(options.key),
-    )
-    return Place(client, collaboration, organization, options.database or "default", server)
-
-
-def _ask_to_stop(client: UserClient, task: int) -> None:
-    """Stop the task at the nodes if the user says so; it goes on otherwise."""
     console.say(f"\nStop task {task} at the nodes too? [y/N]")
     try:
         answer = sys.stdin.readline()
     except KeyboardInterrupt:
         answer = ""
     if answer.strip().lower().startswith("y"):
-        client.task.kill(task)
-        console.say(f"stopping task {task}")
-    else:
-        console.say(f"task {task} goes on")
+        try:
+            tasks.stop(place.client, task)
+        except NetworkError as error:
+            console.say(error)
+        else:
+            console.say(tasks.STOPPED.format(task=task))
+            return
+    console.say(f"task {task} goes on; this brings its result:")
+    console.say(place.command("fetch", task, after=("--out", options.out or f"runs/task-{task}")))
 
 
 COMMAND = Command(

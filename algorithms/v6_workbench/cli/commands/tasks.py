@@ -1,0 +1,230 @@
+"""``v6-federated tasks|status|watch|fetch|cancel``: tasks that were sent, found again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from v6_federated.base.errors import SafeError
+from v6_workbench import registry
+from v6_workbench.cli import console, job, results, show
+from v6_workbench.cli.options import ResultFolder, ServerOptions, Target, TaskId
+from v6_workbench.cli.place import Place, connect
+from v6_workbench.cli.records import Command, Option
+
+if TYPE_CHECKING:
+    from v6_workbench.network.tasks import Task
+
+SILENT = "central's node does not share its log, so the accuracy of each round comes with the result"
+WAITS = "central's node is offline; the task waits for it"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TasksOptions(ServerOptions):
+    """Options of ``tasks``."""
+
+    last: Annotated[int, Option("how many tasks to list ({default})", "N")] = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskOptions(ServerOptions):
+    """Options of ``status`` and ``cancel``."""
+
+    task: TaskId
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchOptions(TaskOptions):
+    """Options of ``watch``."""
+
+    out: ResultFolder = None
+    target: Target = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FetchOptions(TaskOptions):
+    """Options of ``fetch``."""
+
+    out: Annotated[Path, Option("folder for result.json and its pictures", "DIR")]
+    target: Target = None
+
+
+def list_tasks(options: TasksOptions) -> int:
+    """List the newest tasks."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from v6_workbench.network import tasks
+
+    if options.last < 1:
+        raise SafeError(f"--last {options.last} is too few; expected at least 1")
+    place = connect(options)
+    found = tasks.newest(place.client, options.last)
+    if not found:
+        console.say(f"no task of v6-federated at {place.name} yet; `v6-federated submit` sends one")
+    table = Table(box=None, pad_edge=False)
+    for heading in ("task", "method", "status", "rounds", "sent", "by"):
+        table.add_column(heading, justify="right" if heading in ("task", "rounds") else "left", overflow="fold")
+    for task in found:
+        cells = (str(task.id), task.method, task.status, _rounds(task), _local(task.sent), task.user)
+        table.add_row(*map(escape, cells))
+    if found:
+        console.console().print(table)
+    console.last_line({"tasks": [_line(task) for task in found]})
+    return console.OK
+
+
+def status(options: TaskOptions) -> int:
+    """Show how far a task is, and what to do next."""
+    from v6_workbench.network import submit, tasks
+
+    place = connect(options)
+    task = tasks.find(place.client, options.task)
+    print(f"task {task.id} at {place.name}: {task.method}, {task.status}")
+    print(f"{_rounds(task)} rounds are finished{_reached(task)}")
+    ended = f", ended {_local(task.ended)}" if task.ended else ""
+    print(f"sent {_local(task.sent)} by {task.user} of organization {task.organization}{ended}")
+    if task.running and task.calls:
+        asked = task.calls[0][0]
+        answered = [call_ended for call, call_ended in task.calls if call == asked]
+        print(f"asked last: {asked}; {sum(answered)} of {len(answered)} nodes have ended it")
+    if task.silent:
+        print(SILENT)
+    if not task.running and task.status != "completed":
+        print(submit.failure(place.client, task.id))
+    _say_next(place, task)
+    console.last_line(_line(task))
+    return console.OK
+
+
+def watch(options: WatchOptions) -> int:
+    """Show the rounds of a task until it ends, and its result."""
+    from v6_workbench.network import submit, tasks
+
+    job.check_target(options.target)
+    results.check_folder(options.out)
+    place = connect(options)
+    task = tasks.find(place.client, options.task)
+    if task.running and task.silent:
+        console.say(SILENT)
+    if task.waits:
+        console.say(WAITS)
+    try:
+        with console.Bar(task.rounds, task.method, one_job=True) as bar:
+            result = submit.follow(place.client, task.id, task.method, bar.on_round)
+    except KeyboardInterrupt:
+        console.say(f"\ntask {task.id} goes on; to come back to it: {place.command('watch', task.id)}")
+        raise
+    return show.finish(place.labelled(result, task.id), options.out, options.target)
+
+
+def fetch(options: FetchOptions) -> int:
+    """Bring the result of a task that has ended."""
+    from v6_workbench.network import submit, tasks
+
+    job.check_target(options.target)
+    results.check_folder(options.out)
+    place = connect(options)
+    task = tasks.find(place.client, options.task)
+    if task.running:
+        waiting = place.command("watch", task.id, after=("--out", options.out))
+        raise SafeError(
+            f"task {task.id} is still running ({task.status}, {_rounds(task)} rounds); `{waiting}` waits for its result"
+        )
+    result = submit.result_of(place.client, task.id, task.method)
+    return show.finish(place.labelled(result, task.id), options.out, options.target)
+
+
+def cancel(options: TaskOptions) -> int:
+    """Stop a task at all nodes."""
+    from v6_workbench.network import tasks
+
+    place = connect(options)
+    task = tasks.find(place.client, options.task)
+    if not task.running:
+        raise SafeError(f"task {task.id} has ended already ({task.status}); there is nothing to stop")
+    tasks.stop(place.client, task.id)
+    console.say(tasks.STOPPED.format(task=task.id))
+    _say_how_to_resume(place, task)
+    console.last_line({"task": task.id, "cancelled": True, "rounds": task.finished})
+    return console.OK
+
+
+def _say_next(place: Place, task: Task) -> None:
+    """Print the command that one needs next."""
+    if task.waits:
+        console.say(WAITS)
+    if task.running:
+        console.say(f"its rounds as they come: {place.command('watch', task.id)}")
+    elif task.status == "completed":
+        console.say(f"its result: {place.command('fetch', task.id, after=('--out', f'runs/task-{task.id}'))}")
+    else:
+        _say_how_to_resume(place, task)
+
+
+def _say_how_to_resume(place: Place, task: Task) -> None:
+    """Print the command that goes on with a stopped task, if the server has kept enough for it."""
+    if task.history and registry.recoverable(task.method) and not place.encrypted:
+        rounds = () if task.rounds is None else ("--rounds", task.rounds)
+        same = ("--organization", task.central, "--image", task.image, *rounds)
+        console.say(f"to go on from there: {place.command('submit', task.method, '--resume', task.id, after=same)}")
+
+
+def _rounds(task: Task) -> str:
+    return f"{task.finished} of {task.rounds}" if task.rounds else str(task.finished)
+
+
+def _reached(task: Task) -> str:
+    """The latest evaluation in the log."""
+    for row in reversed(task.history):
+        for measure in ("r2", "accuracy"):
+            if row.get(measure) is not None:
+                return f"; {measure} {row[measure]:.4f} after round {row['round']}"
+    return ""
+
+
+def _local(time: datetime) -> str:
+    return time.astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def _line(task: Task) -> dict[str, Any]:
+    """A task in the line of JSON."""
+    return {
+        "task": task.id,
+        "method": task.method,
+        "status": task.status,
+        "finished": task.finished,
+        "rounds": task.rounds,
+        "sent": task.sent.isoformat(timespec="seconds"),
+        "ended": task.ended and task.ended.isoformat(timespec="seconds"),
+        "user": task.user,
+    }
+
+
+TASKS = Command(
+    "tasks", TasksOptions, list_tasks, "List the newest tasks at a server or local network.", "tasks --last 5"
+)
+STATUS = Command("status", TaskOptions, status, "Show how far a task is.", "status 12")
+WATCH = Command(
+    "watch",
+    WatchOptions,
+    watch,
+    help="Show the rounds of a task until it ends, then its result.",
+    example="watch 12 --out DIR",
+)
+FETCH = Command(
+    "fetch",
+    FetchOptions,
+    fetch,
+    help="Bring the result of a task that has ended, as submit would have.",
+    example="fetch 12 --out DIR",
+)
+CANCEL = Command(
+    "cancel",
+    TaskOptions,
+    cancel,
+    help="Stop a task at all nodes. What they have already sent is not taken back.",
+    example="cancel 12 --server https://server.org:443/api --username me --collaboration 1",
+)

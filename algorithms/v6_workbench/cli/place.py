@@ -1,0 +1,119 @@
+"""Where tasks are sent: sign in at the server that the options name, or at a local network."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from v6_federated.base.errors import SafeError
+from v6_federated.base.version import __version__
+from v6_workbench.cli import console
+from v6_workbench.cli.options import ServerOptions
+
+if TYPE_CHECKING:
+    from vantage6.client import UserClient
+
+    from v6_workbench.network.local import Network
+
+
+@dataclass(frozen=True)
+class Place:
+    """A collaboration at a server.
+
+    Attributes:
+        client: a client that is signed in.
+        collaboration: id of the collaboration.
+        name: the server or network, as the user calls it.
+        options: the words of the command line that name it.
+        network: the local network, if it is one.
+    """
+
+    client: UserClient
+    collaboration: int
+    name: str
+    options: tuple[str, ...]
+    network: Network | None = None
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether what is sent is encrypted."""
+        return "--key" in self.options if self.network is None else self.network.encrypted
+
+    def command(self, *words: object, after: tuple[object, ...] = ()) -> str:
+        """Return a command for this place, for the user to copy.
+
+        Args:
+            words: the command and what it is about.
+            after: what follows the options that name the place.
+        """
+        return shlex.join(["v6-federated", *map(str, words), *self.options, *map(str, after)])
+
+    def labelled(self, result: dict[str, Any], task: int) -> dict[str, Any]:
+        """Say in a result where it is from, and on standard error if the image holds another version.
+
+        Args:
+            result: the result of a task.
+            task: the task's id.
+
+        Returns:
+            The result, with the place and the task as ``experiment``.
+        """
+        if (version := result["versions"]["v6-federated"]) != __version__:
+            console.say(f"the image holds v6-federated {version}, and this machine has {__version__}")
+        return {**result, "experiment": {"network": self.name, "task": task}}
+
+
+def connect(options: ServerOptions, **needed: object) -> Place:
+    """Sign in at the server that the options name, or at a local network.
+
+    Args:
+        options: the options.
+        needed: values of further options that a command needs with ``--server``, by their names.
+
+    Returns:
+        The place.
+
+    Raises:
+        SafeError: the options do not name a server.
+        NetworkError: the server does not answer or refuses the user, or no network of this name is up.
+    """
+    from v6_workbench.network import local
+
+    if options.server is not None:
+        return _connect_to(options.server, options, needed)
+    found = local.load(options.network)
+    name = f"network {found.name}"
+    return Place(local.client(found), found.collaboration, name, ("--network", found.name), found)
+
+
+def _connect_to(server: str, options: ServerOptions, needed: dict[str, object]) -> Place:
+    from v6_workbench.network import server as servers
+
+    username, collaboration = options.username, options.collaboration
+    if username is None or collaboration is None or None in needed.values():
+        values = {"username": username, "collaboration": collaboration, **needed}
+        missing = [f"--{option}" for option, value in values.items() if value is None]
+        raise SafeError(f"--server also needs {', '.join(missing)}")
+    address, port = urlsplit(server), None
+    with contextlib.suppress(ValueError):  # the port is not a number from 0 to 65535
+        port = address.port or (443 if address.scheme == "https" else 80)
+    if address.scheme not in ("http", "https") or not address.hostname or port is None:
+        raise SafeError(f"--server {server} is not an address; expected for example https://server.org:443/api")
+    password = os.environ.get("V6_FEDERATED_PASSWORD") or getpass.getpass("password: ")
+    key = None if options.key is None else str(options.key)
+    client = servers.sign_in(
+        f"{address.scheme}://{address.hostname}",
+        port,
+        address.path.rstrip("/") or "/api",
+        username,
+        password,
+        collaboration,
+        key,
+    )
+    words = ("--server", server, "--username", username, "--collaboration", str(collaboration))
+    return Place(client, collaboration, server, (*words, "--key", key) if key else words)
