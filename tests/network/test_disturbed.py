@@ -59,6 +59,7 @@ class Disturbed:
         """Exit status, result (None without one) and what standard error says. ``disturb`` is what happens in the
         round ``in_round``, or by round."""
         self.image_of(method)
+        self.await_nodes()
         happens = disturb if isinstance(disturb, dict) else {in_round: disturb}
         last, ended = max((task["id"] for task in self.newest()), default=0), threading.Event()
         with ThreadPoolExecutor(1) as pool:
@@ -72,6 +73,13 @@ class Disturbed:
         assert "Traceback" not in err
         assert watching.result() == len(happens), err
         return status, read(self.out) if (self.out / "result.json").exists() else None, err
+
+    def await_nodes(self):
+        """For up to a minute after a test has restarted a node, the server may take it for offline."""
+        until = time.monotonic() + 120
+        while not all(row["online"] for row in local.status(self.hospitals)):
+            assert time.monotonic() < until, local.status(self.hospitals)
+            time.sleep(1)
 
     def watch(self, method, happens, last, ended) -> int:
         """Do what is to happen as each round begins; returns how much of it was done before the job had ended."""
