@@ -17,6 +17,18 @@ from v6_workbench.simulation.mock import CallOutcome, MockNetwork
 
 table, hospital = tables.table, tables.clinic  # as the checks of methods have them
 ALL_STEPS = ["impute:median", "impute:most_frequent", "onehot", "clip:0.05", "standardize", "pca:4"]
+JOB = {  # what a proper task says about its job
+    "method": "fedavg",
+    "key": "0" * 32,
+    "seed": 0,
+    "participants": [3, 5, 8],
+    "evaluators": [],
+    "rounds": 1,
+    "model": {"name": "logreg", "features": 4, "classes": 2},
+    "minimum_rows": None,
+    "precision": "float32",
+    "data": {"label": None, "features": None, "classes": [0, 1], "holdout": 0.0, "preprocess": []},
+}
 FEDAVG = {"local": {}, "arrays": codec.encode({"weights": np.zeros(5)})}
 
 
@@ -88,19 +100,7 @@ def crafted(hospitals, function="client_update", job=None, package="v6_fedavg", 
     ``job`` and ``request`` replace parts of a proper task. For FedAvg, settings of ``LocalSGD`` go into its record.
     """
     environment = environment or {"V6_FEDERATED_MAXIMUM_ROUNDS": "5"}
-    whole = {
-        "method": package.removeprefix("v6_"),
-        "key": "0" * 32,
-        "seed": 0,
-        "participants": [3, 5, 8],
-        "evaluators": [],
-        "rounds": 1,
-        "model": {"name": "logreg", "features": 4, "classes": 2},
-        "minimum_rows": None,
-        "precision": "float32",
-        "data": {"label": None, "features": None, "classes": [0, 1], "holdout": 0.0, "preprocess": []},
-        **(job or {}),
-    }
+    whole = {**JOB, "method": package.removeprefix("v6_"), **(job or {})}
     settings = {}
     if (package, function) == ("v6_fedavg", "client_update"):
         own = {name: request.pop(name) for name in [*request] if name in LocalSGD.model_fields}

@@ -2,6 +2,7 @@
 
 import json
 
+import helpers
 import numpy as np
 import pandas as pd
 import pytest
@@ -19,18 +20,7 @@ from v6_workbench.simulation.mock import CallOutcome, MockNetwork
 
 CAREFUL = {"V6_FEDERATED_PROFILE": "careful"}
 WEIGHTS = codec.encode({"weights": np.zeros(5)})
-JOB = {
-    "method": "fedavg",
-    "key": "0" * 32,
-    "seed": 0,
-    "participants": [3, 5, 8],
-    "evaluators": [],
-    "rounds": 1,
-    "model": {"name": "logreg", "features": 4, "classes": 2},
-    "minimum_rows": None,
-    "precision": "float64",
-    "data": {"label": None, "features": None, "classes": [0, 1], "holdout": 0.0, "preprocess": []},
-}
+JOB = {**helpers.JOB, "precision": "float64"}
 
 
 def setting(name: str, value: object) -> dict[str, str]:

@@ -5,7 +5,7 @@ import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from helpers import FEDAVG
+from helpers import FEDAVG, JOB
 
 from v6_federated.base.vantage6_api import NodePermissionException, PrivacyThresholdViolation
 from v6_federated.privacy import quota
@@ -129,13 +129,8 @@ def test_a_task_cannot_lift_the_limit_by_saying_another_round(hospitals, tmp_pat
 
 def _step(network, lr):
     """A task of round 1, as a dishonest researcher sends it."""
-    job = {
-        "method": "fedavg", "key": "0" * 32, "seed": 0, "participants": [3, 5, 8], "evaluators": [], "rounds": 1,
-        "model": {"name": "logreg", "features": 4, "classes": 2}, "minimum_rows": None, "precision": "float32",
-        "data": {"label": None, "features": None, "classes": [0, 1], "holdout": 0.0, "preprocess": []},
-    }  # fmt: skip
     client = network.client()
-    kwargs = {"job": job, "round": 1, "local": {"lr": lr}, "arrays": FEDAVG["arrays"]}
+    kwargs = {"job": JOB, "round": 1, "local": {"lr": lr}, "arrays": FEDAVG["arrays"]}
     task = client.task.create({"method": "client_update", "kwargs": kwargs}, [3])
     client.wait_for_results(task["id"])
     run = client.run.from_task(task["id"])[0]

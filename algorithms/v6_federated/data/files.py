@@ -194,7 +194,7 @@ def read_images(folder: Path) -> Source:
             raise DataError(TOO_MANY_PIXELS) from None
         except MemoryError:
             raise DataError("the images need more memory than there is here; expected fewer or smaller ones") from None
-        except Exception:  # Pillow's readers raise many; their texts contain the file's name
+        except Exception:  # Pillow's readers raise errors of many types, whose texts contain the file's name
             raise DataError("an image cannot be read; expected complete image files") from None
     if len({image.dtype for image in images}) > 1:
         raise DataError("images of 8 bits and of 16 bits; expected one kind")
