@@ -202,13 +202,15 @@ class Features:
         # a value that all but a few rows have is the median of any 2 * least - 1 rows
         common = np.sort(self.X[: 2 * least - 1], axis=0)[min(n, 2 * least - 1) // 2]
         rest, others = np.arange(d), np.zeros(d, dtype=np.int64)
-        for start in range(0, n, BLOCK):
-            block = self.X[start : start + BLOCK]
-            others[rest] += (block[:, rest] != common[rest]).sum(axis=0)
+        start, rows = 0, 4 * least  # a few rows are enough for most columns
+        while start < n and len(rest):
+            block = self.X[start : start + rows]
+            others[rest] += ((block if len(rest) == d else block[:, rest]) != common[rest]).sum(axis=0)
             rest = rest[others[rest] < least]
+            start, rows = start + rows, BLOCK
         marking = {int(i): common[i] for i in rest if others[i]}
         if self.X.dtype.kind == "f":
-            for i in np.flatnonzero(np.isnan(self.X).any(axis=0)).tolist():
+            for i in np.flatnonzero(np.isnan(self.X.min(axis=0))).tolist():
                 values, rows = np.unique(self.X[~np.isnan(self.X[:, i]), i], return_counts=True)
                 marking.pop(i, None)
                 if len(values) and 0 < rows.sum() - rows.max() < least:

@@ -338,6 +338,7 @@ def ready(
     features = preprocessing.apply(features, steps, between)
     features.check_complete()
     X = np.ascontiguousarray(features.X, dtype=np.float32)
-    X = between(replace(features, X=X)).X  # again: of large numbers, float32 may tell apart only a few
+    if features.X.dtype != X.dtype:
+        X = between(replace(features, X=X)).X  # again: of large numbers, float32 may tell apart only a few
     X.setflags(write=False)
     return X

@@ -3,11 +3,13 @@
 import functools
 import hashlib
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from v6_federated.messages.codec import PAYLOAD
 
 HOLE = "\0data"  # stands for the data of a payload
+SLICE = 2**16  # letters
 
 
 def size(message: Any) -> int:
@@ -75,4 +77,20 @@ def digest(message: Any) -> bytes:
 
 @functools.lru_cache(maxsize=2)
 def _sha256(data: str) -> str:
-    return hashlib.sha256(data.encode(errors="surrogatepass")).hexdigest()  # a task may contain anything
+    return sha256([data]).hexdigest()
+
+
+def sha256(texts: Iterable[str]) -> Any:
+    """Digest texts one after the other, in slices: a copy of a whole payload would cost more than its digest.
+
+    Args:
+        texts: the texts, which may contain anything that a task may.
+
+    Returns:
+        The hash object of the SHA-256 of their UTF-8.
+    """
+    found = hashlib.sha256()
+    for text in texts:
+        for start in range(0, len(text), SLICE):
+            found.update(text[start : start + SLICE].encode(errors="surrogatepass"))
+    return found

@@ -38,7 +38,7 @@ def describe(node: Node, *, raw: bool) -> dict[str, Any]:
     if raw and node.source.table is not None:
         answer |= {"features": features, "kinds": kinds(node.source.table, features)}
     else:
-        answer["features"] = features or node.rows.X.shape[1]
+        answer["features"] = features or node.source.rows(spec).X.shape[1]
     if spec.classes is None and spec.supervised and not spec.regression:
         values, counts = np.unique(node.source.labels(spec), return_counts=True)
         node.policy.check_classes(len(values))

@@ -2,11 +2,10 @@
 
 import errno
 import fcntl
-import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -143,10 +142,7 @@ def sent(answer: Mapping[str, Any]) -> tuple[int, str]:
         Bytes, and their SHA-256 in hexadecimal digits.
     """
     parts = serialization.pieces(answer)
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part.encode())
-    return sum(map(len, parts)), digest.hexdigest()
+    return sum(map(len, parts)), serialization.sha256(parts).hexdigest()
 
 
 def write(folder: HospitalFolder, line: Entry) -> None:
@@ -159,7 +155,7 @@ def write(folder: HospitalFolder, line: Entry) -> None:
     Raises:
         NodePermissionException: it cannot be written.
     """
-    fields = {name: value for name, value in asdict(line).items() if value not in (None, (), [], {})}
+    fields = {name: value for name, value in vars(line).items() if value not in (None, (), [], {})}
     data = f"{json.dumps(fields)}\n".encode()
     try:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -97,10 +97,13 @@ class HospitalFolder:
     def _secret(self) -> bytes:
         file = self.path / "secret"
         try:
-            if not file.exists():
+            try:
+                stream = open_regular(file)
+            except FileNotFoundError:
                 with contextlib.suppress(FileExistsError):  # another task was faster
                     create(file, secrets.token_bytes(SECRET_BYTES))
-            with open_regular(file) as stream:
+                stream = open_regular(file)
+            with stream:
                 found = stream.read(SECRET_BYTES + 1)
         except OSError as error:
             raise NodePermissionException(

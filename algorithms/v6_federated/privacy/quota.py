@@ -15,7 +15,11 @@ from v6_federated.privacy.policy import Policy
 WEEK = 7 * 24 * 3600.0  # seconds
 LOCK_SECONDS = 30.0  # how long a request waits while others are counted
 FREE = ("describe", "keep_steps", "forget")  # these read no rows, or only say which columns there are
-TABLE = "CREATE TABLE IF NOT EXISTS request (digest BLOB PRIMARY KEY, at REAL, job TEXT, function TEXT) WITHOUT ROWID"
+SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS request (digest BLOB PRIMARY KEY, at REAL, job TEXT, function TEXT) WITHOUT ROWID",
+    "CREATE INDEX IF NOT EXISTS job ON request (job, function)",
+    "CREATE INDEX IF NOT EXISTS week ON request (at)",
+)
 
 
 def count(policy: Policy, folder: HospitalFolder, job: str, function: str, digest: bytes, now: float) -> None:
@@ -62,7 +66,8 @@ def _locked(folder: HospitalFolder) -> Iterator[sqlite3.Connection]:
             database.execute("PRAGMA journal_mode = MEMORY")
         database.execute("BEGIN IMMEDIATE")
         try:
-            database.execute(TABLE)
+            for statement in SCHEMA:
+                database.execute(statement)
             yield database
         except BaseException:
             database.execute("ROLLBACK")
