@@ -1,0 +1,166 @@
+"""The answered log: a request is computed under its masks once; whoever asks again gets the stored answer.
+
+Two different answers under one mask would show their difference. So the log ``answered.sqlite`` in the hospital's own
+folder remembers each transcript T for ever, and the job's folder keeps the newest answers. A killed run has answered
+nothing, and is computed again: its answer never left.
+"""
+
+import contextlib
+import hashlib
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from v6_federated.base.errors import SafeError
+from v6_federated.base.files import open_regular, replacing
+from v6_federated.base.vantage6_api import NodePermissionException, data_volume
+from v6_federated.privacy.secagg.notation import NOTHING_COMPUTED
+
+NAME = "answered.sqlite"
+ANSWERS = "answers"  # in the job's folder
+KEPT = 3  # answers of a job; central asks again for the last one only, and the one before may still be on its way
+LOCK_SECONDS = 30.0  # how long a request waits while others use the log
+SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS request (T BLOB PRIMARY KEY, job TEXT, seq INTEGER, answer BLOB) WITHOUT ROWID",
+    "CREATE INDEX IF NOT EXISTS job ON request (job, seq)",
+)
+
+
+class Answered:
+    """The log, as one job uses it."""
+
+    def __init__(self, folder: Path, job_folder: Path, job: str) -> None:
+        """Open the log.
+
+        Args:
+            folder: the hospital's own folder.
+            job_folder: the folder that all runs of the job share.
+            job: the job's key.
+        """
+        self.folder = folder
+        self.answers = job_folder / ANSWERS
+        self.job = job
+
+    def begin(self, T: bytes, seq: int) -> bytes | None:
+        """Begin a request.
+
+        Args:
+            T: its transcript.
+            seq: its number in the job.
+
+        Returns:
+            The stored answer, if it was answered; None if it is to be computed.
+
+        Raises:
+            NodePermissionException: it was answered and the stored answer is gone, the job has begun a later request,
+                or the log cannot be used.
+        """
+        with self._locked() as database:
+            found = database.execute("SELECT answer FROM request WHERE T = ?", (T,)).fetchone()
+            if found is None:
+                [last] = database.execute("SELECT MAX(seq) FROM request WHERE job = ?", (self.job,)).fetchone()
+                if last is not None and seq <= last:
+                    raise NodePermissionException(
+                        f"this is request {seq} of the job, and this node has begun request {last} with other "
+                        f"contents; the numbers of a job's requests must rise: start a new job. {NOTHING_COMPUTED}"
+                    )
+                database.execute("INSERT INTO request VALUES (?, ?, ?, NULL)", (T, self.job, seq))
+                return None
+            [digest] = found
+        return None if digest is None else self._stored(T, digest)
+
+    def finish(self, T: bytes, answer: bytes) -> bytes:
+        """Store an answer before it leaves.
+
+        Args:
+            T: transcript of a request that was begun.
+            answer: its answer, masked.
+
+        Returns:
+            The answer that may leave: if another run has answered the same request meanwhile, that run's.
+
+        Raises:
+            NodePermissionException: the request was not begun, or the answer cannot be stored.
+        """
+        with self._locked() as database:
+            found = database.execute("SELECT answer FROM request WHERE T = ? AND job = ?", (T, self.job)).fetchone()
+            if found is None:
+                raise NodePermissionException(f"this request was not begun; send it again. {NOTHING_COMPUTED}")
+            if found[0] is not None:
+                return self._stored(T, found[0])
+            try:
+                with replacing(self._file(T), durable=data_volume() is not None) as stream:
+                    stream.write(answer)
+            except OSError as error:
+                raise NodePermissionException(
+                    f"the answer cannot be stored in the job's folder ({error.strerror}), so nothing leaves; the "
+                    "node's operator must look at its disk"
+                ) from None
+            digest = hashlib.sha256(answer).digest()
+            database.execute("UPDATE request SET answer = ? WHERE T = ?", (digest, T))
+            self._remove(database, KEPT)
+        return answer
+
+    def known(self) -> bool:
+        """Whether the log has a request of this job."""
+        with self._locked() as database:
+            return database.execute("SELECT 1 FROM request WHERE job = ? LIMIT 1", (self.job,)).fetchone() is not None
+
+    def forget(self) -> None:
+        """Remove the job's stored answers. The log still knows that they were given.
+
+        Raises:
+            NodePermissionException: the log cannot be used.
+        """
+        with self._locked() as database:
+            self._remove(database, 0)
+
+    def _file(self, T: bytes) -> Path:
+        return self.answers / T.hex()
+
+    def _stored(self, T: bytes, digest: bytes) -> bytes:
+        try:
+            with open_regular(self._file(T)) as stream:
+                answer = stream.read()
+        except (OSError, SafeError):
+            answer = b""
+        if hashlib.sha256(answer).digest() != digest:
+            raise NodePermissionException(
+                "this node has answered this request, and the stored answer is gone; start a new job from the last "
+                f"model. {NOTHING_COMPUTED}"
+            )
+        return answer
+
+    def _remove(self, database: sqlite3.Connection, kept: int) -> None:
+        """Remove all stored answers of the job but the newest."""
+        query = "SELECT T FROM request WHERE job = ? AND answer IS NOT NULL ORDER BY seq DESC LIMIT -1 OFFSET ?"
+        for [T] in database.execute(query, (self.job, kept)).fetchall():
+            with contextlib.suppress(OSError):  # it takes room, and does no harm
+                self._file(T).unlink()
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[sqlite3.Connection]:
+        """The log in one transaction, while no other task may use it."""
+        try:
+            with contextlib.closing(
+                sqlite3.connect(self.folder / NAME, timeout=LOCK_SECONDS, isolation_level=None)
+            ) as database:
+                if data_volume() is None:  # on mock nodes nothing must survive a power cut
+                    database.execute("PRAGMA synchronous = OFF")
+                    database.execute("PRAGMA journal_mode = MEMORY")
+                else:
+                    database.execute("PRAGMA synchronous = FULL")
+                database.execute("BEGIN IMMEDIATE")
+                try:
+                    for statement in SCHEMA:
+                        database.execute(statement)
+                    yield database
+                except BaseException:
+                    database.execute("ROLLBACK")
+                    raise
+                database.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise NodePermissionException(
+                f"the log of answered requests cannot be used ({error}); send the task again, and if that does not "
+                f"help, the node's operator must look at {NAME} in the hospital's folder. {NOTHING_COMPUTED}"
+            ) from None

@@ -1,0 +1,71 @@
+"""Notation: one unambiguous encoding of lists of parts, one hash, one key derivation."""
+
+import hashlib
+
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
+
+PROTOCOL = "v6-federated/secagg/1"
+KEY_BYTES = 32  # of public keys, pair keys, digests and HMACs
+MOST_HOSPITALS = 100  # of a block: sums of so many 64-bit values cannot wrap (encoding.py)
+NOTHING_COMPUTED = "Nothing was computed."
+
+
+def enc(*parts: bytes | int | str) -> bytes:
+    """Encode a list of parts, so that different lists never give the same bytes.
+
+    Args:
+        parts: bytes; whole numbers from 0 below 2^64, which become 8 bytes, big-endian; texts, which become UTF-8.
+
+    Returns:
+        The protocol's name, then the length of each part (8 bytes, big-endian) and the part.
+
+    Raises:
+        OverflowError: a number is out of range.
+    """
+    encoded = bytearray(PROTOCOL.encode())
+    for part in parts:
+        data = part if isinstance(part, bytes) else part.encode() if isinstance(part, str) else part.to_bytes(8, "big")
+        encoded += len(data).to_bytes(8, "big") + data
+    return bytes(encoded)
+
+
+def H(*parts: bytes | int | str) -> bytes:
+    """Hash a list of parts.
+
+    Args:
+        parts: as for ``enc``; the first says what the hash is for.
+
+    Returns:
+        SHA-256 of ``enc(*parts)``.
+    """
+    return hashlib.sha256(enc(*parts)).digest()
+
+
+def hkdf(salt: bytes, ikm: bytes, info: bytes, length: int = KEY_BYTES) -> bytes:
+    """Derive a key from a secret that is not uniform, such as the result of a key agreement: HKDF-SHA256 (RFC 5869).
+
+    Args:
+        salt: public, at least one byte.
+        ikm: the secret.
+        info: what the key is for.
+        length: bytes of the key.
+
+    Returns:
+        The key.
+    """
+    return HKDF(SHA256(), length, salt, info).derive(ikm)
+
+
+def expand(key: bytes, info: bytes, length: int = KEY_BYTES) -> bytes:
+    """Derive a key from a uniform key: the second half of HKDF-SHA256.
+
+    Args:
+        key: the uniform key.
+        info: what the new key is for.
+        length: bytes of the new key.
+
+    Returns:
+        The new key.
+    """
+    return HKDFExpand(SHA256(), length, info).derive(key)
