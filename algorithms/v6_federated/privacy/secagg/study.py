@@ -312,13 +312,12 @@ def _check_cohorts(versions: Sequence[Study], least: int) -> None:
     groups: dict[tuple[int, ...], list[str]] = {}
     for key, membership in memberships.items():
         groups.setdefault(tuple(membership), []).append(names[key])
-    for members in groups.values():
-        if len(members) < least:
-            raise SafeError(
-                f"with the versions accepted before, the sums of this study would show {', '.join(sorted(members))} "
-                f"alone, and a group must have at least {least} hospitals; let {least} or more join, leave or move "
-                "together"
-            )
+    smallest = min(groups.values(), key=len)
+    if len(smallest) < least:
+        raise SafeError(
+            f"with the versions accepted before, the sums of this study would show {', '.join(sorted(smallest))} "
+            f"alone, and a group must have at least {least} hospitals; let {least} or more join, leave or move together"
+        )
 
 
 def _history(folder: Path) -> list[Study]:
