@@ -1,12 +1,12 @@
 """What operators run: ``docker run --network none -v FOLDER:/mnt/hospital IMAGE python -m v6_federated audit ...``."""
 
-import argparse
-import json
 import sys
-from pathlib import Path
 
 from v6_federated.base.errors import SafeError
-from v6_federated.operator import audit
+from v6_federated.operator import command_line
+from v6_federated.operator.commands import COMMANDS
+
+PROGRAM = "python -m v6_federated"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -16,29 +16,25 @@ def main(arguments: list[str] | None = None) -> int:
         arguments: the words after ``python -m v6_federated``; None takes them from the process.
 
     Returns:
-        The exit status: 0, or 2 if the request was wrong.
+        The exit status: 0, 1 if something was found wrong or a file cannot be used, 2 if the request was wrong.
 
     Raises:
         SystemExit: after ``--help``, or if options are wrong.
     """
-    parser = argparse.ArgumentParser(prog="python -m v6_federated", description="What operators of nodes run.")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
-    command = commands.add_parser(
-        "audit",
-        help="show what left a node",
-        description="Show what left a node, by job: functions, arrays, bytes, rows, and what was refused.",
-        epilog="example: python -m v6_federated audit /mnt/hospital",
-    )
-    command.add_argument("file", metavar="FILE", type=Path, help="hospital's folder, audit.jsonl, or a task's output")
-    command.add_argument("--job", metavar="KEY", help="show every answer of the job whose key begins so")
-    given = parser.parse_args(arguments)
+    parser = command_line.build(PROGRAM, COMMANDS, "What operators of nodes run.")
+    command, options = command_line.parse(parser, arguments)
     try:
-        lines, numbers = audit.shown(given.file, given.job)
-    except (SafeError, OSError) as error:
-        print(f"python -m v6_federated: {error}", file=sys.stderr)
-        return 2
-    print(*lines, json.dumps(numbers), sep="\n")
-    return 0
+        return command.run(options)
+    except SafeError as error:
+        return _complain(command_line.WRONG, str(error))
+    except OSError as error:
+        return _complain(command_line.FAILED, f"{error.strerror or type(error).__name__}: {error.filename}")
+
+
+def _complain(status: int, problem: str) -> int:
+    text = " ".join(problem.split())
+    print(f"{PROGRAM}: {''.join(c for c in text if c.isprintable())}", file=sys.stderr)
+    return status
 
 
 if __name__ == "__main__":

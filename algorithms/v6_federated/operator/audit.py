@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from v6_federated.base.errors import SafeError
+from v6_federated.operator.command_line import Command, Found, Option, prints
 from v6_federated.privacy import audit
 from v6_federated.privacy.audit import Entry
 
@@ -220,3 +221,20 @@ def _minute(time: str) -> str:
 
 def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f" ... {names[-1]} ({len(names)} in all)" if len(names) > 3 else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditOptions:
+    """Options of ``audit``."""
+
+    file: Annotated[Path, Option("a hospital's folder, its audit.jsonl, or a task's output", "FILE", positional=True)]
+    job: Annotated[str | None, Option("show every answer of the job whose key begins so", "KEY")] = None
+
+
+COMMAND = Command(
+    "audit",
+    AuditOptions,
+    prints(lambda options: Found(*shown(options.file, options.job))),
+    help="Show what left a node, by job, and what was refused.",
+    example="audit hospitals/node-1",
+)

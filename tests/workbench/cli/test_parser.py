@@ -10,9 +10,10 @@ import pytest
 from v6_workbench.cli import parser
 from v6_workbench.cli.commands.network import UpOptions
 from v6_workbench.cli.commands.run import RunOptions
-from v6_workbench.cli.records import Option, add_options, filled
+from v6_workbench.cli.records import Group, Option, add_options, filled
 
-ALL = [*parser.COMMANDS, *parser.NETWORK_COMMANDS]
+GROUPS = {group.name: group.commands for group in parser.COMMANDS if isinstance(group, Group)}
+ALL = [one for each in parser.COMMANDS for one in GROUPS.get(each.name, (each,))]
 
 
 def read(record, *arguments):
@@ -63,7 +64,7 @@ def test_a_wrong_option_is_one_line(words, says, capsys):
 @pytest.mark.parametrize("command", ALL, ids=lambda command: command.example.replace(" ", "-")[:20])
 def test_every_command_has_help_with_an_example_that_it_understands(command, call):
     words = command.example.split()
-    place = words[: 2 if words[0] == "network" else 1]
+    place = words[: 2 if words[0] in GROUPS else 1]
     status, out, _ = call(*place, "--help")
     assert status == 0 and out.rstrip().endswith(f"example: v6-federated {command.example}") and command.help in out
     read_command, options = parser.parse(words)
