@@ -190,7 +190,7 @@ def encode(term, values, share):
         if e is None:
             least, most, exact = 0, 2**40 - 1, Fraction(x)
         else:
-            most = math.ceil(Fraction(share if bits == 32 else 1) * 2**fraction)
+            most = math.ceil(Fraction(min(share, 1) if bits == 32 else 1) * 2**fraction)
             least, exact = -most, Fraction(x) * Fraction(2) ** (fraction - e)
         q = round(exact)  # half to even
         clamped += not least <= q <= most or (e is None and q != exact)

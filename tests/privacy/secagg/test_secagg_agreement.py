@@ -164,12 +164,12 @@ def test_the_key_depends_on_each_of_the_four_agreements(block_of):
     agreements = [second.dh(s[lo], S[hi]), second.dh(e[lo], E[hi]), second.dh(e[lo], S[hi]), second.dh(s[lo], E[hi])]
     info = second.enc("pair", block.job, S[lo], E[lo], S[hi], E[hi])
     K = block.K[lo][S[hi]]
-    assert K == second.hkdf(block.study, b"".join(agreements), info)
+    assert second.hkdf(block.study, b"".join(agreements), info) == K
     assert agreements[2] == second.dh(s[hi], E[lo])  # needs e_lo or s_hi: s_lo alone makes it not
     assert agreements[3] == second.dh(e[hi], S[lo])  # needs s_lo or e_hi
     for i in range(4):
         without = [*agreements[:i], bytes(32), *agreements[i + 1 :]]
-        assert K != second.hkdf(block.study, b"".join(without), info)
+        assert second.hkdf(block.study, b"".join(without), info) != K
 
 
 def test_check_roster(block_of):

@@ -27,7 +27,6 @@ import numpy as np
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.privacy.secagg.masks import WORDS
-from v6_federated.privacy.secagg.notation import MOST_HOSPITALS
 
 FRACTION = {32: 30, 64: 56}  # 2^e is 2^30 or 2^56 units
 EXPONENTS = {32: range(-20, 21), 64: range(-64, 65)}  # which e are accepted
@@ -78,8 +77,9 @@ def encode(term: Term, values: Array, share: float | None = None) -> tuple[Array
     Args:
         term: what they are.
         values: the values, in the term's shape.
-        share: the hospital's part of the bound 2^e, above 0 and at most 1: its weight p_k if the values were multiplied
-            by it, or 1 divided by the number of hospitals. Needed with 32 bits, and not used with 64 bits.
+        share: the hospital's part of the bound 2^e: its weight p_k if the values were multiplied by it, or 1 divided
+            by the number of hospitals. More than 1 is taken as 1, and not refused, since a weight depends on rows.
+            Needed with 32 bits, and not used with 64 bits.
 
     Returns:
         The words of the flattened values, uint32 or uint64; and how many values were clamped, were not finite (their
@@ -101,12 +101,12 @@ def encode(term: Term, values: Array, share: float | None = None) -> tuple[Array
     else:
         if term.bits == 64:
             share = 1.0
-        elif share is None or not 0 < share <= 1:
+        elif share is None or not share >= 0:
             raise SafeError(
-                f"the values of {term.name} need the hospital's share of the bound, above 0 and at most 1: its weight, "
-                "or 1 divided by the number of hospitals"
+                f"the values of {term.name} need the hospital's share of the bound, at least 0: its weight, or 1 divided "
+                "by the number of hospitals"
             )
-        most = float(math.ceil(math.ldexp(share, FRACTION[term.bits])))
+        most = float(math.ceil(math.ldexp(min(share, 1.0), FRACTION[term.bits])))
         least = -most
         with np.errstate(over="ignore"):  # an overflow to infinity is clamped
             whole = np.rint(np.ldexp(x, FRACTION[term.bits] - term.exponent))
@@ -240,6 +240,3 @@ def layout_json(terms: Sequence[Term]) -> list[dict[str, Any]]:
         For each term: name, bits, shape and exponent.
     """
     return [{"name": t.name, "bits": t.bits, "shape": list(t.shape), "exponent": t.exponent} for t in terms]
-
-
-assert MOST_HOSPITALS * 2**56 + MOST_HOSPITALS < 2**63
