@@ -103,8 +103,8 @@ def encode(term: Term, values: Array, share: float | None = None) -> tuple[Array
             share = 1.0
         elif share is None or not share >= 0:
             raise SafeError(
-                f"the values of {term.name} need the hospital's share of the bound, at least 0: its weight, or 1 divided "
-                "by the number of hospitals"
+                f"the values of {term.name} need the hospital's share of the bound, at least 0: its weight, or 1 "
+                "divided by the number of hospitals"
             )
         most = float(math.ceil(math.ldexp(min(share, 1.0), FRACTION[term.bits])))
         least = -most
