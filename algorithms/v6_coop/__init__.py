@@ -2,6 +2,16 @@
 
 from v6_coop.central import central
 from v6_coop.partial import client_update
-from v6_federated import describe, evaluate, fit_step, forget, keep_steps
+from v6_federated import confirm, count_rows, describe, evaluate, fit_step, forget, keep_steps
 
-__all__ = ["central", "client_update", "describe", "evaluate", "fit_step", "forget", "keep_steps"]
+__all__ = [
+    "central",
+    "client_update",
+    "confirm",
+    "count_rows",
+    "describe",
+    "evaluate",
+    "fit_step",
+    "forget",
+    "keep_steps",
+]

@@ -38,7 +38,7 @@ AgeUpper = Annotated[
 ]
 
 
-@central
+@central(single_answers="each answer moves the model when it comes")
 def central(
     federation: Federation,
     *,

@@ -2,10 +2,12 @@
 
 from v6_dynavg.central import central
 from v6_dynavg.partial import local_update, send_model, singular_index, train
-from v6_federated import describe, evaluate, fit_step, forget, keep_steps
+from v6_federated import confirm, count_rows, describe, evaluate, fit_step, forget, keep_steps
 
 __all__ = [
     "central",
+    "confirm",
+    "count_rows",
     "describe",
     "evaluate",
     "fit_step",

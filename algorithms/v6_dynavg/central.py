@@ -38,7 +38,7 @@ def check_settings(settings: Any) -> None:
         raise SafeError(f"{', '.join(idle)} has no effect with protocol={settings.protocol}; leave it out")
 
 
-@central(check=check_settings)
+@central(single_answers="who communicates is decided by single answers", check=check_settings)
 def central(
     federation: Federation,
     *,

@@ -19,7 +19,7 @@ from v6_federated.messages.common import Common, Fraction, Rounds
 from v6_federated.messages.local_sgd import BatchSize, Epochs, LearningRate, LocalSGD, PlainSGD
 from v6_federated.messages.settings import LARGE, Number, Record, Role, changed
 from v6_federated.models import Vector
-from v6_federated.node.functions import describe, evaluate, fit_step, forget, keep_steps
+from v6_federated.node.functions import confirm, count_rows, describe, evaluate, fit_step, forget, keep_steps
 from v6_federated.node.node import Node
 from v6_federated.node.task import partial
 from v6_federated.privacy.environment import number_of_threads
@@ -50,6 +50,8 @@ __all__ = [
     "central",
     "changed",
     "codec",
+    "confirm",
+    "count_rows",
     "describe",
     "evaluate",
     "fit_step",

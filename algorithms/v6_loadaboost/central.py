@@ -14,7 +14,7 @@ Retrain = Annotated[
 ]
 
 
-@central(recoverable=True)
+@central(recoverable=True, single_answers="nodes train on until their losses are below the median of all")
 def central(
     federation: Federation,
     *,

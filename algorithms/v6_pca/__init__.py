@@ -1,7 +1,7 @@
 """Federated principal component analysis (Garst 2021, Algorithm 3) as a vantage6 algorithm."""
 
-from v6_federated import describe, fit_step, forget
+from v6_federated import confirm, count_rows, describe, fit_step, forget
 from v6_pca.central import central
 from v6_pca.partial import transform
 
-__all__ = ["central", "describe", "fit_step", "forget", "transform"]
+__all__ = ["central", "confirm", "count_rows", "describe", "fit_step", "forget", "transform"]

@@ -70,8 +70,10 @@ def central(
                 eigen = pca.subspace(nodes.ask, moments, s, k, tolerance, min(iterations, rounds - 1))
     fitted = pca.Components.of(moments, s, eigen)
     sent = {**codec.two_parts("mean", fitted.mean), "scale": fitted.scale, "components": fitted.components}
-    kept = federation.ask("transform", federation.organizations, returns={}, values=["kept"], **sent)  # lines 18 to 20
-    federation.record(nodes.answers + list(kept.each()))
+    kept = federation.ask(
+        "transform", federation.organizations, returns={}, values=["kept"], counts=["kept"], **sent
+    )  # lines 18 to 20
+    federation.record(nodes.answers + kept.parts())
     model = {"name": "pca", "features": d, "components": k, "solver": solver, "scale": scale}
     final = {"change": eigen.change, "explained_variance_ratio": float(fitted.explained_variance_ratio.sum())}
     learned = codec.encode(fitted.arrays(), "float64")

@@ -47,13 +47,15 @@ def central(
             values=["drift", "state_lost"],
             validate=_validate,
             measures={"dy / travelled": _mean_gradient},
+            means={"dy": ["equal", "equal/travelled"]},
+            counts=["state_lost"],
         )
         x = s.x
         s.x = x + np.float32(global_lr) * answers.mean("dy")  # every node counts the same, as in the paper
         if local.lr:  # with a rate of zero no c_k changes
             s.c = s.c + np.float32(len(answers) / N) * mean_change(answers, s.c)
         s.known |= {str(k): t for k in answers.organizations}
-        if any(a.values.get("state_lost") for a in answers.each()):
+        if answers.any("state_lost"):
             # c is no longer the mean of the c_k, and would bias every later step: all start again from zero
             s.c, s.known = np.zeros_like(s.c), {}
         federation.record(answers, s.x, local_model=functools.partial(_local_model, x))
@@ -72,7 +74,7 @@ def mean_change(answers: Answers, c: np.ndarray) -> np.ndarray:
     Returns:
         The mean over S (d,).
     """
-    sum_of_gradients = answers.combine("dy", lambda a: 1 / (a.values["travelled"] or np.inf))
+    sum_of_gradients = answers.sum("dy", per="travelled")
     return -c - sum_of_gradients / np.float32(len(answers))
 
 

@@ -24,7 +24,7 @@ ACCEPTED = settings.settings_of(server, Common)
         ({"min_responses": 1.5}, "min_responses=1.5 is refused: it must be a share up to 1 or a whole number"),
         ({"precision": "float8"}, "precision='float8' is refused: it should be 'float32' or 'float16'"),
         ({"epochs": "many"}, "epochs='many' is refused: it should be a valid integer"),
-        ({"epoch": 3}, "unknown setting 'epoch'; expected one of batch_size, "),
+        ({"epoch": 3}, "unknown setting 'epoch'; expected one of aggregation, "),
         (
             {"classes": ["a"]},
             "classes=['a'] is refused: it should have at least 2 items, not 1; classes is the label's",

@@ -58,6 +58,7 @@ def test_limits_that_are_looser_than_the_profile_are_named(variables, looser):
 
 def test_every_limit_is_read_from_its_variable():
     values = {
+        "aggregation": "masked",
         "minimum_rows": 21,
         "minimum_rows_a_class": 22,
         "maximum_classes": 23,

@@ -1,8 +1,9 @@
 """What one node answers to one call, and the checks of it."""
 
 import math
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from v6_federated.base.arrays import Array
@@ -10,6 +11,7 @@ from v6_federated.base.errors import SafeError
 from v6_federated.messages import codec, serialization
 from v6_federated.messages.codec import Shape, fits
 from v6_federated.models import metrics
+from v6_federated.privacy.sums import Sums
 
 MOST_NAME = 40  # letters of the name of an unknown value, in the error about it
 MOST_REASON = 1000  # letters that say why there is no answer
@@ -31,6 +33,8 @@ class Answer:
         bytes_up: size of the answer, as it was sent.
         bytes_down: size of the request, as it was sent.
         function: the partial function that was called.
+        members: the organizations of the block whose sum it is; empty if it is one node's own answer. Its arrays are
+            means over the block, under names that ``key`` returns.
     """
 
     organization_id: int
@@ -40,6 +44,25 @@ class Answer:
     bytes_up: int
     bytes_down: int
     function: str
+    members: tuple[int, ...] = ()
+
+    @property
+    def organizations(self) -> tuple[int, ...]:
+        """The organizations that it is from."""
+        return self.members or (self.organization_id,)
+
+    @staticmethod
+    def key(name: str, weight: str) -> str:
+        """The name of an array among those of a block.
+
+        Args:
+            name: its name in a node's answer.
+            weight: how the nodes of the block are weighted: "share", by rows, "equal" or "equal/NUMBER".
+
+        Returns:
+            The name; that of the node's answer for "share".
+        """
+        return name if weight == "share" else f"{name}, {weight}"
 
     def __getitem__(self, name: str) -> Array:
         """The array ``name``."""
@@ -61,6 +84,8 @@ class Expected:
         classes: number of classes that an evaluation counts; None means that it is one of a regression.
         validate: says what else is wrong with an answer, or None.
         measures: what of an answer is compared with the other nodes' answers, see ``bounds.norms``.
+        sums: the masked sum that the answer is a part of, in place of all of these.
+        without_rows: whether the answer may lack its number of rows.
     """
 
     arrays: Mapping[str, Shape] = field(default_factory=dict)
@@ -73,16 +98,22 @@ class Expected:
     classes: int | None = None
     validate: Callable[[Answer], str | None] | None = None
     measures: Mapping[str, Callable[[Answer], Array] | None] = field(default_factory=dict)
+    sums: Sums | None = None
+    without_rows: bool = False
 
     @property
     def names(self) -> set[str]:
         """The names of everything that an answer may hold."""
+        if self.sums is not None:
+            return {"organization_id", "round", "T", "y32", "y64"}
         asked = {"evaluation"} if self.evaluation else set()
         return {*ALWAYS, *self.numbers, *self.values, *self.parts, *asked}
 
     @property
     def most_bytes(self) -> int:
         """Bytes that an answer may have: its arrays in the widest type, in base64, and some more for the rest."""
+        if self.sums is not None:
+            return 4 * (4 * self.sums.words(32) + 8 * self.sums.words(64)) // 3 + REST
         return sum(8 * 4 * codec.most_numbers(shape) // 3 for shape in self.arrays.values()) + REST
 
 
@@ -171,7 +202,11 @@ def _checked(result: Any, call: Call) -> Answer:
         raise Unusable(f"sent {len(unknown)} unknown value(s): {named}; expected {', '.join(sorted(expected.names))}")
     if (size := serialization.size(result)) > expected.most_bytes:
         raise Unusable(f"sent {size:,} bytes; expected {expected.most_bytes:,} at most")
-    n = result.get("n")
+    if expected.sums is not None:
+        return _masked(result, call, expected.sums, size)
+    n = result.get("n", 0 if expected.without_rows else None)
+    if expected.without_rows and "n" not in result:
+        expected = replace(expected, minimum_rows=0)
     if type(n) is not int or not expected.minimum_rows <= n <= metrics.MOST_ROWS:
         raise Unusable(f"sent n={n!r}; expected its number of rows, at least {expected.minimum_rows}")
     try:
@@ -194,6 +229,18 @@ def _checked(result: Any, call: Call) -> Answer:
     if expected.validate is not None and (problem := expected.validate(answer)):
         raise Unusable(problem)
     return answer
+
+
+def _masked(result: dict[str, Any], call: Call, sums: Sums, size: int) -> Answer:
+    """A masked answer, of which nothing can be checked except its form."""
+    T = result.get("T")
+    if not isinstance(T, str) or not re.fullmatch("[0-9a-f]{64}", T):
+        raise Unusable("sent no transcript; expected 64 hexadecimal digits")
+    try:
+        words = {f"y{b}": codec.decode_words(result.get(f"y{b}"), f"uint{b}", sums.words(b)) for b in (32, 64)}
+    except SafeError as error:
+        raise Unusable(f"sent {error}") from None
+    return Answer(call.organization, 0, words, {"T": T}, size, call.size, call.function)
 
 
 def _is_number(value: Any) -> bool:

@@ -1,5 +1,6 @@
 """The answers to one request: an aggregate first, single answers only for methods that need them."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -29,12 +30,12 @@ class Answers:
             answers: single answers, in any order.
         """
         self._answers = sorted(answers, key=by_organization)
-        self.organizations = [a.organization_id for a in self._answers]
+        self.organizations = sorted(k for a in self._answers for k in a.organizations)
         self.n = sum(a.n for a in self._answers)
 
     def __len__(self) -> int:
-        """The number of answers."""
-        return len(self._answers)
+        """The number of nodes that answered."""
+        return sum(len(a.organizations) for a in self._answers)
 
     def __add__(self, others: "Answers") -> "Answers":
         """The answers to two requests of the same round, to record them together."""
@@ -49,7 +50,7 @@ class Answers:
         Returns:
             The mean, float32, in the array's shape; m_t is the number of rows of all answers.
         """
-        return self.combine(name, lambda a: a.n / self.n)
+        return self._combined(name, "share", lambda a: a.n / self.n)
 
     def mean(self, name: str = "weights") -> Array:
         """Average an array; every node counts the same.
@@ -59,22 +60,41 @@ class Answers:
 
         Returns:
             The mean, float32, in the array's shape.
-        """
-        return self.combine(name, lambda a: 1 / len(self))
 
-    def sum(self, name: str) -> Array:
+        Raises:
+            SafeError: the answers are sums, and the request did not ask for this one (``means``).
+        """
+        return self._combined(name, "equal", lambda a: len(a.organizations) / len(self))
+
+    def sum(self, name: str, per: str | None = None) -> Array:
         """Add up an array.
 
         Args:
             name: the array in each answer.
+            per: a number in each answer by which its array is divided; an array whose number is 0 counts as zeros.
 
         Returns:
             The sum, float32, in the array's shape.
+
+        Raises:
+            SafeError: the answers are sums, and the request did not ask for this one (``means``).
         """
-        return self.combine(name, lambda a: 1)
+
+        def weight(a: Answer) -> float:
+            return len(a.organizations) if a.members or per is None else 1 / (a.values[per] or math.inf)
+
+        return self._combined(name, "equal" if per is None else f"equal/{per}", weight)
+
+    def any(self, name: str) -> bool:
+        """Say whether a truth value is true in any answer.
+
+        Args:
+            name: the value, of which answers may lack some.
+        """
+        return any(bool(a.values.get(name)) for a in self._answers)
 
     def combine(self, name: str, weight: Callable[[Answer], float]) -> Array:
-        """Add up an array with a weight for each answer.
+        """Add up an array with a weight for each node's own answer.
 
         Args:
             name: the array in each answer.
@@ -84,12 +104,26 @@ class Answers:
             The weighted sum, float32, in the array's shape.
 
         Raises:
-            SafeError: it is not finite in float32.
+            SafeError: it is not finite in float32, or central sees no single answers.
         """
-        total = np.zeros(self._answers[0][name].shape)
+        self._check_single()
+        return self._combined(name, "share", weight)
+
+    def _combined(self, name: str, way: str, weight: Callable[[Answer], float]) -> Array:
+        def array(a: Answer) -> Array:
+            if not a.members:
+                return a[name]
+            if (key := Answer.key(name, way)) not in a.arrays:
+                raise SafeError(
+                    f"{a.function}: central sees sums only, and did not ask for this one of {name}; expected "
+                    f"means={{{name!r}: [{way!r}]}} in the request"
+                )
+            return a[key]
+
+        total = np.zeros(array(self._answers[0]).shape)
         with np.errstate(over="ignore", invalid="ignore"):  # the error below says it better
             for a in self._answers:
-                total += np.multiply(a[name], weight(a), dtype=np.float64)
+                total += np.multiply(array(a), weight(a), dtype=np.float64)
             found = total.astype(np.float32)
         if not np.isfinite(found).all():
             raise SafeError(
@@ -99,12 +133,27 @@ class Answers:
         return found
 
     def each(self) -> Iterator[Answer]:
-        """Return single answers. Use sums if they suffice: central may not always see single answers.
+        """Return single answers. Use sums if they suffice: central does not always see single answers.
 
         Returns:
             An iterator over the answers, by ascending id.
+
+        Raises:
+            SafeError: central sees sums only.
         """
+        self._check_single()
         return iter(self._answers)
+
+    def parts(self) -> list[Answer]:
+        """Return the answers as they came: of single nodes, or the sums of blocks."""
+        return list(self._answers)
+
+    def _check_single(self) -> None:
+        if any(a.members for a in self._answers):
+            raise SafeError(
+                f"{self._answers[0].function}: this method looks at single answers, and central sees sums only; "
+                "expected aggregation=plain"
+            )
 
     def numbers(self, name: str) -> dict[int, Any]:
         """Return a single value of each answer, see ``each``.
@@ -115,4 +164,5 @@ class Answers:
         Returns:
             The values, by the organization's id.
         """
+        self._check_single()
         return {a.organization_id: a.values[name] for a in self._answers}

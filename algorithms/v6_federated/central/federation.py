@@ -18,19 +18,25 @@ from v6_federated.base.errors import SafeError
 from v6_federated.base.randomness import generator
 from v6_federated.base.version import __version__
 from v6_federated.central import preparation
-from v6_federated.central.answer import Answer
+from v6_federated.central.answer import Answer, Expected
 from v6_federated.central.answers import Answers
 from v6_federated.central.bounds import Bounds, Measures
 from v6_federated.central.checkpoint import Checkpoint
 from v6_federated.central.history import History
+from v6_federated.central.masking import Masks, Weights
 from v6_federated.central.progress import Progress
 from v6_federated.central.rounds import GLOBAL_MODEL, Group, RoundTasks, parted
 from v6_federated.central.same_nodes import SameNodes, attempts
+from v6_federated.central.sums_of_rows import SumsOfRows
 from v6_federated.central.tolerance import Tolerance
 from v6_federated.messages import codec
 from v6_federated.messages.codec import Shape
 from v6_federated.messages.common import Common
+from v6_federated.messages.job import AGGREGATIONS, Job
 from v6_federated.privacy.policy import Policy
+from v6_federated.privacy.secagg.agreement import Entry
+
+OPTIONS = ("returns", "optional", "numbers", "values", "validate", "measures", "means", "counts", "quorum_of")
 
 
 class Federation:
@@ -44,7 +50,9 @@ class Federation:
             earlier result is resumed.
     """
 
-    def __init__(self, client: Any, method: str, settings: Any, supervised: bool = True) -> None:
+    def __init__(
+        self, client: Any, method: str, settings: Any, supervised: bool = True, single_answers: str = ""
+    ) -> None:
         """Settle who takes part. Nobody is asked yet.
 
         Args:
@@ -52,6 +60,7 @@ class Federation:
             method: the method's name.
             settings: the job's settings, checked.
             supervised: whether the method has labels, and a model to train.
+            single_answers: why the method needs single answers; empty if sums suffice.
 
         Raises:
             SafeError: the settings name organizations that cannot take part.
@@ -65,7 +74,8 @@ class Federation:
             self._sampled(common.fraction)
         self.model: models.Model
         self.features: Sequence[str] = ()
-        self._client, self._method, self._common = client, method, common
+        self._client, self._method, self._common, self._single = client, method, common, single_answers
+        self._sums_of_rows: SumsOfRows | None = None
         job = preparation.first_job(method, common, self.organizations, self.evaluators, supervised)
         show = functools.partial(logs.progress, client)
         self._history = History(self.evaluators, job.data.regression, show)
@@ -94,15 +104,83 @@ class Federation:
             if not self.resumed:
                 self.features = kept["features"]
                 self._tasks.take_over(kept["pending"])
+            elif self._tasks.job.aggregation != "plain":
+                answers = preparation.describe(self._tasks.job, bool(kept["data"]["preprocess"]), self._ask_before)
+                self._tasks.job = self._agree(self._tasks.job, answers)
         else:
             self._tasks.job, self.features = preparation.prepare(
-                self._tasks.job, self._common.preprocess, self._common.model, self._ask_in_preparation
+                self._tasks.job,
+                self._common.preprocess,
+                self._common.model,
+                self._ask_in_preparation,
+                self._agree,
+                self._measure,
             )
+            self._count_rows()
             self._history.prepared()
             self._progress.save(self.features)  # nodes will keep steps under the job's key
             self._build_model()
         if self._tasks.job.data.supervised:
             self._tasks.keep_steps()  # not for PCA, whose nodes keep the rows on the components when the job ends
+
+    def _ask_before(self, group: Group) -> list[Answer]:
+        return self._tasks.ask([group], quorum_of=len(self.organizations))
+
+    def _agree(self, job: Job, answers: Sequence[Answer]) -> Job:
+        """Settle what central sees of the nodes' answers: the strictest that a node requires, or what was asked for."""
+        modes = {a.organization_id: a.values.get("mode", "plain") for a in answers}
+        mode = max(modes.values(), key=AGGREGATIONS.index) if job.aggregation == "auto" else job.aggregation
+        if mode == "plain":
+            return replace(job, aggregation="plain")
+        strict = [k for k, said in modes.items() if said != "plain"]
+        if self._single:
+            raise SafeError(
+                f"{self._method} cannot be used with aggregation={mode}, which organizations {strict} require: "
+                f"{self._single}; their operators would have to set V6_FEDERATED_AGGREGATION=plain"
+            )
+        if job.data.regression:
+            raise SafeError(f"a regression cannot be used with aggregation={mode}; expected aggregation=plain")
+        job = replace(job, aggregation=mode)
+        if any(said != mode for said in modes.values()):  # some nodes would be content with less
+            raw = any("kinds" in a.values for a in answers)
+            answers = preparation.describe(job, raw, self._ask_in_preparation)
+        hellos = {a.organization_id: a.values for a in answers}
+        masks, rosters = Masks.of(mode, hellos, self._policy.minimum_organizations)
+        if mode == "masked" and getattr(self._common, "fraction", 1) < 1:
+            raise SafeError(
+                "fraction below 1 is not possible with aggregation=masked: without a study, all organizations are one "
+                "block; set fraction=1"
+            )
+        for first, roster in rosters.items():
+            expected = Expected(parts=frozenset({"tags"}), without_rows=True)
+            group = Group("confirm", masks.block_of(first), job, {"roster": roster}, expected=expected)
+            confirmed = self._ask_in_preparation(group)
+            keys = {a.organization_id: Entry.from_json(hellos[a.organization_id]["entry"]).S.hex() for a in confirmed}
+            masks.tags[first] = {keys[a.organization_id]: a.values["tags"] for a in confirmed}
+        self._tasks.masks, self._tasks.stateful = masks, True
+        levels: dict[str, set[str]] = {}
+        for a in answers:
+            for column, named in a.values.get("levels", {}).items():
+                levels.setdefault(column, set()).update(named)
+        ordered = {column: sorted(named) for column, named in levels.items()}
+        self._sums_of_rows = SumsOfRows(self._ask_in_preparation, ordered)
+        return job
+
+    def _count_rows(self) -> None:
+        """Learn the rows of each block, if no statistic has told them: they weight the first round."""
+        masks = self._tasks.masks
+        if masks is not None and len(masks.rows) < len(masks.blocks) and self._tasks.job.data.supervised:
+            self._ask_in_preparation(
+                Group("count_rows", self.organizations, self._tasks.job, expected=self._tasks.expected(), weights={})
+            )
+
+    def _measure(
+        self, job: Job, organizations: Sequence[int], d: int, name: str, precision: str = "float64", **arguments: Any
+    ) -> list[Answer]:
+        """Ask for a statistic in the preparation."""
+        if self._sums_of_rows is not None:
+            return self._sums_of_rows(job, organizations, d, name, precision, **arguments)
+        return self._ask_in_preparation(preparation.statistic(job, organizations, d, name, precision, **arguments))
 
     def _build_model(self) -> None:
         if self._tasks.job.model is not None:
@@ -132,8 +210,12 @@ class Federation:
             CollectResultsError: fewer answered than the job needs.
         """
         who = self.organizations if organizations is None else organizations
-        group = preparation.statistic(self._tasks.job, who, len(self.features), name, precision, **arguments)
-        return Answers(self._tasks.ask([group], quorum_of=len(self.organizations)))
+        job, d = self._tasks.job, len(self.features)
+        if self._tasks.masks is not None:
+            measure = self._sums_of_rows = self._sums_of_rows or SumsOfRows(self._ask_before, {})
+            measure.ask = self._ask_before
+            return Answers(measure(job, who, d, name, precision, **arguments))
+        return Answers(self._ask_before(preparation.statistic(job, who, d, name, precision, **arguments)))
 
     def same_nodes(self, rounds: int) -> Iterator[SameNodes]:
         """Compute something from several statistics that must all be about the rows of the same nodes.
@@ -167,7 +249,7 @@ class Federation:
                 raise SafeError(
                     f"rounds={rounds} are too few: nodes dropped out and the others had to begin again; expected more"
                 )
-            last[:] = self.statistic(name, organizations=organizations, **arguments).each()
+            last[:] = self.statistic(name, organizations=organizations, **arguments).parts()
             return [*last]
 
         return attempts(self.organizations, ask)
@@ -253,11 +335,21 @@ class Federation:
         K, m = len(self.organizations), self._sampled(fraction)
         if m == K:
             return list(self.organizations)
+        if self._tasks.masks is not None:
+            return self._sampled_blocks(fraction)
         absent = self._tasks.absent(self.organizations)
         present = [k for k in self.organizations if k not in absent]
         rng = generator(self._tasks.job.seed, "sample", 0, self._tasks.round)
         drawn = rng.choice(present, min(m, len(present)), replace=False).tolist()
         return sorted([*drawn, *absent][:m])  # the history then names the absent ones as missing
+
+    def _sampled_blocks(self, fraction: float) -> list[int]:
+        """Draw whole blocks: a sum over a part of one does not open."""
+        assert self._tasks.masks is not None
+        blocks = self._tasks.masks.blocks
+        rng = generator(self._tasks.job.seed, "sample", 0, self._tasks.round)
+        drawn = rng.choice(len(blocks), max(math.floor(fraction * len(blocks) + 1e-9), 1), replace=False)
+        return sorted(k for i in drawn.tolist() for k in blocks[i])
 
     def _sampled(self, fraction: float) -> int:
         """How many organizations ``sample`` draws, if the node where central runs allows so few."""
@@ -280,11 +372,7 @@ class Federation:
         Raises:
             CollectResultsError: fewer answered than the job needs.
         """
-        options = {
-            name: arguments.pop(name)
-            for name in ("returns", "optional", "numbers", "values", "validate", "measures", "quorum_of")
-            if name in arguments
-        }
+        options = {name: arguments.pop(name) for name in OPTIONS if name in arguments}
         return self.ask_groups(function, [(organizations, arguments)], **options)
 
     def ask_groups(
@@ -298,6 +386,8 @@ class Federation:
         values: Sequence[str] = (),
         validate: Callable[[Answer], str | None] | None = None,
         measures: Measures = MappingProxyType({}),
+        means: Weights = MappingProxyType({}),
+        counts: Sequence[str] = (),
         quorum_of: int | None = None,
     ) -> Answers:
         """Call a partial function at groups of organizations at once, each group with arguments of its own.
@@ -320,6 +410,10 @@ class Federation:
             measures: what of an answer is compared with the other nodes' answers (``maximum_norm_ratio``), by name,
                 as functions of the answer. Without it, each array is: as the change of the array of the same name that
                 was sent, or as it is. None in place of a function means that this array is not compared.
+            means: which means of each array the method takes, if central sees sums only, see ``sums.Part``: "share",
+                which ``weighted_mean`` needs (it is the default), "equal" for ``mean`` and ``sum``, and "equal/NAME"
+                for ``sum(..., per=NAME)``.
+            counts: names of truth values of which the method asks ``any``.
             quorum_of: number of organizations that ``min_responses`` is a share of; None means those that are asked.
                 In a later request of a round, give the number of its first; 0 means that no answer is needed.
 
@@ -333,7 +427,8 @@ class Federation:
         expected = self._tasks.expected(returns, optional, numbers, values, validate, measures)
         sent: list[Group] = []
         for organizations, arguments in groups:
-            sent.append(Group(function, list(organizations), self._tasks.job, *parted(arguments), expected))
+            group = Group(function, list(organizations), self._tasks.job, *parted(arguments), expected)
+            sent.append(replace(group, weights={name: means.get(name, ("share",)) for name in returns}, counts=counts))
         evaluate = len(sent) == 1 and GLOBAL_MODEL in sent[0].arrays and self._due()
         if not evaluate:
             return Answers(self._tasks.ask(sent, quorum_of=quorum_of))
@@ -437,7 +532,9 @@ class Federation:
             local_model: a node's own model (d,) from its answer; None means the ``weights`` that it sent, if it did.
             columns: further columns of the round's row.
         """
-        answers = list(answers.each()) if isinstance(answers, Answers) else answers
+        answers = answers.parts() if isinstance(answers, Answers) else answers
+        if self._tasks.masks is not None:
+            columns |= {"clamped": self._tasks.masks.taken()}
         seconds = vantage6_api.now(self._client) - self._started
         self._history.record(self._tasks.round, seconds, answers, self._tasks.unanswered(), model, local_model, columns)
         for answer in answers:
@@ -508,6 +605,7 @@ class Federation:
             "organizations": self.organizations,
             **learned,
             "final": final,
+            "privacy": self._visible(),
             **({"state_left": left} if left else {}),
             "versions": {
                 "v6-federated": __version__,
@@ -515,6 +613,14 @@ class Federation:
                 "python": platform.python_version(),
             },
         }
+
+    def _visible(self) -> dict[str, Any]:
+        """What central has seen of the nodes' answers."""
+        masks = self._tasks.masks
+        if masks is None:
+            return {"aggregation": "plain", "central_saw": "each organization's own answers"}
+        saw = "sums over the blocks; and from each organization: names of columns, classes and levels, and public keys"
+        return {"aggregation": masks.mode, "blocks": masks.blocks, "central_saw": saw}
 
     def job(self) -> dict[str, Any]:
         """Return what every task tells the nodes, for tasks that a researcher sends later with the result."""
@@ -526,7 +632,7 @@ class Federation:
         Args:
             answers: the answers.
         """
-        self._tasks.count_preparation(list(answers.each()))
+        self._tasks.count_preparation(answers.parts())
 
     def keep_state(self) -> None:
         """Declare that nodes keep state between rounds from now on. It is removed when the job ends or fails."""

@@ -112,7 +112,7 @@ class History:
         self.rounds.append(
             {
                 "round": t,
-                "participants": sorted({a.organization_id for a in answers}),
+                "participants": sorted({k for a in answers for k in a.organizations}),
                 "n": sum({a.organization_id: a.n for a in answers}.values()),
                 "train_loss": sum(a.n * a.values["train_loss"] for a in trained) / rows if rows else None,
                 "loss": None,
@@ -129,7 +129,7 @@ class History:
             }
         )
         self.missing = {}
-        for a in sorted(answers, key=by_organization):
+        for a in sorted((a for a in answers if not a.members), key=by_organization):
             values = {name: value for name, value in a.values.items() if _fits_a_table(value)}
             row: dict[str, Any] = {"round": t, "organization_id": a.organization_id, "n": a.n, **values}
             if model is not None and (local_model or "weights" in a.arrays):

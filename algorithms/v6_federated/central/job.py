@@ -27,6 +27,7 @@ def central(
     *,
     supervised: bool = True,
     recoverable: bool = False,
+    single_answers: str = "",
     common: type[Common] = Common,
     check: Callable[[Any], None] = lambda settings: None,
 ) -> Any:
@@ -43,6 +44,8 @@ def central(
         recoverable: whether every round sends the nodes all that the method carries from round to round, under the
             names in ``federation.start`` (the model as ``weights``). A job whose central was lost can then go on from
             the last tasks.
+        single_answers: why the method needs single answers, so that it only runs where nodes allow aggregation=plain;
+            empty if sums over nodes suffice.
         common: the settings that every method takes. A method that accepts fewer values of some declares these again
             in a subclass of ``Common``, with a narrower type.
         check: raises a SafeError for settings that do not fit each other.
@@ -52,12 +55,21 @@ def central(
         method declares. It raises UserInputError for wrong settings.
     """
     if function is None:
-        return functools.partial(central, supervised=supervised, recoverable=recoverable, common=common, check=check)
+        return functools.partial(
+            central,
+            supervised=supervised,
+            recoverable=recoverable,
+            single_answers=single_answers,
+            common=common,
+            check=check,
+        )
     method_function = function
     accepted = settings.settings_of(function, common)
     method = function.__module__.split(".")[0].removeprefix("v6_")
 
     def check_all(checked: Any) -> None:
+        if single_answers and checked.aggregation in ("masked", "pinned"):
+            raise SafeError(f"{method} needs aggregation=plain: {single_answers}")
         if not supervised and (idle := settings.changed(checked, OF_MODELS)):
             raise SafeError(f"{', '.join(idle)} has no effect on {method}, which trains no model; leave it out")
         for step in checked.preprocess:
@@ -71,7 +83,7 @@ def central(
             json_text.check(values)
             checked = settings.validate(accepted, values)
             check_all(checked)
-            federation = Federation(client, method, checked, supervised)
+            federation = Federation(client, method, checked, supervised, single_answers)
         except ValueError as error:
             raise UserInputError(str(error)) from None
         limit_threads()  # with another number of threads, eigenvectors differ in their last bits
@@ -99,7 +111,7 @@ def central(
 
     functools.update_wrapper(call, function)
     call.settings, call.check = accepted, check_all
-    call.supervised, call.recoverable = supervised, recoverable
+    call.supervised, call.recoverable, call.single_answers = supervised, recoverable, single_answers
     return call
 
 

@@ -22,11 +22,14 @@ from v6_federated.data.reading import KINDS
 from v6_federated.data.steps import Step
 from v6_federated.messages.codec import Shape
 from v6_federated.messages.common import Common
-from v6_federated.messages.job import DataSpec, Job
+from v6_federated.messages.job import AGGREGATIONS, DataSpec, Job
 from v6_federated.models import metrics
 from v6_federated.privacy.policy import Policy
+from v6_federated.privacy.secagg.agreement import Entry
 
 Ask = Callable[[Group], list[Answer]]  # returns usable answers, enough of them, by ascending id
+Agree = Callable[[Job, Sequence[Answer]], Job]
+Measure = Callable[..., list[Answer]]  # takes job, organizations, number of columns, and what ``statistic`` takes
 
 
 def parties(common: Common, present: Sequence[int]) -> tuple[list[int], list[int]]:
@@ -89,10 +92,38 @@ def first_job(method: str, common: Common, organizations: list[int], evaluators:
         ),
         minimum_rows=common.minimum_rows,
         precision=common.precision,
+        aggregation=common.aggregation,
     )
 
 
-def prepare(job: Job, steps: Sequence[Any], model: str | dict[str, Any], ask: Ask) -> tuple[Job, Sequence[str]]:
+def describe(job: Job, raw: bool, ask: Ask) -> list[Answer]:
+    """Have the nodes describe their data.
+
+    Args:
+        job: what central tells the nodes.
+        raw: whether preprocessing steps follow.
+        ask: sends a request to nodes.
+
+    Returns:
+        Their descriptions.
+
+    Raises:
+        CollectResultsError: too few nodes answered.
+    """
+    asked = job.data.supervised and not job.data.regression and job.data.classes is None
+    most = Policy.of_node().most_classes  # the limit of the node where central runs
+    expected = Expected(
+        parts=frozenset(("label", "features", "kinds", "classes", "mode", "entry", "block", "levels")),
+        minimum_rows=job.minimum_rows or 1,
+        validate=lambda answer: _wrong_description(answer.values, raw, asked, most),
+        without_rows=job.aggregation != "plain",
+    )
+    return ask(Group("describe", job.participants, job, {"raw": raw}, expected=expected))
+
+
+def prepare(
+    job: Job, steps: Sequence[Any], model: str | dict[str, Any], ask: Ask, agree: Agree, measure: Measure
+) -> tuple[Job, Sequence[str]]:
     """Settle columns, classes, fitted steps and the model with all nodes.
 
     Args:
@@ -100,6 +131,8 @@ def prepare(job: Job, steps: Sequence[Any], model: str | dict[str, Any], ask: As
         steps: preprocessing steps, as the researcher named them.
         model: the model, as the researcher named it.
         ask: sends a request to nodes.
+        agree: settles with the nodes what central will see of their answers.
+        measure: asks nodes for a statistic of their training rows.
 
     Returns:
         The job with all of these; and the names of the features after the steps.
@@ -109,14 +142,7 @@ def prepare(job: Job, steps: Sequence[Any], model: str | dict[str, Any], ask: As
         CollectResultsError: too few nodes answered, or their columns or labels differ.
     """
     parsed = [preprocessing.parse(step) for step in steps]
-    asked = job.data.supervised and not job.data.regression and job.data.classes is None
-    most = Policy.of_node().most_classes  # the limit of the node where central runs
-    expected = Expected(
-        parts=frozenset(("label", "features", "kinds", "classes")),
-        minimum_rows=job.minimum_rows or 1,
-        validate=lambda answer: _wrong_description(answer.values, bool(parsed), asked, most),
-    )
-    answers = ask(Group("describe", job.participants, job, {"raw": bool(parsed)}, expected=expected))
+    answers = describe(job, bool(parsed), ask)
     features, spec = _same_features(answers), job.data
     if spec.classes is None and spec.supervised and not spec.regression:
         spec = replace(spec, classes=_agreed_classes(answers))
@@ -129,8 +155,9 @@ def prepare(job: Job, steps: Sequence[Any], model: str | dict[str, Any], ask: As
         spec = replace(spec, categories=preprocessing.categories(parsed, kinds, names))
     layout = preprocessing.layout(names, spec.categories or ())
     here = [a.organization_id for a in answers]
+    job = agree(replace(job, data=spec), answers)
     try:
-        job, layout = _fit(parsed, layout, replace(job, data=spec), here, ask)
+        job, layout = _fit(parsed, layout, job, here, measure)
     except DataError as error:  # the request's steps do not fit the columns
         raise SafeError(str(error)) from None
     if spec.supervised:
@@ -141,10 +168,12 @@ def prepare(job: Job, steps: Sequence[Any], model: str | dict[str, Any], ask: As
     return job, layout.names
 
 
-def _fit(steps: Sequence[Step], layout: Features, job: Job, here: Sequence[int], ask: Ask) -> tuple[Job, Features]:
+def _fit(
+    steps: Sequence[Step], layout: Features, job: Job, here: Sequence[int], measure: Measure
+) -> tuple[Job, Features]:
     """Fit the steps in order, each on rows after the ones before; return the job and the columns that are left."""
     for step in steps:
-        fitted, here = _fit_one(step, layout, job, here, ask)
+        fitted, here = _fit_one(step, layout, job, here, measure)
         done = {"step": step.name, "fitted": fitted}
         layout = preprocessing.apply(layout, [done])
         job = replace(job, data=replace(job.data, preprocess=[*job.data.preprocess, done]))
@@ -152,9 +181,11 @@ def _fit(steps: Sequence[Step], layout: Features, job: Job, here: Sequence[int],
     return job, layout
 
 
-def _fit_one(step: Step, layout: Features, job: Job, here: Sequence[int], ask: Ask) -> tuple[dict[str, Any], list[int]]:
+def _fit_one(
+    step: Step, layout: Features, job: Job, here: Sequence[int], measure: Measure
+) -> tuple[dict[str, Any], list[int]]:
     def ask_nodes(organizations: Sequence[int], name: str, **arguments: Any) -> list[Answer]:
-        return ask(statistic(job, organizations, len(layout.numeric), name, **arguments))
+        return measure(job, organizations, len(layout.numeric), name, **arguments)
 
     for nodes in attempts(here, ask_nodes):  # all sums that a step is fitted to must be over the same rows
         with nodes:
@@ -211,10 +242,28 @@ def _wrong_description(values: Mapping[str, Any], raw: bool, classes_asked: bool
         return "sent a malformed data description; expected features, label and classes"
     if raw and named and not (isinstance(found, dict) and sorted(found) == sorted(KINDS)):
         return "did not sort its columns into words, mixed and empty; expected kinds"
+    mode = values.get("mode", "plain")
+    if mode not in AGGREGATIONS[1:] or (mode != "plain" and not _is_hello(values)):
+        return "sent a malformed greeting; expected mode, entry and block"
     for columns in (found or {}).values() if raw and named else ():
         if not isinstance(columns, list) or not set(map(str, columns)) <= names:
             return "sent the kind of columns that are not its features; expected some of them"
     return None
+
+
+def _is_hello(values: Mapping[str, Any]) -> bool:
+    """Whether a description holds the node's keys, and levels by column."""
+    block, levels = values.get("block"), values.get("levels", {})
+    texts = isinstance(block, list) and all(isinstance(S, str) for S in block)
+    named = isinstance(levels, dict) and all(
+        isinstance(found, list) and all(isinstance(level, str) and len(level) <= MOST_REASON for level in found)
+        for found in levels.values()
+    )
+    try:
+        Entry.from_json(values.get("entry"))
+    except SafeError:
+        return False
+    return texts and named
 
 
 def _wrong_levels(columns: Sequence[str], answer: Answer) -> str | None:

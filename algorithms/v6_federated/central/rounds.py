@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -14,12 +15,14 @@ from v6_federated.central.answer import Answer, Call, Expected, Unusable, by_org
 from v6_federated.central.bounds import Bounds, Measures, norms
 from v6_federated.central.dispatch import Dispatcher, PendingCalls, reasons
 from v6_federated.central.history import History
+from v6_federated.central.masking import Masks, Weights
 from v6_federated.central.tolerance import Tolerance
 from v6_federated.data import preprocessing
 from v6_federated.messages import codec, serialization
 from v6_federated.messages.codec import Shape
 from v6_federated.messages.job import Job
 from v6_federated.messages.settings import LARGE, Record
+from v6_federated.privacy.sums import Part
 
 GLOBAL_MODEL = "weights"  # the name of the array that nodes evaluate
 DRAIN_SECONDS = 60.0  # in which tasks that were given up may end, before nodes remove their state
@@ -53,6 +56,9 @@ class Group:
         arrays: the function's arrays.
         expected: what their answers must hold.
         evaluate: whether they evaluate ``weights`` first: "held_out", "all" or None.
+        weights: how masked sums weight each array, see ``sums.Part``; None if the call is never masked.
+        counts: names of truth values that masked sums count.
+        extra: further parts of masked sums.
     """
 
     function: str
@@ -62,6 +68,9 @@ class Group:
     arrays: dict[str, Array] = field(default_factory=dict)
     expected: Expected = field(default_factory=Expected)
     evaluate: str | None = None
+    weights: Weights | None = None
+    counts: Sequence[str] = ()
+    extra: Sequence[Part] = ()
 
 
 class RoundTasks:
@@ -73,6 +82,7 @@ class RoundTasks:
         size: length of the model, and of the arrays in answers; None means any length.
         newest: the global model that was sent last. A model that a node trained from its own is an update of it.
         stateful: whether nodes keep something for the job, which must be removed in the end.
+        masks: the blocks of nodes of which central learns sums only; None if it sees single answers.
     """
 
     def __init__(self, client: Any, tolerance: Tolerance, bounds: Bounds, job: Job, history: History) -> None:
@@ -88,6 +98,7 @@ class RoundTasks:
         self.job, self.round, self.stateful = job, 0, False
         self.size: int | None = None
         self.newest: Array | None = None
+        self.masks: Masks | None = None
         self._client, self._tolerance, self._bounds, self._history = client, tolerance, bounds, history
         self._dispatcher = Dispatcher(client, tolerance, bounds)
         self._pending = PendingCalls(self._dispatcher)
@@ -116,10 +127,18 @@ class RoundTasks:
         """
         wanted = [k for group in groups for k in group.organizations]
         others = [k for group in evaluations for k in group.organizations]
-        here, needed = set(wanted), self.needed(len(wanted) if quorum_of is None else quorum_of)
+        here = set(wanted)
+        of = len(wanted) if quorum_of is None else quorum_of
+        needed = self.needed(of)
+        if self.masks is not None and self._masked(groups):  # answers are counted by blocks
+            of = len(self.masks.blocks if quorum_of == len(self.job.participants) else self.masks.whole(wanted))
+            needed = replace(self._tolerance, at_least=1).needed(0 if quorum_of == 0 else of)
         # an evaluation alone needs at least one answer too
-        missing = self.absent(wanted, needed) | self.absent(others, 0 if wanted else 1)
+        missing = self.absent(wanted, needed if self.masks is None else len(wanted)) | self.absent(
+            others, 0 if wanted else 1
+        )
         failed = self._hand_over([k for k in [*wanted, *others] if k not in missing])
+        missing |= self._in_broken_blocks([*evaluations, *groups], {*missing, *failed})
         # evaluations first: the test set of a benchmark takes longest
         calls = [c for group in [*evaluations, *groups] for c in self._calls(group)]
         sent = {k: self._sent(group) for group in groups for k in group.organizations}
@@ -127,6 +146,9 @@ class RoundTasks:
         failed |= more
         missing |= failed
         self._keepers -= {*failed}  # they may have lost what they keep
+        if self.masks is not None:
+            answers, lost = self._opened([*evaluations, *groups], calls, answers)
+            missing |= {k: error for k, error in lost.items() if k not in missing}
         for k, error in missing.items():
             if k in failed:
                 self._failed[k] = self.round
@@ -134,15 +156,65 @@ class RoundTasks:
         came = [a for a in answers if a.organization_id in here]
         asked_for = groups[0].function if groups else "evaluate"
         if (self._tolerance.strict and missing) or len(came) < needed:
-            few = f"; {len(came)} of {quorum_of or len(wanted)} answered, {needed} are needed"
+            few = f"; {len(came)} of {of} answered, {needed} are needed"
             why = reasons(missing) + ("" if self._tolerance.strict else few)
             raise vantage6_api.CollectResultsError(f"round {self.round}, {asked_for}: {why}")
         place = f"round {self.round}, {asked_for}"
         self._bounds.check_shares(place)
         if groups and self.round:
-            measured = {a.organization_id: norms(a, sent[a.organization_id], groups[0].expected.measures) for a in came}
+            single = [a for a in came if not a.members]
+            measured = {
+                a.organization_id: norms(a, sent[a.organization_id], groups[0].expected.measures) for a in single
+            }
             self._bounds.check_norms(place, asked_for, measured)
         return sorted(answers, key=by_organization)
+
+    # ---- sums over blocks
+
+    def _masked(self, groups: Sequence[Group]) -> bool:
+        return any(group.weights is not None and group.job.aggregation != "plain" for group in groups)
+
+    def _in_broken_blocks(self, groups: Sequence[Group], missing: AbstractSet[int]) -> dict[int, Unusable]:
+        """The organizations that are not asked because another one of their block is missing."""
+        if self.masks is None or not self._masked(groups):
+            return {}
+        found: dict[int, Unusable] = {}
+        for block in self.masks.blocks:
+            if gone := sorted(missing & {*block}):
+                found |= {
+                    k: Unusable(f"organization {gone[0]} of its block is missing") for k in block if k not in gone
+                }
+        asked = {k for group in groups for k in group.organizations}
+        return {k: error for k, error in found.items() if k in asked}
+
+    def _opened(
+        self, groups: Sequence[Group], calls: Sequence[Call], answers: Sequence[Answer]
+    ) -> tuple[list[Answer], dict[int, Unusable]]:
+        """Replace the masked answers of each whole block by their sum, and say whose block is not whole."""
+        assert self.masks is not None
+        by_organization = {(a.function, a.organization_id): a for a in answers}
+        opened: list[Answer] = []
+        lost: dict[int, Unusable] = {}
+        for group in groups:
+            if group.weights is None or group.job.aggregation == "plain":
+                opened += [
+                    a for k in group.organizations if (a := by_organization.get((group.function, k))) is not None
+                ]
+                continue
+            for block in self.masks.whole(group.organizations):
+                found = [by_organization.get((group.function, k)) for k in block]
+                came = [a for a in found if a is not None]
+                if len(came) < len(block):
+                    gone = next(k for k, a in zip(block, found, strict=True) if a is None)
+                    here = f"organization {gone} of its block is missing, and a sum needs all"
+                    lost |= {a.organization_id: Unusable(here) for a in came}
+                    continue
+                sums = next(
+                    c.expected.sums for c in calls if c.organization == block[0] and c.function == group.function
+                )
+                assert sums is not None
+                opened.append(self.masks.opened(group.function, block, sums, came, group.arrays))
+        return opened, lost
 
     def _sent(self, group: Group) -> dict[str, Array]:
         """The arrays that answers to a group's calls may be updates of."""
@@ -295,11 +367,11 @@ class RoundTasks:
         expected, arrays = self.expected(), {GLOBAL_MODEL: weights}
         if self.job.evaluators:
             return Group("evaluate", self.job.evaluators, self._evaluators_job(), {}, arrays, expected, "all")
-        return Group("evaluate", self.job.participants, self.job, {}, arrays, expected, "held_out")
+        return Group("evaluate", self.job.participants, self.job, {}, arrays, expected, "held_out", weights={})
 
     def _evaluators_job(self) -> Job:
-        """The job for evaluators, which hold no rows out."""
-        return replace(self.job, data=replace(self.job.data, holdout=0.0))
+        """The job for evaluators, which hold no rows out. They are in no block: central sees their evaluations."""
+        return replace(self.job, data=replace(self.job.data, holdout=0.0), aggregation="plain")
 
     def expected(
         self,
@@ -348,9 +420,31 @@ class RoundTasks:
             arguments["arrays"] = codec.encode(group.arrays, group.job.precision)
         name = f"{group.job.method} {group.function}, round {number}"
         expected = replace(group.expected, evaluation=bool(group.evaluate))
+        if self.masks is None or not self._masked([group]):
+            return self._alike(group, group.organizations, arguments, number, name, expected)
+        calls = []
+        classes = None if group.job.data.classes is None else len(group.job.data.classes)
+        for block in self.masks.whole(group.organizations):
+            assert group.weights is not None
+            asked = classes if group.evaluate else None
+            sums = self.masks.request(group.function, block, group.weights, group.counts, self.size, asked, group.extra)
+            arguments["sums"] = sums.to_json()
+            calls += self._alike(group, block, dict(arguments), number, name, replace(expected, sums=sums))
+        return calls
+
+    def _alike(
+        self,
+        group: Group,
+        organizations: Sequence[int],
+        arguments: dict[str, Any],
+        number: int,
+        name: str,
+        expected: Expected,
+    ) -> list[Call]:
+        """Calls of the same content, except that nodes which keep large steps are sent their names only."""
         calls = []
         for keep in (True, False):
-            who = [k for k in group.organizations if (k in self._keepers) == keep]
+            who = [k for k in organizations if (k in self._keepers) == keep]
             if not who:
                 continue
             job = group.job
@@ -390,11 +484,13 @@ class RoundTasks:
         return {
             "round": self.round,
             "key": self.job.key,
+            "aggregation": self.job.aggregation,
             "stateful": self.stateful,
             "keepers": sorted(self._keepers),
             "contacts": [*self._dispatcher.contacts.items()],
             "failed": [*self._failed.items()],
             "bounds": self._bounds.snapshot(),
+            "masks": None if self.masks is None else self.masks.snapshot(),
             "pending": [
                 [task, call.function, call.organization, call.round, call.size, sorted(call.expected.values)]
                 for task, (call, _, _) in self._pending.tasks.items()
@@ -407,11 +503,13 @@ class RoundTasks:
         Args:
             kept: a snapshot. Its round is read by others.
         """
-        self.job = replace(self.job, key=kept["key"])
+        self.job = replace(self.job, key=kept["key"], aggregation=kept["aggregation"])
         self.stateful, self._keepers = kept["stateful"], {*kept["keepers"]}
         self._dispatcher.contacts = {k: task for k, task in kept["contacts"]}
         self._failed = {k: t for k, t in kept["failed"]}
         self._bounds.restore(kept["bounds"])
+        if kept["masks"] is not None:
+            self.masks = Masks.restored(kept["masks"])
 
     def restore_rows(self, per_node: Sequence[Mapping[str, Any]]) -> None:
         """Restore how many rows each node has.

@@ -40,7 +40,7 @@ class SameNodes:
         """
         before, asked = self.organizations, bool(self.answers)
         self.answers = self._ask(before, *arguments, **named)
-        self.organizations = [a.organization_id for a in self.answers]
+        self.organizations = sorted(k for a in self.answers for k in a.organizations)
         self.dropped_out = asked and len(self.organizations) < len(before)
         if self.dropped_out:
             raise _DroppedOut

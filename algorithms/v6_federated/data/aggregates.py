@@ -31,6 +31,7 @@ def statistic(
     counts: bool,
     arrays: Mapping[str, Array],
     pause: Callable[[], None] = lambda: None,
+    quiet: bool = False,
 ) -> dict[str, Any]:
     """Compute a statistic of a node's training rows.
 
@@ -43,6 +44,7 @@ def statistic(
         arrays: ``lower`` and ``upper`` (c,) for "below"; ``mean`` and ``scale`` (d,) for "covariance" and "product",
             and for the latter ``block`` (d, l).
         pause: is called before each column of a histogram and each block of rows; it may end the task.
+        quiet: whether columns in which too few rows have a value count as empty, instead of a refusal.
 
     Returns:
         "moments": ``mean``, ``mean_rest`` and ``squares`` of all columns of numbers, see ``pca.moments``.
@@ -61,10 +63,10 @@ def statistic(
     if name == "levels":
         return {"levels": {c: _levels(c, features, policy, counts, pause) for c in columns}}
     if name == "present":
-        return _present(features, policy, columns)
+        return _present(features, policy, columns, quiet)
     if name == "below":
         step = {"step": policy.minimum_rows_a_class}  # bins of fewer rows than this say nothing more
-        return {"below": _below(features, policy, columns, arrays["lower"], arrays["upper"], pause), **step}
+        return {"below": _below(features, policy, columns, arrays["lower"], arrays["upper"], pause, quiet), **step}
     if name == "moments":  # of the columns of numbers, which must be complete
         numbers = Features(features.numeric, features.numbers(), {})
         numbers.check_complete("standardize or pca")
@@ -74,6 +76,42 @@ def statistic(
     if name == "covariance":
         return {"covariance": pca.covariance(features.X, mean, scale, pause)}
     return {"product": pca.product(features.X, mean, scale, arrays["block"], pause)}
+
+
+def about(found: Mapping[str, Any], n: int, center: Array) -> dict[str, Array]:
+    """Turn moments into sums that can be added to those of other nodes.
+
+    Args:
+        found: what "moments" or "present" returned.
+        n: number of rows.
+        center: any numbers (c,) that all nodes use.
+
+    Returns:
+        ``count`` (c,), the number of values; ``first`` (c,), the sum of their differences from ``center``; ``second``
+        (c,), the sum of the squares of these.
+
+    Raises:
+        SafeError: ``center`` has another shape.
+    """
+    mean = np.asarray(found["mean"], dtype=np.float64) + found.get("mean_rest", 0)
+    if center.shape != mean.shape:
+        raise SafeError(f"the task sends a center of another shape; the shape must be {mean.shape}")
+    count = np.asarray(found.get("count", np.full(mean.shape, n)), dtype=np.float64)
+    apart = np.where(count > 0, mean - center, 0)
+    return {"count": count, "first": count * apart, "second": found["squares"] + count * np.square(apart)}
+
+
+def counts_of(known: Mapping[str, Sequence[str]], found: Mapping[str, Mapping[str, int]]) -> Array:
+    """Count the rows of known levels.
+
+    Args:
+        known: levels by column.
+        found: what "levels" returned: the counts of the levels that enough rows have.
+
+    Returns:
+        The counts, in the order of ``known``; 0 for a level that few rows have.
+    """
+    return np.array([found[c].get(level, 0) for c, levels in known.items() for level in levels], dtype=np.float64)
 
 
 def _check_shapes(name: str, columns: Sequence[str], d: int, arrays: Mapping[str, Array]) -> None:
@@ -139,10 +177,12 @@ def _levels(column: str, features: Features, policy: Policy, counts: bool, pause
     return {str(v): int(c) if counts else 1 for v, c in zip(found[named], rows[named], strict=True)}
 
 
-def _present(features: Features, policy: Policy, columns: Sequence[str]) -> dict[str, Any]:
+def _present(features: Features, policy: Policy, columns: Sequence[str], quiet: bool) -> dict[str, Any]:
     """Number of the values that are not missing, their mean, and their sum of squares about it, (c,) each."""
     X = features.numbers(columns)
     given = ~np.isnan(X)
+    if quiet:
+        given = given & (given.sum(axis=0) >= policy.minimum_rows)
     count = given.sum(axis=0)
     policy.check_values([c for c, n in zip(columns, count, strict=True) if 0 < n < policy.minimum_rows])
     mean = np.where(given, X, 0).sum(axis=0) / np.maximum(count, 1)
@@ -157,6 +197,7 @@ def _below(
     lower: Array,
     upper: Array,
     pause: Callable[[], None],
+    quiet: bool,
 ) -> Array:
     """How many values lie up to each edge, (c, EDGES), rounded to a multiple of the rows that a class must have."""
     X, m = features.numbers(columns), policy.minimum_rows_a_class
@@ -164,7 +205,9 @@ def _below(
     for i in range(len(columns)):
         pause()
         values = np.sort(X[~np.isnan(X[:, i]), i])
-        policy.check_values([columns[i]] if 0 < len(values) < policy.minimum_rows else [])
+        few = 0 < len(values) < policy.minimum_rows
+        values = values[:0] if few and quiet else values
+        policy.check_values([columns[i]] if few and not quiet else [])
         counts[i] = np.searchsorted(values, edges(float(lower[i]), float(upper[i])), side="right")
     return m * np.round(counts / m)
 

@@ -202,12 +202,12 @@ class Features:
         # a value that all but a few rows have is the median of any 2 * least - 1 rows
         common = np.sort(self.X[: 2 * least - 1], axis=0)[min(n, 2 * least - 1) // 2]
         rest, others = np.arange(d), np.zeros(d, dtype=np.int64)
-        start, rows = 0, 4 * least  # a few rows are enough for most columns
+        start, size = 0, 4 * least  # a few rows are enough for most columns
         while start < n and len(rest):
-            block = self.X[start : start + rows]
+            block = self.X[start : start + size]
             others[rest] += ((block if len(rest) == d else block[:, rest]) != common[rest]).sum(axis=0)
             rest = rest[others[rest] < least]
-            start, rows = start + rows, BLOCK
+            start, size = start + size, BLOCK
         marking = {int(i): common[i] for i in rest if others[i]}
         if self.X.dtype.kind == "f":
             for i in np.flatnonzero(np.isnan(self.X.min(axis=0))).tolist():

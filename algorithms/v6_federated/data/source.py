@@ -1,5 +1,7 @@
 """The rows of a node: the columns that a job uses, the split for evaluation, and the rows after its steps."""
 
+import functools
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -62,6 +64,20 @@ class Source:
             if len(set(names)) < len(names):
                 raise DataError("two columns of the table have the same name; rename one of them")
             self.table = self.table.set_axis(names, axis=1)
+
+    @functools.cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of all rows, by which a node notices that its table has changed."""
+        found = hashlib.sha256()
+        if self.table is None:
+            for array in (self.X, self.y):
+                if array is not None:
+                    found.update(f"{array.dtype} {array.shape}".encode())
+                    found.update(np.ascontiguousarray(array).data)
+        else:
+            found.update(repr([*map(str, self.table.columns)]).encode())
+            found.update(pd.util.hash_pandas_object(self.table).to_numpy().data)
+        return found.digest()
 
     def check_header(self) -> None:
         """Check that the table has a header, as far as can be told from it.

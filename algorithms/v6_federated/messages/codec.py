@@ -18,6 +18,7 @@ MOST_NUMBERS = 2**40  # of an array: more than any memory holds, and their produ
 MOST_ARRAYS = 1000  # of a payload; ours have at most 20, a network's file has one for each layer's tensor
 MOST_LETTERS = 100  # of an array's name, which errors quote
 DTYPES: dict[str, np.dtype[Any]] = {"float32": np.dtype("<f4"), "float16": np.dtype("<f2"), "float64": np.dtype("<f8")}
+WORDS: dict[str, np.dtype[Any]] = {"uint32": np.dtype("<u4"), "uint64": np.dtype("<u8")}
 
 Shape = tuple[int | range | None, ...]  # a range: a length in it; None: any length
 PAYLOAD = {"dtype", "shapes", "data"}
@@ -93,6 +94,45 @@ def decode(payload: Mapping[str, Any], expected: Mapping[str, Shape] | None = No
             found = f"has shape {arrays[name].shape}" if name in arrays else "is missing"
             raise SafeError(f"the array {name} {found}; its shape must be {written(shape)}")
     return arrays
+
+
+def encode_words(words: Array) -> dict[str, Any]:
+    """Make a payload of whole numbers, such as masked ones.
+
+    Args:
+        words: uint32 or uint64, (n,).
+
+    Returns:
+        JSON in the form of a payload, with one array ``y``.
+    """
+    little = np.ascontiguousarray(words, WORDS[words.dtype.name])
+    return {"dtype": words.dtype.name, "shapes": {"y": [len(words)]}, "data": pybase64.b64encode_as_string(little.data)}
+
+
+def decode_words(payload: Any, dtype: str, size: int) -> Array:
+    """Read what ``encode_words`` made.
+
+    Args:
+        payload: JSON, or what a message claims to be one.
+        dtype: "uint32" or "uint64".
+        size: how many words there must be.
+
+    Returns:
+        The words (size,).
+
+    Raises:
+        SafeError: it is no such payload.
+    """
+    try:
+        if {**payload, "data": ""} != {"dtype": dtype, "shapes": {"y": [size]}, "data": ""}:
+            raise ValueError
+        words = np.frombuffer(pybase64.b64decode_as_bytearray(payload["data"], validate=True), WORDS[dtype])
+        if len(words) != size:
+            raise ValueError
+    except (TypeError, KeyError, ValueError):
+        raise SafeError(f"malformed masked numbers; expected {size} of type {dtype}") from None
+    found: Array = words.astype(dtype, copy=False)
+    return found
 
 
 def _is_shape(shape: tuple[Any, ...]) -> bool:

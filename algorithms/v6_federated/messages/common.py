@@ -50,6 +50,12 @@ class Common(BaseModel):
     ] = 1
     target: Annotated[float | None, Field(gt=0, le=1, description="accuracy at which training stops"), Number] = None
     precision: Annotated[Literal["float32", "float16"], Field(description="number format of what is sent")] = "float32"
+    aggregation: Annotated[
+        Literal["auto", "plain", "masked", "pinned"],
+        Field(
+            description="what central sees: plain, single answers; masked or pinned, sums only (auto: as nodes require)"
+        ),
+    ] = "auto"
     round_timeout: Annotated[
         float | None,
         Field(

@@ -9,7 +9,8 @@ from v6_federated.base.errors import SafeError
 from v6_federated.messages.codec import DTYPES
 
 # partial functions that every method has, those without a model only describe, fit_step and forget; none trains
-SHARED_FUNCTIONS = ("describe", "fit_step", "keep_steps", "evaluate", "forget")
+AGGREGATIONS = ("auto", "plain", "masked", "pinned")
+SHARED_FUNCTIONS = ("describe", "confirm", "count_rows", "fit_step", "keep_steps", "evaluate", "forget")
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,8 @@ class Job:
         data: which columns are used, and how.
         minimum_rows: rows that the researcher requires of a node, above the node's own minimum.
         precision: number format of the arrays that are sent.
+        aggregation: what central sees of the nodes' answers: "plain", "masked" or "pinned"; "auto" until the nodes have
+            said what they require.
     """
 
     method: str
@@ -81,6 +84,7 @@ class Job:
     data: DataSpec
     minimum_rows: int | None
     precision: str
+    aggregation: str = "plain"
 
     def to_json(self) -> dict[str, Any]:
         """The job as JSON."""
@@ -127,6 +131,7 @@ class Job:
             all(type(number) is int and number >= 0 for number in whole)
             and isinstance(self.model, dict | None)
             and self.precision in [*DTYPES]
+            and self.aggregation in AGGREGATIONS
             and self.data.has_types()
         ):
             raise SafeError("a part of the job has the wrong type; it must be as central sends it")

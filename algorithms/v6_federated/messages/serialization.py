@@ -77,7 +77,7 @@ def digest(message: Any) -> bytes:
 
 @functools.lru_cache(maxsize=2)
 def _sha256(data: str) -> str:
-    return sha256([data]).hexdigest()
+    return str(sha256([data]).hexdigest())
 
 
 def sha256(texts: Iterable[str]) -> Any:

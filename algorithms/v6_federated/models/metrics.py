@@ -16,7 +16,7 @@ count no fewer rows than their operator's minimum.
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -76,6 +76,52 @@ def evaluate(
             counts = rounding.counts(counts) if rounding else counts
             answer["bands"].append([packed(side) for side in counts.reshape(2, bands).tolist()])
     return answer
+
+
+def to_sums(evaluation: Mapping[str, Any], classes: int, bands: int) -> dict[str, Any]:
+    """Turn what ``evaluate`` returned into numbers that can be added to those of other nodes.
+
+    Args:
+        evaluation: a node's evaluation.
+        classes: number of classes c.
+        bands: number of bands of which the sum has counts.
+
+    Returns:
+        ``n``; ``loss``, the sum over the rows; ``confusion`` (c, c); ``bands`` (problems, 2, bands), zeros if the node
+        counts other bands; ``steps``, the node's part of the variance of rounded counts, times 6.
+    """
+    problems, n = 1 if classes == 2 else classes, evaluation["n"]
+    found = _unpacked(evaluation["bands"]) if n and evaluation["bands"] else np.empty(0)
+    shape = (problems, 2, bands)
+    return {
+        "n": n,
+        "loss": n * evaluation["loss"] if n else 0.0,
+        "confusion": np.array(evaluation["confusion"]) if n else np.zeros((classes, classes)),
+        "bands": found if found.shape == shape else np.zeros(shape),
+        "steps": evaluation.get("step", 1) ** 2 - 1 if n else 0,
+    }
+
+
+def of_sums(sums: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn sums of what ``to_sums`` returned into the form of one node's evaluation.
+
+    Args:
+        sums: the sums over the nodes of a block.
+
+    Returns:
+        An evaluation of all their rows, without bands if some node has counted others.
+    """
+    n, bands = int(sums["n"]), np.asarray(sums["bands"])
+    if not n:
+        return {"n": 0}
+    whole = bands.size and (bands.sum(axis=(1, 2)) == n).all()
+    return {
+        "n": n,
+        "loss": float(sums["loss"]) / n,
+        "confusion": np.asarray(sums["confusion"]).tolist(),
+        "bands": [[packed(side) for side in problem] for problem in bands.tolist()] if whole else [],
+        "steps": int(sums["steps"]),
+    }
 
 
 def evaluate_regression(model: Model, w: Any, rows: Rows, rounding: bool = False) -> dict[str, Any]:
@@ -269,7 +315,7 @@ def combine(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
         halves.append(float(inside @ outside / 2 / pairs))
         variances.append(_delong(outside, inside))
     # of a node's rounding: the mean over r = 0, ..., m - 1 of r (m - r), the variance if r rows are left of m
-    variance = sum((a.get("step", 1) ** 2 - 1) / 6 for a in answers)
+    variance = sum(a.get("steps", a.get("step", 1) ** 2 - 1) / 6 for a in answers)
     return {
         "evaluated": n,
         "loss": sum(a["n"] * a["loss"] for a in answers) / n,

@@ -1,5 +1,7 @@
 """The partial functions that a method offers in addition to its own; one without a model offers only some of them."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -11,6 +13,7 @@ from v6_federated.data import aggregates, pca
 from v6_federated.data.labels import plain
 from v6_federated.data.reading import kinds
 from v6_federated.messages.job import Job
+from v6_federated.node import masking
 from v6_federated.node.kept_steps import keep
 from v6_federated.node.node import Node
 from v6_federated.node.task import partial
@@ -27,16 +30,23 @@ def describe(node: Node, *, raw: bool) -> dict[str, Any]:
     Returns:
         ``label``: its name. ``features``: their names, or their number if the data are arrays. ``kinds``, if ``raw``:
         columns of words, of words and numbers, and of nothing, by kind. ``classes``, if they are to be agreed: values
-        of the label that enough rows have.
+        of the label that enough rows have. Where central learns sums only, also what ``masking.hello`` returns, and
+        ``levels`` by column.
 
     Raises:
         PrivacyThresholdViolation: the label has too many values to be named.
     """
     spec = node.job.data
     features, label = node.source.columns(spec)
+    mode = masking.mode_of(node.job, node.request)
     answer: dict[str, Any] = {"label": label}
+    if mode != "plain":
+        answer |= masking.hello(node, node.request, mode)
     if raw and node.source.table is not None:
-        answer |= {"features": features, "kinds": kinds(node.source.table, features)}
+        found = kinds(node.source.table, features)
+        answer |= {"features": features, "kinds": found}
+        if mode != "plain":
+            answer["levels"] = _levels(node, [c for c in features if c in {*found["words"], *found["mixed"]}])
     else:
         answer["features"] = features or node.source.rows(spec).X.shape[1]
     if spec.classes is None and spec.supervised and not spec.regression:
@@ -48,6 +58,46 @@ def describe(node: Node, *, raw: bool) -> dict[str, Any]:
     return answer
 
 
+def _levels(node: Node, columns: Sequence[str]) -> dict[str, list[str]]:
+    """The levels that enough of the training rows have: sums of their counts need their names."""
+    spec, policy = replace(node.job.data, categories=columns), node.policy
+    features = node.source.training(spec, node.organization_id, policy)
+    named = aggregates.statistic("levels", features, policy, columns, False, {}, node.check_time)["levels"]
+    return {c: sorted(levels) for c, levels in named.items()}
+
+
+@partial
+def confirm(node: Node, *, roster: list[dict[str, Any]]) -> dict[str, Any]:
+    """Agree on keys with the other nodes of the block, after all checks of rows.
+
+    Args:
+        node: this node, whose job names the classes.
+        roster: the entries of all nodes of the block, from their answers to ``describe``.
+
+    Returns:
+        ``tags``, which show the others that this node holds the same keys.
+
+    Raises:
+        PrivacyThresholdViolation: a limit on rows refuses the job.
+        NodePermissionException: the roster is not this node's block.
+    """
+    assert node.n  # checks the rows
+    return masking.confirm(node, node.request, roster)
+
+
+@partial
+def count_rows(node: Node) -> dict[str, Any]:
+    """Do nothing: the number of rows is part of every sum.
+
+    Args:
+        node: this node.
+
+    Returns:
+        Nothing.
+    """
+    return {}
+
+
 @partial
 def fit_step(
     node: Node,
@@ -55,10 +105,12 @@ def fit_step(
     scale: Any = None,
     lower: Any = None,
     upper: Any = None,
+    center: Any = None,
     *,
     statistic: Literal["moments", "present", "below", "levels", "covariance", "product"],
     columns: list[str] | None = None,
     counts: bool = False,
+    known: dict[str, list[str]] | None = None,
     draw: int | None = None,
     block: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
@@ -70,9 +122,11 @@ def fit_step(
         scale: what they are divided by, (d,).
         lower: first edge of each column's histogram, (c,), for "below".
         upper: last edge of each column's histogram, (c,).
+        center: what sums for "moments" and "present" are about, (c,), where central learns sums only.
         statistic: its name, see ``aggregates.statistic``.
         columns: the c columns that "present", "below" and "levels" are about.
         counts: whether "levels" counts rows.
+        known: the levels that "levels" counts, by column, where central learns sums only.
         draw: number of columns of a block that the node draws, for "product".
         block: the block, a payload, if it is sent.
 
@@ -91,7 +145,15 @@ def fit_step(
         arrays["block"] = pca.read_block(len(features.names), draw, block)
     if statistic == "levels":
         aggregates.check_categories(columns, node.source.training(node.job.data, node.organization_id, policy), policy)
-    return aggregates.statistic(statistic, features, policy, columns, counts, arrays, node.check_time)
+    masked = node.job.aggregation != "plain"
+    found = aggregates.statistic(statistic, features, policy, columns, counts, arrays, node.check_time, quiet=masked)
+    if not masked:
+        return found
+    if center is not None and statistic in ("moments", "present"):
+        return aggregates.about(found, node.n, np.asarray(center, dtype=np.float64))
+    if statistic == "levels":
+        return {"counts": aggregates.counts_of(known or {}, found["levels"])}
+    return found
 
 
 @partial
@@ -131,7 +193,10 @@ def forget(client: Any, *, job: Any = None, round: Any = None, mock_data: Any = 
     try:
         if unknown:
             raise SafeError(f"forget does not take {', '.join(map(repr, unknown))}; it takes a job and a round")
-        Node.state_of(client.organization_id, Job.from_json(job), round).remove()
+        told = Job.from_json(job)
+        state = Node.state_of(client.organization_id, told, round)
+        masking.forget(client.organization_id, state, told)
+        state.remove()
     except SafeError as error:
         raise SafeError(f"organization {client.organization_id}: {one_line(error)}") from None
     return {"organization_id": client.organization_id, "round": round, "n": 0}

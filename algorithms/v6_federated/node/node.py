@@ -40,6 +40,7 @@ class Node:
         round: the round, from 1; 0 is the preparation.
         job: what central tells all nodes.
         policy: the operator's limits.
+        request: the request, with the hospital's folder.
         state: what this node keeps from round to round. It never leaves the node.
         batch_sizes: sizes of minibatches whose steps were checked.
     """
@@ -64,7 +65,7 @@ class Node:
         steps = kept(job.data.preprocess, self.state)
         self.job = replace(job, data=replace(job.data, preprocess=steps))
         self.batch_sizes: set[int] = set()
-        self.policy, self._request, self._began = request.policy, request, time.monotonic()
+        self.policy, self.request, self._began = request.policy, request, time.monotonic()
         self.policy.check_request(job.minimum_rows, len(job.participants), max(job.rounds or 0, round_))
         self.policy.check_holdout(job.data.holdout)
         self.policy.check_made(preprocessing.made(steps))
@@ -183,7 +184,7 @@ class Node:
     @functools.cached_property
     def _shuffle(self) -> np.random.Generator:
         # the job's seed determines the order: the researcher, who knows it, knows which rows are in a minibatch
-        return self._request.generator("shuffle") if self.policy.own_shuffle else self.generator("shuffle")
+        return self.request.generator("shuffle") if self.policy.own_shuffle else self.generator("shuffle")
 
     def permutation(self) -> Iterator[int]:
         """Go through the node's rows in random order, the one that the next epoch of ``batches`` would have.

@@ -52,8 +52,9 @@ class Request:
             NodePermissionException: a limit cannot be read, or the hospital's folder cannot be used.
         """
         policy = Policy.of_node()
-        folder = HospitalFolder.of_node(policy)
         job = arguments["job"] if isinstance(arguments["job"], dict) else {}
+        masked = policy.aggregation != "plain" or job.get("aggregation", "plain") in ("masked", "pinned")
+        folder = HospitalFolder.of_node(policy, organization, needed=masked)
         line = audit.entry(policy, organization, function, arguments["round"], job)
         if line.run is not None:  # a container of a node, with a log that its operator reads
             if line.looser:
@@ -63,13 +64,14 @@ class Request:
                 print(WITHOUT_FOLDER, flush=True)
         return cls(policy, folder, line, arguments)
 
-    def count(self, state: Sequence[int]) -> None:
+    def count(self, state: Sequence[int], transcript: bytes | None = None) -> None:
         """Count the request before anything is computed for it.
 
         It is the same as an earlier one only if its answer is: function, arguments, rows, and what the node keeps.
 
         Args:
             state: the version of what the node keeps for the job.
+            transcript: T of a request for a masked answer, which binds all of these.
 
         Raises:
             PrivacyThresholdViolation: the job, or all jobs of a week, have made too many.
@@ -77,6 +79,10 @@ class Request:
         """
         if self.folder is not None:
             entry = self.entry
+            if transcript is not None:
+                self.digest = transcript
+                quota.count(self.policy, self.folder, entry.job, entry.function, transcript, quota.now())
+                return
             asked = [entry.organization, entry.function, dict(self.arguments), database.chosen(), [*state]]
             self.digest = serialization.digest(asked)
             quota.count(self.policy, self.folder, entry.job, entry.function, self.digest, quota.now())
@@ -94,11 +100,12 @@ class Request:
             return np.random.default_rng()
         return np.random.default_rng(self.folder.derived(purpose, self.digest))
 
-    def answered(self, answer: Mapping[str, Any]) -> None:
+    def answered(self, answer: Mapping[str, Any], rows: int | None) -> None:
         """Note in the audit log what leaves.
 
         Args:
             answer: the answer.
+            rows: how many rows it is about; None if it is about none.
 
         Raises:
             NodePermissionException: the log cannot be written; the answer must not leave.
@@ -106,7 +113,7 @@ class Request:
         if self.folder is not None:
             size, sha256 = audit.sent(answer)
             left = audit.contents(answer)
-            rows, evaluated = answer["n"], answer.get("evaluation", {}).get("n")
+            evaluated = answer.get("evaluation", {}).get("n")
             line = replace(self.entry, time=audit.now(), rows=rows, evaluated=evaluated)
             audit.write(self.folder, replace(line, left=left, bytes=size, sha256=sha256))
 

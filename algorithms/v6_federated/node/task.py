@@ -26,11 +26,14 @@ from v6_federated.messages import codec, settings
 from v6_federated.messages.job import Job
 from v6_federated.messages.settings import Role
 from v6_federated.messages.step_length import check_steps
-from v6_federated.node import local_training
+from v6_federated.models import metrics
+from v6_federated.node import local_training, masking
 from v6_federated.node.node import Node
 from v6_federated.node.request import Request
-from v6_federated.privacy.environment import debugging
+from v6_federated.privacy.environment import NOTHING_COMPUTED, debugging
+from v6_federated.privacy.sums import Sums
 
+ALONE = ("describe", "confirm", "keep_steps")  # they answer nothing that is computed from rows
 SAFE_ERRORS = (SafeError, DataError, NodePermissionException, PrivacyThresholdViolation, UserInputError)
 
 
@@ -55,12 +58,12 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
     accepted = settings.settings_of_partial(function)
     shared = function.__module__.startswith("v6_federated.")
 
-    def answer_of(
-        node: Node, checked: BaseModel, arrays: dict[str, Any] | None, evaluate: str | None
-    ) -> dict[str, Any]:
-        received = _received(node, arrays) if arrays else {}
-        answer: dict[str, Any] = {"organization_id": node.organization_id, "round": node.round}
-        with np.errstate(over="ignore", invalid="ignore"):  # numbers that are not finite are rejected below
+    def computed(
+        node: Node, checked: BaseModel, received: Mapping[str, Any], evaluate: str | None
+    ) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """What the function returns, and the evaluation of the weights that were sent."""
+        evaluation = None
+        with np.errstate(over="ignore", invalid="ignore"):  # numbers that are not finite are rejected, or counted
             for batch_size in settings.with_role(checked, Role.BATCH):
                 _check_training(node, checked, batch_size)
             if missing := [name for name in required if received.get(name) is None]:
@@ -68,15 +71,22 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
             if evaluate and received.get("weights") is None:
                 raise SafeError("the task asks for an evaluation without weights; send the model to evaluate")
             if evaluate:
-                answer["evaluation"] = node.evaluate(received["weights"], evaluate)
+                evaluation = node.evaluate(received["weights"], evaluate)
             returned = function(node, *(received.get(name) for name in wanted), **dict(checked))
         returned = {k: v.item() if isinstance(v, np.generic) else v for k, v in returned.items()}
         losses = [k for k, v in returned.items() if k.endswith("loss") and isinstance(v, float)]
-        returned |= {k: node.rounded(returned[k]) for k in losses}
+        return returned | {k: node.rounded(returned[k]) for k in losses}, evaluation
+
+    def answer_of(
+        node: Node, returned: Mapping[str, Any], evaluation: dict[str, Any] | None, rows: bool
+    ) -> dict[str, Any]:
+        answer: dict[str, Any] = {"organization_id": node.organization_id, "round": node.round}
+        if evaluation is not None:
+            answer["evaluation"] = evaluation
         sent = {k: _to_numpy(v) for k, v in returned.items() if isinstance(v, np.ndarray) or hasattr(v, "cpu")}
         if not shared:
             _check_plain({k: v for k, v in returned.items() if k not in sent})
-        answer |= {"n": node.n} | {k: v for k, v in returned.items() if k not in sent}
+        answer |= ({"n": node.n} if rows else {}) | {k: v for k, v in returned.items() if k not in sent}
         _check_finite(answer)
         if sent:
             answer["arrays"] = codec.encode(sent, node.job.precision)
@@ -90,11 +100,12 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
         round: Any = None,
         evaluate: str | None = None,
         arrays: dict[str, Any] | None = None,
+        sums: Any = None,
         mock_data: list[Any] | None = None,
         **values: Any,
     ) -> dict[str, Any]:
         organization, request = client.organization_id, None
-        arguments = {"job": job, "round": round, "evaluate": evaluate, "arrays": arrays, **values}
+        arguments = {"job": job, "round": round, "evaluate": evaluate, "arrays": arrays, "sums": sums, **values}
         try:
             request = Request.of(organization, function.__name__, arguments)
             json_text.check(arguments)
@@ -103,9 +114,27 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
             checked = settings.validate(accepted, values)
             database = read_database(request.policy.allow_queries) if mock_data is None else mock_data[0]
             node = Node(organization, database, Job.from_json(job), round, request)
-            request.count(node.state.version())
-            answer = answer_of(node, checked, arrays, evaluate)
-            request.answered(answer)
+            mode = masking.mode_of(node.job, request)
+            received = codec.decode(arrays) if arrays else {}
+            _check_received(node, received)
+            compute = functools.partial(computed, node, checked, _as_model(node, received), evaluate)
+            rows: int | None
+            if sums is not None:
+                asked = {"evaluate": evaluate, **values}
+                parts = Sums.from_json(sums)
+                summands = functools.partial(_summands, node, parts, compute)
+                answer, rows = masking.answer(node, request, function.__name__, parts, asked, received, summands)
+            else:
+                alone = shared and function.__name__ in ALONE
+                if mode != "plain" and not alone:
+                    raise NodePermissionException(
+                        f"{function.__name__} is asked for this node's own answer, and this job only has masked ones; "
+                        f"its operator would have to set V6_FEDERATED_AGGREGATION=plain. {NOTHING_COMPUTED}"
+                    )
+                request.count(node.state.version())
+                answer = answer_of(node, *compute(), rows=mode == "plain")
+                rows = answer.get("n")
+            request.answered(answer, rows)
             return answer
         except SAFE_ERRORS as error:
             text = _noted(request, one_line(error))
@@ -135,15 +164,32 @@ def _noted(request: Request | None, reason: str) -> str:
     return reason
 
 
-def _received(node: Node, arrays: dict[str, Any]) -> dict[str, Any]:
-    """The arrays that central sent, each as long as the model: a longer one could have a number for each row."""
-    received = codec.decode(arrays)
-    if node.job.model is None:
-        return received
+def _check_received(node: Node, received: Mapping[str, Array]) -> None:
+    """Reject arrays that are not as long as the model: a longer one could have a number for each row."""
+    if not received or node.job.model is None:
+        return
     size = node.model.size
     if size is not None and (wrong := [name for name, array in received.items() if array.shape != (size,)]):
         raise SafeError(f"the task sends {', '.join(wrong)} of another shape; expected ({size},)")
-    return {name: node.model.asarray(array) for name, array in received.items()}
+
+
+def _as_model(node: Node, received: Mapping[str, Array]) -> Mapping[str, Any]:
+    return received if node.job.model is None else {k: node.model.asarray(array) for k, array in received.items()}
+
+
+def _summands(
+    node: Node, sums: Sums, compute: Callable[[], tuple[dict[str, Any], dict[str, Any] | None]]
+) -> dict[str, Any]:
+    """What the function returns, and the evaluation, as numbers that can be added to those of other nodes."""
+    returned, evaluation = compute()
+    found = {k: _to_numpy(v) if hasattr(v, "cpu") else v for k, v in returned.items() if v is not None}
+    found |= {"n": node.n, "has train_loss": "train_loss" in found}
+    found.setdefault("train_loss", 0.0)
+    if evaluation is not None:
+        shape = next((part.shape for part in sums.parts if part.name == "evaluation.bands"), (0, 2, 0))
+        counted = metrics.to_sums(evaluation, len(node.job.data.classes or ()), shape[-1])
+        found |= {f"evaluation.{name}": value for name, value in counted.items()}
+    return found
 
 
 def _check_training(node: Node, checked: BaseModel, batch_size: int | None) -> None:

@@ -111,6 +111,13 @@ def _read(limit: Limit, value: limits.Value) -> Any:
         if value is None or (limit.stricter == "unlisted" and str(value).strip() == limits.EVERY):
             return None
         return frozenset(name.strip() for name in str(value).split(",") if name.strip())
+    if limit.kind == "mode":
+        if str(value) not in limits.MODES:
+            raise NodePermissionException(
+                f"{PREFIX}{limit.name} of this node must be {', '.join(limits.MODES[:-1])} or {limits.MODES[-1]}; "
+                f"{CORRECT_IT}"
+            )
+        return str(value)
     if value is None:
         return None
     switch = limit.kind == "switch"

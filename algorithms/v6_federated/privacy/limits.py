@@ -13,7 +13,8 @@ MOST_BANDS = 10_000  # that an operator can choose, and that central accepts
 MOST_MADE = 10_000  # columns that steps make, under a limit on parameters
 
 Value = int | str | None  # None: no limit. A text: names divided by commas, or the limit whose value is taken
-Kind = Literal["number", "switch", "names"]
+Kind = Literal["number", "switch", "names", "mode"]
+MODES = ("plain", "masked", "auto", "pinned")  # of aggregation, from the loosest to the strictest
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Limit:
 
     Attributes:
         name: its environment variable, without ``V6_FEDERATED_``; in lower case, the attribute of ``Policy``.
-        kind: what its value is: a number, a switch (0 or 1), or names divided by commas.
+        kind: what its value is: a number, a switch (0 or 1), names divided by commas, or one of ``MODES``.
         trusting: its value in the profile ``trusting``.
         careful: its value in the profile ``careful``.
         stricter: which values are stricter: "higher" or "lower" numbers; "listed" for names that exclude all others,
@@ -63,11 +64,21 @@ class Limit:
             return value is None
         if isinstance(value, frozenset) and isinstance(profile_value, frozenset):
             return not value <= profile_value
+        if self.kind == "mode":
+            return MODES.index(str(value)) < MODES.index(str(profile_value))
         assert isinstance(value, int) and isinstance(profile_value, int)
         return value < profile_value if self.stricter == "higher" else value > profile_value
 
 
 LIMITS = (
+    Limit(
+        "AGGREGATION", "mode", "plain", "plain", "higher",
+        "`plain` lets central see this node's own answers. `masked` answers only with masked numbers, of which central "
+        "learns the sum over the job's organizations; methods that need single answers are refused. `pinned` answers "
+        "only in the study that lies accepted in the hospital's folder, with keys that the hospitals have exchanged. "
+        "`auto` is `pinned` where such a study lies, and `masked` otherwise",
+        "the curious, who would see this hospital's model; with `pinned`, also a server that lies",
+    ),
     Limit(
         "MINIMUM_ROWS", "number", 10, 10, "higher",
         "Refuses training or statistics on fewer rows than this. Refuses a column in which some rows, but fewer than "

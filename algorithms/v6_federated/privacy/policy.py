@@ -28,6 +28,7 @@ class Policy:
 
     Attributes:
         profile: the profile that sets all limits that have no variable of their own.
+        aggregation: what central may see of this node's answers, one of ``limits.MODES``.
         minimum_rows: rows that a node must have to train, to evaluate and to compute statistics; rows are held out in
             multiples of it.
         minimum_rows_a_class: rows that must share a label's value before the value is sent to the server.
@@ -53,6 +54,7 @@ class Policy:
     """
 
     profile: str
+    aggregation: str
     minimum_rows: int
     minimum_rows_a_class: int
     classes: frozenset[str] | None

@@ -14,7 +14,7 @@ from v6_federated.privacy.policy import Policy
 
 WEEK = 7 * 24 * 3600.0  # seconds
 LOCK_SECONDS = 30.0  # how long a request waits while others are counted
-FREE = ("describe", "keep_steps", "forget")  # these read no rows, or only say which columns there are
+FREE = ("describe", "confirm", "keep_steps", "forget")  # these read no rows, or only say which columns there are
 SCHEMA = (
     "CREATE TABLE IF NOT EXISTS request (digest BLOB PRIMARY KEY, at REAL, job TEXT, function TEXT) WITHOUT ROWID",
     "CREATE INDEX IF NOT EXISTS job ON request (job, function)",

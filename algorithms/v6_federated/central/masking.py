@@ -1,0 +1,281 @@
+"""Central's side of masked answers: blocks of nodes, what to ask them for, and the sums that come out.
+
+The sum over a block has the form of one node's answer, with the rows and the members of the block. So what methods do
+with answers does not depend on the mode, see ``Answers``.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from v6_federated.base.arrays import Array
+from v6_federated.base.errors import SafeError
+from v6_federated.base.vantage6_api import CollectResultsError
+from v6_federated.central.answer import Answer
+from v6_federated.messages import codec
+from v6_federated.models import metrics
+from v6_federated.privacy import sums as summing
+from v6_federated.privacy.policy import Policy
+from v6_federated.privacy.secagg.agreement import Entry
+from v6_federated.privacy.sums import Part, Sums
+
+FIRST = 3  # e of updates whose size nobody knows yet: numbers up to 8
+ROOM = 3  # powers of two between the largest number of a sum and the bound of the next
+MORE = 6  # powers of two by which a bound grows after numbers were clamped
+LEAST, MOST = -20, 20  # e of 32 bits
+LOSSES = 30  # e of sums of losses
+DIVERGED = 0.5  # share of the numbers of a sum
+
+Weights = Mapping[str, Sequence[str]]  # of the arrays in an answer: "share", "equal", "equal/NAME"
+
+
+@dataclass
+class Masks:
+    """The blocks of a job, and how its sums are asked for.
+
+    Attributes:
+        mode: "masked" or "pinned".
+        blocks: ids of the organizations of each block.
+        rows: N, the rows of each block, by its first member.
+        seq: number of the last request.
+        exponents: e of the parts of 32 bits, by function and key.
+        tags: what nodes have said to confirm their keys, by block's first member; until the block's first sum.
+        clamped: how many values were clamped since it was last taken.
+    """
+
+    mode: str
+    blocks: list[list[int]]
+    rows: dict[int, int] = field(default_factory=dict)
+    seq: int = 0
+    exponents: dict[str, int] = field(default_factory=dict)
+    tags: dict[int, dict[str, Any]] = field(default_factory=dict)
+    clamped: int = 0
+
+    @classmethod
+    def of(cls, mode: str, hellos: Mapping[int, Mapping[str, Any]], least: int) -> "tuple[Masks, dict[int, list[Any]]]":
+        """Settle the blocks from what nodes said in ``describe``.
+
+        Args:
+            mode: "masked" or "pinned".
+            hellos: ``entry`` and ``block`` of each organization.
+            least: organizations that a block must have at the node where central runs.
+
+        Returns:
+            The masks, and the roster of each block by its first member.
+
+        Raises:
+            CollectResultsError: a hospital of a block takes no part, or nodes have other studies.
+        """
+        entries = {k: Entry.from_json(said["entry"]) for k, said in hellos.items()}
+        by_key = {entry.S.hex(): k for k, entry in entries.items()}
+        if len(by_key) < len(entries):
+            raise CollectResultsError("two organizations take part with one key; each must have its own")
+        blocks: list[list[int]] = []
+        if mode == "masked":
+            blocks = [sorted(hellos)]
+        else:
+            for k, said in sorted(hellos.items()):
+                if absent := [S for S in said["block"] if S not in by_key]:
+                    raise CollectResultsError(
+                        f"{len(absent)} hospital(s) of the block of organization {k} take no part; a block of a study "
+                        "can only be summed as a whole: name all its organizations, or none"
+                    )
+                block = sorted(by_key[S] for S in said["block"])
+                if block not in blocks:
+                    blocks.append(block)
+        if len({k for block in blocks for k in block}) != sum(map(len, blocks)):
+            raise CollectResultsError("nodes have accepted studies with other blocks; accept the same study everywhere")
+        if small := [block for block in blocks if len(block) < max(least, 2)]:
+            raise CollectResultsError(
+                f"organizations {small[0]} are fewer than {max(least, 2)}, as a sum must be over; let more take part"
+            )
+        return cls(mode, blocks), {block[0]: [entries[k].to_json() for k in block] for block in blocks}
+
+    # ---- whom to ask
+
+    def block_of(self, organization: int) -> list[int]:
+        """The block of an organization that trains."""
+        return next(block for block in self.blocks if organization in block)
+
+    def whole(self, organizations: Sequence[int]) -> list[list[int]]:
+        """The blocks of some organizations.
+
+        Args:
+            organizations: ids.
+
+        Returns:
+            The blocks, all of whose organizations are among these.
+
+        Raises:
+            SafeError: a block is asked in part.
+        """
+        asked = {*organizations}
+        found = [block for block in self.blocks if asked & {*block}]
+        if {k for block in found for k in block} != asked:
+            raise SafeError("a block of organizations can only be asked as a whole; set fraction=1")
+        return found
+
+    # ---- what to ask for
+
+    def request(
+        self, function: str, block: Sequence[int], weights: Weights, counts: Sequence[str], size: int | None,
+        evaluation: int | None, extra: Sequence[Part] = (),
+    ) -> Sums:  # fmt: skip
+        """Return what a call asks for.
+
+        Args:
+            function: the partial function.
+            block: the block.
+            weights: how each array is weighted.
+            counts: names of truth values that are counted.
+            size: length of the arrays.
+            evaluation: number of classes, if the model is evaluated.
+            extra: further parts.
+
+        Returns:
+            The sum, with the next number.
+        """
+        parts = [
+            Part("n", "one", 64),
+            Part("train_loss", "rows", 64, (), LOSSES),
+            Part("has train_loss", "one", 64),
+        ]
+        for name, ways in weights.items():
+            for way in ways:
+                assert size is not None
+                parts.append(Part(name, way, 32, (size,), self.exponents.get(f"{function} {way} {name}", FIRST)))
+        parts += [Part(name, "one", 64) for name in counts]
+        if evaluation is not None:
+            problems, bands = 1 if evaluation == 2 else evaluation, Policy.of_node().score_bands
+            parts += [
+                Part("evaluation.n", "one", 64),
+                Part("evaluation.loss", "one", 64, (), LOSSES),
+                Part("evaluation.confusion", "one", 64, (evaluation, evaluation)),
+                Part("evaluation.bands", "one", 64, (problems, 2, bands)),
+                Part("evaluation.steps", "one", 64),
+            ]
+        self.seq += 1
+        return Sums(self.seq, self.rows.get(block[0]), (*parts, *extra), self.tags.get(block[0], {}))
+
+    # ---- what comes out
+
+    def opened(
+        self, function: str, block: Sequence[int], sums: Sums, answers: Sequence[Answer], sent: Mapping[str, Array]
+    ) -> Answer:
+        """Add up the answers of a whole block.
+
+        Args:
+            function: the partial function.
+            block: the block.
+            sums: what was asked for.
+            answers: the masked answers of all its nodes.
+            sent: the arrays that were sent.
+
+        Returns:
+            The answer of the block.
+
+        Raises:
+            CollectResultsError: the nodes have answered different requests, or the sum makes no sense.
+        """
+        said = Counter(a.values["T"] for a in answers)
+        if len(said) > 1:
+            most = said.most_common(1)[0][0]
+            odd = [a.organization_id for a in answers if a.values["T"] != most]
+            raise CollectResultsError(
+                f"{function}: organizations {odd} have answered another request than the others of their block; their "
+                "data volumes differ, or somebody between changed what was sent"
+            )
+        words = {bits: _added(answers, bits) for bits in (32, 64)}
+        nodes, clamped, found = summing.decoded(sums, words)
+        n = int(found[Part("n", "one", 64).key])
+        if nodes != len(block):
+            raise CollectResultsError(
+                f"{function}: the masks of organizations {[*block]} do not cancel; one of them has another key or code"
+            )
+        known = self.rows.setdefault(block[0], n)
+        if n != known:
+            raise CollectResultsError(
+                f"{function}: the rows of organizations {[*block]} are {n} in all, but were {known}; expected the same "
+                "rows in the whole job"
+            )
+        self.tags.pop(block[0], None)
+        self._bound(function, sums, found, clamped, len(block))
+        arrays: dict[str, Array] = {}
+        values: dict[str, Any] = {}
+        for part in sums.parts:
+            value = found[part.key]
+            if part.bits == 32:
+                name = Answer.key(part.name, part.weight)
+                if part.weight in ("share", "equal") and part.name in sent and sent[part.name].shape == value.shape:
+                    value = value + sent[part.name]
+                arrays[name] = value
+            elif part.name == "train_loss":
+                if found[Part("has train_loss", "one", 64).key] == nodes:
+                    values["train_loss"] = float(value) / n
+            elif part.exponent is None and not part.shape and "." not in part.name and not part.flags:
+                values[part.name] = int(value)
+        evaluation = {
+            part.name.removeprefix("evaluation."): found[part.key]
+            for part in sums.parts
+            if part.name.startswith("evaluation.")
+        }
+        if evaluation:
+            values["evaluation"] = metrics.of_sums(evaluation)
+        up, down = sum(a.bytes_up for a in answers), sum(a.bytes_down for a in answers)
+        return Answer(block[0], n, arrays, {**values, "sums": found}, up, down, function, tuple(block))
+
+    def _bound(self, function: str, sums: Sums, found: Mapping[str, Array], clamped: int, nodes: int) -> None:
+        """Choose the bounds of the next sum from this one, and end a job whose numbers make no sense."""
+        parts = sums.of(32)
+        if clamped > DIVERGED * nodes * sum(found[part.key].size for part in parts) and parts:
+            raise CollectResultsError(f"{function}: most numbers are too large or not finite; {codec.DIVERGED}")
+        self.clamped += clamped
+        for part in parts:
+            largest = float(np.abs(found[part.key]).max(initial=0.0))
+            e = int(np.clip(np.ceil(np.log2(largest)) + ROOM if largest else LEAST, LEAST, MOST))
+            if clamped:
+                assert part.exponent is not None
+                e = min(max(e, part.exponent + MORE), MOST)
+            self.exponents[f"{function} {part.weight} {part.name}"] = e
+
+    def taken(self) -> int:
+        """Take the number of values that were clamped since it was last taken."""
+        clamped, self.clamped = self.clamped, 0
+        return clamped
+
+    # ---- going on after an interruption
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return what a checkpoint needs, as JSON."""
+        return {
+            "mode": self.mode,
+            "blocks": self.blocks,
+            "rows": [*self.rows.items()],
+            "seq": self.seq,
+            "exponents": self.exponents,
+            "tags": [*self.tags.items()],
+        }
+
+    @classmethod
+    def restored(cls, kept: Mapping[str, Any]) -> "Masks":
+        """Go on from a snapshot.
+
+        Args:
+            kept: the snapshot.
+
+        Returns:
+            The masks.
+        """
+        return cls(
+            kept["mode"], kept["blocks"], dict(kept["rows"]), kept["seq"], dict(kept["exponents"]), dict(kept["tags"])
+        )
+
+
+def _added(answers: Sequence[Answer], bits: int) -> Array:
+    total = answers[0].arrays[f"y{bits}"].copy()
+    for answer in answers[1:]:
+        total += answer.arrays[f"y{bits}"]  # modulo 2^bits
+    return total

@@ -1,0 +1,153 @@
+"""Statistics of the nodes' rows where central learns sums over blocks only.
+
+The sums of a block get the form of one node's answer, so that steps and PCA do with them what they do with nodes. A
+mean and squares about it take two requests: squares about zero, in fixed point, would lose what is small beside the
+mean. The size of the numbers is not known, so they are asked for at several scales at once (``sums.ladder``).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from v6_federated.base.arrays import Array
+from v6_federated.base.errors import SafeError
+from v6_federated.central import preparation
+from v6_federated.central.answer import Answer
+from v6_federated.central.rounds import Group
+from v6_federated.data import aggregates, pca
+from v6_federated.messages import codec
+from v6_federated.messages.job import Job
+from v6_federated.privacy.sums import Part, climbed, ladder
+
+RUNGS = (-20, 0, 20, 40, 60)  # sums up to 2^60, about 10^18
+
+
+class SumsOfRows:
+    """Asks for statistics of one job.
+
+    Attributes:
+        ask: sends a request to the nodes, and returns the sums of their blocks.
+        levels: the levels of each column of words that some node has named.
+    """
+
+    def __init__(self, ask: Callable[[Group], list[Answer]], levels: Mapping[str, Sequence[str]]) -> None:
+        """Begin without statistics.
+
+        Args:
+            ask: sends a request to the nodes, and returns the sums of their blocks.
+            levels: the levels of each column of words.
+        """
+        self.ask, self.levels = ask, levels
+        self._squares: Array | None = None  # of all columns about their means, over all rows
+
+    def __call__(
+        self, job: Job, organizations: Sequence[int], d: int, name: str, precision: str = "float64", **arguments: Any
+    ) -> list[Answer]:
+        """Ask for a statistic.
+
+        Args:
+            job: what central tells the nodes.
+            organizations: ids of those that are asked.
+            d: number of columns of numbers.
+            name: the statistic, see ``data.aggregates.statistic``.
+            precision: type of the numbers in the form of the answers.
+            arguments: what else the statistic needs.
+
+        Returns:
+            The answers of the blocks, in the form of a node's.
+
+        Raises:
+            SafeError: the statistic is not a sum, or its numbers are too large.
+        """
+
+        def ask(parts: Sequence[Part], **more: Any) -> list[Answer]:
+            group = preparation.statistic(job, organizations, d, name, **{**arguments, **more})
+            return self.ask(replace(group, weights={}, extra=parts))
+
+        if name in ("moments", "present"):
+            width = d if name == "moments" else len(arguments["columns"])
+            return self._moments(name, width, ask)
+        if name == "below":
+            shape = (len(arguments["columns"]), aggregates.EDGES)
+            answers = ask([Part("below", "one", 64, shape), Part("step", "one", 64)])
+            return [_with(a, {"below": _sum(a, "below")}, step=int(_sum(a, "step"))) for a in answers]
+        if name == "levels":
+            return self._levels(organizations, arguments["columns"], arguments.get("counts", False), ask)
+        return self._products(name, d, ask, **arguments)
+
+    def _moments(self, name: str, width: int, ask: Callable[..., list[Answer]]) -> list[Answer]:
+        """Count, mean and squares about it of the blocks, by a request about zero and one about the mean."""
+        zero = np.zeros(width)
+        count = Part("count", "one", 64, (width,))
+        about_zero = ask([count, *ladder("first", "one", (width,), RUNGS)], center=zero)
+        rows = np.sum([_sum(a, "count") for a in about_zero], axis=0)
+        total = np.sum([_climbed(a, "first") for a in about_zero], axis=0)
+        mean = total / np.maximum(rows, 1)
+        parts = [count, *ladder("first", "one", (width,), RUNGS), *ladder("second", "one", (width,), RUNGS)]
+        found = []
+        for a in ask(parts, center=mean):
+            n, first, second = (_sum(a, "count"), _climbed(a, "first"), _climbed(a, "second"))
+            own = first / np.maximum(n, 1)
+            squares = np.maximum(second - n * np.square(own), 0)
+            arrays = {"mean": mean + own, "squares": squares}
+            if name == "moments":
+                found.append(_with(a, {**codec.two_parts("mean", arrays["mean"]), "squares": squares}))
+            else:
+                found.append(_with(a, {**arrays, "count": n}))
+        if name == "moments":
+            self._squares = pca.pooled_moments(found).squares
+        return found
+
+    def _levels(
+        self, organizations: Sequence[int], columns: Sequence[str], counts: bool, ask: Callable[..., list[Answer]]
+    ) -> list[Answer]:
+        if unknown := [c for c in columns if c not in self.levels]:
+            raise SafeError(
+                f"the levels of the column(s) {', '.join(unknown)}, which hold numbers, can only be counted with "
+                "aggregation=plain; fill them with a constant, mean or median"
+            )
+        known = {c: [*self.levels[c]] for c in columns}
+        if not counts:  # the nodes have named them in their descriptions, or their study has
+            ones = {c: dict.fromkeys(levels, 1) for c, levels in known.items()}
+            return [Answer(organizations[0], 0, {}, {"levels": ones}, 0, 0, "describe", tuple(organizations))]
+        places = [(c, level) for c, levels in known.items() for level in levels]
+        found = []
+        for a in ask([Part("counts", "one", 64, (len(places),))], known=known):
+            rows_of: dict[str, dict[str, int]] = {c: {} for c in columns}
+            for (c, level), rows in zip(places, _sum(a, "counts").tolist(), strict=True):
+                if rows:
+                    rows_of[c][level] = rows
+            found.append(_with(a, {}, levels=rows_of))
+        return found
+
+    def _products(self, name: str, d: int, ask: Callable[..., list[Answer]], **arguments: Any) -> list[Answer]:
+        """A, or A times a block; their largest numbers follow from the squares that are known."""
+        if self._squares is None:
+            raise SafeError(f"{name} is asked for before the moments of the columns; ask for moments first")
+        scaled = self._squares / np.square(arguments["scale"])  # the diagonal of A
+        most = float(scaled.max(initial=0.0))
+        shape: tuple[int, ...] = (d * (d + 1) // 2,)
+        if name == "product":
+            Q = pca.read_block(d, arguments.get("draw"), arguments.get("block"))
+            most = float(np.sqrt(most * scaled.sum()) * np.linalg.norm(Q, axis=0).max(initial=0.0))
+            shape = Q.shape
+        e = int(np.clip(np.ceil(np.log2(most)) + 1 if most > 0 else -64, -64, 64))
+        return [_with(a, {name: _sum(a, name, e)}) for a in ask([Part(name, "one", 64, shape, e)])]
+
+
+def _sum(answer: Answer, name: str, e: int | None = None) -> Array:
+    found: Array = answer.values["sums"][Part(name, "one", 64, (), e).key]
+    return found
+
+
+def _climbed(answer: Answer, name: str) -> Array:
+    found, lost = climbed(answer.values["sums"], name, "one", RUNGS)
+    if lost.any():
+        raise SafeError("sums of a column are beyond 10^18; divide its values, or leave the column out")
+    return found
+
+
+def _with(answer: Answer, arrays: dict[str, Array], **values: Any) -> Answer:
+    return replace(answer, arrays=arrays, values=values)

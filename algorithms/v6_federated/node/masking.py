@@ -1,0 +1,348 @@
+"""Masked answers of a node: the keys of a job, and answers of which central learns only sums over a block of nodes.
+
+docs/secure-aggregation.md is the specification; ``privacy.secagg`` has its parts, this module what a node does with
+them. A job begins with ``hello``, in the answer to ``describe``, and ``confirm``. From then on every answer is a
+transcript and masked words, and nothing else.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from v6_federated.base import json_text
+from v6_federated.base.arrays import Array
+from v6_federated.base.errors import SafeError
+from v6_federated.base.files import open_regular, write_whole
+from v6_federated.base.vantage6_api import NodePermissionException
+from v6_federated.base.version import __version__
+from v6_federated.messages import codec
+from v6_federated.messages.job import Job
+from v6_federated.node.node import Node
+from v6_federated.node.request import Request
+from v6_federated.node.state import State
+from v6_federated.privacy import sums as summing
+from v6_federated.privacy.environment import NOTHING_COMPUTED
+from v6_federated.privacy.hospital import HospitalFolder
+from v6_federated.privacy.policy import Policy
+from v6_federated.privacy.secagg import agreement, keys, masks, notation, study, transcript
+from v6_federated.privacy.secagg.agreement import Entry
+from v6_federated.privacy.secagg.answered import Answered
+from v6_federated.privacy.sums import Sums
+
+GONE = "this job's key is gone from the node's data volume; start a new job, for example from the last model (resume)"
+
+
+@dataclass(frozen=True)
+class Session:
+    """What a node keeps of a job: its keys, who takes part, and whether the others have confirmed.
+
+    Attributes:
+        mode: "masked" or "pinned".
+        study: digest of the study, hexadecimal; in the mode "masked" a digest of the job.
+        own: the node's entry in the roster.
+        e: the job's private key, hexadecimal.
+        s: the private key in place of an identity, in the mode "masked"; empty in "pinned".
+        block: public keys of the node's block in the study; empty in the mode "masked".
+        roster: the entries of the node's block, once they are agreed.
+        shared: the key that it shares with each of the others, by their public key.
+        confirmed: whether the others have shown that they hold the same keys and roster.
+    """
+
+    mode: str
+    study: str
+    own: dict[str, Any]
+    e: str = field(repr=False)
+    s: str = field(repr=False)
+    block: Sequence[str]
+    roster: Sequence[dict[str, Any]] = ()
+    shared: Mapping[str, str] = field(default_factory=dict, repr=False)
+    confirmed: bool = False
+
+    @property
+    def entry(self) -> Entry:
+        """The node's own entry."""
+        return Entry.from_json(self.own)
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The entries of the roster."""
+        return [Entry.from_json(entry) for entry in self.roster]
+
+    def digest(self, job: str) -> bytes:
+        """R, the digest of the roster."""
+        return agreement.roster_digest(bytes.fromhex(self.study), job, self.entries)
+
+
+def required(request: Request) -> str:
+    """Say what the node's operator requires of a job.
+
+    Args:
+        request: the request.
+
+    Returns:
+        "plain", "masked" or "pinned".
+    """
+    mode = request.policy.aggregation
+    if mode != "auto":
+        return mode
+    return "pinned" if request.folder is not None and study.accepted(request.folder.path) else "masked"
+
+
+def mode_of(job: Job, request: Request) -> str:
+    """Settle the mode of a job at this node.
+
+    Args:
+        job: the job, whose mode may be "auto".
+        request: the request.
+
+    Returns:
+        "plain", "masked" or "pinned".
+
+    Raises:
+        NodePermissionException: the operator requires a stricter mode than the job's.
+    """
+    least = required(request)
+    if job.aggregation == "auto":
+        return least
+    order = ("plain", "masked", "pinned")
+    if order.index(job.aggregation) < order.index(least):
+        raise NodePermissionException(
+            f"this node's operator requires aggregation={least} (V6_FEDERATED_AGGREGATION), and the job asks for "
+            f"aggregation={job.aggregation}; leave aggregation out, or ask the operator. {NOTHING_COMPUTED}"
+        )
+    return job.aggregation
+
+
+# ---- before the first sum
+
+
+def hello(node: Node, request: Request, mode: str) -> dict[str, Any]:
+    """Make the job's key, and say with which keys this node takes part. A job that is known gets the same answer.
+
+    Args:
+        node: the node.
+        request: the request.
+        mode: "masked" or "pinned".
+
+    Returns:
+        ``mode``, ``entry``, and ``block``, the public keys of the node's block in its study.
+
+    Raises:
+        NodePermissionException: the node has no study, or has lost the job's key.
+    """
+    folder = _folder(request)
+    session = _load(node)
+    if session is None:
+        if _answered(node, folder).known():
+            raise NodePermissionException(f"{GONE}. {NOTHING_COMPUTED}")
+        session = _new(node, folder, mode)
+        _save(node, session)
+    if session.mode != mode:
+        raise NodePermissionException(f"the job has begun with aggregation={session.mode}. {NOTHING_COMPUTED}")
+    return {"mode": mode, "entry": session.own, "block": list(session.block)}
+
+
+def _new(node: Node, folder: HospitalFolder, mode: str) -> Session:
+    e = X25519PrivateKey.generate()
+    if mode == "pinned":
+        own_study = study.accepted(folder.path)
+        if own_study is None:
+            raise NodePermissionException(
+                "no study lies in this hospital's folder, so aggregation=pinned is not possible; its operator runs "
+                f"`v6-federated study accept`, or the job asks for aggregation=masked. {NOTHING_COMPUTED}"
+            )
+        S = keys.public_of(keys.identity(folder.path))
+        block = [hospital.key.hex() for hospital in own_study.block_of(S)]
+        agreed, s = own_study.digest, ""
+    else:
+        private = X25519PrivateKey.generate()
+        S, block, agreed, s = keys.public_of(private), [], study.masked_study(node.job.key), _hex(private)
+    entry = Entry(S, keys.public_of(e), _table(node, folder), __version__)
+    return Session(mode, agreed.hex(), entry.to_json(), _hex(e), s, block)
+
+
+def confirm(node: Node, request: Request, roster: Sequence[Any]) -> dict[str, Any]:
+    """Agree on keys with the other nodes of the block, and show them that this node holds them.
+
+    All checks that depend on the node's rows have been made before: a refusal after this would tell of the rows.
+
+    Args:
+        node: the node.
+        request: the request.
+        roster: the entries of the block.
+
+    Returns:
+        ``tags`` by the others' public keys.
+
+    Raises:
+        NodePermissionException: the roster is not the node's block, or not the one that it has confirmed before.
+        SafeError: the roster is malformed.
+    """
+    folder, session = _folder(request), _known(node)
+    job = node.job.key
+    entries = sorted((Entry.from_json(entry) for entry in roster), key=lambda entry: entry.S)
+    block = {bytes.fromhex(S) for S in session.block} if session.mode == "pinned" else None
+    agreement.check_roster(entries, session.entry, block, request.policy.minimum_organizations)
+    if session.mode == "masked" and len(entries) != len(node.job.participants):
+        raise NodePermissionException(
+            f"the roster has {len(entries)} entries, and {len(node.job.participants)} organizations take part; without "
+            f"a study, all of them must be one block. {NOTHING_COMPUTED}"
+        )
+    plain = [entry.to_json() for entry in entries]
+    if session.roster and [*session.roster] != plain:
+        raise NodePermissionException(f"this job has begun with another roster. {NOTHING_COMPUTED}")
+    own, e = session.entry, X25519PrivateKey.from_private_bytes(bytes.fromhex(session.e))
+    s = X25519PrivateKey.from_private_bytes(bytes.fromhex(session.s)) if session.s else keys.identity(folder.path)
+    agreed = bytes.fromhex(session.study)
+    shared = {p.S.hex(): agreement.pair_key(s, e, own, p, agreed, job).hex() for p in entries if p.S != own.S}
+    session = replace(session, roster=plain, shared=shared)
+    R = session.digest(job)
+    _save(node, session)
+    return {"tags": {S: agreement.tag(bytes.fromhex(K), own.S, bytes.fromhex(S), R).hex() for S, K in shared.items()}}
+
+
+# ---- every answer
+
+
+def answer(
+    node: Node,
+    request: Request,
+    function: str,
+    sums: Sums,
+    arguments: Mapping[str, Any],
+    arrays: Mapping[str, Array],
+    compute: Callable[[], Mapping[str, Any]],
+) -> tuple[dict[str, Any], int]:
+    """Answer with what the node adds to a sum, under masks.
+
+    Args:
+        node: the node.
+        request: the request.
+        function: the partial function that is called.
+        sums: the sum that is asked for.
+        arguments: the function's arguments.
+        arrays: the arrays that central sent.
+        compute: computes what the function returns, with the evaluation, by name.
+
+    Returns:
+        The answer: organization, round, transcript and masked words; and the rows that it is about.
+
+    Raises:
+        NodePermissionException: the job has no agreed keys, or the request does not follow on the ones before.
+        SafeError: the request is malformed.
+    """
+    folder, session = _folder(request), _known(node)
+    if not session.roster:
+        raise NodePermissionException(f"the nodes of this job have not agreed on keys. {NOTHING_COMPUTED}")
+    job = node.job
+    R = session.digest(job.key)
+    if not session.confirmed:
+        _check_tags(session, sums.tags, R)
+        session = replace(session, confirmed=True)
+        _save(node, session)
+    if _table(node, folder) != session.entry.D:
+        raise NodePermissionException(
+            f"the table of this node has changed since the job began; start a new job. {NOTHING_COMPUTED}"
+        )
+    asked = {"job": job.to_json(), **arguments}
+    T = transcript.transcript(R, sums.seq, node.round, job.method, function, sums.layout, asked, arrays)
+    answered = _answered(node, folder)
+    request.count(node.state.version(), T)
+    if (stored := answered.begin(T, sums.seq)) is not None:
+        found: dict[str, Any] = json_text.parse(stored)
+        return found, node.n
+    words = summing.encoded(sums, compute(), arrays, node.n, len(session.roster))
+    shared = {bytes.fromhex(S): bytes.fromhex(K) for S, K in session.shared.items()}
+    y32, y64 = (masks.masked(q, session.entry.S, shared, T) for q in words)
+    new = {
+        "organization_id": node.organization_id,
+        "round": node.round,
+        "T": T.hex(),
+        "y32": codec.encode_words(y32),
+        "y64": codec.encode_words(y64),
+    }
+    answered.finish(T, json.dumps(new).encode())
+    return new, node.n
+
+
+def _check_tags(session: Session, tags: Mapping[str, Any], R: bytes) -> None:
+    """Check that all others of the block have confirmed the same roster and keys."""
+    own = session.entry.S
+    for S, K in session.shared.items():
+        said = tags.get(S, {})
+        shown = said.get(own.hex(), "") if isinstance(said, Mapping) else ""
+        try:
+            given = bytes.fromhex(shown)
+        except (TypeError, ValueError):
+            given = b""
+        agreement.check_tag(bytes.fromhex(K), bytes.fromhex(S), own, R, given)
+
+
+# ---- what a node keeps
+
+
+def forget(organization: int, state: State, job: Job) -> None:
+    """Remove the stored answers of a job; its keys go with the rest of the node's state.
+
+    Args:
+        organization: the node's organization.
+        state: what the node keeps for the job.
+        job: the job.
+    """
+    if job.aggregation in ("masked", "pinned"):
+        folder = HospitalFolder.of_node(Policy.of_node(), organization, needed=True)
+        assert folder is not None
+        Answered(folder.path, state.folder, f"{job.key}-{organization}").forget()
+
+
+def _answered(node: Node, folder: HospitalFolder) -> Answered:
+    return Answered(folder.path, node.state.folder, f"{node.job.key}-{node.organization_id}")
+
+
+def _file(node: Node) -> Path:
+    return node.state.folder / f"{node.state.name}-keys.json"
+
+
+def _load(node: Node) -> Session | None:
+    try:
+        with open_regular(_file(node)) as stream:
+            return Session(**json_text.parse(stream.read()))
+    except FileNotFoundError:
+        return None
+    except (OSError, TypeError, ValueError):
+        raise NodePermissionException(f"{GONE}. {NOTHING_COMPUTED}") from None
+
+
+def _known(node: Node) -> Session:
+    session = _load(node)
+    if session is None:
+        raise NodePermissionException(f"{GONE}. {NOTHING_COMPUTED}")
+    return session
+
+
+def _save(node: Node, session: Session) -> None:
+    try:
+        write_whole(_file(node), json.dumps(vars(session)), durable=True)
+    except OSError as error:
+        raise SafeError(
+            f"the job's folder at this node cannot be written: {error.strerror}; ask its operator to make room"
+        ) from None
+
+
+def _folder(request: Request) -> HospitalFolder:
+    assert request.folder is not None  # ``Request.of`` makes one for jobs with masks
+    return request.folder
+
+
+def _table(node: Node, folder: HospitalFolder) -> bytes:
+    """D, which tells whether the table is the one that the job began with, and nothing else of it."""
+    message = notation.enc(node.job.key, node.source.digest)
+    return folder.derived("db", message).to_bytes(32, "big")
+
+
+def _hex(private: X25519PrivateKey) -> str:
+    return private.private_bytes_raw().hex()
