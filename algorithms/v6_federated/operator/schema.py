@@ -354,7 +354,8 @@ def compared(declared: Schema, path: Path) -> tuple[list[str], list[str]]:
         wrong = [name for name in declared.ranges if name in (*of_kind["words"], *of_kind["mixed"])]
         if wrong:
             problems.append(f"there are words in the column(s) {_names(wrong)}, which the schema declares as numbers")
-        features = read_features(source.table, declared.features, [*declared.levels])
+        readable = [name for name in declared.features if name not in wrong]
+        features = read_features(source.table, readable, [*declared.levels])
         spec = DataSpec(label=declared.label or None, features=declared.features, regression=regression)
         labels = source.labels(spec) if supervised else None
     for name, values in _by_column(features):
