@@ -115,3 +115,12 @@ def test_a_key_has_one_form(vectors):
 def test_the_mistyped_vector(vectors):
     with pytest.raises(SafeError, match="typing error"):
         keys.parsed(vectors["negatives"]["mistyped"])
+
+
+def test_a_key_that_cannot_be_read_is_named(tmp_path, monkeypatch):
+    def denied(file):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(keys, "open_regular", denied)
+    with pytest.raises(NodePermissionException, match="cannot be read .Permission denied.; correct its permissions"):
+        keys.identity(tmp_path)

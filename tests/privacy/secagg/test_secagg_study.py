@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 
 import pytest
 import second
@@ -217,3 +218,38 @@ def test_every_hospital_prints_the_same_code(study, folders):
     assert {accepted(folder).code for folder in folders} == {study.code}
     assert second.base32(study.digest[:20]) == study.code
     assert all(study.block_of(keys.public_of(keys.identity(folder))) for folder in folders)
+
+
+# ---- files that cannot be used
+
+
+def test_a_study_that_is_nested_too_deeply_is_refused():
+    with pytest.raises(SafeError, match="levels"):
+        Study.parse("[" * 150 + "]" * 150)
+
+
+def test_a_study_that_is_no_text_or_a_link_stops_the_node(study, folders):
+    (folders[0] / "study.json").write_bytes(b"\xff")
+    with pytest.raises(NodePermissionException, match="not UTF-8 text: .*its operator must look at them"):
+        accepted(folders[0])
+    (folders[0] / "study.json").unlink()
+    (folders[0] / "study.json").symlink_to(folders[1] / "identity.key")
+    with pytest.raises(NodePermissionException, match="link"):
+        accepted(folders[0])
+
+
+@pytest.mark.parametrize("name", ["write_whole", "os.fsync", "os.write"])
+def test_a_disk_that_is_full_is_named(study, folders, monkeypatch, name):
+    def full(*args, **kwargs):
+        if name == "os.write":  # half a line
+            return os.fdopen(os.dup(args[0]), "wb").write(args[1][:9])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(f"v6_federated.privacy.secagg.study.{name}", full)
+    with pytest.raises(SafeError, match="cannot be written .No space left on device.; correct"):
+        accept(folders[0], study, 3)
+    monkeypatch.undo()
+    assert (folders[0] / "cohorts.log").read_text() == "" or name == "write_whole"
+    accept(folders[0], study, 3)
+    assert accepted(folders[0]) == study
+    assert len((folders[0] / "cohorts.log").read_text().splitlines()) == 1

@@ -5,6 +5,7 @@ the digest of the version that this hospital accepted; ``cohorts.log``, every ve
 """
 
 import base64
+import errno
 import json
 import os
 import re
@@ -342,12 +343,24 @@ def _log(folder: Path, study: Study) -> None:
     try:
         check_regular(folder / LOG)
         descriptor = os.open(folder / LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT | SAFELY, 0o600)
-        with os.fdopen(descriptor, "ab") as stream:
-            stream.write(json.dumps(line).encode() + b"\n")
-            stream.flush()
-            os.fsync(stream.fileno())
+        try:
+            _append(descriptor, json.dumps(line).encode() + b"\n")
+        finally:
+            os.close(descriptor)
     except OSError as error:
         raise SafeError(f"{LOG} cannot be written ({error.strerror}); correct the folder's permissions") from None
+
+
+def _append(descriptor: int, data: bytes) -> None:
+    """Write a line whole or not at all."""
+    end = os.fstat(descriptor).st_size
+    try:
+        if os.write(descriptor, data) < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.fsync(descriptor)
+    except OSError:
+        os.ftruncate(descriptor, end)
+        raise
 
 
 def _read(file: Path) -> str | None:
