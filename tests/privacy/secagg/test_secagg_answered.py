@@ -151,3 +151,11 @@ def test_on_a_real_node_answers_are_on_the_disk_before_they_leave(log, monkeypat
     log().finish(T[0], b"answer")
     assert len(synced) == 1
     assert log().begin(T[0], 1) == b"answer"
+
+
+def test_a_job_is_known_from_its_first_request_on(log):
+    assert not log().known()
+    log().begin(T[0], 1)
+    assert log().known() and not log("other").known()
+    log().forget()
+    assert log().known()
