@@ -34,7 +34,7 @@ MEASURES = {"accuracy": 3, "auc": 4, "loss": 3}  # and their decimals
 
 def results(method: str, settings: Mapping[str, Any], data: str, profile: str, seed: int) -> dict[str, float]:
     """The measures of the last model on the rows that all nodes hold out."""
-    environment = {"V6_FEDERATED_PROFILE": profile}
+    environment = {"V6_FEDERATED_PROFILE": profile, "V6_FEDERATED_AGGREGATION": "plain"}
     experiment = Experiment(datasets.load(data), NODES, "iid", seed, seed, environment=environment)
     values = {"rounds": 20, "seed": seed, **settings}
     named = {"method": method, "data": data, "nodes": NODES, "partition": "iid", "profile": profile, **values}

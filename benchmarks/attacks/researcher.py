@@ -105,7 +105,7 @@ class Researcher:
                 MockNetwork(
                     package,
                     self.tables,
-                    environment={"V6_FEDERATED_PROFILE": self.profile},
+                    environment={"V6_FEDERATED_PROFILE": self.profile, "V6_FEDERATED_AGGREGATION": "plain"},
                     hospital_folder=None if self.profile == "trusting" else self._folder,
                     outcomes=self._count,
                     on_round=lambda row: None,

@@ -5,11 +5,21 @@ import itertools
 import pytest
 
 INIT = """
-from v6_federated import describe, evaluate, fit_step, forget, keep_steps
+from v6_federated import confirm, count_rows, describe, evaluate, fit_step, forget, keep_steps
 from {package}.central import central
 from {package}.partial import client_update
 
-__all__ = ["central", "client_update", "describe", "evaluate", "fit_step", "forget", "keep_steps"]
+__all__ = [
+    "central",
+    "client_update",
+    "confirm",
+    "count_rows",
+    "describe",
+    "evaluate",
+    "fit_step",
+    "forget",
+    "keep_steps",
+]
 """
 CENTRAL = """
 from v6_federated import Federation, LearningRate, Result, Rounds, central

@@ -13,7 +13,7 @@ from v6_federated.node.request import WITHOUT_FOLDER, Request
 from v6_federated.privacy import audit
 from v6_workbench.simulation.mock import MockNetwork
 
-CAREFUL = {"V6_FEDERATED_PROFILE": "careful"}
+CAREFUL = {"V6_FEDERATED_PROFILE": "careful", "V6_FEDERATED_AGGREGATION": "plain"}
 JOB = {"key": "0" * 32, "method": "fedavg", "participants": [1, 2, 3]}
 
 

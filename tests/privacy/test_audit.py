@@ -47,7 +47,7 @@ def test_the_bytes_in_the_logs_are_those_of_the_traffic(logged):
 
 
 def test_a_line_says_who_what_when_and_under_which_limits(logged):
-    result, logs = logged(environment={"V6_FEDERATED_PROFILE": "careful", "V6_FEDERATED_MINIMUM_ROWS": "5"})
+    result, logs = logged(environment={"V6_FEDERATED_PROFILE": "careful", "V6_FEDERATED_AGGREGATION": "plain", "V6_FEDERATED_MINIMUM_ROWS": "5"})
     first, *_, last = logs[5]
     assert (first.function, first.round, first.method, first.participants) == ("describe", 0, "fedavg", 3)
     assert first.profile == "careful" and "MINIMUM_ROWS" in first.looser and "MINIMUM_ORGANIZATIONS" in first.looser

@@ -18,7 +18,7 @@ from v6_federated.messages.job import DataSpec
 from v6_federated.privacy.policy import Policy, PrivacyThresholdViolation
 from v6_workbench.simulation.mock import CallOutcome, MockNetwork
 
-CAREFUL = {"V6_FEDERATED_PROFILE": "careful"}
+CAREFUL = {"V6_FEDERATED_PROFILE": "careful", "V6_FEDERATED_AGGREGATION": "plain"}
 WEIGHTS = codec.encode({"weights": np.zeros(5)})
 JOB = {**helpers.JOB, "precision": "float64"}
 

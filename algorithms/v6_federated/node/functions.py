@@ -12,11 +12,12 @@ from v6_federated.base.vantage6_api import algorithm_client
 from v6_federated.data import aggregates, pca
 from v6_federated.data.labels import plain
 from v6_federated.data.reading import kinds
-from v6_federated.messages.job import Job
+from v6_federated.messages.job import DataSpec, Job
 from v6_federated.node import masking
 from v6_federated.node.kept_steps import keep
 from v6_federated.node.node import Node
 from v6_federated.node.task import partial
+from v6_federated.privacy.schema import Schema
 
 
 @partial
@@ -42,6 +43,9 @@ def describe(node: Node, *, raw: bool) -> dict[str, Any]:
     answer: dict[str, Any] = {"label": label}
     if mode != "plain":
         answer |= masking.hello(node, node.request, mode)
+    declared = masking.schema(node.request) if mode == "pinned" else None
+    if declared is not None:
+        return answer | _declared(declared, spec, raw, arrays=node.source.table is None)
     if raw and node.source.table is not None:
         found = kinds(node.source.table, features)
         answer |= {"features": features, "kinds": found}
@@ -56,6 +60,26 @@ def describe(node: Node, *, raw: bool) -> dict[str, Any]:
             plain(v) for v, count in zip(values, counts, strict=True) if count >= node.policy.minimum_rows_a_class
         ]
     return answer
+
+
+def _declared(schema: Schema, spec: DataSpec, raw: bool, arrays: bool) -> dict[str, Any]:
+    """The description that the hospital's operator has declared: nothing of a row is needed for it."""
+    if spec.label not in (None, schema.label):
+        raise SafeError(f"the label {spec.label} is not the schema's; expected {schema.label}, or leave label out")
+    if strange := [name for name in spec.features or () if name not in schema.features]:
+        raise SafeError(f"the column(s) {', '.join(strange)} are not in the schema; name columns that are")
+    if spec.regression != schema.regression and spec.supervised:
+        raise SafeError(f"the schema's label {schema.label} is a " + ("number" if schema.regression else "class"))
+    features = [*(spec.features or schema.features)]
+    kinds = {kind: [name for name in names if name in features] for kind, names in schema.kinds.items()}
+    found: dict[str, Any] = {"label": schema.label, "features": len(features) if arrays else features}
+    if raw and not arrays:
+        found |= {"kinds": kinds, "levels": {name: [*schema.levels[name]] for name in kinds["words"]}}
+    elif kinds["words"]:
+        raise SafeError(f"the column(s) {', '.join(kinds['words'])} hold words; add a step onehot, or leave them out")
+    if spec.classes is None and schema.classes is not None and spec.supervised:
+        found["classes"] = [*schema.classes]
+    return found
 
 
 def _levels(node: Node, columns: Sequence[str]) -> dict[str, list[str]]:

@@ -28,6 +28,7 @@ from v6_federated.privacy import sums as summing
 from v6_federated.privacy.environment import NOTHING_COMPUTED
 from v6_federated.privacy.hospital import HospitalFolder
 from v6_federated.privacy.policy import Policy
+from v6_federated.privacy.schema import Schema
 from v6_federated.privacy.secagg import agreement, keys, masks, notation, study, transcript
 from v6_federated.privacy.secagg.agreement import Entry
 from v6_federated.privacy.secagg.answered import Answered
@@ -115,6 +116,32 @@ def mode_of(job: Job, request: Request) -> str:
             f"aggregation={job.aggregation}; leave aggregation out, or ask the operator. {NOTHING_COMPUTED}"
         )
     return job.aggregation
+
+
+def schema(request: Request) -> Schema | None:
+    """Read the schema that the hospitals of a study share.
+
+    Args:
+        request: the request.
+
+    Returns:
+        The schema in the hospital's folder; None if the study has none.
+
+    Raises:
+        NodePermissionException: it is not the one that the study carries, or is missing.
+        SafeError: it is malformed.
+    """
+    folder = _folder(request)
+    agreed = study.accepted(folder.path)
+    if agreed is None or agreed.schema is None:
+        return None
+    found = Schema.of_folder(folder.path)
+    if found is None or found.shared_digest != agreed.schema:
+        raise NodePermissionException(
+            f"the schema.json of this hospital is {'missing' if found is None else 'not the one of its study'}; its "
+            f"operator must put the study's schema there. {NOTHING_COMPUTED}"
+        )
+    return found
 
 
 # ---- before the first sum

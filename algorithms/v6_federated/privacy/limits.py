@@ -72,7 +72,7 @@ class Limit:
 
 LIMITS = (
     Limit(
-        "AGGREGATION", "mode", "plain", "plain", "higher",
+        "AGGREGATION", "mode", "plain", "auto", "higher",
         "`plain` lets central see this node's own answers. `masked` answers only with masked numbers, of which central "
         "learns the sum over the job's organizations; methods that need single answers are refused. `pinned` answers "
         "only in the study that lies accepted in the hospital's folder, with keys that the hospitals have exchanged. "
