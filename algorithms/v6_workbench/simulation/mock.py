@@ -21,12 +21,13 @@ from v6_federated.base.errors import Interrupted
 from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.privacy.limits import PREFIX
 from v6_federated.privacy.policy import Policy
-from v6_workbench.simulation import mock_node
+from v6_workbench.simulation import mock_node, studies
 from v6_workbench.simulation.call_outcomes import CallOutcome, CallOutcomes
 from v6_workbench.simulation.mock_client import MockClient
 from v6_workbench.simulation.mock_node import Database, MockNode
+from v6_workbench.simulation.studies import StudyPlan
 
-__all__ = ["TRUSTING", "CallOutcome", "CallOutcomes", "MockNetwork"]
+__all__ = ["TRUSTING", "CallOutcome", "CallOutcomes", "MockNetwork", "StudyPlan"]
 
 PROFILE = f"{PREFIX}PROFILE"
 TRUSTING = {PROFILE: "trusting"}  # mock nodes hold the developer's own rows
@@ -50,6 +51,7 @@ class MockNetwork:
         keep: whether answers stay on disk after they were read, for a central function that is started again.
         hospital_folder: where each node gets a lasting folder of its own, ``node-K``, for its audit log and counters.
             Without it, nodes whose limits need such folders get them in the network's temporary folder.
+        study: a study that the nodes have accepted when the network starts, see ``studies.make``; None: there is none.
 
     Attributes:
         folder: the network's temporary folder.
@@ -57,6 +59,7 @@ class MockNetwork:
 
     Raises:
         ValueError: ``processes`` is below 1, or ``databases`` is empty.
+        SafeError: the nodes cannot have such a study.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class MockNetwork:
         online: Callable[[int, float], bool] | None = None,
         keep: bool = False,
         hospital_folder: Path | None = None,
+        study: StudyPlan | None = None,
     ) -> None:
         if processes < 1:
             raise ValueError(f"processes={processes} is too few; expected at least 1")
@@ -86,11 +90,13 @@ class MockNetwork:
             for organization, database in databases.items():
                 own = {**shell, **(environment or {}), **(environments or {}).get(organization, {})}
                 folder = self.folder / f"node-{organization}"
-                if hospital_folder is not None or _counts(own):
+                if hospital_folder is not None or study is not None or _counts(own):
                     lasting = (hospital_folder or self.folder / "hospitals").absolute() / f"node-{organization}"
                     lasting.mkdir(parents=True, exist_ok=True)
                     own["HOSPITAL_DATABASE_URI"] = str(lasting)
                 self.nodes[organization] = mock_node.create(organization, folder, database, own)
+            if study is not None:
+                self._make_study(study)
         except BaseException:
             self.close()
             raise
@@ -110,6 +116,12 @@ class MockNetwork:
         """Remove the temporary folder."""
         mock_node.close_databases()
         self._temporary.cleanup()
+
+    def _make_study(self, plan: StudyPlan) -> None:
+        names = plan.names or {k: f"node-{k}" for k in self.nodes}
+        environments = {name: self.nodes[k].environment for k, name in names.items()}
+        folders = {name: Path(own["HOSPITAL_DATABASE_URI"]) for name, own in environments.items()}
+        studies.make(folders, plan, max(map(_minimum, environments.values())))
 
     @functools.cached_property
     def _client(self) -> MockClient:
@@ -154,6 +166,14 @@ class MockNetwork:
             joblib.delayed(mock_node.run)(self.package, folder, self.nodes[organization], message, number)
             for message, organization, number in calls
         )
+
+
+def _minimum(environment: Mapping[str, str]) -> int:
+    """How many organizations a node wants in every sum."""
+    try:
+        return Policy.of_node(environment).minimum_organizations
+    except NodePermissionException:  # the node says what is wrong with its limits
+        return 1
 
 
 def _counts(environment: Mapping[str, str]) -> bool:
