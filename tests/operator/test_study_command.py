@@ -214,3 +214,51 @@ def test_a_name_cannot_command_a_terminal(call, write, send, folders):
     file.write_text(json.dumps(study))
     status, lines, _, _ = call("study", "check", folders["A"])
     assert status == 1 and "\x1b" not in "\n".join(lines)
+
+
+@pytest.fixture
+def agree(call, write, send, folders):
+    """Writes a version, sends it, and lets one hospital after the other accept it, until one cannot; returns why."""
+
+    def agree(version, names, *options):
+        assert write(names, "--version", version, *options, file=f"study-{version}.json")[0] == 0
+        send(names, file=f"study-{version}.json")
+        code = call("study", "check", folders[names[0]])[2]["code"]
+        for name in names:
+            status, _, _, error = call("study", "accept", folders[name], "--code", code)
+            if status:
+                return error
+        return ""
+
+    return agree
+
+
+def new_key(call, folders, hospitals, name):
+    (folders[name] / keys.NAME).unlink()
+    hospitals[name] = f"{name}={call('keys', 'new', folders[name])[2]['key']}"
+
+
+def test_one_lost_key_means_new_keys_for_its_whole_block(call, agree, folders, hospitals):
+    assert not agree(1, "ABCDEFGH", "--block-size", "4")
+    (folders["D"] / keys.NAME).unlink()
+    _, lines, found, _ = call("study", "check", folders["D"])
+    assert found["accepted"] and lines[-1] == "accepted, but the node refuses to take part until the problem is solved"
+    hospitals["D"] = f"D={call('keys', 'new', folders['D'])[2]['key']}"
+    assert "would show D alone" in agree(2, "ABCDEFGH", "--block-size", "4")
+    for name in "ABC":
+        new_key(call, folders, hospitals, name)
+    assert not agree(3, "ABCDEFGH", "--block-size", "4")
+
+
+def test_hospitals_leave_and_join_in_groups(agree):
+    assert not agree(1, "ABCD")
+    assert "would show E alone, and a group must have at least 4 hospitals" in agree(2, "ABCDE")
+    assert not agree(3, "ABCDEFGH", "--block-size", "4")
+    assert "would show H alone" in agree(4, "ABCDEFG")
+    assert not agree(5, "ABCD")
+
+
+def test_versions_rise(agree):
+    assert not agree(2, "ABCD")
+    error = agree(1, "ABCD", "--colluders", "0")
+    assert "has accepted version 2, and this study is version 1; raise its version" in error

@@ -102,7 +102,9 @@ def check(options: CheckOptions) -> Found:
         lines.append(f"the hospitals share a {schema.NAME} with the digest {study.schema[:16]}...")
     lines += ["the code, which all hospitals read aloud on one call:", f"  {study.code}"]
     lines += [f"problem: {problem}" for problem in problems]
-    if accepted:
+    if accepted and problems:
+        lines.append("accepted, but the node refuses to take part until the problem is solved")
+    elif accepted:
         lines.append("accepted: this hospital takes part in this version")
     elif not problems:
         other = (folder / pinned.ACCEPTED).exists()
