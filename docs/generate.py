@@ -97,6 +97,8 @@ def limits() -> str:
 def _limit(limit: node_limits.Limit, value: node_limits.Value) -> str:
     if value in node_limits.BY_NAME:
         return f"as `{value}`"
+    if limit.kind == "mode":
+        return f"`{value}`"
     if limit.kind == "switch":
         return f"`{int(bool(value))}`"
     if limit.kind == "names":

@@ -132,6 +132,7 @@ class Federation:
         mode = max(modes.values(), key=AGGREGATIONS.index) if job.aggregation == "auto" else job.aggregation
         if mode == "plain":
             return replace(job, aggregation="plain")
+        self._tasks.stateful = True  # nodes have made keys
         strict = [k for k, said in modes.items() if said != "plain"]
         if self._single:
             raise SafeError(
@@ -151,13 +152,17 @@ class Federation:
                 "fraction below 1 is not possible with aggregation=masked: without a study, all organizations are one "
                 "block; set fraction=1"
             )
-        for first, roster in rosters.items():
-            expected = Expected(parts=frozenset({"tags"}), without_rows=True)
-            group = Group("confirm", masks.block_of(first), job, {"roster": roster}, expected=expected)
-            confirmed = self._ask_in_preparation(group)
-            keys = {a.organization_id: Entry.from_json(hellos[a.organization_id]["entry"]).S.hex() for a in confirmed}
-            masks.tags[first] = {keys[a.organization_id]: a.values["tags"] for a in confirmed}
-        self._tasks.masks, self._tasks.stateful = masks, True
+        expected = Expected(parts=frozenset({"tags"}), without_rows=True)
+        groups = [
+            Group("confirm", masks.block_of(first), job, {"roster": roster}, expected=expected)
+            for first, roster in rosters.items()
+        ]
+        confirmed = self._tasks.ask(groups, quorum_of=len(self.organizations))
+        self._tasks.count_preparation(confirmed)
+        for a in confirmed:
+            own = Entry.from_json(hellos[a.organization_id]["entry"]).S.hex()
+            masks.tags.setdefault(masks.block_of(a.organization_id)[0], {})[own] = a.values["tags"]
+        self._tasks.masks = masks
         levels: dict[str, set[str]] = {}
         for a in answers:
             for column, named in a.values.get("levels", {}).items():

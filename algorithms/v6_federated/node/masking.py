@@ -222,6 +222,8 @@ def confirm(node: Node, request: Request, roster: Sequence[Any]) -> dict[str, An
     plain = [entry.to_json() for entry in entries]
     if session.roster and [*session.roster] != plain:
         raise NodePermissionException(f"this job has begun with another roster. {NOTHING_COMPUTED}")
+    if not session.e:
+        raise NodePermissionException(f"{GONE}. {NOTHING_COMPUTED}")
     own, e = session.entry, X25519PrivateKey.from_private_bytes(bytes.fromhex(session.e))
     s = X25519PrivateKey.from_private_bytes(bytes.fromhex(session.s)) if session.s else keys.identity(folder.path)
     agreed = bytes.fromhex(session.study)
@@ -268,9 +270,19 @@ def answer(
     job = node.job
     R = session.digest(job.key)
     if not session.confirmed:
-        _check_tags(session, sums.tags, R)
+        try:
+            _check_tags(session, sums.tags, R)
+        except NodePermissionException:  # the job can never go on
+            _save(node, replace(session, e="", s="", shared={}, roster=()))
+            raise
         session = replace(session, confirmed=True)
         _save(node, session)
+    if session.mode == "pinned":
+        pinned = study.accepted(folder.path)
+        if pinned is None or pinned.digest.hex() != session.study:
+            raise NodePermissionException(
+                f"the study of this hospital has changed since the job began; start a new job. {NOTHING_COMPUTED}"
+            )
     if _table(node, folder) != session.entry.D:
         raise NodePermissionException(
             f"the table of this node has changed since the job began; start a new job. {NOTHING_COMPUTED}"
@@ -292,8 +304,8 @@ def answer(
         "y32": codec.encode_words(y32),
         "y64": codec.encode_words(y64),
     }
-    answered.finish(T, json.dumps(new).encode())
-    return new, node.n
+    left = answered.finish(T, json.dumps(new).encode())  # another run of the same request may have been faster
+    return json_text.parse(left), node.n
 
 
 def _check_tags(session: Session, tags: Mapping[str, Any], R: bytes) -> None:

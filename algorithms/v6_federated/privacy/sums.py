@@ -193,9 +193,9 @@ def _value(part: Part, sums: Sums, found: Mapping[str, Any], sent: Mapping[str, 
     if weight == "rows":
         return value * n
     if weight == "share":
-        if sums.rows is None or sums.rows < n:
-            raise SafeError("the task asks for a mean over fewer rows than this node has; expected those of its block")
-        return value * (n / sums.rows)
+        if sums.rows is None:
+            raise SafeError("the task asks for a mean over rows without their number; expected the rows of the block")
+        return value * (n / sums.rows)  # above 1 it is clamped: a refusal would tell n
     if weight == "equal":
         if not divisor:
             return value / nodes
