@@ -74,7 +74,7 @@ class SumsOfRows:
             answers = ask([Part("below", "one", 64, shape), Part("step", "one", 64)])
             return [_with(a, {"below": _sum(a, "below")}, step=int(_sum(a, "step"))) for a in answers]
         if name == "levels":
-            return self._levels(organizations, arguments["columns"], arguments.get("counts", False), ask)
+            return self._levels(job, organizations, arguments["columns"], arguments.get("counts", False), ask)
         return self._products(name, d, ask, **arguments)
 
     def _moments(self, name: str, width: int, ask: Callable[..., list[Answer]]) -> list[Answer]:
@@ -101,24 +101,30 @@ class SumsOfRows:
         return found
 
     def _levels(
-        self, organizations: Sequence[int], columns: Sequence[str], counts: bool, ask: Callable[..., list[Answer]]
+        self,
+        job: Job,
+        organizations: Sequence[int],
+        columns: Sequence[str],
+        counts: bool,
+        ask: Callable[..., list[Answer]],
     ) -> list[Answer]:
         if unknown := [c for c in columns if c not in self.levels]:
             raise SafeError(
                 f"the levels of the column(s) {', '.join(unknown)}, which hold numbers, can only be counted with "
                 "aggregation=plain; fill them with a constant, mean or median"
             )
-        known = {c: [*self.levels[c]] for c in columns}
-        if not counts:  # the nodes have named them in their descriptions, or their study has
-            ones = {c: dict.fromkeys(levels, 1) for c, levels in known.items()}
+        filled = {c: _filled(job, c) - {*self.levels[c]} for c in columns}  # whether rows have these is not known
+        if not counts and not any(filled.values()):  # the nodes have named them all, or their study has
+            ones = {c: dict.fromkeys(self.levels[c], 1) for c in columns}
             return [Answer(organizations[0], 0, {}, {"levels": ones}, 0, 0, "describe", tuple(organizations))]
+        known = {c: [*self.levels[c], *sorted(filled[c])] for c in columns}
         places = [(c, level) for c, levels in known.items() for level in levels]
         found = []
         for a in ask([Part("counts", "one", 64, (len(places),))], known=known):
             rows_of: dict[str, dict[str, int]] = {c: {} for c in columns}
             for (c, level), rows in zip(places, _sum(a, "counts").tolist(), strict=True):
-                if rows:
-                    rows_of[c][level] = rows
+                if rows or (not counts and level not in filled[c]):
+                    rows_of[c][level] = rows if counts else 1
             found.append(_with(a, {}, levels=rows_of))
         return found
 
@@ -135,6 +141,12 @@ class SumsOfRows:
             shape = Q.shape
         e = int(np.clip(np.ceil(np.log2(most)) + 1 if most > 0 else -64, -64, 64))
         return [_with(a, {name: _sum(a, name, e)}) for a in ask([Part(name, "one", 64, shape, e)])]
+
+
+def _filled(job: Job, column: str) -> set[str]:
+    """The levels that steps so far have put in the place of missing values."""
+    values = [step["fitted"].get("values", {}) for step in job.data.preprocess if step["step"] == "impute"]
+    return {value[column] for value in values if isinstance(value.get(column), str)}
 
 
 def _sum(answer: Answer, name: str, e: int | None = None) -> Array:

@@ -1,0 +1,117 @@
+"""Jobs whose answers are masked, on mock nodes: studies in their folders, and everything that central received."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+from helpers import table
+
+from v6_federated.messages import codec
+from v6_federated.privacy.secagg import keys, study
+from v6_federated.privacy.secagg.study import Hospital, Study
+from v6_workbench.simulation.call_outcomes import CallOutcome
+from v6_workbench.simulation.mock import TRUSTING, MockNetwork
+
+QUICK = {"rounds": 3, "lr": 0.1, "classes": [0, 1]}
+
+
+def nodes(K: int, n: int = 20) -> dict[int, Any]:
+    """K hospitals of unequal sizes."""
+    return {k: table(n + 2 * (k % 7), seed=k, shift=0.1 * (k % 3 - 1)) for k in range(1, K + 1)}
+
+
+def in_blocks(K: int, size: int) -> list[list[int]]:
+    """Hospitals 1 to K in blocks of neighbours."""
+    return [list(range(first, first + size)) for first in range(1, K + 1, size)]
+
+
+def pin(folder: Path, blocks: Sequence[Sequence[int]], version: int = 1, minimum: int = 3, **parts: Any) -> Study:
+    """Make identity keys where there are none, and a study of these blocks, which every hospital accepts."""
+    found: dict[int, bytes] = {}
+    for k in (k for block in blocks for k in block):
+        own = folder / f"node-{k}"
+        own.mkdir(parents=True, exist_ok=True)
+        known = (own / keys.NAME).exists()
+        found[k] = keys.public_of(keys.identity(own)) if known else keys.new_identity(own)
+    made = tuple(tuple(Hospital(f"hospital {k}", found[k]) for k in block) for block in blocks)
+    agreed = Study("sepsis", version, made, **parts)
+    for k in found:
+        (folder / f"node-{k}" / study.NAME).write_text(agreed.text())
+        study.accept(folder / f"node-{k}", agreed, minimum)
+    return agreed
+
+
+@dataclass
+class Tape:
+    """Every call, and every answer that central took.
+
+    Attributes:
+        calls: organization and message, in order.
+        answers: function, organization and answer, in order.
+    """
+
+    calls: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+    answers: list[tuple[str, int, dict[str, Any]]] = field(default_factory=list)
+
+    def __call__(self, organization: int, message: dict[str, Any]) -> CallOutcome:
+        self.calls.append((organization, orjson.loads(orjson.dumps(message))))
+
+        def alter(answer: dict[str, Any]) -> dict[str, Any]:
+            self.answers.append((message["method"], organization, json.loads(json.dumps(answer))))
+            return answer
+
+        return CallOutcome(alter=alter)
+
+    def masked(self) -> list[tuple[str, int, dict[str, Any]]]:
+        """The answers after the agreement."""
+        return [a for a in self.answers if a[0] not in ("describe", "confirm", "keep_steps", "forget")]
+
+
+def run(
+    package: str,
+    databases: Mapping[int, Any],
+    mode: str,
+    folder: Path | None = None,
+    *,
+    blocks: Sequence[Sequence[int]] | None = None,
+    outcomes: Any = None,
+    online: Any = None,
+    environment: Mapping[str, str] | None = None,
+    stops: bool = False,
+    **settings: Any,
+) -> dict[str, Any]:
+    """The result of a job. With ``blocks``, the hospitals pin a study of these first."""
+    if blocks is not None:
+        assert folder is not None
+        pin(folder, blocks)
+    with MockNetwork(
+        package,
+        databases,
+        environment={**TRUSTING, **(environment or {})},
+        on_round=lambda row: None,
+        outcomes=outcomes,
+        online=online,
+        hospital_folder=folder,
+    ) as network:
+        result = network.run(aggregation=mode, **settings)
+    assert ("stopped" in result) == stops, result.get("stopped")
+    return result
+
+
+def learned(result: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """What a job has learned, by name."""
+    return codec.decode(result["weights"])
+
+
+def apart(one: np.ndarray, other: np.ndarray) -> float:
+    """The norm of the difference, relative to that of ``other``."""
+    return float(np.linalg.norm(np.subtract(one, other, dtype=np.float64)) / np.linalg.norm(other))
+
+
+def without_masks(words: np.ndarray, *arguments: Any) -> np.ndarray:
+    """In place of ``masks.masked``: masks of zero."""
+    return words.copy()
