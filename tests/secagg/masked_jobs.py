@@ -1,7 +1,7 @@
 """Jobs whose answers are masked, on mock nodes: studies in their folders, and everything that central received."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,8 @@ import orjson
 from helpers import table
 
 from v6_federated.messages import codec
-from v6_federated.privacy.secagg import keys, study
-from v6_federated.privacy.secagg.study import Hospital, Study
 from v6_workbench.simulation.call_outcomes import CallOutcome
-from v6_workbench.simulation.mock import TRUSTING, MockNetwork
+from v6_workbench.simulation.mock import TRUSTING, MockNetwork, StudyPlan
 
 QUICK = {"rounds": 3, "lr": 0.1, "classes": [0, 1]}
 
@@ -27,22 +25,6 @@ def nodes(K: int, n: int = 20) -> dict[int, Any]:
 def in_blocks(K: int, size: int) -> list[list[int]]:
     """Hospitals 1 to K in blocks of neighbours."""
     return [list(range(first, first + size)) for first in range(1, K + 1, size)]
-
-
-def pin(folder: Path, blocks: Sequence[Sequence[int]], version: int = 1, minimum: int = 3, **parts: Any) -> Study:
-    """Make identity keys where there are none, and a study of these blocks, which every hospital accepts."""
-    found: dict[int, bytes] = {}
-    for k in (k for block in blocks for k in block):
-        own = folder / f"node-{k}"
-        own.mkdir(parents=True, exist_ok=True)
-        known = (own / keys.NAME).exists()
-        found[k] = keys.public_of(keys.identity(own)) if known else keys.new_identity(own)
-    made = tuple(tuple(Hospital(f"hospital {k}", found[k]) for k in block) for block in blocks)
-    agreed = Study("sepsis", version, made, **parts)
-    for k in found:
-        (folder / f"node-{k}" / study.NAME).write_text(agreed.text())
-        study.accept(folder / f"node-{k}", agreed, minimum)
-    return agreed
 
 
 @dataclass
@@ -77,17 +59,14 @@ def run(
     mode: str,
     folder: Path | None = None,
     *,
-    blocks: Sequence[Sequence[int]] | None = None,
+    size: int | None = None,
     outcomes: Any = None,
     online: Any = None,
     environment: Mapping[str, str] | None = None,
     stops: bool = False,
     **settings: Any,
 ) -> dict[str, Any]:
-    """The result of a job. With ``blocks``, the hospitals pin a study of these first."""
-    if blocks is not None:
-        assert folder is not None
-        pin(folder, blocks)
+    """The result of a job. With ``size``, the hospitals have pinned a study in blocks of that size."""
     with MockNetwork(
         package,
         databases,
@@ -96,6 +75,7 @@ def run(
         outcomes=outcomes,
         online=online,
         hospital_folder=folder,
+        study=StudyPlan(size) if size else None,
     ) as network:
         result = network.run(aggregation=mode, **settings)
     assert ("stopped" in result) == stops, result.get("stopped")

@@ -29,7 +29,7 @@ STEPS = [
 
 def agreed(K: int, tmp_path) -> dict:
     """How K hospitals agree: without a study, or in blocks of five."""
-    return {"mode": "masked"} if K == 3 else {"mode": "pinned", "folder": tmp_path, "blocks": in_blocks(K, 5)}
+    return {"mode": "masked"} if K == 3 else {"mode": "pinned", "folder": tmp_path, "size": 5}
 
 
 def same(result: dict, other: dict) -> bool:
@@ -62,7 +62,6 @@ def check(package: str, databases: dict, settings: dict, tmp_path, monkeypatch) 
     assert result["privacy"]["blocks"] == in_blocks(len(databases), 5 if len(databases) > 3 else 3)
     with monkeypatch.context() as patch:
         patch.setattr(masking.masks, "masked", without_masks)
-        how = {name: value for name, value in how.items() if name != "blocks"}  # the study is there
         assert same(run(package, databases, **how, **settings), result)
     close(result, run(package, databases, "plain", **settings))
     return result
@@ -112,7 +111,7 @@ def test_the_evaluation_is_that_of_all_rows(tmp_path):
     """Counts are exact: losses differ by rounding only, and the confusion not at all if the model is the same."""
     settings = {**QUICK, "lr": 0.0, "rounds": 1}  # the model stays the initial one
     plain = run("v6_fedavg", nodes(10), "plain", **settings)["final"]
-    found = run("v6_fedavg", nodes(10), "pinned", tmp_path, blocks=in_blocks(10, 5), **settings)["final"]
+    found = run("v6_fedavg", nodes(10), "pinned", tmp_path, size=5, **settings)["final"]
     for name in ("evaluated", "accuracy", "auc", "confusion"):
         assert found[name] == plain[name]
     assert found["loss"] == pytest.approx(plain["loss"], abs=1e-6)

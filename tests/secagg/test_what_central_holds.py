@@ -5,7 +5,8 @@ import re
 
 import numpy as np
 import pytest
-from masked_jobs import QUICK, Tape, apart, in_blocks, learned, nodes, run, without_masks
+from masked_jobs import QUICK, Tape, apart, learned, nodes, run, without_masks
+from test_equal import STEPS, clinics
 
 from v6_federated.messages import codec
 from v6_federated.node import masking
@@ -48,9 +49,8 @@ def test_answers_hold_a_transcript_and_words_and_nothing_else(method, mode, tmp_
     package, settings = JOBS[method]
     tape = Tape()
     K = 4 if mode == "masked" else 10
-    blocks = None if mode == "masked" else in_blocks(10, 5)
-    folder = None if mode == "masked" else tmp_path
-    result = run(package, nodes(K), mode, folder, blocks=blocks, outcomes=tape, **settings)
+    size = None if mode == "masked" else 5
+    result = run(package, nodes(K), mode, tmp_path, size=size, outcomes=tape, **settings)
     functions = {function for function, _, _ in tape.answers}
     assert {"describe", "confirm"} <= functions and len(functions) > 3
     for function, k, answer in tape.answers:
@@ -74,8 +74,6 @@ def test_answers_hold_a_transcript_and_words_and_nothing_else(method, mode, tmp_
 
 def test_the_description_counts_no_rows(tmp_path):
     """With words and missing values: names of columns and levels, and no numbers."""
-    from test_equal import STEPS, clinics
-
     tape = Tape()
     run("v6_fedavg", clinics(3), "masked", outcomes=tape, **{**QUICK, "rounds": 1, "preprocess": STEPS[0]})
     for _, _, answer in (a for a in tape.answers if a[0] == "describe"):
@@ -120,8 +118,8 @@ def test_who_knows_all_but_two_learns_their_sum(mode, tmp_path, monkeypatch):
     monkeypatch.setattr(masking.masks, "masked", noted)
     tape = Tape()
     settings = {**QUICK, "rounds": 4, "model": "fnn:hidden=60"}
-    how = {"folder": tmp_path, "blocks": [[1, 2, 3, 4, 5]]} if mode == "pinned" else {}
-    run("v6_fedavg", nodes(5), mode, outcomes=tape, **how, **settings)
+    size = None if mode == "masked" else 5
+    run("v6_fedavg", nodes(5), mode, tmp_path, size=size, outcomes=tape, **settings)
     S = {k: bytes.fromhex(a["entry"]["S"]) for f, k, a in tape.answers if f == "describe"}
     honest = (2, 4)
     left: dict[int, list[np.ndarray]] = {2: [], 4: []}
@@ -160,7 +158,7 @@ def test_one_missing_answer_leaves_noise():
 def test_no_mask_is_used_twice(tmp_path):
     """Over all requests and nodes of a job, no two answers have words in common."""
     tape = Tape()
-    run("v6_scaffold", nodes(5), "pinned", tmp_path, blocks=[[1, 2, 3, 4, 5]], outcomes=tape, **QUICK)
+    run("v6_scaffold", nodes(5), "pinned", tmp_path, size=5, outcomes=tape, **QUICK)
     answers = [a for _, _, a in tape.masked()]
     for bits in (32, 64):
         seen = np.concatenate([words(a, bits) for a in answers])

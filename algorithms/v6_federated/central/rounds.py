@@ -125,6 +125,7 @@ class RoundTasks:
         Raises:
             CollectResultsError: too few answers came; it names each organization without one, and why.
         """
+        uncounted = self._uncounted(groups)
         wanted = [k for group in groups for k in group.organizations]
         others = [k for group in evaluations for k in group.organizations]
         here = set(wanted)
@@ -137,6 +138,7 @@ class RoundTasks:
         missing = self.absent(wanted, needed if self.masks is None else len(wanted)) | self.absent(
             others, 0 if wanted else 1
         )
+        missing |= uncounted
         failed = self._hand_over([k for k in [*wanted, *others] if k not in missing])
         missing |= self._in_broken_blocks([*evaluations, *groups], {*missing, *failed})
         # evaluations first: the test set of a benchmark takes longest
@@ -173,6 +175,21 @@ class RoundTasks:
 
     def _masked(self, groups: Sequence[Group]) -> bool:
         return any(group.weights is not None and group.job.aggregation != "plain" for group in groups)
+
+    def _uncounted(self, groups: Sequence[Group]) -> dict[int, Unusable]:
+        """Learn the rows of blocks whose means are asked for, and say of which blocks that failed.
+
+        They are not known if the block was missing when they were counted, or if an earlier result is resumed.
+        """
+        if self.masks is None or not self._masked(groups):
+            return {}
+        weighted = [g for g in groups if any("share" in ways for ways in (g.weights or {}).values())]
+        blocks = [block for group in weighted for block in self.masks.whole(group.organizations)]
+        if unknown := [k for block in blocks if block[0] not in self.masks.rows for k in block]:
+            group = Group("count_rows", unknown, self.job, expected=self.expected(), weights={})
+            self.count_preparation(self.ask([group], quorum_of=0))
+        lacking = [k for block in blocks if block[0] not in self.masks.rows for k in block]
+        return {k: self._history.missing.get(k, Unusable("the rows of its block are not known")) for k in lacking}
 
     def _in_broken_blocks(self, groups: Sequence[Group], missing: AbstractSet[int]) -> dict[int, Unusable]:
         """The organizations that are not asked because another one of their block is missing."""
