@@ -4,7 +4,7 @@ Each attack really runs, through the functions that methods export, against mock
 is compared with the true table. ``docs/privacy.md`` shows the table.
 """
 
-from benchmarks.attacks.registry import ATTACKS, PROFILES, Attack, cell, main, outcome
+from benchmarks.attacks.registry import ATTACKS, COLUMNS, Attack, cell, main, outcome
 from benchmarks.attacks.researcher import Outcome, Refused, Researcher, hospitals
 
-__all__ = ["ATTACKS", "PROFILES", "Attack", "Outcome", "Refused", "Researcher", "cell", "hospitals", "main", "outcome"]
+__all__ = ["ATTACKS", "COLUMNS", "Attack", "Outcome", "Refused", "Researcher", "cell", "hospitals", "main", "outcome"]

@@ -240,7 +240,7 @@ def new_patient(researcher: Researcher) -> Outcome:
     """The same means before and after a patient was added to the table: the sums differ by the patient."""
     before = {**researcher.tables, TARGET: researcher.tables[TARGET].iloc[:-1]}
     mean, _, n = researcher.moments()
-    with Researcher(before, researcher.profile, researcher.small) as earlier:
+    with Researcher(before, researcher.column, researcher.small) as earlier:
         first, _, m = earlier.moments()
         researcher.tasks += earlier.tasks
     return _one_row(researcher, n * mean - m * first)

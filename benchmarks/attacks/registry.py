@@ -8,7 +8,7 @@ from benchmarks import tables
 from benchmarks.attacks import people, single_numbers, thresholds, training
 from benchmarks.attacks.researcher import Outcome, Refused, Researcher, hospitals
 
-PROFILES = ("trusting", "careful")
+COLUMNS = ("trusting", "careful", "masked", "pinned")
 SMALL = {"breast-cancer": 320, "rare": 320, "digits": 400}  # rows of all four hospitals in the tests
 ABOUT = (
     "A dishonest researcher sends tasks to one of four mock hospitals. What the attack claims to have recovered is "
@@ -263,16 +263,16 @@ ATTACKS = (
 )
 
 
-def outcome(attack: Attack, profile: str, small: bool = False) -> Outcome:
+def outcome(attack: Attack, column: str, small: bool = False) -> Outcome:
     """Run an attack; one that is refused at once brings nothing.
 
     Args:
         attack: the attack.
-        profile: the nodes' profile.
+        column: what the nodes' operators have chosen, one of ``COLUMNS``.
         small: whether to run it on a few rows, as a test.
     """
     rows = min(SMALL[attack.data], attack.rows or SMALL[attack.data]) if small else attack.rows
-    with Researcher(hospitals(attack.data, rows), profile, small) as researcher:
+    with Researcher(hospitals(attack.data, rows), column, small) as researcher:
         try:
             return attack.run(researcher)
         except Refused:
@@ -297,9 +297,9 @@ def last_column(attack: Attack, found: Outcome) -> str:
 
 
 def _lines(small: bool) -> Iterator[str]:
-    yield from tables.head("attack", "what it does", *(f"`{p}`" for p in PROFILES), "largest error", "under `careful`")
+    yield from tables.head("attack", "what it does", *(f"`{p}`" for p in COLUMNS), "largest error", "under `careful`")
     for attack in ATTACKS:
-        found = [outcome(attack, profile, small) for profile in PROFILES]
+        found = [outcome(attack, column, small) for column in COLUMNS]
         errors = [f.error for f in found if f.error is not None and f.recovered]
         error = f"{max(errors):.0e}" if errors else None
         yield tables.row(attack.name, attack.what, *map(cell, found), error, last_column(attack, found[-1]))

@@ -7,7 +7,7 @@ table, to count what an attack has really recovered; so do the attacks on a pers
 
 import tempfile
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,20 +17,21 @@ import numpy as np
 import orjson
 import pandas as pd
 
+from benchmarks.attacks import transport
+from benchmarks.attacks.transport import Agreed, NotASum, Refused
 from v6_federated.messages import codec
+from v6_federated.privacy.sums import Part, Sums
 from v6_workbench.simulation import datasets, dealing
 from v6_workbench.simulation.call_outcomes import CallOutcome
-from v6_workbench.simulation.mock import MockNetwork
+from v6_workbench.simulation.mock import MockNetwork, StudyPlan
+
+__all__ = ["NotASum", "Refused"]
 
 TARGET, LABEL = 1, "target"  # the hospital that is attacked; the label's column
 NAME, RARE, FLAG = "village", "Kleinstadt", "treated abroad"  # columns of which one patient has a value alone
 TOLERANCE = 0.01  # standard deviations by which any value of a recovered row may be wrong
 
 Tables = dict[int, pd.DataFrame]
-
-
-class Refused(Exception):
-    """A node refused a task; the text is its one line."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Outcome:
         error: the largest error of a recovered value, in standard deviations of its column; None without values.
         refused: what the node said when it refused, if it did.
         note: what else is known, such as an AUC.
+        own: how many of what was recovered are the target's, if the answers are about more hospitals.
     """
 
     recovered: int
@@ -56,6 +58,7 @@ class Outcome:
     error: float | None = None
     refused: str = ""
     note: str = ""
+    own: int | None = None
 
 
 @dataclass
@@ -75,18 +78,21 @@ class Researcher:
 
     Attributes:
         tables: the hospitals' tables by organization.
-        profile: the nodes' privacy profile.
+        column: what the nodes' operators have chosen: "trusting"; "careful" with plain answers; "masked", the same
+            limits and no study, where the researcher invents all participants but the target; "pinned", the same
+            limits and a study, in whose block are the target and all other hospitals.
         small: whether an attack should do little, as a test.
         tasks: requests to nodes so far.
         refusal: the last refusal.
     """
 
     tables: Tables
-    profile: str
+    column: str
     small: bool = False
     tasks: int = 0
     refusal: str = ""
     _networks: dict[str, MockNetwork] = field(default_factory=dict)
+    _agreed: dict[tuple[str, str | None], Agreed] = field(default_factory=dict)
     _stack: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> "Researcher":
@@ -105,13 +111,26 @@ class Researcher:
                 MockNetwork(
                     package,
                     self.tables,
-                    environment={"V6_FEDERATED_PROFILE": self.profile, "V6_FEDERATED_AGGREGATION": "plain"},
-                    hospital_folder=None if self.profile == "trusting" else self._folder,
+                    environment=self.environment,
+                    hospital_folder=None if self.column == "trusting" else self._folder,
+                    study=StudyPlan() if self.column == "pinned" else None,
                     outcomes=self._count,
                     on_round=lambda row: None,
                 )
             )
         return self._networks[package]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The nodes' limits."""
+        if self.column in ("masked", "pinned"):
+            return {"V6_FEDERATED_PROFILE": "careful"}  # which masks answers, and pins where a study lies
+        return {"V6_FEDERATED_PROFILE": self.column, "V6_FEDERATED_AGGREGATION": "plain"}
+
+    @property
+    def block(self) -> list[int]:
+        """The hospitals whose rows an answer is about."""
+        return sorted(self.tables) if self.column == "pinned" else [TARGET]
 
     def _count(self, organization: int, input_: Mapping[str, Any]) -> CallOutcome:
         self.tasks += 1
@@ -137,41 +156,158 @@ class Researcher:
         round_: int = 1,
         **settings: Any,
     ) -> Answer:
-        """Send the target a task of one function, under a job of its own."""
-        spec: dict[str, Any] = {
-            "label": LABEL,
-            "features": self.features,
-            "classes": [0, 1],
-            "holdout": 0.0,
-            "preprocess": [],
-        }
-        spec |= data or {}
+        """Send the target a task of one function, under a job of its own.
+
+        Where answers are masked, the same function is asked for as a sum: over the target's block, or over the target
+        and participants that do not exist.
+
+        Raises:
+            Refused: a node refuses, or the function has no sum.
+        """
+        spec = self.spec | dict(data or {})
         classes = 1 if spec.get("regression") else len(spec["classes"] or [])
-        whole = {
+        sizes = model and {"features": len(spec["features"]), "classes": classes, **model}
+        whole = self.job(package, **{"model": sizes, "data": spec, **(job or {})})
+        if self.column in ("masked", "pinned"):
+            return self._sum(package, function, whole, round_, dict(arrays or {}), settings, (job or {}).get("key"))
+        kwargs: dict[str, Any] = {"job": whole, "round": round_, **settings}
+        if arrays is not None:
+            kwargs["arrays"] = codec.encode(arrays, "float64")
+        values = self.send(package, function, [TARGET], **kwargs)[TARGET]
+        return Answer(codec.decode(values["arrays"]) if "arrays" in values else {}, values)
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The columns of an ordinary job."""
+        return {"label": LABEL, "features": self.features, "classes": [0, 1], "holdout": 0.0, "preprocess": []}
+
+    def job(self, package: str, **parts: Any) -> dict[str, Any]:
+        """A job as central would send it, but for some parts."""
+        return {
             "method": package.removeprefix("v6_"),
             "key": uuid.uuid4().hex,
             "seed": 0,
             "participants": sorted(self.tables),
             "evaluators": [],
             "rounds": 1,
-            "model": model and {"features": len(spec["features"]), "classes": classes, **model},
+            "model": None,
             "minimum_rows": None,
             "precision": "float64",
-            "data": spec,
-            **(job or {}),
+            "data": self.spec,
+            **parts,
         }
-        kwargs = {"job": whole, "round": round_, **settings}
-        if arrays is not None:
-            kwargs["arrays"] = codec.encode(arrays, "float64")
+
+    def send(self, package: str, function: str, organizations: Sequence[int], **kwargs: Any) -> dict[int, Any]:
+        """Send one task to nodes.
+
+        Returns:
+            The answers by organization.
+
+        Raises:
+            Refused: a node refused it.
+        """
         kwargs = orjson.loads(orjson.dumps(kwargs, option=orjson.OPT_SERIALIZE_NUMPY))
         client = self.network(package).client()
-        task = client.task.create({"method": function, "kwargs": kwargs}, [TARGET])
+        task = client.task.create({"method": function, "kwargs": kwargs}, [*organizations])
         results = client.wait_for_results(task["id"])
-        if not results:
-            self.refusal = " ".join((client.run.from_task(task["id"])[0]["log"] or "").split())
+        runs = client.run.from_task(task["id"])
+        if lines := [run["log"] or "" for run in runs if run["status"] != "completed"]:
+            self.refusal = " ".join(lines[0].split())
             raise Refused(self.refusal)
-        values = results[0]
-        return Answer(codec.decode(values["arrays"]) if "arrays" in values else {}, values)
+        return dict(zip(organizations, results, strict=True))
+
+    # ---- sums
+
+    def agreed(self, package: str, key: str | None = None) -> Agreed:
+        """A job under which the nodes answer masked: the last one, or one with this key."""
+        found = self._agreed.get((package, key))
+        if found is None or found.seq >= transport.A_JOB:
+            found = self._agreed[package, key] = transport.agree(self, package, self.block, key=key)
+        return found
+
+    def sums(
+        self,
+        package: str,
+        function: str,
+        agreed: Agreed,
+        parts: Sequence[Part],
+        *,
+        job: Mapping[str, Any] | None = None,
+        round_: int = 1,
+        arrays: Mapping[str, np.ndarray] | None = None,
+        seq: int | None = None,
+        tags: Mapping[str, Any] | None = None,
+        to: Sequence[int] | None = None,
+        **settings: Any,
+    ) -> tuple[Sums, dict[int, Any]]:
+        """Ask the members of a job for a sum.
+
+        Args:
+            package: the method's import package.
+            function: the partial function.
+            agreed: the job.
+            parts: the parts of the sum.
+            job: the job as it is sent; None: an ordinary one.
+            round_: the round.
+            arrays: arrays that are sent.
+            seq: number of the request; None: the next one.
+            tags: confirmations of keys; None: those that nodes have sent.
+            to: which members; None: all.
+            **settings: arguments of the function.
+
+        Returns:
+            What was asked for, and the masked answers by organization.
+        """
+        if seq is None:
+            seq = agreed.seq = agreed.seq + 1
+        sums = Sums(seq, None, (Part("n", "one", 64), *parts), agreed.tags if tags is None else tags)
+        whole = {**(job or self.job(package))}
+        whole |= {"key": agreed.key, "aggregation": agreed.mode, "participants": agreed.participants}
+        kwargs: dict[str, Any] = {"job": whole, "round": round_, "sums": sums.to_json(), **settings}
+        if arrays:
+            kwargs["arrays"] = codec.encode(arrays, "float64")
+        return sums, self.send(package, function, agreed.members if to is None else to, **kwargs)
+
+    def _sum(
+        self,
+        package: str,
+        function: str,
+        job: Mapping[str, Any],
+        round_: int,
+        arrays: dict[str, np.ndarray],
+        settings: dict[str, Any],
+        key: str | None,
+    ) -> Answer:
+        """A sum, in the form of the answer of one hospital with all rows."""
+        if settings.get("statistic") == "moments":
+            return self._moments(package, job, settings)
+        agreed = self.agreed(package, key)
+        parts = transport.parts_of(function, settings, arrays, job)
+        again = {"seq": 1} if key else {}  # the same job, the same request
+        sums, answers = self.sums(
+            package, function, agreed, parts, job=job, round_=round_, arrays=arrays, **again, **settings
+        )
+        nodes, _, found = agreed.opened(sums, answers)
+        assert nodes == len(self.block), "masks are left"
+        return Answer(*transport.answer_of(function, settings, found))
+
+    def _moments(self, package: str, job: Mapping[str, Any], settings: dict[str, Any]) -> Answer:
+        """Sums about zero tell the mean; sums about the mean tell the squares."""
+        steps = job["data"]["preprocess"]
+        width = len(job["data"]["features"])
+        for step in steps:
+            shapes = step["fitted"].get("shapes", {})
+            width = shapes["components"][0] if "components" in shapes else width
+        mean, agreed, n = np.zeros(width), self.agreed(package), 0
+        for _ in range(2):
+            arrays = {"center": mean}
+            parts = transport.parts_of("fit_step", settings, arrays, job)
+            sums, answers = self.sums(package, "fit_step", agreed, parts, job=job, arrays=arrays, **settings)
+            found, values = transport.answer_of("fit_step", settings, agreed.opened(sums, answers)[2])
+            n = values["n"]
+            own = found["first"] / n
+            mean, squares = mean + own, found["second"] - n * own**2
+        return Answer({**codec.two_parts("mean", mean), "squares": np.maximum(squares, 0)}, {"n": n})
 
     # ---- what an attacker knows of the data without any trick
 
@@ -194,34 +330,57 @@ class Researcher:
 
     @property
     def truth(self) -> np.ndarray:
-        """The target's rows (n, d)."""
-        return self.tables[TARGET][self.features].to_numpy(np.float64)
+        """The rows (n, d) that an answer is about, the target's first."""
+        return np.concatenate([self.tables[k][self.features].to_numpy(np.float64) for k in self.block])
+
+    @property
+    def size(self) -> int:
+        """How many rows the target has."""
+        return len(self.tables[TARGET])
+
+    def own(self, found: Collection[int]) -> int | None:
+        """How many of the rows found are the target's; None if all are."""
+        return sum(i < self.size for i in found) if len(self.block) > 1 else None
 
     def found(self, claims: Sequence[np.ndarray] | np.ndarray, unit: str = "rows", **more: Any) -> Outcome:
         """Compare claimed rows with the true ones: a row counts if all of its values are within the tolerance."""
         truth = self.truth
-        number, error = matched(np.asarray(claims).reshape(-1, truth.shape[1]), truth, truth.std(axis=0))
-        return Outcome(number, len(truth), unit, self.tasks, len(claims), error, self.last_words(number), **more)
+        rows, error = matches(np.asarray(claims).reshape(-1, truth.shape[1]), truth, truth.std(axis=0))
+        more = {"own": self.own(rows), **more}
+        return Outcome(len(rows), len(truth), unit, self.tasks, len(claims), error, self.last_words(len(rows)), **more)
 
     def found_values(self, claims: Mapping[str, Sequence[float]], of: int | None = None) -> Outcome:
         """Compare claimed values of columns with the true ones."""
-        number, error, total = 0, 0.0, 0
+        number, error, total, own = 0, 0.0, 0, 0
         for column, values in claims.items():
-            true = self.tables[TARGET][[column]].to_numpy(np.float64)
-            some, largest = matched(np.asarray(values, np.float64).reshape(-1, 1), true, true.std(axis=0))
-            number, error, total = number + some, max(error, largest or 0.0), total + len(true)
-        claimed = sum(map(len, claims.values()))
+            true = self.truth[:, [self.features.index(column)]]
+            some, largest = matches(np.asarray(values, np.float64).reshape(-1, 1), true, true.std(axis=0))
+            number, error, total = number + len(some), max(error, largest or 0.0), total + len(true)
+            own += self.own(some) or 0
         return Outcome(
-            number, of or total, "values", self.tasks, claimed, error if number else None, self.last_words(number)
+            number,
+            of or total,
+            "values",
+            self.tasks,
+            sum(map(len, claims.values())),
+            error if number else None,
+            self.last_words(number),
+            own=own if len(self.block) > 1 else None,
         )
 
     def last_words(self, recovered: int) -> str:
         """The refusal that ended an attack, without its prefix; nothing if the attack worked all the same."""
-        return "" if recovered else self.refusal.rpartition(f"organization {TARGET}: ")[2]
+        return "" if recovered else self.refusal.rpartition("organization ")[2].partition(": ")[2]
 
 
 def matched(claims: np.ndarray, truth: np.ndarray, scale: np.ndarray) -> tuple[int, float | None]:
     """How many true rows are claimed, each once, and the largest error among them in units of ``scale``."""
+    found, error = matches(claims, truth, scale)
+    return len(found), error
+
+
+def matches(claims: np.ndarray, truth: np.ndarray, scale: np.ndarray) -> tuple[set[int], float | None]:
+    """Which true rows are claimed, each once, and the largest error among them in units of ``scale``."""
     errors, taken = list[float](), set[int]()
     for claim in claims:
         distance = np.abs((truth - claim) / np.where(scale > 0, scale, 1)).max(axis=1)
@@ -232,7 +391,7 @@ def matched(claims: np.ndarray, truth: np.ndarray, scale: np.ndarray) -> tuple[i
                 taken.add(int(i))
                 errors.append(float(distance[i]))
                 break
-    return len(taken), max(errors, default=None)
+    return taken, max(errors, default=None)
 
 
 def hospitals(data: str = "breast-cancer", rows: int | None = None) -> Tables:

@@ -1,0 +1,234 @@
+"""How a dishonest researcher asks nodes whose answers are masked: keys, requests for sums, and what comes out of them.
+
+Without a study, whoever leads a job also says who takes part. So the researcher names the target and participants that
+do not exist, makes their keys, and can subtract all masks: what is left is the target's own answer. With a study, the
+target agrees with its own block and nobody else. The researcher gets the sum over the block, and asks for it in the
+form that one hospital with all rows of the block would answer in.
+"""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from v6_federated.base.version import __version__
+from v6_federated.data.aggregates import EDGES
+from v6_federated.messages import codec
+from v6_federated.models import metrics
+from v6_federated.privacy.policy import Policy
+from v6_federated.privacy.secagg import agreement, keys, masks, study
+from v6_federated.privacy.secagg.agreement import Entry
+from v6_federated.privacy.sums import Part, Sums, climbed, decoded, ladder
+
+if TYPE_CHECKING:
+    from benchmarks.attacks.researcher import Researcher
+
+INVENTED = (900, 901)  # organizations that do not exist
+RUNGS = (-4, 26, 56)  # numbers up to 7e16, to nine digits at least
+A_JOB = 200  # requests; then the researcher begins another job
+MODEL = {"client_update": "weights", "gradient": "gradient"}  # arrays as long as the model, by function
+
+
+class Refused(Exception):
+    """A node refused a task; the text is its one line."""
+
+
+class NotASum(Refused):
+    """The attack needs a number that nodes do not add up; the text says which in a few words."""
+
+
+@dataclass
+class Participant:
+    """A participant that the researcher has invented, with its keys."""
+
+    s: X25519PrivateKey = field(default_factory=X25519PrivateKey.generate)
+    e: X25519PrivateKey = field(default_factory=X25519PrivateKey.generate)
+    version: str = __version__
+
+    @property
+    def entry(self) -> Entry:
+        """What it says of itself."""
+        return Entry(keys.public_of(self.s), keys.public_of(self.e), bytes(32), self.version)
+
+
+@dataclass
+class Agreed:
+    """A job whose nodes have agreed on keys.
+
+    Attributes:
+        key: the job's key.
+        mode: "masked" or "pinned".
+        members: organizations that exist.
+        entries: what the members said of themselves, by organization.
+        invented: participants of the researcher's own.
+        tags: what has been said to confirm the keys, by sender and receiver.
+        pairs: the keys that each invented participant shares with each member.
+        seq: number of the last request.
+    """
+
+    key: str
+    mode: str
+    members: Sequence[int]
+    entries: dict[int, Entry] = field(default_factory=dict)
+    invented: Sequence[Participant] = ()
+    tags: dict[str, dict[str, str]] = field(default_factory=dict)
+    pairs: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    seq: int = 0
+
+    @property
+    def participants(self) -> list[int]:
+        """All ids, of those that exist and of those that do not."""
+        return [*self.members, *INVENTED[: len(self.invented)]]
+
+    @property
+    def roster(self) -> list[dict[str, Any]]:
+        """The entries of all participants."""
+        return [entry.to_json() for entry in [*self.entries.values(), *(p.entry for p in self.invented)]]
+
+    def opened(self, sums: Sums, answers: Mapping[int, Mapping[str, Any]]) -> tuple[int, int, dict[str, np.ndarray]]:
+        """Add up the members' answers and take away the masks of the invented participants.
+
+        Args:
+            sums: what was asked for.
+            answers: masked answers by member.
+
+        Returns:
+            How many nodes the sum is over (nonsense if masks are left), how many numbers were too large, and the sums.
+        """
+        words = dict[int, np.ndarray]()
+        for bits in (32, 64):
+            total: np.ndarray = np.zeros(sums.words(bits), masks.WORDS[bits])
+            for k, answer in answers.items():
+                total += codec.decode_words(answer[f"y{bits}"], f"uint{bits}", sums.words(bits))
+                T = bytes.fromhex(answer["T"])
+                for i, participant in enumerate(self.invented):
+                    m = masks.mask(self.pairs[i, k], T, 32 if bits == 32 else 64, total.size)
+                    if self.entries[k].S < participant.entry.S:  # the member has added it
+                        total -= m
+                    else:
+                        total += m
+            words[bits] = total
+        return decoded(sums, words)
+
+
+def agree(
+    researcher: "Researcher",
+    package: str,
+    members: Sequence[int],
+    *,
+    key: str | None = None,
+    invented: Sequence[Participant] | None = None,
+) -> Agreed:
+    """Begin a job: hello, and confirm the roster.
+
+    Args:
+        researcher: sends the requests.
+        package: the method's import package.
+        members: organizations that exist.
+        key: the job's key; None: a new one.
+        invented: participants of the researcher's own; None: two without a study, none with one.
+
+    Returns:
+        The job.
+
+    Raises:
+        Refused: a node refuses.
+    """
+    mode = researcher.column
+    if invented is None:
+        invented = [Participant() for _ in INVENTED] if mode == "masked" else []
+    agreed = Agreed(key or uuid.uuid4().hex, mode, members, invented=invented)
+    job = researcher.job(package, key=agreed.key, aggregation=mode, participants=agreed.participants)
+    hellos = researcher.send(package, "describe", members, job=job, round=0, raw=True)
+    agreed.entries = {k: Entry.from_json(hello["entry"]) for k, hello in hellos.items()}
+    R = _digest(agreed)
+    for i, participant in enumerate(invented):
+        said = agreed.tags[participant.entry.S.hex()] = {}
+        for k, entry in agreed.entries.items():
+            K = agreed.pairs[i, k] = pair(participant, entry, agreed.key)
+            said[entry.S.hex()] = agreement.tag(K, participant.entry.S, entry.S, R).hex()
+    confirmed = researcher.send(package, "confirm", members, job=job, round=0, roster=agreed.roster)
+    for k, answer in confirmed.items():
+        agreed.tags[agreed.entries[k].S.hex()] = answer["tags"]
+    return agreed
+
+
+def pair(participant: Participant, entry: Entry, job: str) -> bytes:
+    """The key that an invented participant shares with a node, in a job without a study."""
+    return agreement.pair_key(participant.s, participant.e, participant.entry, entry, study.masked_study(job), job)
+
+
+def _digest(agreed: Agreed) -> bytes:
+    entries = [*agreed.entries.values(), *(p.entry for p in agreed.invented)]
+    return agreement.roster_digest(study.masked_study(agreed.key), agreed.key, entries)
+
+
+# ---- the answer of one hospital with all rows of the block
+
+
+def parts_of(
+    function: str, arguments: Mapping[str, Any], arrays: Mapping[str, np.ndarray], job: Mapping[str, Any]
+) -> list[Part]:
+    """Which sums bring what one hospital with all rows would answer.
+
+    Raises:
+        NotASum: there are none.
+    """
+    statistic = arguments.get("statistic")
+    if (name := MODEL.get(function)) is not None:
+        return ladder(name, "rows", arrays["weights"].shape, RUNGS)
+    if statistic == "moments":
+        d = arrays["center"].shape
+        return [*ladder("first", "one", d, RUNGS), *ladder("second", "one", d, RUNGS)]
+    if statistic == "covariance":
+        d = len(arrays["mean"])
+        return ladder("covariance", "one", (d * (d + 1) // 2,), RUNGS)
+    if statistic == "below":
+        return [Part("below", "one", 64, (len(arguments["columns"]), EDGES))]
+    if function == "evaluate":
+        if job["data"].get("regression"):
+            raise NotASum("the errors of a regression are not added up")
+        classes = job["model"]["classes"]
+        problems = 1 if classes == 2 else classes
+        return [
+            Part("evaluation.n", "one", 64),
+            Part("evaluation.loss", "one", 64, (), 30),
+            Part("evaluation.confusion", "one", 64, (classes, classes)),
+            Part("evaluation.bands", "one", 64, (problems, 2, Policy.of_node({}).score_bands)),
+            Part("evaluation.steps", "one", 64),
+        ]
+    if function == "local_update":
+        return ladder("from_reference", "one", (), RUNGS)
+    raise NotASum("the function answers nothing that nodes add up")
+
+
+def answer_of(
+    function: str, arguments: Mapping[str, Any], found: Mapping[str, np.ndarray]
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Turn sums into the arrays and values that one hospital with all rows would answer."""
+    n = int(found[Part("n", "one", 64).key])
+    statistic = arguments.get("statistic")
+
+    def read(name: str, weight: str = "one") -> np.ndarray:
+        return climbed(found, name, weight, RUNGS)[0]
+
+    if (name := MODEL.get(function)) is not None:
+        return {name: read(name, "rows") / n}, {"n": n}
+    if statistic == "moments":
+        return {"first": read("first"), "second": read("second")}, {"n": n}
+    if statistic == "covariance":
+        return {"covariance": read("covariance")}, {"n": n}
+    if statistic == "below":
+        return {"below": found[Part("below", "one", 64).key]}, {"n": n}
+    if function == "local_update":
+        return {}, {"n": n, "from_reference": float(read("from_reference"))}
+    sums = {name.removeprefix("one ").partition(" ")[0]: value for name, value in found.items()}
+    return {}, {"n": n, "evaluation": _evaluation({k.removeprefix("evaluation."): v for k, v in sums.items()})}
+
+
+def _evaluation(sums: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    bands = [[metrics.packed(side) for side in problem] for problem in sums["bands"].tolist()]
+    return {**metrics.of_sums(sums), "bands": bands if sums["bands"].any() else []}
