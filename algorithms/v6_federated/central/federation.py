@@ -36,6 +36,7 @@ from v6_federated.messages.job import AGGREGATIONS, Job
 from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.secagg.agreement import Entry
 
+LEAP = 2**20  # requests: more than a job can have made since its last checkpoint
 OPTIONS = ("returns", "optional", "numbers", "values", "validate", "measures", "means", "counts", "quorum_of")
 
 
@@ -104,6 +105,8 @@ class Federation:
             if not self.resumed:
                 self.features = kept["features"]
                 self._tasks.take_over(kept["pending"])
+                if self._tasks.masks is not None and kept["weights"] is None:
+                    self._tasks.masks.seq += LEAP  # its rounds begin again, and nodes no longer keep their first answers
             elif self._tasks.job.aggregation != "plain":
                 answers = preparation.describe(self._tasks.job, bool(kept["data"]["preprocess"]), self._ask_before)
                 self._tasks.job = self._agree(self._tasks.job, answers)
@@ -560,8 +563,10 @@ class Federation:
             CollectResultsError: fewer answered than the job needs.
         """
         self._tasks.round = last = len(self.history)  # a node may not allow one more round
-        final = self._evaluated(last, self._tasks.ask([], [self._tasks.evaluation(weights)]))
-        return self.finished(final, weights=codec.encode({"weights": weights}))
+        if self._progress.final is None:
+            self._progress.final = self._evaluated(last, self._tasks.ask([], [self._tasks.evaluation(weights)]))
+            self._progress.save(self.features)  # nodes that have removed their keys cannot answer again
+        return self.finished(self._progress.final, weights=codec.encode({"weights": weights}))
 
     def stopped(self, reason: str) -> dict[str, Any] | None:
         """End a job that cannot go on, and have the nodes remove what they keep for it.

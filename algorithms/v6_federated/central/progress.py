@@ -22,6 +22,7 @@ class Progress:
     Attributes:
         state: what the method carries from round to round.
         resumed: whether the job goes on from the result of another job, of which nodes keep nothing.
+        final: the evaluation of the last model, once there is one.
     """
 
     def __init__(self, method: str, settings: Common, kept: Checkpoint, tasks: RoundTasks, history: History) -> None:
@@ -35,6 +36,7 @@ class Progress:
             history: the job's history.
         """
         self.state, self.resumed = SimpleNamespace(), False
+        self.final: dict[str, Any] | None = None
         self._method, self._settings, self._checkpoint = method, settings, kept
         self._tasks, self._history = tasks, history
         self._restored: Mapping[str, Any] | None = None
@@ -63,6 +65,7 @@ class Progress:
         if saved is not None and saved["settings"] == self.own_settings:
             kept = saved
             self._tasks.restore(kept)
+            self.final = kept["final"]
             last_evaluated = shown = kept["last_evaluated"]
         elif earlier is not None:
             kept, self.resumed = earlier, True
@@ -122,6 +125,7 @@ class Progress:
             "settings": self.own_settings,
             "features": [*features],
             "last_evaluated": self._history.last_evaluated,
+            "final": self.final,
             **self._tasks.snapshot(),
         }
         self._checkpoint.save({**snapshot, **own})
