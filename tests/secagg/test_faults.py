@@ -1,11 +1,10 @@
-"""Nodes that fail, are late, answer twice or are offline, and a central that is lost: blocks open whole or not at all."""
+"""Nodes that fail, are late, answer twice or are offline: blocks open whole or not at all."""
 
-import functools
 import json
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,10 +13,8 @@ from helpers import table
 from masked_jobs import learned
 from methods_by_hand import follow
 
-from v6_federated.base.vantage6_api import CollectResultsError
 from v6_federated.node import masking
-from v6_workbench.conformance.interruptions import Killed
-from v6_workbench.conformance.jobs import AT_CENTRAL, FORESEEN, OPEN, difference
+from v6_workbench.conformance.jobs import AT_CENTRAL, FORESEEN, OPEN
 from v6_workbench.simulation.call_outcomes import CallOutcome
 from v6_workbench.simulation.mock import MockNetwork, StudyPlan
 

@@ -173,9 +173,10 @@ def test_a_killed_run_gives_the_same_bytes(worked, made, tmp_path):
     result = run("v6_scaffold", nodes(4), "masked", outcomes=outcomes, retries=1, **settings)
     assert len(first) == 5 and all(len({*found}) == 1 for found in made.values())
     assert any(len(found) > 1 for found in made.values()) == worked
-    assert learned(result)["weights"].tolist() == learned(run("v6_scaffold", nodes(4), "masked", **settings))[
-        "weights"
-    ].tolist()
+    assert (
+        learned(result)["weights"].tolist()
+        == learned(run("v6_scaffold", nodes(4), "masked", **settings))["weights"].tolist()
+    )
 
 
 # ---- blocks
@@ -198,7 +199,9 @@ def test_a_fraction_without_a_study_is_refused():
         run("v6_fedavg", nodes(4), "masked", **QUICK, fraction=0.5)
 
 
-@pytest.mark.parametrize(("min_responses", "gone", "ends"), [(0.5, 1, True), (0.5, 3, False), (2, 2, True), (3, 2, False)])
+@pytest.mark.parametrize(
+    ("min_responses", "gone", "ends"), [(0.5, 1, True), (0.5, 3, False), (2, 2, True), (3, 2, False)]
+)
 def test_min_responses_counts_blocks(min_responses, gone, ends, tmp_path):
     """One hospital of ``gone`` of four blocks is away in round 2."""
 
@@ -207,9 +210,7 @@ def test_min_responses_counts_blocks(min_responses, gone, ends, tmp_path):
         return CRASHED if lost and message["method"] == "client_update" else CallOutcome()
 
     settings = {**QUICK, "retries": 0, "min_responses": min_responses}
-    result = run(
-        "v6_fedavg", nodes(20), "pinned", tmp_path, size=5, outcomes=outcomes, stops=not ends, **settings
-    )
+    result = run("v6_fedavg", nodes(20), "pinned", tmp_path, size=5, outcomes=outcomes, stops=not ends, **settings)
     if not ends:
         assert f"{4 - gone} of 4 answered, " in result["stopped"]
         assert len(result["history"]) == 1

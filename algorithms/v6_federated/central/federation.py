@@ -106,7 +106,7 @@ class Federation:
                 self.features = kept["features"]
                 self._tasks.take_over(kept["pending"])
                 if self._tasks.masks is not None and kept["weights"] is None:
-                    self._tasks.masks.seq += LEAP  # its rounds begin again, and nodes no longer keep their first answers
+                    self._tasks.masks.seq += LEAP  # its rounds begin again, and nodes keep their last answers only
             elif self._tasks.job.aggregation != "plain":
                 answers = preparation.describe(self._tasks.job, bool(kept["data"]["preprocess"]), self._ask_before)
                 self._tasks.job = self._agree(self._tasks.job, answers)

@@ -23,7 +23,7 @@ from v6_federated.privacy.secagg.agreement import Entry
 from v6_federated.privacy.sums import Part, Sums
 
 FIRST = 3  # e of updates whose size nobody knows yet: numbers up to 8
-ROOM = 3  # powers of two between the largest number of a sum and the bound of the next
+ROOM = 8  # powers of two between the largest number of a sum and the bound of the next: single nodes' are larger
 MORE = 6  # powers of two by which a bound grows after numbers were clamped
 LEAST, MOST = -20, 20  # e of 32 bits
 LOSSES = 30  # e of sums of losses
@@ -41,7 +41,7 @@ class Masks:
         blocks: ids of the organizations of each block.
         rows: N, the rows of each block, by its first member.
         seq: number of the last request.
-        exponents: e of the parts of 32 bits, by function and key.
+        exponents: e of the parts of 32 bits, by block's first member, function and key.
         tags: what nodes have said to confirm their keys, by block's first member; until the block's first sum.
         clamped: how many values were clamped since it was last taken.
     """
@@ -146,7 +146,8 @@ class Masks:
         for name, ways in weights.items():
             for way in ways:
                 assert size is not None
-                parts.append(Part(name, way, 32, (size,), self.exponents.get(f"{function} {way} {name}", FIRST)))
+                e = self.exponents.get(f"{block[0]} {function} {way} {name}", FIRST)
+                parts.append(Part(name, way, 32, (size,), e))
         parts += [Part(name, "one", 64) for name in counts]
         if evaluation is not None:
             problems, bands = 1 if evaluation == 2 else evaluation, Policy.of_node().score_bands
@@ -202,7 +203,7 @@ class Masks:
                 "rows in the whole job"
             )
         self.tags.pop(block[0], None)
-        self._bound(function, sums, found, clamped, len(block))
+        self._bound(function, block, sums, found, clamped)
         arrays: dict[str, Array] = {}
         values: dict[str, Any] = {}
         for part in sums.parts:
@@ -227,19 +228,25 @@ class Masks:
         up, down = sum(a.bytes_up for a in answers), sum(a.bytes_down for a in answers)
         return Answer(block[0], n, arrays, {**values, "sums": found}, up, down, function, tuple(block))
 
-    def _bound(self, function: str, sums: Sums, found: Mapping[str, Array], clamped: int, nodes: int) -> None:
+    def _bound(self, function: str, block: Sequence[int], sums: Sums, found: Mapping[str, Array], clamped: int) -> None:
         """Choose the bounds of the next sum from this one, and end a job whose numbers make no sense."""
         parts = sums.of(32)
-        if clamped > DIVERGED * nodes * sum(found[part.key].size for part in parts) and parts:
+        most = DIVERGED * len(block) * sum(found[part.key].size for part in parts)
+        if clamped > most and any((part.exponent or 0) >= FIRST + MORE for part in parts):
             raise CollectResultsError(f"{function}: most numbers are too large or not finite; {codec.DIVERGED}")
         self.clamped += clamped
         for part in parts:
+            assert part.exponent is not None
             largest = float(np.abs(found[part.key]).max(initial=0.0))
             e = int(np.clip(np.ceil(np.log2(largest)) + ROOM if largest else LEAST, LEAST, MOST))
+            key = f"{block[0]} {function} {part.weight} {part.name}"
+            least = self.exponents.get(f"{key}, least", LEAST)
+            # numbers of opposite nodes cancel, and their sum does not show their size: bounds fall slowly, and stop
+            e = max(e, part.exponent - 1, least)
             if clamped:
-                assert part.exponent is not None
                 e = min(max(e, part.exponent + MORE), MOST)
-            self.exponents[f"{function} {part.weight} {part.name}"] = e
+                self.exponents[f"{key}, least"] = min(max(least, part.exponent + 1), MOST)
+            self.exponents[key] = e
 
     def taken(self) -> int:
         """Take the number of values that were clamped since it was last taken."""
