@@ -1,0 +1,184 @@
+"""A central that sends what it likes: it calls the nodes of a mock network one by one."""
+
+import json
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+from helpers import JOB
+from masked_jobs import nodes
+
+from v6_federated.data.source import Source
+from v6_federated.messages import codec
+from v6_federated.privacy import sums
+from v6_federated.privacy.secagg.agreement import Entry
+from v6_federated.privacy.sums import Part, Sums
+from v6_workbench.simulation import mock_node
+from v6_workbench.simulation.mock import TRUSTING, MockNetwork, StudyPlan
+
+UPDATE = (Part("n", "one", 64), Part("weights", "share", 32, (5,), 3))
+LOCAL = {"lr": 0.1}
+
+
+@dataclass
+class Central:
+    """A central of FedAvg, or another method, without honesty.
+
+    Attributes:
+        network: its nodes.
+        mode: the job's aggregation.
+        job: what it says about the job.
+        entries: the hellos by organization.
+        tags: the confirmations by sender and receiver.
+        rows: how many rows all have.
+    """
+
+    network: MockNetwork
+    mode: str
+    job: dict[str, Any] = field(default_factory=dict)
+    entries: dict[int, dict[str, Any]] = field(default_factory=dict)
+    tags: dict[str, dict[str, str]] = field(default_factory=dict)
+    rows: int = 0
+
+    def __post_init__(self) -> None:
+        members = [*self.network.nodes]
+        self.job = {**JOB, "participants": members, "rounds": 5, "aggregation": self.mode}
+        self.rows = sum(k_rows(node.folder) for node in self.network.nodes.values())
+
+    def call(self, k: int, function: str, *, round_: int = 1, job: dict | None = None, **arguments: Any) -> Any:
+        """A node's answer; the text of its refusal if it refuses, which its audit log has and which tells of no row."""
+        client = self.network.client()
+        kwargs = {"job": {**self.job, **(job or {})}, "round": round_, **arguments}
+        task = client.task.create(json.loads(json.dumps({"method": function, "kwargs": kwargs})), [k])
+        found = client.wait_for_results(task["id"])
+        if function == "forget":  # it reads nothing, and is not logged
+            return found[0]
+        line = self.audit(k)[-1]
+        assert line["function"] == function and line["round"] == round_
+        if found:
+            assert "refused" not in line
+            return found[0]
+        log = client.run.from_task(task["id"])[0]["log"]
+        reason = log.partition(f"organization {k}: ")[2]
+        assert reason and line["refused"] == reason, log
+        assert not betrays(log, self.network.nodes[k].folder)
+        return reason
+
+    def audit(self, k: int) -> list[dict[str, Any]]:
+        """A node's audit log."""
+        file = Path(self.network.nodes[k].environment["HOSPITAL_DATABASE_URI"]) / "audit.jsonl"
+        return [json.loads(line) for line in file.read_text().splitlines()]
+
+    def hello(self, *members: int) -> None:
+        """Greet nodes."""
+        for k in members or self.network.nodes:
+            said = self.call(k, "describe", round_=0, raw=False)
+            assert not isinstance(said, str), said
+            self.entries[k] = said["entry"]
+
+    def confirm(self, k: int, roster: Sequence[dict[str, Any]] | None = None) -> Any:
+        """Have a node confirm a roster; None is the honest one. The tags are noted."""
+        said = self.call(k, "confirm", round_=0, roster=[*self.entries.values()] if roster is None else [*roster])
+        if not isinstance(said, str):
+            self.tags[self.entries[k]["S"]] = said["tags"]
+        return said
+
+    def agree(self) -> "Central":
+        """Hello and confirm with all nodes."""
+        self.hello()
+        for k in self.network.nodes:
+            assert not isinstance(said := self.confirm(k), str), said
+        return self
+
+    def update(
+        self,
+        k: int,
+        seq: int = 1,
+        *,
+        weights: Any = None,
+        parts: Sequence[Part] = UPDATE,
+        rows: int | None = None,
+        job: dict | None = None,
+        round_: int = 1,
+        **local: Any,
+    ) -> Any:
+        """Ask for a masked update."""
+        asked = Sums(seq, self.rows if rows is None else rows, tuple(parts), self.tags)
+        w = np.zeros(5) if weights is None else np.asarray(weights)
+        return self.call(
+            k,
+            "client_update",
+            round_=round_,
+            job=job,
+            sums=asked.to_json(),
+            local={**LOCAL, **local},
+            arrays=codec.encode({"weights": w}),
+        )
+
+    def opened(self, answers: Sequence[dict[str, Any]], parts: Sequence[Part] = UPDATE) -> tuple[int, int, dict]:
+        """The number of nodes, how many numbers were clamped, and the sums."""
+        asked = Sums(1, self.rows, tuple(parts))
+        words = {}
+        for bits in (32, 64):
+            found = [codec.decode_words(a[f"y{bits}"], f"uint{bits}", asked.words(bits)) for a in answers]
+            words[bits] = np.sum(found, axis=0, dtype=f"uint{bits}")
+        return sums.decoded(asked, words)
+
+
+@contextmanager
+def central(
+    mode: str, folder: Path, K: int = 5, *, package: str = "v6_fedavg", size: int | None = 5, **options: Any
+) -> Iterator[Central]:
+    """A lying central and its K nodes; in the mode "pinned" these have accepted a study."""
+    plan = StudyPlan(size) if mode == "pinned" else None
+    options = {"environment": TRUSTING, **options}
+    with MockNetwork(package, nodes(K), hospital_folder=folder, study=plan, **options) as network:
+        yield Central(network, mode)
+
+
+def other_key(entry: dict[str, Any], own: Any, S: Any = None) -> dict[str, Any]:
+    """A node's entry with the key E of somebody else, or also S."""
+    raw = own.public_key().public_bytes_raw()
+    found = {**entry, "E": raw.hex()}
+    if S is not None:
+        found["S"] = S.public_key().public_bytes_raw().hex()
+    assert Entry.from_json(found)
+    return found
+
+
+def k_rows(folder: Path) -> int:
+    """How many rows a node trains on in ``JOB``, which holds nothing out."""
+    return len(joblib.load(folder / "database").table)
+
+
+def change_table(folder: Path) -> None:
+    """Change one value of a node's table."""
+    source = joblib.load(folder / "database")
+    source.table.iloc[0, 0] += 1
+    joblib.dump(Source(table=source.table), folder / "database")
+    mock_node.close_databases()
+
+
+def keep(folder: Path, at: Path) -> None:
+    """A copy of a folder."""
+    shutil.copytree(folder, at, dirs_exist_ok=True)
+
+
+def roll_back(folder: Path, copy: Path) -> None:
+    """Bring the copy back."""
+    shutil.rmtree(folder)
+    shutil.copytree(copy, folder)
+
+
+def betrays(text: str, folder: Path) -> bool:
+    """Whether a text holds a number of the node's rows, to four digits or more."""
+    table = joblib.load(folder / "database").table
+    numbers = table.drop(columns="label").to_numpy(float).ravel()
+    found = [float(n) for n in re.findall(r"-?\d+\.\d{3,}", text)]
+    return any(np.abs(numbers - n).min() < 1e-3 for n in found)

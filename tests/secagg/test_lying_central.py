@@ -1,0 +1,541 @@
+"""A central that lies: what each node refuses, what never opens, and what is no oracle."""
+
+import importlib
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from forged import UPDATE, central, change_table, keep, other_key, roll_back
+from masked_jobs import QUICK, nodes, run
+
+from v6_federated.base.vantage6_api import CollectResultsError
+from v6_federated.central.answer import Answer
+from v6_federated.central.masking import Masks
+from v6_federated.messages import codec
+from v6_federated.privacy.secagg import keys, study
+from v6_federated.privacy.sums import Part, Sums
+from v6_workbench.simulation import studies
+
+MODES = ("masked", "pinned")
+
+
+def volume(lying, k: int) -> Path:
+    """The folder of the job at a node."""
+    return lying.network.nodes[k].folder / "tmp"
+
+
+def hospital(lying, k: int) -> Path:
+    """The hospital's own folder."""
+    return Path(lying.network.nodes[k].environment["HOSPITAL_DATABASE_URI"])
+
+
+def short(entry: dict) -> str:
+    """How an error names a peer."""
+    return keys.short(bytes.fromhex(entry["S"]))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_honest_central_gets_sums(mode, tmp_path):
+    """The calls of the tests below are right as far as they are not forged."""
+    with central(mode, tmp_path) as lying:
+        lying.agree()
+        answers = [lying.update(k) for k in lying.network.nodes]
+        N, clamped, found = lying.opened(answers)
+        assert (N, clamped, found["one n"]) == (5, 0, lying.rows)
+        assert 0.01 < np.abs(found[UPDATE[1].key]).max() < 1
+        assert lying.opened(answers[1:])[0] not in (4, 5)  # four of them open nothing
+
+
+# ---- who takes part
+
+
+def test_invented_participants_are_not_the_block(tmp_path):
+    """All others are the server's own, with keys of its own."""
+    with central("pinned", tmp_path) as lying:
+        lying.hello()
+        made = [
+            other_key(lying.entries[k], X25519PrivateKey.generate(), X25519PrivateKey.generate()) for k in range(2, 6)
+        ]
+        assert "not this node's block of the study: 4 keys too many, 4 missing" in lying.confirm(
+            1, [lying.entries[1], *made]
+        )
+
+
+@pytest.mark.parametrize("change", ["one fewer", "one more", "twice", "without this node", "own entry changed"])
+def test_a_cohort_that_is_not_the_block_is_refused(change, tmp_path):
+    with central("pinned", tmp_path, K=10) as lying:
+        lying.hello()
+        block = [lying.entries[k] for k in range(1, 6)]
+        roster = {
+            "one fewer": block[:4],
+            "one more": [*block, lying.entries[6]],
+            "twice": [*block, block[1]],
+            "without this node": [*block[1:], lying.entries[6]],
+            "own entry changed": [{**block[0], "D": block[1]["D"]}, *block[1:]],
+        }[change]
+        says = {
+            "one fewer": "0 keys too many, 1 missing",
+            "one more": "1 keys too many, 0 missing",
+            "twice": "two entries with the same key",
+        }.get(change, "lacks this node's own entry, or changes it")
+        assert says in lying.confirm(1, roster)
+        assert isinstance(lying.update(1), str)  # and nothing is answered
+
+
+def test_without_a_study_all_participants_are_one_block(tmp_path):
+    with central("masked", tmp_path, K=4) as lying:
+        lying.hello()
+        assert "all of them must be one block" in lying.confirm(1, [lying.entries[k] for k in (1, 2, 3)])
+        assert "must have at least 3" in lying.confirm(1, [lying.entries[k] for k in (1, 2)])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_other_versions_are_named(mode, tmp_path):
+    with central(mode, tmp_path) as lying:
+        lying.hello()
+        lying.entries[3] = {**lying.entries[3], "version": "0.0.1"}
+        assert "others run 0.0.1; use the same image" in lying.confirm(1)
+
+
+# ---- keys
+
+
+def test_a_job_key_that_its_hospital_did_not_make_is_found_and_the_peer_named(tmp_path):
+    """The server knows no identity key: with an E of its own for one peer, it cannot make that peer's tags."""
+    with central("pinned", tmp_path) as lying:
+        lying.hello()
+        honest = dict(lying.entries)
+        lying.entries[3] = other_key(honest[3], X25519PrivateKey.generate())
+        for k in (1, 2, 4, 5):
+            assert not isinstance(lying.confirm(k), str)
+        assert "lacks this node's own entry" in lying.confirm(3)
+        assert not isinstance(lying.confirm(3, honest.values()), str)  # it is shown its own E
+        for k in (1, 2, 4, 5):
+            refusal = lying.update(k)
+            assert refusal.startswith(f"{short(honest[3])} did not confirm the same keys and roster"), refusal
+        assert "did not confirm" in lying.update(3)
+
+
+def test_swapped_job_keys_are_found(tmp_path):
+    with central("pinned", tmp_path) as lying:
+        lying.hello()
+        honest = dict(lying.entries)
+        two, three = honest[2], honest[3]
+        lying.entries |= {2: {**two, "E": three["E"]}, 3: {**three, "E": two["E"]}}
+        assert not isinstance(lying.confirm(1), str)
+        lying.entries = honest
+        for k in (2, 3, 4, 5):
+            assert not isinstance(lying.confirm(k), str)
+        assert "did not confirm the same keys" in lying.update(1)
+        refusal = lying.update(2)
+        assert refusal.startswith(short(honest[1])), refusal  # with whose roster its own differs
+
+
+@pytest.mark.parametrize(
+    "forge", ["none", "one is missing", "empty", "turned round", "of somebody else", "no text", "no words"]
+)
+@pytest.mark.parametrize("mode", MODES)
+def test_tags_are_checked(forge, mode, tmp_path):
+    with central(mode, tmp_path) as lying:
+        lying.agree()
+        one, two = lying.entries[1]["S"], lying.entries[2]["S"]
+        tags = lying.tags
+        lying.tags = {
+            "none": {},
+            "one is missing": {S: said for S, said in tags.items() if two != S},
+            "empty": {**tags, two: {**tags[two], one: ""}},
+            "turned round": {**tags, two: {**tags[two], one: tags[one][two]}},
+            "of somebody else": {**tags, two: tags[lying.entries[3]["S"]]},
+            "no text": {**tags, two: {**tags[two], one: 7}},
+            "no words": {**tags, two: [1]},
+        }[forge]
+        refusal = lying.update(1)
+        assert "did not confirm the same keys and roster as this node" in refusal
+        assert forge == "none" or refusal.startswith(short(lying.entries[2]))
+        lying.tags = tags
+        assert isinstance(lying.update(1), str)  # the job's keys are gone
+
+
+def test_another_study_gives_other_keys(tmp_path):
+    """One hospital has accepted a new version of the same blocks: no tag fits, before anything of rows leaves."""
+    with central("pinned", tmp_path) as lying:
+        found = study.accepted(hospital(lying, 1))
+        newer = study.Study(found.name, 2, found.blocks, found.colluders, found.schema)
+        (hospital(lying, 1) / study.NAME).write_text(newer.text())
+        study.accept(hospital(lying, 1), newer, 3)
+        lying.agree()
+        for k in lying.network.nodes:
+            assert "did not confirm" in lying.update(k)
+
+
+def test_a_study_that_changes_during_the_job_ends_it(tmp_path):
+    with central("pinned", tmp_path) as lying:
+        lying.agree()
+        assert not isinstance(lying.update(1), str)
+        found = study.accepted(hospital(lying, 1))
+        newer = study.Study(found.name, 2, found.blocks, found.colluders, found.schema)
+        (hospital(lying, 1) / study.NAME).write_text(newer.text())
+        assert "differs from the one that was accepted" in lying.update(1, 2)
+        study.accept(hospital(lying, 1), newer, 3)
+        assert "the study of this hospital has changed" in lying.update(1, 2)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_roster_is_confirmed_once(mode, tmp_path):
+    """Another one for the same job is refused, before and after the first round; the same one gives the same tags."""
+    with central(mode, tmp_path) as lying:
+        lying.agree()
+        tags = lying.confirm(1)["tags"]
+        other = {**lying.entries, 2: other_key(lying.entries[2], X25519PrivateKey.generate())}
+        assert "begun with another roster" in lying.confirm(1, other.values())
+        assert not isinstance(lying.update(1), str)
+        assert "begun with another roster" in lying.confirm(1, other.values())
+        assert lying.confirm(1)["tags"] == tags
+        assert lying.call(1, "describe", round_=0, raw=False)["entry"] == lying.entries[1]
+
+
+def test_nothing_leaves_before_the_agreement(tmp_path):
+    with central("pinned", tmp_path) as lying:
+        assert "key is gone" in lying.update(1)
+        lying.hello()
+        assert "have not agreed on keys" in lying.update(1)
+
+
+# ---- requests
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_number_is_used_once_and_numbers_rise(mode, tmp_path):
+    with central(mode, tmp_path) as lying:
+        lying.agree()
+        first = lying.update(1, 5)
+        assert lying.update(1, 5) == first  # the same request gets the same bytes
+        for other in (
+            {"weights": np.ones(5)},
+            {"lr": 0.2},
+            {"rows": lying.rows + 1},
+            {"round_": 2},
+            {"parts": UPDATE[:1]},
+            {"parts": (UPDATE[0], Part("weights", "share", 32, (5,), 4))},
+            {"job": {"seed": 1}},
+        ):
+            assert "this is request 5 of the job, and this node has begun request 5" in lying.update(1, 5, **other)
+        assert "this is request 4 of the job, and this node has begun request 5" in lying.update(1, 4)
+        second = lying.update(1, 6)
+        assert second["T"] != first["T"] and second["y32"] != first["y32"]
+        assert lying.update(1, 5) == first
+        for seq in (0, -1, 2**31, "7", None, 7.0):
+            asked = {**Sums(7, lying.rows, UPDATE, lying.tags).to_json(), "seq": seq}
+            arrays = codec.encode({"weights": np.zeros(5)})
+            refusal = lying.call(1, "client_update", sums=asked, local={"lr": 0.1}, arrays=arrays)
+            assert "malformed sum" in refusal
+
+
+def test_stored_answers_end_some_requests_later(tmp_path):
+    """Then the request is refused: it is never computed again."""
+    with central("pinned", tmp_path) as lying:
+        lying.agree()
+        for seq in range(1, 6):
+            lying.update(1, seq)
+        assert "has answered this request, and the stored answer is gone" in lying.update(1, 1)
+        assert not isinstance(lying.update(1, 5), str)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_another_model_for_each_node_opens_nothing(mode, tmp_path):
+    """Central's own check names who differs. A central without it has noise."""
+    with central(mode, tmp_path) as lying:
+        lying.agree()
+        answers = {k: lying.update(k, weights=np.full(5, float(k == 2))) for k in lying.network.nodes}
+        assert len({a["T"] for a in answers.values()}) == 2
+        N, _, found = lying.opened([*answers.values()])
+        assert N != 5 and found["one n"] != lying.rows
+        asked = Sums(1, lying.rows, UPDATE)
+        taken = [
+            Answer(
+                k,
+                0,
+                {f"y{b}": codec.decode_words(a[f"y{b}"], f"uint{b}", asked.words(b)) for b in (32, 64)},
+                {"T": a["T"]},
+                0,
+                0,
+                "client_update",
+            )
+            for k, a in answers.items()
+        ]
+        masks = Masks(mode, [[*answers]], {1: lying.rows})
+        with pytest.raises(CollectResultsError, match=r"organizations \[2\] have answered another request"):
+            masks.opened("client_update", [*answers], asked, taken, {})
+        same = [Answer(**{**vars(a), "values": {"T": "0" * 64}}) for a in taken]
+        with pytest.raises(CollectResultsError, match="do not cancel"):
+            masks.opened("client_update", [*answers], asked, same, {})
+
+
+@pytest.mark.parametrize("function", ["client_update", "evaluate", "fit_step", "count_rows"])
+@pytest.mark.parametrize("mode", MODES)
+def test_single_answers_are_refused(function, mode, tmp_path):
+    arguments = {
+        "client_update": {"local": {}, "arrays": codec.encode({"weights": np.zeros(5)})},
+        "evaluate": {"evaluate": "held_out", "arrays": codec.encode({"weights": np.zeros(5)})},
+        "fit_step": {"statistic": "moments", "columns": []},
+    }.get(function, {})
+    with central(mode, tmp_path) as lying:
+        for agreed in (False, True):
+            if agreed:
+                lying.agree()
+            says = lying.call(1, function, **arguments)
+            assert f"{function} is asked for this node's own answer, and this job only has masked ones" in says
+
+
+@pytest.mark.parametrize(
+    "package", ["v6_scaffold", "v6_fsvrg", "v6_colearning", "v6_pca", "v6_coop", "v6_dynavg", "v6_gbdt"]
+)
+def test_every_function_of_every_method_answers_in_sums_only(package, tmp_path):
+    """Whatever its arguments are, it answers nothing without ``sums``, besides the agreement."""
+    module = importlib.import_module(package)
+    with central("masked", tmp_path, K=3, package=package) as lying:
+        lying.job["method"] = package.removeprefix("v6_")
+        for function in set(module.__all__) - {"central", "describe", "confirm", "keep_steps", "forget"}:
+            assert isinstance(lying.call(1, function), str)
+        functions = {"scaffold": "client_update", "fsvrg": "gradient", "pca": "fit_step", "coop": "client_update"}
+        function = functions.get(lying.job["method"])
+        arguments = {
+            "v6_scaffold": {"known": {}, "local": {}},
+            "v6_pca": {"statistic": "moments"},
+        }.get(package, {})
+        if package in ("v6_scaffold", "v6_fsvrg", "v6_pca"):
+            assert "is asked for this node's own answer" in lying.call(1, function, **arguments)
+
+
+@pytest.mark.parametrize("mode", ["masked", "pinned"])
+def test_an_operator_that_requires_masks_is_asked_for_nothing_less(mode, tmp_path):
+    """Whatever the job says of itself, and whether or not it brings ``sums``."""
+    environment = {"V6_FEDERATED_PROFILE": "trusting", "V6_FEDERATED_AGGREGATION": mode}
+    with central("pinned", tmp_path, environment=environment) as lying:
+        looser = ("plain", "masked")[: 1 + (mode == "pinned")]
+        for less in looser:
+            for function, arguments in (
+                ("describe", {"raw": False}),
+                ("client_update", {"local": {}, "arrays": codec.encode({"weights": np.zeros(5)})}),
+                ("fit_step", {"statistic": "moments"}),
+                ("evaluate", {"evaluate": "held_out", "arrays": codec.encode({"weights": np.zeros(5)})}),
+            ):
+                refusal = lying.call(1, function, job={"aggregation": less}, **arguments)
+                assert f"this node's operator requires aggregation={mode}" in refusal
+        lying.job["aggregation"] = "auto"
+        says = lying.call(1, "fit_step", statistic="moments")
+        assert "is asked for this node's own answer" in says
+
+
+def test_a_job_of_another_jobs_key_is_refused(tmp_path):
+    with central("pinned", tmp_path) as lying:
+        lying.agree()
+        assert not isinstance(lying.update(1), str)
+        says = lying.call(1, "describe", round_=0, raw=False, job={"aggregation": "masked"})
+        assert "the job has begun with aggregation=pinned" in says
+        other = lying.update(1, 2, job={"method": "scaffold"})  # other keys lie under another method's name
+        assert "key is gone" in other
+        lying.call(1, "forget")
+        assert "key is gone" in lying.call(1, "describe", round_=0, raw=False)  # a key is never used again
+        assert "key is gone" in lying.update(1)
+
+
+# ---- what a node keeps
+
+
+def test_a_table_that_changes_ends_the_job(tmp_path):
+    with central("pinned", tmp_path) as lying:
+        lying.agree()
+        assert not isinstance(lying.update(1), str)
+        change_table(lying.network.nodes[1].folder)
+        assert "the table of this node has changed since the job began" in lying.update(1, 2)
+        assert "the table of this node has changed" in lying.update(1)  # also what was answered
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_volume_that_was_wiped_ends_the_job(mode, tmp_path):
+    with central(mode, tmp_path) as lying:
+        lying.agree()
+        assert not isinstance(lying.update(1), str)
+        for file in volume(lying, 1).rglob("*"):
+            if file.is_file():
+                file.unlink()
+        assert "this job's key is gone from the node's data volume; start a new job" in lying.update(1)
+        assert "this job's key is gone" in lying.call(1, "describe", round_=0, raw=False)
+        assert "this job's key is gone" in lying.confirm(1)
+
+
+def test_a_volume_that_is_rolled_back_repeats_nothing(tmp_path):
+    """The log lies elsewhere: neither the same request nor another one of its number is computed again."""
+    with central("pinned", tmp_path) as lying:
+        lying.agree()
+        keep(volume(lying, 1), tmp_path / "copy")
+        assert not isinstance(lying.update(1), str)
+        roll_back(volume(lying, 1), tmp_path / "copy")
+        assert "the stored answer is gone" in lying.update(1)
+        assert "has begun request 1 with other contents" in lying.update(1, weights=np.ones(5))
+        assert not isinstance(lying.update(1, 2), str)
+
+
+def test_volume_and_folder_rolled_back_give_the_same_bytes(tmp_path):
+    with central("pinned", tmp_path) as lying:
+        lying.agree()
+        folders = (volume(lying, 1), tmp_path / "volume"), (hospital(lying, 1), tmp_path / "folder")
+        for folder, copy in folders:
+            keep(folder, copy)
+        first = lying.update(1, batch_size=10, epochs=2)
+        for folder, copy in folders:
+            roll_back(folder, copy)
+        assert lying.update(1, batch_size=10, epochs=2) == first
+
+
+def test_an_answer_that_was_changed_on_the_disk_is_gone(tmp_path):
+    with central("pinned", tmp_path) as lying:
+        lying.agree()
+        answer = lying.update(1)
+        [file] = volume(lying, 1).glob("answers/*")
+        file.write_text(file.read_text().replace(answer["T"][:8], "00000000"))
+        assert "the stored answer is gone" in lying.update(1)
+
+
+# ---- oracles
+
+
+def test_values_beyond_the_bound_are_clamped_and_counted_and_never_refused(tmp_path):
+    """Thirty requests with another bound each tell how many values of all nodes are beyond it, not whose."""
+    with central("pinned", tmp_path) as lying:
+        lying.agree()
+        counts = []
+        for seq, e in enumerate(range(-20, 5, 4), start=1):
+            parts = (UPDATE[0], Part("weights", "share", 32, (5,), e))
+            answers = [lying.update(k, seq, parts=parts) for k in lying.network.nodes]
+            assert not any(isinstance(a, str) for a in answers)
+            N, clamped, found = lying.opened(answers, parts)
+            assert N == 5 and np.abs(found[parts[1].key]).max() <= 2.0**e * (1 + 1e-6) + 2**-20
+            counts.append(clamped)
+        assert counts[0] > 15 and counts[-1] == 0 and counts == sorted(counts, reverse=True)
+
+
+def test_the_rows_of_one_node_cannot_be_bisected(tmp_path):
+    """A mean over fewer rows than a node has is not refused: its part is clamped, and only the sum shows it."""
+    with central("pinned", tmp_path) as lying:
+        lying.agree()
+        for seq, rows in enumerate((1, 10, 20, 25, 30, 10**9), start=1):
+            assert not isinstance(lying.update(1, seq, rows=rows), str)
+
+
+def test_a_model_that_overflows_at_one_node_is_not_refused(tmp_path):
+    """Forty such requests would tell one hospital's largest value. Only how many nodes have failed is in the sum."""
+    with central("pinned", tmp_path) as lying:
+        lying.agree()
+        part = (UPDATE[0], Part("evaluation.n", "one", 64))
+        answers = []
+        for k in lying.network.nodes:
+            asked = Sums(1, lying.rows, part, lying.tags).to_json()
+            arrays = codec.encode({"weights": np.array([3e38, -3e38, 3e38, 3e38, 0])})
+            job = {"data": {**lying.job["data"], "holdout": 0.5}}
+            answers.append(lying.call(k, "evaluate", sums=asked, evaluate="held_out", arrays=arrays, job=job))
+        assert not any(isinstance(a, str) for a in answers)
+        N, clamped, _ = lying.opened(answers, part)
+        assert N == 5 and clamped >> 40 >= 1
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        Part("weights", "one", 32, (5,), 30),
+        Part("weights", "one", 64, (5,), 100),
+        Part("weights", "share", 32, (4,), 3),
+        Part("weights", "one", 64, (5, 5), 3),
+        Part("another", "one", 64, (5,), 3),
+        Part("weights", "equal/train_loss", 32, (5,), 3),
+        Part("weights", "equal/nothing", 32, (5,), 3),
+        Part("weights", "one", 64, (5,), None),
+        Part("train_loss", "one", 64, (), -64),
+        Part("n", "rows", 64, (), 30, True),
+    ],
+)
+def test_odd_parts_tell_nothing_of_one_node(part, tmp_path):
+    """They are refused by all alike, or answered under masks."""
+    with central("pinned", tmp_path) as lying:
+        lying.agree()
+        found = [lying.update(k, parts=(UPDATE[0], part)) for k in lying.network.nodes]
+        refusals = {a for a in found if isinstance(a, str)}
+        assert len(refusals) <= 1 and (not refusals or all(isinstance(a, str) for a in found))
+        assert all({*a} == {"organization_id", "round", "T", "y32", "y64"} for a in found if not isinstance(a, str))
+
+
+def test_malformed_sums_are_refused(tmp_path):
+    with central("pinned", tmp_path) as lying:
+        lying.agree()
+        good = Sums(1, lying.rows, UPDATE, lying.tags).to_json()
+        arrays = codec.encode({"weights": np.zeros(5)})
+        for odd in (
+            {},
+            [],
+            7,
+            {**good, "more": 1},
+            {**good, "parts": [good["parts"][0]] * 2},
+            {**good, "parts": [["n", "one", 64, [], None]]},
+            {**good, "parts": [["n", "two", 64, [], None, False]]},
+            {**good, "parts": [["n", "one", 16, [], None, False]]},
+            {**good, "parts": [["n", "one", 64, [-1], None, False]]},
+            {**good, "parts": good["parts"] * 600},
+            {**good, "rows": 0},
+            {**good, "rows": 2**41},
+            {**good, "tags": None},
+        ):
+            said = lying.call(1, "client_update", sums=odd, local={}, arrays=arrays)
+            assert isinstance(said, str) and "sum" in said, odd
+        assert not isinstance(lying.update(1), str)
+
+
+# ---- whole jobs
+
+
+def test_a_study_that_differs_at_one_node_ends_a_job_before_the_first_sum(tmp_path):
+    def newer(folder: Path) -> None:
+        found = study.accepted(folder)
+        newer = study.Study(found.name, 2, found.blocks, found.colluders, found.schema)
+        (folder / study.NAME).write_text(newer.text())
+        study.accept(folder, newer, 3)
+
+    folders = {f"node-{k}": tmp_path / f"node-{k}" for k in range(1, 6)}
+    for folder in folders.values():
+        folder.mkdir()
+    studies.make(folders, studies.StudyPlan(5), 3)
+    newer(folders["node-2"])
+    with pytest.raises(CollectResultsError, match="did not confirm the same keys"):
+        run("v6_fedavg", nodes(5), "pinned", tmp_path, **QUICK)
+
+
+def test_a_hospital_that_takes_no_part_breaks_its_block(tmp_path):
+    with pytest.raises(CollectResultsError, match="a block of a study can only be summed as a whole"):
+        run("v6_fedavg", nodes(10), "pinned", tmp_path, size=5, organizations=list(range(1, 10)), **QUICK)
+
+
+def test_one_block_can_train_alone(tmp_path):
+    result = run("v6_fedavg", nodes(10), "pinned", tmp_path, size=5, organizations=[1, 2, 3, 4, 5], **QUICK)
+    assert result["privacy"]["blocks"] == [[1, 2, 3, 4, 5]]
+
+
+@pytest.mark.parametrize("package", ["v6_coop", "v6_dynavg", "v6_loadaboost", "v6_gbdt"])
+def test_methods_that_need_single_answers_are_refused_with_the_reason(package):
+    with pytest.raises(Exception, match="needs aggregation=plain: "):
+        run(package, nodes(3), "masked", rounds=2)
+
+
+def test_two_jobs_have_nothing_in_common(tmp_path):
+    """The same request twice, in two jobs: other keys, transcripts and masks."""
+    found = []
+    for key in ("0" * 32, "1" * 32):
+        with central("pinned", tmp_path) as lying:
+            lying.job["key"] = key
+            lying.agree()
+            found.append((lying.entries[1], lying.update(1)))
+    (one, a), (two, b) = found
+    assert one["S"] == two["S"] and one["E"] != two["E"] and one["D"] != two["D"]
+    words = [codec.decode_words(x["y32"], "uint32", 5) for x in (a, b)]
+    assert a["T"] != b["T"] and not any(np.equal(x, y).any() for x, y in itertools.pairwise(words))
