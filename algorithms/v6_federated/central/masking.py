@@ -192,6 +192,13 @@ class Masks:
         words = {bits: _added(answers, bits) for bits in (32, 64)}
         nodes, clamped, found = summing.decoded(sums, words)
         n = int(found[Part("n", "one", 64).key])
+        failed, clamped = divmod(clamped, summing.FAILED)
+        if nodes == len(block) and failed:
+            raise CollectResultsError(
+                f"{function}: {failed} of the nodes of organizations {[*block]} could not compute their part; masks "
+                "hide which and why, and the reason is in the audit log of each. Often, values are missing (add a step "
+                "impute), rows are too few for a limit, or the model diverges (smaller learning rate)"
+            )
         if nodes != len(block):
             raise CollectResultsError(
                 f"{function}: the masks of organizations {[*block]} do not cancel; one of them has another key or code"

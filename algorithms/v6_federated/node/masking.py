@@ -15,9 +15,15 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from v6_federated.base import json_text
 from v6_federated.base.arrays import Array
-from v6_federated.base.errors import SafeError
+from v6_federated.base.errors import SafeError, place_of
 from v6_federated.base.files import open_regular, write_whole
-from v6_federated.base.vantage6_api import NodePermissionException
+from v6_federated.base.logs import one_line
+from v6_federated.base.vantage6_api import (
+    DataError,
+    NodePermissionException,
+    PrivacyThresholdViolation,
+    UserInputError,
+)
 from v6_federated.base.version import __version__
 from v6_federated.messages import codec
 from v6_federated.messages.job import Job
@@ -25,7 +31,7 @@ from v6_federated.node.node import Node
 from v6_federated.node.request import Request
 from v6_federated.node.state import State
 from v6_federated.privacy import sums as summing
-from v6_federated.privacy.environment import NOTHING_COMPUTED
+from v6_federated.privacy.environment import NOTHING_COMPUTED, debugging
 from v6_federated.privacy.hospital import HospitalFolder
 from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.schema import Schema
@@ -34,6 +40,8 @@ from v6_federated.privacy.secagg.agreement import Entry
 from v6_federated.privacy.secagg.answered import Answered
 from v6_federated.privacy.sums import Sums
 
+MODES = ("plain", "masked", "pinned")  # from the loosest to the strictest
+SAFE_ERRORS = (SafeError, DataError, NodePermissionException, PrivacyThresholdViolation, UserInputError)
 GONE = "this job's key is gone from the node's data volume; start a new job, for example from the last model (resume)"
 
 
@@ -109,8 +117,7 @@ def mode_of(job: Job, request: Request) -> str:
     least = required(request)
     if job.aggregation == "auto":
         return least
-    order = ("plain", "masked", "pinned")
-    if order.index(job.aggregation) < order.index(least):
+    if MODES.index(job.aggregation) < MODES.index(least):
         raise NodePermissionException(
             f"this node's operator requires aggregation={least} (V6_FEDERATED_AGGREGATION), and the job asks for "
             f"aggregation={job.aggregation}; leave aggregation out, or ask the operator. {NOTHING_COMPUTED}"
@@ -210,6 +217,7 @@ def confirm(node: Node, request: Request, roster: Sequence[Any]) -> dict[str, An
         SafeError: the roster is malformed.
     """
     folder, session = _folder(request), _known(node)
+    _check_mode(session, request)
     job = node.job.key
     entries = sorted((Entry.from_json(entry) for entry in roster), key=lambda entry: entry.S)
     block = {bytes.fromhex(S) for S in session.block} if session.mode == "pinned" else None
@@ -245,7 +253,7 @@ def answer(
     arguments: Mapping[str, Any],
     arrays: Mapping[str, Array],
     compute: Callable[[], Mapping[str, Any]],
-) -> tuple[dict[str, Any], int]:
+) -> tuple[dict[str, Any], int | None]:
     """Answer with what the node adds to a sum, under masks.
 
     Args:
@@ -258,13 +266,15 @@ def answer(
         compute: computes what the function returns, with the evaluation, by name.
 
     Returns:
-        The answer: organization, round, transcript and masked words; and the rows that it is about.
+        The answer: organization, round, transcript and masked words; and the rows that it is about, None if it is a
+        stored one or the node could not compute its part.
 
     Raises:
         NodePermissionException: the job has no agreed keys, or the request does not follow on the ones before.
         SafeError: the request is malformed.
     """
     folder, session = _folder(request), _known(node)
+    _check_mode(session, request)
     if not session.roster:
         raise NodePermissionException(f"the nodes of this job have not agreed on keys. {NOTHING_COMPUTED}")
     job = node.job
@@ -293,8 +303,8 @@ def answer(
     request.count(node.state.version(), T)
     if (stored := answered.begin(T, sums.seq)) is not None:
         found: dict[str, Any] = json_text.parse(stored)
-        return found, node.n
-    words = summing.encoded(sums, compute(), arrays, node.n, len(session.roster))
+        return found, _rows(node)
+    words, rows = _part(node, request, sums, compute, arrays, len(session.roster))
     shared = {bytes.fromhex(S): bytes.fromhex(K) for S, K in session.shared.items()}
     y32, y64 = (masks.masked(q, session.entry.S, shared, T) for q in words)
     new = {
@@ -305,7 +315,49 @@ def answer(
         "y64": codec.encode_words(y64),
     }
     left = answered.finish(T, json.dumps(new).encode())  # another run of the same request may have been faster
-    return json_text.parse(left), node.n
+    return json_text.parse(left), rows
+
+
+def _part(
+    node: Node,
+    request: Request,
+    sums: Sums,
+    compute: Callable[[], Mapping[str, Any]],
+    arrays: Mapping[str, Array],
+    nodes: int,
+) -> tuple[tuple[Array, Array], int | None]:
+    """What the node adds to a sum, and the rows that it is about; zeros if it cannot compute its part.
+
+    Whether a node refuses can depend on its rows: some forty refusals would tell one hospital's largest value. So from
+    here on nothing is refused, and the reason is noted in the hospital's audit log only.
+    """
+    try:
+        return summing.encoded(sums, compute(), arrays, node.n, nodes), node.n
+    except Exception as error:
+        if debugging():
+            raise
+        safe = isinstance(error, SAFE_ERRORS)
+        reason = one_line(error) if safe else f"{type(error).__name__} in {place_of(error)}"
+        request.refused(f"zeros are added to the sum instead: {reason}")
+        return summing.failed(sums), None
+
+
+def _rows(node: Node) -> int | None:
+    """The rows that a stored answer is about; None if the node cannot say."""
+    try:
+        return node.n
+    except SAFE_ERRORS:
+        return None
+
+
+def _check_mode(session: Session, request: Request) -> None:
+    """A job that began before the hospital accepted its study must not go on without it."""
+    least = required(request)
+    if MODES.index(session.mode) < MODES.index(least):
+        raise NodePermissionException(
+            f"the job has begun with aggregation={session.mode}, and this node's operator requires {least} by now; "
+            f"start a new job. {NOTHING_COMPUTED}"
+        )
 
 
 def _check_tags(session: Session, tags: Mapping[str, Any], R: bytes) -> None:

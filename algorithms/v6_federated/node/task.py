@@ -16,10 +16,7 @@ from v6_federated.base.errors import SafeError, place_of
 from v6_federated.base.logs import WITHHELD, one_line
 from v6_federated.base.vantage6_api import (
     AlgorithmExecutionError,
-    DataError,
     NodePermissionException,
-    PrivacyThresholdViolation,
-    UserInputError,
     algorithm_client,
 )
 from v6_federated.messages import codec, settings
@@ -28,13 +25,13 @@ from v6_federated.messages.settings import Role
 from v6_federated.messages.step_length import check_steps
 from v6_federated.models import metrics
 from v6_federated.node import local_training, masking
+from v6_federated.node.masking import SAFE_ERRORS
 from v6_federated.node.node import Node
 from v6_federated.node.request import Request
 from v6_federated.privacy.environment import NOTHING_COMPUTED, debugging
 from v6_federated.privacy.sums import Sums
 
 ALONE = ("describe", "confirm", "keep_steps")  # they answer nothing that is computed from rows
-SAFE_ERRORS = (SafeError, DataError, NodePermissionException, PrivacyThresholdViolation, UserInputError)
 
 
 def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:

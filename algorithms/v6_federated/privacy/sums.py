@@ -18,6 +18,7 @@ from v6_federated.privacy.secagg.encoding import HEADER, Term
 
 MOST_PARTS = 1000
 MOST_SEQ = 2**31
+FAILED = 2**40  # in place of the number of clamped values, at a node that could not compute its part
 WEIGHTS = ("one", "rows", "share", "equal")
 
 
@@ -179,6 +180,22 @@ def encoded(sums: Sums, found: Mapping[str, Any], sent: Mapping[str, Array], n: 
     return np.concatenate([np.empty(0, np.uint32), *words[32]]), np.concatenate([first, *words[64]])
 
 
+def failed(sums: Sums) -> tuple[Array, Array]:
+    """Encode the part of a node that could not compute it: zeros.
+
+    A refusal would be an answer that no mask covers. Central learns how many nodes of a block have failed, not which.
+
+    Args:
+        sums: the sum that the task asks for.
+
+    Returns:
+        Its words of 32 and of 64 bits, before masks.
+    """
+    words = [np.zeros(sums.words(bits), encoding.WORDS[bits]) for bits in (32, 64)]
+    words[1][:HEADER] = encoding.header(FAILED)
+    return words[0], words[1]
+
+
 def _value(part: Part, sums: Sums, found: Mapping[str, Any], sent: Mapping[str, Array], n: int, nodes: int) -> Array:
     if part.name not in found and part.exponent is None and not part.shape:
         return np.zeros(())  # a truth value that is false
@@ -228,7 +245,8 @@ def decoded(sums: Sums, words: Mapping[int, Array]) -> tuple[int, int, dict[str,
         words: the sums of words of 32 and of 64 bits, modulo 2^32 and 2^64.
 
     Returns:
-        The number of nodes, how many values were clamped, and the sums by the keys of their parts.
+        The number of nodes, how many values were clamped (``FAILED`` more for each node that could not compute its
+        part), and the sums by the keys of their parts.
     """
     found: dict[str, Array] = {}
     for bits in (32, 64):
