@@ -19,6 +19,7 @@ NAMES = (
     "garst2021",
     "garst2021_gbdt",
     "garst2021_pca",
+    "masked",
     "mcmahan2017",
     "mcmahan2017_shakespeare",
     "network",
