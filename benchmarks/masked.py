@@ -41,7 +41,7 @@ def _job(dataset: Dataset, seed: int, rounds: int, blocks: Sequence[Sequence[int
         return sorted(k for i in drawn.tolist() for k in blocks[i])
 
     nodes = {**databases, TEST: dataset.test}
-    with MockNetwork("v6_fedavg", nodes, processes=2, study=plan, on_round=lambda row: None) as network:  # type: ignore[arg-type]  # a test set is there
+    with MockNetwork("v6_fedavg", nodes, processes=2, study=plan, on_round=lambda row: None) as network:
         common |= {"rounds": rounds, "target": TARGET}
         if blocks is None:
             return network.run(aggregation="pinned", **common)
