@@ -183,6 +183,21 @@ def recoverable(method: str) -> bool:
     return central_of(method).recoverable
 
 
+def single_answers(method: str) -> str:
+    """Say why a method needs single answers, so that it cannot run where central learns sums only.
+
+    Args:
+        method: the method's name.
+
+    Returns:
+        The reason; empty if sums suffice.
+
+    Raises:
+        SafeError: the method is not installed.
+    """
+    return central_of(method).single_answers
+
+
 def predict_numbers() -> list[str]:
     """List the methods that can predict a number in place of a class: those with a setting ``objective``."""
     return [name for name in names() if "objective" in settings_of(name).model_fields]

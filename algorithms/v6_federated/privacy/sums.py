@@ -13,7 +13,7 @@ import numpy as np
 
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
-from v6_federated.privacy.secagg import encoding
+from v6_federated.privacy.secagg import encoding, masks
 from v6_federated.privacy.secagg.encoding import HEADER, Term
 
 MOST_PARTS = 1000
@@ -191,7 +191,7 @@ def failed(sums: Sums) -> tuple[Array, Array]:
     Returns:
         Its words of 32 and of 64 bits, before masks.
     """
-    words = [np.zeros(sums.words(bits), encoding.WORDS[bits]) for bits in (32, 64)]
+    words = [np.zeros(sums.words(bits), masks.WORDS[bits]) for bits in (32, 64)]
     words[1][:HEADER] = encoding.header(FAILED)
     return words[0], words[1]
 

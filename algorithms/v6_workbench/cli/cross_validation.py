@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.files import write_whole
+from v6_federated.privacy.policy import Policy
 from v6_workbench import registry
 from v6_workbench.cli import console
 from v6_workbench.cli.entries import Entry, errors_name
 from v6_workbench.reporting.summary import MEASURES, Verdict
 from v6_workbench.simulation.experiments import Experiment
+from v6_workbench.simulation.studies import StudyPlan
 
 if TYPE_CHECKING:
     from v6_workbench.simulation.model_comparison import Scores
@@ -147,19 +149,28 @@ def _pair(first: str, second: str, verdict: Verdict) -> dict[str, Any]:
 
 def _depends_on(experiment: Experiment, name: str, entry: Entry, folds: int) -> dict[str, Any]:
     """All that the scores of an entry depend on, the program too."""
-    policy = {limit: sorted(v) if isinstance(v, frozenset) else v for limit, v in asdict(experiment.policy).items()}
     return {
         "name": name,
         "kind": entry.kind,
         "settings": entry.settings,
         "folds": folds,
-        "policy": policy,
+        "policy": _limits(experiment.policy()),
+        "policies": {k: _limits(experiment.policy(k)) for k in experiment.environments},
+        "study": None if experiment.study is None else _study(experiment.study),
         "code": registry.code(entry.method),
         "label": experiment.label,
         "features": experiment.features,
         "seed": experiment.seed,
         **experiment.description(),
     }
+
+
+def _limits(policy: Policy) -> dict[str, Any]:
+    return {limit: sorted(v) if isinstance(v, frozenset) else v for limit, v in asdict(policy).items()}
+
+
+def _study(plan: StudyPlan) -> dict[str, Any]:
+    return {"size": plan.size, "schema": None if plan.schema is None else plan.schema.digest}
 
 
 def _measure(compared: Mapping[str, Entry]) -> str:

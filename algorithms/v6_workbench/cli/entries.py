@@ -78,7 +78,10 @@ def read(text: str, shared: dict[str, Any]) -> Entry:
         if key in own:
             raise SafeError(f"{text}: {key} is given twice; remove one")
         own[key] = values.setting(key, written)
-    return Entry(kind, method, {**shared, **own})
+    if kind and "aggregation" in own:
+        raise SafeError(f"{text}: a baseline has one node, whose answers are plain; leave aggregation out")
+    settings_of_all = {name: value for name, value in shared.items() if not (kind and name == "aggregation")}
+    return Entry(kind, method, {**settings_of_all, **own})
 
 
 def check(text: str, entry: Entry, experiment: Experiment, target: float | None) -> None:

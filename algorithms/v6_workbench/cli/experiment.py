@@ -5,14 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 from v6_federated.base.errors import SafeError
-from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.central import resume
-from v6_federated.privacy.limits import PREFIX
-from v6_federated.privacy.policy import Policy
 from v6_workbench import registry
-from v6_workbench.cli import job, values
+from v6_workbench.cli import job, node_environment, study, values
 from v6_workbench.cli.options import DealOptions, ExperimentOptions
-from v6_workbench.simulation import datasets, dealing, partitions
+from v6_workbench.simulation import datasets, dealing, partitions, studies
 from v6_workbench.simulation.datasets import Dataset
 from v6_workbench.simulation.experiments import Experiment
 from v6_workbench.simulation.mock import TRUSTING
@@ -37,13 +34,10 @@ def experiment_of(options: ExperimentOptions, labelled: bool = True) -> Experime
     for name, count in (("nodes", options.nodes), ("processes", options.processes)):
         if count is not None and count < 1:
             raise SafeError(f"--{name} {count} is too few; expected at least 1")
-    environment = dict(values.pair(text, "--node-env", "V6_FEDERATED_MINIMUM_ROWS=20") for text in options.node_env)
-    if foreign := [name for name in environment if not name.startswith(PREFIX)]:
-        raise SafeError(
-            f"--node-env {foreign[0]}: mock nodes read no such variable; expected one that begins with {PREFIX}, for "
-            f"example {PREFIX}MINIMUM_ROWS=20"
-        )
-    check_environment({**TRUSTING, **environment})
+    environment = node_environment.read(options.node_env)
+    node_environment.check_mock(environment)
+    environment.check(TRUSTING)
+    plan = study.plan_of(options)
     features = job.features_of(options)
     dataset, partition = dataset_of(options, features, options.label, labelled)
     made = Experiment(
@@ -56,10 +50,18 @@ def experiment_of(options: ExperimentOptions, labelled: bool = True) -> Experime
         features=features,
         holdout=Experiment.holdout if options.holdout is None else options.holdout,
         processes=options.processes,
-        environment=environment,
+        environment=environment.every,
+        environments=environment.own,
         slowest=options.speeds,
         hospital_folder=options.hospital_folder,
+        study=plan,
     )
+    if environment.own:
+        environment.check_nodes(len(made.named()))
+    if plan is not None:
+        numbers = [*range(1, len(made.named()) + 1)]
+        least = max(made.policy(k).minimum_organizations for k in numbers)
+        studies.dealt([*made.named()], plan.size, least)
     return made if options.exclude is None else replace(made, features=_without(made, options, options.exclude))
 
 
@@ -104,14 +106,6 @@ def dataset_of(
             "partition"
         )
     return datasets.load_nodes(options.data, features, label, labelled), f"column:{datasets.FILE}"
-
-
-def check_environment(environment: Mapping[str, str]) -> None:
-    """Raise SafeError for limits with which a node would refuse to work."""
-    try:
-        Policy.of_node(environment)
-    except NodePermissionException as error:
-        raise SafeError(f"--node-env: {error}") from None
 
 
 def _without(made: Experiment, options: ExperimentOptions, exclude: str) -> list[str]:

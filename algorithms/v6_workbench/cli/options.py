@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from v6_workbench.cli.records import Option, read_id, read_seed
+from v6_workbench.cli.records import DEFAULT_BLOCKS, Option, read_block, read_id, read_seed
 
 Method = Annotated[str, Option("name of a method, for example fedavg", "METHOD", positional=True)]
 ResultFolder = Annotated[Path | None, Option("folder for result.json and its pictures", "DIR")]
@@ -72,6 +72,26 @@ class DealOptions:
     nodes: Annotated[int | None, Option("number of nodes (5, or as many as column:NAME names)", "K")] = None
     partition: Annotated[str | None, Option("iid, shards, dirichlet:0.5, column:hospital, ... (iid)", "P")] = None
     partition_seed: Annotated[int, Option("seed of the partition ({default})", "S", read=read_seed)] = 0
+    study: Annotated[
+        int | None,
+        Option(
+            "give the nodes a study, so that central learns sums over blocks of hospitals only (aggregation=pinned); "
+            "blocks of SIZE (5 where there are 10 nodes or more, otherwise one block)",
+            "SIZE",
+            read=read_block,
+            bare=DEFAULT_BLOCKS,
+        ),
+    ] = None
+    schema: Annotated[
+        Path | None, Option("with --study: what all nodes declare about their tables, a schema.json", "FILE")
+    ] = None
+    node_env: Annotated[
+        tuple[str, ...],
+        Option(
+            "environment of the algorithms at every node, or at node K: its policy; can be given again",
+            "[K:]NAME=VALUE",
+        ),
+    ] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +109,3 @@ class ExperimentOptions(DealOptions, JobOptions):
     hospital_folder: Annotated[
         Path | None, Option("folder in which each node keeps its audit log and counters, as node-K", "DIR")
     ] = None
-    node_env: Annotated[
-        tuple[str, ...], Option("environment of every node: its policy; can be given again", "NAME=VALUE")
-    ] = ()

@@ -4,7 +4,21 @@ import argparse
 
 from v6_federated.operator.command_line import Command, Group, Option, Parser, add_options, build, filled, parse
 
-__all__ = ["Command", "Group", "Option", "Parser", "add_options", "build", "filled", "parse", "read_id", "read_seed"]
+__all__ = [
+    "DEFAULT_BLOCKS",
+    "Command",
+    "Group",
+    "Option",
+    "Parser",
+    "add_options",
+    "build",
+    "filled",
+    "parse",
+    "read_block",
+    "read_id",
+    "read_seed",
+]
+DEFAULT_BLOCKS = 0  # size of the blocks of a study, where none is named
 
 
 def read_seed(text: str) -> int:
@@ -21,5 +35,14 @@ def read_id(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(
             f"{text!r} is not the id of a task; expected a whole number, as `v6-federated tasks` lists them"
+        )
+    return int(text)
+
+
+def read_block(text: str) -> int:
+    """Read the size of a study's blocks."""
+    if not (text.isascii() and text.isdigit() and int(text) >= 2):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not the size of a block; expected a whole number from 2, or --study after the methods"
         )
     return int(text)

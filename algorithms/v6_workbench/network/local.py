@@ -28,10 +28,13 @@ from docker.models.containers import Container
 from vantage6.client import UserClient
 
 from v6_federated.base.errors import SafeError
+from v6_federated.privacy.policy import Policy
 from v6_workbench.errors import NetworkError
 from v6_workbench.network import configuration, docker_engine, images, server
 from v6_workbench.network.configuration import API
 from v6_workbench.network.docker_engine import SERVER_PORT, Hospital
+from v6_workbench.simulation import studies
+from v6_workbench.simulation.studies import StudyPlan
 
 HOST = "http://127.0.0.1"
 START_SECONDS, START_SECONDS_PER_NODE = 60, 15
@@ -76,6 +79,7 @@ def up(
     database_type: str | None = None,
     label: str = "default",
     official: bool = False,
+    study: StudyPlan | None = None,
     log: images.Log = print,
 ) -> Network:
     """Start a server and a node for each database, and wait until all nodes are online.
@@ -91,6 +95,8 @@ def up(
         database_type: csv, parquet, excel, other or folder; None takes it from each path.
         label: the databases' label, the same at every node.
         official: pull vantage6's published images if possible; otherwise they are built from PyPI.
+        study: a study that the nodes have accepted, whose hospitals are named as the organizations; None: there is
+            none. The node's operator requires it with ``V6_FEDERATED_AGGREGATION=pinned``.
         log: called with each line of progress.
 
     Returns:
@@ -98,12 +104,16 @@ def up(
 
     Raises:
         SafeError: the request is wrong.
+        NodePermissionException: with ``study``, a node's limit cannot be read.
         EngineError: the Docker engine does not answer.
         NetworkError: the network did not start. What had been started is removed, after Ctrl-C too.
     """
     sources = [Path(path) for path in databases]
     environments = _per_node(algorithm_env, len(sources))
     _check(name, label, sources)
+    least = 0 if study is None else max(Policy.of_node(it).minimum_organizations for it in environments)
+    if study is not None:
+        studies.dealt([str(path) for path in sources], study.size, least)
     bypass_proxies()
     engine = images.engine()
     if docker_engine.containers(engine, name):
@@ -127,6 +137,8 @@ def up(
             )
             for number, (source, environment) in enumerate(zip(sources, environments, strict=True), start=1)
         ]
+        if study is not None:
+            studies.make({it.organization: it.folder / docker_engine.HOSPITAL for it in hospitals}, study, least)
         network = _start(engine, name, port, hospitals, encrypted, server_image, node_image, log)
         configuration.write(folder(name) / "network.json", asdict(network))
     except BaseException as error:

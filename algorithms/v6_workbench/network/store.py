@@ -26,6 +26,8 @@ MEANINGS = {  # settings whose values a user interface can offer
     "organizations": "organization_list",
     "evaluators": "organization_list",
 }
+SECURE = ("masked", "pinned")  # values of aggregation with which central learns sums only
+ONLY_PLAIN = "Secure aggregation is not possible"
 WRITES = "Write the entries of the named methods, or of all."
 TYPES = {bool: "boolean", int: "integer", float: "float", str: "string"}
 VISUALIZATIONS = [
@@ -65,6 +67,8 @@ def entry(method: str) -> dict[str, Any]:
 def _entry(central: Any, method: str) -> dict[str, Any]:
     fields = central.settings.model_fields
     description = " ".join((inspect.getdoc(central) or "").split())
+    if central.single_answers:
+        description += f" {needs_single(central.single_answers)}"
     own = [name for name in fields if name not in Common.model_fields]
     function = {
         "name": "central",
@@ -73,7 +77,7 @@ def _entry(central: Any, method: str) -> dict[str, Any]:
         "type": "central",
         "standalone": True,
         "databases": [{"name": "default", "description": "rows to train on; the same label at every node"}],
-        "arguments": [_argument(name, fields[name]) for name in [*own, *Common.model_fields]],
+        "arguments": [_argument(name, fields[name], central) for name in [*own, *Common.model_fields]],
         "ui_visualizations": VISUALIZATIONS if central.supervised else VISUALIZATIONS[1:],  # no accuracy
     }
     return {
@@ -85,6 +89,18 @@ def _entry(central: Any, method: str) -> dict[str, Any]:
         "code_url": source_url(),
         "functions": [function],
     }
+
+
+def needs_single(reason: str) -> str:
+    """Say that a method cannot run with secure aggregation.
+
+    Args:
+        reason: why, as the method declares it.
+
+    Returns:
+        A sentence.
+    """
+    return f"{ONLY_PLAIN}: {reason}. The nodes' operators must set V6_FEDERATED_AGGREGATION=plain."
 
 
 def path(method: str) -> Path:
@@ -103,12 +119,13 @@ def text_of(package: ModuleType) -> str:
     return json.dumps(_entry(package.central, method), indent=2) + "\n"
 
 
-def _argument(name: str, field: Any) -> dict[str, Any]:
+def _argument(name: str, field: Any, central: Any) -> dict[str, Any]:
     argument = {"name": name, "display_name": name.replace("_", " "), "description": field.description or name}
     options = _options(field.annotation)
     argument["type"] = MEANINGS.get(name) or _type(options)
     if allowed := [value for option in options if get_origin(option) is Literal for value in get_args(option)]:
-        argument["allowed_values"] = allowed
+        secure = SECURE if name == "aggregation" and central.single_answers else ()
+        argument["allowed_values"] = [value for value in allowed if value not in secure]
     argument["has_default_value"] = not field.is_required()
     if not field.is_required() and field.default is not None:  # the store refuses null; no default_value means null
         argument["default_value"] = field.default if isinstance(field.default, str) else json.dumps(field.default)

@@ -5,7 +5,7 @@ import hashlib
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,18 @@ import pandas as pd
 from v6_federated.base.errors import Interrupted, SafeError
 from v6_federated.data.labels import plain
 from v6_federated.data.source import split
+from v6_federated.privacy.limits import PREFIX
 from v6_federated.privacy.policy import Policy
 from v6_workbench import registry
 from v6_workbench.simulation import data_checks, dealing
 from v6_workbench.simulation.call_outcomes import CallOutcomes, node_speeds
 from v6_workbench.simulation.datasets import Dataset
-from v6_workbench.simulation.mock import TRUSTING, MockNetwork
+from v6_workbench.simulation.mock import PROFILE, TRUSTING, MockNetwork
 from v6_workbench.simulation.mock_node import Database
+from v6_workbench.simulation.studies import StudyPlan
 
 OnRound = Callable[[dict[str, Any]], None]
+MINIMUM_ORGANIZATIONS, AGGREGATION = f"{PREFIX}MINIMUM_ORGANIZATIONS", f"{PREFIX}AGGREGATION"
 SMALL = 5_000_000  # with fewer numbers in a table, starting worker processes costs more than it saves
 
 
@@ -43,10 +46,14 @@ class Experiment:
         processes: worker processes; None is one for small data, otherwise one for each processor.
         environment: environment variables of every node, its operator's policy. Mock nodes hold the developer's own
             rows, so the profile is ``trusting`` and one organization is enough for a job unless this says otherwise.
-            For baselines, which have one node, one organization is enough under every profile.
+            For baselines, which have one node, one organization is enough under every profile, and its answers are
+            plain.
+        environments: further variables of single nodes, by their numbers from 1. Pooled rows have none of these.
         slowest: how many times slower than the fastest node the slowest is, in simulated time; None is real time.
         outcomes: decides what becomes of each call, in place of ``slowest``; see ``call_outcomes.CallOutcome``.
         hospital_folder: where each node keeps its audit log and counters, see ``MockNetwork``; baselines keep none.
+        study: a study that the nodes have accepted, see ``studies.make``; None: there is none. A job is in the study if
+            its setting ``aggregation`` is ``pinned``, or if ``V6_FEDERATED_AGGREGATION`` requires that.
         fold: (f, k): the rows of fold f (from 0) of k are the test set, see ``dealing.deal_fold``.
 
     Raises:
@@ -63,10 +70,12 @@ class Experiment:
     holdout: float = 0.2
     processes: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    environments: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     slowest: float | None = None
     outcomes: CallOutcomes | None = None
     fold: tuple[int, int] | None = None
     hospital_folder: Path | None = None
+    study: StudyPlan | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.dataset, Dataset):
@@ -100,10 +109,24 @@ class Experiment:
         found = node_speeds(list(self.deal()), self.slowest, seed=self.partition_seed)
         return found if organization is None else lambda _, input_: found(organization, input_)
 
-    @property
-    def policy(self) -> Policy:
-        """The limits of every node. Raises NodePermissionException if a limit cannot be read."""
-        return Policy.of_node({**TRUSTING, **os.environ, **self.environment})
+    def policy(self, node: int | None = None) -> Policy:
+        """Return the limits of a node.
+
+        Args:
+            node: its number, from 1; None: the limits of all nodes that have no further ones.
+
+        Raises:
+            NodePermissionException: a limit cannot be read.
+        """
+        return Policy.of_node(self._environment(node))
+
+    def _environment(self, node: int | None = None, baseline: bool = False) -> dict[str, str]:
+        """The V6_FEDERATED_ variables of a node."""
+        own = {} if node is None else self.environments.get(node, {})
+        said = {**TRUSTING, **_policies(os.environ), **self.environment, **own}
+        if baseline:  # it has one node, whatever the profile
+            return {MINIMUM_ORGANIZATIONS: "1", **said, AGGREGATION: "plain"}
+        return {MINIMUM_ORGANIZATIONS: "1", **said} if said[PROFILE] == "trusting" else said
 
     def description(self) -> dict[str, Any]:
         """Return what a result says about its rows and nodes, as JSON."""
@@ -233,7 +256,7 @@ class Experiment:
         """
         training, test = self.train_and_test()
         kind, outcomes = f"alone: {[*self.named()][organization - 1]}", self._outcomes(organization)
-        return self._alone(method, kind, training[organization], test, values, on_round, outcomes)
+        return self._alone(method, kind, training[organization], test, values, on_round, outcomes, organization)
 
     def _alone(
         self,
@@ -244,20 +267,22 @@ class Experiment:
         values: Mapping[str, Any],
         on_round: OnRound | None,
         outcomes: CallOutcomes | None,
+        node: int | None = None,
     ) -> dict[str, Any]:
-        known: dict[str, Any] = {"organizations": [1], "evaluators": [2], "holdout": 0.0}
+        known: dict[str, Any] = {"organizations": [1], "evaluators": [2], "holdout": 0.0, "aggregation": "plain"}
         if values.get("objective") != "regression":
             known["classes"] = values.get("classes") or self._classes()
         own = {k: v for k, v in values.items() if k != "fraction"}
-        return self._run(method, {1: rows, 2: test}, {**self.common(), **own, **known}, on_round, outcomes, kind)
+        return self._run(method, {1: rows, 2: test}, {**self.common(), **own, **known}, on_round, outcomes, kind, node)
 
     def not_evaluated(self, features: Sequence[str]) -> dict[str, list[str]]:
         """Return, by node, the features that count as empty in the rows that it holds out."""
         found: dict[str, list[str]] = {}
         for organization, (name, rows) in enumerate(self.named().items(), start=1):
             if isinstance(rows, pd.DataFrame) and self.test is None:
-                _, held = split(len(rows), self.holdout, organization, self.policy.minimum_rows)
-                columns = _scarce(rows.iloc[held][list(features)], self.policy.minimum_rows)
+                least = self.policy(organization).minimum_rows
+                _, held = split(len(rows), self.holdout, organization, least)
+                columns = _scarce(rows.iloc[held][list(features)], least)
                 found |= {name: columns} if columns else {}
         return found
 
@@ -270,9 +295,10 @@ class Experiment:
         dealt = self.deal()
         if self.test is not None:
             return dealt, self.test
-        training, held_out = {}, []
-        step = self.policy.minimum_rows
+        training, held_out, least = {}, [], 0
         for organization, rows in dealt.items():
+            step = self.policy(organization).minimum_rows
+            least = max(step, least)
             n = len(rows) if isinstance(rows, pd.DataFrame) else len(rows[1])
             kept, held = split(n, self.holdout, organization, step)
             node = Dataset("", rows)
@@ -282,7 +308,7 @@ class Experiment:
         if not len(test if isinstance(test, pd.DataFrame) else test[1]):
             raise SafeError(
                 "no rows are held out to compare on; expected --holdout above 0, and nodes with "
-                f"{2 * step} rows or more"
+                f"{2 * least} rows or more"
             )
         return training, test
 
@@ -304,22 +330,28 @@ class Experiment:
         on_round: OnRound | None,
         outcomes: CallOutcomes | None,
         kind: str = "federated",
+        node: int | None = None,
     ) -> dict[str, Any]:
         registry.check(method, registry.validate(method, values))
         described = {**self.description(), "trained": kind}
-        environment = {**TRUSTING, **_policies(os.environ), **self.environment}
-        if self.policy.profile == "trusting" or kind != "federated":  # a baseline has one node, whatever the profile
-            environment = {"V6_FEDERATED_MINIMUM_ORGANIZATIONS": "1", **environment}
+        baseline = kind != "federated"
+        environments = {k: self._environment(k, False) for k in databases}
+        if baseline:  # one node, and a second that only evaluates
+            environments = {k: self._environment(node if k == 1 else None, baseline) for k in databases}
+        study = None
+        if self.study is not None and not baseline:
+            study = replace(self.study, names=dict(enumerate(self.named(), start=1)))
         size = sum(rows.size if isinstance(rows, pd.DataFrame) else rows[0].size for rows in databases.values())
         processes = self.processes or (1 if size < SMALL else os.cpu_count() or 1)
         with MockNetwork(
             registry.package_of(method).__name__,
             databases,
-            environment=environment,
+            environments=environments,
             processes=processes,
             on_round=on_round or (lambda row: None),
             outcomes=outcomes,
-            hospital_folder=self.hospital_folder if kind == "federated" else None,  # pooled rows are no hospital's
+            hospital_folder=None if baseline else self.hospital_folder,  # pooled rows are no hospital's
+            study=study,
         ) as network:
             try:
                 result = network.run(**values)
@@ -329,7 +361,7 @@ class Experiment:
 
 
 def _policies(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name.startswith("V6_FEDERATED_")}
+    return {name: value for name, value in environment.items() if name.startswith(PREFIX)}
 
 
 def _hashes(column: pd.Series) -> np.ndarray:

@@ -48,7 +48,7 @@ def experiments_of(experiment: Experiment, iterations: int, folds: int = FOLDS) 
             f"seed; expected at most {LARGE - iterations + 1}"
         )
     rows = len(experiment.dataset) + (0 if experiment.dataset.test is None else len(experiment.dataset.test[1]))
-    least = experiment.policy.minimum_rows
+    least = experiment.policy().minimum_rows
     if rows // folds < least:
         most = rows // least
         accepted = f"--folds {most} or fewer" if most >= 2 else f"{2 * least} rows or more"

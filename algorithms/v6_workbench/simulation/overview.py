@@ -61,9 +61,10 @@ def warnings_about(experiment: Experiment, method: str, values: Mapping[str, Any
                 f"{', '.join(empty)}: no value at {node}; --preprocess impute fills such columns from the other nodes"
             )
     for node, columns in experiment.not_evaluated(features).items():
+        least = experiment.policy([*named].index(node) + 1).minimum_rows
         found.append(
-            f"{', '.join(columns)}: fewer than {experiment.policy.minimum_rows} of the rows held out at {node} have a "
-            "value, so the column counts as empty there; use a larger --holdout to avoid this"
+            f"{', '.join(columns)}: fewer than {least} of the rows held out at {node} have a value, so the column "
+            "counts as empty there; use a larger --holdout to avoid this"
         )
     names = {"node": list(named)}
     if registry.supervised(method) and values.get("objective") != "regression":
@@ -115,4 +116,4 @@ def _levels(experiment: Experiment, features: list[str]) -> dict[str, list[str]]
     if not isinstance(table, pd.DataFrame):
         return {}
     words = {c: {str(v).strip() for v in table[c].dropna().unique()} for c in features if table[c].dtype.kind == "O"}
-    return {c: sorted(levels) for c, levels in words.items() if len(levels) <= experiment.policy.maximum_classes}
+    return {c: sorted(levels) for c, levels in words.items() if len(levels) <= experiment.policy().maximum_classes}

@@ -4,7 +4,7 @@ Here one program holds the private keys of all hospitals. That is right for node
 hospitals make their keys themselves, with ``v6-federated keys``, ``schema`` and ``study``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +19,7 @@ from v6_federated.privacy.secagg.study import Hospital, Study
 
 MANY = 10  # hospitals: from here on they are dealt to blocks
 BLOCK = 5  # hospitals of a block, if there are many
-WITH_COLLUDERS = 4  # hospitals: with fewer, a colluder leaves too few honest ones
+WITH_COLLUDERS = 4  # hospitals: with fewer, a colluder would leave too few others
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,8 @@ class StudyPlan:
     """What a study of simulated hospitals is to be.
 
     Attributes:
-        size: how many hospitals a block has at least; None: five where there are ten or more, otherwise all.
+        size: how many hospitals a block has at least; None: five where there are ten or more (or as many as nodes
+            require), otherwise all.
         schema: what all hospitals declare about their tables; None: nothing.
         names: the hospitals' names by organization id, for ``MockNetwork``; None: all organizations, as ``node-ID``.
             Organizations without a name, such as one that holds a test set, are in no block.
@@ -55,13 +56,13 @@ def make(folders: Mapping[str, Path], plan: StudyPlan | None = None, minimum: in
         SafeError: there is no such study, a folder cannot accept it, or a file cannot be written.
     """
     plan = plan or StudyPlan()
-    blocks = _dealt([*folders], plan.size)  # before the first key is made
+    blocks = dealt([*folders], plan.size, minimum)  # before the first key is made
     identities = {name: Hospital(name, _key(folder)) for name, folder in folders.items()}
     study = Study(
-        name="simulation",
+        name="local",
         version=1,
         blocks=tuple(tuple(identities[name] for name in block) for block in blocks),
-        colluders=int(len(folders) >= WITH_COLLUDERS),
+        colluders=_colluders(folders),
         schema=None if plan.schema is None else plan.schema.shared_digest,
     )
     there = [_there(folder) for folder in folders.values()]
@@ -81,17 +82,45 @@ def make(folders: Mapping[str, Path], plan: StudyPlan | None = None, minimum: in
     return study
 
 
-def _dealt(names: Sequence[str], size: int | None) -> list[Sequence[str]]:
-    """As many blocks of at least ``size`` hospitals as there can be, about equally large."""
-    if len(names) < 2:
-        raise SafeError("a study needs at least two hospitals, whose sum central learns; expected two nodes or more")
+def dealt(names: Sequence[str], size: int | None, minimum: int = 1) -> list[Sequence[str]]:
+    """Deal hospitals to as many blocks of at least some size as there can be, about equally large.
+
+    Args:
+        names: the hospitals.
+        size: the size; None is the default of ``StudyPlan``.
+        minimum: how many organizations a result must come from, by the strictest of the nodes' limits.
+
+    Returns:
+        The hospitals of each block, in order.
+
+    Raises:
+        SafeError: there are too few hospitals, or the size does not fit.
+    """
+    colluders = _colluders(names)
+    least = max(minimum + colluders, 2)
+    if len(names) < least:
+        raise SafeError(f"{len(names)} node(s) are too few for a study, whose blocks need {_why(least, colluders)}")
     if size is None:
-        size = BLOCK if len(names) >= MANY else len(names)
-    if not 2 <= size <= len(names):
-        raise SafeError(f"blocks of {size} do not fit; expected 2 to {len(names)}, the number of nodes")
+        size = max(BLOCK, least) if len(names) >= MANY else len(names)
+    if not least <= size <= len(names):
+        raise SafeError(
+            f"blocks of {size} hospitals do not fit; expected {least} to {len(names)}, since there are {len(names)} "
+            f"nodes, and a block needs {_why(least, colluders)}"
+        )
     blocks = len(names) // size
     edges = [len(names) * i // blocks for i in range(blocks + 1)]
     return [names[a:b] for a, b in pairwise(edges)]
+
+
+def _colluders(hospitals: Collection[str]) -> int:
+    return int(len(hospitals) >= WITH_COLLUDERS)
+
+
+def _why(least: int, colluders: int) -> str:
+    if least == 2:
+        return "2 hospitals"
+    one = " and one that may work together with the server" if colluders else ""
+    return f"{least} (V6_FEDERATED_MINIMUM_ORGANIZATIONS={least - colluders}{one})"
 
 
 def _key(folder: Path) -> bytes:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from v6_federated.base.errors import Interrupted, SafeError
 from v6_workbench import registry
-from v6_workbench.cli import console, cross_validation, entries, job, results, show
+from v6_workbench.cli import console, cross_validation, entries, job, results, show, study
 from v6_workbench.cli.entries import Entry
 from v6_workbench.cli.experiment import check_holdout, experiment_of
 from v6_workbench.cli.options import ExperimentOptions
@@ -73,7 +73,7 @@ def _prepared(options: CompareOptions) -> tuple[Experiment, dict[str, Entry]]:
         raise SafeError("--folds and --rope need --test; add --test, or remove them")
     if options.test is not None and options.target is not None:
         raise SafeError("--target cannot be used with --test, which compares the last models; remove it")
-    shared = job.settings_of(options)
+    shared = study.settings_with(options, job.settings_of(options))
     compared: dict[str, Entry] = {}
     for text in options.methods:
         name = text

@@ -1,7 +1,6 @@
 """``v6-federated network up|status|down``: a real vantage6 network on this machine."""
 
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -11,8 +10,8 @@ import pandas as pd
 
 from v6_federated.base.errors import SafeError
 from v6_federated.privacy.limits import DEFAULT, PREFIX
-from v6_workbench.cli import console
-from v6_workbench.cli.experiment import check_environment, dataset_of
+from v6_workbench.cli import console, node_environment, study
+from v6_workbench.cli.experiment import dataset_of
 from v6_workbench.cli.options import DealOptions
 from v6_workbench.cli.records import Command, Option
 from v6_workbench.simulation import dealing
@@ -44,10 +43,6 @@ class UpOptions(DealOptions):
         str, Option("limits of the nodes: trusting, as on mock nodes, or careful ({default})", "PROFILE")
     ] = DEFAULT
     encrypted: Annotated[bool, Option("make the collaboration encrypted")] = False
-    node_env: Annotated[
-        tuple[str, ...],
-        Option("environment of the algorithms at every node, or at node K; can be given again", "[K:]NAME=VALUE"),
-    ] = ()
 
 
 def up(options: UpOptions) -> int:
@@ -56,12 +51,16 @@ def up(options: UpOptions) -> int:
 
     if options.nodes is not None and options.nodes < 1:
         raise SafeError(f"--nodes {options.nodes} is too few; expected at least 1")
+    plan = study.plan_of(options)
+    environment = node_environment.read(options.node_env)
+    base = {f"{PREFIX}PROFILE": options.profile} | ({} if plan is None else {f"{PREFIX}AGGREGATION": "pinned"})
+    environment.check(base)
     dataset, partition = dataset_of(options, None, options.label)
     nodes = options.nodes if options.nodes or partition.startswith("column:") else NODES
     parts = dealing.deal(dataset, partition, nodes, options.partition_seed, options.label)
     if dataset.test is not None:
         console.say(f"{dataset.name}: its test set is not used; nodes evaluate on rows that they hold out")
-    environments = _environments(options.profile, options.node_env, len(parts))
+    environment.check_nodes(len(parts))
     with tempfile.TemporaryDirectory() as folder:
         files = [_write(part, Path(folder) / f"node-{k}") for k, part in enumerate(parts.values(), start=1)]
         found = local.up(
@@ -69,7 +68,8 @@ def up(options: UpOptions) -> int:
             name=options.name,
             port=options.port,
             encrypted=options.encrypted,
-            algorithm_env=environments,
+            algorithm_env=[base | environment.of(k) for k in range(1, len(parts) + 1)],
+            study=plan,
             log=console.say,
         )
     console.last_line({"network": found.name, "url": f"{found.url}:{found.port}", "organizations": found.organizations})
@@ -100,24 +100,6 @@ def down(options: NetworkOptions) -> int:
     local.down(options.name)
     console.last_line({"network": options.name, "down": True})
     return console.OK
-
-
-def _environments(profile: str, texts: Sequence[str], nodes: int) -> list[dict[str, str]]:
-    """The environment of each node."""
-    environments: list[dict[str, str]] = [{f"{PREFIX}PROFILE": profile} for _ in range(nodes)]
-    for text in texts:
-        who, colon, rest = text.partition(":")
-        one = bool(colon) and who.isdecimal()
-        name, equals, value = (rest if one else text).partition("=")
-        if not equals or not name:
-            raise SafeError(f"--node-env {text!r} is not understood; expected NAME=VALUE, or K:NAME=VALUE for node K")
-        if one and not 1 <= int(who) <= nodes:
-            raise SafeError(f"--node-env {text!r}: there is no node {who}; expected a node from 1 to {nodes}")
-        for environment in [environments[int(who) - 1]] if one else environments:
-            environment[name] = value
-    for environment in environments:
-        check_environment(environment)
-    return environments
 
 
 def _write(database: Database, stem: Path) -> Path:

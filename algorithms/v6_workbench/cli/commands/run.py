@@ -6,7 +6,7 @@ from typing import Annotated
 
 from v6_federated.base.errors import Interrupted, SafeError
 from v6_workbench import registry
-from v6_workbench.cli import console, job, results, show
+from v6_workbench.cli import console, job, results, show, study
 from v6_workbench.cli.experiment import check_holdout, check_job, check_same_rows, experiment_of
 from v6_workbench.cli.options import ExperimentOptions, Method, ResultFolder
 from v6_workbench.cli.records import Command, Option
@@ -24,7 +24,7 @@ class RunOptions(ExperimentOptions):
 
 def run(options: RunOptions) -> int:
     """Run a method on mock nodes."""
-    labelled, settings = registry.supervised(options.method), job.settings_of(options)
+    labelled, settings = registry.supervised(options.method), study.settings_with(options, job.settings_of(options))
     if options.resume is None:
         check_holdout(options, labelled)
         experiment = experiment_of(options, labelled)

@@ -7,6 +7,8 @@ from v6_workbench.cli import console
 from v6_workbench.cli.options import Method
 from v6_workbench.cli.records import Command
 
+POSSIBLE = "Secure aggregation is possible: aggregation=masked, or pinned in a study that the hospitals have accepted."
+
 
 @dataclass(frozen=True, kw_only=True)
 class SettingsOptions:
@@ -16,15 +18,21 @@ class SettingsOptions:
 
 
 def run(options: SettingsOptions) -> int:
-    """Show the settings of a method with their defaults and meanings."""
+    """Show the settings of a method with their defaults and meanings, and whether central may see sums only."""
+    from rich.markup import escape
+
     from v6_workbench.network import store
     from v6_workbench.reporting import tables
 
     (central,) = store.entry(options.method)["functions"]
     console.console().print(tables.settings_table(central["arguments"]))
+    reason = registry.single_answers(options.method)
+    say = store.needs_single(reason) if reason else POSSIBLE
+    console.console().print(escape(say))
     fields = registry.settings_of(options.method).model_fields
     defaults = {name: field.default for name, field in fields.items() if not field.is_required()}
-    console.last_line({"method": options.method, "defaults": defaults})
+    allowed = next(a["allowed_values"] for a in central["arguments"] if a["name"] == "aggregation")
+    console.last_line({"method": options.method, "defaults": defaults, "aggregation": allowed})
     return console.OK
 
 

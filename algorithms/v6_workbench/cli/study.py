@@ -1,0 +1,52 @@
+"""The options ``--study`` and ``--schema``: a study for nodes on this machine."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from v6_federated.base.errors import SafeError
+from v6_federated.privacy.schema import Schema
+from v6_workbench.cli.options import DealOptions
+from v6_workbench.cli.records import DEFAULT_BLOCKS
+from v6_workbench.simulation.studies import StudyPlan
+
+
+def plan_of(options: DealOptions) -> StudyPlan | None:
+    """Return the study that the options ask for.
+
+    Args:
+        options: the options.
+
+    Returns:
+        What the study is to be; None if the options ask for none.
+
+    Raises:
+        SafeError: the schema cannot be read, or is given without a study.
+    """
+    if options.study is None:
+        if options.schema is not None:
+            raise SafeError(f"--schema {options.schema} needs a study, which carries the schema; add --study")
+        return None
+    schema = None
+    if options.schema is not None:
+        try:
+            schema = Schema.of_file(options.schema)
+        except FileNotFoundError:
+            raise SafeError(
+                f"--schema {options.schema}: there is no such file; `v6-federated schema new TABLE` drafts one"
+            ) from None
+        except SafeError as error:
+            raise SafeError(f"--schema: {error}") from None
+    return StudyPlan(None if options.study == DEFAULT_BLOCKS else options.study, schema)
+
+
+def settings_with(options: DealOptions, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Let a job be in the study of its nodes, unless its settings say otherwise.
+
+    Args:
+        options: the options.
+        settings: the job's settings.
+
+    Returns:
+        The settings.
+    """
+    return {**settings} if options.study is None else {"aggregation": "pinned", **settings}
