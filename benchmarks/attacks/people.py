@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.attacks import transport
 from benchmarks.attacks.isolation import Standard, components
 from benchmarks.attacks.researcher import (
     FLAG,
@@ -18,7 +19,9 @@ from benchmarks.attacks.researcher import (
     Refused,
     Researcher,
     matched,
+    nobodys,
 )
+from benchmarks.attacks.transport import Participant
 from v6_federated import models
 from v6_federated.data.source import split
 from v6_federated.messages import codec
@@ -57,22 +60,27 @@ def known_label(researcher: Researcher) -> Outcome:
         )
         return int(answer.values["evaluation"]["confusion"][0][0])
 
-    low, high = -FAR_AWAY / 2, FAR_AWAY / 2
-    at_low, at_high = zeros(low), zeros(high)
-    middle = (at_low + at_high) / 2
-    while high - low > 2e-3:  # until no more than one row lies between
-        between = zeros((low + high) / 2)
-        if between > middle:
-            high, at_high = (low + high) / 2, between
-        else:
-            low, at_low = (low + high) / 2, between
     labels = researcher.tables[TARGET][LABEL].to_numpy()
     known = np.concatenate([np.flatnonzero(labels == label)[: people // 2] for label in (0, 1)])  # as many of each
     guesses = list[int]()
-    for i in known:
-        # above the lower threshold a row of class 0 more makes the count jump, below the upper one a row less
-        threshold, before = (low, at_low) if lines[i] > low else (high, at_high)
-        guesses.append(0 if zeros(threshold, float(lines[i])) != before else 1)
+    # a jump of a sum of rounded counts may be another hospital's: look for one that a known person moves
+    for share in (0.5,) if len(researcher.block) == 1 else np.linspace(0.05, 0.95, 25):
+        low, high = -FAR_AWAY / 2, FAR_AWAY / 2
+        at_low, at_high = zeros(low), zeros(high)
+        middle = at_low + share * (at_high - at_low)
+        while high - low > 2e-3:  # until no more than one row lies between
+            between = zeros((low + high) / 2)
+            if between > middle:
+                high, at_high = (low + high) / 2, between
+            else:
+                low, at_low = (low + high) / 2, between
+        guesses = []
+        for i in known:
+            # above the lower threshold a row of class 0 more makes the count jump, below the upper one a row less
+            threshold, before = (low, at_low) if lines[i] > low else (high, at_high)
+            guesses.append(0 if zeros(threshold, float(lines[i])) != before else 1)
+        if len(set(guesses)) > 1:
+            break
     right = int((labels[known] == guesses).sum()) if len(set(guesses)) > 1 else 0  # one guess for all is none
     return Outcome(right, people, "labels", researcher.tasks, people, None, researcher.last_words(right))
 
@@ -167,9 +175,11 @@ def few_rows_in_blocks(researcher: Researcher) -> Outcome:
 
 
 def _from_products(researcher: Researcher, columns: int) -> Outcome:
-    n, d = len(researcher.truth), len(researcher.features)
+    n, d = researcher.size, len(researcher.features)
     holdout = (n - 10) // 10 * 10 / n
-    rows, (mean, scale, _) = researcher.truth[split(n, holdout, TARGET)[0]], researcher.moments()
+    tables = {k: researcher.tables[k][researcher.features].to_numpy(np.float64) for k in researcher.block}
+    rows = np.concatenate([table[split(len(table), holdout, k)[0]] for k, table in tables.items()])
+    mean, scale, _ = researcher.moments()
     known, rest = list(range(0, d, 2)), list(range(1, d, 2))
     products = np.empty((len(known), len(rest)))
     blocks = [range(i, min(i + columns // 2, d // 2)) for i in range(0, d // 2, columns // 2)]
@@ -198,10 +208,14 @@ def _from_products(researcher: Researcher, columns: int) -> Outcome:
 
 
 def membership(researcher: Researcher) -> Outcome:
-    """Who has a small loss under the model that one honest task has trained was probably among its rows."""
+    """Who has a small loss under the model that one honest task has trained was probably among its rows.
+
+    The others are rows that no hospital has.
+    """
     p, shape = Standard.of(researcher), {"name": "fnn", "hidden": 200}
     model = models.build({**shape, "features": len(p.direction), "classes": 2})
     w = model.init(np.random.default_rng(0))
+    strangers = nobodys("digits", sum(map(len, researcher.tables.values())))
     found = list[str]()
     largest = 0.0
     for epochs in (1, 10, 50):
@@ -214,13 +228,12 @@ def membership(researcher: Researcher) -> Outcome:
             local={"lr": 0.1, "batch_size": 10, "epochs": epochs},
         )
         trained = answer["weights"].astype(np.float32)
-        losses = [
+        inside, outside = (
             _losses(
                 model, trained, (t[researcher.features].to_numpy(np.float64) - p.mean) / p.scale, t[LABEL].to_numpy()
             )
-            for t in researcher.tables.values()
-        ]  # the first hospital is the target
-        inside, outside = losses[0], np.concatenate(losses[1:])
+            for t in (researcher.tables[TARGET], strangers)
+        )
         pairs = (inside[:, None] < outside).mean() + 0.5 * (inside[:, None] == outside).mean()
         found.append(f"{pairs:.2f}")
         largest = max(largest, float(pairs))
@@ -282,6 +295,8 @@ def two_cohorts(researcher: Researcher) -> Outcome:
     everyone = sorted(researcher.tables)
     common: dict[str, Any] = {"model": "logreg", "rounds": 1, "holdout": 0, "preprocess": ["standardize"]}
     sums = list[np.ndarray]()
+    if researcher.column == "pinned":  # central knows that it cannot work; one that lies tries it all the same
+        transport.agree(researcher, "v6_fedavg", [o for o in everyone if o != TARGET])
     for organizations in (everyone, [o for o in everyone if o != TARGET]):
         result = researcher.central("v6_fedavg", organizations=organizations, **common)
         fitted = codec.decode(result["data"]["preprocess"][0]["fitted"])
@@ -301,13 +316,11 @@ def one_node_rounds(researcher: Researcher) -> Outcome:
 def invented_participants(researcher: Researcher) -> Outcome:
     """A job of one hospital that names three: a node cannot know whether the others exist."""
     d = len(researcher.features)
-    answer = researcher.ask(
-        "v6_fedavg",
-        "client_update",
-        job={"participants": [TARGET, 900, 901]},
-        model={"name": "logreg"},
-        arrays={"weights": np.zeros(d + 1)},
-        local={},
-    )
-    alone = int(bool(np.any(answer["weights"])))
+    request: dict[str, Any] = {"model": {"name": "logreg"}, "arrays": {"weights": np.zeros(d + 1)}, "local": {}}
+    if researcher.column == "pinned":
+        transport.agree(researcher, "v6_fedavg", [TARGET], invented=[Participant() for _ in transport.INVENTED])
+        alone = 1
+    else:
+        answer = researcher.ask("v6_fedavg", "client_update", job={"participants": [TARGET, 900, 901]}, **request)
+        alone = int(bool(np.any(answer["weights"])))
     return Outcome(alone, 1, "hospitals' models", researcher.tasks, 1, None, researcher.last_words(alone))

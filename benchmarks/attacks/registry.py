@@ -1,21 +1,29 @@
 """The attacks, and the page that shows what each brings under each profile."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from benchmarks import tables
-from benchmarks.attacks import people, single_numbers, thresholds, training
-from benchmarks.attacks.researcher import Outcome, Refused, Researcher, hospitals
+from benchmarks.attacks import masks, people, single_numbers, thresholds, training
+from benchmarks.attacks.researcher import NotASum, Outcome, Refused, Researcher, hospitals
 
 COLUMNS = ("trusting", "careful", "masked", "pinned")
 SMALL = {"breast-cancer": 320, "rare": 320, "digits": 400}  # rows of all four hospitals in the tests
 ABOUT = (
     "A dishonest researcher sends tasks to one of four mock hospitals. What the attack claims to have recovered is "
-    "compared with the hospital's table. A row counts if all of its values are right to a hundredth of their column's "
+    "compared with the hospitals' tables. A row counts if all of its values are right to a hundredth of their column's "
     "standard deviation, an image if its pixels are right to 0.05 in the mean. The target has 143 of the 569 rows of "
     "`breast-cancer`, 450 of the 1,797 images of `digits`, or fewer where the table says so. A task is one request to "
-    "one node. Every random choice of an attack has a fixed seed, and the hospitals are dealt with seed 1."
+    "one node. Every random choice of an attack has a fixed seed, and the hospitals are dealt with seed 1; only keys "
+    "and masks come from the operating system.\n\n"
+    "- `careful`, plain answers: the limits of `careful` alone, with `V6_FEDERATED_AGGREGATION=plain`.\n"
+    "- `masked`: `careful` as it is where no study lies. The researcher leads the job, so it invents all participants "
+    "but the target, and subtracts their masks from the answer.\n"
+    "- `pinned`: `careful` as it is where all four hospitals have accepted a study with one block, of whom one may "
+    "collude. The researcher gets sums over the block and looks for rows in them. A row counts whoever of the four has "
+    "it; in brackets, how many are the target's. Each request goes to four nodes, so it is four tasks.\n\n"
+    "Both masked columns have the limits of `careful`, too."
 )
 FEW = 96  # 24 rows at each of the four
 CRAFTED = (
@@ -35,6 +43,9 @@ class Attack:
         run: runs it.
         stops: what stops it under ``careful``; empty if nothing does.
         why: why no limit short of noise can stop it; empty if a limit does.
+        masked: what stops it if answers are masked, too; empty if nothing does.
+        pinned: what stops it if there is a study, too; empty if nothing does.
+        columns: where it can be tried.
         data: the hospitals' table.
         rows: rows of all hospitals together; None means all.
     """
@@ -46,6 +57,13 @@ class Attack:
     why: str = ""
     data: str = "breast-cancer"
     rows: int | None = None
+    masked: str = ""
+    pinned: str = ""
+    columns: tuple[str, ...] = COLUMNS
+
+    def stopped(self, column: str) -> str:
+        """What stops it where nodes are set up like this; empty if nothing does."""
+        return {"masked": self.masked, "pinned": self.pinned}.get(column, "") or self.stops
 
     @property
     def key(self) -> str:
@@ -188,6 +206,7 @@ ATTACKS = (
         "dynamic averaging's distance",
         "Only a distance leaves. With one feature, it is a sum over the rows above a threshold.",
         single_numbers.distance,
+        pinned="a sum of lengths is no length of a sum",
         why=CRAFTED,
     ),
     Attack(
@@ -195,6 +214,8 @@ ATTACKS = (
         "Any column can be the label of a regression. A tree has an output for one known person alone; its squared "
         "errors tell this person's value.",
         single_numbers.regression_loss,
+        masked="the errors of a regression are not added up",
+        pinned="the errors of a regression are not added up",
         why=DIFFERENCE,
     ),
     Attack(
@@ -213,6 +234,7 @@ ATTACKS = (
         "the same, four columns a task",
         "At a hospital of 24 rows, of which 10 are held out. No task asks for too many columns; together they do.",
         people.few_rows_in_blocks,
+        pinned="the block has more rows than equations",
         why="No task is about too many columns. Only all tasks together are.",
         rows=FEW,
     ),
@@ -220,6 +242,7 @@ ATTACKS = (
         "membership",
         "Who has a small loss under the trained model was probably among its rows (hospitals of 100 images).",
         people.membership,
+        pinned="the mean over a block says little of one row",
         why=HONEST,
         data="digits",
         rows=400,
@@ -246,7 +269,8 @@ ATTACKS = (
         "two cohorts",
         "Pooled means of all hospitals and of all but one.",
         people.two_cohorts,
-        why="It tells one hospital's means, not a row. Central sees them anyway until sums are masked.",
+        pinned="a block opens whole or not at all",
+        why="It tells one hospital's means, not a row.",
     ),
     Attack(
         "`fraction=0`",
@@ -258,7 +282,77 @@ ATTACKS = (
         "invented participants",
         "A job of one hospital that names three.",
         people.invented_participants,
-        why="A node cannot know who exists. Pinned keys will tell (secure aggregation).",
+        pinned="keys are pinned",
+        why="Without a study, a node cannot know who exists.",
+    ),
+    Attack(
+        "the curious",
+        "An honest job: whoever leads it, or the server, reads the target's answer.",
+        masks.curious,
+        why="The model of one hospital is what central receives.",
+        masked="the sum over all is what central can read",
+        pinned="the sum over the block is what central can read",
+    ),
+    Attack(
+        "swapped keys",
+        "The server puts its own keys in place of the other hospitals'.",
+        masks.swapped_keys,
+        why="Without a study, keys come through the server.",
+        pinned="keys are pinned, and tags prove them; the node names the hospital whose key was swapped",
+        columns=("masked", "pinned"),
+    ),
+    Attack(
+        "two studies",
+        "A second version of the study, in which a hospital of the attacker's has the target's place.",
+        masks.two_studies,
+        pinned="`cohorts.log`: every group of hospitals that sums can be subtracted to is large enough",
+        columns=("pinned",),
+    ),
+    Attack(
+        "replay with another model",
+        "The same round again with another model: two answers under one mask.",
+        masks.another_model,
+        masked="the numbers of requests rise, and an answer is given once",
+        pinned="the numbers of requests rise, and an answer is given once",
+        columns=("masked", "pinned"),
+    ),
+    Attack(
+        "different models in one round",
+        "The target is sent another model than the other hospitals; none is invented.",
+        masks.different_models,
+        masked="masks depend on what was sent, so that the sum never opens",
+        pinned="masks depend on what was sent, so that the sum never opens",
+        columns=("masked", "pinned"),
+    ),
+    Attack(
+        "largest value",
+        "A step divides a column by so little that values above a bound overflow. Can the node compute? Halve the "
+        "bound.",
+        masks.largest_value,
+        why="Under `careful` a node says that it refuses. In a sum, it adds zeros, and the number of nodes that did "
+        "shows: nobody learns which, but the largest value of each hospital, without its name.",
+    ),
+    Attack(
+        "questions before keys are agreed",
+        "A job names a value of a column as a class: are there five rows with it? Asked for 17 values.",
+        masks.before_keys,
+        why="Limits on rows are checked before keys are agreed, and a node that refuses is seen.",
+        data="digits",
+        columns=("careful", "masked", "pinned"),
+    ),
+    Attack(
+        "one hospital of the block colludes",
+        "`svm` of two real classes, with the keys and answers of one other hospital.",
+        masks.one_colludes,
+        why=CRAFTED,
+        columns=("pinned",),
+    ),
+    Attack(
+        "all others of the block collude",
+        "The same, with those of all but the target.",
+        masks.all_collude,
+        why=CRAFTED,
+        columns=("pinned",),
     ),
 )
 
@@ -275,34 +369,48 @@ def outcome(attack: Attack, column: str, small: bool = False) -> Outcome:
     with Researcher(hospitals(attack.data, rows), column, small) as researcher:
         try:
             return attack.run(researcher)
+        except NotASum as error:
+            return Outcome(0, 0, "", researcher.tasks, note=str(error))
         except Refused:
             return Outcome(0, 0, "", researcher.tasks, refused=researcher.last_words(0))
 
 
-def cell(found: Outcome) -> str:
+def cell(found: Outcome | None) -> str:
     """What an attack brought, in words."""
+    if found is None:
+        return "-"
     tasks = f"in {found.tasks:,} task{'s' if found.tasks != 1 else ''}"
     if found.unit == "AUC":
         return f"{found.note} {tasks}"
     if found.recovered:
-        return f"{found.recovered:,} of {found.of:,} {found.unit} {tasks}"
-    return f"0 {tasks}" if found.of else "0, refused"
+        own = f" ({found.own:,} of the target)" if found.own is not None else ""
+        return f"{found.recovered:,} of {found.of:,} {found.unit}{own} {tasks}"
+    return f"0 {tasks}" if found.of else f"0, {found.note or 'refused'}"
 
 
-def last_column(attack: Attack, found: Outcome) -> str:
-    """What stopped an attack under ``careful``, or why no limit does; a surprise says so."""
-    if bool(found.recovered) == bool(attack.why):
-        return f"Open. {attack.why}" if attack.why else f"Stopped: {attack.stops}."
-    return "**Not as expected.**"
+def last_column(attack: Attack, found: Mapping[str, Outcome]) -> str:
+    """What stopped an attack, or why no limit does; a surprise says so."""
+    if any(bool(f.recovered) == bool(attack.stopped(column)) for column, f in found.items() if column != "trusting"):
+        return "**Not as expected.**"
+    said = [f"Stopped: {attack.stops}." if attack.stops else ""]
+    if attack.why:
+        said.append(f"Open. {attack.why}" if len(attack.columns) > 1 or not attack.pinned else "")
+    if attack.masked and attack.masked == attack.pinned:
+        said.append(f"Stopped by masks: {attack.masked}.")
+    else:
+        said += [f"`{c}` stops it: {how}." for c, how in (("masked", attack.masked), ("pinned", attack.pinned)) if how]
+    return " ".join(filter(None, said))
 
 
 def _lines(small: bool) -> Iterator[str]:
-    yield from tables.head("attack", "what it does", *(f"`{p}`" for p in COLUMNS), "largest error", "under `careful`")
+    titles = ("`trusting`", "`careful`, plain answers", "`masked`", "`pinned`, a block of four")
+    yield from tables.head("attack", "what it does", *titles, "largest error", "what stops it")
     for attack in ATTACKS:
-        found = [outcome(attack, column, small) for column in COLUMNS]
-        errors = [f.error for f in found if f.error is not None and f.recovered]
+        found = {column: outcome(attack, column, small) for column in attack.columns}
+        errors = [f.error for f in found.values() if f.error is not None and f.recovered]
         error = f"{max(errors):.0e}" if errors else None
-        yield tables.row(attack.name, attack.what, *map(cell, found), error, last_column(attack, found[-1]))
+        cells = [cell(found.get(column)) for column in COLUMNS]
+        yield tables.row(attack.name, attack.what, *cells, error, last_column(attack, found))
 
 
 def main(dataset: Any, full: bool) -> None:

@@ -81,16 +81,20 @@ class Researcher:
         column: what the nodes' operators have chosen: "trusting"; "careful" with plain answers; "masked", the same
             limits and no study, where the researcher invents all participants but the target; "pinned", the same
             limits and a study, in whose block are the target and all other hospitals.
+        colluding: hospitals that tell the researcher all that they know.
         small: whether an attack should do little, as a test.
         tasks: requests to nodes so far.
         refusal: the last refusal.
+        failed: how many nodes could not compute their part of the last sum.
     """
 
     tables: Tables
     column: str
     small: bool = False
+    colluding: Sequence[int] = ()
     tasks: int = 0
     refusal: str = ""
+    failed: int = 0
     _networks: dict[str, MockNetwork] = field(default_factory=dict)
     _agreed: dict[tuple[str, str | None], Agreed] = field(default_factory=dict)
     _stack: ExitStack = field(default_factory=ExitStack)
@@ -130,7 +134,16 @@ class Researcher:
     @property
     def block(self) -> list[int]:
         """The hospitals whose rows an answer is about."""
+        return [k for k in sorted(self.tables) if k not in self.colluding] if self.column == "pinned" else [TARGET]
+
+    @property
+    def members(self) -> list[int]:
+        """The hospitals that take part in the researcher's jobs."""
         return sorted(self.tables) if self.column == "pinned" else [TARGET]
+
+    def hospital(self, organization: int) -> Path:
+        """A hospital's own folder."""
+        return self._folder / f"node-{organization}"
 
     def _count(self, organization: int, input_: Mapping[str, Any]) -> CallOutcome:
         self.tasks += 1
@@ -222,7 +235,7 @@ class Researcher:
         """A job under which the nodes answer masked: the last one, or one with this key."""
         found = self._agreed.get((package, key))
         if found is None or found.seq >= transport.A_JOB:
-            found = self._agreed[package, key] = transport.agree(self, package, self.block, key=key)
+            found = self._agreed[package, key] = transport.agree(self, package, self.members, key=key)
         return found
 
     def sums(
@@ -283,11 +296,11 @@ class Researcher:
             return self._moments(package, job, settings)
         agreed = self.agreed(package, key)
         parts = transport.parts_of(function, settings, arrays, job)
-        again = {"seq": 1} if key else {}  # the same job, the same request
+        seq = 1 if key else None  # the same job, the same request
         sums, answers = self.sums(
-            package, function, agreed, parts, job=job, round_=round_, arrays=arrays, **again, **settings
+            package, function, agreed, parts, job=job, round_=round_, arrays=arrays, to=self.block, seq=seq, **settings
         )
-        nodes, _, found = agreed.opened(sums, answers)
+        nodes, self.failed, found = agreed.opened(sums, answers)
         assert nodes == len(self.block), "masks are left"
         return Answer(*transport.answer_of(function, settings, found))
 
@@ -298,11 +311,14 @@ class Researcher:
         for step in steps:
             shapes = step["fitted"].get("shapes", {})
             width = shapes["components"][0] if "components" in shapes else width
-        mean, agreed, n = np.zeros(width), self.agreed(package), 0
+        mean: np.ndarray = np.zeros(width)
+        agreed, n = self.agreed(package), 0
         for _ in range(2):
             arrays = {"center": mean}
             parts = transport.parts_of("fit_step", settings, arrays, job)
-            sums, answers = self.sums(package, "fit_step", agreed, parts, job=job, arrays=arrays, **settings)
+            sums, answers = self.sums(
+                package, "fit_step", agreed, parts, job=job, arrays=arrays, to=self.block, **settings
+            )
             found, values = transport.answer_of("fit_step", settings, agreed.opened(sums, answers)[2])
             n = values["n"]
             own = found["first"] / n
@@ -394,6 +410,12 @@ def matches(claims: np.ndarray, truth: np.ndarray, scale: np.ndarray) -> tuple[s
     return taken, max(errors, default=None)
 
 
+def nobodys(data: str, rows: int) -> pd.DataFrame:
+    """Rows that no hospital has, of those that ``hospitals`` leaves out."""
+    table = _table(data)
+    return table.iloc[np.random.default_rng(0).permutation(len(table))[rows:]].reset_index(drop=True)
+
+
 def hospitals(data: str = "breast-cancer", rows: int | None = None) -> Tables:
     """Four hospitals with rows of a table of scikit-learn's, dealt at random; the first is the target.
 
@@ -401,16 +423,20 @@ def hospitals(data: str = "breast-cancer", rows: int | None = None) -> Tables:
         data: "breast-cancer"; "digits", whose labels are odd and even; or "rare", the first with two columns more.
         rows: rows of all hospitals together; None means all.
     """
-    dataset = datasets.load("breast-cancer" if data == "rare" else data)
-    table = dataset.rows
-    assert isinstance(table, pd.DataFrame)
-    if data == "digits":  # two classes, so that few rows are enough for a label
-        table = table.assign(**{LABEL: table[LABEL] % 2})
+    table = _table(data)
     if rows is not None:
         table = table.iloc[np.random.default_rng(0).permutation(len(table))[:rows]]
     dealt = dealing.deal(datasets.Dataset(data, table.reset_index(drop=True)), "iid", 4, 1, None)
     tables = {int(name): part for name, part in dealt.items() if isinstance(part, pd.DataFrame)}
     return _with_rare(tables) if data == "rare" else tables
+
+
+def _table(data: str) -> pd.DataFrame:
+    table = datasets.load("breast-cancer" if data == "rare" else data).rows
+    assert isinstance(table, pd.DataFrame)
+    if data == "digits":  # two classes, so that few rows are enough for a label
+        table = table.assign(**{LABEL: table[LABEL] % 2})
+    return table
 
 
 def _with_rare(tables: Tables) -> Tables:

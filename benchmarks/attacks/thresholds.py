@@ -104,7 +104,10 @@ def indicator(researcher: Researcher) -> Outcome:
         A = _covariance(researcher, steps, centre, divisor)
         return [Sum(A[k, k], A[k])]
 
-    rows = [_with_own(researcher, b, b.rows.total * scale + mean, k, n) for b in isolate(ask, grid(mean[k], scale[k]))]
+    rows = [
+        _with_own(researcher, b, b.rows.total * scale + mean, k, n)
+        for b in isolate(ask, grid(mean[k], scale[k]), most=_most(researcher))
+    ]
     return researcher.found(rows)
 
 
@@ -133,7 +136,7 @@ def two_clips(researcher: Researcher) -> Outcome:
 
         return ask
 
-    alone = isolate(asking(others[::2]), grid(mean[k], scale[k]))
+    alone = isolate(asking(others[::2]), grid(mean[k], scale[k]), most=_most(researcher))
     ends = asked_in_parts(asking(others[1::2]), sorted({t for b in alone for t in (b.low, b.high)}), 1)
     rows = list[np.ndarray]()
     for b in alone:
@@ -143,6 +146,11 @@ def two_clips(researcher: Researcher) -> Outcome:
             row[others[::2]], row[others[1::2]] = b.rows.total, (below - above).total
             rows.append(_with_own(researcher, b, row * scale + mean, k, n))
     return researcher.found(rows)
+
+
+def _most(researcher: Researcher) -> int:
+    """How many thresholds to ask for."""
+    return 60 if researcher.small and len(researcher.block) > 1 else 10**6
 
 
 def _covariance(researcher: Researcher, steps: Sequence[Any], centre: np.ndarray, scale: np.ndarray) -> np.ndarray:

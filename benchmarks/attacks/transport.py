@@ -6,9 +6,11 @@ target agrees with its own block and nobody else. The researcher gets the sum ov
 form that one hospital with all rows of the block would answer in.
 """
 
+import json
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +23,7 @@ from v6_federated.models import metrics
 from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.secagg import agreement, keys, masks, study
 from v6_federated.privacy.secagg.agreement import Entry
-from v6_federated.privacy.sums import Part, Sums, climbed, decoded, ladder
+from v6_federated.privacy.sums import FAILED, Part, Sums, climbed, decoded, ladder
 
 if TYPE_CHECKING:
     from benchmarks.attacks.researcher import Researcher
@@ -64,8 +66,9 @@ class Agreed:
         members: organizations that exist.
         entries: what the members said of themselves, by organization.
         invented: participants of the researcher's own.
+        ids: the organizations that they are said to be.
         tags: what has been said to confirm the keys, by sender and receiver.
-        pairs: the keys that each invented participant shares with each member.
+        pairs: keys that the researcher knows: by member, and by the participant that shares it.
         seq: number of the last request.
     """
 
@@ -74,14 +77,15 @@ class Agreed:
     members: Sequence[int]
     entries: dict[int, Entry] = field(default_factory=dict)
     invented: Sequence[Participant] = ()
+    ids: Sequence[int] = INVENTED
     tags: dict[str, dict[str, str]] = field(default_factory=dict)
-    pairs: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    pairs: dict[int, dict[bytes, bytes]] = field(default_factory=dict)
     seq: int = 0
 
     @property
     def participants(self) -> list[int]:
         """All ids, of those that exist and of those that do not."""
-        return [*self.members, *INVENTED[: len(self.invented)]]
+        return [*self.members, *self.ids[: len(self.invented)]]
 
     @property
     def roster(self) -> list[dict[str, Any]]:
@@ -89,14 +93,14 @@ class Agreed:
         return [entry.to_json() for entry in [*self.entries.values(), *(p.entry for p in self.invented)]]
 
     def opened(self, sums: Sums, answers: Mapping[int, Mapping[str, Any]]) -> tuple[int, int, dict[str, np.ndarray]]:
-        """Add up the members' answers and take away the masks of the invented participants.
+        """Add up the members' answers and take away the masks whose keys are known.
 
         Args:
             sums: what was asked for.
             answers: masked answers by member.
 
         Returns:
-            How many nodes the sum is over (nonsense if masks are left), how many numbers were too large, and the sums.
+            How many nodes the sum is over (nonsense if masks are left), how many could not compute, and the sums.
         """
         words = dict[int, np.ndarray]()
         for bits in (32, 64):
@@ -104,14 +108,15 @@ class Agreed:
             for k, answer in answers.items():
                 total += codec.decode_words(answer[f"y{bits}"], f"uint{bits}", sums.words(bits))
                 T = bytes.fromhex(answer["T"])
-                for i, participant in enumerate(self.invented):
-                    m = masks.mask(self.pairs[i, k], T, 32 if bits == 32 else 64, total.size)
-                    if self.entries[k].S < participant.entry.S:  # the member has added it
+                for S, K in self.pairs.get(k, {}).items():
+                    m = masks.mask(K, T, 32 if bits == 32 else 64, total.size)
+                    if self.entries[k].S < S:  # the member has added it
                         total -= m
                     else:
                         total += m
             words[bits] = total
-        return decoded(sums, words)
+        nodes, clamped, found = decoded(sums, words)
+        return nodes, clamped // FAILED, found
 
 
 def agree(
@@ -121,6 +126,8 @@ def agree(
     *,
     key: str | None = None,
     invented: Sequence[Participant] | None = None,
+    ids: Sequence[int] = INVENTED,
+    swapped: Mapping[int, Participant] | None = None,
 ) -> Agreed:
     """Begin a job: hello, and confirm the roster.
 
@@ -130,6 +137,8 @@ def agree(
         members: organizations that exist.
         key: the job's key; None: a new one.
         invented: participants of the researcher's own; None: two without a study, none with one.
+        ids: the organizations that they are said to be.
+        swapped: members in whose place the researcher puts its own job key, and guesses the tags.
 
     Returns:
         The job.
@@ -140,20 +149,40 @@ def agree(
     mode = researcher.column
     if invented is None:
         invented = [Participant() for _ in INVENTED] if mode == "masked" else []
-    agreed = Agreed(key or uuid.uuid4().hex, mode, members, invented=invented)
+    agreed = Agreed(key or uuid.uuid4().hex, mode, members, invented=invented, ids=ids)
     job = researcher.job(package, key=agreed.key, aggregation=mode, participants=agreed.participants)
     hellos = researcher.send(package, "describe", members, job=job, round=0, raw=True)
     agreed.entries = {k: Entry.from_json(hello["entry"]) for k, hello in hellos.items()}
+    for k, participant in (swapped or {}).items():
+        agreed.entries[k] = replace(agreed.entries[k], E=participant.entry.E)
     R = _digest(agreed)
-    for i, participant in enumerate(invented):
+    for participant in (swapped or {}).values():  # without the identity key behind it, a tag can only be guessed
+        guess = {entry.S.hex(): bytes(32).hex() for entry in agreed.entries.values()}
+        agreed.tags |= {e.S.hex(): guess for e in agreed.entries.values() if e.E == participant.entry.E}
+    for participant in invented:
         said = agreed.tags[participant.entry.S.hex()] = {}
         for k, entry in agreed.entries.items():
-            K = agreed.pairs[i, k] = pair(participant, entry, agreed.key)
+            K = pair(participant, entry, agreed.key)
+            agreed.pairs.setdefault(k, {})[participant.entry.S] = K
             said[entry.S.hex()] = agreement.tag(K, participant.entry.S, entry.S, R).hex()
-    confirmed = researcher.send(package, "confirm", members, job=job, round=0, roster=agreed.roster)
+    confirmed = researcher.send(
+        package, "confirm", [k for k in members if k not in (swapped or {})], job=job, round=0, roster=agreed.roster
+    )
     for k, answer in confirmed.items():
         agreed.tags[agreed.entries[k].S.hex()] = answer["tags"]
+    for k in researcher.colluding:
+        for public, shared in _kept(researcher.network(package).nodes[k].folder, agreed.key).items():
+            for member, entry in agreed.entries.items():
+                if entry.S.hex() == public:
+                    agreed.pairs.setdefault(member, {})[agreed.entries[k].S] = bytes.fromhex(shared)
     return agreed
+
+
+def _kept(folder: Path, key: str) -> dict[str, str]:
+    """The keys that a hospital which works with the researcher shares with the others, by their public keys."""
+    [file] = folder.rglob(f"*{key}-*-keys.json")
+    found: dict[str, str] = json.loads(file.read_text())["shared"]
+    return found
 
 
 def pair(participant: Participant, entry: Entry, job: str) -> bytes:
@@ -209,7 +238,7 @@ def answer_of(
     function: str, arguments: Mapping[str, Any], found: Mapping[str, np.ndarray]
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Turn sums into the arrays and values that one hospital with all rows would answer."""
-    n = int(found[Part("n", "one", 64).key])
+    n = max(int(found[Part("n", "one", 64).key]), 1)  # 0 if no node could compute
     statistic = arguments.get("statistic")
 
     def read(name: str, weight: str = "one") -> np.ndarray:
