@@ -54,7 +54,7 @@ def central(
         s.x = x + np.float32(global_lr) * answers.mean("dy")  # every node counts the same, as in the paper
         if local.lr:  # with a rate of zero no c_k changes
             s.c = s.c + np.float32(len(answers) / N) * mean_change(answers, s.c)
-        s.known |= {str(k): t for k in answers.organizations}
+        s.known |= dict.fromkeys(answers.keys(), t)
         if answers.any("state_lost"):
             # c is no longer the mean of the c_k, and would bias every later step: all start again from zero
             s.c, s.known = np.zeros_like(s.c), {}

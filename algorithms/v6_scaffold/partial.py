@@ -8,7 +8,9 @@ from pydantic import Field
 from v6_federated import Node, PlainSGD, Result, Role, Vector, partial
 
 Known = Annotated[
-    dict[str, int], Field(description="the round in which each node kept its state, if it has one"), Role.OTHER
+    dict[str, int],
+    Field(description="the round in which each node (or block) kept its state"),
+    Role.OTHER,
 ]
 
 
@@ -20,7 +22,7 @@ def client_update(node: Node, weights: Vector, c: Vector, *, known: Known, local
     bracket and turn signs round; this is the original.
     """
     x, y = weights, weights + 0
-    last = known.get(str(node.organization_id))  # the round in which this node kept its c_k; None before its first
+    last = known.get(node.key)  # the round in which this node kept its c_k; None before its first
     kept = None if last is None else node.state.load(last)
     c_k = 0 * x if kept is None else node.model.asarray(kept["c_k"])
     eta = node.rates(local)

@@ -144,6 +144,10 @@ class Answers:
         self._check_single()
         return iter(self._answers)
 
+    def keys(self) -> list[str]:
+        """The keys of the nodes that answered, as ``Node.key``; with masked answers, of their blocks."""
+        return [f"block {a.organization_id}" if a.members else str(a.organization_id) for a in self._answers]
+
     def parts(self) -> list[Answer]:
         """Return the answers as they came: of single nodes, or the sums of blocks."""
         return list(self._answers)

@@ -541,8 +541,6 @@ class Federation:
             columns: further columns of the round's row.
         """
         answers = answers.parts() if isinstance(answers, Answers) else answers
-        if self._tasks.masks is not None:
-            columns |= {"clamped": self._tasks.masks.taken()}
         seconds = vantage6_api.now(self._client) - self._started
         self._history.record(self._tasks.round, seconds, answers, self._tasks.unanswered(), model, local_model, columns)
         for answer in answers:

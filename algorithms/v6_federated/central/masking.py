@@ -22,14 +22,18 @@ from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.secagg.agreement import Entry
 from v6_federated.privacy.sums import Part, Sums
 
-FIRST = 3  # e of updates whose size nobody knows yet: numbers up to 8
-ROOM = 8  # powers of two between the largest number of a sum and the bound of the next: single nodes' are larger
-MORE = 6  # powers of two by which a bound grows after numbers were clamped
-LEAST, MOST = -20, 20  # e of 32 bits
-LOSSES = 30  # e of sums of losses
-DIVERGED = 0.5  # share of the numbers of a sum
+FIRST = 10  # e of updates whose size nobody knows yet; they have 64 bits, and hold numbers up to 2^17
+MORE = 40  # powers of two by which it grows if they do not fit
+ROOM = 3  # powers of two between the largest number of a sum and e of the next, which has 32 bits
+SLOWLY = 1  # powers of two by which e falls at most from one sum to the next: opposite updates may have cancelled
+LEAST, MOST = -40, 40  # e of 32 bits
+LOSSES = 44  # e of sums of losses
 
 Weights = Mapping[str, Sequence[str]]  # of the arrays in an answer: "share", "equal", "equal/NAME"
+
+
+class TooLarge(Exception):
+    """Numbers of a sum were too large for their unit."""
 
 
 @dataclass
@@ -42,8 +46,8 @@ class Masks:
         rows: N, the rows of each block, by its first member.
         seq: number of the last request.
         exponents: e of the parts of 32 bits, by block's first member, function and key.
+        first: e of the parts of 64 bits, if it is not ``FIRST``.
         tags: what nodes have said to confirm their keys, by block's first member; until the block's first sum.
-        clamped: how many values were clamped since it was last taken.
     """
 
     mode: str
@@ -52,7 +56,7 @@ class Masks:
     seq: int = 0
     exponents: dict[str, int] = field(default_factory=dict)
     tags: dict[int, dict[str, Any]] = field(default_factory=dict)
-    clamped: int = 0
+    first: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, mode: str, hellos: Mapping[int, Mapping[str, Any]], least: int) -> "tuple[Masks, dict[int, list[Any]]]":
@@ -146,8 +150,9 @@ class Masks:
         for name, ways in weights.items():
             for way in ways:
                 assert size is not None
-                e = self.exponents.get(f"{block[0]} {function} {way} {name}", FIRST)
-                parts.append(Part(name, way, 32, (size,), e))
+                key = f"{block[0]} {function} {way} {name}"
+                bits, e = (32, self.exponents[key]) if key in self.exponents else (64, self.first.get(key, FIRST))
+                parts.append(Part(name, way, bits, (size,), e))
         parts += [Part(name, "one", 64) for name in counts]
         if evaluation is not None:
             problems, bands = 1 if evaluation == 2 else evaluation, Policy.of_node().score_bands
@@ -159,7 +164,7 @@ class Masks:
                 Part("evaluation.steps", "one", 64),
             ]
         self.seq += 1
-        return Sums(self.seq, self.rows.get(block[0]), (*parts, *extra), self.tags.get(block[0], {}))
+        return Sums(self.seq, block[0], self.rows.get(block[0]), (*parts, *extra), self.tags.get(block[0], {}))
 
     # ---- what comes out
 
@@ -180,6 +185,7 @@ class Masks:
 
         Raises:
             CollectResultsError: the nodes have answered different requests, or the sum makes no sense.
+            TooLarge: numbers of 32 bits were too large for their unit; the same request in 64 bits brings them.
         """
         said = Counter(a.values["T"] for a in answers)
         if len(said) > 1:
@@ -190,32 +196,40 @@ class Masks:
                 "data volumes differ, or somebody between changed what was sent"
             )
         words = {bits: _added(answers, bits) for bits in (32, 64)}
-        nodes, clamped, found = summing.decoded(sums, words)
-        n = int(found[Part("n", "one", 64).key])
-        failed, clamped = divmod(clamped, summing.FAILED)
-        if nodes == len(block) and failed:
+        nodes, failed, found, wrapped = summing.decoded(sums, words, bytes.fromhex(answers[0].values["T"]))
+        if nodes != len(block):
+            raise CollectResultsError(
+                f"{function}: the masks of organizations {[*block]} do not cancel: one of them has another key, "
+                "or has lost what it kept for the job"
+            )
+        if failed:
             raise CollectResultsError(
                 f"{function}: {failed} of the nodes of organizations {[*block]} could not compute their part; masks "
                 "hide which and why, and the reason is in the audit log of each. Often, values are missing (add a step "
                 "impute), rows are too few for a limit, or the model diverges (smaller learning rate)"
             )
-        if nodes != len(block):
-            raise CollectResultsError(
-                f"{function}: the masks of organizations {[*block]} do not cancel; one of them has another key or code"
-            )
+        self.tags.pop(block[0], None)
+        if wrapped:
+            for part in wrapped:
+                key = f"{block[0]} {function} {part.weight} {part.name}"
+                assert part.exponent is not None
+                if part.exponent >= FIRST + 4 * MORE:
+                    raise CollectResultsError(f"{function}: numbers are beyond 2^{part.exponent}; {codec.DIVERGED}")
+                self.first[key] = FIRST if self.exponents.pop(key, None) is not None else part.exponent + MORE
+            raise TooLarge
+        n = int(found[Part("n", "one", 64).key])
         known = self.rows.setdefault(block[0], n)
         if n != known:
             raise CollectResultsError(
                 f"{function}: the rows of organizations {[*block]} are {n} in all, but were {known}; expected the same "
                 "rows in the whole job"
             )
-        self.tags.pop(block[0], None)
-        self._bound(function, block, sums, found, clamped)
+        self._bound(function, block, sums, found)
         arrays: dict[str, Array] = {}
         values: dict[str, Any] = {}
         for part in sums.parts:
             value = found[part.key]
-            if part.bits == 32:
+            if part.shape and part.weight != "one":
                 name = Answer.key(part.name, part.weight)
                 if part.weight in ("share", "equal") and part.name in sent and sent[part.name].shape == value.shape:
                     value = value + sent[part.name]
@@ -223,7 +237,7 @@ class Masks:
             elif part.name == "train_loss":
                 if found[Part("has train_loss", "one", 64).key] == nodes:
                     values["train_loss"] = float(value) / n
-            elif part.exponent is None and not part.shape and "." not in part.name and not part.flags:
+            elif part.exponent is None and not part.shape and "." not in part.name:
                 values[part.name] = int(value)
         evaluation = {
             part.name.removeprefix("evaluation."): found[part.key]
@@ -235,30 +249,15 @@ class Masks:
         up, down = sum(a.bytes_up for a in answers), sum(a.bytes_down for a in answers)
         return Answer(block[0], n, arrays, {**values, "sums": found}, up, down, function, tuple(block))
 
-    def _bound(self, function: str, block: Sequence[int], sums: Sums, found: Mapping[str, Array], clamped: int) -> None:
-        """Choose the bounds of the next sum from this one, and end a job whose numbers make no sense."""
-        parts = sums.of(32)
-        most = DIVERGED * len(block) * sum(found[part.key].size for part in parts)
-        if clamped > most and any((part.exponent or 0) >= FIRST + MORE for part in parts):
-            raise CollectResultsError(f"{function}: most numbers are too large or not finite; {codec.DIVERGED}")
-        self.clamped += clamped
-        for part in parts:
-            assert part.exponent is not None
+    def _bound(self, function: str, block: Sequence[int], sums: Sums, found: Mapping[str, Array]) -> None:
+        """Choose the units of the next sum from this one."""
+        for part in sums.parts:
+            if part.weight == "one" or not part.shape:
+                continue
             largest = float(np.abs(found[part.key]).max(initial=0.0))
             e = int(np.clip(np.ceil(np.log2(largest)) + ROOM if largest else LEAST, LEAST, MOST))
             key = f"{block[0]} {function} {part.weight} {part.name}"
-            least = self.exponents.get(f"{key}, least", LEAST)
-            # numbers of opposite nodes cancel, and their sum does not show their size: bounds fall slowly, and stop
-            e = max(e, part.exponent - 1, least)
-            if clamped:
-                e = min(max(e, part.exponent + MORE), MOST)
-                self.exponents[f"{key}, least"] = min(max(least, part.exponent + 1), MOST)
-            self.exponents[key] = e
-
-    def taken(self) -> int:
-        """Take the number of values that were clamped since it was last taken."""
-        clamped, self.clamped = self.clamped, 0
-        return clamped
+            self.exponents[key] = max(e, self.exponents.get(key, e) - SLOWLY)
 
     # ---- going on after an interruption
 

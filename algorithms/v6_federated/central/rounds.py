@@ -15,7 +15,7 @@ from v6_federated.central.answer import Answer, Call, Expected, Unusable, by_org
 from v6_federated.central.bounds import Bounds, Measures, norms
 from v6_federated.central.dispatch import Dispatcher, PendingCalls, reasons
 from v6_federated.central.history import History
-from v6_federated.central.masking import Masks, Weights
+from v6_federated.central.masking import Masks, TooLarge, Weights
 from v6_federated.central.tolerance import Tolerance
 from v6_federated.data import preprocessing
 from v6_federated.messages import codec, serialization
@@ -42,6 +42,12 @@ def parted(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Arra
     return {
         name: value.model_dump() if isinstance(value, Record) else value for name, value in settings.items()
     }, arrays
+
+
+def _with_bytes(answer: Answer, earlier: Sequence[Answer]) -> Answer:
+    """Count the bytes of earlier answers to the same question too."""
+    up, down = sum(a.bytes_up for a in earlier), sum(a.bytes_down for a in earlier)
+    return replace(answer, bytes_up=answer.bytes_up + up, bytes_down=answer.bytes_down + down)
 
 
 @dataclass(frozen=True)
@@ -230,7 +236,15 @@ class RoundTasks:
                     c.expected.sums for c in calls if c.organization == block[0] and c.function == group.function
                 )
                 assert sums is not None
-                opened.append(self.masks.opened(group.function, block, sums, came, group.arrays))
+                try:
+                    opened.append(self.masks.opened(group.function, block, sums, came, group.arrays))
+                except TooLarge:  # once more, in 64 bits, which hold any number
+                    again = replace(group, organizations=block)
+                    calls_again = self._calls(again)
+                    answers_again, missing = self._dispatcher.gather(calls_again)
+                    more, lost_again = self._opened([again], calls_again, answers_again)
+                    opened += [_with_bytes(a, came) for a in more]
+                    lost |= missing | lost_again
         return opened, lost
 
     def _sent(self, group: Group) -> dict[str, Array]:

@@ -21,8 +21,6 @@ from v6_federated.messages import codec
 from v6_federated.messages.job import Job
 from v6_federated.privacy.sums import Part, climbed, ladder
 
-RUNGS = (-20, 0, 20, 40, 60)  # sums up to 2^60, about 10^18
-
 
 class SumsOfRows:
     """Asks for statistics of one job.
@@ -79,21 +77,17 @@ class SumsOfRows:
 
     def _moments(self, name: str, width: int, ask: Callable[..., list[Answer]]) -> list[Answer]:
         """Count, mean and squares about it of the blocks, by a request about zero and one about the mean."""
-        zero = np.zeros(width)
-        count = Part("count", "one", 64, (width,))
-        about_zero = ask([count, *ladder("first", "one", (width,), RUNGS)], center=zero)
-        rows = np.sum([_sum(a, "count") for a in about_zero], axis=0)
-        total = np.sum([_climbed(a, "first") for a in about_zero], axis=0)
-        mean = total / np.maximum(rows, 1)
-        parts = [count, *ladder("first", "one", (width,), RUNGS), *ladder("second", "one", (width,), RUNGS)]
+        parts = [Part("count", "one", 64, (width,)), *ladder("first", (width,)), *ladder("second", (width,))]
+        about_zero = [_sums(a) for a in ask(parts, center=np.zeros(width))]
+        rows = np.sum([count for count, _, _ in about_zero], axis=0)
+        mean = np.sum([first for _, first, _ in about_zero], axis=0) / np.maximum(rows, 1)
         found = []
         for a in ask(parts, center=mean):
-            n, first, second = (_sum(a, "count"), _climbed(a, "first"), _climbed(a, "second"))
+            n, first, second = _sums(a)
             own = first / np.maximum(n, 1)
-            squares = np.maximum(second - n * np.square(own), 0)
-            arrays = {"mean": mean + own, "squares": squares}
+            arrays = {"mean": mean + own, "squares": np.maximum(second - n * np.square(own), 0)}
             if name == "moments":
-                found.append(_with(a, {**codec.two_parts("mean", arrays["mean"]), "squares": squares}))
+                found.append(_with(a, {**codec.two_parts("mean", arrays["mean"]), "squares": arrays["squares"]}))
             else:
                 found.append(_with(a, {**arrays, "count": n}))
         if name == "moments":
@@ -154,11 +148,12 @@ def _sum(answer: Answer, name: str, e: int | None = None) -> Array:
     return found
 
 
-def _climbed(answer: Answer, name: str) -> Array:
-    found, lost = climbed(answer.values["sums"], name, "one", RUNGS)
-    if lost.any():
-        raise SafeError("sums of a column are beyond 10^18; divide its values, or leave the column out")
-    return found
+def _sums(answer: Answer) -> tuple[Array, Array, Array]:
+    """Number of values, sum of their differences from the center, and sum of the squares of these."""
+    found, n = answer.values["sums"], _sum(answer, "count")
+    second = climbed(found, "second")
+    largest = np.sqrt(np.maximum(n, 1) * second)  # of a node's sum of differences, by Cauchy and Schwarz
+    return n, climbed(found, "first", 2 * largest), second
 
 
 def _with(answer: Answer, arrays: dict[str, Array], **values: Any) -> Answer:

@@ -85,14 +85,14 @@ def _declared(schema: Schema, spec: DataSpec, raw: bool, arrays: bool) -> dict[s
 def _levels(node: Node, columns: Sequence[str]) -> dict[str, list[str]]:
     """The levels that enough of the training rows have: sums of their counts need their names."""
     spec, policy = replace(node.job.data, categories=columns), node.policy
-    features = node.source.training(spec, node.organization_id, policy)
+    features = node.source.training(spec, node.identity, policy)
     named = aggregates.statistic("levels", features, policy, columns, False, {}, node.check_time)["levels"]
     return {c: sorted(levels) for c, levels in named.items()}
 
 
 @partial
 def confirm(node: Node, *, roster: list[dict[str, Any]]) -> dict[str, Any]:
-    """Agree on keys with the other nodes of the block, after all checks of rows.
+    """Agree on keys with the other nodes of the block. Nothing here depends on rows.
 
     Args:
         node: this node, whose job names the classes.
@@ -102,10 +102,8 @@ def confirm(node: Node, *, roster: list[dict[str, Any]]) -> dict[str, Any]:
         ``tags``, which show the others that this node holds the same keys.
 
     Raises:
-        PrivacyThresholdViolation: a limit on rows refuses the job.
         NodePermissionException: the roster is not this node's block.
     """
-    assert node.n  # checks the rows
     return masking.confirm(node, node.request, roster)
 
 
@@ -168,7 +166,7 @@ def fit_step(
         policy.check_size(len(features.names) * (draw or 0), "the product with the block")
         arrays["block"] = pca.read_block(len(features.names), draw, block)
     if statistic == "levels":
-        aggregates.check_categories(columns, node.source.training(node.job.data, node.organization_id, policy), policy)
+        aggregates.check_categories(columns, node.source.training(node.job.data, node.identity, policy), policy)
     masked = node.job.aggregation != "plain"
     found = aggregates.statistic(statistic, features, policy, columns, counts, arrays, node.check_time, quiet=masked)
     if not masked:

@@ -5,6 +5,7 @@ them. A job begins with ``hello``, in the answer to ``describe``, and ``confirm`
 transcript and masked words, and nothing else.
 """
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from v6_federated.base import json_text
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError, place_of
-from v6_federated.base.files import open_regular, write_whole
+from v6_federated.base.files import create, open_regular, write_whole
 from v6_federated.base.logs import one_line
 from v6_federated.base.vantage6_api import (
     DataError,
@@ -40,6 +41,7 @@ from v6_federated.privacy.secagg.agreement import Entry
 from v6_federated.privacy.secagg.answered import Answered
 from v6_federated.privacy.sums import Sums
 
+HOLDOUT = "holdout"  # file in the hospital's folder: the share of rows that the first pinned job has held out
 MODES = ("plain", "masked", "pinned")  # from the loosest to the strictest
 SAFE_ERRORS = (SafeError, DataError, NodePermissionException, PrivacyThresholdViolation, UserInputError)
 GONE = "this job's key is gone from the node's data volume; start a new job, for example from the last model (resume)"
@@ -59,6 +61,9 @@ class Session:
         roster: the entries of the node's block, once they are agreed.
         shared: the key that it shares with each of the others, by their public key.
         confirmed: whether the others have shown that they hold the same keys and roster.
+        told: what may not change during the job, as canonical JSON.
+        failed: whether the node could not compute its part of a sum. From then on it adds noise: the number of nodes
+            that fail would be compared with one question after another.
     """
 
     mode: str
@@ -70,6 +75,8 @@ class Session:
     roster: Sequence[dict[str, Any]] = ()
     shared: Mapping[str, str] = field(default_factory=dict, repr=False)
     confirmed: bool = False
+    told: str = ""
+    failed: bool = False
 
     @property
     def entry(self) -> Entry:
@@ -202,7 +209,7 @@ def _new(node: Node, folder: HospitalFolder, mode: str) -> Session:
 def confirm(node: Node, request: Request, roster: Sequence[Any]) -> dict[str, Any]:
     """Agree on keys with the other nodes of the block, and show them that this node holds them.
 
-    All checks that depend on the node's rows have been made before: a refusal after this would tell of the rows.
+    Nothing here depends on the node's rows: it would be an answer that no mask covers.
 
     Args:
         node: the node.
@@ -227,19 +234,21 @@ def confirm(node: Node, request: Request, roster: Sequence[Any]) -> dict[str, An
             f"the roster has {len(entries)} entries, and {len(node.job.participants)} organizations take part; without "
             f"a study, all of them must be one block. {NOTHING_COMPUTED}"
         )
-    plain = [entry.to_json() for entry in entries]
-    if session.roster and [*session.roster] != plain:
-        raise NodePermissionException(f"this job has begun with another roster. {NOTHING_COMPUTED}")
-    if not session.e:
-        raise NodePermissionException(f"{GONE}. {NOTHING_COMPUTED}")
-    own, e = session.entry, X25519PrivateKey.from_private_bytes(bytes.fromhex(session.e))
-    s = X25519PrivateKey.from_private_bytes(bytes.fromhex(session.s)) if session.s else keys.identity(folder.path)
-    agreed = bytes.fromhex(session.study)
-    shared = {p.S.hex(): agreement.pair_key(s, e, own, p, agreed, job).hex() for p in entries if p.S != own.S}
-    session = replace(session, roster=plain, shared=shared)
-    R = session.digest(job)
-    _save(node, session)
-    return {"tags": {S: agreement.tag(bytes.fromhex(K), own.S, bytes.fromhex(S), R).hex() for S, K in shared.items()}}
+    plain, told = [entry.to_json() for entry in entries], _told(node.job)
+    if session.roster and ([*session.roster], session.told) != (plain, told):
+        raise NodePermissionException(f"this job has begun with another roster or other rows. {NOTHING_COMPUTED}")
+    if not session.shared:
+        if not session.e:
+            raise NodePermissionException(f"{GONE}. {NOTHING_COMPUTED}")
+        own, e = session.entry, X25519PrivateKey.from_private_bytes(bytes.fromhex(session.e))
+        s = X25519PrivateKey.from_private_bytes(bytes.fromhex(session.s)) if session.s else keys.identity(folder.path)
+        agreed = bytes.fromhex(session.study)
+        shared = {p.S.hex(): agreement.pair_key(s, e, own, p, agreed, job).hex() for p in entries if p.S != own.S}
+        session = replace(session, roster=plain, shared=shared, told=told)
+        _save(node, session)
+    R, S_i = session.digest(job), session.entry.S
+    tags = {S: agreement.tag(bytes.fromhex(K), S_i, bytes.fromhex(S), R).hex() for S, K in session.shared.items()}
+    return {"tags": tags}
 
 
 # ---- every answer
@@ -285,9 +294,14 @@ def answer(
         except NodePermissionException:  # the job can never go on
             _save(node, replace(session, e="", s="", shared={}, roster=()))
             raise
-        session = replace(session, confirmed=True)
+        session = replace(session, confirmed=True, e="", s="")  # of no use any more
         _save(node, session)
+    if _told(job) != session.told:
+        raise NodePermissionException(
+            f"the job asks for other rows, columns or classes than when it began; start a new job. {NOTHING_COMPUTED}"
+        )
     if session.mode == "pinned":
+        _check_holdout(folder, job.data.holdout)
         pinned = study.accepted(folder.path)
         if pinned is None or pinned.digest.hex() != session.study:
             raise NodePermissionException(
@@ -304,9 +318,12 @@ def answer(
     if (stored := answered.begin(T, sums.seq)) is not None:
         found: dict[str, Any] = json_text.parse(stored)
         return found, _rows(node)
-    words, rows = _part(node, request, sums, compute, arrays, len(session.roster))
+    node.state.stamp, node.key = T, f"block {sums.block}"
+    words, rows = _part(node, session, sums, compute, arrays, T)
+    # what the node has kept decides about the answer too: nodes with other histories have masks that do not cancel
+    mask = notation.H("kept", T, node.state.loaded_stamp)
     shared = {bytes.fromhex(S): bytes.fromhex(K) for S, K in session.shared.items()}
-    y32, y64 = (masks.masked(q, session.entry.S, shared, T) for q in words)
+    y32, y64 = (masks.masked(q, session.entry.S, shared, mask) for q in words)
     new = {
         "organization_id": node.organization_id,
         "round": node.round,
@@ -320,26 +337,72 @@ def answer(
 
 def _part(
     node: Node,
-    request: Request,
+    session: Session,
     sums: Sums,
     compute: Callable[[], Mapping[str, Any]],
     arrays: Mapping[str, Array],
-    nodes: int,
+    T: bytes,
 ) -> tuple[tuple[Array, Array], int | None]:
-    """What the node adds to a sum, and the rows that it is about; zeros if it cannot compute its part.
+    """What the node adds to a sum, and the rows that it is about; noise if it cannot compute its part.
 
-    Whether a node refuses can depend on its rows: some forty refusals would tell one hospital's largest value. So from
-    here on nothing is refused, and the reason is noted in the hospital's audit log only.
+    Whether a node refuses can depend on its rows. So from here on nothing is refused, and the reason is noted in the
+    hospital's audit log only.
     """
+    folder, request = _folder(node.request), node.request
+    secret = folder.derived("noise", T).to_bytes(32, "big")
+    if session.failed:
+        request.refused("noise is added to the sum, since this node could not compute an earlier part of the job")
+        return summing.failed(sums, secret, T), None
     try:
-        return summing.encoded(sums, compute(), arrays, node.n, nodes), node.n
+        return summing.encoded(sums, compute(), arrays, node.n, len(session.roster), T), node.n
     except Exception as error:
         if debugging():
             raise
         safe = isinstance(error, SAFE_ERRORS)
         reason = one_line(error) if safe else f"{type(error).__name__} in {place_of(error)}"
-        request.refused(f"zeros are added to the sum instead: {reason}")
-        return summing.failed(sums), None
+        request.refused(f"noise is added to the sum instead: {reason}")
+        _save(node, replace(session, failed=True))
+        return summing.failed(sums, secret, T), None
+
+
+def _check_holdout(folder: HospitalFolder, holdout: float) -> None:
+    """Refuse another share of held-out rows than in the first job: the difference would be rows of one hospital."""
+    if not holdout:
+        return
+    file, said = folder.path / HOLDOUT, f"{holdout:g}"
+    try:
+        with contextlib.suppress(FileExistsError):
+            create(file, said.encode())
+        with open_regular(file) as stream:
+            kept = stream.read(30).decode().strip()
+    except OSError as error:
+        raise NodePermissionException(
+            f"the file {HOLDOUT} in the hospital's folder cannot be used ({error.strerror}). {NOTHING_COMPUTED}"
+        ) from None
+    if kept != said:
+        raise NodePermissionException(
+            f"this hospital holds out the share {kept} of its rows in all jobs of its study, so that jobs cannot be "
+            f"subtracted; set holdout={kept}. {NOTHING_COMPUTED}"
+        )
+
+
+def _told(job: Job) -> str:
+    """What may not change during a job, besides the keys: which rows, columns and classes it is about."""
+    spec = job.data
+    told = {
+        "method": job.method,
+        "seed": job.seed,
+        "participants": job.participants,
+        "minimum_rows": job.minimum_rows,
+        "label": spec.label,
+        "features": None if spec.features is None else [*spec.features],
+        "classes": None if spec.classes is None else [*spec.classes],
+        "categories": None if spec.categories is None else [*spec.categories],
+        "holdout": spec.holdout,
+        "supervised": spec.supervised,
+        "regression": spec.regression,
+    }
+    return transcript.canonical(told).decode()
 
 
 def _rows(node: Node) -> int | None:
@@ -417,7 +480,9 @@ def _known(node: Node) -> Session:
 
 def _save(node: Node, session: Session) -> None:
     try:
-        write_whole(_file(node), json.dumps(vars(session)), durable=True)
+        file = _file(node)
+        write_whole(file, json.dumps(vars(session)), durable=True)
+        file.chmod(0o600)
     except OSError as error:
         raise SafeError(
             f"the job's folder at this node cannot be written: {error.strerror}; ask its operator to make room"

@@ -43,6 +43,8 @@ class Node:
         request: the request, with the hospital's folder.
         state: what this node keeps from round to round. It never leaves the node.
         batch_sizes: sizes of minibatches whose steps were checked.
+        key: by which central names this node in the arguments of a function; with masked answers, all nodes of a block
+            have the same, so that no argument can single out one of them.
     """
 
     def __init__(self, organization_id: int, database: Any, job: Job, round_: int, request: Request) -> None:
@@ -65,6 +67,7 @@ class Node:
         steps = kept(job.data.preprocess, self.state)
         self.job = replace(job, data=replace(job.data, preprocess=steps))
         self.batch_sizes: set[int] = set()
+        self.key = str(organization_id)
         self.policy, self.request, self._began = request.policy, request, time.monotonic()
         self.policy.check_request(job.minimum_rows, len(job.participants), max(job.rounds or 0, round_))
         self.policy.check_holdout(job.data.holdout)
@@ -95,6 +98,17 @@ class Node:
         """
         job.check(organization_id, round_)
         return State(job_folder(), f"{job.method}-{job.key}-{organization_id}", round_)
+
+    @functools.cached_property
+    def identity(self) -> int:
+        """What decides which rows are held out, and random numbers: the node's secret if the operator wants it.
+
+        Otherwise it is the organization's id, which is the same everywhere. But the server gives it, and could give one
+        hospital another one in each job: only that hospital's rows would differ between two sums.
+        """
+        if not self.policy.own_shuffle or self.request.folder is None:
+            return self.organization_id
+        return self.request.folder.derived("rows", b"")
 
     @functools.cached_property
     def model(self) -> models.Model:
@@ -128,7 +142,7 @@ class Node:
             PrivacyThresholdViolation: there are fewer rows than the minimum.
         """
         assert self.n
-        return self.source.prepared(self.job.data, self.organization_id, self.policy)[0]
+        return self.source.prepared(self.job.data, self.identity, self.policy)[0]
 
     @functools.cached_property
     def n(self) -> int:
@@ -138,7 +152,7 @@ class Node:
             PrivacyThresholdViolation: there are fewer rows than the minimum, the label has too many values, or the
                 job names a class that too few rows have.
         """
-        kept, _ = self.source.split(self.job.data, self.organization_id, self.policy.minimum_rows)
+        kept, _ = self.source.split(self.job.data, self.identity, self.policy.minimum_rows)
         n = len(self.source.labels(self.job.data)[kept])
         self.policy.check_rows(n, self.job.minimum_rows)
         if self.job.data.supervised and not self.job.data.regression:
@@ -158,7 +172,7 @@ class Node:
         """
         assert self.n
         self.source.features(self.job.data).check_finite()
-        features = self.source.training(self.job.data, self.organization_id, self.policy)
+        features = self.source.training(self.job.data, self.identity, self.policy)
         levelling = preprocessing.Levelling(self.policy.minimum_rows_a_side)
         return preprocessing.apply(features, self.job.data.preprocess, levelling.fit)
 
@@ -179,7 +193,7 @@ class Node:
         Returns:
             A new generator.
         """
-        return generator(self.job.seed, purpose, self.organization_id, self.round)
+        return generator(self.job.seed, purpose, self.identity, self.round)
 
     @functools.cached_property
     def _shuffle(self) -> np.random.Generator:
@@ -347,14 +361,14 @@ class Node:
         """
         if which == "all":
             assert self.n
-            rows, _ = self.source.prepared(self.job.data, self.organization_id, self.policy, trains=False)
+            rows, _ = self.source.prepared(self.job.data, self.identity, self.policy, trains=False)
         else:
-            _, rows = self.source.prepared(self.job.data, self.organization_id, self.policy)
+            _, rows = self.source.prepared(self.job.data, self.identity, self.policy)
             if not len(rows):
                 return {"n": 0}
         if self.job.data.regression:
             return metrics.evaluate_regression(self.model, weights, rows, self.policy.round_evaluations)
         assert self.job.data.classes is not None
         classes, step = len(self.job.data.classes), self.policy.minimum_rows_a_class
-        rounding = Rounding.of(step, self.organization_id) if self.policy.round_evaluations else None
+        rounding = Rounding.of(step, self.identity) if self.policy.round_evaluations else None
         return metrics.evaluate(self.model, weights, rows, classes, self.policy.score_bands, rounding)

@@ -19,9 +19,16 @@ from v6_federated.base.files import check_regular, open_regular, replacing
 from v6_federated.base.vantage6_api import DataError
 from v6_federated.data.files import read_archive
 
+STAMP = "stamp"  # name of the transcript among the arrays
+
 
 class State:
-    """The state of one method, job and organization (central may run on the same node, in the same folder)."""
+    """The state of one method, job and organization (central may run on the same node, in the same folder).
+
+    Attributes:
+        stamp: transcript of the request that saves, if its answer is masked.
+        loaded_stamp: transcript of the request that saved what was loaded; empty if nothing was.
+    """
 
     def __init__(self, folder: Path, name: str, round_: int) -> None:
         """Name the state; nothing is read or written yet.
@@ -32,6 +39,7 @@ class State:
             round_: the round that is running, whose state ``save`` keeps.
         """
         self.folder, self.name, self.round = folder, name.replace("/", "-"), round_
+        self.stamp, self.loaded_stamp = b"", b""
         self._loaded: int | None = None
 
     def load(self, round_: int) -> dict[str, Array] | None:
@@ -53,6 +61,7 @@ class State:
         with stream, contextlib.suppress(DataError):
             found = read_archive(stream, self.name)
             self._loaded = round_
+            self.loaded_stamp = found.pop(STAMP, np.empty(0)).astype(np.uint8).tobytes()
             return found
         return None
 
@@ -92,6 +101,8 @@ class State:
         file = self._file(self.round)
         check_regular(file)
         plain: dict[str, Any] = {k: v.cpu().numpy() if hasattr(v, "cpu") else v for k, v in arrays.items()}
+        if self.stamp:
+            plain[STAMP] = np.frombuffer(self.stamp, np.uint8)
         try:
             with replacing(file, durable=True) as stream:  # the same task may run twice, in two containers
                 np.savez(stream, **plain)

@@ -60,6 +60,8 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
     ) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """What the function returns, and the evaluation of the weights that were sent."""
         evaluation = None
+        _check_received(node, received)
+        received = _as_model(node, received)
         with np.errstate(over="ignore", invalid="ignore"):  # numbers that are not finite are rejected, or counted
             for batch_size in settings.with_role(checked, Role.BATCH):
                 _check_training(node, checked, batch_size)
@@ -113,8 +115,7 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
             node = Node(organization, database, Job.from_json(job), round, request)
             mode = masking.mode_of(node.job, request)
             received = codec.decode(arrays) if arrays else {}
-            _check_received(node, received)
-            compute = functools.partial(computed, node, checked, _as_model(node, received), evaluate)
+            compute = functools.partial(computed, node, checked, received, evaluate)
             rows: int | None
             if sums is not None:
                 asked = {"evaluate": evaluate, **values}

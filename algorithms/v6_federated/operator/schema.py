@@ -326,7 +326,7 @@ def compared(declared: Schema, path: Path) -> tuple[list[str], list[str]]:
         path: the table.
 
     Returns:
-        Problems, with which no job can run; and notes about values that jobs will see changed.
+        Problems, with which this hospital cannot take part; and notes about values that were not foreseen.
 
     Raises:
         SafeError: there is no such file.
@@ -388,7 +388,7 @@ def _compare_label(declared: Schema, labels: Array, problems: list[str], notes: 
 
 
 def _beyond(lower: float, upper: float) -> str:
-    return f"outside {lower:g} to {upper:g}, which counts as the nearer bound"
+    return f"outside {lower:g} to {upper:g}; correct these values, or agree on wider bounds"
 
 
 def _title(made: Schema) -> str:

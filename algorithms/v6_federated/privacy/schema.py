@@ -36,8 +36,8 @@ class Column:
     Attributes:
         name: its name in the table, or its index if the data are arrays.
         kind: "number", or "words" for a category.
-        lower: the smallest value that is used, for numbers; smaller ones count as this.
-        upper: the largest value that is used, for numbers.
+        lower: the smallest value that the column is meant to hold, for numbers.
+        upper: the largest one.
         levels: the words that are known, in the order of the columns that ``onehot`` makes; all others are unknown.
 
     Raises:
@@ -89,7 +89,7 @@ class Schema:
         label: the label's column; "" if the rows have no label.
         classes: the label's values, in the order of their indices; None if it is a number to predict (a regression), or
             if there is no label.
-        bounds: the smallest and the largest label that is used, for a regression; None otherwise.
+        bounds: the smallest and the largest label that is meant to occur, for a regression; None otherwise.
         n: about how many rows this hospital has; None if that is not declared.
         person: the column that says which rows are of the same person, which is no feature; None if each row is another
             person's, or if that is not declared.
@@ -233,11 +233,10 @@ class Schema:
 
     def text(self) -> str:
         """The schema as JSON that a person can edit: each column is a line."""
-        label = None if not self.label else self._label_json()
-        lines = [f'  "label": {_line(label)},', '  "columns": [']
-        lines += [",\n".join(f"    {_line(column.to_json())}" for column in self.columns)]
         own = self._own_json()
-        lines += ["  ],", f'  "own": {_line(own)}'] if own else ["  ]"]
+        lines = [f'  "own": {_line(own)},'] if own else []  # first: a person can remove the line, or add it
+        lines += [f'  "label": {_line(self._label_json() if self.label else None)},', '  "columns": [']
+        lines += [",\n".join(f"    {_line(column.to_json())}" for column in self.columns), "  ]"]
         return "\n".join(["{", *lines, "}", ""])
 
     def to_json(self) -> dict[str, Any]:

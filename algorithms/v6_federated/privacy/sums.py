@@ -5,7 +5,7 @@ numbers in fixed point or counts, so that masks can be added to them (``secagg.e
 request's transcript: two nodes that were asked for different parts have different masks.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,11 +14,12 @@ import numpy as np
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.privacy.secagg import encoding, masks
-from v6_federated.privacy.secagg.encoding import HEADER, Term
+from v6_federated.privacy.secagg.encoding import CHECK, HEADER, Term
+from v6_federated.privacy.secagg.notation import MOST_HOSPITALS
 
 MOST_PARTS = 1000
 MOST_SEQ = 2**31
-FAILED = 2**40  # in place of the number of clamped values, at a node that could not compute its part
+RUNGS = tuple(range(-20, 261, 20))  # of sums whose size nobody knows: the next is 2^20 coarser
 WEIGHTS = ("one", "rows", "share", "equal")
 
 
@@ -33,8 +34,7 @@ class Part:
             "share" and "equal", the array of the same name that the task sent, if there is one, is subtracted first.
         bits: 32 or 64.
         shape: the value's shape.
-        exponent: e, if the sum of the numbers is at most 2^e; None for counts.
-        flags: whether it counts, for each of its numbers, the nodes where the number was too large.
+        exponent: e of its unit, 2^(e-30) or 2^(e-56); None for counts.
     """
 
     name: str
@@ -42,22 +42,32 @@ class Part:
     bits: int
     shape: tuple[int, ...] = ()
     exponent: int | None = None
-    flags: bool = False
 
     @property
     def key(self) -> str:
         """Its name among the parts of a sum."""
         rung = "" if self.exponent is None else f" 2^{self.exponent}"
-        return f"{self.weight} {self.name}{rung}{' flags' if self.flags else ''}"
+        return f"{self.weight} {self.name}{rung}"
 
     @property
     def term(self) -> Term:
         """How it is encoded."""
-        return Term(self.key, 64 if self.bits == 64 else 32, self.shape, None if self.flags else self.exponent)
+        return Term(self.key, 64 if self.bits == 64 else 32, self.shape, self.exponent)
+
+    @property
+    def checked(self) -> bool:
+        """Whether its sum has a check, which shows if it has wrapped: means of arrays have, whose size nobody knows."""
+        return bool(self.shape) and self.exponent is not None and self.weight.partition("/")[0] in ("share", "equal")
+
+    @property
+    def check(self) -> Term:
+        """How the check of a part is encoded, see ``encoding``."""
+        assert self.exponent is not None
+        return Term(f"check of {self.key}", 64, (), self.exponent + CHECK)
 
     def to_json(self) -> list[Any]:
         """The part as JSON."""
-        return [self.name, self.weight, self.bits, [*self.shape], self.exponent, self.flags]
+        return [self.name, self.weight, self.bits, [*self.shape], self.exponent]
 
     @classmethod
     def from_json(cls, message: Any) -> "Part":
@@ -73,16 +83,18 @@ class Part:
             SafeError: it is none.
         """
         try:
-            name, weight, bits, shape, exponent, flags = message
+            name, weight, bits, shape, exponent = message
             whole = all(type(n) is int and 0 <= n < 2**31 for n in shape) and len(shape) <= 4
-            rung = exponent is None or (type(exponent) is int and -200 <= exponent <= 200)
+            rung = exponent is None or (type(exponent) is int and -64 <= exponent <= 280)
             known = type(weight) is str and (weight in WEIGHTS or weight.startswith("equal/"))
-            fits = bits in (32, 64) and type(flags) is bool and not (bits == 32 and exponent is None)
+            fits = bits in (32, 64) and not (
+                bits == 32 and (exponent is None or not shape or weight in ("one", "rows"))
+            )
             if not (type(name) is str and whole and rung and known and fits):
                 raise ValueError
         except (TypeError, ValueError):
             raise SafeError("the task asks for a malformed part of a sum; it must be as central sends it") from None
-        return cls(name, weight, bits, tuple(shape), exponent, flags)
+        return cls(name, weight, bits, tuple(shape), exponent)
 
 
 @dataclass(frozen=True)
@@ -91,19 +103,27 @@ class Sums:
 
     Attributes:
         seq: number of the request in its job; it rises.
+        block: a number for the node's block, the same for all of its nodes.
         rows: N, the rows of the node's block; None until they are known.
         parts: the parts.
         tags: confirmations of the agreed keys, by sender and receiver; they come with the first sums.
     """
 
     seq: int
+    block: int
     rows: int | None
     parts: tuple[Part, ...]
     tags: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The request as JSON."""
-        return {"seq": self.seq, "rows": self.rows, "parts": [p.to_json() for p in self.parts], "tags": self.tags}
+        return {
+            "seq": self.seq,
+            "block": self.block,
+            "rows": self.rows,
+            "parts": [p.to_json() for p in self.parts],
+            "tags": self.tags,
+        }
 
     @classmethod
     def from_json(cls, message: Any) -> "Sums":
@@ -119,9 +139,12 @@ class Sums:
             SafeError: it is none.
         """
         wrong = SafeError("the task asks for a malformed sum; it must be as central sends it")
-        if not isinstance(message, dict) or set(message) != {"seq", "rows", "parts", "tags"}:
+        if not isinstance(message, dict) or set(message) != {"seq", "block", "rows", "parts", "tags"}:
             raise wrong
         seq, rows, parts, tags = message["seq"], message["rows"], message["parts"], message["tags"]
+        block = message["block"]
+        if type(block) is not int or not 0 <= block < 2**53:
+            raise wrong
         if type(seq) is not int or not 0 < seq < MOST_SEQ or not isinstance(tags, dict):
             raise wrong
         if rows is not None and (type(rows) is not int or not 0 < rows < 2**40):
@@ -131,12 +154,12 @@ class Sums:
         found = tuple(map(Part.from_json, parts))
         if len({part.key for part in found}) < len(found):
             raise SafeError("the task asks for the same part of a sum twice")
-        return cls(seq, rows, found, tags)
+        return cls(seq, block, rows, found, tags)
 
     @property
     def layout(self) -> list[Any]:
         """What the transcript holds of the request, besides its number."""
-        return [self.rows, [part.to_json() for part in self.parts]]
+        return [self.block, self.rows, [part.to_json() for part in self.parts]]
 
     def of(self, bits: int) -> list[Part]:
         """The parts of 32 or of 64 bits, in their order."""
@@ -145,10 +168,12 @@ class Sums:
     def words(self, bits: int) -> int:
         """How many words of 32 or of 64 bits an answer has."""
         numbers = sum(int(np.prod(part.shape, dtype=np.int64)) for part in self.of(bits))
-        return numbers + (HEADER if bits == 64 else 0)
+        return numbers + (HEADER + sum(part.checked for part in self.parts) if bits == 64 else 0)
 
 
-def encoded(sums: Sums, found: Mapping[str, Any], sent: Mapping[str, Array], n: int, nodes: int) -> tuple[Array, Array]:
+def encoded(
+    sums: Sums, found: Mapping[str, Any], sent: Mapping[str, Array], n: int, nodes: int, T: bytes
+) -> tuple[Array, Array]:
     """Encode what a node adds to a sum.
 
     Args:
@@ -157,43 +182,43 @@ def encoded(sums: Sums, found: Mapping[str, Any], sent: Mapping[str, Array], n: 
         sent: the arrays that the task sent.
         n: n_k, the node's rows.
         nodes: K, the nodes of its block.
+        T: the request's transcript.
 
     Returns:
-        Its words of 32 and of 64 bits, before masks. Values that are too large are clamped, values that are not finite
-        count as 0; the second word of 64 bits counts both, except in parts with flags.
+        Its words of 32 and of 64 bits, before masks.
 
     Raises:
-        SafeError: the function returns no such value, or one of another shape.
+        SafeError: the function returns no such value, one of another shape, or one that is not finite.
     """
-    words: dict[int, list[Array]] = {32: [], 64: []}
-    clamped, rungs = 0, {(p.name, p.weight) for p in sums.parts if p.flags}
-    for part in sums.parts:
-        value = _value(part, sums, found, sent, n, nodes)
-        if part.flags:
-            words[64].append(_too_large(value, part).astype(np.uint64).reshape(-1))
-            continue
-        encoded_words, lost = encoding.encode(part.term, value, _bound(part, sums, n, nodes))
-        words[part.bits].append(encoded_words)
-        if (part.name, part.weight) not in rungs:
-            clamped += lost
-    first = encoding.header(clamped)
-    return np.concatenate([np.empty(0, np.uint32), *words[32]]), np.concatenate([first, *words[64]])
+    words: dict[int, list[Array]] = {32: [], 64: [np.array([1, 0], masks.WORDS[64])]}
+    checks = []
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused
+        for part in sums.parts:
+            value = _value(part, sums, found, sent, n, nodes)
+            words[part.bits].append(encoding.encode(part.term, value))
+            if part.checked:
+                flat = value.reshape(-1)
+                checks.append(encoding.encode(part.check, np.asarray(flat @ encoding.signs(T, flat.size))))
+    return np.concatenate([np.empty(0, masks.WORDS[32]), *words[32]]), np.concatenate([*words[64], *checks])
 
 
-def failed(sums: Sums) -> tuple[Array, Array]:
-    """Encode the part of a node that could not compute it: zeros.
+def failed(sums: Sums, secret: bytes, T: bytes) -> tuple[Array, Array]:
+    """Encode the part of a node that could not compute it: numbers that nobody can foresee.
 
-    A refusal would be an answer that no mask covers. Central learns how many nodes of a block have failed, not which.
+    A refusal would be an answer that no mask covers, and zeros would open the sum of the other nodes. Central learns
+    how many nodes of a block have failed, not which, and nothing else.
 
     Args:
         sums: the sum that the task asks for.
+        secret: 32 bytes that only this node knows.
+        T: the request's transcript.
 
     Returns:
         Its words of 32 and of 64 bits, before masks.
     """
-    words = [np.zeros(sums.words(bits), masks.WORDS[bits]) for bits in (32, 64)]
-    words[1][:HEADER] = encoding.header(FAILED)
-    return words[0], words[1]
+    y32, y64 = masks.mask(secret, T, 32, sums.words(32)), masks.mask(secret, T, 64, sums.words(64))
+    y64[:HEADER] = [1, 1]
+    return y32, y64
 
 
 def _value(part: Part, sums: Sums, found: Mapping[str, Any], sent: Mapping[str, Array], n: int, nodes: int) -> Array:
@@ -201,10 +226,13 @@ def _value(part: Part, sums: Sums, found: Mapping[str, Any], sent: Mapping[str, 
         return np.zeros(())  # a truth value that is false
     if part.name not in found:
         raise SafeError(f"the task asks for a sum of {part.name[:40]}, which this function does not return")
-    value = np.asarray(found[part.name], dtype=np.float64)
+    given = found[part.name]
+    value = np.asarray(given, dtype=np.float64)
     if value.shape != part.shape:
         raise SafeError(f"the task asks for a sum of {part.name[:40]} in another shape; expected {value.shape}")
     weight, _, divisor = part.weight.partition("/")
+    if not _may_be_weighted(part.name, weight, given):
+        raise SafeError(f"the task asks for a sum of {part.name[:40]} with the weight {weight}, which nobody needs")
     if weight in ("share", "equal") and part.name in sent and sent[part.name].shape == value.shape:
         value = value - sent[part.name]
     if weight == "rows":
@@ -212,84 +240,85 @@ def _value(part: Part, sums: Sums, found: Mapping[str, Any], sent: Mapping[str, 
     if weight == "share":
         if sums.rows is None:
             raise SafeError("the task asks for a mean over rows without their number; expected the rows of the block")
-        return value * (n / sums.rows)  # above 1 it is clamped: a refusal would tell n
+        return value * (n / sums.rows)
     if weight == "equal":
         if not divisor:
             return value / nodes
         x = found.get(divisor)
-        if type(x) not in (int, float):
+        if type(x) not in (int, float) or divisor.endswith("loss"):
             raise SafeError(f"the task divides by {divisor[:40]}, which this function does not return")
         return value / (nodes * x) if x else value * 0
     return value
 
 
-def _bound(part: Part, sums: Sums, n: int, nodes: int) -> float | None:
-    """The node's share of the bound 2^e, so that the sum of a block cannot wrap."""
-    if part.bits == 64:
-        return None
-    if part.weight == "share" and sums.rows:
-        return min(n / sums.rows, 1.0)
-    return 1 / nodes
+def _may_be_weighted(name: str, weight: str, given: Any) -> bool:
+    """Whether a value may be a part with this weight: sums of squared numbers of rows would show more than a sum."""
+    if isinstance(given, np.ndarray) and not name.startswith("evaluation."):
+        return weight in ("one", "share", "equal")
+    if name == "train_loss":
+        return weight == "rows"
+    return weight == "one" and (isinstance(given, bool) or name in ("n", "step") or name.startswith("evaluation."))
 
 
-def _too_large(value: Array, part: Part) -> Array:
-    assert part.exponent is not None
-    return ~(np.abs(value) <= 2.0**part.exponent)
-
-
-def decoded(sums: Sums, words: Mapping[int, Array]) -> tuple[int, int, dict[str, Array]]:
+def decoded(sums: Sums, words: Mapping[int, Array], T: bytes) -> tuple[int, int, dict[str, Array], list[Part]]:
     """Decode the sum of a block's words.
 
     Args:
         sums: the sum that the tasks asked for.
         words: the sums of words of 32 and of 64 bits, modulo 2^32 and 2^64.
+        T: the transcript of the requests.
 
     Returns:
-        The number of nodes, how many values were clamped (``FAILED`` more for each node that could not compute its
-        part), and the sums by the keys of their parts.
+        The number of nodes; how many of them could not compute their part; the sums by the keys of their parts; and the
+        parts in which numbers were too large for their unit.
     """
     found: dict[str, Array] = {}
-    for bits in (32, 64):
-        at = HEADER if bits == 64 else 0
-        for part in sums.of(bits):
-            size = int(np.prod(part.shape, dtype=np.int64))
-            found[part.key] = encoding.decode(part.term, words[bits][at : at + size])
-            at += size
-    nodes, clamped = (int(word) for word in words[64][:HEADER])
-    return nodes, clamped, found
+    at = {32: 0, 64: HEADER}
+    for part in sums.parts:
+        start, size = at[part.bits], int(np.prod(part.shape, dtype=np.int64))
+        found[part.key] = encoding.decode(part.term, words[part.bits][start : start + size])
+        at[part.bits] = start + size
+    wrapped = []
+    for i, part in enumerate((part for part in sums.parts if part.checked), start=at[64]):
+        flat = found[part.key].reshape(-1)
+        check = encoding.decode(part.check, words[64][i : i + 1].reshape(()))
+        assert part.exponent is not None
+        # a number that has wrapped is off by 2^(e+2) or more; roundings of all numbers together by much less
+        if abs(float(flat @ encoding.signs(T, flat.size)) - float(check)) > 2.0 ** (part.exponent + 1):
+            wrapped.append(part)
+    nodes, lost = (int(word) for word in words[64][:HEADER])
+    return nodes, lost, found, wrapped
 
 
-def ladder(name: str, weight: str, shape: tuple[int, ...], rungs: Iterable[int]) -> list[Part]:
-    """Ask for numbers whose size nobody knows: at several scales at once, with flags where they were too large.
+def ladder(name: str, shape: tuple[int, ...]) -> list[Part]:
+    """Ask for sums whose size nobody knows: at several scales at once.
 
     Args:
         name: the value's name.
-        weight: what it is multiplied by.
         shape: its shape.
-        rungs: the exponents, ascending.
 
     Returns:
         The parts.
     """
-    return [Part(name, weight, 64, shape, e, flags) for e in rungs for flags in (False, True)]
+    return [Part(name, "one", 64, shape, e) for e in RUNGS]
 
 
-def climbed(found: Mapping[str, Array], name: str, weight: str, rungs: Sequence[int]) -> tuple[Array, Array]:
-    """Read numbers from a ladder: each at the finest scale at which no node's was too large.
+def climbed(found: Mapping[str, Array], name: str, most: Array | None = None) -> Array:
+    """Read sums from a ladder: each at the finest scale at which no node's number can have wrapped.
 
     Args:
         found: the sums by key.
         name: the value's name.
-        weight: what it was multiplied by.
-        rungs: the exponents, ascending.
+        most: how large each node's numbers can be at most; None if they are all from 0, so that the sum is a bound.
 
     Returns:
-        The sums; and which of them were too large even for the last rung.
+        The sums.
     """
-    shape = found[Part(name, weight, 64, (), rungs[0]).key].shape
-    value, left = np.zeros(shape), np.ones(shape, dtype=bool)
-    for e in rungs:
-        fits = left & (found[Part(name, weight, 64, (), e, True).key] == 0)
-        value[fits] = found[Part(name, weight, 64, (), e).key][fits]
-        left &= ~fits
-    return value, left
+    value: Array = np.zeros(())
+    upper: Array = np.asarray(np.inf)
+    for e in reversed(RUNGS):
+        now = found[Part(name, "one", 64, (), e).key]
+        fine = np.full(now.shape, e == RUNGS[-1]) | ((upper if most is None else most) <= 2.0 ** (e + 6))
+        value = np.where(fine, now, value)
+        upper = np.where(fine, np.abs(now) + MOST_HOSPITALS * 2.0 ** (e - 56), upper)
+    return value
