@@ -51,7 +51,7 @@ def curious(researcher: Researcher) -> Outcome:
     else:
         sums = Sums.from_json(kwargs["sums"])
         words = {bits: codec.decode_words(answer[f"y{bits}"], f"uint{bits}", sums.words(bits)) for bits in (32, 64)}
-        claim = decoded(sums, words)[2]["share weights 2^3"]
+        claim = next(v for k, v in decoded(sums, words, bytes(32))[2].items() if k.startswith("share weights"))
     with Researcher(researcher.tables, "careful") as true:
         asked = {"data": kwargs["job"]["data"], "model": kwargs["job"]["model"], "local": kwargs["local"]}
         sent = codec.decode(kwargs["arrays"])
@@ -67,7 +67,7 @@ def curious(researcher: Researcher) -> Outcome:
 def largest_value(researcher: Researcher) -> Outcome:
     """A step divides a column by so little that values above a bound overflow: can the node compute? Halve the bound.
 
-    Where a node may not refuse, the number of nodes that could not compute is a sum like any other.
+    Where a node may not refuse, it adds noise, and how many nodes did so shows once a job.
     """
     column = researcher.features[researcher.finest()]
     maxima = sorted(researcher.tables[k][column].max() for k in researcher.block)
@@ -87,7 +87,7 @@ def largest_value(researcher: Researcher) -> Outcome:
     found = list[float]()
     for i in range(len(maxima)):
         low, high = 0.0, 1e5
-        while high - low > 1e-9 * high:
+        while high - low > 1e-7 * high:
             middle = (low + high) / 2
             if overflows(middle) > i:
                 low = middle
@@ -100,10 +100,11 @@ def largest_value(researcher: Researcher) -> Outcome:
     )
 
 
-def before_keys(researcher: Researcher) -> Outcome:
-    """Does the target have five rows with this value? A job that names it as a class is refused before keys are agreed.
+def description(researcher: Researcher) -> Outcome:
+    """Which values of a column do five rows of the target have? The label is any column with few values, here a pixel.
 
-    The label is any column with few values; here a pixel of images.
+    With plain answers, a job that names the value as a class is refused if they have not. Under masks, the description
+    that a node gives before keys are agreed names them, unless the study has a schema.
     """
     counts = {c: len(np.unique(researcher.tables[TARGET][c])) for c in researcher.features}
     label = min((c for c in counts if counts[c] > 4), key=lambda c: (counts[c], c))
@@ -112,19 +113,16 @@ def before_keys(researcher: Researcher) -> Outcome:
     for value in range(17):
         spec = {**researcher.spec, "label": label, "classes": [value]}
         spec["features"] = [c for c in researcher.features if c != label][:3]
-        key = {"data": spec, "participants": sorted(researcher.tables)}
-        try:
-            if researcher.column in ("masked", "pinned"):
-                agreed = Agreed("", researcher.column, sorted(researcher.tables))
-                job = researcher.job(METHOD, aggregation=researcher.column, **key)
-                hellos = researcher.send(METHOD, "describe", agreed.members, job=job, round=0, raw=True)
-                roster = [hello["entry"] for hello in hellos.values()]
-                researcher.send(METHOD, "confirm", [TARGET], job=job, round=0, roster=roster)
-            else:
+        if researcher.column in ("masked", "pinned"):  # a description names the classes that enough rows have
+            job = researcher.job(METHOD, aggregation=researcher.column, data={**spec, "classes": None})
+            hello = researcher.send(METHOD, "describe", [TARGET], job=job, round=0, raw=True)[TARGET]
+            said = value in hello["classes"]
+        else:
+            try:
                 researcher.ask(METHOD, "fit_step", data=spec, statistic="moments")
-            said = True
-        except Refused:
-            said = False
+                said = True
+            except Refused:
+                said = False
         right += int(said == (true.get(value, 0) >= 5))
     return Outcome(right if right == 17 else 0, 17, "answers about a hospital", researcher.tasks, 17, None, "")
 
@@ -149,7 +147,7 @@ def swapped_keys(researcher: Researcher) -> Outcome:
 def moments(researcher: Researcher, agreed: Agreed, to: list[int], centre: float = 0.0, seq: int | None = None) -> Any:
     """Ask for sums of the columns about some number."""
     center = np.full(len(researcher.features), centre)
-    parts = ladder("first", "one", center.shape, transport.RUNGS)
+    parts = ladder("first", center.shape)
     request: dict[str, Any] = {"arrays": {"center": center}, "statistic": "moments"}
     return researcher.sums(METHOD, "fit_step", agreed, parts, to=to, seq=seq, **request)
 

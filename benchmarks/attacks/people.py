@@ -23,7 +23,6 @@ from benchmarks.attacks.researcher import (
 )
 from benchmarks.attacks.transport import Participant
 from v6_federated import models
-from v6_federated.data.source import split
 from v6_federated.messages import codec
 
 FAR_AWAY = 30.0  # standard deviations: nobody is there
@@ -176,32 +175,38 @@ def few_rows_in_blocks(researcher: Researcher) -> Outcome:
 
 def _from_products(researcher: Researcher, columns: int) -> Outcome:
     n, d = researcher.size, len(researcher.features)
-    holdout = (n - 10) // 10 * 10 / n
-    tables = {k: researcher.tables[k][researcher.features].to_numpy(np.float64) for k in researcher.block}
-    rows = np.concatenate([table[split(len(table), holdout, k)[0]] for k, table in tables.items()])
+    data = {"holdout": (n - 10) // 10 * 10 / n, "supervised": False, "classes": None}
     mean, scale, _ = researcher.moments()
     known, rest = list(range(0, d, 2)), list(range(1, d, 2))
+    X = ((researcher.truth - mean) / scale)[:, known]
     products = np.empty((len(known), len(rest)))
     blocks = [range(i, min(i + columns // 2, d // 2)) for i in range(0, d // 2, columns // 2)]
+    # which rows are held out may be the node's secret: sums of known columns tell
+    equations, sums = [np.ones(len(X))], list[float]()
+    kept = researcher.ask("v6_fedavg", "fit_step", data={**data, "features": researcher.features}, statistic="moments")
+    sums.append(kept.values["n"])
+    equations += [*X.T]
+    sums += [*(kept.values["n"] * (codec.whole(kept.arrays, "mean") - mean) / scale)[known]]
     for a, b in itertools.product(blocks, blocks):
         used = [known[i] for i in a] + [rest[i] for i in b]
         answer = researcher.ask(
             "v6_fedavg",
             "fit_step",
-            data={
-                "holdout": holdout,
-                "features": [researcher.features[i] for i in used],
-                "supervised": False,
-                "classes": None,
-            },
+            data={**data, "features": [researcher.features[i] for i in used]},
             statistic="covariance",
             arrays={"mean": mean[used], "scale": scale[used]},
         )
-        products[np.ix_(a, b)] = _square(answer, len(used))[: len(a), len(a) :]
-    X = ((rows - mean) / scale)[:, known]
-    claims = rows.copy()
-    claims[:, rest] = np.linalg.lstsq(X.T, products, rcond=None)[0] * scale[rest] + mean[rest]
-    return replace(researcher.found(claims), of=len(rows))
+        A = _square(answer, len(used))
+        products[np.ix_(a, b)] = A[: len(a), len(a) :]
+        if a == b:
+            pairs = [*itertools.combinations_with_replacement(range(len(a)), 2)]
+            equations += [X[:, a[i]] * X[:, a[j]] for i, j in pairs]
+            sums += [A[i, j] for i, j in pairs]
+    share = np.linalg.lstsq(np.array(equations), np.array(sums), rcond=None)[0]
+    trained = np.sort(np.argsort(-share)[: int(kept.values["n"])])
+    claims = researcher.truth[trained]
+    claims[:, rest] = np.linalg.lstsq(X[trained].T, products, rcond=None)[0] * scale[rest] + mean[rest]
+    return replace(researcher.found(claims), of=len(claims))
 
 
 # ---- membership

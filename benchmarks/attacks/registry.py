@@ -30,6 +30,10 @@ CRAFTED = (
     "Whoever chooses the weights chooses which rows a gradient is about. Each answer alone is a sum over many rows."
 )
 DIFFERENCE = "Each answer alone is about many rows. Only their difference is about one."
+DISTANCE = (
+    "the distance is not added up; how often it is above a bound is, but finding it so takes more requests than a week "
+    "has"
+)
 HONEST = "It is an ordinary job. What it sends is what the method needs."
 
 
@@ -206,7 +210,8 @@ ATTACKS = (
         "dynamic averaging's distance",
         "Only a distance leaves. With one feature, it is a sum over the rows above a threshold.",
         single_numbers.distance,
-        pinned="a sum of lengths is no length of a sum",
+        masked=DISTANCE,
+        pinned=DISTANCE,
         why=CRAFTED,
     ),
     Attack(
@@ -329,14 +334,16 @@ ATTACKS = (
         "A step divides a column by so little that values above a bound overflow. Can the node compute? Halve the "
         "bound.",
         masks.largest_value,
-        why="Under `careful` a node says that it refuses. In a sum, it adds zeros, and the number of nodes that did "
-        "shows: nobody learns which, but the largest value of each hospital, without its name.",
+        why="With plain answers a node says that it refuses. Under masks it adds noise, and how many nodes did shows, "
+        "once a job. So the researcher begins a job for each question, and learns the largest values of the block, but "
+        "not whose they are.",
     ),
     Attack(
-        "questions before keys are agreed",
-        "A job names a value of a column as a class: are there five rows with it? Asked for 17 values.",
-        masks.before_keys,
-        why="Limits on rows are checked before keys are agreed, and a node that refuses is seen.",
+        "description of one hospital",
+        "Any column can be the label: which values do five rows or more have? For 17 values.",
+        masks.description,
+        why="A node names the classes and levels that enough of its rows have before keys are agreed, unless the study "
+        "has a schema that declares them; this one has none.",
         data="digits",
         columns=("careful", "masked", "pinned"),
     ),

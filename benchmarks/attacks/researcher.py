@@ -96,7 +96,7 @@ class Researcher:
     refusal: str = ""
     failed: int = 0
     _networks: dict[str, MockNetwork] = field(default_factory=dict)
-    _agreed: dict[tuple[str, str | None], Agreed] = field(default_factory=dict)
+    _agreed: dict[tuple[str, str | None, str], Agreed] = field(default_factory=dict)
     _stack: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> "Researcher":
@@ -231,11 +231,14 @@ class Researcher:
 
     # ---- sums
 
-    def agreed(self, package: str, key: str | None = None) -> Agreed:
-        """A job under which the nodes answer masked: the last one, or one with this key."""
-        found = self._agreed.get((package, key))
-        if found is None or found.seq >= transport.A_JOB:
-            found = self._agreed[package, key] = transport.agree(self, package, self.members, key=key)
+    def agreed(self, package: str, key: str | None = None, job: Mapping[str, Any] | None = None) -> Agreed:
+        """A job under which the nodes answer masked: one with this key, or the last about these rows and columns."""
+        about = self.job(package) if job is None else job
+        told = orjson.dumps({**about["data"], "preprocess": []}, option=orjson.OPT_SORT_KEYS).decode()
+        found = self._agreed.get((package, key, told))
+        if found is None or found.seq >= transport.A_JOB or self.failed:
+            found = self._agreed[package, key, told] = transport.agree(self, package, self.members, key=key, job=job)
+            self.failed = 0
         return found
 
     def sums(
@@ -273,7 +276,7 @@ class Researcher:
         """
         if seq is None:
             seq = agreed.seq = agreed.seq + 1
-        sums = Sums(seq, None, (Part("n", "one", 64), *parts), agreed.tags if tags is None else tags)
+        sums = Sums(seq, TARGET, agreed.rows, (Part("n", "one", 64), *parts), agreed.tags if tags is None else tags)
         whole = {**(job or self.job(package))}
         whole |= {"key": agreed.key, "aggregation": agreed.mode, "participants": agreed.participants}
         kwargs: dict[str, Any] = {"job": whole, "round": round_, "sums": sums.to_json(), **settings}
@@ -294,15 +297,18 @@ class Researcher:
         """A sum, in the form of the answer of one hospital with all rows."""
         if settings.get("statistic") == "moments":
             return self._moments(package, job, settings)
-        agreed = self.agreed(package, key)
         parts = transport.parts_of(function, settings, arrays, job)
-        seq = 1 if key else None  # the same job, the same request
+        agreed = self.agreed(package, key, job)
+        if function in transport.MODEL and agreed.rows is None:
+            asked, counted = self.sums(package, "count_rows", agreed, (), job=job, to=self.block)
+            agreed.rows = int(agreed.opened(asked, counted)[2]["one n"])
+        seq = 2 if key else None  # the same job, the same request
         sums, answers = self.sums(
             package, function, agreed, parts, job=job, round_=round_, arrays=arrays, to=self.block, seq=seq, **settings
         )
         nodes, self.failed, found = agreed.opened(sums, answers)
         assert nodes == len(self.block), "masks are left"
-        return Answer(*transport.answer_of(function, settings, found))
+        return Answer(*transport.answer_of(function, settings, arrays, found))
 
     def _moments(self, package: str, job: Mapping[str, Any], settings: dict[str, Any]) -> Answer:
         """Sums about zero tell the mean; sums about the mean tell the squares."""
@@ -312,14 +318,14 @@ class Researcher:
             shapes = step["fitted"].get("shapes", {})
             width = shapes["components"][0] if "components" in shapes else width
         mean: np.ndarray = np.zeros(width)
-        agreed, n = self.agreed(package), 0
+        agreed, n = self.agreed(package, None, job), 0
         for _ in range(2):
             arrays = {"center": mean}
             parts = transport.parts_of("fit_step", settings, arrays, job)
             sums, answers = self.sums(
                 package, "fit_step", agreed, parts, job=job, arrays=arrays, to=self.block, **settings
             )
-            found, values = transport.answer_of("fit_step", settings, agreed.opened(sums, answers)[2])
+            found, values = transport.answer_of("fit_step", settings, arrays, agreed.opened(sums, answers)[2])
             n = values["n"]
             own = found["first"] / n
             mean, squares = mean + own, found["second"] - n * own**2

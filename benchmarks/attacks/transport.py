@@ -21,15 +21,15 @@ from v6_federated.data.aggregates import EDGES
 from v6_federated.messages import codec
 from v6_federated.models import metrics
 from v6_federated.privacy.policy import Policy
-from v6_federated.privacy.secagg import agreement, keys, masks, study
+from v6_federated.privacy.secagg import agreement, keys, masks, notation, study
 from v6_federated.privacy.secagg.agreement import Entry
-from v6_federated.privacy.sums import FAILED, Part, Sums, climbed, decoded, ladder
+from v6_federated.privacy.sums import Part, Sums, climbed, decoded, ladder
 
 if TYPE_CHECKING:
     from benchmarks.attacks.researcher import Researcher
 
 INVENTED = (900, 901)  # organizations that do not exist
-RUNGS = (-4, 26, 56)  # numbers up to 7e16, to nine digits at least
+RUNGS = (-10, 30, 70)  # of sums whose size nobody knows: up to 2^77, and from 2^-66 on
 A_JOB = 200  # requests; then the researcher begins another job
 MODEL = {"client_update": "weights", "gradient": "gradient"}  # arrays as long as the model, by function
 
@@ -70,6 +70,7 @@ class Agreed:
         tags: what has been said to confirm the keys, by sender and receiver.
         pairs: keys that the researcher knows: by member, and by the participant that shares it.
         seq: number of the last request.
+        rows: how many rows the members have, once a sum has told.
     """
 
     key: str
@@ -81,6 +82,7 @@ class Agreed:
     tags: dict[str, dict[str, str]] = field(default_factory=dict)
     pairs: dict[int, dict[bytes, bytes]] = field(default_factory=dict)
     seq: int = 0
+    rows: int | None = None
 
     @property
     def participants(self) -> list[int]:
@@ -102,21 +104,23 @@ class Agreed:
         Returns:
             How many nodes the sum is over (nonsense if masks are left), how many could not compute, and the sums.
         """
+        T = b""
         words = dict[int, np.ndarray]()
         for bits in (32, 64):
             total: np.ndarray = np.zeros(sums.words(bits), masks.WORDS[bits])
             for k, answer in answers.items():
                 total += codec.decode_words(answer[f"y{bits}"], f"uint{bits}", sums.words(bits))
                 T = bytes.fromhex(answer["T"])
+                drawn = notation.H("kept", T, b"")  # these functions keep nothing
                 for S, K in self.pairs.get(k, {}).items():
-                    m = masks.mask(K, T, 32 if bits == 32 else 64, total.size)
+                    m = masks.mask(K, drawn, 32 if bits == 32 else 64, total.size)
                     if self.entries[k].S < S:  # the member has added it
                         total -= m
                     else:
                         total += m
             words[bits] = total
-        nodes, clamped, found = decoded(sums, words)
-        return nodes, clamped // FAILED, found
+        nodes, failed, found, _ = decoded(sums, words, T)
+        return nodes, failed, found
 
 
 def agree(
@@ -125,6 +129,7 @@ def agree(
     members: Sequence[int],
     *,
     key: str | None = None,
+    job: Mapping[str, Any] | None = None,
     invented: Sequence[Participant] | None = None,
     ids: Sequence[int] = INVENTED,
     swapped: Mapping[int, Participant] | None = None,
@@ -136,6 +141,7 @@ def agree(
         package: the method's import package.
         members: organizations that exist.
         key: the job's key; None: a new one.
+        job: rows, columns and classes, which cannot change during the job; None: those of an ordinary one.
         invented: participants of the researcher's own; None: two without a study, none with one.
         ids: the organizations that they are said to be.
         swapped: members in whose place the researcher puts its own job key, and guesses the tags.
@@ -150,8 +156,10 @@ def agree(
     if invented is None:
         invented = [Participant() for _ in INVENTED] if mode == "masked" else []
     agreed = Agreed(key or uuid.uuid4().hex, mode, members, invented=invented, ids=ids)
-    job = researcher.job(package, key=agreed.key, aggregation=mode, participants=agreed.participants)
-    hellos = researcher.send(package, "describe", members, job=job, round=0, raw=True)
+    whole = {**(job or researcher.job(package)), "model": None}
+    whole |= {"key": agreed.key, "aggregation": mode, "participants": agreed.participants}
+    whole["data"] = {**whole["data"], "preprocess": []}
+    hellos = researcher.send(package, "describe", members, job=whole, round=0, raw=True)
     agreed.entries = {k: Entry.from_json(hello["entry"]) for k, hello in hellos.items()}
     for k, participant in (swapped or {}).items():
         agreed.entries[k] = replace(agreed.entries[k], E=participant.entry.E)
@@ -166,7 +174,7 @@ def agree(
             agreed.pairs.setdefault(k, {})[participant.entry.S] = K
             said[entry.S.hex()] = agreement.tag(K, participant.entry.S, entry.S, R).hex()
     confirmed = researcher.send(
-        package, "confirm", [k for k in members if k not in (swapped or {})], job=job, round=0, roster=agreed.roster
+        package, "confirm", [k for k in members if k not in (swapped or {})], job=whole, round=0, roster=agreed.roster
     )
     for k, answer in confirmed.items():
         agreed.tags[agreed.entries[k].S.hex()] = answer["tags"]
@@ -198,6 +206,19 @@ def _digest(agreed: Agreed) -> bytes:
 # ---- the answer of one hospital with all rows of the block
 
 
+def scales(name: str, weight: str, shape: tuple[int, ...]) -> list[Part]:
+    """Ask for sums whose size nobody knows."""
+    return [Part(name, weight, 64, shape, e) for e in RUNGS]
+
+
+def read(found: Mapping[str, np.ndarray], name: str, weight: str) -> np.ndarray:
+    """Read sums, each at the finest scale at which it has not wrapped; the next coarser one tells."""
+    value: np.ndarray = found[Part(name, weight, 64, (), RUNGS[-1]).key]
+    for e in reversed(RUNGS[:-1]):
+        value = np.where(np.abs(value) < 2.0 ** (e + 6), found[Part(name, weight, 64, (), e).key], value)
+    return value
+
+
 def parts_of(
     function: str, arguments: Mapping[str, Any], arrays: Mapping[str, np.ndarray], job: Mapping[str, Any]
 ) -> list[Part]:
@@ -208,13 +229,13 @@ def parts_of(
     """
     statistic = arguments.get("statistic")
     if (name := MODEL.get(function)) is not None:
-        return ladder(name, "rows", arrays["weights"].shape, RUNGS)
+        return scales(name, "share", arrays["weights"].shape)
     if statistic == "moments":
         d = arrays["center"].shape
-        return [*ladder("first", "one", d, RUNGS), *ladder("second", "one", d, RUNGS)]
+        return [Part("count", "one", 64, d), *ladder("first", d), *ladder("second", d)]
     if statistic == "covariance":
         d = len(arrays["mean"])
-        return ladder("covariance", "one", (d * (d + 1) // 2,), RUNGS)
+        return scales("covariance", "one", (d * (d + 1) // 2,))
     if statistic == "below":
         return [Part("below", "one", 64, (len(arguments["columns"]), EDGES))]
     if function == "evaluate":
@@ -229,31 +250,29 @@ def parts_of(
             Part("evaluation.bands", "one", 64, (problems, 2, Policy.of_node({}).score_bands)),
             Part("evaluation.steps", "one", 64),
         ]
-    if function == "local_update":
-        return ladder("from_reference", "one", (), RUNGS)
-    raise NotASum("the function answers nothing that nodes add up")
+    raise NotASum("the number is not added up")
 
 
 def answer_of(
-    function: str, arguments: Mapping[str, Any], found: Mapping[str, np.ndarray]
+    function: str,
+    arguments: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
+    found: Mapping[str, np.ndarray],
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Turn sums into the arrays and values that one hospital with all rows would answer."""
-    n = max(int(found[Part("n", "one", 64).key]), 1)  # 0 if no node could compute
+    n = int(found[Part("n", "one", 64).key])
     statistic = arguments.get("statistic")
-
-    def read(name: str, weight: str = "one") -> np.ndarray:
-        return climbed(found, name, weight, RUNGS)[0]
-
     if (name := MODEL.get(function)) is not None:
-        return {name: read(name, "rows") / n}, {"n": n}
+        change = read(found, name, "share")
+        return {name: change + arrays[name] if name in arrays else change}, {"n": n}
     if statistic == "moments":
-        return {"first": read("first"), "second": read("second")}, {"n": n}
+        second = climbed(found, "second")
+        first = climbed(found, "first", 2 * np.sqrt(max(n, 1) * second))
+        return {"first": first, "second": second}, {"n": n}
     if statistic == "covariance":
-        return {"covariance": read("covariance")}, {"n": n}
+        return {"covariance": read(found, "covariance", "one")}, {"n": n}
     if statistic == "below":
         return {"below": found[Part("below", "one", 64).key]}, {"n": n}
-    if function == "local_update":
-        return {}, {"n": n, "from_reference": float(read("from_reference"))}
     sums = {name.removeprefix("one ").partition(" ")[0]: value for name, value in found.items()}
     return {}, {"n": n, "evaluation": _evaluation({k.removeprefix("evaluation."): v for k, v in sums.items()})}
 
