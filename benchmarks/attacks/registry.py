@@ -15,8 +15,8 @@ ABOUT = (
     "compared with the hospitals' tables. A row counts if all of its values are right to a hundredth of their column's "
     "standard deviation, an image if its pixels are right to 0.05 in the mean. The target has 143 of the 569 rows of "
     "`breast-cancer`, 450 of the 1,797 images of `digits`, or fewer where the table says so. A task is one request to "
-    "one node. Every random choice of an attack has a fixed seed, and the hospitals are dealt with seed 1; only keys "
-    "and masks come from the operating system.\n\n"
+    "one node. Every random choice of an attack has a fixed seed, and the hospitals are dealt with seed 1; only keys, "
+    "masks and the order of minibatches under them come from the operating system.\n\n"
     "- `careful`, plain answers: the limits of `careful` alone, with `V6_FEDERATED_AGGREGATION=plain`.\n"
     "- `masked`: `careful` as it is where no study lies. The researcher leads the job, so it invents all participants "
     "but the target, and subtracts their masks from the answer.\n"
@@ -143,6 +143,7 @@ ATTACKS = (
         "gradient inversion, small hospital",
         "Geiping et al. 2020: one honest round of FedSGD, 2,000 units; search for images with this gradient.",
         training.gradient_inversion,
+        pinned="the search finds none of 56 images in their sum; the closed form above does",
         why=HONEST,
         data="digits",
         rows=FEW,

@@ -5,6 +5,7 @@ any arguments, any job. The attack never reads what lies inside a node. Only ``f
 table, to count what an attack has really recovered; so do the attacks on a person whom the researcher knows already.
 """
 
+import hashlib
 import tempfile
 import uuid
 from collections.abc import Collection, Mapping, Sequence
@@ -101,6 +102,9 @@ class Researcher:
 
     def __enter__(self) -> "Researcher":
         self._folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="v6-attacks-")))
+        for k in self.tables:  # secrets that nodes would draw; the attacks do not know them, and runs can be repeated
+            self.hospital(k).mkdir()
+            (self.hospital(k) / "secret").write_bytes(hashlib.sha256(f"hospital {k}".encode()).digest())
         return self
 
     def __exit__(self, *exception: object) -> None:
