@@ -78,11 +78,12 @@ class SumsOfRows:
     def _moments(self, name: str, width: int, ask: Callable[..., list[Answer]]) -> list[Answer]:
         """Count, mean and squares about it of the blocks, by a request about zero and one about the mean."""
         parts = [Part("count", "one", 64, (width,)), *ladder("first", (width,)), *ladder("second", (width,))]
-        about_zero = [_sums(a) for a in ask(parts, center=np.zeros(width))]
+        before = ask(parts, center=np.zeros(width))
+        about_zero = [_sums(a) for a in before]
         rows = np.sum([count for count, _, _ in about_zero], axis=0)
         mean = np.sum([first for _, first, _ in about_zero], axis=0) / np.maximum(rows, 1)
         found = []
-        for a in ask(parts, center=mean):
+        for a in _as_one(before, ask(parts, center=mean)):
             n, first, second = _sums(a)
             own = first / np.maximum(n, 1)
             arrays = {"mean": mean + own, "squares": np.maximum(second - n * np.square(own), 0)}
@@ -154,6 +155,16 @@ def _sums(answer: Answer) -> tuple[Array, Array, Array]:
     second = climbed(found, "second")
     largest = np.sqrt(np.maximum(n, 1) * second)  # of a node's sum of differences, by Cauchy and Schwarz
     return n, climbed(found, "first", 2 * largest), second
+
+
+def _as_one(before: Sequence[Answer], answers: Sequence[Answer]) -> list[Answer]:
+    """The answers to a second request, with the bytes of both."""
+    first = {a.organization_id: a for a in before}
+    found = []
+    for a in answers:
+        up, down = (b.bytes_up, b.bytes_down) if (b := first.get(a.organization_id)) else (0, 0)
+        found.append(replace(a, bytes_up=a.bytes_up + up, bytes_down=a.bytes_down + down))
+    return found
 
 
 def _with(answer: Answer, arrays: dict[str, Array], **values: Any) -> Answer:
