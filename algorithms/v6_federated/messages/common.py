@@ -52,9 +52,7 @@ class Common(BaseModel):
     precision: Annotated[Literal["float32", "float16"], Field(description="number format of what is sent")] = "float32"
     aggregation: Annotated[
         Literal["auto", "plain", "masked", "pinned"],
-        Field(
-            description="what central sees: plain, single answers; masked or pinned, sums only (auto: as nodes require)"
-        ),
+        Field(description="plain: central sees single answers; else sums (auto: as nodes require)"),
     ] = "auto"
     round_timeout: Annotated[
         float | None,

@@ -172,6 +172,11 @@ class MethodCase:
         """All settings of the method."""
         return self.central.settings
 
+    @property
+    def single_answers(self) -> str:
+        """Why the method needs single answers; empty if sums suffice."""
+        return str(self.central.single_answers)
+
     def having(self, *roles: Role) -> list[str]:
         """List the settings with one of some roles.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from v6_federated.base.errors import SafeError
-from v6_workbench.conformance import answers, careful, faults, interruptions, laws, node_limits, package, places
+from v6_workbench.conformance import answers, careful, faults, interruptions, laws, node_limits, package, places, sums
 from v6_workbench.conformance.case import MethodCase, import_errors_of
 from v6_workbench.conformance.outcome import CheckFailed, NotApplicable, Outcome
 
@@ -27,6 +27,7 @@ OF_CASES: tuple[Callable[[MethodCase], str | None], ...] = (
     node_limits.long_training_is_ended,
     node_limits.arrays_of_another_shape_are_refused,
     careful.under_the_profile_careful_it_trains_or_says_why_not,
+    sums.the_sum_under_masks_equals_the_sum_without,
     answers.too_few_answers_are_an_error_in_every_request,
     answers.nonsense_in_an_answer_does_not_end_the_job,
     faults.faults_end_in_a_model_or_one_line,
