@@ -7,7 +7,7 @@ import numpy as np
 
 from benchmarks.attacks import thresholds, transport
 from benchmarks.attacks.isolation import standardize
-from benchmarks.attacks.researcher import TARGET, Outcome, Refused, Researcher
+from benchmarks.attacks.researcher import TARGET, Failed, Outcome, Refused, Researcher
 from benchmarks.attacks.transport import Agreed, Participant
 from v6_federated.base.errors import SafeError
 from v6_federated.messages import codec
@@ -79,6 +79,8 @@ def largest_value(researcher: Researcher) -> Outcome:
         data["preprocess"] = [standardize(np.zeros(1), np.array([bound / LARGEST]))]
         try:
             researcher.ask(METHOD, "client_update", data=data, **request)
+            return 0
+        except Failed:
             return researcher.failed
         except Refused as error:
             assert "infinite" in str(error)

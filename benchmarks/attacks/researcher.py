@@ -19,14 +19,14 @@ import orjson
 import pandas as pd
 
 from benchmarks.attacks import transport
-from benchmarks.attacks.transport import Agreed, NotASum, Refused
+from benchmarks.attacks.transport import Agreed, Failed, NotASum, Refused
 from v6_federated.messages import codec
 from v6_federated.privacy.sums import Part, Sums
 from v6_workbench.simulation import datasets, dealing
 from v6_workbench.simulation.call_outcomes import CallOutcome
 from v6_workbench.simulation.mock import MockNetwork, StudyPlan
 
-__all__ = ["NotASum", "Refused"]
+__all__ = ["Failed", "NotASum", "Refused"]
 
 TARGET, LABEL = 1, "target"  # the hospital that is attacked; the label's column
 NAME, RARE, FLAG = "village", "Kleinstadt", "treated abroad"  # columns of which one patient has a value alone
@@ -305,14 +305,21 @@ class Researcher:
         agreed = self.agreed(package, key, job)
         if function in transport.MODEL and agreed.rows is None:
             asked, counted = self.sums(package, "count_rows", agreed, (), job=job, to=self.block)
-            agreed.rows = int(agreed.opened(asked, counted)[2]["one n"])
+            _, self.failed, found = agreed.opened(asked, counted)
+            self._check_failed()
+            agreed.rows = int(found["one n"])
         seq = 2 if key else None  # the same job, the same request
         sums, answers = self.sums(
             package, function, agreed, parts, job=job, round_=round_, arrays=arrays, to=self.block, seq=seq, **settings
         )
         nodes, self.failed, found = agreed.opened(sums, answers)
         assert nodes == len(self.block), "masks are left"
+        self._check_failed()
         return Answer(*transport.answer_of(function, settings, arrays, found))
+
+    def _check_failed(self) -> None:
+        if self.failed:
+            raise Failed(f"{self.failed} of the nodes could not compute their part of the sum")
 
     def _moments(self, package: str, job: Mapping[str, Any], settings: dict[str, Any]) -> Answer:
         """Sums about zero tell the mean; sums about the mean tell the squares."""
@@ -329,7 +336,9 @@ class Researcher:
             sums, answers = self.sums(
                 package, "fit_step", agreed, parts, job=job, arrays=arrays, to=self.block, **settings
             )
-            found, values = transport.answer_of("fit_step", settings, arrays, agreed.opened(sums, answers)[2])
+            _, self.failed, opened = agreed.opened(sums, answers)
+            self._check_failed()
+            found, values = transport.answer_of("fit_step", settings, arrays, opened)
             n = values["n"]
             own = found["first"] / n
             mean, squares = mean + own, found["second"] - n * own**2

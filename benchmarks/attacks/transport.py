@@ -38,6 +38,10 @@ class Refused(Exception):
     """A node refused a task; the text is its one line."""
 
 
+class Failed(Refused):
+    """Nodes could not compute their parts of a sum, and added noise."""
+
+
 class NotASum(Refused):
     """The attack needs a number that nodes do not add up; the text says which in a few words."""
 
