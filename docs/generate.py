@@ -112,8 +112,10 @@ def declared() -> str:
     for name in methods():
         needs = ", ".join(registry.extras_of(name)) or "nothing more"
         lost = "yes" if registry.recoverable(name) else "no"
-        rows.append((_page(name), "yes" if registry.supervised(name) else "no", lost, needs))
-    return _table(("method", "needs a label", "goes on from a lost central function", "needs, besides numpy"), rows)
+        sums = f"no: {reason}" if (reason := registry.single_answers(name)) else "yes"
+        rows.append((_page(name), "yes" if registry.supervised(name) else "no", sums, lost, needs))
+    named = ("needs a label", "secure aggregation", "goes on from a lost central function", "needs, besides numpy")
+    return _table(("method", *named), rows)
 
 
 def settings() -> str:
