@@ -177,25 +177,24 @@ def masked(words, own, keys, T, bits):
     return result
 
 
-def encode(term, values, share):
-    """Words and how many values were clamped; exact."""
+def encode(term, values):
+    """Words; exact. Numbers of any size wrap."""
     bits, e = term["bits"], term["exponent"]
-    words, clamped = [], 0
-    fraction = {32: 30, 64: 56}[bits]
-    for x in values:
-        if not math.isfinite(x):
-            words.append(0)
-            clamped += 1
-            continue
-        if e is None:
-            least, most, exact = 0, 2**40 - 1, Fraction(x)
-        else:
-            most = math.ceil(Fraction(min(share, 1) if bits == 32 else 1) * 2**fraction)
-            least, exact = -most, Fraction(x) * Fraction(2) ** (fraction - e)
-        q = round(exact)  # half to even
-        clamped += not least <= q <= most or (e is None and q != exact)
-        words.append(min(max(q, least), most) % 2**bits)
-    return words, clamped
+    unit = Fraction(1) if e is None else Fraction(2) ** (e - {32: 30, 64: 56}[bits])
+    return [round(Fraction(x) / unit) % 2**bits for x in values]  # half to even
+
+
+def signs(T, size):
+    """The bits of a mask with T as its key, the highest of each byte first: 1 is -1."""
+    key = expand(T, enc("mask32", enc("signs")))
+    stream = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor().update(bytes(-(-size // 32) * 4))
+    return [-1 if stream[i // 8] >> (7 - i % 8) & 1 else 1 for i in range(size)]
+
+
+def check(term, values, T):
+    """The word of the check of a 32-bit term."""
+    total = sum((Fraction(x) * sign for x, sign in zip(values, signs(T, len(values)), strict=True)), Fraction(0))
+    return encode({"bits": 64, "exponent": term["exponent"] + 32}, [total])
 
 
 def decode(term, words):
@@ -217,7 +216,7 @@ LAYOUT = [
     {"name": "update", "bits": 32, "shape": [2, 2], "exponent": 3},
     {"name": "rows", "bits": 64, "shape": [], "exponent": None},
     {"name": "loss", "bits": 64, "shape": [2], "exponent": 10},
-]
+]  # the check of the update follows
 REQUEST = {
     "seq": 7,
     "round": 2,
@@ -285,19 +284,17 @@ def _block(block, study, job, version):
             "loss": [i / 3, -1000.25],
         }
         q = {32: [], 64: []}
-        clamped = 0
         for term in LAYOUT:
-            words, more = encode(term, values[term["name"]], share)
-            q[term["bits"]] += words
-            clamped += more
-        q[64] = [1, clamped, *q[64]]
+            q[term["bits"]] += encode(term, values[term["name"]])
+        q[64] = [1, 0, *q[64], *check(LAYOUT[0], values["update"], T)]
         y = {bits: masked(q[bits], own["S"], keys, T, bits) for bits in q}
         answers.append({"share": share, "values": values, "q32": q[32], "q64": q[64], "y32": y[32], "y64": y[64]})
     sums = {b: [sum(column) % 2**b for column in zip(*(a[f"y{b}"] for a in answers), strict=True)] for b in (32, 64)}
     decoded = {
         "update": decode(LAYOUT[0], sums[32]),
         "rows": decode(LAYOUT[1], sums[64][2:3]),
-        "loss": decode(LAYOUT[2], sums[64][3:]),
+        "loss": decode(LAYOUT[2], sums[64][3:5]),
+        "check": decode({"bits": 64, "exponent": LAYOUT[0]["exponent"] + 32}, sums[64][5:]),
     }
     return {
         "R": R, "T": T, "pairs": pairs, "answers": answers,
@@ -313,8 +310,8 @@ def _negatives(block, made, study, job, version):
     wrong = bytearray(made["pairs"][0]["tag"])
     wrong[31] ^= 1
     other = REQUEST | {"arrays": REQUEST["arrays"] | {"b": ["f8", [1], [math.nextafter(0.5, 1)]]}}
-    saturated = [[1.5, -9.0, math.inf, math.nan, 1e300], [float(2**40), -1.0, 0.5, math.inf]]
-    terms = [{"bits": 32, "exponent": 0, "share": 0.5}, {"bits": 64, "exponent": None, "share": None}]
+    wrapped = [[1.5, -9.0, 2.0**40, -(2.0**31), 1e290], [2.0**64, -1.0, 2.0**63, -(2.0**70)]]
+    terms = [{"bits": 32, "exponent": 0}, {"bits": 64, "exponent": None}]
     return {
         "zero_points": ZERO_POINTS,
         "not_shortest": (2**255 - 19 + 9).to_bytes(32, "little"),  # another form of the point 9
@@ -322,10 +319,9 @@ def _negatives(block, made, study, job, version):
         "swapped_E": {"R": R, "tag": tag(K, block[0]["S"], block[1]["S"], R)},
         "wrong_tag": bytes(wrong),
         "another_model": {"T": transcript(made["R"], other), "request": other},
-        "saturation": [
-            {"values": [repr(x) for x in values], **term, **dict(zip(("words", "clamped"), encoded, strict=True))}
-            for values, term in zip(saturated, terms, strict=True)
-            for encoded in [encode(term, values, term["share"])]
+        "wrapped": [
+            {"values": values, **term, "words": encode(term, values)}
+            for values, term in zip(wrapped, terms, strict=True)
         ],
     }
 
