@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from helpers import table
 from masked_jobs import learned
 from methods_by_hand import follow
 
+from v6_federated.central import masking as central_masking
 from v6_federated.node import masking
 from v6_workbench.conformance.jobs import AT_CENTRAL, FORESEEN, OPEN
 from v6_workbench.simulation.call_outcomes import CallOutcome
@@ -69,13 +71,17 @@ def answers(monkeypatch) -> Answers:
 
 @dataclass(frozen=True)
 class Schedule:
-    """What happens in one job: faults by the number of the call, and the settings that tolerate them."""
+    """What happens in one job: faults by the number of the call, and the settings that tolerate them.
+
+    With ``wraps``, sums of 32 bits wrap, so that most rounds take two requests.
+    """
 
     seed: int
     pinned: bool
     share: float
     early: bool
     offline: float
+    wraps: bool
     policy: dict[str, float]
 
     @classmethod
@@ -90,7 +96,8 @@ class Schedule:
         }
         share = float(rng.choice([0.0, 0.02, 0.05, 0.1]))
         offline = float(rng.choice([0.0, 0.0, 0.5]))
-        return cls(seed, bool(rng.random() < 0.8), share, bool(rng.random() < 0.1), offline, policy)
+        pinned, early, wraps = (bool(rng.random() < p) for p in (0.8, 0.1, 0.3))
+        return cls(seed, pinned, share, early, offline, wraps, policy)
 
     def outcomes(self) -> Callable[[int, dict[str, Any]], CallOutcome]:
         """Of each call."""
@@ -115,7 +122,7 @@ SETTINGS = {"rounds": 4, "lr": 0.3, "holdout": 0, "classes": [0, 1]}
 def job(schedule: Schedule, **settings: Any) -> tuple[dict[str, Any] | None, str]:
     """The result of a job, and why it stopped or failed."""
     rows = NINE if schedule.pinned else {k: NINE[k] for k in (1, 2, 3)}
-    with MockNetwork(
+    network = MockNetwork(
         "v6_fedavg",
         rows,
         environment=OPEN,
@@ -123,7 +130,8 @@ def job(schedule: Schedule, **settings: Any) -> tuple[dict[str, Any] | None, str
         outcomes=schedule.outcomes(),
         online=schedule.online,
         study=StudyPlan(3) if schedule.pinned else None,
-    ) as network:
+    )
+    with network, mock.patch.object(central_masking, "ROOM", -9 if schedule.wraps else 3):
         mode = "pinned" if schedule.pinned else "masked"
         try:
             result = network.run(aggregation=mode, **SETTINGS, **schedule.policy, **settings)

@@ -7,6 +7,7 @@ import pytest
 from masked_jobs import QUICK, Tape, apart, in_blocks, learned, nodes, run
 from test_equal import METHODS
 
+from v6_federated.central import masking as central_masking
 from v6_federated.node import masking
 from v6_workbench.conformance.interruptions import Killed
 from v6_workbench.conformance.jobs import OPEN, difference
@@ -97,6 +98,19 @@ def test_a_lost_central_goes_on(method, mode, which, tmp_path, made):
     assert all(len({*found}) == 1 for found in made.values())
     assert any(len(found) > 1 for found in made.values())  # the round's requests came again
     other = straight(package, nodes(K), mode, tmp_path, **settings)
+    assert difference({**result, "traffic": 0}, {**other, "traffic": 0}) == ""
+
+
+@pytest.mark.parametrize("which", [1, 5, 9, 10])
+@pytest.mark.parametrize("method", ["fedavg", "scaffold", "fsvrg"])
+def test_a_central_that_is_lost_while_sums_wrap_goes_on(method, which, tmp_path, made, monkeypatch):
+    """It asks for 32 bits again, which wrap again, and then for 64 bits, whether it had done that before or not."""
+    monkeypatch.setattr(central_masking, "ROOM", -9)
+    package, settings = METHODS[method]
+    lost = ("client_update", 2, which)
+    result, _, left = lost_and_started_again(package, nodes(5), "masked", lost, **settings)
+    assert not left and all(len({*found}) == 1 for found in made.values())
+    other = straight(package, nodes(5), "masked", tmp_path, **settings)
     assert difference({**result, "traffic": 0}, {**other, "traffic": 0}) == ""
 
 

@@ -466,7 +466,7 @@ def test_a_model_that_overflows_at_one_node_is_not_refused(tmp_path):
         {"data": {"holdout": 0.2}},
         {"data": {"features": ["x0"]}},
         {"data": {"label": "x0"}},
-        {"data": {"classes": [0, 1, 2]}},
+        {"data": {"classes": [1, 0]}},
     ],
     ids=str,
 )
