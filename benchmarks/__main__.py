@@ -29,10 +29,11 @@ NAMES = (
     "pfitzner_arnrich",
     "poisoning",
     "reddy2020",
+    "secagg_cost",
 )
-TIMED = ("cost", "network")  # not part of ``all``, since nothing else may run at the same time
+TIMED = ("cost", "network", "secagg_cost")  # not part of ``all``, since nothing else may run at the same time
 APART = (*TIMED, "attacks")  # not part of ``all``; small versions of the attacks are tests
-WITHOUT_DATA = ("attacks", "careful", "network", "poisoning")
+WITHOUT_DATA = ("attacks", "careful", "network", "poisoning", "secagg_cost")
 MNIST, FASHION = "mnist.npz", "fashion_mnist.npz"
 OTHER_DATA = {
     "garst2021_gbdt": (MNIST, FASHION),

@@ -38,6 +38,7 @@ PAGES = {
     "one_label": "FedAvg and SCAFFOLD with one label a node: where SCAFFOLD wins, and where its loss explodes",
     "careful": "accuracy, AUC and loss of all methods under the profile careful beside trusting",
     "masked": "rounds of the 2NN with secure aggregation in ten blocks, beside plain sums of the same blocks",
+    "secagg_cost": "seconds, bytes and requests of masked answers beside plain ones",
     "poisoning": "what one dishonest node of ten costs each method while it stays within the bounds",
     "attacks": "what a dishonest researcher gets from a node, attack by attack, under each privacy profile",
     "cost": "the mock network beside a plain PyTorch loop and beside vantage6's own mock client",
