@@ -5,6 +5,7 @@ import json
 import os
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from helpers import OPEN, crafted, table
 
@@ -47,7 +48,13 @@ def test_the_bytes_in_the_logs_are_those_of_the_traffic(logged):
 
 
 def test_a_line_says_who_what_when_and_under_which_limits(logged):
-    result, logs = logged(environment={"V6_FEDERATED_PROFILE": "careful", "V6_FEDERATED_AGGREGATION": "plain", "V6_FEDERATED_MINIMUM_ROWS": "5"})
+    result, logs = logged(
+        environment={
+            "V6_FEDERATED_PROFILE": "careful",
+            "V6_FEDERATED_AGGREGATION": "plain",
+            "V6_FEDERATED_MINIMUM_ROWS": "5",
+        }
+    )
     first, *_, last = logs[5]
     assert (first.function, first.round, first.method, first.participants) == ("describe", 0, "fedavg", 3)
     assert first.profile == "careful" and "MINIMUM_ROWS" in first.looser and "MINIMUM_ORGANIZATIONS" in first.looser
@@ -69,6 +76,12 @@ def test_no_value_of_an_answer_is_in_the_log():
         "n": "int", "label": "text of 3", "features": "list of 2", "loss": "float", "none": "nothing",
         "weights": ["float32", 3], "evaluation": {"n": "int", "loss": "float"},
     }  # fmt: skip
+
+
+def test_both_parts_of_a_masked_answer_are_in_the_log():
+    words = {"y32": np.ones(5, np.uint32), "y64": np.ones(2, np.uint64)}
+    answer = {"organization_id": 1, "round": 1, "T": 64 * "0", **{k: codec.encode_words(y) for k, y in words.items()}}
+    assert audit.contents(answer) == {"T": "text of 64", "y32": ["uint32", 5], "y64": ["uint64", 2]}
 
 
 @pytest.mark.parametrize("steps", [["onehot"], ["impute:most_frequent", "onehot"]])

@@ -115,7 +115,8 @@ def contents(answer: Mapping[str, Any]) -> dict[str, Any]:
     parts: dict[str, Any] = {}
     for name, value in answer.items():
         if isinstance(value, dict) and set(value) == codec.PAYLOAD:
-            parts |= {array: [value["dtype"], *shape] for array, shape in value["shapes"].items()}
+            for array, shape in value["shapes"].items():  # y32 and y64 have one
+                parts[array if name == "arrays" else name] = [value["dtype"], *shape]
         elif isinstance(value, dict):  # a dictionary in it is counted: its keys may be levels, which are values of rows
             parts[name] = contents({k: [v] if isinstance(v, dict) else v for k, v in value.items()})
         elif isinstance(value, list):
