@@ -18,7 +18,7 @@ from v6_federated.privacy.secagg.notation import NOTHING_COMPUTED
 
 NAME = "answered.sqlite"
 ANSWERS = "answers"  # in the job's folder
-KEPT = 3  # answers of a job; central asks again for the last one only, and the one before may still be on its way
+KEPT = 5  # answers of a job: those of a round, which central may begin again; FSVRG asks twice, and again if sums wrap
 LOCK_SECONDS = 30.0  # how long a request waits while others use the log
 SCHEMA = (
     "CREATE TABLE IF NOT EXISTS request (T BLOB PRIMARY KEY, job TEXT, seq INTEGER, answer BLOB) WITHOUT ROWID",
