@@ -61,6 +61,9 @@ def show(result: dict[str, Any]) -> None:
         if table is not None:
             out.print(table)
     show_intervals({result["method"]: result})
+    if blocks := result.get("privacy", {}).get("blocks"):
+        sums = f"{len(blocks)} blocks" if len(blocks) > 1 else "all hospitals"
+        print(f"aggregation {result['privacy']['aggregation']}: central has seen sums over {sums}, no single answer")
     for warning in diagnostics.warnings_about(result):
         console.say(warning)
 
