@@ -1,10 +1,12 @@
 """Every method on real nodes under the profile ``careful``, and the audit logs of these nodes.
 
 A job either ends as on mock nodes under ``careful``, or is refused with the same line. The rows of an epoch are
-shuffled by each node's own secret, so the weights differ.
+shuffled by each node's own secret, so the weights differ. Nodes answer with masked numbers; methods that need single
+answers are refused, and run on a second network, whose operators allow them.
 """
 
 import json
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -15,10 +17,13 @@ from four_hospitals import TRAINING, complaint, selected
 from v6_federated.privacy import audit
 from v6_workbench.cli.main import main
 from v6_workbench.network import docker_engine, images, local
-from v6_workbench.registry import names, settings_of
+from v6_workbench.registry import names, settings_of, single_answers
 
 NODES = [1, 2, 3]
 BATCH = 10  # careful's minimum
+PLAIN = ["--node-env", "V6_FEDERATED_AGGREGATION=plain"]
+SINGLE = [method for method in names() if single_answers(method)]
+AGREEMENT = {"describe", "confirm", "keep_steps"}  # of which a masked job needs the nodes' own answers
 
 
 def options(method: str) -> list[str]:
@@ -30,49 +35,102 @@ def options(method: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def careful(engine, state, table, named, image_of):
-    name = named("careful")
+def network(engine, state, table, named):
+    """Starts a network of careful nodes."""
+    started = []
+
+    def up(name, *options):
+        started.append(named(name))
+        command = ["network", "up", "--name", named(name), "--data", str(table), "--split", "column:hospital"]
+        assert main([*command, *options]) == 0
+        return named(name)
+
     try:
-        assert main(["network", "up", "--name", name, "--data", str(table), "--split", "column:hospital"]) == 0
-        yield name
+        yield up
     finally:
-        local.down(name)
+        for name in started:
+            local.down(name)
 
 
 @pytest.fixture(scope="module")
-def jobs(careful, image_of, request, tmp_path_factory):
-    """A job of each method, at once: its process, and the folder of its result."""
+def careful(network):
+    return network("careful")
+
+
+@pytest.fixture(scope="module")
+def plain(network):
+    """Careful nodes whose operators let central see their own answers."""
+    return network("plain", *PLAIN)
+
+
+@pytest.fixture(scope="module")
+def jobs(careful, plain, image_of, request, tmp_path_factory):
+    """A job of each method, at once: its process, and the folder of its result. Those that are refused begin with -."""
     folder = tmp_path_factory.mktemp("careful")
 
-    def submit(method):
+    def submit(name):
+        method = name.removeprefix("-")
         image_of(method)
-        command = ["submit", method, "--network", careful, *options(method), "--out", str(folder / method)]
+        there = plain if name in SINGLE else careful
+        command = ["submit", method, "--network", there, *options(method), "--out", str(folder / name)]
         return subprocess.run([sys.executable, "-m", "v6_workbench.cli.main", *command], capture_output=True, text=True)
 
     with ThreadPoolExecutor(4) as pool:
-        methods = selected(request, "test_a_job_ends_as_on_mock_nodes")
-        yield {method: (pool.submit(submit, method), folder / method) for method in methods}
+        wanted = [f"-{method}" for method in selected(request, "test_a_method_of_single_answers_is_refused")]
+        wanted += selected(request, "test_a_job_ends_as_on_mock_nodes")
+        yield {name: (pool.submit(submit, name), folder / name) for name in wanted}
+
+
+@pytest.fixture
+def on_mock_nodes(table, tmp_path, capsys):
+    """The same job on careful mock nodes: its exit status, and standard error."""
+
+    def run(method, *arguments):
+        command = ["run", method, "--data", str(table), "--partition", "column:hospital", *options(method), *arguments]
+        status = main([*command, "--node-env", "V6_FEDERATED_PROFILE=careful", "--out", str(tmp_path)])
+        return status, capsys.readouterr().err
+
+    return run
+
+
+@pytest.mark.parametrize("method", SINGLE)
+def test_a_method_of_single_answers_is_refused(jobs, on_mock_nodes, method):
+    future, folder = jobs[f"-{method}"]
+    process = future.result()
+    status, err = on_mock_nodes(method)
+    assert (process.returncode, status) == (1, 2), process.stderr
+    line = without_task(complaint(process.stderr))
+    assert line == complaint(err)
+    assert single_answers(method) in line and "V6_FEDERATED_AGGREGATION=plain" in line
+    assert not (folder / "result.json").exists()
 
 
 @pytest.mark.parametrize("method", names())
-def test_a_job_ends_as_on_mock_nodes(jobs, careful, table, tmp_path, capsys, method):
+def test_a_job_ends_as_on_mock_nodes(jobs, careful, plain, on_mock_nodes, method):
     future, folder = jobs[method]
     process = future.result()
     assert "Traceback" not in process.stderr
-    run = ["run", method, "--data", str(table), "--partition", "column:hospital", *options(method)]
-    status = main([*run, "--node-env", "V6_FEDERATED_PROFILE=careful", "--out", str(tmp_path)])
-    err = capsys.readouterr().err
+    status, err = on_mock_nodes(method, *(PLAIN if method in SINGLE else []))
     assert process.returncode == status, process.stderr
     if status:
-        assert complaint(err) == complaint(process.stderr) and "V6_FEDERATED_" in err
+        assert complaint(err) == without_task(complaint(process.stderr)) and "V6_FEDERATED_" in err
         return
     result = json.loads((folder / "result.json").read_text())
     traffic = sum(row["bytes_up"] for row in [*result["history"], *result["traffic"].values()])
-    entries = [entry for k in NODES for entry in log(careful, k) if entry.method == method]
+    there = plain if method in SINGLE else careful
+    entries = [entry for k in NODES for entry in log(there, k) if entry.method == method]
     assert not any(entry.refused for entry in entries)
     left = sum(entry.bytes for entry in entries)
     # answers of coop that are on their way when the job ends have left, and central never took them
     assert left == traffic or (method == "coop" and left > traffic)
+    assert result["privacy"]["aggregation"] == ("plain" if method in SINGLE else "masked")
+    if method not in SINGLE:
+        assert result["privacy"]["blocks"] == [NODES]
+        assert {(*entry.left,) for entry in entries if entry.function not in AGREEMENT} == {("T", "y32", "y64")}
+
+
+def without_task(line: str) -> str:
+    return re.sub(r"task \d+: ", "", line, count=1)
 
 
 def log(network: str, node: int) -> list[audit.Entry]:
