@@ -143,7 +143,7 @@ ATTACKS = (
         "gradient inversion, small hospital",
         "Geiping et al. 2020: one honest round of FedSGD, 2,000 units; search for images with this gradient.",
         training.gradient_inversion,
-        pinned="the search finds none of 56 images in their sum; the closed form above does",
+        pinned="the search finds no image of the block; the closed form above does",
         why=HONEST,
         data="digits",
         rows=FEW,

@@ -209,6 +209,7 @@ def gradient_inversion(researcher: Researcher) -> Outcome:
     """Geiping et al. 2020: look for images whose gradient points where the one that was sent does, by Adam."""
     import torch  # takes seconds to import, and only this attack needs it
 
+    torch.set_num_threads(1)  # several wait for each other where other programs run, too
     torch.manual_seed(0)
     hidden, d, steps = 2000, len(researcher.features), 3000
     w, g, n = _honest_gradient(researcher, hidden)
