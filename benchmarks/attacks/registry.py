@@ -393,7 +393,7 @@ def cell(found: Outcome | None) -> str:
     if found.recovered:
         own = f" ({found.own:,} of the target)" if found.own is not None else ""
         return f"{found.recovered:,} of {found.of:,} {found.unit}{own} {tasks}"
-    return f"0 {tasks}" if found.of else f"0, {found.note or 'refused'}"
+    return f"0 {tasks}" if found.of and found.tasks else f"0, {found.note or 'refused'}"
 
 
 def last_column(attack: Attack, found: Mapping[str, Outcome]) -> str:
