@@ -14,7 +14,7 @@ import numpy as np
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.privacy.secagg import encoding, masks
-from v6_federated.privacy.secagg.encoding import CHECK, HEADER, Term
+from v6_federated.privacy.secagg.encoding import HEADER, Term
 from v6_federated.privacy.secagg.notation import MOST_HOSPITALS
 
 MOST_PARTS = 1000
@@ -55,15 +55,10 @@ class Part:
         return Term(self.key, 64 if self.bits == 64 else 32, self.shape, self.exponent)
 
     @property
-    def checked(self) -> bool:
-        """Whether its sum has a check, which shows if it has wrapped: means of arrays have, whose size nobody knows."""
-        return bool(self.shape) and self.exponent is not None and self.weight.partition("/")[0] in ("share", "equal")
-
-    @property
-    def check(self) -> Term:
-        """How the check of a part is encoded, see ``encoding``."""
-        assert self.exponent is not None
-        return Term(f"check of {self.key}", 64, (), self.exponent + CHECK)
+    def checks(self) -> list[Term]:
+        """The checks that show if its sum has wrapped: means of arrays have some, as nobody knows their size."""
+        mean = bool(self.shape) and self.weight.partition("/")[0] in ("share", "equal")
+        return encoding.checks(self.exponent) if mean and self.exponent is not None else []
 
     def to_json(self) -> list[Any]:
         """The part as JSON."""
@@ -168,7 +163,7 @@ class Sums:
     def words(self, bits: int) -> int:
         """How many words of 32 or of 64 bits an answer has."""
         numbers = sum(int(np.prod(part.shape, dtype=np.int64)) for part in self.of(bits))
-        return numbers + (HEADER + sum(part.checked for part in self.parts) if bits == 64 else 0)
+        return numbers + (HEADER + sum(len(part.checks) for part in self.parts) if bits == 64 else 0)
 
 
 def encoded(
@@ -196,9 +191,10 @@ def encoded(
         for part in sums.parts:
             value = _value(part, sums, found, sent, n, nodes)
             words[part.bits].append(encoding.encode(part.term, value))
-            if part.checked:
+            if terms := part.checks:
                 flat = value.reshape(-1)
-                checks.append(encoding.encode(part.check, np.asarray(flat @ encoding.signs(T, flat.size))))
+                check = np.asarray(flat @ encoding.factors(T, flat.size))
+                checks += [encoding.encode(term, check) for term in terms]
     return np.concatenate([np.empty(0, masks.WORDS[32]), *words[32]]), np.concatenate([*words[64], *checks])
 
 
@@ -278,13 +274,15 @@ def decoded(sums: Sums, words: Mapping[int, Array], T: bytes) -> tuple[int, int,
         start, size = at[part.bits], int(np.prod(part.shape, dtype=np.int64))
         found[part.key] = encoding.decode(part.term, words[part.bits][start : start + size])
         at[part.bits] = start + size
-    wrapped = []
-    for i, part in enumerate((part for part in sums.parts if part.checked), start=at[64]):
+    wrapped, i = [], at[64]
+    for part in sums.parts:
+        if not (terms := part.checks):
+            continue
+        told = [float(encoding.decode(term, words[64][i + j : i + j + 1].reshape(()))) for j, term in enumerate(terms)]
+        i += len(terms)
         flat = found[part.key].reshape(-1)
-        check = encoding.decode(part.check, words[64][i : i + 1].reshape(()))
         assert part.exponent is not None
-        # a number that has wrapped is off by 2^(e+2) or more; roundings of all numbers together by much less
-        if abs(float(flat @ encoding.signs(T, flat.size)) - float(check)) > 2.0 ** (part.exponent + 1):
+        if encoding.has_wrapped(part.exponent, float(flat @ encoding.factors(T, flat.size)), told):
             wrapped.append(part)
     nodes, lost = (int(word) for word in words[64][:HEADER])
     return nodes, lost, found, wrapped

@@ -184,17 +184,20 @@ def encode(term, values):
     return [round(Fraction(x) / unit) % 2**bits for x in values]  # half to even
 
 
-def signs(T, size):
-    """The bits of a mask with T as its key, the highest of each byte first: 1 is -1."""
-    key = expand(T, enc("mask32", enc("signs")))
-    stream = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor().update(bytes(-(-size // 32) * 4))
-    return [-1 if stream[i // 8] >> (7 - i % 8) & 1 else 1 for i in range(size)]
+def factors(T, size):
+    """Odd numbers 2 a + 1, where each a is two bytes, with a sign, of a mask with T as its key."""
+    key = expand(T, enc("mask32", enc("factors")))
+    stream = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor().update(bytes(2 * size))
+    return [2 * a + 1 for a in struct.unpack(f"<{size}h", stream)]
 
 
-def check(term, values, T):
-    """The word of the check of a 32-bit term."""
-    total = sum((Fraction(x) * sign for x, sign in zip(values, signs(T, len(values)), strict=True)), Fraction(0))
-    return encode({"bits": 64, "exponent": term["exponent"] + 32}, [total])
+CHECKS = (32, 72, 112, 152, 192, 232)
+
+
+def checks(term, values, T):
+    """The words of the checks of a term."""
+    total = sum((Fraction(x) * factor for x, factor in zip(values, factors(T, len(values)), strict=True)), Fraction(0))
+    return [encode({"bits": 64, "exponent": term["exponent"] + more}, [total])[0] for more in CHECKS]
 
 
 def decode(term, words):
@@ -216,7 +219,7 @@ LAYOUT = [
     {"name": "update", "bits": 32, "shape": [2, 2], "exponent": 3},
     {"name": "rows", "bits": 64, "shape": [], "exponent": None},
     {"name": "loss", "bits": 64, "shape": [2], "exponent": 10},
-]  # the check of the update follows
+]  # the checks of the update follow
 REQUEST = {
     "seq": 7,
     "round": 2,
@@ -286,7 +289,7 @@ def _block(block, study, job, version):
         q = {32: [], 64: []}
         for term in LAYOUT:
             q[term["bits"]] += encode(term, values[term["name"]])
-        q[64] = [1, 0, *q[64], *check(LAYOUT[0], values["update"], T)]
+        q[64] = [1, 0, *q[64], *checks(LAYOUT[0], values["update"], T)]
         y = {bits: masked(q[bits], own["S"], keys, T, bits) for bits in q}
         answers.append({"share": share, "values": values, "q32": q[32], "q64": q[64], "y32": y[32], "y64": y[64]})
     sums = {b: [sum(column) % 2**b for column in zip(*(a[f"y{b}"] for a in answers), strict=True)] for b in (32, 64)}
@@ -294,7 +297,10 @@ def _block(block, study, job, version):
         "update": decode(LAYOUT[0], sums[32]),
         "rows": decode(LAYOUT[1], sums[64][2:3]),
         "loss": decode(LAYOUT[2], sums[64][3:5]),
-        "check": decode({"bits": 64, "exponent": LAYOUT[0]["exponent"] + 32}, sums[64][5:]),
+        "checks": [
+            decode({"bits": 64, "exponent": LAYOUT[0]["exponent"] + more}, [word])[0]
+            for more, word in zip(CHECKS, sums[64][5:], strict=True)
+        ],
     }
     return {
         "R": R, "T": T, "pairs": pairs, "answers": answers,

@@ -10,13 +10,15 @@ What is guaranteed, if all N <= 100 hospitals of a block are honest:
 
 - If the true sum is below 2^(e+1) in 32 bits, or 2^(e+7) in 64 bits, the decoded one differs from it by at most N / 2
   units, besides float64's own rounding. Counts are exact below 2^63.
-- A larger sum wraps. A check of a 32-bit term, the sum of its values with signs that nobody can foresee, is sent in 64
-  bits and shows it.
+- A larger sum wraps. A check of a term, the sum of its values times factors that nobody can foresee, is sent in 64 bits
+  and shows it, but for one time in 65,536. It is sent in several units, each 2^40 coarser: a number of 2^117 units or
+  more, in float64, is a multiple of 2^64 units, and would vanish.
 
 A dishonest hospital can shift any sum.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -30,7 +32,7 @@ from v6_federated.privacy.secagg.notation import enc
 FRACTION = {32: 30, 64: 56}  # 2^e is 2^30 or 2^56 units
 EXPONENTS = {32: range(-60, 61), 64: range(-64, 281)}  # which e are accepted
 HEADER = 2  # words: 1, and 1 if the node could not compute its part
-CHECK = 32  # e of a check is larger by so much: it is a sum of many values
+CHECKS = (32, 72, 112, 152, 192, 232)  # e of checks is larger by so much: they are sums of many values
 
 
 @dataclass(frozen=True)
@@ -101,18 +103,52 @@ def encode(term: Term, values: Array) -> Array:
     return words
 
 
-def signs(T: bytes, size: int) -> Array:
-    """The signs of a check, which follow from the transcript and which nobody can foresee.
+def factors(T: bytes, size: int) -> Array:
+    """The factors of a check, which follow from the transcript and which nobody can foresee.
+
+    With 1 and -1 as factors, two numbers that have wrapped would cancel every other time.
 
     Args:
         T: the transcript.
         size: how many.
 
     Returns:
-        1 or -1, float64 (size,).
+        Odd numbers from -2^16 to 2^16, float64 (size,).
     """
-    bits = np.unpackbits(mask(T, enc("signs"), 32, -(-size // 32)).view(np.uint8), count=size)
-    return 1.0 - 2.0 * bits
+    halves: Array = mask(T, enc("factors"), 32, -(-size // 2)).view("<i2")[:size]
+    return 2.0 * halves + 1.0
+
+
+def checks(exponent: int) -> list[Term]:
+    """The checks of a term.
+
+    Args:
+        exponent: e of the term.
+
+    Returns:
+        The terms of one number, in several units.
+    """
+    return [Term("check", 64, (), exponent + more) for more in CHECKS if exponent + more in EXPONENTS[64]]
+
+
+def has_wrapped(exponent: int, total: float, told: Sequence[float]) -> bool:
+    """Say whether a decoded sum differs from what its checks say.
+
+    Args:
+        exponent: e of the term.
+        total: the decoded sum times the factors.
+        told: the decoded sums of the checks.
+
+    Returns:
+        Whether numbers have wrapped: these are off by 2^(e+2) or more. Roundings are off by much less than 2^(e+1), or
+        than 2^7 units of a coarse check.
+    """
+    for check, value in zip(checks(exponent), told, strict=True):
+        assert check.exponent is not None
+        off = math.remainder(total - value, 2.0 ** (check.exponent + 64 - FRACTION[64]))  # the check may wrap as well
+        if abs(off) > max(2.0 ** (exponent + 1), 2.0 ** (check.exponent + 7 - FRACTION[64])):
+            return True
+    return False
 
 
 def decode(term: Term, words: Array) -> Array:
