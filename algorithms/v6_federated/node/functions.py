@@ -70,6 +70,8 @@ def _declared(schema: Schema, spec: DataSpec, raw: bool, arrays: bool) -> dict[s
         raise SafeError(f"the column(s) {', '.join(strange)} are not in the schema; name columns that are")
     if spec.regression != schema.regression and spec.supervised:
         raise SafeError(f"the schema's label {schema.label} is a " + ("number" if schema.regression else "class"))
+    if strange := [named for named in spec.classes or () if named not in (schema.classes or ())]:
+        raise SafeError(f"the class(es) {', '.join(map(str, strange))} are not in the schema; name classes that are")
     features = [*(spec.features or schema.features)]
     kinds = {kind: [name for name in names if name in features] for kind, names in schema.kinds.items()}
     found: dict[str, Any] = {"label": schema.label, "features": len(features) if arrays else features}
@@ -104,6 +106,8 @@ def confirm(node: Node, *, roster: list[dict[str, Any]]) -> dict[str, Any]:
     Raises:
         NodePermissionException: the roster is not this node's block.
     """
+    if masking.mode_of(node.job, node.request) == "pinned" and (declared := masking.schema(node.request)) is not None:
+        _declared(declared, node.job.data, raw=True, arrays=node.source.table is None)
     return masking.confirm(node, node.request, roster)
 
 

@@ -1,0 +1,51 @@
+"""A study with a schema: nodes describe themselves from it, and take part in no job that leaves it."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from v6_federated.base.vantage6_api import CollectResultsError
+from v6_federated.privacy.schema import Column, Schema
+from v6_workbench.simulation.mock import MockNetwork
+from v6_workbench.simulation.studies import StudyPlan
+
+SCHEMA = Schema(
+    (Column("age", "number", 0, 120), Column("sex", "words", levels=("f", "m", "x"))), label="ill", classes=(0, 1)
+)
+CAREFUL = {"V6_FEDERATED_PROFILE": "careful"}
+
+
+def hospital(n, seed):
+    rng = np.random.default_rng(seed)
+    age = rng.normal(60, 10, n).round()
+    ill = (age + rng.normal(0, 5, n) > 60).astype(int)
+    return pd.DataFrame({"age": age, "ill": ill, "sex": rng.choice(["m", "f"], n)})
+
+
+def train(**settings):
+    tables = {k: hospital(60 + 10 * k, k) for k in range(1, 5)}
+    with MockNetwork("v6_fedavg", tables, study=StudyPlan(schema=SCHEMA), environment=CAREFUL) as network:
+        return network.run(rounds=2, preprocess=["onehot", "standardize"], **settings)
+
+
+def test_columns_classes_and_levels_are_the_schemas():
+    """No row has the level x, and the label is not the last column of the tables."""
+    result = train()
+    assert result["privacy"]["aggregation"] == "pinned" and "stopped" not in result
+    data = result["data"]
+    assert (data["label"], data["features"], data["classes"]) == ("ill", ["age", "sex"], [0, 1])
+    onehot = next(step["fitted"] for step in data["preprocess"] if step["step"] == "onehot")
+    assert onehot == {"levels": {"sex": ["f", "m", "x"]}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"label": "sex"}, "the label sex is not the schema's; expected ill"),
+        ({"classes": [0, 1, 7]}, r"the class\(es\) 7 are not in the schema"),
+        ({"features": ["age", "ill"], "label": "ill"}, "ill"),
+    ],
+)
+def test_a_job_that_leaves_the_schema_is_refused(settings, says):
+    with pytest.raises(CollectResultsError, match=says):
+        train(**settings)
