@@ -9,7 +9,8 @@ from v6_federated import confirm, count_rows, describe, evaluate, fit_step, forg
 from {package}.central import central
 from {package}.partial import client_update
 
-__all__ = ["central", "client_update", "confirm", "count_rows", "describe", "evaluate", "fit_step", "forget", "keep_steps"]
+__all__ = ["central", "client_update", "confirm", "count_rows", "describe", "evaluate", "fit_step", "forget"]
+__all__ += ["keep_steps"]
 """
 CENTRAL = """
 from v6_federated import Federation, LearningRate, Result, Rounds, central

@@ -166,6 +166,28 @@ DEFECTS = [
         "batch_size=4 ends in 'a model'; expected one line that names V6_FEDERATED_MINIMUM_BATCH",
         MINIBATCHES,
     ),
+    Defect(
+        "the_sum_under_masks_equals_the_sum_without",
+        "client_update: this method looks at single answers, and central sees sums only",
+        [
+            ('answers.weighted_mean("weights")', 'sum(a["weights"] * float(a.n / answers.n) for a in answers.each())'),
+        ],
+    ),
+    Defect(
+        "the_sum_under_masks_equals_the_sum_without",
+        "expected means={'weights': ['equal']} in the request",
+        [('weighted_mean("weights")', 'mean("weights")')],
+    ),
+    Defect(
+        "the_sum_under_masks_equals_the_sum_without",
+        "logreg: weights under masks is off by",
+        [('answers.weighted_mean("weights")', 'len(answers.parts()) / 3 * answers.weighted_mean("weights")')],
+    ),
+    Defect(
+        "the_sum_under_masks_equals_the_sum_without",
+        "logreg: with masks of zero the job differs in",
+        [("- lr * g", "- lr * g * (1 + int(node.job.key[:4], 16) / 2**16)")],
+    ),
     Defect("long_training_is_ended", "ends after V6_FEDERATED_MAXIMUM_SECONDS", MINIBATCHES),
     Defect(
         "hostile_tasks_are_refused",

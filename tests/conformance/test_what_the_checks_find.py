@@ -76,6 +76,21 @@ def test_an_exception_is_printed_with_its_reason_and_must_be_one(method):
         checks_of(MethodCase(twice, exceptions={"speed": "slow"}))
 
 
+def test_a_method_that_needs_single_answers_must_refuse_masks_and_say_why(method, monkeypatch):
+    declared = '@central(single_answers="each answer moves the model", recoverable=True)'
+    looks = [
+        ("@central(recoverable=True)", declared),
+        ('weighted_mean("weights")', 'combine("weights", lambda a: a.n / answers.n)'),
+    ]
+    case, name = MethodCase(method(*looks)), "the_sum_under_masks_equals_the_sum_without"
+    found = outcome(case, name)
+    assert (found.status, found.reason) == ("pass", "needs single answers: each answer moves the model")
+    monkeypatch.setattr(case.central, "single_answers", "another reason")
+    found = outcome(case, name)
+    assert found.status == "fail"
+    assert found.reason.startswith("aggregation=masked ends in 'outside") and "'another reason'" in found.reason
+
+
 def test_entry_and_page_of_a_method(method, tmp_path):
     package = method()
     case, folder = MethodCase(package), tmp_path / "algorithms" / package
