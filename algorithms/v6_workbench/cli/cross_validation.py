@@ -156,7 +156,7 @@ def _depends_on(experiment: Experiment, name: str, entry: Entry, folds: int) -> 
         "folds": folds,
         "policy": _limits(experiment.policy()),
         "policies": {k: _limits(experiment.policy(k)) for k in experiment.environments},
-        "study": None if experiment.study is None else _study(experiment.study),
+        "study": None if entry.kind or experiment.study is None else _study(experiment.study),  # a baseline has none
         "code": registry.code(entry.method),
         "label": experiment.label,
         "features": experiment.features,

@@ -148,6 +148,7 @@ def check_job(method: str, settings: Mapping[str, Any], experiment: Experiment, 
     steps = settings.get("preprocess") or (settings.get("resume") or {}).get("data", {}).get("preprocess")
     job.check_has_accuracy(method, checked, target)
     registry.check(method, checked)
+    study.check_there(checked.aggregation, experiment)
     regression = getattr(checked, "objective", None) == "regression"
     experiment.check(steps=bool(steps), supervised=supervised, regression=regression)
     experiment.deal()

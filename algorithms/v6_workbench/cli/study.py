@@ -7,6 +7,7 @@ from v6_federated.base.errors import SafeError
 from v6_federated.privacy.schema import Schema
 from v6_workbench.cli.options import DealOptions
 from v6_workbench.cli.records import DEFAULT_BLOCKS
+from v6_workbench.simulation.experiments import Experiment
 from v6_workbench.simulation.studies import StudyPlan
 
 
@@ -28,8 +29,10 @@ def plan_of(options: DealOptions) -> StudyPlan | None:
         return None
     schema = None
     if options.schema is not None:
+        if options.schema.is_dir():
+            raise SafeError(f"--schema {options.schema} is a folder; expected a file, such as schema.json in it")
         try:
-            schema = Schema.of_file(options.schema)
+            schema = Schema.of_file(options.schema.resolve())
         except FileNotFoundError:
             raise SafeError(
                 f"--schema {options.schema}: there is no such file; `v6-federated schema new TABLE` drafts one"
@@ -50,3 +53,17 @@ def settings_with(options: DealOptions, settings: Mapping[str, Any]) -> dict[str
         The settings.
     """
     return {**settings} if options.study is None else {"aggregation": "pinned", **settings}
+
+
+def check_there(aggregation: str, experiment: Experiment) -> None:
+    """Refuse a job in a study if its nodes have none.
+
+    Args:
+        aggregation: the setting of the job, which a resumed job takes over.
+        experiment: the nodes; those with folders of their own may have accepted a study before.
+
+    Raises:
+        SafeError: they have none.
+    """
+    if aggregation == "pinned" and experiment.study is None and experiment.hospital_folder is None:
+        raise SafeError("aggregation=pinned needs a study that the nodes have accepted; add --study")

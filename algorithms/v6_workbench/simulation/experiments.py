@@ -335,9 +335,12 @@ class Experiment:
         registry.check(method, registry.validate(method, values))
         described = {**self.description(), "trained": kind}
         baseline = kind != "federated"
-        environments = {k: self._environment(k, False) for k in databases}
         if baseline:  # one node, and a second that only evaluates
             environments = {k: self._environment(node if k == 1 else None, baseline) for k in databases}
+        else:
+            environments = {k: self._environment(k) for k in databases}
+            for k in range(len(self.named()) + 1, len(databases) + 1):  # it holds a test set, and is no hospital
+                environments[k][AGGREGATION] = "plain"
         study = None
         if self.study is not None and not baseline:
             study = replace(self.study, names=dict(enumerate(self.named(), start=1)))
