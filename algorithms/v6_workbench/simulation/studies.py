@@ -103,9 +103,10 @@ def dealt(names: Sequence[str], size: int | None, minimum: int = 1) -> list[Sequ
     if size is None:
         size = max(BLOCK, least) if len(names) >= MANY else len(names)
     if not least <= size <= len(names):
+        sizes = str(least) if least == len(names) else f"{least} to {len(names)}"
         raise SafeError(
-            f"blocks of {size} hospitals do not fit; expected {least} to {len(names)}, since there are {len(names)} "
-            f"nodes, and a block needs {_why(least, colluders)}"
+            f"blocks of {size} hospitals do not fit; expected {sizes}, since there are {len(names)} nodes, and a block "
+            f"needs {_why(least, colluders)}"
         )
     blocks = len(names) // size
     edges = [len(names) * i // blocks for i in range(blocks + 1)]

@@ -30,5 +30,19 @@ def test_every_setting_is_shown_with_the_default_that_a_run_has(method, capsys):
     assert used == {name: defaults[name] for name in used} and len(used) >= 15
 
 
+@pytest.mark.parametrize("method", registry.names())
+def test_it_says_whether_central_may_see_sums_only(method, capsys):
+    assert main(["settings", method]) == 0
+    *lines, last = capsys.readouterr().out.splitlines()
+    shown, accepted = " ".join(" ".join(lines).split()), json.loads(last)["aggregation"]
+    if reason := registry.single_answers(method):
+        assert accepted == ["auto", "plain"]
+        plain = "The nodes' operators must set V6_FEDERATED_AGGREGATION=plain."
+        assert f"Secure aggregation is not possible: {reason}. {plain}" in shown
+    else:
+        assert accepted == ["auto", "plain", "masked", "pinned"]
+        assert "Secure aggregation is possible: aggregation=masked, or pinned in a study" in shown
+
+
 def test_an_unknown_method_is_refused(refused):
     refused("unknown method 'fedprox'; expected one of", "settings", "fedprox")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from v6_workbench.network import store
-from v6_workbench.registry import names, settings_of
+from v6_workbench.registry import names, settings_of, single_answers
 
 
 def values(entry):
@@ -47,6 +47,20 @@ def test_nothing_is_null_and_defaults_are_text(method):
     arguments = entry["functions"][0]["arguments"]
     assert all(isinstance(a.get("default_value", ""), str) for a in arguments)
     assert all(a["description"] != a["name"] for a in arguments), "every setting is explained"
+
+
+@pytest.mark.parametrize("method", names())
+def test_secure_aggregation_is_offered_where_it_is_possible(method):
+    entry = store.entry(method)
+    [function] = entry["functions"]
+    [aggregation] = [a for a in function["arguments"] if a["name"] == "aggregation"]
+    reason, not_possible = single_answers(method), "Secure aggregation is not possible"
+    assert aggregation["allowed_values"] == ["auto", "plain", *([] if reason else ["masked", "pinned"])]
+    assert aggregation["default_value"] == "auto"
+    for text in (entry["description"], function["description"]):
+        assert (f"{not_possible}: {reason}. The nodes' operators must set" in text) == bool(reason)
+        assert (not_possible in text) == bool(reason)
+    assert not_possible not in function["display_name"]
 
 
 def test_types():

@@ -1,0 +1,168 @@
+"""``network up`` up to the start of containers, which needs Docker: limits, studies and files of the nodes."""
+
+import json
+
+import pytest
+from helpers import table
+
+from v6_federated.base.errors import SafeError
+from v6_federated.privacy.schema import Column, Schema
+from v6_federated.privacy.secagg import keys
+from v6_federated.privacy.secagg import study as pinned
+from v6_workbench.cli.main import main
+from v6_workbench.errors import NetworkError
+from v6_workbench.network import docker_engine, images, local
+from v6_workbench.network.local import Network
+from v6_workbench.simulation.studies import StudyPlan
+
+PINNED = {"V6_FEDERATED_AGGREGATION": "pinned"}
+CAREFUL = {"V6_FEDERATED_PROFILE": "careful"}
+SCHEMA = Schema(tuple(Column(f"x{i}", "number", -10.0, 10.0) for i in range(4)), "label", (0, 1))
+
+
+@pytest.fixture
+def started(monkeypatch, tmp_path):
+    """The hospitals of the networks that were started: no engine is asked, and no container runs."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    networks = []
+
+    def start(engine, name, port, hospitals, encrypted, *images_and_log):
+        networks.append(hospitals)
+        organizations = {hospital.organization: k for k, hospital in enumerate(hospitals, start=1)}
+        return Network(name, "http://x", 1, "/api", "u", "p", 1, organizations, encrypted, None, "default")
+
+    monkeypatch.setattr(images, "engine", lambda: None)
+    monkeypatch.setattr(docker_engine, "containers", lambda engine, name: [])
+    monkeypatch.setattr(docker_engine, "infrastructure", lambda engine, official, log: ("server", "node"))
+    monkeypatch.setattr(docker_engine, "empty", lambda engine, name, folder: None)
+    monkeypatch.setattr(docker_engine, "remove", lambda engine, name: [])
+    monkeypatch.setattr(local, "_start", start)
+    return networks
+
+
+@pytest.fixture
+def rows(tmp_path):
+    """A file of 200 rows."""
+    table(200).to_csv(tmp_path / "rows.csv", index=False)
+    return tmp_path / "rows.csv"
+
+
+def up(rows, *options):
+    """Calls ``network up``; returns its exit status."""
+    return main(["network", "up", "--data", str(rows), *map(str, options)])
+
+
+def limits(hospital):
+    """The limits of a node, as its configuration has them."""
+    said = json.loads((hospital.folder / "node.yaml").read_text())["algorithm_env"]
+    return {name: value for name, value in said.items() if name.startswith("V6_FEDERATED_")}
+
+
+def own(hospital):
+    """The hospital's own folder."""
+    return hospital.folder / docker_engine.HOSPITAL
+
+
+def test_nodes_are_careful_and_in_no_study(rows, started):
+    assert up(rows) == 0
+    [hospitals] = started
+    assert [limits(hospital) for hospital in hospitals] == [CAREFUL] * 3
+    assert not any([*own(hospital).iterdir()] for hospital in hospitals)
+
+
+def test_a_limit_of_one_node(rows, started):
+    one = {"V6_FEDERATED_MINIMUM_ROWS": "20"}
+    given = ["--node-env", "2:V6_FEDERATED_MINIMUM_ROWS=20", "--node-env", "MINE=a=b"]  # any variable, at real nodes
+    assert up(rows, "--profile", "trusting", *given) == 0
+    [hospitals] = started
+    trusting = {"V6_FEDERATED_PROFILE": "trusting"}
+    assert [limits(hospital) for hospital in hospitals] == [trusting, trusting | one, trusting]
+    assert all('"MINE": "a=b"' in (hospital.folder / "node.yaml").read_text() for hospital in hospitals)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "options", "blocks", "colluders"),
+    [
+        (3, [], [{1, 2, 3}], 0),
+        (4, [], [{1, 2, 3, 4}], 1),
+        (4, ["--profile", "trusting"], [{1, 2, 3, 4}], 1),
+        (8, [4], [{1, 2, 3, 4}, {5, 6, 7, 8}], 1),
+        (10, [], [{1, 2, 3, 4, 5}, {6, 7, 8, 9, 10}], 1),
+    ],
+)
+def test_nodes_have_accepted_a_study_and_require_it(rows, started, nodes, options, blocks, colluders):
+    assert up(rows, "--nodes", nodes, "--study", *options) == 0
+    [hospitals] = started
+    assert all(limits(hospital).items() >= PINNED.items() for hospital in hospitals)
+    found = [pinned.accepted(own(hospital)) for hospital in hospitals]
+    assert len({study.digest for study in found}) == 1 and found[0].colluders == colluders
+    names = [{hospital.name for hospital in block} for block in found[0].blocks]
+    assert names == [{f"hospital_{k}" for k in block} for block in blocks]
+    for hospital in hospitals:
+        block = found[0].block_of(keys.public_of(keys.identity(own(hospital))))
+        assert hospital.organization in [it.name for it in block]
+        assert own(hospital).stat().st_mode & 0o077 == 0
+
+
+def test_the_schema_of_the_study(rows, started, tmp_path):
+    (tmp_path / "declared.json").write_text(SCHEMA.text())
+    assert up(rows, "--study", "--schema", tmp_path / "declared.json") == 0
+    for hospital in started[0]:
+        assert Schema.of_folder(own(hospital)).shared_digest == SCHEMA.shared_digest
+        assert pinned.accepted(own(hospital)).schema == SCHEMA.shared_digest
+
+
+def test_a_node_may_require_less_than_the_study_gives(rows, started):
+    assert up(rows, "--study", "--node-env", "2:V6_FEDERATED_AGGREGATION=plain") == 0
+    assert [limits(hospital)["V6_FEDERATED_AGGREGATION"] for hospital in started[0]] == ["pinned", "plain", "pinned"]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--schema", "s.json"], "--schema s.json needs a study, which carries the schema; add --study"),
+        (
+            ["--study", "--schema", "no.json"],
+            "--schema no.json: there is no such file; `v6-federated schema new TABLE`",
+        ),
+        (["--nodes", "2", "--study"], "2 node(s) are too few for a study, whose blocks need 3 (V6_FEDERATED_MINIMUM_"),
+        (["--nodes", "1", "--study", "--profile", "trusting"], "1 node(s) are too few for a study"),
+        (["--study", "4"], "blocks of 4 hospitals do not fit; expected 3, since there are 3 nodes"),
+        (
+            ["--nodes", "8", "--study", "3"],
+            "blocks of 3 hospitals do not fit; expected 4 to 8, since there are 8 nodes",
+        ),
+        (["--study", "two"], "'two' is not the size of a block; expected a whole number from 2"),
+        (
+            ["--study", "--node-env", "3:V6_FEDERATED_MINIMUM_ORGANIZATIONS=4"],
+            "blocks need 4 (V6_FEDERATED_MINIMUM_ORG",
+        ),
+        (["--node-env", "4:A=b"], "--node-env '4:A=b': there is no node 4; expected a node from 1 to 3"),
+        (["--profile", "trust"], "V6_FEDERATED_PROFILE=trust of this node must be trusting or careful"),
+    ],
+)
+def test_a_mistake_is_one_line_and_starts_nothing(options, says, rows, started, capsys, tmp_path):
+    try:
+        status = up(rows, *options)
+    except SystemExit as error:
+        status = error.code
+    [line] = capsys.readouterr().err.splitlines()
+    assert status == 2 and says in line
+    assert not started and not (tmp_path / "state").exists()
+
+
+def test_in_python_a_study_that_cannot_be_is_refused_before_docker_is_asked(rows, monkeypatch):
+    monkeypatch.setattr(images, "engine", lambda: pytest.fail("Docker is asked"))
+    with pytest.raises(SafeError, match=r"2 node\(s\) are too few for a study, whose blocks need 3"):
+        local.up([rows] * 2, algorithm_env=CAREFUL, study=StudyPlan())
+
+
+def test_a_start_that_fails_leaves_no_key(rows, started, monkeypatch):
+    def start(engine, name, port, hospitals, *others):
+        assert (own(hospitals[0]) / keys.NAME).exists()
+        raise OSError("no more")
+
+    monkeypatch.setattr(local, "_start", start)
+    with pytest.raises(NetworkError, match="network 'failing' did not start: no more"):
+        local.up([rows] * 4, name="failing", algorithm_env=CAREFUL, study=StudyPlan())
+    assert not local.folder("failing").exists()
