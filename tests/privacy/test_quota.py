@@ -118,7 +118,11 @@ def test_a_trusting_node_on_a_laptop_keeps_nothing(hospitals):
 
 def test_a_task_cannot_lift_the_limit_by_saying_another_round(hospitals, tmp_path):
     """The same job key, and round 1 in every task."""
-    environment = {"V6_FEDERATED_PROFILE": "careful", "V6_FEDERATED_AGGREGATION": "plain", "V6_FEDERATED_MAXIMUM_ROUNDS": "3"}
+    environment = {
+        "V6_FEDERATED_PROFILE": "careful",
+        "V6_FEDERATED_AGGREGATION": "plain",
+        "V6_FEDERATED_MAXIMUM_ROUNDS": "3",
+    }
     with MockNetwork("v6_fedavg", hospitals, environment=environment, hospital_folder=tmp_path) as network:
         answers = [_step(network, lr) for lr in (0.1, 0.2, 0.3, 0.4, 0.5)]
     assert [status for status, _ in answers] == ["completed"] * 4 + ["crashed"]
@@ -138,7 +142,11 @@ def _step(network, lr):
 
 
 def test_the_week_is_counted_over_jobs(hospitals, tmp_path):
-    limits = {"V6_FEDERATED_PROFILE": "careful", "V6_FEDERATED_AGGREGATION": "plain", "V6_FEDERATED_MAXIMUM_ROUNDS_A_WEEK": "4"}
+    limits = {
+        "V6_FEDERATED_PROFILE": "careful",
+        "V6_FEDERATED_AGGREGATION": "plain",
+        "V6_FEDERATED_MAXIMUM_ROUNDS_A_WEEK": "4",
+    }
     with MockNetwork("v6_fedavg", hospitals, environment=limits, hospital_folder=tmp_path) as network:
         network.run(rounds=2)  # two rounds and the last evaluation
     with MockNetwork("v6_fedavg", hospitals, environment=limits, hospital_folder=tmp_path) as network:

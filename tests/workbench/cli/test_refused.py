@@ -58,7 +58,10 @@ WORDS = [
     (["run", "coop", *RUN[2:], "--speeds", "0.5"], "--speeds 0.5 is too small; expected 1 or more"),
     ([*RUN, "--features", "[1]"], "--features [1] is not a list of names; expected a,b,c or a JSON list"),
     ([*RUN, "--features", ""], "--features '' is not a list of names; expected a,b,c or a JSON list"),
-    ([*RUN, "--node-env", "FOO"], "--node-env 'FOO' is not understood; expected NAME=VALUE, or K:NAME=VALUE for node K"),
+    (
+        [*RUN, "--node-env", "FOO"],
+        "--node-env 'FOO' is not understood; expected NAME=VALUE, or K:NAME=VALUE for node K",
+    ),
     ([*RUN, "--node-env", "V6_FEDERATED_MINIMUM_ROW=1"], "--node-env: V6_FEDERATED_MINIMUM_ROW is not"),
     ([*RUN, "--node-env", "V6_FEDERATED_MINIMUM_ROWS=\N{SUPERSCRIPT TWO}"], "of this node must be a whole number"),
     ([*RUN, "--node-env", "V6_FEDERATE_MINIMUM_ROWS=9"], "read no such variable; expected one that begins with V6_FED"),
