@@ -112,10 +112,17 @@ def declared() -> str:
     for name in methods():
         needs = ", ".join(registry.extras_of(name)) or "nothing more"
         lost = "yes" if registry.recoverable(name) else "no"
-        sums = f"no: {reason}" if (reason := registry.single_answers(name)) else "yes"
-        rows.append((_page(name), "yes" if registry.supervised(name) else "no", sums, lost, needs))
-    named = ("needs a label", "secure aggregation", "goes on from a lost central function", "needs, besides numpy")
-    return _table(("method", *named), rows)
+        rows.append((_page(name), "yes" if registry.supervised(name) else "no", lost, needs))
+    return _table(("method", "needs a label", "goes on from a lost central function", "needs, besides numpy"), rows)
+
+
+def sums() -> str:
+    """Which methods work where central learns sums only, and why the others do not."""
+    rows = []
+    for name in methods():
+        reason = registry.single_answers(name)
+        rows.append((_page(name), f"no: {reason}" if reason else "yes"))
+    return _table(("method", "works with secure aggregation"), rows)
 
 
 def settings() -> str:
@@ -210,6 +217,7 @@ LISTS: dict[str, Callable[[], str]] = {
     "leaves": leaves,
     "limits": limits,
     "declared": declared,
+    "sums": sums,
     "settings": settings,
     "commands": commands,
     "face": face,
