@@ -76,6 +76,19 @@ def test_an_exception_is_printed_with_its_reason_and_must_be_one(method):
         checks_of(MethodCase(twice, exceptions={"speed": "slow"}))
 
 
+def test_a_case_that_asks_some_nodes_in_a_round_is_summed_over_all():
+    case = MethodCase("fedavg", {"fraction": 0.5}, models=["logreg"])
+    found = outcome(case, "the_sum_under_masks_equals_the_sum_without")
+    assert found.status == "pass" and found.reason == "works with masked sums", found
+
+
+def test_masked_sums_say_nothing_about_a_regression(monkeypatch):
+    case = MethodCase("gbdt", {"objective": "regression"})
+    monkeypatch.setattr(case.central, "single_answers", "")  # as of a method outside this repository
+    found = outcome(case, "the_sum_under_masks_equals_the_sum_without")
+    assert found.status == "not applicable" and "regression" in found.reason, found
+
+
 def test_a_method_that_needs_single_answers_must_refuse_masks_and_say_why(method, monkeypatch):
     declared = '@central(single_answers="each answer moves the model", recoverable=True)'
     looks = [
