@@ -14,9 +14,10 @@ import pandas as pd
 import pytest
 from four_hospitals import GENES, LIMITS, ROWS, TRAINING
 
+from v6_federated.privacy import audit
 from v6_workbench.cli.main import main
 from v6_workbench.errors import EngineError
-from v6_workbench.network import images, local
+from v6_workbench.network import docker_engine, images, local
 from v6_workbench.registry import names
 from v6_workbench.simulation.mock import TRUSTING
 
@@ -48,6 +49,21 @@ def image_of(engine) -> Callable[[str], str]:
         return f"v6-{method}"
 
     return build
+
+
+@pytest.fixture(scope="session")
+def audited(engine, tmp_path_factory) -> Callable[[str, int], list[audit.Entry]]:
+    """Reads the audit log of a node: in its container, since the file belongs to root."""
+    copy = tmp_path_factory.mktemp("audit") / audit.NAME
+
+    def entries(network: str, node: int) -> list[audit.Entry]:
+        container = engine.containers.get(docker_engine.container_name(docker_engine.node_name(network, node)))
+        status, printed = container.exec_run(["cat", f"/mnt/{docker_engine.HOSPITAL}/{audit.NAME}"])
+        assert status == 0, printed
+        copy.write_bytes(printed)
+        return [entry for entry in audit.read(copy) if entry]
+
+    return entries
 
 
 @pytest.fixture(scope="session")

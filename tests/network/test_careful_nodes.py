@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from four_hospitals import TRAINING, complaint, selected
 
-from v6_federated.privacy import audit
 from v6_workbench.cli.main import main
 from v6_workbench.network import docker_engine, images, local
 from v6_workbench.registry import names, settings_of, single_answers
@@ -106,7 +105,7 @@ def test_a_method_of_single_answers_is_refused(jobs, on_mock_nodes, method):
 
 
 @pytest.mark.parametrize("method", names())
-def test_a_job_ends_as_on_mock_nodes(jobs, careful, plain, on_mock_nodes, method):
+def test_a_job_ends_as_on_mock_nodes(jobs, careful, plain, on_mock_nodes, audited, method):
     future, folder = jobs[method]
     process = future.result()
     assert "Traceback" not in process.stderr
@@ -118,7 +117,7 @@ def test_a_job_ends_as_on_mock_nodes(jobs, careful, plain, on_mock_nodes, method
     result = json.loads((folder / "result.json").read_text())
     traffic = sum(row["bytes_up"] for row in [*result["history"], *result["traffic"].values()])
     there = plain if method in SINGLE else careful
-    entries = [entry for k in NODES for entry in log(there, k) if entry.method == method]
+    entries = [entry for k in NODES for entry in audited(there, k) if entry.method == method]
     assert not any(entry.refused for entry in entries)
     left = sum(entry.bytes for entry in entries)
     # answers of coop that are on their way when the job ends have left, and central never took them
@@ -133,13 +132,7 @@ def without_task(line: str) -> str:
     return re.sub(r"task \d+: ", "", line, count=1)
 
 
-def log(network: str, node: int) -> list[audit.Entry]:
-    """The audit log of a node: a file that the node's containers wrote, on this machine."""
-    folder = local.folder(network) / docker_engine.node_name(network, node) / docker_engine.HOSPITAL
-    return [entry for entry in audit.read(folder / audit.NAME) if entry]
-
-
-def test_the_operator_reads_the_log_with_the_image(jobs, careful, engine, image_of):
+def test_the_operator_reads_the_log_with_the_image(jobs, careful, engine, image_of, audited):
     """From the page for operators: docker run --network none -v FOLDER:/mnt/hospital IMAGE ..."""
     for future, _ in jobs.values():
         future.result()
@@ -153,7 +146,7 @@ def test_the_operator_reads_the_log_with_the_image(jobs, careful, engine, image_
     ).decode()
     print(printed)
     assert "runs at the server: " in printed and "profile careful" in printed and "client_update" in printed
-    assert json.loads(printed.splitlines()[-1])["bytes"] == sum(entry.bytes for entry in log(careful, 1))
+    assert json.loads(printed.splitlines()[-1])["bytes"] == sum(entry.bytes for entry in audited(careful, 1))
 
 
 def test_the_folder_is_no_database_of_rows(careful, image_of, capsys):

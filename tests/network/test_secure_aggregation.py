@@ -1,5 +1,5 @@
 """Masked sums in a study, on a real network of four careful hospitals in an encrypted collaboration: the bits of mock
-nodes, what happens if something stops in the middle of a round, and lies of a central, which no node believes."""
+nodes, lies of a central, which no node believes, and what happens if something stops in the middle of a round."""
 
 import itertools
 import json
@@ -19,7 +19,6 @@ from vantage6.common.task_status import has_task_finished
 
 from v6_federated.messages import codec
 from v6_federated.messages.job import DataSpec, Job
-from v6_federated.privacy import audit
 from v6_federated.privacy.schema import Column, Schema
 from v6_federated.privacy.secagg import answered, keys
 from v6_federated.privacy.sums import Part, Sums
@@ -71,7 +70,7 @@ def on_mock_nodes(table, in_a_study, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def two_rounds(hospitals, tmp_path_factory):
+def two_rounds(hospitals, audited, tmp_path_factory):
     """The result of the first job on the network, and what the audit logs say after it."""
     out = tmp_path_factory.mktemp("real")
     assert main(["submit", "fedavg", "--network", hospitals, *JOB, "--out", str(out)]) == 0
@@ -92,10 +91,6 @@ def own_folder(network: str, node: int):
     return local.folder(network) / docker_engine.node_name(network, node) / docker_engine.HOSPITAL
 
 
-def audited(network: str, node: int) -> list[audit.Entry]:
-    return [entry for entry in audit.read(own_folder(network, node) / audit.NAME) if entry]
-
-
 def requests(network: str, node: int) -> list[tuple[str, int, bytes, bytes | None]]:
     """The log of answered requests: job, number, transcript, and the answer's digest if it was answered."""
     file = own_folder(network, node) / answered.NAME
@@ -104,7 +99,7 @@ def requests(network: str, node: int) -> list[tuple[str, int, bytes, bytes | Non
     return [(name.partition("-")[0], *rest) for name, *rest in found]
 
 
-def check_one_answer_each(network: str, key: str) -> int:
+def check_one_answer_each(audited, network: str, key: str) -> int:
     """All nodes have answered the same requests of a job, each with one answer; how many answers left twice."""
     by_node = {k: [row for row in requests(network, k) if row[0] == key] for k in NODES}
     for rows in by_node.values():
@@ -152,70 +147,6 @@ def test_only_transcripts_and_masked_words_have_left(two_rounds):
 
 def test_nothing_is_left_of_a_job_that_has_ended(two_rounds, engine, hospitals):
     assert left_in_volumes(engine, hospitals) == []
-
-
-# ---- what can fail
-
-
-def test_no_request_has_two_answers_whatever_happens(job, hospitals, undisturbed):
-    """A run is killed while it trains, then a node is restarted, then the node of central: what was asked is asked
-    again, and the answer is the one that was given, or the only one."""
-    killed = {}
-
-    def kill_while_it_trains(job):
-        """As soon as the node has begun the request, and before it answers."""
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            unanswered = [row for row in requests(hospitals, 2) if row[3] is None]
-            if unanswered:
-                kill(job.algorithm(2))
-                [killed["request"]] = [row for row in requests(hospitals, 2) if row[3] is None]
-                return
-            time.sleep(0.02)
-        raise AssertionError("node 2 has not begun to train")
-
-    def restart(number):
-        def stop_and_start(job):
-            time.sleep(1.5)
-            job.node(number).stop(timeout=5)
-            job.start(number)
-
-        return stop_and_start
-
-    happens = {1: kill_while_it_trains, 2: restart(3), 3: restart(1)}
-    status, result, err = job.submit("fedavg", disturb=happens)
-    assert status == 0, err
-    assert result["weights"] == undisturbed["weights"]
-    assert [row["round"] for row in result["history"]] == [1, 2, 3, 4]
-    key, seq, T, _ = killed["request"]
-    [(*_, digest)] = [row for row in requests(hospitals, 2) if row[:3] == (key, seq, T)]
-    assert digest is not None
-    again = check_one_answer_each(hospitals, key)
-    print("answers that left twice:", again)
-    assert again, "central was restarted, and asked again for the round that had begun"
-
-
-def test_a_job_whose_key_is_lost_ends_with_its_last_model(job, engine, hospitals, undisturbed):
-    def lose(job):
-        newest = max(job_volumes(engine, hospitals, 3), key=lambda volume: int(volume.split("-")[-2]))
-        volumes = {newest: {"bind": "/mnt/tmp", "mode": "rw"}}
-        engine.containers.run(
-            "v6-fedavg", ["sh", "-c", "find /mnt/tmp -name '*-keys.json' -delete"], volumes=volumes, remove=True
-        )
-
-    status, result, err = job.submit("fedavg", disturb=lose, in_round=2)
-    print(err)
-    assert status != 0 and "organization 3: this job's key is gone from the node's data volume; start a new job" in err
-    finished = len(result["history"])
-    assert 1 <= finished < 4 and "this job's key is gone" in result["stopped"]
-    assert [row["train_loss"] for row in result["history"]] == [
-        row["train_loss"] for row in undisturbed["history"][:finished]
-    ]
-    out = job.out.parent / "resumed"
-    command = ["submit", "fedavg", "--network", hospitals, *job.options, "--resume", str(job.out), "--out", str(out)]
-    assert main(command) == 0
-    resumed = codec.decode(read(out)["weights"])["weights"]
-    assert np.allclose(resumed, codec.decode(undisturbed["weights"])["weights"], atol=1e-5)  # in other units
 
 
 # ---- lies of a central
@@ -334,6 +265,84 @@ def test_a_request_for_a_single_answer_is_refused(liar, aggregation, says):
     line = liar.refused("evaluate", 2, job={**liar.job, "aggregation": aggregation})
     print(line)
     assert says in line and "Nothing was computed" in line
+
+
+def test_a_table_that_has_changed_is_refused(liar, sums, engine, hospitals):
+    """Without its last row, the difference of two sums would be that row."""
+    node = engine.containers.get(docker_engine.container_name(docker_engine.node_name(hospitals, 3)))
+    table = "/mnt/data/default.csv"  # the copy that a node makes when it starts
+    try:
+        assert node.exec_run(["sed", "-i", "$ d", table]).exit_code == 0
+        line = liar.refused("count_rows", 3, sums=sums)
+    finally:
+        assert node.exec_run(["cp", "/mnt/default.csv", table]).exit_code == 0
+    print(line)
+    assert "the table of this node has changed since the job began; start a new job" in line
+    assert [row for row in requests(hospitals, 3) if row[0] == liar.job["key"]] == []
+
+
+# ---- what can fail; what restarts nodes comes last, since the server takes them for offline for a minute
+
+
+def test_a_job_whose_key_is_lost_ends_with_its_last_model(job, engine, hospitals, undisturbed):
+    def lose(job):
+        newest = max(job_volumes(engine, hospitals, 3), key=lambda volume: int(volume.split("-")[-2]))
+        volumes = {newest: {"bind": "/mnt/tmp", "mode": "rw"}}
+        engine.containers.run(
+            "v6-fedavg", ["sh", "-c", "find /mnt/tmp -name '*-keys.json' -delete"], volumes=volumes, remove=True
+        )
+
+    status, result, err = job.submit("fedavg", disturb=lose, in_round=2)
+    print(err)
+    assert status != 0 and "organization 3: this job's key is gone from the node's data volume; start a new job" in err
+    finished = len(result["history"])
+    assert 1 <= finished < 4 and "this job's key is gone" in result["stopped"]
+    assert [row["train_loss"] for row in result["history"]] == [
+        row["train_loss"] for row in undisturbed["history"][:finished]
+    ]
+    out = job.out.parent / "resumed"
+    command = ["submit", "fedavg", "--network", hospitals, *job.options, "--resume", str(job.out), "--out", str(out)]
+    assert main(command) == 0
+    resumed = codec.decode(read(out)["weights"])["weights"]
+    assert np.allclose(resumed, codec.decode(undisturbed["weights"])["weights"], atol=1e-5)  # in other units
+
+
+def test_no_request_has_two_answers_whatever_happens(job, hospitals, undisturbed, audited):
+    """A run is killed while it trains, then a node is restarted, then the node of central: what was asked is asked
+    again, and the answer is the one that was given, or the only one."""
+    killed = {}
+
+    def kill_while_it_trains(job):
+        """As soon as the node has begun the request, and before it answers."""
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            unanswered = [row for row in requests(hospitals, 2) if row[3] is None]
+            if unanswered:
+                kill(job.algorithm(2))
+                [killed["request"]] = [row for row in requests(hospitals, 2) if row[3] is None]
+                return
+            time.sleep(0.02)
+        raise AssertionError("node 2 has not begun to train")
+
+    def restart(number):
+        def stop_and_start(job):
+            time.sleep(1.5)
+            job.node(number).stop(timeout=5)
+            job.start(number)
+
+        return stop_and_start
+
+    happens = {1: kill_while_it_trains, 2: restart(3), 3: restart(1)}
+    status, result, err = job.submit("fedavg", disturb=happens)
+    assert status == 0, err
+    assert result["weights"] == undisturbed["weights"]
+    assert [row["round"] for row in result["history"]] == [1, 2, 3, 4]
+    key, seq, T, _ = killed["request"]
+    [(*_, digest)] = [row for row in requests(hospitals, 2) if row[:3] == (key, seq, T)]
+    assert digest is not None
+    again = check_one_answer_each(audited, hospitals, key)
+    print("answers that left twice:", again)
+    assert again, "central was restarted, and asked again for the round that had begun"
 
 
 def test_no_value_of_a_row_is_told(hospitals, table, engine):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from v6_federated.base import json_text
@@ -316,23 +317,27 @@ def answer(
     answered = _answered(node, folder)
     request.count(node.state.version(), T)
     if (stored := answered.begin(T, sums.seq)) is not None:
-        found: dict[str, Any] = json_text.parse(stored)
-        return found, _rows(node)
+        return _answer(node, sums, T, stored), _rows(node)
     node.state.stamp, node.key = T, f"block {sums.block}"
     words, rows = _part(node, session, sums, compute, arrays, T)
     # what the node has kept decides about the answer too: nodes with other histories have masks that do not cancel
     mask = notation.H("kept", T, node.state.loaded_stamp)
     shared = {bytes.fromhex(S): bytes.fromhex(K) for S, K in session.shared.items()}
-    y32, y64 = (masks.masked(q, session.entry.S, shared, mask) for q in words)
-    new = {
+    new = b"".join(masks.masked(q, session.entry.S, shared, mask).tobytes() for q in words)
+    return _answer(node, sums, T, answered.finish(T, new)), rows  # another run of the request may have been faster
+
+
+def _answer(node: Node, sums: Sums, T: bytes, masked: bytes) -> dict[str, Any]:
+    """All that leaves the node: its words of 32 bits, followed by those of 64, are in ``masked``."""
+    y32 = np.frombuffer(masked, masks.WORDS[32], sums.words(32))
+    y64 = np.frombuffer(masked, masks.WORDS[64], sums.words(64), offset=y32.nbytes)
+    return {
         "organization_id": node.organization_id,
         "round": node.round,
         "T": T.hex(),
         "y32": codec.encode_words(y32),
         "y64": codec.encode_words(y64),
     }
-    left = answered.finish(T, json.dumps(new).encode())  # another run of the same request may have been faster
-    return json_text.parse(left), rows
 
 
 def _part(

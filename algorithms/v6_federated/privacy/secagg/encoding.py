@@ -88,18 +88,19 @@ def encode(term: Term, values: Array) -> Array:
     numbers = np.asarray(values, dtype=np.float64)
     if numbers.shape != term.shape:
         raise SafeError(f"the values of {term.name} have shape {numbers.shape}; expected {term.shape}")
-    if not np.isfinite(numbers).all():
-        raise SafeError(f"values of {term.name} are not finite")
-    x: Array = numbers.reshape(-1)
-    if term.exponent is not None:
-        with np.errstate(over="ignore"):
-            x = np.ldexp(x, FRACTION[term.bits] - term.exponent)
-        if not np.isfinite(x).all():
-            raise SafeError(f"values of {term.name} are not finite in units of 2^{term.exponent - FRACTION[term.bits]}")
-    whole, half = np.fmod(np.rint(x), 2.0**term.bits), 2.0 ** (term.bits - 1)  # exact, as are the next two
-    whole = np.where(whole >= half, whole - 2 * half, whole)
-    whole = np.where(whole < -half, whole + 2 * half, whole)
-    words: Array = whole.astype(np.int64).astype(WORDS[term.bits])
+    unit = 0 if term.exponent is None else term.exponent - FRACTION[term.bits]
+    with np.errstate(over="ignore", invalid="ignore"):
+        x: Array = np.rint(numbers.reshape(-1) * 2.0**-unit)  # the product is exact
+    largest = np.abs(x).max(initial=0.0)  # NaN if any is
+    if not largest < math.inf:
+        units = f" in units of 2^{unit}" if np.isfinite(numbers).all() else ""
+        raise SafeError(f"values of {term.name} are not finite{units}")
+    half = 2.0 ** (term.bits - 1)
+    if largest >= half:  # exact, as are the next two
+        x = np.fmod(x, 2 * half)
+        x = np.where(x >= half, x - 2 * half, x)
+        x = np.where(x < -half, x + 2 * half, x)
+    words: Array = x.astype(np.int64).astype(WORDS[term.bits])
     return words
 
 

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import functools
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -98,6 +99,7 @@ def public_of(private: X25519PrivateKey) -> bytes:
     return private.public_key().public_bytes_raw()
 
 
+@functools.lru_cache(maxsize=1000)  # every request names the keys of its block
 def check_public(public: bytes) -> None:
     """Check that bytes are a public key, in the one form that the key has.
 

@@ -6,6 +6,7 @@ the digest of the version that this hospital accepted; ``cohorts.log``, every ve
 
 import base64
 import errno
+import functools
 import json
 import os
 import re
@@ -119,7 +120,7 @@ class Study:
         }
         return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
 
-    @property
+    @functools.cached_property
     def digest(self) -> bytes:
         """H("study", name, version, colluders, schema or "", H("block", name and key of each hospital) of each block).
 
@@ -257,7 +258,7 @@ def accepted(folder: Path) -> Study | None:
     """
     try:
         text, pinned = _read(folder / NAME), _read(folder / ACCEPTED)
-        study = None if text is None else Study.parse(text)
+        study = None if text is None else _parsed(text)
     except (OSError, SafeError) as error:
         raise NodePermissionException(
             f"{error.strerror if isinstance(error, OSError) else error}: {NAME} or {ACCEPTED} of the hospital's folder "
@@ -278,6 +279,12 @@ def accepted(folder: Path) -> Study | None:
             + NOTHING_COMPUTED
         )
     return study
+
+
+@functools.lru_cache(maxsize=4)
+def _parsed(text: str) -> Study:
+    """Every request reads the study; its keys are checked once."""
+    return Study.parse(text)
 
 
 def _hospital(value: Any) -> Hospital:
