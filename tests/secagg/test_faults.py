@@ -195,3 +195,104 @@ def test_a_block_that_was_missing_when_rows_were_counted_takes_part_in_the_round
             assert row["participants"] == [k for block in BLOCKS[0 if there else 1 :] for k in block]
             assert [m["organization_id"] for m in row["missing"]] == ([] if there else [1, 2, 3])
         np.testing.assert_allclose(learned(result)["weights"], follow(result, NINE), atol=2e-6)
+
+
+def rounds_of(result: dict[str, Any]) -> list[tuple[list[int], dict[int, str]]]:
+    """Who took part in each round, and why others did not."""
+    return [
+        (row["participants"], {m["organization_id"]: m["reason"] for m in row["missing"]}) for row in result["history"]
+    ]
+
+
+def nine(outcomes: Callable[..., CallOutcome] | None = None, rows: Any = NINE, **settings: Any) -> dict[str, Any]:
+    """The result of a job of three blocks."""
+    with MockNetwork(
+        "v6_fedavg", rows, environment=OPEN, on_round=lambda row: None, outcomes=outcomes, study=StudyPlan(3)
+    ) as network:
+        return network.run(aggregation="pinned", **{**SETTINGS, "retries": 0, **settings})
+
+
+@pytest.mark.parametrize("method", AGREEMENT)
+def test_the_job_goes_on_without_the_block_of_a_hospital_that_is_missing_when_it_begins(method):
+    def outcomes(organization, message):
+        return CallOutcome(1.0, "crashed" if organization == 5 and message["method"] == method else "completed")
+
+    result = nine(outcomes, min_responses=0.5)
+    assert len(result["history"]) == SETTINGS["rounds"]
+    for participants, missing in rounds_of(result):
+        assert participants == BLOCKS[0] + BLOCKS[2] and [*missing] == BLOCKS[1]
+        assert all("5" in why for why in missing.values())
+    np.testing.assert_allclose(learned(result)["weights"], follow(result, NINE), atol=2e-6)
+
+
+def test_a_whole_block_is_missing_when_the_job_begins():
+    def outcomes(organization, message):
+        return CallOutcome(1.0, "crashed" if organization in BLOCKS[0] else "completed")
+
+    assert {tuple(who) for who, _ in rounds_of(nine(outcomes, min_responses=0.5))} == {(4, 5, 6, 7, 8, 9)}
+
+
+def test_no_block_is_whole_when_the_job_begins():
+    def outcomes(organization, message):
+        return CallOutcome(1.0, "crashed" if organization in (1, 5, 9) else "completed")
+
+    with pytest.raises(FORESEEN, match=r"\[1, 5, 9\] did not answer"):
+        nine(outcomes, min_responses=0.5)
+
+
+def test_the_job_goes_on_without_the_block_of_a_hospital_that_cannot_compute():
+    """It answers with noise from then on: the block is named, and asked no more."""
+    asked = []
+
+    def outcomes(organization, message):
+        if message["method"] == "client_update":
+            asked.append((message["kwargs"]["round"], organization))
+        return CallOutcome(1.0)
+
+    real = masking.summing.encoded
+
+    def encoded(sums, found, sent, n, nodes, T):
+        if n == len(NINE[5]) and "weights" in sent and sums.seq > 3:
+            raise ZeroDivisionError
+        return real(sums, found, sent, n, nodes, T)
+
+    with mock.patch.object(masking.summing, "encoded", encoded):
+        result = nine(outcomes, min_responses=0.5)
+        with pytest.raises(FORESEEN, match="could not compute their part"):
+            nine(min_responses=1)
+    lost = [t for t, (participants, _) in enumerate(rounds_of(result), 1) if participants != sum(BLOCKS, [])]
+    assert lost and lost == [*range(lost[0], SETTINGS["rounds"] + 1)]
+    for participants, missing in rounds_of(result)[lost[0] - 1 :]:
+        assert participants == BLOCKS[0] + BLOCKS[2] and [*missing] == BLOCKS[1]
+        assert all("could not compute their part" in why for why in missing.values())
+    assert not [k for t, k in asked if t > lost[0] and k in BLOCKS[1]]
+    np.testing.assert_allclose(learned(result)["weights"], follow(result, NINE), atol=2e-6)
+
+
+def test_a_block_with_a_node_that_failed_is_not_asked_for_some_rounds():
+    asked = []
+
+    def outcomes(organization, message):
+        t = message["kwargs"].get("round")
+        if message["method"] == "client_update":
+            asked.append((t, organization))
+        return CallOutcome(1.0, "crashed" if (organization, t) == (2, 1) else "completed")
+
+    result = nine(outcomes, min_responses=0.5, cooldown_rounds=1, rounds=3)
+    assert [who for who, _ in rounds_of(result)] == [BLOCKS[1] + BLOCKS[2]] * 2 + [sum(BLOCKS, [])]
+    assert {k for t, k in asked if t == 2} == {4, 5, 6, 7, 8, 9}
+    assert "left out after it failed" in rounds_of(result)[1][1][2]
+
+
+def test_blocks_that_are_online_are_drawn_first():
+    def online(organization, now):
+        return organization != 4
+
+    with MockNetwork(
+        "v6_fedavg", NINE, environment=OPEN, on_round=lambda row: None, online=online, study=StudyPlan(3)
+    ) as network:
+        result = network.run(
+            aggregation="pinned", **{**SETTINGS, "rounds": 6, "retries": 0}, min_responses=0.5, fraction=0.67,
+            offline_timeout=1,
+        )  # fmt: skip
+    assert [who for who, _ in rounds_of(result)] == [BLOCKS[0] + BLOCKS[2]] * 6

@@ -149,7 +149,8 @@ class Federation:
             raw = any("kinds" in a.values for a in answers)
             answers = preparation.describe(job, raw, self._ask_in_preparation)
         hellos = {a.organization_id: a.values for a in answers}
-        masks, rosters = Masks.of(mode, hellos, self._policy.minimum_organizations)
+        silent = [k for k in self.organizations if k not in hellos]
+        masks, rosters = Masks.of(mode, hellos, self._policy.minimum_organizations, silent)
         if mode == "masked" and getattr(self._common, "fraction", 1) < 1:
             raise SafeError(
                 "fraction below 1 is not possible with aggregation=masked: without a study, all organizations are one "
@@ -165,6 +166,8 @@ class Federation:
         for a in confirmed:
             own = Entry.from_json(hellos[a.organization_id]["entry"]).S.hex()
             masks.tags.setdefault(masks.block_of(a.organization_id)[0], {})[own] = a.values["tags"]
+        for k in {k for roster in groups for k in roster.organizations} - {a.organization_id for a in confirmed}:
+            masks.lose(k, f"organization {k} has not confirmed the keys of this block")
         self._tasks.masks = masks
         levels: dict[str, set[str]] = {}
         for a in answers:
@@ -177,7 +180,7 @@ class Federation:
     def _count_rows(self) -> None:
         """Learn the rows of each block, if no statistic has told them: they weight the first round."""
         masks = self._tasks.masks
-        if masks is not None and len(masks.rows) < len(masks.blocks) and self._tasks.job.data.supervised:
+        if masks is not None and len({*masks.rows, *masks.lost}) < len(masks.blocks) and self._tasks.job.data.supervised:
             self._ask_in_preparation(
                 Group("count_rows", self.organizations, self._tasks.job, expected=self._tasks.expected(), weights={})
             )
@@ -354,17 +357,23 @@ class Federation:
     def _sampled_blocks(self, fraction: float) -> list[int]:
         """Draw whole blocks: a sum over a part of one does not open."""
         assert self._tasks.masks is not None
-        blocks = self._tasks.masks.blocks
-        rng = generator(self._tasks.job.seed, "sample", 0, self._tasks.round)
-        drawn = rng.choice(len(blocks), max(math.floor(fraction * len(blocks) + 1e-9), 1), replace=False)
-        return sorted(k for i in drawn.tolist() for k in blocks[i])
+        blocks, lost = self._tasks.masks.blocks, self._tasks.masks.lost
+        absent = self._tasks.absent(self.organizations).keys()
+        gone = [i for i, block in enumerate(blocks) if block[0] in lost or absent & {*block}]
+        present = [i for i in range(len(blocks)) if i not in gone]
+        rng, m = generator(self._tasks.job.seed, "sample", 0, self._tasks.round), self._sampled_of(len(blocks), fraction)
+        drawn = rng.choice(present, min(m, len(present)), replace=False).tolist()
+        return sorted(k for i in [*drawn, *gone][:m] for k in blocks[i])
 
     def _sampled(self, fraction: float) -> int:
         """How many organizations ``sample`` draws, if the node where central runs allows so few."""
-        K = len(self.organizations)
-        m = max(math.floor(fraction * K + 1e-9), 1)  # 0.29 * 100 is a little less than 29
-        self._policy.check_sample(m, K)
+        m = self._sampled_of(len(self.organizations), fraction)
+        self._policy.check_sample(m, len(self.organizations))
         return m
+
+    @staticmethod
+    def _sampled_of(K: int, fraction: float) -> int:
+        return max(math.floor(fraction * K + 1e-9), 1)  # 0.29 * 100 is a little less than 29
 
     def ask(self, function: str, organizations: Sequence[int], **arguments: Any) -> Answers:
         """Call a partial function at ``organizations`` and wait for the answers.

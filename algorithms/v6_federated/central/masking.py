@@ -48,6 +48,7 @@ class Masks:
         exponents: e of the parts of 32 bits, by block's first member, function and key.
         first: e of the parts of 64 bits, if it is not ``FIRST``.
         tags: what nodes have said to confirm their keys, by block's first member; until the block's first sum.
+        lost: why a block cannot be summed any more in this job, by its first member.
     """
 
     mode: str
@@ -57,46 +58,64 @@ class Masks:
     exponents: dict[str, int] = field(default_factory=dict)
     tags: dict[int, dict[str, Any]] = field(default_factory=dict)
     first: dict[str, int] = field(default_factory=dict)
+    lost: dict[int, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, mode: str, hellos: Mapping[int, Mapping[str, Any]], least: int) -> "tuple[Masks, dict[int, list[Any]]]":
+    def of(
+        cls, mode: str, hellos: Mapping[int, Mapping[str, Any]], least: int, silent: Sequence[int] = ()
+    ) -> "tuple[Masks, dict[int, list[Any]]]":
         """Settle the blocks from what nodes said in ``describe``.
 
         Args:
             mode: "masked" or "pinned".
-            hellos: ``entry`` and ``block`` of each organization.
+            hellos: ``entry`` and ``block`` of each organization that answered.
             least: organizations that a block must have at the node where central runs.
+            silent: ids of the job's organizations that did not answer. Their blocks are lost.
 
         Returns:
-            The masks, and the roster of each block by its first member.
+            The masks, and the roster of each whole block by its first member.
 
         Raises:
-            CollectResultsError: a hospital of a block takes no part, or nodes have other studies.
+            CollectResultsError: a hospital of a block takes no part, no block is whole, or nodes have other studies.
         """
         entries = {k: Entry.from_json(said["entry"]) for k, said in hellos.items()}
         by_key = {entry.S.hex(): k for k, entry in entries.items()}
         if len(by_key) < len(entries):
             raise CollectResultsError("two organizations take part with one key; each must have its own")
         blocks: list[list[int]] = []
+        parts: list[list[int]] = []  # of blocks that are not whole
+        unknown = [*silent]  # nobody knows in which of these blocks they are, and it does not matter
         if mode == "masked":
-            blocks = [sorted(hellos)]
+            (parts if silent else blocks).append(sorted(hellos))
         else:
             for k, said in sorted(hellos.items()):
-                if absent := [S for S in said["block"] if S not in by_key]:
+                absent = [S for S in said["block"] if S not in by_key]
+                if len(absent) > len(silent):
                     raise CollectResultsError(
                         f"{len(absent)} hospital(s) of the block of organization {k} take no part; a block of a study "
                         "can only be summed as a whole: name all its organizations, or none"
                     )
-                block = sorted(by_key[S] for S in said["block"])
-                if block not in blocks:
+                block = sorted(by_key[S] for S in said["block"] if S in by_key)
+                if absent and not any(k in part for part in parts):
+                    parts.append(block + [unknown.pop(0) for _ in absent[: len(unknown)]])
+                elif not absent and block not in blocks:
                     blocks.append(block)
+        if unknown:
+            parts.append(unknown)
+        if not blocks:
+            raise CollectResultsError(
+                f"organizations {[*silent]} did not answer, and without them no block is whole; send the job again when "
+                "their nodes are online"
+            )
         if len({k for block in blocks for k in block}) != sum(map(len, blocks)):
             raise CollectResultsError("nodes have accepted studies with other blocks; accept the same study everywhere")
         if small := [block for block in blocks if len(block) < max(least, 2)]:
             raise CollectResultsError(
                 f"organizations {small[0]} are fewer than {max(least, 2)}, as a sum must be over; let more take part"
             )
-        return cls(mode, blocks), {block[0]: [entries[k].to_json() for k in block] for block in blocks}
+        rosters = {block[0]: [entries[k].to_json() for k in block] for block in blocks}
+        why = f"organizations {[*silent]} did not answer when the job began, and this block is not whole without them"
+        return cls(mode, blocks + parts, lost={part[0]: why for part in parts}), rosters
 
     # ---- whom to ask
 
@@ -111,16 +130,25 @@ class Masks:
             organizations: ids.
 
         Returns:
-            The blocks, all of whose organizations are among these.
+            The blocks, all of whose organizations are among these. Of lost blocks, it does not matter.
 
         Raises:
             SafeError: a block is asked in part.
         """
         asked = {*organizations}
         found = [block for block in self.blocks if asked & {*block}]
-        if {k for block in found for k in block} != asked:
+        if not {k for block in found for k in block if block[0] not in self.lost} <= asked:
             raise SafeError("a block of organizations can only be asked as a whole; set fraction=1")
         return found
+
+    def lose(self, organization: int, why: str) -> None:
+        """Ask a block no more in this job.
+
+        Args:
+            organization: one of the block.
+            why: for the history.
+        """
+        self.lost.setdefault(self.block_of(organization)[0], why)
 
     # ---- what to ask for
 
@@ -271,6 +299,7 @@ class Masks:
             "exponents": self.exponents,
             "tags": [*self.tags.items()],
             "first": self.first,
+            "lost": [*self.lost.items()],
         }
 
     @classmethod
@@ -291,6 +320,7 @@ class Masks:
             dict(kept["exponents"]),
             dict(kept["tags"]),
             dict(kept["first"]),
+            dict(kept["lost"]),
         )
 
 

@@ -137,13 +137,13 @@ class RoundTasks:
         here = set(wanted)
         of = len(wanted) if quorum_of is None else quorum_of
         needed = self.needed(of)
-        if self.masks is not None and self._masked(groups):  # answers are counted by blocks
+        by_blocks = self.masks is not None and self._masked(groups)
+        if by_blocks:
+            assert self.masks is not None
             of = len(self.masks.blocks if quorum_of == len(self.job.participants) else self.masks.whole(wanted))
             needed = replace(self._tolerance, at_least=1).needed(0 if quorum_of == 0 else of)
         # an evaluation alone needs at least one answer too
-        missing = self.absent(wanted, needed if self.masks is None else len(wanted)) | self.absent(
-            others, 0 if wanted else 1
-        )
+        missing = self.absent(wanted, needed, by_blocks) | self.absent(others, 0 if wanted else 1)
         missing |= uncounted
         failed = self._hand_over([k for k in [*wanted, *others] if k not in missing])
         missing |= self._in_broken_blocks([*evaluations, *groups], {*missing, *failed})
@@ -190,7 +190,8 @@ class RoundTasks:
         if self.masks is None or not self._masked(groups):
             return {}
         weighted = [g for g in groups if any("share" in ways for ways in (g.weights or {}).values())]
-        blocks = [block for group in weighted for block in self.masks.whole(group.organizations)]
+        asked = [block for group in weighted for block in self.masks.whole(group.organizations)]
+        blocks = [block for block in asked if block[0] not in self.masks.lost]
         if unknown := [k for block in blocks if block[0] not in self.masks.rows for k in block]:
             group = Group("count_rows", unknown, self.job, expected=self.expected(), weights={})
             self.count_preparation(self.ask([group], quorum_of=0))
@@ -203,10 +204,10 @@ class RoundTasks:
             return {}
         found: dict[int, Unusable] = {}
         for block in self.masks.blocks:
-            if gone := sorted(missing & {*block}):
-                found |= {
-                    k: Unusable(f"organization {gone[0]} of its block is missing") for k in block if k not in gone
-                }
+            gone = sorted(missing & {*block})
+            why = self.masks.lost.get(block[0]) or (f"organization {gone[0]} of its block is missing" if gone else "")
+            if why:
+                found |= {k: Unusable(why) for k in block if k not in gone}
         asked = {k for group in groups for k in group.organizations}
         return {k: error for k, error in found.items() if k in asked}
 
@@ -245,6 +246,11 @@ class RoundTasks:
                     more, lost_again = self._opened([again], calls_again, answers_again)
                     opened += [_with_bytes(a, came) for a in more]
                     lost |= missing | lost_again
+                except vantage6_api.CollectResultsError as error:  # it will not be otherwise in the next round
+                    if self._tolerance.strict or len(self.masks.lost) + 1 == len(self.masks.blocks):
+                        raise
+                    self.masks.lose(block[0], str(error))
+                    lost |= {k: Unusable(str(error)) for k in block}
         return opened, lost
 
     def _sent(self, group: Group) -> dict[str, Array]:
@@ -253,7 +259,7 @@ class RoundTasks:
             self.newest = group.arrays[GLOBAL_MODEL]
         return group.arrays if self.newest is None else {GLOBAL_MODEL: self.newest, **group.arrays}
 
-    def absent(self, organizations: Sequence[int], needed: int = 0) -> dict[int, Unusable]:
+    def absent(self, organizations: Sequence[int], needed: int = 0, by_blocks: bool = False) -> dict[int, Unusable]:
         """Find the organizations that are not asked in this round: those that failed recently or are offline.
 
         If fewer than ``needed`` would be left, those that failed recently are asked after all; if these are not
@@ -262,10 +268,18 @@ class RoundTasks:
         Args:
             organizations: the organizations to choose from.
             needed: number of answers that the round needs.
+            by_blocks: whether whole blocks are counted, and not organizations.
 
         Returns:
             Why each of them is not asked.
         """
+
+        def count(without: AbstractSet[int] = frozenset()) -> int:
+            if not by_blocks or self.masks is None:
+                return len({*organizations} - without)
+            blocks = [block for block in self.masks.whole(organizations) if block[0] not in self.masks.lost]
+            return sum(not without & {*block} for block in blocks)
+
         if self._tolerance.strict:
             return {}
         offline = {k: Unusable("its node is offline") for k in self._dispatcher.offline(organizations)}
@@ -275,7 +289,7 @@ class RoundTasks:
             if k not in offline and 0 < since <= self._tolerance.cooldown_rounds:
                 left_out[k] = Unusable(f"left out after it failed in round {self._failed[k]}")
         for spare in (left_out, offline):
-            if len(organizations) >= needed > len(organizations) - len(left_out) - len(offline):
+            if count() >= needed > count(left_out.keys() | offline.keys()):
                 spare.clear()
         return {**left_out, **offline}
 
