@@ -3,6 +3,7 @@ one of four hospitals."""
 
 import functools
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -30,6 +31,20 @@ def engine():
         if os.environ.get("REQUIRE_DOCKER") == "1":
             pytest.fail(f"REQUIRE_DOCKER=1, but {error}")
         pytest.skip(f"tests of the real network: {error}")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_networks_are_left() -> None:
+    """Remove the networks of earlier runs of the tests that were killed: Docker has addresses for some thirty."""
+    try:
+        engine = images.engine()
+    except EngineError:
+        return
+    for network in engine.networks.list():
+        name = (network.attrs.get("Labels") or {}).get(docker_engine.LABEL, "")
+        made_by = re.match(r"test-(\d+)-", name)
+        if made_by and not Path("/proc", made_by[1]).exists():
+            docker_engine.remove(engine, name)
 
 
 @pytest.fixture(scope="session")
