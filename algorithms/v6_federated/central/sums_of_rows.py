@@ -105,8 +105,9 @@ class SumsOfRows:
     ) -> list[Answer]:
         if unknown := [c for c in columns if c not in self.levels]:
             raise SafeError(
-                f"the levels of the column(s) {', '.join(unknown)}, which hold numbers, can only be counted with "
-                "aggregation=plain; fill them with a constant, mean or median"
+                f"the column(s) {', '.join(unknown)} hold numbers, and nodes that answer under masks count only levels "
+                "that they have named, those of words: declare codes of categories in the study's schema as words with "
+                "levels, and fill other numbers with mean, median or a constant"
             )
         filled = {c: _filled(job, c) - {*self.levels[c]} for c in columns}  # whether rows have these is not known
         if not counts and not any(filled.values()):  # the nodes have named them all, or their study has
@@ -151,10 +152,8 @@ def _sum(answer: Answer, name: str, e: int | None = None) -> Array:
 
 def _sums(answer: Answer) -> tuple[Array, Array, Array]:
     """Number of values, sum of their differences from the center, and sum of the squares of these."""
-    found, n = answer.values["sums"], _sum(answer, "count")
-    second = climbed(found, "second")
-    largest = np.sqrt(np.maximum(n, 1) * second)  # of a node's sum of differences, by Cauchy and Schwarz
-    return n, climbed(found, "first", 2 * largest), second
+    found = answer.values["sums"]
+    return _sum(answer, "count"), climbed(found, "first"), climbed(found, "second")
 
 
 def _as_one(before: Sequence[Answer], answers: Sequence[Answer]) -> list[Answer]:

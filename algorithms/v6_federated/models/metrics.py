@@ -33,6 +33,8 @@ from v6_federated.privacy.rounding import Rounding, rounded_loss, rounded_to
 
 MOST_ROWS = 2**53  # float64 and JSON hold whole numbers up to here exactly
 MOST_LOSS = 1e100
+MOST_SUM = 2.0**260  # a node's sum of squared errors: the sums of a hundred nodes must be below 2^267 under masks
+LEAST_SPREAD = 2.0**-40  # of labels, as the share of their squares that is about their mean
 POWER = 1 / 5  # of a score's distance from the score of a row of zeros
 
 
@@ -149,6 +151,59 @@ def evaluate_regression(model: Model, w: Any, rows: Rows, rounding: bool = False
         loss, squares = rounded_loss(loss, n, variance), n * rounded_loss(variance, n, variance)
         mean = rounded_to(mean, math.sqrt(variance), n)
     return {"n": n, "loss": loss, "mean": mean, "squares": squares}
+
+
+def regression_to_sums(evaluation: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn what ``evaluate_regression`` returned into numbers that can be added to those of other nodes.
+
+    Args:
+        evaluation: a node's evaluation. What is rounded in it stays so.
+
+    Returns:
+        ``n``; ``loss``, the sum over the rows; ``first``, the sum of their labels; ``second``, that of the squares.
+
+    Raises:
+        SafeError: the loss is too large for sums.
+    """
+    if not (n := evaluation["n"]):
+        return {"n": 0, "loss": 0.0, "first": 0.0, "second": 0.0}
+    mean = evaluation["mean"]
+    check_sum(loss := n * evaluation["loss"])
+    return {"n": n, "loss": loss, "first": n * mean, "second": evaluation["squares"] + n * mean**2}
+
+
+def check_sum(loss: float) -> None:
+    """Reject a sum of squared errors that other nodes' sums could not be added to under masks: it would wrap.
+
+    Args:
+        loss: the sum.
+
+    Raises:
+        SafeError: it is too large. Infinite and undefined ones are refused elsewhere.
+    """
+    if loss >= MOST_SUM:
+        raise SafeError(f"the squared errors are too large to be added; {DIVERGED}")
+
+
+def regression_of_sums(sums: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn sums of what ``regression_to_sums`` returned into the form of one node's evaluation.
+
+    Args:
+        sums: the sums over the nodes of a block.
+
+    Returns:
+        An evaluation of all their rows. Labels are as good as equal if they differ by a millionth of their mean.
+    """
+    n, first, second = int(sums["n"]), float(sums["first"]), float(sums["second"])
+    if not n:
+        return {"n": 0}
+    squares = second - first**2 / n  # what is left of two numbers of 53 bits
+    return {
+        "n": n,
+        "loss": float(sums["loss"]) / n,
+        "mean": first / n,
+        "squares": squares if squares > LEAST_SPREAD * second else 0.0,
+    }
 
 
 def _finite_scores(model: Model, w: Any, X: Array) -> Array:
