@@ -178,7 +178,9 @@ class Federation:
     def _count_rows(self) -> None:
         """Learn the rows of each block, if no statistic has told them: they weight the first round."""
         masks = self._tasks.masks
-        if masks is not None and len({*masks.rows, *masks.lost}) < len(masks.blocks) and self._tasks.job.data.supervised:
+        if masks is None or not self._tasks.job.data.supervised:
+            return
+        if len({*masks.rows, *masks.lost}) < len(masks.blocks):
             self._ask_in_preparation(
                 Group("count_rows", self.organizations, self._tasks.job, expected=self._tasks.expected(), weights={})
             )
@@ -359,7 +361,8 @@ class Federation:
         absent = self._tasks.absent(self.organizations).keys()
         gone = [i for i, block in enumerate(blocks) if block[0] in lost or absent & {*block}]
         present = [i for i in range(len(blocks)) if i not in gone]
-        rng, m = generator(self._tasks.job.seed, "sample", 0, self._tasks.round), self._sampled_of(len(blocks), fraction)
+        rng = generator(self._tasks.job.seed, "sample", 0, self._tasks.round)
+        m = self._sampled_of(len(blocks), fraction)
         drawn = rng.choice(present, min(m, len(present)), replace=False).tolist()
         return sorted(k for i in [*drawn, *gone][:m] for k in blocks[i])
 

@@ -104,8 +104,8 @@ class Masks:
             parts.append(unknown)
         if not blocks:
             raise CollectResultsError(
-                f"organizations {[*silent]} did not answer, and without them no block is whole; send the job again when "
-                "their nodes are online"
+                f"organizations {[*silent]} did not answer, and without them no block is whole; send the job again "
+                "when their nodes are online"
             )
         if len({k for block in blocks for k in block}) != sum(map(len, blocks)):
             raise CollectResultsError("nodes have accepted studies with other blocks; accept the same study everywhere")
@@ -249,7 +249,7 @@ class Masks:
         arrays: dict[str, Array] = {}
         values: dict[str, Any] = {}
         for part in sums.parts:
-            value = found[part.key]
+            value = part.of(found)
             if part.shape and part.weight != "one":
                 name = Answer.key(part.name, part.weight)
                 if part.weight in ("share", "equal") and part.name in sent and sent[part.name].shape == value.shape:
@@ -257,13 +257,16 @@ class Masks:
                 arrays[name] = value
             elif part.name == "train_loss":
                 if found[Part("has train_loss", "one", 64).key] == nodes:
-                    values["train_loss"] = float(summing.read(sums, found, part.name)) / n
+                    values["train_loss"] = float(value) / n
             elif part.exponent is None and not part.shape and "." not in part.name:
                 values[part.name] = int(value)
-        names = dict.fromkeys(part.name for part in sums.parts if part.name.startswith("evaluation."))
-        if names:
-            evaluation = {name.removeprefix("evaluation."): summing.read(sums, found, name) for name in names}
-            regression = "evaluation.second" in names
+        evaluation = {
+            part.name.removeprefix("evaluation."): part.of(found)
+            for part in sums.parts
+            if part.name.startswith("evaluation.")
+        }
+        if evaluation:
+            regression = "second" in evaluation
             values["evaluation"] = (metrics.regression_of_sums if regression else metrics.of_sums)(evaluation)
         up, down = sum(a.bytes_up for a in answers), sum(a.bytes_down for a in answers)
         return Answer(block[0], n, arrays, {**values, "sums": found}, up, down, function, tuple(block))

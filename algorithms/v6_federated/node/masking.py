@@ -359,7 +359,7 @@ def _part(
         request.refused("noise is added to the sum, since this node could not compute an earlier part of the job")
         return summing.failed(sums, secret, T), None
     try:
-        return summing.encoded(sums, compute(), arrays, node.n, len(session.roster), T), node.n
+        return summing.encoded(sums, compute(), arrays, node.n, len(session.roster), secret, T), node.n
     except Exception as error:
         if debugging():
             raise

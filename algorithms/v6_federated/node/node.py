@@ -128,6 +128,9 @@ class Node:
         if self.job.data.regression and not getattr(model, "regression", False):
             # its loss would reveal single labels, and the limits on labels count classes
             raise SafeError(f"the model {self.job.model['name']} predicts classes and cannot be used for a regression")
+        if self.job.data.regression and self.job.aggregation != "plain" and getattr(model, "plain_only", False):
+            # no method trains it under masks, and a sum of squared errors can be made to tell one row's label
+            raise SafeError(f"the model {self.job.model['name']} is evaluated with aggregation=plain only")
         if self.source.table is not None and getattr(model, "arrays_only", False):
             raise SafeError(f"the model {self.job.model['name']} cannot read a table; it needs arrays (.npz)")
         self.policy.check_size(model.size or 0, f"the model {spec['name']}")  # a method's own may be larger
