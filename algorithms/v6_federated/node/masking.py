@@ -126,6 +126,13 @@ def mode_of(job: Job, request: Request) -> str:
     if job.aggregation == "auto":
         return least
     if MODES.index(job.aggregation) < MODES.index(least):
+        if request.entry.organization in job.evaluators:  # it is in no block, so aggregation cannot be the cure
+            raise NodePermissionException(
+                "an organization in evaluators is asked for its own evaluation, and this node's operator requires "
+                f"aggregation={least} (V6_FEDERATED_AGGREGATION); leave evaluators out, so that every organization "
+                "evaluates on the rows that it holds out, or ask the operator for V6_FEDERATED_AGGREGATION=plain. "
+                f"{NOTHING_COMPUTED}"
+            )
         raise NodePermissionException(
             f"this node's operator requires aggregation={least} (V6_FEDERATED_AGGREGATION), and the job asks for "
             f"aggregation={job.aggregation}; leave aggregation out, or ask the operator. {NOTHING_COMPUTED}"
@@ -229,7 +236,8 @@ def confirm(node: Node, request: Request, roster: Sequence[Any]) -> dict[str, An
     job = node.job.key
     entries = sorted((Entry.from_json(entry) for entry in roster), key=lambda entry: entry.S)
     block = {bytes.fromhex(S) for S in session.block} if session.mode == "pinned" else None
-    agreement.check_roster(entries, session.entry, block, request.policy.minimum_organizations)
+    names = _names(session, folder)
+    agreement.check_roster(entries, session.entry, block, request.policy.minimum_organizations, names)
     if session.mode == "masked" and len(entries) != len(node.job.participants):
         raise NodePermissionException(
             f"the roster has {len(entries)} entries, and {len(node.job.participants)} organizations take part; without "
@@ -290,8 +298,9 @@ def answer(
     job = node.job
     R = session.digest(job.key)
     if not session.confirmed:
+        names = _names(session, folder)
         try:
-            _check_tags(session, sums.tags, R)
+            _check_tags(session, sums.tags, R, names)
         except NodePermissionException:  # the job can never go on
             _save(node, replace(session, e="", s="", shared={}, roster=()))
             raise
@@ -428,7 +437,13 @@ def _check_mode(session: Session, request: Request) -> None:
         )
 
 
-def _check_tags(session: Session, tags: Mapping[str, Any], R: bytes) -> None:
+def _names(session: Session, folder: HospitalFolder) -> dict[bytes, str]:
+    """The names of all hospitals of the node's study, by which errors name a hospital as well as by its key."""
+    found = study.accepted(folder.path) if session.mode == "pinned" else None
+    return {} if found is None else {hospital.key: hospital.name for block in found.blocks for hospital in block}
+
+
+def _check_tags(session: Session, tags: Mapping[str, Any], R: bytes, names: agreement.Names) -> None:
     """Check that all others of the block have confirmed the same roster and keys."""
     own = session.entry.S
     for S, K in session.shared.items():
@@ -438,7 +453,7 @@ def _check_tags(session: Session, tags: Mapping[str, Any], R: bytes) -> None:
             given = bytes.fromhex(shown)
         except (TypeError, ValueError):
             given = b""
-        agreement.check_tag(bytes.fromhex(K), bytes.fromhex(S), own, R, given)
+        agreement.check_tag(bytes.fromhex(K), bytes.fromhex(S), own, R, given, names)
 
 
 # ---- what a node keeps

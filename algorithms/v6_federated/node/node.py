@@ -28,6 +28,7 @@ from v6_federated.node.request import Request
 from v6_federated.node.state import State
 from v6_federated.privacy.environment import limit_threads
 from v6_federated.privacy.rounding import Rounding, rounded_loss, rounded_to
+from v6_federated.privacy.schema import Schema
 
 
 class Node:
@@ -47,7 +48,15 @@ class Node:
             have the same, so that no argument can single out one of them.
     """
 
-    def __init__(self, organization_id: int, database: Any, job: Job, round_: int, request: Request) -> None:
+    def __init__(
+        self,
+        organization_id: int,
+        database: Any,
+        job: Job,
+        round_: int,
+        request: Request,
+        schema: Schema | None = None,
+    ) -> None:
         """Check a task and the columns that it uses.
 
         Args:
@@ -56,6 +65,7 @@ class Node:
             job: what central tells all nodes.
             round_: the round, from 0.
             request: the request, with the operator's limits.
+            schema: what the hospitals of a study have agreed on; its columns are used if the job names none.
 
         Raises:
             SafeError: the job is malformed, or a fitted step that it names is no longer kept.
@@ -74,9 +84,11 @@ class Node:
         self.policy.check_made(preprocessing.made(steps))
         limit_threads()
         self.source = open_database(database)
+        if schema is not None and self.source.table is not None:
+            self.job = replace(self.job, data=schema.named(self.job.data))
         if not self.policy.allow_numeric_names:
             self.source.check_header()  # before any name of a column is in an answer or an error
-        features, label = self.source.columns(job.data)
+        features, label = self.source.columns(self.job.data)
         if self.source.table is not None:
             used = [*features, *filter(None, [label])]
             self.policy.check_columns(used, self.source.twins(used))

@@ -1,6 +1,6 @@
 """The study: one operator writes it, all compare its code on a call, and each accepts it in the hospital's folder."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -201,7 +201,10 @@ def _read(folder: Path) -> Study:
 
 def _problems(folder: Path, study: Study, accepted: bool) -> list[str]:
     """What keeps a folder from accepting a study, or its node from taking part in the accepted one."""
-    tests = [lambda: study.check(_minimum()), lambda: study.block_of(keys.public_of(keys.identity(folder)))]
+    tests: list[Callable[[], object]] = [
+        lambda: study.check(_minimum()),
+        lambda: study.block_of(keys.public_of(keys.identity(folder))),
+    ]
     if not accepted:  # the versions before matter only until then
         tests.append(lambda: pinned.acceptable(folder, study, _minimum()))
     found: list[str] = []
