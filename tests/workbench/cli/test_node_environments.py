@@ -128,6 +128,7 @@ MISTAKES = [
         "--node-env: V6_FEDERATED_PROFIL is not a setting of a node; did you mean V6_FEDERATED_PROFILE?\n",
     ),
     ("2:V6_FEDERATED_MINIMUM_ROW=20", "--node-env, node 2: V6_FEDERATED_MINIMUM_ROW is not"),
+    ("V6_FEDERATED_THREADS=0", "--node-env: V6_FEDERATED_THREADS must be a whole number from 1\n"),
     ("2", "--node-env '2' is not understood; expected NAME=VALUE, or K:NAME=VALUE for node K"),
     ("a:b=c", "--node-env 'a:b=c': 'a' is not the number of a node; expected NAME=VALUE, or K:NAME=VALUE for node K"),
     ("", "--node-env '' is not understood; expected NAME=VALUE, or K:NAME=VALUE for node K"),
