@@ -368,7 +368,8 @@ def _part(
         request.refused("noise is added to the sum, since this node could not compute an earlier part of the job")
         return summing.failed(sums, secret, T), None
     try:
-        return summing.encoded(sums, compute(), arrays, node.n, len(session.roster), secret, T), node.n
+        own = node.policy.own_shuffle  # random numbers of the node's own; without them, all nodes give the same bits
+        return summing.encoded(sums, compute(), arrays, node.n, len(session.roster), secret, T, own), node.n
     except Exception as error:
         if debugging():
             raise

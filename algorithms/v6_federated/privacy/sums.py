@@ -183,7 +183,14 @@ class Sums:
 
 
 def encoded(
-    sums: Sums, found: Mapping[str, Any], sent: Mapping[str, Array], n: int, nodes: int, secret: bytes, T: bytes
+    sums: Sums,
+    found: Mapping[str, Any],
+    sent: Mapping[str, Array],
+    n: int,
+    nodes: int,
+    secret: bytes,
+    T: bytes,
+    dithered: bool = False,
 ) -> tuple[Array, Array]:
     """Encode what a node adds to a sum.
 
@@ -195,6 +202,7 @@ def encoded(
         nodes: K, the nodes of its block.
         secret: 32 bytes that only this node knows.
         T: the request's transcript.
+        dithered: whether the node adds random numbers of its own before it rounds, see ``encoding.dither``.
 
     Returns:
         Its words of 32 and of 64 bits, before masks.
@@ -204,15 +212,20 @@ def encoded(
     """
     words: dict[int, list[Array]] = {32: [], 64: [np.array([1, 0], masks.WORDS[64])]}
     checks, blurs = [], _blurs(sums, secret, T)
+
+    def encode(term: encoding.Term, value: Array, key: str) -> Array:
+        added = encoding.dither(secret, T, key, term.size) if dithered and term.exponent is not None else None
+        return encoding.encode(term, value, added)
+
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused
         for part in sums.parts:
             value = _value(part, sums, found, sent, n, nodes)
-            q = encoding.encode(part.term, value)
+            q = encode(part.term, value, part.key)
             words[part.bits].append(q + blurs[part.key] if part.key in blurs else q)  # modulo 2^64
             if terms := part.checks:
                 flat = value.reshape(-1)
                 check = np.asarray(flat @ encoding.factors(T, flat.size))
-                checks += [encoding.encode(term, check) for term in terms]
+                checks += [encode(term, check, f"check {term.exponent} of {part.key}") for term in terms]
     return np.concatenate([np.empty(0, masks.WORDS[32]), *words[32]]), np.concatenate([*words[64], *checks])
 
 
