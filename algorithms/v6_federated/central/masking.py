@@ -49,6 +49,7 @@ class Masks:
         first: e of the parts of 64 bits, if it is not ``FIRST``.
         tags: what nodes have said to confirm their keys, by block's first member; until the block's first sum.
         lost: why a block cannot be summed any more in this job, by its first member.
+        noisy: whether nodes add noise. A sum that wraps cannot be asked for again, as its noise is spent.
     """
 
     mode: str
@@ -59,6 +60,7 @@ class Masks:
     tags: dict[int, dict[str, Any]] = field(default_factory=dict)
     first: dict[str, int] = field(default_factory=dict)
     lost: dict[int, str] = field(default_factory=dict)
+    noisy: bool = False
 
     @classmethod
     def of(
@@ -170,14 +172,15 @@ class Masks:
         Returns:
             The sum, with the next number.
         """
-        parts = [
-            Part("n", "one", 64),
-            Part("train_loss", "rows", 64, (), LOSSES),
-            Part("has train_loss", "one", 64),
-        ]
+        parts = [Part("n", "one", 64)]
+        if not self.noisy:
+            parts += [Part("train_loss", "rows", 64, (), LOSSES), Part("has train_loss", "one", 64)]
         for name, ways in weights.items():
             for way in ways:
                 assert size is not None
+                if way == "count":
+                    parts.append(Part(name, "one", 64, (size,)))
+                    continue
                 key = f"{block[0]} {function} {way} {name}"
                 bits, e = (32, self.exponents[key]) if key in self.exponents else (64, self.first.get(key, FIRST))
                 parts.append(Part(name, way, bits, (size,), e))

@@ -65,6 +65,12 @@ class Source:
                 raise DataError("two columns of the table have the same name; rename one of them")
             self.table = self.table.set_axis(names, axis=1)
 
+    @property
+    def size(self) -> int:
+        """The number of rows."""
+        rows = self.X if self.table is None else self.table
+        return 0 if rows is None else len(rows)
+
     @functools.cached_property
     def digest(self) -> bytes:
         """SHA-256 of all rows, by which a node notices that its table has changed."""

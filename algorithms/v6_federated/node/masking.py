@@ -124,7 +124,11 @@ def mode_of(job: Job, request: Request) -> str:
     """
     least = required(request)
     if job.aggregation == "auto":
-        return least
+        return max(least, "masked" if job.privacy else "plain", key=MODES.index)
+    if job.privacy and job.aggregation == "plain":
+        raise NodePermissionException(
+            f"noise is counted for sums over hospitals only; set aggregation=masked or pinned. {NOTHING_COMPUTED}"
+        )
     if MODES.index(job.aggregation) < MODES.index(least):
         raise NodePermissionException(
             f"this node's operator requires aggregation={least} (V6_FEDERATED_AGGREGATION), and the job asks for "
@@ -319,12 +323,21 @@ def answer(
     if (stored := answered.begin(T, sums.seq)) is not None:
         return _answer(node, sums, T, stored), _rows(node)
     node.state.stamp, node.key = T, f"block {sums.block}"
+    if node.noising is not None and session.mode == "pinned":
+        node.noising.shares = len(session.roster) - pinned_colluders(folder)
     words, rows = _part(node, session, sums, compute, arrays, T)
     # what the node has kept decides about the answer too: nodes with other histories have masks that do not cancel
     mask = notation.H("kept", T, node.state.loaded_stamp)
     shared = {bytes.fromhex(S): bytes.fromhex(K) for S, K in session.shared.items()}
     new = b"".join(masks.masked(q, session.entry.S, shared, mask).tobytes() for q in words)
     return _answer(node, sums, T, answered.finish(T, new)), rows  # another run of the request may have been faster
+
+
+def pinned_colluders(folder: HospitalFolder) -> int:
+    """How many hospitals of a block its study assumes to work with the server."""
+    agreed = study.accepted(folder.path)
+    assert agreed is not None  # checked before
+    return agreed.colluders
 
 
 def _answer(node: Node, sums: Sums, T: bytes, masked: bytes) -> dict[str, Any]:
@@ -406,6 +419,7 @@ def _told(job: Job) -> str:
         "holdout": spec.holdout,
         "supervised": spec.supervised,
         "regression": spec.regression,
+        "privacy": job.privacy,
     }
     return transcript.canonical(told).decode()
 

@@ -183,7 +183,9 @@ def _summands(
     found = {k: _to_numpy(v) if hasattr(v, "cpu") else v for k, v in returned.items() if v is not None}
     found |= {"n": node.n, "has train_loss": "train_loss" in found}
     found.setdefault("train_loss", 0.0)
-    if evaluation is not None:
+    if evaluation is not None and node.noising is not None:
+        found |= {f"evaluation.{name}": value for name, value in evaluation.items()}
+    elif evaluation is not None:
         shape = next((part.shape for part in sums.parts if part.name == "evaluation.bands"), (0, 2, 0))
         counted = metrics.to_sums(evaluation, len(node.job.data.classes or ()), shape[-1])
         found |= {f"evaluation.{name}": value for name, value in counted.items()}

@@ -1,0 +1,102 @@
+"""Rows made to fit what the hospital has declared in its schema, so that nothing about them is told by what does not fit.
+
+Under a privacy budget, a refusal, a folded level or a range that depends on rows would be an answer that no noise
+covers. So values outside are moved inside, and nothing is refused.
+"""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from v6_federated.base.arrays import Array
+from v6_federated.base.vantage6_api import NodePermissionException
+from v6_federated.data.reading import as_features
+from v6_federated.data.source import Source
+from v6_federated.privacy.environment import NOTHING_COMPUTED
+from v6_federated.privacy.schema import Schema
+
+UNKNOWN = "(other)"  # in place of words that are not declared; ``onehot`` makes no column of it
+
+
+def conformed(source: Source, schema: Schema) -> Source:
+    """Move a node's rows into what its schema declares.
+
+    Numbers are moved to the nearest bound, missing ones to the middle of their bounds; words that are not declared
+    become one unknown word. Rows whose label is not declared are left out: they take part in nothing. Of each person,
+    the first m rows are kept.
+
+    Args:
+        source: the node's rows.
+        schema: what its operator has declared.
+
+    Returns:
+        The declared columns only, in the schema's order, with the label last.
+
+    Raises:
+        NodePermissionException: the table lacks a declared column.
+    """
+    key = ("declared", schema)
+    if key not in source._read:
+        source._read[key] = _of_arrays(source, schema) if source.table is None else _of_table(source.table, schema)
+    found: Source = source._read[key]
+    return found
+
+
+def _of_table(table: pd.DataFrame, schema: Schema) -> Source:
+    named = [*schema.features, *filter(None, [schema.label, schema.person])]
+    if missing := [name for name in named if name not in table.columns]:
+        raise NodePermissionException(
+            f"the table lacks the declared column(s) {', '.join(missing)}; this hospital's operator must correct "
+            f"schema.json. {NOTHING_COMPUTED}"
+        )
+    if schema.person is not None:
+        assert schema.m is not None
+        table = table[table.groupby(schema.person, dropna=False).cumcount() < schema.m]
+    found = {
+        column.name: _words(table[column.name], column.levels)
+        if column.kind == "words"
+        else _numbers(table[column.name], column.lower, column.upper)
+        for column in schema.columns
+    }
+    if schema.label:
+        found[schema.label] = _label(table[schema.label], schema)
+    rows = pd.DataFrame(found)
+    return Source(table=rows.dropna(subset=[schema.label]).reset_index(drop=True) if schema.label else rows)
+
+
+def _of_arrays(source: Source, schema: Schema) -> Source:
+    assert source.X is not None
+    X = as_features(source.X).astype(np.float64)
+    if X.shape[1] != len(schema.columns):
+        raise NodePermissionException(
+            f"the arrays have {X.shape[1]} columns and schema.json {len(schema.columns)}; this hospital's operator must "
+            f"correct schema.json. {NOTHING_COMPUTED}"
+        )
+    lower, upper = (np.array([getattr(column, end) for column in schema.columns]) for end in ("lower", "upper"))
+    X = np.clip(np.where(np.isnan(X), (lower + upper) / 2, X), lower, upper)
+    y = np.asarray(_label(pd.Series(np.asarray(source.y)), schema).to_numpy())
+    kept = ~pd.isna(y)
+    return Source(X=X.reshape(source.X.shape)[kept].astype(source.X.dtype, copy=False), y=y[kept].astype(source.y.dtype))
+
+
+def _numbers(column: pd.Series, lower: float | None, upper: float | None) -> Array:
+    assert lower is not None and upper is not None
+    numbers: Any = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    return np.clip(np.where(np.isnan(numbers), (lower + upper) / 2, numbers), lower, upper)
+
+
+def _words(column: pd.Series, levels: Any) -> pd.Series:
+    words = column.astype("string").str.strip()
+    return words.where(words.isin([*levels]), UNKNOWN).fillna(UNKNOWN).astype(object)
+
+
+def _label(column: pd.Series, schema: Schema) -> pd.Series:
+    """The label; missing where it is not declared."""
+    if schema.classes is None:
+        assert schema.bounds is not None
+        numbers = pd.to_numeric(column, errors="coerce").astype(np.float64)
+        return numbers.clip(*schema.bounds).where(np.isfinite(numbers))
+    if isinstance(schema.classes[0], str):
+        column = column.astype("string").str.strip().astype(object)
+    return column.where(column.isin([*schema.classes]))
