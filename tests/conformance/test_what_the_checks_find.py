@@ -9,6 +9,7 @@ from defects import DEFECTS
 
 import v6_fsvrg
 from v6_federated.base.errors import SafeError
+from v6_federated.models import metrics
 from v6_workbench.conformance import MethodCase, check_method, checks_of, faults
 from v6_workbench.conformance.checks import OF_CASES, OF_PACKAGES, outcome_of
 from v6_workbench.network import store
@@ -82,11 +83,27 @@ def test_a_case_that_asks_some_nodes_in_a_round_is_summed_over_all():
     assert found.status == "pass" and found.reason == "works with masked sums", found
 
 
-def test_masked_sums_say_nothing_about_a_regression(monkeypatch):
-    case = MethodCase("gbdt", {"objective": "regression"})
-    monkeypatch.setattr(case.central, "single_answers", "")  # as of a method outside this repository
-    found = outcome(case, "the_sum_under_masks_equals_the_sum_without")
-    assert found.status == "not applicable" and "regression" in found.reason, found
+REGRESSION = MethodCase("v6_least_squares", {"objective": "regression"})
+
+
+def test_a_regression_is_summed_and_measured():
+    found = outcome(REGRESSION, "the_sum_under_masks_equals_the_sum_without")
+    assert found.status == "pass" and found.reason == "works with masked sums", found
+
+
+@pytest.mark.parametrize("measure", ["loss", "r2"])
+def test_a_regression_that_masks_measure_otherwise_is_found(measure, monkeypatch):
+    """As if the squares of the labels, or of the errors, had been rounded away."""
+    real = metrics.regression_of_sums
+
+    def rounded(sums):
+        evaluation = real(sums)
+        name = {"loss": "loss", "r2": "squares"}[measure]
+        return {**evaluation, name: 1.0001 * evaluation[name]}
+
+    monkeypatch.setattr(metrics, "regression_of_sums", rounded)
+    found = outcome(REGRESSION, "the_sum_under_masks_equals_the_sum_without")
+    assert found.status == "fail" and f"{measure} of the final model under masks is off by" in found.reason, found
 
 
 def test_a_method_that_needs_single_answers_must_refuse_masks_and_say_why(method, monkeypatch):

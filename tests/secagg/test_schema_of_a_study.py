@@ -49,3 +49,41 @@ def test_columns_classes_and_levels_are_the_schemas():
 def test_a_job_that_leaves_the_schema_is_refused(settings, says):
     with pytest.raises(CollectResultsError, match=says):
         train(**settings)
+
+
+CODES = Schema(
+    (Column("age", "number", 0, 120), Column("pain", "words", levels=("1", "2", "3"))), label="ill", classes=(0, 1)
+)
+FILLED = ["impute:most_frequent,columns=pain", "onehot:pain", "standardize"]
+
+
+def with_codes(n, seed):
+    rng = np.random.default_rng(seed)
+    pain = rng.choice([1.0, 3.0, 3.0, np.nan], n)
+    return hospital(n, seed).drop(columns="sex").assign(pain=pain)[["age", "pain", "ill"]]
+
+
+def fill(aggregation, folder, schema=None):
+    tables = {k: with_codes(60 + 10 * k, k) for k in range(1, 5)}
+    required = {"V6_FEDERATED_AGGREGATION": aggregation}
+    with MockNetwork(
+        "v6_fedavg",
+        tables,
+        hospital_folder=folder,
+        study=StudyPlan(schema=schema) if aggregation == "pinned" else None,
+        environment={**CAREFUL, **required},
+    ) as network:
+        result = network.run(rounds=1, preprocess=FILLED, aggregation=aggregation)
+    return {step["step"]: step["fitted"] for step in result["data"]["preprocess"]}
+
+
+def test_codes_that_the_schema_declares_are_counted(tmp_path):
+    """They are numbers in every table. Without the schema they have no names that all nodes know."""
+    found, plain = fill("pinned", tmp_path / "study", CODES), fill("plain", tmp_path / "none")
+    assert found["impute"] == plain["impute"] == {"values": {"pain": "3"}}
+    assert found["onehot"] == {"levels": {"pain": ["1", "2", "3"]}}
+    says = r"pain hold numbers, .* declare codes of categories in the study's schema as words with levels"
+    with pytest.raises(Exception, match=says):
+        fill("masked", tmp_path / "none")
+    with pytest.raises(Exception, match=says):
+        fill("pinned", tmp_path / "bare")

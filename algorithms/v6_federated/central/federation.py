@@ -146,8 +146,6 @@ class Federation:
                 f"{self._method} cannot be used with aggregation={mode}, which organizations {strict} require: "
                 f"{self._single}; their operators would have to set V6_FEDERATED_AGGREGATION=plain"
             )
-        if job.data.regression:
-            raise SafeError(f"a regression cannot be used with aggregation={mode}; expected aggregation=plain")
         job = replace(job, aggregation=mode)
         if any(said != mode for said in modes.values()):  # some nodes would be content with less
             raw = any("kinds" in a.values for a in answers)

@@ -20,7 +20,7 @@ from v6_federated.models import metrics
 from v6_federated.privacy import sums as summing
 from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.secagg.agreement import Entry
-from v6_federated.privacy.sums import Part, Sums
+from v6_federated.privacy.sums import Part, Sums, ladder
 
 FIRST = 10  # e of updates whose size nobody knows yet; they have 64 bits, and hold numbers up to 2^17
 MORE = 40  # powers of two by which it grows if they do not fit
@@ -156,7 +156,7 @@ class Masks:
 
     def request(
         self, function: str, block: Sequence[int], weights: Weights, counts: Sequence[str], size: int | None,
-        evaluation: int | None, extra: Sequence[Part] = (),
+        classes: int | None, evaluate: bool, extra: Sequence[Part] = (),
     ) -> Sums:  # fmt: skip
         """Return what a call asks for.
 
@@ -166,15 +166,18 @@ class Masks:
             weights: how each array is weighted.
             counts: names of truth values that are counted.
             size: length of the arrays.
-            evaluation: number of classes, if the model is evaluated.
+            classes: number of classes; 1 for a regression, None if there are no labels.
+            evaluate: whether the model is evaluated.
             extra: further parts.
 
         Returns:
             The sum, with the next number.
         """
+        regression = classes == 1  # its losses have the square of the label's unit, so that nobody knows their size
+        losses = ladder("train_loss", (), "rows") if regression else [Part("train_loss", "rows", 64, (), LOSSES)]
         parts = [Part("n", "one", 64)]
-        if not self.noisy:
-            parts += [Part("train_loss", "rows", 64, (), LOSSES), Part("has train_loss", "one", 64)]
+        if not self.noisy:  # no noise covers losses
+            parts += [*losses, Part("has train_loss", "one", 64)]
         for name, ways in weights.items():
             for way in ways:
                 assert size is not None
@@ -182,18 +185,13 @@ class Masks:
                     parts.append(Part(name, "one", 64, (size,)))
                     continue
                 key = f"{block[0]} {function} {way} {name}"
-                bits, e = (32, self.exponents[key]) if key in self.exponents else (64, self.first.get(key, FIRST))
+                small = key in self.exponents and not self.noisy
+                bits, e = (32, self.exponents[key]) if small else (64, self.first.get(key, FIRST))
                 parts.append(Part(name, way, bits, (size,), e))
         parts += [Part(name, "one", 64) for name in counts]
-        if evaluation is not None:
-            problems, bands = 1 if evaluation == 2 else evaluation, Policy.of_node().score_bands
-            parts += [
-                Part("evaluation.n", "one", 64),
-                Part("evaluation.loss", "one", 64, (), LOSSES),
-                Part("evaluation.confusion", "one", 64, (evaluation, evaluation)),
-                Part("evaluation.bands", "one", 64, (problems, 2, bands)),
-                Part("evaluation.steps", "one", 64),
-            ]
+        if evaluate:
+            assert classes is not None
+            parts += _of_regression() if regression else _of_classes(classes, self.noisy)
         self.seq += 1
         return Sums(self.seq, block[0], self.rows.get(block[0]), (*parts, *extra), self.tags.get(block[0], {}))
 
@@ -241,6 +239,8 @@ class Masks:
             )
         self.tags.pop(block[0], None)
         if wrapped:
+            if self.noisy:
+                raise CollectResultsError(f"{function}: numbers are beyond 2^{FIRST + 7}; {codec.DIVERGED}")
             for part in wrapped:
                 key = f"{block[0]} {function} {part.weight} {part.name}"
                 assert part.exponent is not None
@@ -265,18 +265,19 @@ class Masks:
                 if part.weight in ("share", "equal") and part.name in sent and sent[part.name].shape == value.shape:
                     value = value + sent[part.name]
                 arrays[name] = value
+            elif part.shape and "." not in part.name and part.exponent is None:
+                arrays[Answer.key(part.name, "count")] = value
             elif part.name == "train_loss":
                 if found[Part("has train_loss", "one", 64).key] == nodes:
-                    values["train_loss"] = float(value) / n
+                    values["train_loss"] = float(summing.read(sums, found, part.name)) / n
             elif part.exponent is None and not part.shape and "." not in part.name:
                 values[part.name] = int(value)
-        evaluation = {
-            part.name.removeprefix("evaluation."): found[part.key]
-            for part in sums.parts
-            if part.name.startswith("evaluation.")
-        }
-        if evaluation:
-            values["evaluation"] = metrics.of_sums(evaluation)
+        names = dict.fromkeys(part.name for part in sums.parts if part.name.startswith("evaluation."))
+        if names:
+            evaluation = {name.removeprefix("evaluation."): summing.read(sums, found, name) for name in names}
+            regression = "evaluation.second" in names
+            of = metrics.of_noisy_sums if self.noisy else metrics.regression_of_sums if regression else metrics.of_sums
+            values["evaluation"] = of(evaluation)
         up, down = sum(a.bytes_up for a in answers), sum(a.bytes_down for a in answers)
         return Answer(block[0], n, arrays, {**values, "sums": found}, up, down, function, tuple(block))
 
@@ -303,6 +304,7 @@ class Masks:
             "tags": [*self.tags.items()],
             "first": self.first,
             "lost": [*self.lost.items()],
+            "noisy": self.noisy,
         }
 
     @classmethod
@@ -324,7 +326,27 @@ class Masks:
             dict(kept["tags"]),
             dict(kept["first"]),
             dict(kept["lost"]),
+            kept["noisy"],
         )
+
+
+def _of_classes(classes: int, noisy: bool) -> list[Part]:
+    """The parts of an evaluation that counts classes."""
+    problems, bands = 1 if classes == 2 else classes, Policy.of_node().score_bands
+    counts = [
+        Part("evaluation.n", "one", 64),
+        Part("evaluation.confusion", "one", 64, (classes, classes)),
+        Part("evaluation.bands", "one", 64, (problems, 2, bands)),
+    ]
+    if noisy:
+        return counts
+    return [*counts, Part("evaluation.loss", "one", 64, (), LOSSES), Part("evaluation.steps", "one", 64)]
+
+
+def _of_regression() -> list[Part]:
+    """The parts of a regression's evaluation: labels can be of any size."""
+    scaled = ("evaluation.loss", "evaluation.first", "evaluation.second")
+    return [Part("evaluation.n", "one", 64), *(part for name in scaled for part in ladder(name))]
 
 
 def _added(answers: Sequence[Answer], bits: int) -> Array:

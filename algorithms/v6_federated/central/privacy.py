@@ -36,6 +36,8 @@ def check(method: str, private: bool, checked: Common) -> None:
         raise SafeError("clip needs either noise or epsilon; set one, for example epsilon=1")
     if getattr(checked, "batch_size", None) is not None:
         raise SafeError("batch_size has no effect with clip, where rows are drawn; set sampling, for example sampling=0.1")
+    if getattr(checked, "optimizer", "sgd") != "sgd":
+        raise SafeError("optimizer=adam cannot be used with clip; leave it out")
     if checked.evaluators:
         raise SafeError("evaluators cannot be used with clip: their answers would be single ones; leave them out")
     if checked.aggregation == "plain":

@@ -468,11 +468,13 @@ class RoundTasks:
         if self.masks is None or not self._masked([group]):
             return self._alike(group, group.organizations, arguments, number, name, expected)
         calls = []
-        classes = None if group.job.data.classes is None else len(group.job.data.classes)
+        data, evaluate = group.job.data, bool(group.evaluate)
+        classes = 1 if data.regression else None if data.classes is None else len(data.classes)
         for block in self.masks.whole(group.organizations):
             assert group.weights is not None
-            asked = classes if group.evaluate else None
-            sums = self.masks.request(group.function, block, group.weights, group.counts, self.size, asked, group.extra)
+            sums = self.masks.request(
+                group.function, block, group.weights, group.counts, self.size, classes, evaluate, group.extra
+            )
             arguments["sums"] = sums.to_json()
             calls += self._alike(group, block, dict(arguments), number, name, replace(expected, sums=sums))
         return calls

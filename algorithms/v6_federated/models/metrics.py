@@ -28,11 +28,14 @@ from v6_federated.data.source import Rows
 from v6_federated.messages.codec import DIVERGED
 from v6_federated.models import Model
 from v6_federated.models.linear import predicted
+from v6_federated.privacy.dp import units
 from v6_federated.privacy.limits import MOST_BANDS
 from v6_federated.privacy.rounding import Rounding, rounded_loss, rounded_to
 
 MOST_ROWS = 2**53  # float64 and JSON hold whole numbers up to here exactly
 MOST_LOSS = 1e100
+MOST_SUM = 2.0**260  # a node's sum of squared errors: the sums of a hundred nodes must be below 2^267 under masks
+LEAST_SPREAD = 2.0**-40  # of labels, as the share of their squares that is about their mean
 POWER = 1 / 5  # of a score's distance from the score of a row of zeros
 
 
@@ -124,6 +127,27 @@ def of_sums(sums: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def of_noisy_sums(sums: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn sums of counts with noise into the form of one node's evaluation.
+
+    Args:
+        sums: ``n``, the rows, and the noisy ``confusion`` and ``bands`` in units of a row divided by ``units.COUNT``.
+
+    Returns:
+        An evaluation without a loss. Counts below 0 are 0.
+    """
+    if not (n := int(sums["n"])):
+        return {"n": 0}
+    confusion, bands = (np.maximum(np.asarray(sums[name]) / units.COUNT, 0) for name in ("confusion", "bands"))
+    whole = np.rint(bands).astype(np.int64)
+    return {
+        "n": n,
+        "loss": None,
+        "confusion": confusion.round(1).tolist(),
+        "bands": [[packed(side) for side in problem] for problem in whole.tolist()] if whole.size else [],
+    }
+
+
 def evaluate_regression(model: Model, w: Any, rows: Rows, rounding: bool = False) -> dict[str, Any]:
     """Compute how well a regression does on the rows of one node.
 
@@ -149,6 +173,59 @@ def evaluate_regression(model: Model, w: Any, rows: Rows, rounding: bool = False
         loss, squares = rounded_loss(loss, n, variance), n * rounded_loss(variance, n, variance)
         mean = rounded_to(mean, math.sqrt(variance), n)
     return {"n": n, "loss": loss, "mean": mean, "squares": squares}
+
+
+def regression_to_sums(evaluation: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn what ``evaluate_regression`` returned into numbers that can be added to those of other nodes.
+
+    Args:
+        evaluation: a node's evaluation. What is rounded in it stays so.
+
+    Returns:
+        ``n``; ``loss``, the sum over the rows; ``first``, the sum of their labels; ``second``, that of the squares.
+
+    Raises:
+        SafeError: the loss is too large for sums.
+    """
+    if not (n := evaluation["n"]):
+        return {"n": 0, "loss": 0.0, "first": 0.0, "second": 0.0}
+    mean = evaluation["mean"]
+    check_sum(loss := n * evaluation["loss"])
+    return {"n": n, "loss": loss, "first": n * mean, "second": evaluation["squares"] + n * mean**2}
+
+
+def check_sum(loss: float) -> None:
+    """Reject a sum of squared errors that other nodes' sums could not be added to under masks: it would wrap.
+
+    Args:
+        loss: the sum.
+
+    Raises:
+        SafeError: it is too large. Infinite and undefined ones are refused elsewhere.
+    """
+    if loss >= MOST_SUM:
+        raise SafeError(f"the squared errors are too large to be added; {DIVERGED}")
+
+
+def regression_of_sums(sums: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn sums of what ``regression_to_sums`` returned into the form of one node's evaluation.
+
+    Args:
+        sums: the sums over the nodes of a block.
+
+    Returns:
+        An evaluation of all their rows. Labels are as good as equal if they differ by a millionth of their mean.
+    """
+    n, first, second = int(sums["n"]), float(sums["first"]), float(sums["second"])
+    if not n:
+        return {"n": 0}
+    squares = second - first**2 / n  # what is left of two numbers of 53 bits
+    return {
+        "n": n,
+        "loss": float(sums["loss"]) / n,
+        "mean": first / n,
+        "squares": squares if squares > LEAST_SPREAD * second else 0.0,
+    }
 
 
 def _finite_scores(model: Model, w: Any, X: Array) -> Array:
@@ -306,7 +383,7 @@ def combine(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
     answers = [a for a in answers if a and a["n"]]
     if not answers:
         return {"evaluated": 0, **dict.fromkeys(("loss", "accuracy", "auc", "auc_error", "auc_variance", "confusion"))}
-    n = sum(a["n"] for a in answers)
+    n, noisy = sum(a["n"] for a in answers), any(a["loss"] is None for a in answers)
     confusion = np.sum([a["confusion"] for a in answers], axis=0)
     areas, halves, variances = [], [], []
     for outside, inside in _both_sides(answers):
@@ -318,7 +395,7 @@ def combine(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
     variance = sum(a.get("steps", a.get("step", 1) ** 2 - 1) / 6 for a in answers)
     return {
         "evaluated": n,
-        "loss": sum(a["n"] * a["loss"] for a in answers) / n,
+        "loss": None if noisy else sum(a["n"] * a["loss"] for a in answers) / n,
         **({"accuracy_error": math.sqrt(variance) / n} if variance else {}),
         "accuracy": float(np.trace(confusion) / n),
         "auc": float(np.mean(areas)) if areas else None,

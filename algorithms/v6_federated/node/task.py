@@ -27,6 +27,7 @@ from v6_federated.models import metrics
 from v6_federated.node import local_training, masking
 from v6_federated.node.masking import SAFE_ERRORS
 from v6_federated.node.node import Node
+from v6_federated.node.noising import UNCOVERED
 from v6_federated.node.request import Request
 from v6_federated.privacy.environment import NOTHING_COMPUTED, debugging
 from v6_federated.privacy.sums import Sums
@@ -114,6 +115,8 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
             database = read_database(request.policy.allow_queries) if mock_data is None else mock_data[0]
             node = Node(organization, database, Job.from_json(job), round, request)
             mode = masking.mode_of(node.job, request)
+            if node.noising is not None and function.__name__ == "fit_step":
+                raise SafeError(UNCOVERED)
             received = codec.decode(arrays) if arrays else {}
             compute = functools.partial(computed, node, checked, received, evaluate)
             rows: int | None
@@ -183,8 +186,12 @@ def _summands(
     found = {k: _to_numpy(v) if hasattr(v, "cpu") else v for k, v in returned.items() if v is not None}
     found |= {"n": node.n, "has train_loss": "train_loss" in found}
     found.setdefault("train_loss", 0.0)
+    if node.job.data.regression:
+        metrics.check_sum(node.n * float(found["train_loss"]))
     if evaluation is not None and node.noising is not None:
         found |= {f"evaluation.{name}": value for name, value in evaluation.items()}
+    elif evaluation is not None and node.job.data.regression:
+        found |= {f"evaluation.{name}": value for name, value in metrics.regression_to_sums(evaluation).items()}
     elif evaluation is not None:
         shape = next((part.shape for part in sums.parts if part.name == "evaluation.bands"), (0, 2, 0))
         counted = metrics.to_sums(evaluation, len(node.job.data.classes or ()), shape[-1])

@@ -5,6 +5,7 @@ numbers in fixed point or counts, so that masks can be added to them (``secagg.e
 request's transcript: two nodes that were asked for different parts have different masks.
 """
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -288,35 +289,53 @@ def decoded(sums: Sums, words: Mapping[int, Array], T: bytes) -> tuple[int, int,
     return nodes, lost, found, wrapped
 
 
-def ladder(name: str, shape: tuple[int, ...]) -> list[Part]:
+def ladder(name: str, shape: tuple[int, ...] = (), weight: str = "one") -> list[Part]:
     """Ask for sums whose size nobody knows: at several scales at once.
 
     Args:
         name: the value's name.
         shape: its shape.
+        weight: its weight.
 
     Returns:
         The parts.
     """
-    return [Part(name, "one", 64, shape, e) for e in RUNGS]
+    return [Part(name, weight, 64, shape, e) for e in RUNGS]
 
 
-def climbed(found: Mapping[str, Array], name: str, most: Array | None = None) -> Array:
-    """Read sums from a ladder: each at the finest scale at which no node's number can have wrapped.
+def climbed(found: Mapping[str, Array], name: str, weight: str = "one") -> Array:
+    """Read sums from a ladder.
+
+    A sum is known at each scale modulo 2^64 units. So the coarsest scale says how often the next finer one has wrapped,
+    and so on down, until the digits are those of float64.
 
     Args:
         found: the sums by key.
         name: the value's name.
-        most: how large each node's numbers can be at most; None if they are all from 0, so that the sum is a bound.
+        weight: its weight.
 
     Returns:
-        The sums.
+        The sums. They are wrong if one is 2^267 or more.
     """
-    value: Array = np.zeros(())
-    upper: Array = np.asarray(np.inf)
-    for e in reversed(RUNGS):
-        now = found[Part(name, "one", 64, (), e).key]
-        fine = np.full(now.shape, e == RUNGS[-1]) | ((upper if most is None else most) <= 2.0 ** (e + 6))
-        value = np.where(fine, now, value)
-        upper = np.where(fine, np.abs(now) + MOST_HOSPITALS * 2.0 ** (e - 56), upper)
+    value: Array = found[Part(name, weight, 64, (), RUNGS[-1]).key]
+    for before, e in itertools.pairwise(reversed(RUNGS)):
+        now, wraps_at = found[Part(name, weight, 64, (), e).key], 2.0 ** (e + 8)
+        finer = now + wraps_at * np.rint((value - now) / wraps_at)
+        rounded_by = MOST_HOSPITALS * 2.0 ** (before - 56)  # at most, at the scale before
+        value = np.where(rounded_by > np.spacing(np.abs(value)), finer, value)
     return value
+
+
+def read(sums: Sums, found: Mapping[str, Array], name: str) -> Array:
+    """Read a sum, which may have been asked for at several scales.
+
+    Args:
+        sums: what was asked for.
+        found: the sums by key.
+        name: the value's name; it has one weight in ``sums``.
+
+    Returns:
+        The sum.
+    """
+    parts = [part for part in sums.parts if part.name == name]
+    return climbed(found, name, parts[0].weight) if len(parts) > 1 else found[parts[0].key]

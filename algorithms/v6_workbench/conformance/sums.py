@@ -1,5 +1,7 @@
 """What a method does where central learns sums over nodes only."""
 
+from collections.abc import Mapping
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -9,7 +11,7 @@ from v6_federated.privacy.secagg import masks
 from v6_workbench.conformance import tables
 from v6_workbench.conformance.case import MethodCase
 from v6_workbench.conformance.jobs import Tape, attempt, difference, learned, run
-from v6_workbench.conformance.outcome import NotApplicable, require
+from v6_workbench.conformance.outcome import require
 from v6_workbench.conformance.tables import Nodes
 
 SECURE = ("masked", "pinned")
@@ -21,14 +23,13 @@ ROUNDS = 2  # a unit that is rounded can move a row over the kink of a ReLU, and
 def the_sum_under_masks_equals_the_sum_without(case: MethodCase) -> str:
     """A masked job learns what the plain one learns, and is the same, bit for bit, as with masks of zero.
 
-    A method that needs single answers refuses masks before any node computes something, and says why.
+    A regression is also measured alike. A method that needs single answers refuses masks before any node computes
+    something, and says why.
     """
     nodes = case.nodes(tables.three())
     if case.single_answers:
         _must_refuse(case, nodes)
         return f"needs single answers: {case.single_answers}"
-    if case.regression:
-        raise NotApplicable("the evaluation of a regression has no masked sums yet")
     everybody = (
         {"fraction": 1.0} if "fraction" in case.schema.model_fields else {}
     )  # without a study, all are one block
@@ -45,7 +46,21 @@ def the_sum_under_masks_equals_the_sum_without(case: MethodCase) -> str:
             off = _apart(learned(masked)[name], array, signs=not case.supervised)
             text = f"{what}: {name} under masks is off by {off:.2g} (relative norm) from the plain job"
             require(off <= NEAR, f"{text}; expected {NEAR:g} at most")
+        if case.regression:
+            _must_measure_alike(what, masked["final"], plain["final"])
     return "works with masked sums"
+
+
+def _must_measure_alike(what: str, masked: Mapping[str, Any], plain: Mapping[str, Any]) -> None:
+    """Labels can be of any size, and so can the sums that measure a regression: none may be rounded away."""
+    for measure in ("loss", "r2"):
+        found, expected = masked[measure], plain[measure]
+        if found is None or expected is None:
+            require(found is expected, f"{what}: {measure} is {found} under masks, and {expected} in the plain job")
+            continue
+        off = abs(found - expected) / (abs(expected) or 1.0 if measure == "loss" else max(abs(expected), 1.0))
+        text = f"{what}: {measure} of the final model under masks is off by {off:.2g} from the plain job"
+        require(off <= NEAR, f"{text}; expected {NEAR:g} at most")
 
 
 def _must_refuse(case: MethodCase, nodes: Nodes) -> None:

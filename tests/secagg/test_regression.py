@@ -1,0 +1,148 @@
+"""A regression under masks: its errors and labels are summed at every scale, and nothing else leaves."""
+
+import functools
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+from masked_jobs import Tape, apart, learned, nodes, run, without_masks
+
+from v6_federated.models import metrics
+from v6_federated.node import masking, task
+from v6_federated.privacy import sums as summing
+from v6_federated.privacy.schema import Column, Schema
+from v6_federated.privacy.secagg.encoding import decode, encode
+from v6_workbench.conformance.jobs import without_times
+from v6_workbench.conformance.tables import with_numbers
+from v6_workbench.simulation.mock import MockNetwork, StudyPlan
+
+PACKAGE = "v6_least_squares"
+SETTINGS = {"rounds": 6, "lr": 0.05}
+CAREFUL = {"V6_FEDERATED_PROFILE": "careful"}
+MASKED = {"organization_id", "round", "T", "y32", "y64"}
+
+
+@functools.cache
+def clinics(K: int, scale: float = 1.0, mean: float = 1.0) -> dict[int, pd.DataFrame]:
+    """K hospitals whose label has about a standard deviation of 18 scales and a mean of ``mean`` scales."""
+    tables = {k: with_numbers(rows) for k, rows in nodes(K, 30).items()}
+    return {k: rows.assign(label=scale * (rows["label"] - 100 + mean)) for k, rows in tables.items()}
+
+
+def agreed(mode: str, folder) -> dict:
+    """How hospitals agree."""
+    return {"mode": "masked"} if mode == "masked" else {"mode": "pinned", "folder": folder, "size": 5}
+
+
+def check(found: dict, plain: dict, within: float = 1e-5) -> None:
+    """Compare what two jobs have learned, and how they measure it: the error relative, R squared as it is."""
+    assert apart(learned(found)["weights"], learned(plain)["weights"]) < within
+    rows = [*zip(found["history"], plain["history"], strict=True), (found["final"], plain["final"])]
+    for mine, row in rows:
+        assert mine.get("n") == row.get("n") and mine["evaluated"] == row["evaluated"] > 0
+        for name in ("loss", "train_loss"):
+            assert mine.get(name) == pytest.approx(row.get(name), rel=within)
+        assert mine["r2"] == pytest.approx(row["r2"], abs=within)
+        assert mine["accuracy"] is None and mine["auc"] is None
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e6, 1e-3])
+@pytest.mark.parametrize(("mode", "K"), [("masked", 4), ("pinned", 10)])
+def test_it_is_the_plain_one(mode, K, scale, tmp_path, monkeypatch):
+    how, databases = agreed(mode, tmp_path), clinics(K, scale)
+    found = run(PACKAGE, databases, **how, **SETTINGS)
+    assert found["privacy"]["aggregation"] == mode and found["per_node"] == []
+    with monkeypatch.context() as patch:
+        patch.setattr(masking.masks, "masked", without_masks)
+        assert without_times(run(PACKAGE, databases, **how, **SETTINGS)) == without_times(found)
+    check(found, run(PACKAGE, databases, "plain", **SETTINGS))
+
+
+@pytest.mark.parametrize("mean", [1e4, -1e5])
+def test_labels_far_from_zero_keep_their_digits(mean):
+    """Squares about zero hold the digits of the spread too. Models do not move, so that only the sums are compared."""
+    settings = {"rounds": 1, "lr": 0.0}
+    plain, found = (run(PACKAGE, clinics(4, 1.0, mean), mode, **settings)["final"] for mode in ("plain", "masked"))
+    assert found["loss"] == pytest.approx(plain["loss"], rel=1e-12)
+    assert found["r2"] == pytest.approx(plain["r2"], rel=1e-5)
+
+
+def test_labels_without_spread_have_no_r_squared():
+    databases = {k: rows.assign(label=0.1) for k, rows in clinics(4).items()}
+    final = run(PACKAGE, databases, "masked", **SETTINGS)["final"]
+    assert final["r2"] is None and final["loss"] > 0
+
+
+def test_with_every_limit_of_a_careful_node(tmp_path):
+    """Each node rounds its mean, error and squares to its own standard errors first, as without masks."""
+    schema = Schema(tuple(Column(f"x{i}", "number", -20, 20) for i in range(4)), label="label", bounds=(-200, 300))
+    databases = {k: with_numbers(rows) for k, rows in nodes(4, 60).items()}
+    final = {}
+    for mode, aggregation in (("plain", {"V6_FEDERATED_AGGREGATION": "plain"}), ("pinned", {})):
+        with MockNetwork(  # one folder, whose secret says which rows are held out
+            PACKAGE,
+            databases,
+            hospital_folder=tmp_path,
+            study=StudyPlan(schema=schema),
+            environment={**CAREFUL, **aggregation},
+        ) as network:
+            result = network.run(aggregation=mode, **{**SETTINGS, "lr": 0.0})
+        assert "stopped" not in result and result["privacy"]["aggregation"] == mode
+        final[mode] = result["final"]
+    assert final["pinned"]["loss"] == pytest.approx(final["plain"]["loss"], rel=1e-9)
+    assert final["pinned"]["r2"] == pytest.approx(final["plain"]["r2"], abs=1e-9)
+
+
+def test_central_holds_sums_and_nothing_else(monkeypatch):
+    """Words, and of the block: rows, errors, and sums of labels and of their squares. No label is in what it holds."""
+    tape, seen, real = Tape(), [], metrics.regression_of_sums
+    monkeypatch.setattr(metrics, "regression_of_sums", lambda sums: seen.append(dict(sums)) or real(sums))
+    databases = clinics(4)
+    result = run(PACKAGE, databases, "masked", outcomes=tape, **SETTINGS)
+    for function, _, answer in tape.masked():
+        assert {*answer} == MASKED, function
+    assert len(seen) == SETTINGS["rounds"] and all({*sums} == {"n", "loss", "first", "second"} for sums in seen)
+    asked = {part[0] for _, message in tape.calls for part in message["kwargs"].get("sums", {"parts": []})["parts"]}
+    evaluation = {"evaluation.n", "evaluation.loss", "evaluation.first", "evaluation.second"}
+    assert asked == {"n", "train_loss", "has train_loss", "weights", *evaluation}
+    text = str({"tape": tape.answers, "result": {**result, "settings": None}})
+    assert not any(repr(v) in text for rows in databases.values() for v in rows["label"].tolist())
+
+
+@pytest.mark.parametrize("part", ["confusion", "bands", "squares", "mean"])
+def test_other_parts_of_an_evaluation_do_not_exist(part, monkeypatch):
+    """A node adds noise, as for anything that it does not compute."""
+    real = task._summands
+    names = []
+    monkeypatch.setattr(task, "_summands", lambda *a: names.append(found := real(*a)) or found)
+    run(PACKAGE, clinics(3), "masked", **{**SETTINGS, "rounds": 2})
+    assert not any(f"evaluation.{part}" in found for found in names)
+    asked = summing.Sums(1, 0, None, (summing.Part(f"evaluation.{part}", "one", 64, (2,), 10),))
+    with pytest.raises(Exception, match="which this function does not return"):
+        summing.encoded(asked, names[-1], {}, 30, 3, b"T" * 32)
+
+
+def test_a_squared_error_beyond_all_units_ends_the_job():
+    """It would wrap at every scale."""
+    databases = {k: rows.assign(x0=1e37 * rows["x0"]) for k, rows in clinics(3).items()}
+    with np.errstate(all="ignore"), pytest.raises(Exception, match="could not compute their part|diverge"):
+        run(PACKAGE, databases, "masked", stops=None, **{**SETTINGS, "rounds": 3, "lr": 1.0})
+    with pytest.raises(Exception, match="too large to be added"):
+        metrics.check_sum(2.0**260)
+
+
+@pytest.mark.parametrize("K", [1, 2, 7, 100])
+def test_a_ladder_has_all_digits_of_a_sum(K):
+    """At every size, and if terms wrap and cancel, a sum is off by its rounding in float64 and of K finest units."""
+    parts = summing.ladder("x", (200,))
+    rng = np.random.default_rng(K)
+    for largest in (-60, -10, 0, 40, 130, 255):
+        x = rng.normal(size=(K, 200)) * 2.0 ** rng.uniform(largest - 60, largest, size=(K, 200))
+        found = {}
+        for part in parts:
+            words = sum(encode(part.term, values) for values in x)
+            found[part.key] = decode(part.term, words)
+        exact = np.array([float(sum(map(Fraction, column))) for column in x.T])
+        off = np.abs(summing.climbed(found, "x") - exact)
+        assert (off <= 4 * np.spacing(np.abs(exact)) + K * 2.0 ** (summing.RUNGS[0] - 56)).all(), largest
