@@ -28,9 +28,11 @@ def central(
     return federation.result(s.w)
 
 
-def noisy_step(federation: Federation, S_t: list[int], w: np.ndarray, local: LocalSGD, t: int) -> tuple[np.ndarray, Answers]:
+def noisy_step(
+    federation: Federation, S_t: list[int], w: np.ndarray, local: LocalSGD, t: int
+) -> tuple[np.ndarray, Answers]:
     """A step w <- w - eta g (d,), for the mean g of clipped gradients with noise that the nodes of a block share."""
     means = {"gradient": ["count"]}
     answers = federation.ask("noisy_gradient", S_t, weights=w, returns=["gradient"], means=means)
     eta = local.lr * local.lr_decay_round ** (t - 1) / (1 + local.lr_decay_step * (t - 1))
-    return w - np.float32(eta) * federation.mean_gradient(answers), answers
+    return w - np.float32(eta) * federation.mean_gradient(answers, w), answers

@@ -33,6 +33,7 @@ from v6_federated.messages import codec
 from v6_federated.messages.codec import Shape
 from v6_federated.messages.common import Common
 from v6_federated.messages.job import AGGREGATIONS, Job
+from v6_federated.models.clipping import penalty_gradient
 from v6_federated.privacy.dp import units
 from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.secagg.agreement import Entry
@@ -170,7 +171,7 @@ class Federation:
             masks.tags.setdefault(masks.block_of(a.organization_id)[0], {})[own] = a.values["tags"]
         for k in {k for roster in groups for k in roster.organizations} - {a.organization_id for a in confirmed}:
             masks.lose(k, f"organization {k} has not confirmed the keys of this block")
-        masks.noisy = self._plan is not None
+        masks.noise = 0.0 if self._plan is None else self._plan.evaluation_noise
         self._tasks.masks = masks
         levels: dict[str, set[str]] = {}
         for a in answers:
@@ -186,7 +187,11 @@ class Federation:
     def _count_rows(self) -> None:
         """Learn the rows of each block, if no statistic has told them: they weight the first round."""
         masks = self._tasks.masks
-        if masks is not None and len({*masks.rows, *masks.lost}) < len(masks.blocks) and self._tasks.job.data.supervised:
+        if (
+            masks is not None
+            and len({*masks.rows, *masks.lost}) < len(masks.blocks)
+            and self._tasks.job.data.supervised
+        ):
             self._ask_in_preparation(
                 Group("count_rows", self.organizations, self._tasks.job, expected=self._tasks.expected(), weights={})
             )
@@ -197,6 +202,8 @@ class Federation:
         """Ask for a statistic in the preparation."""
         if self._sums_of_rows is not None:
             return self._sums_of_rows(job, organizations, d, name, precision, **arguments)
+        if name == "bounds":
+            raise SafeError("the step scale needs the bounds in the schema of a study; use standardize")
         return self._ask_in_preparation(preparation.statistic(job, organizations, d, name, precision, **arguments))
 
     def _build_model(self) -> None:
@@ -311,19 +318,23 @@ class Federation:
         """Whether nodes answer a round with one noisy sum of gradients: the nodes of a block then share its noise."""
         return self._plan is not None and self._plan.steps == getattr(self._common, "rounds", None)
 
-    def mean_gradient(self, answers: Answers) -> Array:
+    def mean_gradient(self, answers: Answers, w: Array) -> Array:
         """The mean gradient over all rows from the answers of ``Node.noisy_gradient``.
 
         Args:
             answers: the answers, with ``gradient`` (d,).
+            w: the model (d,).
 
         Returns:
-            C / (q N) times the sum, float32 (d,), for the clip C, the sampling q and the rows N of all answers.
+            C / (q N) times the sum, for the clip C, the sampling q and the rows N of all answers, and the gradient of
+            the model's penalty, which no row enters: float32 (d,).
         """
         assert self._plan is not None
-        total: Array = np.sum([a.arrays[Answer.key("gradient", "count")] for a in answers.parts()], axis=0, dtype=np.int64)
+        total: Array = np.sum(
+            [a.arrays[Answer.key("gradient", "count")] for a in answers.parts()], axis=0, dtype=np.int64
+        )
         mean = total * (self._plan.clip / units.GRADIENT / (self._plan.rate * answers.n))
-        return mean.astype(np.float32)
+        return mean.astype(np.float32) + penalty_gradient(self.model, w)
 
     def initial_weights(self) -> Array:
         """Return w_0 (d,), drawn from the job's seed."""
@@ -386,7 +397,10 @@ class Federation:
         absent = self._tasks.absent(self.organizations).keys()
         gone = [i for i, block in enumerate(blocks) if block[0] in lost or absent & {*block}]
         present = [i for i in range(len(blocks)) if i not in gone]
-        rng, m = generator(self._tasks.job.seed, "sample", 0, self._tasks.round), self._sampled_of(len(blocks), fraction)
+        rng, m = (
+            generator(self._tasks.job.seed, "sample", 0, self._tasks.round),
+            self._sampled_of(len(blocks), fraction),
+        )
         drawn = rng.choice(present, min(m, len(present)), replace=False).tolist()
         return sorted(k for i in [*drawn, *gone][:m] for k in blocks[i])
 

@@ -4,6 +4,7 @@ The sum over a block has the form of one node's answer, with the rows and the me
 with answers does not depend on the mode, see ``Answers``.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -49,7 +50,8 @@ class Masks:
         first: e of the parts of 64 bits, if it is not ``FIRST``.
         tags: what nodes have said to confirm their keys, by block's first member; until the block's first sum.
         lost: why a block cannot be summed any more in this job, by its first member.
-        noisy: whether nodes add noise. A sum that wraps cannot be asked for again, as its noise is spent.
+        noise: z, the standard deviation of the noise of an evaluation's counts over what a row can change; 0 without
+            noise. With noise, a sum that wraps cannot be asked for again, as its part of the budget is spent.
     """
 
     mode: str
@@ -60,7 +62,7 @@ class Masks:
     tags: dict[int, dict[str, Any]] = field(default_factory=dict)
     first: dict[str, int] = field(default_factory=dict)
     lost: dict[int, str] = field(default_factory=dict)
-    noisy: bool = False
+    noise: float = 0.0
 
     @classmethod
     def of(
@@ -106,8 +108,8 @@ class Masks:
             parts.append(unknown)
         if not blocks:
             raise CollectResultsError(
-                f"organizations {[*silent]} did not answer, and without them no block is whole; send the job again when "
-                "their nodes are online"
+                f"organizations {[*silent]} did not answer, and without them no block is whole; send the job again "
+                "when their nodes are online"
             )
         if len({k for block in blocks for k in block}) != sum(map(len, blocks)):
             raise CollectResultsError("nodes have accepted studies with other blocks; accept the same study everywhere")
@@ -176,7 +178,7 @@ class Masks:
         regression = classes == 1  # its losses have the square of the label's unit, so that nobody knows their size
         losses = ladder("train_loss", (), "rows") if regression else [Part("train_loss", "rows", 64, (), LOSSES)]
         parts = [Part("n", "one", 64)]
-        if not self.noisy:  # no noise covers losses
+        if not self.noise:  # no noise covers losses
             parts += [*losses, Part("has train_loss", "one", 64)]
         for name, ways in weights.items():
             for way in ways:
@@ -185,13 +187,13 @@ class Masks:
                     parts.append(Part(name, "one", 64, (size,)))
                     continue
                 key = f"{block[0]} {function} {way} {name}"
-                small = key in self.exponents and not self.noisy
+                small = key in self.exponents and not self.noise
                 bits, e = (32, self.exponents[key]) if small else (64, self.first.get(key, FIRST))
                 parts.append(Part(name, way, bits, (size,), e))
         parts += [Part(name, "one", 64) for name in counts]
         if evaluate:
             assert classes is not None
-            parts += _of_regression() if regression else _of_classes(classes, self.noisy)
+            parts += _of_regression() if regression else _of_classes(classes, bool(self.noise))
         self.seq += 1
         return Sums(self.seq, block[0], self.rows.get(block[0]), (*parts, *extra), self.tags.get(block[0], {}))
 
@@ -239,7 +241,7 @@ class Masks:
             )
         self.tags.pop(block[0], None)
         if wrapped:
-            if self.noisy:
+            if self.noise:
                 raise CollectResultsError(f"{function}: numbers are beyond 2^{FIRST + 7}; {codec.DIVERGED}")
             for part in wrapped:
                 key = f"{block[0]} {function} {part.weight} {part.name}"
@@ -276,8 +278,13 @@ class Masks:
         if names:
             evaluation = {name.removeprefix("evaluation."): summing.read(sums, found, name) for name in names}
             regression = "evaluation.second" in names
-            of = metrics.of_noisy_sums if self.noisy else metrics.regression_of_sums if regression else metrics.of_sums
-            values["evaluation"] = of(evaluation)
+            if self.noise:
+                parts_of_a_row = 1 + len(evaluation["bands"])  # nodes of a study share the noise of a sum
+                sigma = self.noise * math.sqrt(parts_of_a_row * (1 if self.mode == "pinned" else len(block)))
+                values["evaluation"] = metrics.of_noisy_sums(evaluation, sigma)
+            else:
+                of = metrics.regression_of_sums if regression else metrics.of_sums
+                values["evaluation"] = of(evaluation)
         up, down = sum(a.bytes_up for a in answers), sum(a.bytes_down for a in answers)
         return Answer(block[0], n, arrays, {**values, "sums": found}, up, down, function, tuple(block))
 
@@ -304,7 +311,7 @@ class Masks:
             "tags": [*self.tags.items()],
             "first": self.first,
             "lost": [*self.lost.items()],
-            "noisy": self.noisy,
+            "noise": self.noise,
         }
 
     @classmethod
@@ -326,7 +333,7 @@ class Masks:
             dict(kept["tags"]),
             dict(kept["first"]),
             dict(kept["lost"]),
-            kept["noisy"],
+            kept["noise"],
         )
 
 

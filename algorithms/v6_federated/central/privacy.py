@@ -1,5 +1,6 @@
 """The privacy plan of a job: what central calibrates, and what the result says of it."""
 
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
@@ -10,6 +11,7 @@ from v6_federated.messages.common import Common
 from v6_federated.privacy.dp.plan import Plan
 
 OF_NOISE = ("noise", "epsilon", "delta", "sampling", "evaluation_noise")
+EVALUATION_NOISE = 10.0  # if neither it nor an epsilon is set
 WITHOUT_ROWS = ("onehot", "scale")  # steps that follow from what operators have declared
 
 
@@ -26,7 +28,9 @@ def check(method: str, private: bool, checked: Common) -> None:
     """
     if checked.clip is None:
         if idle := settings.changed(checked, OF_NOISE):
-            raise SafeError(f"{', '.join(idle)} has no effect without clip; set clip, for example clip=1, or leave it out")
+            raise SafeError(
+                f"{', '.join(idle)} has no effect without clip; set clip, for example clip=1, or leave it out"
+            )
         return
     if not private:
         raise SafeError(
@@ -35,19 +39,23 @@ def check(method: str, private: bool, checked: Common) -> None:
     if (checked.noise is None) == (checked.epsilon is None):
         raise SafeError("clip needs either noise or epsilon; set one, for example epsilon=1")
     if getattr(checked, "batch_size", None) is not None:
-        raise SafeError("batch_size has no effect with clip, where rows are drawn; set sampling, for example sampling=0.1")
+        raise SafeError(
+            "batch_size has no effect with clip, where rows are drawn; set sampling, for example sampling=0.1"
+        )
     if getattr(checked, "optimizer", "sgd") != "sgd":
         raise SafeError("optimizer=adam cannot be used with clip; leave it out")
     if checked.evaluators:
         raise SafeError("evaluators cannot be used with clip: their answers would be single ones; leave them out")
     if checked.aggregation == "plain":
-        raise SafeError("aggregation=plain cannot be used with clip: noise is for sums; leave it out, or set masked or pinned")
+        raise SafeError(
+            "aggregation=plain cannot be used with clip: noise is for sums; leave it out, or set masked or pinned"
+        )
     if getattr(checked, "objective", None) == "regression":
         raise SafeError("a regression cannot be used with clip; choose a label of classes")
     if wrong := [step.name for step in map(preprocessing.parse, checked.preprocess) if step.name not in WITHOUT_ROWS]:
         raise SafeError(
-            f"preprocess={wrong[0]} cannot be used with clip: no noise covers what it reads; use {' and '.join(WITHOUT_ROWS)}, "
-            "which follow from the declared schema"
+            f"preprocess={wrong[0]} cannot be used with clip: no noise covers what it reads; use "
+            f"{' and '.join(WITHOUT_ROWS)}, which follow from the declared schema"
         )
 
 
@@ -67,15 +75,24 @@ def plan_of(checked: Any) -> Plan | None:
         return None
     from v6_federated.privacy.dp import accountant  # its library takes a second to import
 
-    plan = Plan(
+    training = Plan(
         clip=checked.clip,
         noise=checked.noise or 1.0,
         rate=checked.sampling,
         steps=checked.rounds * checked.epochs * max(round(1 / checked.sampling), 1),
-        evaluations=checked.rounds // checked.evaluate_every + 1,
-        evaluation_noise=checked.evaluation_noise,
     )
-    return plan if checked.epsilon is None else accountant.calibrated(plan, checked.epsilon, checked.delta)
+    evaluations = Plan(
+        evaluations=(checked.rounds - 1) // checked.evaluate_every + 1, evaluation_noise=checked.evaluation_noise or 1.0
+    )
+    if checked.epsilon is not None:
+        if checked.evaluation_noise is None:  # it then takes about an eighth of the noise's precision from training
+            evaluations = accountant.calibrated(evaluations, checked.epsilon / 2, checked.delta)
+        training = accountant.calibrated(training, checked.epsilon, checked.delta, [evaluations])
+    elif checked.evaluation_noise is None:
+        evaluations = replace(evaluations, evaluation_noise=EVALUATION_NOISE)
+    return replace(
+        training, evaluations=evaluations.evaluations, evaluation_noise=evaluations.evaluation_noise
+    )
 
 
 def described(plan: Plan, delta: float, shared: bool) -> dict[str, Any]:

@@ -65,7 +65,6 @@ class SumsOfRows:
         Raises:
             SafeError: the statistic is not a sum, or its numbers are too large.
         """
-
         if name == "bounds":
             return self._bounds(organizations, arguments["columns"])
 
@@ -88,8 +87,8 @@ class SumsOfRows:
         """What operators have declared; no node is asked."""
         if missing := [c for c in columns if c not in self.bounds]:
             raise SafeError(
-                f"no schema declares the bounds of the column(s) {', '.join(missing)}, or not the same at all hospitals; "
-                "put scale before onehot, use the step standardize, or ask the hospitals for a study with a schema"
+                f"no schema declares the bounds of the column(s) {', '.join(missing)}, or not the same at all "
+                "hospitals; put scale before onehot, use the step standardize, or ask the hospitals for a study with a schema"
             )
         ends = np.array([self.bounds[c] for c in columns], dtype=np.float64).reshape(-1, 2)
         arrays = {"lower": ends[:, 0], "upper": ends[:, 1]}

@@ -1,4 +1,4 @@
-"""Rows made to fit what the hospital has declared in its schema, so that nothing about them is told by what does not fit.
+"""Rows made to fit what the hospital has declared in its schema, so that nothing tells of what does not fit.
 
 Under a privacy budget, a refusal, a folded level or a range that depends on rows would be an answer that no noise
 covers. So values outside are moved inside, and nothing is refused.
@@ -11,7 +11,6 @@ import pandas as pd
 
 from v6_federated.base.arrays import Array
 from v6_federated.base.vantage6_api import NodePermissionException
-from v6_federated.data.reading import as_features
 from v6_federated.data.source import Source
 from v6_federated.privacy.environment import NOTHING_COMPUTED
 from v6_federated.privacy.schema import Schema
@@ -67,17 +66,18 @@ def _of_table(table: pd.DataFrame, schema: Schema) -> Source:
 
 def _of_arrays(source: Source, schema: Schema) -> Source:
     assert source.X is not None
-    X = as_features(source.X).astype(np.float64)
+    flat = source.X.reshape(len(source.X), -1)
+    X = flat / 255 if flat.dtype == np.uint8 else flat.astype(np.float64)  # as ``as_features``, which refuses NaN
     if X.shape[1] != len(schema.columns):
         raise NodePermissionException(
-            f"the arrays have {X.shape[1]} columns and schema.json {len(schema.columns)}; this hospital's operator must "
-            f"correct schema.json. {NOTHING_COMPUTED}"
+            f"the arrays have {X.shape[1]} columns and schema.json {len(schema.columns)}; its operator must correct "
+            f"schema.json. {NOTHING_COMPUTED}"
         )
     lower, upper = (np.array([getattr(column, end) for column in schema.columns]) for end in ("lower", "upper"))
     X = np.clip(np.where(np.isnan(X), (lower + upper) / 2, X), lower, upper)
     y = np.asarray(_label(pd.Series(np.asarray(source.y)), schema).to_numpy())
     kept = ~pd.isna(y)
-    return Source(X=X.reshape(source.X.shape)[kept].astype(source.X.dtype, copy=False), y=y[kept].astype(source.y.dtype))
+    return Source(X=X[kept].astype(np.float32), y=y[kept])
 
 
 def _numbers(column: pd.Series, lower: float | None, upper: float | None) -> Array:

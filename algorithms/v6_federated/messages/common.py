@@ -56,7 +56,11 @@ class Common(BaseModel):
     ] = "auto"
     clip: Annotated[
         float | None,
-        Field(gt=0, allow_inf_nan=False, description="largest norm of a row's gradient in training with noise (unset: no noise)"),
+        Field(
+            gt=0,
+            allow_inf_nan=False,
+            description="largest norm of a row's gradient in training with noise (unset: no noise)",
+        ),
         Number,
     ] = None
     noise: Annotated[
@@ -71,11 +75,13 @@ class Common(BaseModel):
     ] = None
     delta: Annotated[float, Field(gt=0, lt=1, description="delta of epsilon, below 1 / rows"), Number] = 1e-5
     sampling: Annotated[
-        float, Field(gt=0, le=1, description="probability of a row to take part in a step with noise (1: all rows)"), Number
+        float,
+        Field(gt=0, le=1, description="probability of a row to take part in a step with noise (1: all rows)"),
+        Number,
     ] = 1.0
     evaluation_noise: Annotated[
-        float, Field(gt=0, allow_inf_nan=False, description="as noise, of the counts of an evaluation"), Number
-    ] = 10.0
+        float | None, Field(gt=0, allow_inf_nan=False, description="as noise, of an evaluation's counts (unset: half of epsilon)"), Number
+    ] = None
     round_timeout: Annotated[
         float | None,
         Field(

@@ -10,7 +10,9 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn import functional
 
+from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.models.torch_base import Network
 
@@ -19,9 +21,11 @@ class Convolution(Network):
     """A model of square images with one channel. A row holds the side * side pixels of an image.
 
     Args:
-        module: maps images (n, 1, side, side) to decision values (n, classes).
+        module: maps images (n, 1, side, side) to decision values (n, classes), with linear layers and convolutions.
         side: width and height of an image, in pixels.
     """
+
+    inputs_first = False
 
     def __init__(self, module: nn.Module, side: int) -> None:
         super().__init__(module)
@@ -30,6 +34,50 @@ class Convolution(Network):
     def inputs(self, X: Any) -> torch.Tensor:
         """Rows (n, features) as images (n, 1, side, side), channels last in memory, which torch computes faster."""
         return self.asarray(X).view(-1, self.side, self.side, 1).permute(0, 3, 1, 2)
+
+    def row_gradients(self, w: Any, X: Any, y: Any) -> tuple[list[Array | None], list[Array]]:
+        """Compute the gradient of each row's loss, see ``clipping.RowGradients``.
+
+        A convolution adds up products over the image, so its gradients are written out; its parameters are few.
+
+        Args:
+            w: parameters (d,).
+            X: rows (n, features).
+            y: their classes (n,).
+
+        Returns:
+            Inputs (n, in) and signals (n, out) of linear layers; None and gradients (n, parameters) of convolutions.
+        """
+        self._load(w)
+        seen: list[tuple[nn.Module, torch.Tensor, torch.Tensor]] = []
+        layers = [layer for layer in self.module.modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
+        hooks = [
+            layer.register_forward_hook(lambda *call: seen.append((call[0], *call[1], call[2]))) for layer in layers
+        ]
+        try:
+            z = self.module(self.inputs(X))
+        finally:
+            for hook in hooks:
+                hook.remove()
+        loss = functional.cross_entropy(z, self.targets(X, y), reduction="sum")
+        slopes = torch.autograd.grad(loss, [output for _, _, output in seen])
+        inputs, signals = list[Array | None](), list[Array]()
+        for (layer, h, _), slope in zip(seen, slopes, strict=True):
+            if isinstance(layer, nn.Conv2d):
+                inputs.append(None)
+                signals.append(_written_out(layer, h.detach(), slope).cpu().numpy())
+            else:
+                inputs.append(h.detach().cpu().numpy())
+                signals.append(slope.cpu().numpy())
+        return inputs, signals
+
+
+def _written_out(layer: nn.Conv2d, images: torch.Tensor, slopes: torch.Tensor) -> torch.Tensor:
+    """The gradient by a convolution's W and b of each image, (n, parameters)."""
+    assert layer.groups == 1 and not isinstance(layer.padding, str)  # as all of the convolutions below
+    patches = functional.unfold(images, layer.kernel_size, layer.dilation, layer.padding, layer.stride)
+    slopes = slopes.flatten(2)
+    return torch.cat([(slopes @ patches.mT).flatten(1), slopes.sum(2)], dim=1)
 
 
 def _side(features: int) -> int:

@@ -24,6 +24,8 @@ class LinearModel:
         l2: strength of the penalty.
     """
 
+    inputs_first = False
+
     def __init__(self, loss: Literal["logistic", "hinge"], features: int, classes: int, l2: float = 0.0) -> None:
         self.kind, self.l2 = loss, np.float32(l2)
         self.features, self.classes = features, classes
@@ -97,6 +99,32 @@ class LinearModel:
             dW += self.l2 * W
             loss += 0.5 * float(self.l2) * float(np.vdot(W, W))
         return loss, self._gradient
+
+    def row_gradients(self, w: Array, X: Array, y: Array) -> tuple[list[Array], list[Array]]:
+        """Compute the gradient of each row's loss, without the penalty, see ``clipping.RowGradients``.
+
+        Args:
+            w: parameters (d,).
+            X: rows (n, features).
+            y: their classes (n,).
+
+        Returns:
+            Inputs, X itself, and signals (n, rows).
+        """
+        return [X], [self.losses_and_slopes(self.scores(w, X), y)[1]]
+
+    def penalty_gradient(self, w: Array) -> Array:
+        """Compute the gradient of the penalty, which depends on no row.
+
+        Args:
+            w: parameters (d,).
+
+        Returns:
+            The gradient (d,).
+        """
+        gradient = self.l2 * w
+        self.split(gradient)[1][:] = 0
+        return np.asarray(gradient)
 
     def predict(self, w: Array, X: Array) -> Array:
         return predicted(self.scores(w, X))

@@ -36,6 +36,7 @@ MOST_ROWS = 2**53  # float64 and JSON hold whole numbers up to here exactly
 MOST_LOSS = 1e100
 MOST_SUM = 2.0**260  # a node's sum of squared errors: the sums of a hundred nodes must be below 2^267 under masks
 LEAST_SPREAD = 2.0**-40  # of labels, as the share of their squares that is about their mean
+MOST_NOISE = 0.05  # of an area under the curve: with more it says nothing
 POWER = 1 / 5  # of a score's distance from the score of a row of zeros
 
 
@@ -127,24 +128,26 @@ def of_sums(sums: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def of_noisy_sums(sums: Mapping[str, Any]) -> dict[str, Any]:
+def of_noisy_sums(sums: Mapping[str, Any], sigma: float) -> dict[str, Any]:
     """Turn sums of counts with noise into the form of one node's evaluation.
 
     Args:
         sums: ``n``, the rows, and the noisy ``confusion`` and ``bands`` in units of a row divided by ``units.COUNT``.
+        sigma: standard deviation of the noise of a count, in rows.
 
     Returns:
-        An evaluation without a loss. Counts below 0 are 0.
+        An evaluation without a loss. Counts can be below 0, and are not whole.
     """
     if not (n := int(sums["n"])):
         return {"n": 0}
-    confusion, bands = (np.maximum(np.asarray(sums[name]) / units.COUNT, 0) for name in ("confusion", "bands"))
-    whole = np.rint(bands).astype(np.int64)
+    confusion, bands = (np.asarray(sums[name]) / units.COUNT for name in ("confusion", "bands"))
     return {
         "n": n,
         "loss": None,
         "confusion": confusion.round(1).tolist(),
-        "bands": [[packed(side) for side in problem] for problem in whole.tolist()] if whole.size else [],
+        "bands": bands.tolist(),
+        "sigma": sigma,
+        "steps": 6 * len(confusion) * sigma**2,
     }
 
 
@@ -386,19 +389,19 @@ def combine(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
     n, noisy = sum(a["n"] for a in answers), any(a["loss"] is None for a in answers)
     confusion = np.sum([a["confusion"] for a in answers], axis=0)
     areas, halves, variances = [], [], []
-    for outside, inside in _both_sides(answers):
+    for outside, inside in _with_noise(answers) if noisy else _both_sides(answers):
         pairs = inside.sum() * outside.sum()
         areas.append(float(inside @ (np.cumsum(outside) - outside / 2) / pairs))
         halves.append(float(inside @ outside / 2 / pairs))
-        variances.append(_delong(outside, inside))
+        variances.append(None if noisy else _delong(outside, inside))
     # of a node's rounding: the mean over r = 0, ..., m - 1 of r (m - r), the variance if r rows are left of m
     variance = sum(a.get("steps", a.get("step", 1) ** 2 - 1) / 6 for a in answers)
     return {
         "evaluated": n,
         "loss": None if noisy else sum(a["n"] * a["loss"] for a in answers) / n,
         **({"accuracy_error": math.sqrt(variance) / n} if variance else {}),
-        "accuracy": float(np.trace(confusion) / n),
-        "auc": float(np.mean(areas)) if areas else None,
+        "accuracy": float(np.clip(np.trace(confusion) / n, 0, 1)),
+        "auc": float(np.clip(np.mean(areas), 0, 1)) if areas else None,
         "auc_error": float(np.mean(halves)) if halves else None,
         "auc_variance": variances[0] if len(confusion) == 2 and variances else None,
         "confusion": confusion.tolist(),
@@ -414,6 +417,18 @@ def _delong(outside: Array, inside: Array) -> float | None:
     above = 1 - (np.cumsum(inside) - inside / 2) / n1  # of a row outside: the share of rows inside with more
     area = inside @ below / n1
     return float(inside @ (below - area) ** 2 / (n1 - 1) / n1 + outside @ (above - area) ** 2 / (n0 - 1) / n0)
+
+
+def _with_noise(answers: Sequence[dict[str, Any]]) -> Iterator[tuple[Array, Array]]:
+    """Counts with noise, for each problem in which the area is known to ``MOST_NOISE``, a standard deviation."""
+    variance = sum(a["sigma"] ** 2 for a in answers)
+    for outside, inside in np.sum([a["bands"] for a in answers], axis=0):
+        n0, n1 = outside.sum(), inside.sum()
+        if n0 > 0 and n1 > 0:
+            below, above = (np.cumsum(outside) - outside / 2) / n0, 1 - (np.cumsum(inside) - inside / 2) / n1
+            noise = variance * (below @ below / n1**2 + above @ above / n0**2)
+            if noise <= MOST_NOISE**2:
+                yield outside, inside
 
 
 def _both_sides(answers: Sequence[dict[str, Any]]) -> Iterator[Array]:

@@ -26,6 +26,8 @@ class Perceptron:
         activation: activation of the hidden layers.
     """
 
+    inputs_first = True
+
     def __init__(self, widths: list[int], activation: Literal["relu", "sigmoid"]) -> None:
         self.widths, self.activation = widths, activation
         self.shapes: dict[str, tuple[int, ...]] = {}

@@ -104,8 +104,11 @@ def required(request: Request) -> str:
         "plain", "masked" or "pinned".
     """
     mode = request.policy.aggregation
-    if mode != "auto":
-        return mode
+    return _strictest(request) if mode == "auto" else mode
+
+
+def _strictest(request: Request) -> str:
+    """The strictest mode that is possible at this node."""
     return "pinned" if request.folder is not None and study.accepted(request.folder.path) else "masked"
 
 
@@ -124,7 +127,7 @@ def mode_of(job: Job, request: Request) -> str:
     """
     least = required(request)
     if job.aggregation == "auto":
-        return max(least, "masked" if job.privacy else "plain", key=MODES.index)
+        return max(least, _strictest(request) if job.privacy else "plain", key=MODES.index)
     if job.privacy and job.aggregation == "plain":
         raise NodePermissionException(
             f"noise is counted for sums over hospitals only; set aggregation=masked or pinned. {NOTHING_COMPUTED}"

@@ -23,6 +23,7 @@ from v6_federated.data.source import Rows
 from v6_federated.messages.job import Job
 from v6_federated.messages.local_sgd import LocalSGD, PlainSGD
 from v6_federated.models import metrics
+from v6_federated.models.clipping import penalty_gradient
 from v6_federated.node import local_training, noising
 from v6_federated.node.kept_steps import kept
 from v6_federated.node.local_training import Rates, Step
@@ -327,9 +328,7 @@ class Node:
         """
         return local_training.optimizer(local, self.rates(local) if rates is None else rates, w_t)
 
-    def train(
-        self, w: Any, local: PlainSGD, step: Step | None = None, *, epochs: int | None = None
-    ) -> float | None:
+    def train(self, w: Any, local: PlainSGD, step: Step | None = None, *, epochs: int | None = None) -> float | None:
         """Train ``w`` on the node's rows: w <- w - eta g for each minibatch.
 
         Args:
@@ -360,7 +359,7 @@ class Node:
         return self.rounded(loss / n)
 
     def _train_with_noise(self, w: Any, step: Step, steps: int) -> None:
-        """DP-SGD (Abadi et al. 2016, Algorithm 1): each step on a noisy sum of clipped gradients of a sample of rows."""
+        """DP-SGD (Abadi et al. 2016, Algorithm 1): each step on a noisy sum of clipped gradients of sampled rows."""
         assert self.noising is not None
         self.noising.use("steps", steps)
         X, y = self.model.asarray(self._rows.X), self.model.asarray(self._rows.y)
@@ -395,7 +394,7 @@ class Node:
         total = self.noising.gradient(self.model, w, X[rows], y[rows], i, shared)
         plan = self.noising.plan
         mean = total * (plan.clip / units.GRADIENT / (plan.rate * self.n))
-        return total, self.model.asarray(mean.astype(np.float32))
+        return total, self.model.asarray(mean.astype(np.float32)) + penalty_gradient(self.model, w)
 
     def loss(self, w: Any) -> float:
         """Compute the mean loss on the node's rows.

@@ -100,8 +100,8 @@ def _check_budget(profile: str, values: Mapping[str, Any]) -> None:
         )
     if profile == "private" and not {"epsilon", "delta"} <= {*budget}:
         raise NodePermissionException(
-            f"{PREFIX}PROFILE=private needs a privacy budget; set {PREFIX}EPSILON, for example 3, and {PREFIX}DELTA, for "
-            f"example 1e-5. {NOTHING_COMPUTED}"
+            f"{PREFIX}PROFILE=private needs a privacy budget; set {PREFIX}EPSILON, for example 3, and {PREFIX}DELTA, "
+            f"for example 1e-5. {NOTHING_COMPUTED}"
         )
     if (values["delta"] or 0) >= 1:
         raise NodePermissionException(f"{PREFIX}DELTA of this node must be below 1, for example 1e-5; {CORRECT_IT}")

@@ -180,7 +180,7 @@ LIMITS = (
         f"The number of bands in which scores of held-out rows are counted, {MOST_BANDS:,} at most. With `0`, or if "
         "the nodes have different numbers, the job has no AUC",
         "the score of one patient",
-        private=31,
+        private=15,
     ),
     Limit(
         "MAXIMUM_ROUNDS", "number", None, 1000, "lower",
@@ -205,8 +205,8 @@ LIMITS = (
     ),
     Limit(
         "EPSILON", "share", None, None, "lower",
-        "The privacy budget of the profile `private`, for all jobs together and for ever: the hospital's ledger refuses "
-        "a job that does not fit",
+        "The privacy budget of the profile `private`, for all jobs together and for ever: the hospital's ledger "
+        "refuses a job that does not fit",
         "many jobs of one researcher or of several, whose answers are combined",
     ),
     Limit(

@@ -23,9 +23,10 @@ def tensors(result: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Return the named parameters of a result's model.
 
     A linear model has ``coef`` (rows, features) and ``intercept`` (rows,) as in scikit-learn, for features as they are
-    in the table: standardize, scale and pca are folded in, unless another step follows them; ``about`` names the features that
-    the coefficients are of. A network has its layers' tensors in torch's layout, (out, in), and ``mean`` and ``scale``
-    (d,) if standardize or scale is its only step. Trees have no tensors. Components have the arrays that scikit-learn has.
+    in the table: standardize, scale and pca are folded in, unless another step follows them; ``about`` names the
+    features that the coefficients are of. A network has its layers' tensors in torch's layout, (out, in), and ``mean``
+    and ``scale`` (d,) if standardize or scale is its only step. Trees have no tensors. Components have the arrays that
+    scikit-learn has.
 
     Args:
         result: the result.
