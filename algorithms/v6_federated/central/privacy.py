@@ -90,9 +90,7 @@ def plan_of(checked: Any) -> Plan | None:
         training = accountant.calibrated(training, checked.epsilon, checked.delta, [evaluations])
     elif checked.evaluation_noise is None:
         evaluations = replace(evaluations, evaluation_noise=EVALUATION_NOISE)
-    return replace(
-        training, evaluations=evaluations.evaluations, evaluation_noise=evaluations.evaluation_noise
-    )
+    return replace(training, evaluations=evaluations.evaluations, evaluation_noise=evaluations.evaluation_noise)
 
 
 def described(plan: Plan, delta: float, shared: bool) -> dict[str, Any]:

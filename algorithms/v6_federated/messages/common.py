@@ -80,7 +80,9 @@ class Common(BaseModel):
         Number,
     ] = 1.0
     evaluation_noise: Annotated[
-        float | None, Field(gt=0, allow_inf_nan=False, description="as noise, of an evaluation's counts (unset: half of epsilon)"), Number
+        float | None,
+        Field(gt=0, allow_inf_nan=False, description="as noise, of an evaluation's counts (unset: half of epsilon)"),
+        Number,
     ] = None
     round_timeout: Annotated[
         float | None,
