@@ -270,8 +270,7 @@ def answer_of(
         change = read(found, name, "share")
         return {name: change + arrays[name] if name in arrays else change}, {"n": n}
     if statistic == "moments":
-        second = climbed(found, "second")
-        first = climbed(found, "first", 2 * np.sqrt(max(n, 1) * second))
+        first, second = climbed(found, "first"), climbed(found, "second")
         return {"first": first, "second": second}, {"n": n}
     if statistic == "covariance":
         return {"covariance": read(found, "covariance", "one")}, {"n": n}

@@ -330,9 +330,7 @@ class Federation:
             the model's penalty, which no row enters: float32 (d,).
         """
         assert self._plan is not None
-        total: Array = np.sum(
-            [a.arrays[Answer.key("gradient", "count")] for a in answers.parts()], axis=0, dtype=np.int64
-        )
+        total = np.add.reduce([a.arrays[Answer.key("gradient", "count")] for a in answers.parts()])
         mean = total * (self._plan.clip / units.GRADIENT / (self._plan.rate * answers.n))
         return mean.astype(np.float32) + penalty_gradient(self.model, w)
 

@@ -88,7 +88,8 @@ class SumsOfRows:
         if missing := [c for c in columns if c not in self.bounds]:
             raise SafeError(
                 f"no schema declares the bounds of the column(s) {', '.join(missing)}, or not the same at all "
-                "hospitals; put scale before onehot, use the step standardize, or ask the hospitals for a study with a schema"
+                "hospitals; put scale before onehot, use the step standardize, or ask the hospitals for a study with a "
+                "schema"
             )
         ends = np.array([self.bounds[c] for c in columns], dtype=np.float64).reshape(-1, 2)
         arrays = {"lower": ends[:, 0], "upper": ends[:, 1]}

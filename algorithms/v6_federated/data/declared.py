@@ -80,18 +80,18 @@ def _of_arrays(source: Source, schema: Schema) -> Source:
     return Source(X=X[kept].astype(np.float32), y=y[kept])
 
 
-def _numbers(column: pd.Series, lower: float | None, upper: float | None) -> Array:
+def _numbers(column: "pd.Series[Any]", lower: float | None, upper: float | None) -> Array:
     assert lower is not None and upper is not None
     numbers: Any = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
     return np.clip(np.where(np.isnan(numbers), (lower + upper) / 2, numbers), lower, upper)
 
 
-def _words(column: pd.Series, levels: Any) -> pd.Series:
+def _words(column: "pd.Series[Any]", levels: Any) -> "pd.Series[Any]":
     words = column.astype("string").str.strip()
     return words.where(words.isin([*levels]), UNKNOWN).fillna(UNKNOWN).astype(object)
 
 
-def _label(column: pd.Series, schema: Schema) -> pd.Series:
+def _label(column: "pd.Series[Any]", schema: Schema) -> "pd.Series[Any]":
     """The label; missing where it is not declared."""
     if schema.classes is None:
         assert schema.bounds is not None

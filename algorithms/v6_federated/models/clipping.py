@@ -5,29 +5,31 @@ holds for the numbers that the machine really computes, so the sums are rounded 
 ``sensitivity``, counts every rounding.
 """
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 
-CHUNK = 64  # rows at once: more of them gain little, and a convolution's gradients are written out
+CHUNK = 64  # rows that are summed in float32; the margin of `sensitivity` grows as its square
 ACCEPTED = ("logreg", "svm", "fnn", "nn_reddy", "2nn", "cnn_garst", "cnn_reddy", "cnn_mcmahan")
-LARGEST_SUM = 2**62  # units; int64 holds twice as many
+MOST_UNITS = 2**24  # float32 has no more digits, and a chunk's sum fits int32
+CLIPS = (1e-30, 1e30)
 
 
-@runtime_checkable
 class RowGradients(Protocol):
     """What clipping needs of a model, beside ``Model``.
 
     Attributes:
         size: d, the number of parameters.
         inputs_first: whether a layer's W is (in, out); otherwise it is (out, in). The layer's b (out,) follows it.
+        block: rows whose inputs and signals fit memory well, a multiple of 64.
     """
 
     size: int
     inputs_first: bool
+    block: int
 
     def row_gradients(self, w: Any, X: Any, y: Any) -> tuple[list[Array | None], list[Array]]:
         """Compute the gradient of each row's loss, without a penalty on the weights.
@@ -56,7 +58,7 @@ def check(model: Any) -> None:
     Raises:
         SafeError: the model is recurrent, or trees, or another that cannot be trained with clipped gradients.
     """
-    if not isinstance(model, RowGradients):
+    if not hasattr(model, "row_gradients"):
         raise SafeError(
             "this model cannot be trained with clipped gradients, since it does not give the gradient of each row; "
             f"choose one of {', '.join(ACCEPTED)}"
@@ -84,12 +86,14 @@ def clipped_sum(model: Any, w: Any, X: Any, y: Any, clip: float, units: int) -> 
 
     A row's gradient g is multiplied by min(1, C / ||g||). Gradients are not written out if the model can do without:
     ||g||^2 is the sum of (||h||^2 + 1) ||s||^2 over the layers, with h a layer's input and s its signal, and the sum is
-    a product of matrices. The model computes h and s in float32, as in every step; from there on everything is in
-    float64. A row whose h or s is not finite contributes nothing. The penalty on the weights is left out, see
+    a product of matrices. Norms and factors are computed in float64, products in float32 for at most 64 rows at once;
+    their sums are rounded and then added as whole numbers. The penalty on the weights is left out, see
     ``penalty_gradient``.
 
-    Memory: 16 d bytes, and what the model needs for 64 rows. Time: about one and a half steps without clipping, three
-    for networks with convolutions.
+    A row contributes nothing if a number of its h or s is not finite.
+
+    Memory: 16 d bytes, and what the model needs for a block of rows. Time: up to one and a half steps without clipping,
+    three for networks with convolutions.
 
     Args:
         model: a model that ``check`` accepts.
@@ -106,57 +110,68 @@ def clipped_sum(model: Any, w: Any, X: Any, y: Any, clip: float, units: int) -> 
         SafeError: the model is not accepted, or ``clip`` or ``units`` is out of range.
     """
     check(model)
-    if not (np.isfinite(clip) and clip > 0):
-        raise SafeError(f"gradients cannot be clipped to the norm {clip}; it must be a finite number above 0")
-    if not (units >= 1 and units * max(len(y), 1) <= LARGEST_SUM):
+    if not CLIPS[0] <= clip <= CLIPS[1]:
         raise SafeError(
-            f"{len(y)} rows of {units} units each are refused; expected 1 unit or more, 2^62 in all at most"
+            f"gradients cannot be clipped to the norm {clip}; it must be a number from {CLIPS[0]} to {CLIPS[1]}"
         )
-    total, part = np.zeros(model.size, np.int64), np.empty(model.size)
+    if not 1 <= units <= MOST_UNITS:
+        raise SafeError(f"a clipped gradient of {units} units is refused; expected 1 to {MOST_UNITS}")
+    total, part = np.zeros(model.size, np.int64), np.empty(model.size, np.float32)
     with np.errstate(all="ignore"):  # a warning would tell that there is a row which is not finite
-        for i in range(0, len(y), CHUNK):
-            _chunk_sum(model, w, X[i : i + CHUNK], y[i : i + CHUNK], clip, units, part)
-            np.rint(part, out=part)
-            total += part.astype(np.int64)
+        for i in range(0, len(y), model.block):
+            inputs, signals = model.row_gradients(w, X[i : i + model.block], y[i : i + model.block])
+            layers = _weighted(inputs, signals, clip, units)
+            for j in range(0, min(model.block, len(y) - i), CHUNK):
+                chunk = slice(j, j + CHUNK)
+                _add_up([(h[chunk], signal[chunk]) for h, signal in layers], inputs, model.inputs_first, part)
+                np.rint(part, out=part)
+                total += part.astype(np.int32)
     return total
 
 
-def _chunk_sum(model: RowGradients, w: Any, X: Any, y: Any, clip: float, units: int, out: Array) -> None:
-    """Write the sum of a chunk's clipped gradients, in units and not yet rounded, into ``out`` (d,)."""
-    inputs, signals = model.row_gradients(w, X, y)
-    # copies, so that zeroing a row below never writes into the node's table; squares and products of float32's numbers
-    # neither overflow nor underflow in float64, of which the proof in `sensitivity` makes use
-    layers = [(None if h is None else _widened(h), _widened(signal)) for h, signal in zip(inputs, signals, strict=True)]
-    squares = np.zeros(len(y))
-    for h, signal in layers:
+def _weighted(inputs: list[Array | None], signals: list[Array], clip: float, units: int) -> list[tuple[Array, Array]]:
+    """Each layer's inputs and signals in float32, the second times units / max(||g||, C).
+
+    Of a layer that is written out the factors (n, 1) take the place of the inputs, and the signals stay as they are.
+    """
+    hs = [None if h is None else h.astype(np.float32, copy=False) for h in inputs]
+    signals = [signal.astype(np.float32, copy=False) for signal in signals]
+    squares = np.zeros(len(signals[0]))
+    for h, signal in zip(hs, signals, strict=True):
         squares += _squares(signal) if h is None else (_squares(h) + 1) * _squares(signal)
-    infinite = ~np.isfinite(squares)
-    if infinite.any():
-        squares[infinite] = 0
-        for array in (array for layer in layers for array in layer if array is not None):
-            array[infinite] = 0  # a factor of 0 would not do: 0 times infinity is not a number
-    factors = units / np.maximum(np.sqrt(squares), clip)
+    refused = ~np.isfinite(squares)
+    factors = (units / np.maximum(np.sqrt(squares), clip))[:, None]
+    layers = [
+        (factors.astype(np.float32), signal) if h is None else (h, (signal * factors).astype(np.float32))
+        for h, signal in zip(hs, signals, strict=True)
+    ]
+    if refused.any():  # a factor of 0 would not do, since 0 times infinity is not a number
+        layers = [(h.copy(), signal.copy()) for h, signal in layers]  # the inputs may be the node's rows
+        for h, signal in layers:
+            h[refused] = signal[refused] = 0
+    return layers
+
+
+def _add_up(layers: list[tuple[Array, Array]], inputs: list[Array | None], inputs_first: bool, out: Array) -> None:
+    """Write the sum of a chunk's clipped gradients, in units and not yet rounded, into ``out`` (d,)."""
+    ones = np.ones(len(layers[0][0]), np.float32)
     end = 0
-    for h, signal in layers:
-        start, end = end, end + signal.shape[1] * (1 if h is None else h.shape[1] + 1)
-        if h is None:
-            np.matmul(factors, signal, out=out[start:end])
+    for (h, signal), written in zip(layers, (h is None for h in inputs), strict=True):
+        start, end = end, end + signal.shape[1] * (1 if written else h.shape[1] + 1)
+        if written:
+            np.matmul(h[:, 0], signal, out=out[start:end])
             continue
-        signal *= factors[:, None]
-        W, b = out[start : end - signal.shape[1]], out[end - signal.shape[1] : end]
-        if model.inputs_first:
-            np.matmul(h.T, signal, out=W.reshape(h.shape[1], signal.shape[1]))
+        middle = end - signal.shape[1]
+        if inputs_first:
+            np.matmul(h.T, signal, out=out[start:middle].reshape(h.shape[1], signal.shape[1]))
         else:
-            np.matmul(signal.T, h, out=W.reshape(signal.shape[1], h.shape[1]))
-        np.matmul(np.ones(len(y)), signal, out=b)
-
-
-def _widened(array: Any) -> Array:
-    return np.asarray(array).astype(np.float32, copy=False).astype(np.float64)
+            np.matmul(signal.T, h, out=out[start:middle].reshape(signal.shape[1], h.shape[1]))
+        np.matmul(ones, signal, out=out[middle:end])
 
 
 def _squares(a: Array) -> Array:
-    """The squared norm of each row, (n,)."""
+    """The squared norm of each row, (n,), in float64, where squares of float32 neither overflow nor underflow."""
+    a = a.astype(np.float64)
     return np.asarray(np.vecdot(a, a))
 
 
@@ -166,26 +181,33 @@ def sensitivity(d: int, units: int) -> float:
     The bound holds for any row, weights, other rows, C and number of rows. The row is zeroed out: it keeps its place in
     its chunk of m = 64 rows or fewer, and contributes nothing. Then only the sum of its chunk changes.
 
-    Proof. u = 2^-53 is float64's unit roundoff, gamma_k = k u / (1 - k u), and theta_k stands for any number with
-    |theta_k| <= gamma_k (Higham 2002, lemmas 3.1 and 3.3): (1 + theta_j) (1 + theta_k) = 1 + theta_(j+k), and
-    (1 + theta_j) / (1 + theta_k) = 1 + theta_(j+2k). A sum of k products is off by theta_k in each term, in whatever
-    order it is summed, with fused operations or without. Nothing overflows or underflows: h and s are float32.
+    Proof. u = 2^-53 and v = 2^-24 are the unit roundoffs of float64 and float32; gamma(a) = a / (1 - a), that is
+    1 + gamma(a) = 1 / (1 - a). What is off by k roundings has a factor 1 + theta with |theta| <= gamma(k u), or
+    gamma(k v) (Higham 2002, section 3.1: a quotient counts its divisor's roundings twice). A sum of k products is off
+    by such a factor in each term, in whatever order it is added up, with fused operations or without. Further,
+    (1 + gamma(a)) (1 + gamma(b)) <= 1 + gamma(a + b), and k gamma(a) <= gamma(k a).
 
-    1. A layer's (||h||^2 + 1) ||s||^2 is off by the factor 1 + theta_(in+out+2), since all terms are positive, and
-       in + out <= d. A layer that is written out has ||g||^2 with 1 + theta_d. At most d layers are added, and the root
-       is taken: the computed N is ||g|| (1 + theta_(2d+3)).
-    2. The factor r = units / max(N, C) is at most units / N (1 + theta_1) = units / ||g|| (1 + theta_(4d+7)). (If the
-       largest is C, r is smaller.) With the rounding of r s, the row's contribution v = r h s^T has the norm
-       ||v|| <= units (1 + gamma_(4d+8)) =: B, in exact arithmetic on the numbers as they are stored.
-    3. Each entry of the chunk's sum is the sum of at most m products, so it is the sum of v_j (1 + theta_m) over the
-       rows j. Without row i the other rows' v_j are the same, since the model computes each row by itself, but their
-       theta may differ. The sum therefore moves by at most
-       B (1 + gamma_m) + 2 (m - 1) B gamma_m <= B (1 + gamma_(2 m^2)) <= units (1 + gamma_(4d+8+2m^2)).
-    4. Rounding to whole numbers moves each entry of each of the two sums by at most 1/2, so their difference by at most
+    1. Norms are in float64, of numbers that float32 holds, so that nothing overflows or underflows. A layer's
+       (||h||^2 + 1) ||s||^2 is off by in + out + 2 <= d + 2 roundings, since all terms are positive; of a layer that is
+       written out, ||g||^2 is off by at most d. At most d layers are added, and the root is taken: the computed N is
+       off from ||g|| by at most 2d + 3.
+    2. The factor r = units / max(N, C) is at most units / N and a rounding, so units / ||g|| and 4d + 7 roundings; if C
+       is larger than N, r is smaller. r s takes another one, and one in float32. So the row's contribution
+       c = h (r s)^T, exact in the numbers as they are stored, has a norm of at most
+       units (1 + gamma((4d + 8) u + v)) =: B.
+    3. Each entry of the chunk's sum is a sum of at most m products in float32, so it is the sum of c_j (1 + theta) over
+       the rows j, with |theta| <= gamma(m v). Without row i the other c_j are the same, since a model computes each row
+       by itself, but their thetas may differ. The sum therefore moves by at most
+       B (1 + gamma(m v)) + 2 (m - 1) B gamma(m v) <= B (1 + gamma(2 m^2 v)).
+    4. Products in float32 do not overflow, since all are hardly more than B. Where r s underflows in float32, its error
+       is 2^-150 instead, so that of c at most sqrt(d) 2^-22, since h is below 2^128. Where products underflow, they
+       add at most 2 m 2^-150 to each entry of the difference.
+    5. Rounding to whole numbers moves each entry of each of the two sums by at most 1/2, so their difference by at most
        1 in each of d entries, sqrt(d) in all. Whole numbers are added without error.
 
-    The sum is units (1 + gamma_(4d+8+2m^2)) + sqrt(d). The code takes 4d + 16 + 2m^2, to cover its own arithmetic. For
-    d = 200,000 and 2^20 units the margin gamma is 10^-10 and sqrt(d) adds 0.04%.
+    Together: units / (1 - a) + sqrt(d) with a = (4d + 8) u + (2 m^2 + 1) v. The code takes 2 m^2 + 8 for its own
+    arithmetic, and sqrt(d) (1 + 2^-20) for step 4. With 2^20 units and d = 200,000, the
+    first adds 0.05% of units and the second 0.04%.
 
     Args:
         d: number of parameters.
@@ -194,6 +216,5 @@ def sensitivity(d: int, units: int) -> float:
     Returns:
         The bound on the L2 norm of the change, in units.
     """
-    u = 2.0**-53
-    k = 4 * d + 16 + 2 * CHUNK**2
-    return float(units * (1 + k * u / (1 - k * u)) + np.sqrt(d))
+    a = (4 * d + 8) * 2.0**-53 + (2 * CHUNK**2 + 8) * 2.0**-24
+    return float(units / (1 - a) + np.sqrt(d) * (1 + 2.0**-20))

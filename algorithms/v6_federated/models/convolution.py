@@ -25,7 +25,7 @@ class Convolution(Network):
         side: width and height of an image, in pixels.
     """
 
-    inputs_first = False
+    inputs_first, block = False, 64  # for clipping, as row_gradients; gradients are written out
 
     def __init__(self, module: nn.Module, side: int) -> None:
         super().__init__(module)

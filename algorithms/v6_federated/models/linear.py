@@ -24,7 +24,7 @@ class LinearModel:
         l2: strength of the penalty.
     """
 
-    inputs_first = False
+    inputs_first, block = False, 512  # for clipping, as row_gradients
 
     def __init__(self, loss: Literal["logistic", "hinge"], features: int, classes: int, l2: float = 0.0) -> None:
         self.kind, self.l2 = loss, np.float32(l2)

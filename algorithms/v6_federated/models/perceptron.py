@@ -26,7 +26,7 @@ class Perceptron:
         activation: activation of the hidden layers.
     """
 
-    inputs_first = True
+    inputs_first, block = True, 512  # for clipping, as row_gradients
 
     def __init__(self, widths: list[int], activation: Literal["relu", "sigmoid"]) -> None:
         self.widths, self.activation = widths, activation
