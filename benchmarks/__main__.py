@@ -15,6 +15,7 @@ from v6_workbench.simulation import datasets
 NAMES = (
     "attacks",
     "careful",
+    "clipping",
     "cost",
     "garst2021",
     "garst2021_gbdt",
@@ -31,9 +32,10 @@ NAMES = (
     "reddy2020",
     "secagg_cost",
 )
-TIMED = ("cost", "network", "secagg_cost")  # not part of ``all``, since nothing else may run at the same time
+# not part of ``all``, since nothing else may run at the same time
+TIMED = ("clipping", "cost", "network", "secagg_cost")
 APART = (*TIMED, "attacks")  # not part of ``all``; small versions of the attacks are tests
-WITHOUT_DATA = ("attacks", "careful", "network", "poisoning", "secagg_cost")
+WITHOUT_DATA = ("attacks", "careful", "clipping", "network", "poisoning", "secagg_cost")
 MNIST, FASHION = "mnist.npz", "fashion_mnist.npz"
 OTHER_DATA = {
     "garst2021_gbdt": (MNIST, FASHION),

@@ -330,9 +330,10 @@ class Federation:
             the model's penalty, which no row enters: float32 (d,).
         """
         assert self._plan is not None
-        total = np.add.reduce([a.arrays[Answer.key("gradient", "count")] for a in answers.parts()])
+        total: Array = np.add.reduce([a.arrays[Answer.key("gradient", "count")] for a in answers.parts()])
         mean = total * (self._plan.clip / units.GRADIENT / (self._plan.rate * answers.n))
-        return mean.astype(np.float32) + penalty_gradient(self.model, w)
+        gradient: Array = mean.astype(np.float32) + penalty_gradient(self.model, w)
+        return gradient
 
     def initial_weights(self) -> Array:
         """Return w_0 (d,), drawn from the job's seed."""

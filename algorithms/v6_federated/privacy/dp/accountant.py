@@ -23,7 +23,7 @@ from v6_federated.privacy.dp.plan import NOISE, RANGES, Plan
 # Integer orders are computed exactly; those between matter where epsilon is above 3. Below order 2 and above 512 no
 # epsilon from 0.1 to 15 is found.
 ORDERS = (
-    *(x / 10 for x in range(20, 50)),
+    *(a / 5 for a in range(10, 25)),
     *range(5, 65),
     *range(72, 129, 8),
     *range(144, 257, 16),
@@ -150,7 +150,7 @@ def fitting_steps(spent: Iterable[Plan], plan: Plan, target: float, delta: float
     def too_many(steps: int) -> bool:
         return _epsilon_with(before, replace(plan, steps=steps), delta) > target
 
-    return most if not too_many(most) else _first(too_many, 0, most) - 1
+    return most if not too_many(most) else _first(too_many, 1, most) - 1
 
 
 def _compose(plans: Iterable[Plan]) -> Any:
