@@ -679,7 +679,7 @@ class Federation:
         if self._plan is None:
             return seen
         shared = masks.mode == "pinned" and self.one_noisy_sum
-        return {**seen, **privacy.described(self._plan, self._common.delta, shared)}
+        return {**seen, **privacy.described(self._plan, self._common, shared)}
 
     def job(self) -> dict[str, Any]:
         """Return what every task tells the nodes, for tasks that a researcher sends later with the result."""

@@ -7,7 +7,7 @@ from typing import Any
 from v6_federated.base.errors import SafeError
 from v6_federated.data import preprocessing
 from v6_federated.messages import settings
-from v6_federated.messages.common import Common
+from v6_federated.messages.common import Common, WithNoise
 from v6_federated.privacy.dp.plan import Plan
 
 OF_NOISE = ("noise", "epsilon", "delta", "sampling", "evaluation_noise")
@@ -15,27 +15,23 @@ EVALUATION_NOISE = 10.0  # if neither it nor an epsilon is set
 WITHOUT_ROWS = ("onehot", "scale")  # steps that follow from what operators have declared
 
 
-def check(method: str, private: bool, checked: Common) -> None:
+def check(checked: Common) -> None:
     """Check settings of noise, before any node is asked.
 
     Args:
-        method: the method's name.
-        private: whether it declares that noise can cover all that it reads.
         checked: the job's settings.
 
     Raises:
-        SafeError: they do not fit each other or the method.
+        SafeError: they do not fit each other.
     """
+    if not isinstance(checked, WithNoise):  # the method reads rows in ways that no noise covers
+        return
     if checked.clip is None:
         if idle := settings.changed(checked, OF_NOISE):
             raise SafeError(
                 f"{', '.join(idle)} has no effect without clip; set clip, for example clip=1, or leave it out"
             )
         return
-    if not private:
-        raise SafeError(
-            f"{method} cannot be used with clip: it reads rows in ways that no noise covers; use fedavg or scaffold"
-        )
     if (checked.noise is None) == (checked.epsilon is None):
         raise SafeError("clip needs either noise or epsilon; set one, for example epsilon=1")
     if getattr(checked, "batch_size", None) is not None:
@@ -71,7 +67,7 @@ def plan_of(checked: Any) -> Plan | None:
     Raises:
         SafeError: no noise is enough for this epsilon.
     """
-    if checked.clip is None:
+    if getattr(checked, "clip", None) is None:
         return None
     from v6_federated.privacy.dp import accountant  # its library takes a second to import
 
@@ -93,12 +89,12 @@ def plan_of(checked: Any) -> Plan | None:
     return replace(training, evaluations=evaluations.evaluations, evaluation_noise=evaluations.evaluation_noise)
 
 
-def described(plan: Plan, delta: float, shared: bool) -> dict[str, Any]:
+def described(plan: Plan, checked: Any, shared: bool) -> dict[str, Any]:
     """Say what a job costs, for its result.
 
     Args:
         plan: what the job asked of a node in all.
-        delta: the delta of its settings.
+        checked: the job's settings.
         shared: whether the nodes of a block shared the noise of the gradients.
 
     Returns:
@@ -106,6 +102,7 @@ def described(plan: Plan, delta: float, shared: bool) -> dict[str, Any]:
     """
     from v6_federated.privacy.dp import accountant
 
+    delta = checked.delta
     return {
         "epsilon": accountant.epsilon([plan], delta),
         "epsilon_by_privacy_loss_distribution": accountant.epsilon_pld(plan, delta),
