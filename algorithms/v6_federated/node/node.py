@@ -19,7 +19,7 @@ from v6_federated.data.columns import Features
 from v6_federated.data.declared import conformed
 from v6_federated.data.files import open_database
 from v6_federated.data.labels import plain
-from v6_federated.data.source import Rows
+from v6_federated.data.source import Rows, split
 from v6_federated.messages.job import Job
 from v6_federated.messages.local_sgd import LocalSGD, PlainSGD
 from v6_federated.models import metrics
@@ -194,9 +194,11 @@ class Node:
             self.policy.check_named_classes({c: rows.get(c, 0) for c in map(plain, named)})
         return n
 
-    @property
+    @functools.cached_property
     def _held_out(self) -> int:
-        return round(self._total * self.job.data.holdout)
+        """How many rows are held out of as many as the node says that it has."""
+        holdout = self.job.data.holdout
+        return len(split(self._total, holdout, self.identity, self.policy.minimum_rows)[1]) if holdout else 0
 
     @functools.cached_property
     def features(self) -> Features:
