@@ -6,6 +6,7 @@ import pytest
 
 from v6_federated import Federation
 from v6_federated.base.vantage6_api import CollectResultsError, UserInputError
+from v6_federated.data.source import split
 from v6_federated.messages import codec
 from v6_federated.models import build
 from v6_federated.models.clipping import clipped_sum, sensitivity
@@ -222,7 +223,7 @@ def test_a_table_that_does_not_fit_its_schema_changes_nothing_that_central_sees(
     odd.loc[3, "sex"], odd.loc[4, "ill"] = "unheard-of", 7
     with network(tables={**TABLES, 1: odd}) as found:
         result = found.run(**JOB, epsilon=1)
-    rows = sum(len(table) - len(table) // 50 * 10 for table in TABLES.values())  # held out: a fifth, in tens
+    rows = sum(len(split(len(table), 0.2, 1)[0]) for table in TABLES.values())
     assert "stopped" not in result and result["history"][-1]["n"] == rows
 
 
