@@ -138,7 +138,7 @@ def test_a_node_may_require_less_than_the_study_gives(rows, started):
             "blocks need 4 (V6_FEDERATED_MINIMUM_ORG",
         ),
         (["--node-env", "4:A=b"], "--node-env '4:A=b': there is no node 4; expected a node from 1 to 3"),
-        (["--profile", "trust"], "V6_FEDERATED_PROFILE=trust of this node must be trusting or careful"),
+        (["--profile", "trust"], "V6_FEDERATED_PROFILE=trust of this node must be trusting, careful or private"),
     ],
 )
 def test_a_mistake_is_one_line_and_starts_nothing(options, says, rows, started, capsys, tmp_path):
