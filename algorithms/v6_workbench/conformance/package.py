@@ -55,7 +55,7 @@ def _imported(file: Path) -> Iterator[str]:
 
 
 def every_partial_function_is_called(cases: Sequence[MethodCase]) -> None:
-    """Between them, the cases call each partial function, so that its limits are checked; or their jobs with noise do."""
+    """Between them, the cases and their jobs with noise call each partial function, so that its limits are checked."""
     called = {function for case in cases for function in _told(case)}
     called |= {function for case in cases if case.central.private for function in _called_with_noise(case)}
     idle = sorted({*cases[0].functions} - called)
