@@ -319,6 +319,20 @@ class Source:
         return checked_numbers(y) if spec.regression else checked_labels(y)
 
 
+def held_out(n: int, holdout: float, step: int = 10) -> int:
+    """Say how many of a node's rows are held out.
+
+    Args:
+        n: number of rows.
+        holdout: the share to hold out.
+        step: the node's minimum of rows.
+
+    Returns:
+        The multiple of ``step`` that is nearest to the share, but one step at least; 0 with fewer than two steps.
+    """
+    return max(step, step * round(holdout * n / step)) if holdout and n >= 2 * step else 0
+
+
 def split(n: int, holdout: float, organization: int, step: int = 10) -> tuple[Array, Array]:
     """Choose which rows are held out.
 
@@ -334,7 +348,7 @@ def split(n: int, holdout: float, organization: int, step: int = 10) -> tuple[Ar
     Returns:
         The indices of the rows to train on, and of those held out, both ascending.
     """
-    held = max(step, step * round(holdout * n / step)) if holdout and n >= 2 * step else 0
+    held = held_out(n, holdout, step)
     order = generator(0, "holdout", organization).permutation(n)
     return np.sort(order[held:]), np.sort(order[:held])
 
