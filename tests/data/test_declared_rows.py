@@ -31,11 +31,12 @@ def test_words_that_are_not_declared_become_one():
     assert found["sex"].tolist() == ["f", UNKNOWN, UNKNOWN]
 
 
-def test_rows_whose_label_is_not_declared_are_left_out():
-    found = conformed(Source(table=table(ill=["no", "perhaps", None])), SCHEMA).table
-    assert found["ill"].tolist() == ["no"] and found["age"].tolist() == [30]
+def test_rows_whose_label_is_not_declared_are_idle():
+    found = conformed(Source(table=table(ill=["no", "perhaps", None])), SCHEMA)
+    assert found.idle.tolist() == [False, True, True] and set(found.table["ill"]) == {"no"}
     numbers = Schema((AGE, SEX), "ill", classes=(0, 1))
-    assert conformed(Source(table=table(ill=[1.0, 0.0, 7.0])), numbers).table["ill"].tolist() == [1, 0]
+    found = conformed(Source(table=table(ill=[1.0, 0.0, 7.0])), numbers)
+    assert found.table["ill"].tolist() == [1, 0, 0] and found.idle.tolist() == [False, False, True]
 
 
 def test_columns_that_are_not_declared_are_gone():
@@ -46,7 +47,7 @@ def test_columns_that_are_not_declared_are_gone():
 def test_a_person_has_at_most_m_rows():
     schema = Schema((AGE, SEX), "ill", classes=("no", "yes"), person="who", m=2)
     rows = pd.concat([table(who=[1, 1, 1]), table(who=[2, 1, None])], ignore_index=True)
-    assert len(conformed(Source(table=rows), schema).table) == 4
+    assert conformed(Source(table=rows), schema).idle.tolist() == [False, False, True, False, True, False]
 
 
 def test_a_declared_column_that_is_missing_is_named():
@@ -57,6 +58,7 @@ def test_a_declared_column_that_is_missing_is_named():
 def test_arrays():
     schema = Schema((Column("0", "number", 0, 1), Column("1", "number", -1, 1)), "y", classes=(0, 1))
     found = conformed(Source(X=np.array([[2.0, np.nan], [0.5, -9], [0, 0]]), y=np.array([1, 0, 5])), schema)
-    assert found.X.tolist() == [[1, 0], [0.5, -1]] and found.y.tolist() == [1, 0]
+    assert found.X.tolist() == [[1, 0], [0.5, -1], [0, 0]] and found.y[:2].tolist() == [1, 0]
+    assert found.idle.tolist() == [False, False, True]
     with pytest.raises(NodePermissionException, match="3 columns and schema.json 2"):
         conformed(Source(X=np.zeros((4, 3)), y=np.zeros(4)), schema)

@@ -22,8 +22,8 @@ def conformed(source: Source, schema: Schema) -> Source:
     """Move a node's rows into what its schema declares.
 
     Numbers are moved to the nearest bound, missing ones to the middle of their bounds; words that are not declared
-    become one unknown word. Rows whose label is not declared are left out: they take part in nothing. Of each person,
-    the first m rows are kept.
+    become one unknown word. Rows whose label is not declared, and those of a person after the first m, take part in
+    nothing; they keep their place, so that how the others are split does not depend on them.
 
     Args:
         source: the node's rows.
@@ -49,9 +49,10 @@ def _of_table(table: pd.DataFrame, schema: Schema) -> Source:
             f"the table lacks the declared column(s) {', '.join(missing)}; this hospital's operator must correct "
             f"schema.json. {NOTHING_COMPUTED}"
         )
+    idle: Array = np.zeros(len(table), dtype=bool)
     if schema.person is not None:
         assert schema.m is not None
-        table = table[table.groupby(schema.person, dropna=False).cumcount() < schema.m]
+        idle = table.groupby(schema.person, dropna=False).cumcount().to_numpy() >= schema.m
     found = {
         column.name: _words(table[column.name], column.levels)
         if column.kind == "words"
@@ -59,9 +60,9 @@ def _of_table(table: pd.DataFrame, schema: Schema) -> Source:
         for column in schema.columns
     }
     if schema.label:
-        found[schema.label] = _label(table[schema.label], schema)
-    rows = pd.DataFrame(found)
-    return Source(table=rows.dropna(subset=[schema.label]).reset_index(drop=True) if schema.label else rows)
+        found[schema.label], undeclared = _label(table[schema.label], schema)
+        idle |= undeclared
+    return Source(table=pd.DataFrame(found).reset_index(drop=True), idle=idle)
 
 
 def _of_arrays(source: Source, schema: Schema) -> Source:
@@ -75,9 +76,8 @@ def _of_arrays(source: Source, schema: Schema) -> Source:
         )
     lower, upper = (np.array([getattr(column, end) for column in schema.columns]) for end in ("lower", "upper"))
     X = np.clip(np.where(np.isnan(X), (lower + upper) / 2, X), lower, upper)
-    y = np.asarray(_label(pd.Series(np.asarray(source.y)), schema).to_numpy())
-    kept = ~pd.isna(y)
-    return Source(X=X[kept].astype(np.float32), y=y[kept])
+    y, idle = _label(pd.Series(np.asarray(source.y)), schema)
+    return Source(X=X.astype(np.float32), y=y.to_numpy(), idle=idle)
 
 
 def _numbers(column: "pd.Series[Any]", lower: float | None, upper: float | None) -> Array:
@@ -91,12 +91,14 @@ def _words(column: "pd.Series[Any]", levels: Any) -> "pd.Series[Any]":
     return words.where(words.isin([*levels]), UNKNOWN).fillna(UNKNOWN).astype(object)
 
 
-def _label(column: "pd.Series[Any]", schema: Schema) -> "pd.Series[Any]":
-    """The label; missing where it is not declared."""
+def _label(column: "pd.Series[Any]", schema: Schema) -> "tuple[pd.Series[Any], Array]":
+    """The label, and where it is not declared; there it is any that is."""
     if schema.classes is None:
         assert schema.bounds is not None
         numbers = pd.to_numeric(column, errors="coerce").astype(np.float64)
-        return numbers.clip(*schema.bounds).where(np.isfinite(numbers))
+        found = numbers.clip(*schema.bounds).where(np.isfinite(numbers))
+        return found.fillna(schema.bounds[0]), found.isna().to_numpy()
     if isinstance(schema.classes[0], str):
         column = column.astype("string").str.strip().astype(object)
-    return column.where(column.isin([*schema.classes]))
+    declared = column.isin([*schema.classes])
+    return column.where(declared, schema.classes[0]).infer_objects(), ~declared.to_numpy(dtype=bool)

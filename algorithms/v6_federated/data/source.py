@@ -46,6 +46,7 @@ class Source:
         table: the table; None if the data are arrays.
         X: features (n, d) or (n, height, width); None if the data are a table.
         y: labels (n,); None if the data are a table.
+        idle: which rows are neither trained on nor evaluated, although they have their place (n,); None: no row.
 
     Raises:
         DataError: two columns of the table have the same name.
@@ -54,6 +55,7 @@ class Source:
     table: pd.DataFrame | None = None
     X: Array | None = None
     y: Array | None = None
+    idle: Array | None = None
     _read: dict[Any, Any] = field(default_factory=dict, repr=False)
     _prepared: tuple[Any, tuple[Rows, Rows]] | None = field(default=None, repr=False)
 
@@ -221,6 +223,9 @@ class Source:
         Returns:
             Which rows to train on, and which are held out.
         """
+        if self.idle is not None:
+            kept, held = split(len(self.idle), spec.holdout, organization, step)
+            return kept[~self.idle[kept]], held[~self.idle[held]]
         if not spec.holdout:
             return slice(None), slice(0)
         return split(len(self.labels(spec)), spec.holdout, organization, step)

@@ -41,7 +41,13 @@ POWER = 1 / 5  # of a score's distance from the score of a row of zeros
 
 
 def evaluate(
-    model: Model, w: Any, rows: Rows, classes: int, bands: int, rounding: Rounding | None = None
+    model: Model,
+    w: Any,
+    rows: Rows,
+    classes: int,
+    bands: int,
+    rounding: Rounding | None = None,
+    row_by_row: bool = False,
 ) -> dict[str, Any]:
     """Count how well a classifier does on the rows of one node.
 
@@ -52,6 +58,7 @@ def evaluate(
         classes: number of classes, c.
         bands: number of bands for the AUC; 0 means that no scores are counted.
         rounding: how the node rounds counts; None means that neither counts nor the loss are rounded.
+        row_by_row: whether a row whose score is not finite is not counted, and has no influence on how the others are.
 
     Returns:
         ``n``: number of rows. ``loss``: their mean loss. ``confusion``: counts (c, c), true class by predicted class.
@@ -62,7 +69,14 @@ def evaluate(
     Raises:
         SafeError: a score is not finite.
     """
-    scores = _finite_scores(model, w, rows.X)
+    if row_by_row:
+        scores = model.scores(w, rows.X)
+        finite = np.isfinite(scores).all(axis=1)
+        rows, scores = Rows(rows.X[finite], rows.y[finite]), scores[finite]
+        if not len(rows):
+            return {"n": 0}
+    else:
+        scores = _finite_scores(model, w, rows.X)
     guess = predicted(scores)
     confusion: Array = np.bincount(rows.y * classes + guess, minlength=classes * classes).reshape(classes, classes)
     loss = model.loss(scores, rows.y)

@@ -375,7 +375,8 @@ def _part(
         request.refused("noise is added to the sum, since this node could not compute an earlier part of the job")
         return summing.failed(sums, secret, T), None
     try:
-        return summing.encoded(sums, compute(), arrays, node.n, len(session.roster), T), node.n
+        whole = node.noising is not None
+        return summing.encoded(sums, compute(), arrays, node.n, len(session.roster), T, whole), node.n
     except Exception as error:
         if debugging():
             raise

@@ -88,6 +88,7 @@ class Node:
         self._total = self.source.size
         if self.schema is not None:
             self._total = self.schema.n or self._total
+            noising.check_declared(self.job, self.schema, self.policy, arrays=self.source.table is None)
             self.source = conformed(self.source, self.schema)
         features, label = self.source.columns(job.data)
         if self.source.table is not None:
@@ -467,8 +468,8 @@ class Node:
         classes, bands = len(self.job.data.classes), self.policy.score_bands
         _, rows = self.source.prepared(self.job.data, self.identity, self.policy)
         try:
-            found = metrics.evaluate(self.model, weights, rows, classes, bands) if len(rows) else {"n": 0}
-        except SafeError:  # the model's scores are not finite, which can depend on rows
+            found = metrics.evaluate(self.model, weights, rows, classes, bands, row_by_row=True)
+        except SafeError:  # the score of a row of zeros is not finite, whatever the rows are
             found = {"n": 0}
         counted = metrics.to_sums({"bands": [], "loss": 0.0, **found}, classes, bands)
         reach = math.sqrt(1 + len(counted["bands"]))  # a row is in one cell, and in one band of each problem

@@ -9,10 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import NodePermissionException
+from v6_federated.data.declared import UNKNOWN
+from v6_federated.data.labels import plain
+from v6_federated.data.source import Source, ready
+from v6_federated.messages.job import Job
 from v6_federated.models import Model
 from v6_federated.models.clipping import clipped_sum, sensitivity
 from v6_federated.node.request import Request
@@ -21,9 +26,11 @@ from v6_federated.privacy.dp.ledger import Ledger
 from v6_federated.privacy.dp.noise import discrete_gaussian
 from v6_federated.privacy.dp.plan import Plan
 from v6_federated.privacy.environment import NOTHING_COMPUTED
+from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.schema import Schema
 from v6_federated.privacy.secagg import masks
 
+WITHOUT_ROWS = ("onehot", "scale")  # steps that follow from what operators have declared
 UNCOVERED = "this function reads rows in a way that no noise covers; leave out clip, or use fedavg or scaffold"
 
 
@@ -177,3 +184,44 @@ def of_node(job: Any, request: Request, schema: Schema | None) -> Noising | None
         raise SafeError("evaluators cannot be used with clip: their answers would be single ones; leave them out")
     m = 1 if schema is None or schema.m is None else schema.m
     return Noising(Plan.from_json(job.privacy), request, job.key, m)
+
+
+def check_declared(job: Job, schema: Schema, policy: Policy, arrays: bool) -> None:
+    """Refuse a job that some rows would fit and others not: whether they do is an answer that no noise covers.
+
+    Nothing here depends on a row, only on the schema.
+
+    Args:
+        job: the job.
+        schema: what the operator has declared.
+        policy: the operator's limits.
+        arrays: whether the rows are arrays without names of columns.
+
+    Raises:
+        SafeError: the job names other classes, or other columns of words, than the schema, or a step that reads rows,
+            or one after which declared values are too large to compute with.
+        PrivacyThresholdViolation: a column has more levels than the operator allows.
+    """
+    spec, known = job.data, schema.classes or ()
+    named = None if spec.classes is None else {*map(plain, spec.classes)}
+    if named is not None and (absent := [value for value in known if value not in named]):
+        raise SafeError(
+            f"the job leaves out the class(es) {', '.join(map(str, absent))} of the schema; name all of them"
+        )
+    if wrong := [step["step"] for step in spec.preprocess if step["step"] not in WITHOUT_ROWS]:
+        raise SafeError(f"no noise covers what the step {wrong[0][:40]} reads; use {' and '.join(WITHOUT_ROWS)}")
+    if arrays:
+        return
+    if strange := sorted({*(spec.categories or ())} - {*schema.levels}):
+        raise SafeError(f"the column(s) {', '.join(strange)} hold numbers in the schema; leave them out of onehot")
+    for name, levels in schema.levels.items():
+        if spec.features is None or name in spec.features:
+            policy.check_classes(len(levels) + 1, f"the column {name}")
+    if not spec.preprocess:
+        return
+    # scaling is monotone in each column: if both bounds can be computed with, so can all values between them
+    ends: dict[str, list[Any]] = {
+        c.name: [UNKNOWN] * 2 if c.kind == "words" else [c.lower, c.upper] for c in schema.columns
+    }
+    ends |= {schema.label: [*(known or schema.bounds or ())][:2]} if schema.label else {}
+    ready(Source(table=pd.DataFrame(ends)).features(spec), spec.preprocess)

@@ -168,7 +168,7 @@ class Sums:
 
 
 def encoded(
-    sums: Sums, found: Mapping[str, Any], sent: Mapping[str, Array], n: int, nodes: int, T: bytes
+    sums: Sums, found: Mapping[str, Any], sent: Mapping[str, Array], n: int, nodes: int, T: bytes, whole: bool = False
 ) -> tuple[Array, Array]:
     """Encode what a node adds to a sum.
 
@@ -179,6 +179,8 @@ def encoded(
         n: n_k, the node's rows.
         nodes: K, the nodes of its block.
         T: the request's transcript.
+        whole: whether arrays of whole numbers may have noise that the nodes of the block share. Then only their exact
+            sum has all of it: a weighted sum, or one of numbers that each node rounds, would be about single nodes.
 
     Returns:
         Its words of 32 and of 64 bits, before masks.
@@ -190,6 +192,14 @@ def encoded(
     checks = []
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused
         for part in sums.parts:
+            given = found.get(part.name)
+            if (
+                whole
+                and isinstance(given, np.ndarray)
+                and given.dtype.kind in "iu"
+                and (part.weight != "one" or part.exponent is not None)
+            ):
+                raise SafeError(f"the task asks for {part.name[:40]} otherwise than as its exact sum; expected counts")
             value = _value(part, sums, found, sent, n, nodes)
             words[part.bits].append(encoding.encode(part.term, value))
             if terms := part.checks:
