@@ -36,7 +36,7 @@ NAMES = (
 )
 # not part of ``all``, since nothing else may run at the same time
 TIMED = ("clipping", "cost", "network", "secagg_cost")
-APART = (*TIMED, "attacks")  # not part of ``all``; small versions of the attacks are tests
+APART = (*TIMED, "attacks", "canaries")  # not part of ``all``; small versions of the last two are tests
 WITHOUT_DATA = ("attacks", "canaries", "careful", "clipping", "network", "poisoning", "secagg_cost")
 MNIST, FASHION = "mnist.npz", "fashion_mnist.npz"
 OTHER_DATA = {
@@ -73,7 +73,7 @@ def main() -> int:
         parser.error(f"{options.name} needs --data, for example --data mnist.npz")
     if options.seeds is not None and (options.seeds < 1 or not options.full):
         parser.error(f"--seeds {options.seeds}: expected 1 or more, together with --full")
-    if options.kept and options.name in (*TIMED, "attacks", "canaries", "garst2021_pca"):
+    if options.kept and options.name in (*APART, "garst2021_pca"):
         parser.error(f"--kept: what {options.name} runs is not kept; run it without --kept")
     if options.data and options.name in WITHOUT_DATA:
         parser.error(f"--data {options.data}: {options.name} needs no data; leave it out")

@@ -57,7 +57,7 @@ def settings(aggregation: str, epsilon: float | None, local: Mapping[str, float]
 
 def plan_of(values: Mapping[str, Any]) -> Plan:
     """What a job asks of a node in all."""
-    plan = privacy.plan_of(registry.validate("fedavg", values))
+    plan = privacy.plan_of(registry.validate("fedavg", dict(values)))
     assert plan is not None
     return plan
 
