@@ -63,7 +63,8 @@ def rounded(result: Result) -> list[str]:
         return []
     what, instead = "rounded", "compare losses, or hold out more rows"
     if noisy(result):
-        what, instead = "added noise to", "evaluate more rarely (evaluate_every), or hold out more rows"
+        rarely = "evaluate more rarely (evaluate_every), or " if result["privacy"]["plan"]["evaluations"] > 1 else ""
+        what, instead = "added noise to", f"{rarely}hold out more rows"
     return [
         f"nodes have {what} what they counted on {final['evaluated']} held-out rows: the accuracy is exact to about "
         f"{error:.2f}, and single classes to less; {instead}"
@@ -169,7 +170,7 @@ def poor(result: Result) -> list[str]:
     accuracy, is_rounded = result["final"]["accuracy"], "accuracy_error" in result["final"]
     look = "both are rounded, so compare AUC and loss" if is_rounded else "look at the classes one by one"
     if noisy(result):
-        look = "both have noise, so compare the AUC if there is one, and evaluate more rarely (evaluate_every)"
+        look = "both have noise, so compare the AUC, if there is one"
     return [f"the accuracy is {accuracy:.4f}, and always predicting {always[0]!r} has {always[1]:.4f}: {look}"]
 
 

@@ -56,7 +56,14 @@ class Hospitals:
         return self.rows - self.held_out
 
     def spread(self, shared: bool) -> float:
-        """The noise of a sum over all hospitals, over that which hides a row."""
+        """Say how much larger the noise of a sum over all hospitals is than that which hides a row.
+
+        Args:
+            shared: whether the hospitals share it in a study.
+
+        Returns:
+            The factor.
+        """
         return math.sqrt(self.number / (self.number - self.colluders) if shared else self.number)
 
 
@@ -89,7 +96,11 @@ class Alternative:
     accuracy_error: float | None
 
     def to_json(self) -> dict[str, Any]:
-        """Write it with clear names."""
+        """Write it.
+
+        Returns:
+            Its attributes, by longer names.
+        """
         return {
             "name": self.name,
             "rounds": self.rounds,
@@ -128,9 +139,8 @@ def alternatives(asked: Mapping[str, Any], hospitals: Hospitals) -> list[Alterna
         others.append((STUDY, FEDSGD, True))
     others.append((ALONE, FEDSGD, False))
     others += [(f"FedAvg, sampling={q:g}", {"sampling": q, "epochs": 1}, True) for q in SAMPLINGS]
-    others += [
-        (f"the first, {r} rounds", {"rounds": r}, True) for r in (max(rounds // 2, 1), 2 * rounds) if r != rounds
-    ]
+    half_and_double = {max(rounds // 2, 1), 2 * rounds} - {rounds}
+    others += [(f"the first, {r} rounds", {"rounds": r}, True) for r in sorted(half_and_double)]
     if every < rounds:
         others.append((f"the first, evaluate_every={rounds}", {"evaluate_every": rounds}, True))
     found = [_alternative(name, checked, hospitals)]
@@ -172,10 +182,9 @@ def _alternative(name: str, checked: Any, hospitals: Hospitals, study: bool = Tr
     rows = plan.rate * hospitals.training
     deviation = plan.noise * spread * plan.clip / rows
     of_step = deviation * math.sqrt(hospitals.parameters) / plan.clip
-    cells = hospitals.classes * (1 + (1 if hospitals.classes == 2 else hospitals.classes))
-    noise = (
-        plan.evaluation_noise * hospitals.spread(study) * math.sqrt(cells)
-    )  # of the diagonal of the confusion matrix
+    problems = 1 if hospitals.classes == 2 else hospitals.classes
+    cells = hospitals.classes * (1 + problems)  # a row is in one cell, and in one band of each problem
+    on_the_diagonal = plan.evaluation_noise * hospitals.spread(study) * math.sqrt(cells)
     return Alternative(
         name=name,
         rounds=checked.rounds,
@@ -186,5 +195,5 @@ def _alternative(name: str, checked: Any, hospitals: Hospitals, study: bool = Tr
         deviation=deviation,
         of_step=of_step,
         of_job=of_step / math.sqrt(plan.steps),
-        accuracy_error=noise / hospitals.held_out if hospitals.held_out else None,
+        accuracy_error=on_the_diagonal / hospitals.held_out if hospitals.held_out else None,
     )

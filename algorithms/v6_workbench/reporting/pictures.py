@@ -32,7 +32,9 @@ REFERENCES = {"distance": "global model", "from_reference": "reference"}  # what
 
 
 def curves(results: Mapping[str, Result], path: Path, target: float | None = None) -> bool:
-    """Draw accuracy (R squared of regressions) and loss or AUC by round, with the 95% interval of the final accuracy as a bar.
+    """Draw accuracy (R squared of regressions) and loss by round, with the 95% interval of the final accuracy as a bar.
+
+    Without losses, as under noise for privacy, it is the AUC instead, if there is any.
 
     Args:
         results: results by their names.
@@ -241,7 +243,7 @@ def noise(found: Mapping[str, Sequence[Alternative]], rounds: int, path: Path) -
         path: the picture.
     """
     figure, both = plt.subplots(1, 2, figsize=(10, 4), constrained_layout=True)
-    titles = {"of_step": "of a step", "of_job": "of all steps together"}
+    titles = {"of_step": "in a step", "of_job": "in the job"}
     for axis, (attribute, title) in zip(both, titles.items(), strict=True):
         for i, (name, jobs) in enumerate(found.items()):
             axis.plot(
@@ -255,11 +257,13 @@ def noise(found: Mapping[str, Sequence[Alternative]], rounds: int, path: Path) -
                 linewidth=1.5,
             )
         axis.set(xscale="log", xlabel="rounds", ylabel=f"noise / largest signal, {title}")
-        axis.set_ylim(bottom=0)
         axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axis.axvline(rounds, color="0.4", linewidth=0.8, linestyle=(0, (6, 4)))
         axis.grid(alpha=0.3)
         axis.spines[["top", "right"]].set_visible(False)
+    both[0].set_yscale("log")  # from a step on all rows to one on few
+    both[0].yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    both[1].set_ylim(bottom=0)
     _save_with_legend(figure, both[0], path)
 
 

@@ -17,8 +17,8 @@ COLUMNS = (
     "in a step: the noise of a coordinate of the mean gradient, over clip / sqrt({d}), its size if all rows pulled the "
     "same way. At 1, noise is as large as the largest signal there can be; real signals are smaller.",
     "in the job: the same for the sum of all steps, in which noise grows as the root of their number.",
-    "accuracy ±: standard deviation that the noise adds to the accuracy when a model is evaluated on the {held} held-out "
-    "rows of all hospitals. It does not change the model.",
+    "accuracy ±: standard deviation that noise adds to the accuracy in an evaluation on the {held} held-out rows of "
+    "all hospitals. It does not change the model.",
 )
 UNKNOWN = (
     "How accurate a model becomes depends on the data and is not in this table. Try it on a table like yours: "
