@@ -84,7 +84,10 @@ MISTAKES = [
     (f"2:{ROWS}=many", f"--node-env: {ROWS} of this node must be a whole number"),
     (f"{ROWS}=many", f"--node-env: {ROWS} of this node must be a whole number"),
     ("2:V6_FEDERATED_AGGREGATION=hidden", "--node-env: V6_FEDERATED_AGGREGATION of this node must be "),
-    ("2:V6_FEDERATED_PROFILE=trust", "--node-env: V6_FEDERATED_PROFILE=trust of this node must be trusting, careful or private"),
+    (
+        "2:V6_FEDERATED_PROFILE=trust",
+        "--node-env: V6_FEDERATED_PROFILE=trust of this node must be trusting, careful or private",
+    ),
     ("2:V6_FEDERATED_MINIMUM_ROW=20", "--node-env: V6_FEDERATED_MINIMUM_ROW is not"),
     ("2", "--node-env '2' is not understood; expected NAME=VALUE, or K:NAME=VALUE for node K"),
 ]
