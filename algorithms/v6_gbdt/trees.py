@@ -37,6 +37,7 @@ class Trees:
     def __init__(self, features: int, classes: int) -> None:
         self.features, self.classes = features, classes
         self.regression = classes == 1
+        self.plain_only = True  # each tree is one node's own: what is asked under masks is no job of this method
         self.columns = 1 if classes == 2 else classes
 
     def init(self, rng: np.random.Generator) -> np.ndarray:

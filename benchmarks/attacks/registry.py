@@ -30,6 +30,7 @@ CRAFTED = (
     "Whoever chooses the weights chooses which rows a gradient is about. Each answer alone is a sum over many rows."
 )
 DIFFERENCE = "Each answer alone is about many rows. Only their difference is about one."
+TREES = "under masks, nodes evaluate no trees that predict a number"
 DISTANCE = (
     "the distance is not added up; how often it is above a bound is, but finding it so takes more requests than a week "
     "has"
@@ -220,8 +221,8 @@ ATTACKS = (
         "Any column can be the label of a regression. A tree has an output for one known person alone; its squared "
         "errors tell this person's value.",
         single_numbers.regression_loss,
-        masked="the errors of a regression are not added up",
-        pinned="the errors of a regression are not added up",
+        masked=TREES,
+        pinned=TREES,
         why=DIFFERENCE,
     ),
     Attack(

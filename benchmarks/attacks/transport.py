@@ -24,7 +24,7 @@ from v6_federated.privacy.dp import units
 from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.secagg import agreement, keys, masks, notation, study
 from v6_federated.privacy.secagg.agreement import Entry
-from v6_federated.privacy.sums import Part, Sums, climbed, decoded, ladder
+from v6_federated.privacy.sums import Part, Sums, decoded, ladder
 
 if TYPE_CHECKING:
     from benchmarks.attacks.researcher import Researcher
@@ -241,12 +241,13 @@ def parts_of(
         return [Part("count", "one", 64, d), *ladder("first", d), *ladder("second", d)]
     if statistic == "covariance":
         d = len(arrays["mean"])
-        return scales("covariance", "one", (d * (d + 1) // 2,))
+        return ladder("covariance", (d * (d + 1) // 2,))
     if statistic == "below":
         return [Part("below", "one", 64, (len(arguments["columns"]), EDGES))]
     if function == "evaluate":
         if job["data"].get("regression"):
-            raise NotASum("the errors of a regression are not added up")
+            scaled = ("evaluation.loss", "evaluation.first", "evaluation.second")
+            return [Part("evaluation.n", "one", 64), *(part for name in scaled for part in ladder(name))]
         classes = job["model"]["classes"]
         problems = 1 if classes == 2 else classes
         return [
@@ -272,10 +273,9 @@ def answer_of(
         change = read(found, name, "share")
         return {name: change + arrays[name] if name in arrays else change}, {"n": n}
     if statistic == "moments":
-        first, second = climbed(found, "first"), climbed(found, "second")
-        return {"first": first, "second": second}, {"n": n}
+        return {"first": found["one first"], "second": found["one second"]}, {"n": n}
     if statistic == "covariance":
-        return {"covariance": read(found, "covariance", "one")}, {"n": n}
+        return {"covariance": found["one covariance"]}, {"n": n}
     if statistic == "below":
         return {"below": found[Part("below", "one", 64).key]}, {"n": n}
     sums = {name.removeprefix("one ").partition(" ")[0]: value for name, value in found.items()}
@@ -283,6 +283,8 @@ def answer_of(
 
 
 def _evaluation(sums: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    if "second" in sums:
+        return metrics.regression_of_sums(sums)
     bands = [[metrics.packed(side) for side in problem] for problem in sums["bands"].tolist()]
     return {**metrics.of_sums(sums), "bands": bands if sums["bands"].any() else []}
 

@@ -49,7 +49,8 @@ def test_four_hospitals_agree(call, write, send, folders):
         codes.add(found["code"])
     [code] = codes
     for name in "ABCD":
-        assert call("study", "accept", folders[name], "--code", code)[0] == 0
+        status, lines, _, _ = call("study", "accept", folders[name], "--code", code)
+        assert status == 0 and "under trusting, jobs may still ask for plain answers" in lines[-1]
         assert pinned.accepted(folders[name]).code == code
         assert call("study", "check", folders[name])[2]["accepted"]
 
@@ -248,6 +249,41 @@ def test_one_lost_key_means_new_keys_for_its_whole_block(call, agree, folders, h
     for name in "ABC":
         new_key(call, folders, hospitals, name)
     assert not agree(3, "ABCDEFGH", "--block-size", "4")
+
+
+def test_check_says_what_accept_will_refuse(call, agree, write, send, folders):
+    """An operator learns it before the call, and the folder stays as it is."""
+    assert not agree(1, "ABCD")
+    written = (folders["A"] / pinned.LOG).read_bytes()
+    for options, says in ((["--version", 2], "would show E alone"), (["--version", 1], "raise its version")):
+        assert write("ABCDE", *options, file=f"{says}.json")[0] == 0
+        send("AE", file=f"{says}.json")
+        status, lines, found, _ = call("study", "check", folders["A"])
+        assert status == 1 and not found["accepted"] and len(found["problems"]) == 1
+        assert says in found["problems"][0] and not any("type it as you heard it" in line for line in lines)
+        error = call("study", "accept", folders["A"], "--code", found["code"])[3]
+        assert found["problems"][0] in error
+        assert call("study", "check", folders["E"])[0] == 0  # E has accepted nothing before
+    assert (folders["A"] / pinned.LOG).read_bytes() == written
+
+
+def test_check_shows_each_problem_once(call, write, send, folders, tmp_path):
+    """Too small a block and another one's folder are found twice, and a damaged log prevents acceptance only."""
+    write("ABCD")
+    file = tmp_path / "study.json"
+    file.write_text(file.read_text().replace('"colluders": 1', '"colluders": 2'))
+    send("E")
+    problems = call("study", "check", folders["E"])[2]["problems"]
+    assert len(problems) == 2 and "needs at least 5" in problems[0] and "is in no block" in problems[1]
+    file.write_text(file.read_text().replace('"colluders": 2', '"colluders": 1'))
+    send("A")
+    (folders["A"] / pinned.LOG).write_text("{\n")
+    found = call("study", "check", folders["A"])[2]
+    assert "line 1 of cohorts.log is damaged" in found["problems"][0]
+    (folders["A"] / pinned.LOG).unlink()
+    assert call("study", "accept", folders["A"], "--code", found["code"])[0] == 0
+    (folders["A"] / pinned.LOG).write_text("{\n")
+    assert call("study", "check", folders["A"])[0] == 0
 
 
 def test_hospitals_leave_and_join_in_groups(agree):

@@ -189,6 +189,9 @@ def test_the_number_of_threads_is_one_unless_the_operator_gives_more(monkeypatch
         monkeypatch.setenv("V6_FEDERATED_THREADS", wrong)
         with pytest.raises(NodePermissionException, match="THREADS of this node must be a whole number from 1"):
             number_of_threads()
+        with pytest.raises(NodePermissionException, match="THREADS of this node must be a whole number from 1"):
+            Policy.of_node({"V6_FEDERATED_THREADS": wrong})  # before a task computes
+    assert number_of_threads({}) == 1 and number_of_threads({"V6_FEDERATED_THREADS": " 3 "}) == 3
 
 
 @pytest.mark.parametrize(

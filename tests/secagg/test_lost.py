@@ -233,6 +233,17 @@ def test_min_responses_counts_blocks(min_responses, gone, ends, tmp_path):
         assert {m["organization_id"] for m in result["history"][1]["missing"]} == {*range(1, 5 * gone + 1)}
 
 
+@pytest.mark.parametrize("aggregation", ["auto", "plain"])
+def test_a_careful_evaluator_says_what_helps(aggregation):
+    """Its own evaluation is asked for in every mode of a job, so another one is no cure."""
+    careful = {4: {"V6_FEDERATED_PROFILE": "careful"}}
+    with MockNetwork("v6_fedavg", nodes(4), environments=careful, on_round=lambda row: None) as network:
+        said = network.run(aggregation=aggregation, **QUICK, evaluators=[4])["stopped"]
+    assert "organization 4: an organization in evaluators is asked for its own evaluation" in said
+    assert "requires aggregation=masked (V6_FEDERATED_AGGREGATION); leave evaluators out, so that every" in said
+    assert "or ask the operator for V6_FEDERATED_AGGREGATION=plain" in said and "leave aggregation out" not in said
+
+
 @pytest.mark.parametrize("mode", ["masked", "pinned"])
 def test_evaluators_answer_for_themselves(mode, tmp_path):
     """They are in no block: their evaluations are plain, and the model is the same."""

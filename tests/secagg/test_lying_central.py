@@ -33,8 +33,8 @@ def hospital(lying, k: int) -> Path:
 
 
 def short(entry: dict) -> str:
-    """How an error names a peer."""
-    return keys.short(bytes.fromhex(entry["S"]))
+    """How an error names a peer, apart from its name in the study."""
+    return f"the key {keys.short(bytes.fromhex(entry['S']))}"
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -59,9 +59,9 @@ def test_invented_participants_are_not_the_block(tmp_path):
         made = [
             other_key(lying.entries[k], X25519PrivateKey.generate(), X25519PrivateKey.generate()) for k in range(2, 6)
         ]
-        assert "not this node's block of the study: 4 keys too many, 4 missing" in lying.confirm(
-            1, [lying.entries[1], *made]
-        )
+        refusal = lying.confirm(1, [lying.entries[1], *made])
+        assert "not this node's block of the study: 4 keys too many, 4 missing" in refusal
+        assert all(f"{short(lying.entries[k])} of node-{k}" in refusal for k in range(2, 6))
 
 
 @pytest.mark.parametrize("change", ["one fewer", "one more", "twice", "without this node", "own entry changed"])
@@ -115,7 +115,8 @@ def test_a_job_key_that_its_hospital_did_not_make_is_found_and_the_peer_named(tm
         assert not isinstance(lying.confirm(3, honest.values()), str)  # it is shown its own E
         for k in (1, 2, 4, 5):
             refusal = lying.update(k)
-            assert refusal.startswith(f"{short(honest[3])} did not confirm the same keys and roster"), refusal
+            said = f"{short(honest[3])} of node-3 did not confirm the same keys and roster"
+            assert refusal.startswith(said), refusal
         assert "did not confirm" in lying.update(3)
 
 
@@ -131,7 +132,7 @@ def test_swapped_job_keys_are_found(tmp_path):
             assert not isinstance(lying.confirm(k), str)
         assert "did not confirm the same keys" in lying.update(1)
         refusal = lying.update(2)
-        assert refusal.startswith(short(honest[1])), refusal  # with whose roster its own differs
+        assert refusal.startswith(f"{short(honest[1])} of node-1 "), refusal  # with whose roster its own differs
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from v6_federated.models import metrics
 from v6_federated.node import masking, task
 from v6_federated.privacy import sums as summing
 from v6_federated.privacy.schema import Column, Schema
-from v6_federated.privacy.secagg.encoding import decode, encode
 from v6_workbench.conformance.jobs import without_times
 from v6_workbench.conformance.tables import with_numbers
 from v6_workbench.simulation.mock import MockNetwork, StudyPlan
@@ -120,7 +119,7 @@ def test_other_parts_of_an_evaluation_do_not_exist(part, monkeypatch):
     assert not any(f"evaluation.{part}" in found for found in names)
     asked = summing.Sums(1, 0, None, (summing.Part(f"evaluation.{part}", "one", 64, (2,), 10),))
     with pytest.raises(Exception, match="which this function does not return"):
-        summing.encoded(asked, names[-1], {}, 30, 3, b"T" * 32)
+        summing.encoded(asked, names[-1], {}, 30, 3, b"s" * 32, b"T" * 32)
 
 
 def test_a_squared_error_beyond_all_units_ends_the_job():
@@ -132,17 +131,39 @@ def test_a_squared_error_beyond_all_units_ends_the_job():
         metrics.check_sum(2.0**260)
 
 
+def added(parts, values, secrets, T=b"T" * 32) -> tuple[dict, np.ndarray]:
+    """The decoded sums of hospitals' values, and their words of 64 bits."""
+    sums = summing.Sums(1, 0, None, tuple(parts))
+    words = [
+        summing.encoded(sums, {"x": x}, {}, 30, len(values), s, T)[1] for x, s in zip(values, secrets, strict=True)
+    ]
+    total = np.sum(words, axis=0, dtype=np.uint64)
+    return summing.decoded(sums, {32: np.empty(0, np.uint32), 64: total}, T)[2], total
+
+
+RUNGS = summing.ladder("x", (200,))
+
+
 @pytest.mark.parametrize("K", [1, 2, 7, 100])
 def test_a_ladder_has_all_digits_of_a_sum(K):
-    """At every size, and if terms wrap and cancel, a sum is off by its rounding in float64 and of K finest units."""
-    parts = summing.ladder("x", (200,))
-    rng = np.random.default_rng(K)
+    """At every size, also if terms cancel: the sum of K values in units of 2^-76, whatever the hospitals' secrets."""
+    rng, unit = np.random.default_rng(K), 2.0 ** (summing.RUNGS[0] - 56)
     for largest in (-60, -10, 0, 40, 130, 255):
         x = rng.normal(size=(K, 200)) * 2.0 ** rng.uniform(largest - 60, largest, size=(K, 200))
-        found = {}
-        for part in parts:
-            words = sum(encode(part.term, values) for values in x)
-            found[part.key] = decode(part.term, words)
-        exact = np.array([float(sum(map(Fraction, column))) for column in x.T])
-        off = np.abs(summing.climbed(found, "x") - exact)
-        assert (off <= 4 * np.spacing(np.abs(exact)) + K * 2.0 ** (summing.RUNGS[0] - 56)).all(), largest
+        found = [added(RUNGS, x, [bytes([s, k] * 16) for k in range(K)])[0]["one x"] for s in (1, 2)]
+        exact = [float(sum(map(Fraction, (np.rint(column / unit) * unit).tolist()))) for column in x.T]
+        assert np.array_equal(found[0], found[1]) and np.array_equal(found[0], exact), largest
+
+
+def test_coarse_words_do_not_show_how_a_sum_is_divided():
+    """Two hospitals have 6 and 6, or 3 and 9: rounded to units of 16 one by one, that would be 0, or 1."""
+    secrets, hidden = [b"a" * 32, b"b" * 32], []
+    part = next(part for part in RUNGS if part.exponent == 60)
+    place = summing.HEADER + 200 * RUNGS.index(part)
+    for split in ([6.0, 6.0], [3.0, 9.0]):
+        _, total = added(RUNGS, [np.full(200, v) for v in split], secrets)
+        hidden.append(total[place : place + 200].view(np.int64))
+        assert np.std(hidden[-1].astype(float)) > 2**34  # units
+    assert np.abs(hidden[0] - hidden[1]).max() <= 1  # the same noise, as T is the same here; in a job it never is
+    _, other = added(RUNGS, [np.full(200, 6.0)] * 2, secrets, b"U" * 32)
+    assert np.median(np.abs(other[place : place + 200].view(np.int64) - hidden[0])) > 2**34

@@ -22,9 +22,9 @@ def hospital(n, seed):
     return pd.DataFrame({"age": age, "ill": ill, "sex": rng.choice(["m", "f"], n)})
 
 
-def train(**settings):
-    tables = {k: hospital(60 + 10 * k, k) for k in range(1, 5)}
-    with MockNetwork("v6_fedavg", tables, study=StudyPlan(schema=SCHEMA), environment=CAREFUL) as network:
+def train(change=lambda table: table, schema=SCHEMA, environment=CAREFUL, **settings):
+    tables = {k: change(hospital(60 + 10 * k, k)) for k in range(1, 5)}
+    with MockNetwork("v6_fedavg", tables, study=StudyPlan(schema=schema), environment=environment) as network:
         return network.run(rounds=2, preprocess=["onehot", "standardize"], **settings)
 
 
@@ -36,6 +36,31 @@ def test_columns_classes_and_levels_are_the_schemas():
     assert (data["label"], data["features"], data["classes"]) == ("ill", ["age", "sex"], [0, 1])
     onehot = next(step["fitted"] for step in data["preprocess"] if step["step"] == "onehot")
     assert onehot == {"levels": {"sex": ["f", "m", "x"]}}
+
+
+def test_features_may_be_named_without_the_label():
+    """The last column of the tables, sex, is no label."""
+    result = train(features=["sex", "age"])
+    assert "stopped" not in result
+    assert (result["data"]["label"], result["data"]["features"]) == ("ill", ["sex", "age"])
+
+
+def test_columns_that_are_not_in_the_schema_are_not_used():
+    """The operator forbids such a column, which comes last in the tables; jobs without names are not about it."""
+    limits = CAREFUL | {"V6_FEDERATED_DISALLOWED_COLUMNS": "insurance"}
+    result = train(lambda table: table.assign(insurance=np.arange(len(table))), environment=limits)
+    assert "stopped" not in result
+    assert (result["data"]["label"], result["data"]["features"]) == ("ill", ["age", "sex"])
+
+
+def test_a_schema_without_a_label_trains_no_model():
+    with pytest.raises(CollectResultsError, match="the schema of this study has no label, so no model can be trained"):
+        train(schema=Schema(SCHEMA.columns, label=""))
+
+
+def test_a_column_of_the_schema_that_a_table_lacks_is_named():
+    with pytest.raises(CollectResultsError, match="no column age in the table"):
+        train(lambda table: table.drop(columns="age"))
 
 
 @pytest.mark.parametrize(

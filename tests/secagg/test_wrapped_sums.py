@@ -8,6 +8,8 @@ from helpers import table
 from masked_jobs import QUICK, Tape, apart, learned, nodes, run
 
 from v6_federated.central import masking
+from v6_federated.privacy.secagg import encoding
+from v6_workbench.simulation.mock import MockNetwork
 
 UPDATE = ["weights", "share"]
 
@@ -110,3 +112,18 @@ def test_training_that_diverges_ends_as_the_plain_job_does(lr):
     plain, masked = ends
     assert bool(plain) == bool(masked), ends
     assert not masked or "diverge" in masked or "beyond" in masked, ends
+
+
+def test_careful_nodes_dither_and_learn_the_same(monkeypatch):
+    """Random numbers of their own before rounding: another last bit, and the same model within the rounding."""
+    careful = {"V6_FEDERATED_PROFILE": "careful"}
+    settings = {"rounds": 3, "lr": 0.3, "aggregation": "masked", "classes": [0, 1], "holdout": 0.0}
+    found, drawn, real = [], [], encoding.dither
+    for silent in (False, True):
+        monkeypatch.setattr(
+            encoding, "dither", lambda *a, silent=silent: drawn.append(1) or (0 * real(*a) if silent else real(*a))
+        )
+        with MockNetwork("v6_fedavg", nodes(4, n=80), environment=careful, on_round=lambda row: None) as network:
+            found.append(learned(network.run(**settings))["weights"])
+    assert len(drawn) > 20 and (found[0] != found[1]).any()
+    assert apart(found[0], found[1]) < 1e-6

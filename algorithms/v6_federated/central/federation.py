@@ -79,7 +79,7 @@ class Federation:
         self.features: Sequence[str] = ()
         self._client, self._method, self._common, self._single = client, method, common, single_answers
         self._sums_of_rows: SumsOfRows | None = None
-        self._plan = privacy.plan_of(common)
+        self._plan, self._shared = privacy.plan_of(common), False
         job = preparation.first_job(method, common, self.organizations, self.evaluators, supervised)
         if self._plan is not None:
             job = replace(job, privacy=self._plan.to_json())
@@ -187,11 +187,9 @@ class Federation:
     def _count_rows(self) -> None:
         """Learn the rows of each block, if no statistic has told them: they weight the first round."""
         masks = self._tasks.masks
-        if (
-            masks is not None
-            and len({*masks.rows, *masks.lost}) < len(masks.blocks)
-            and self._tasks.job.data.supervised
-        ):
+        if masks is None or not self._tasks.job.data.supervised:
+            return
+        if len({*masks.rows, *masks.lost}) < len(masks.blocks):
             self._ask_in_preparation(
                 Group("count_rows", self.organizations, self._tasks.job, expected=self._tasks.expected(), weights={})
             )
@@ -330,6 +328,7 @@ class Federation:
             the model's penalty, which no row enters: float32 (d,).
         """
         assert self._plan is not None
+        self._shared = True
         total: Array = np.add.reduce([a.arrays[Answer.key("gradient", "count")] for a in answers.parts()])
         mean = total * (self._plan.clip / units.GRADIENT / (self._plan.rate * answers.n))
         gradient: Array = mean.astype(np.float32) + penalty_gradient(self.model, w)
@@ -396,10 +395,8 @@ class Federation:
         absent = self._tasks.absent(self.organizations).keys()
         gone = [i for i, block in enumerate(blocks) if block[0] in lost or absent & {*block}]
         present = [i for i in range(len(blocks)) if i not in gone]
-        rng, m = (
-            generator(self._tasks.job.seed, "sample", 0, self._tasks.round),
-            self._sampled_of(len(blocks), fraction),
-        )
+        rng = generator(self._tasks.job.seed, "sample", 0, self._tasks.round)
+        m = self._sampled_of(len(blocks), fraction)
         drawn = rng.choice(present, min(m, len(present)), replace=False).tolist()
         return sorted(k for i in [*drawn, *gone][:m] for k in blocks[i])
 
@@ -678,7 +675,7 @@ class Federation:
         seen = {"aggregation": masks.mode, "blocks": masks.blocks, "central_saw": saw}
         if self._plan is None:
             return seen
-        shared = masks.mode == "pinned" and self.one_noisy_sum
+        shared = masks.mode == "pinned" and self._shared
         return {**seen, **privacy.described(self._plan, self._common, shared)}
 
     def job(self) -> dict[str, Any]:

@@ -261,7 +261,7 @@ class Masks:
         arrays: dict[str, Array] = {}
         values: dict[str, Any] = {}
         for part in sums.parts:
-            value = found[part.key]
+            value = part.of(found)
             if part.shape and part.weight != "one":
                 name = Answer.key(part.name, part.weight)
                 if part.weight in ("share", "equal") and part.name in sent and sent[part.name].shape == value.shape:
@@ -271,19 +271,21 @@ class Masks:
                 arrays[Answer.key(part.name, "count")] = value
             elif part.name == "train_loss":
                 if found[Part("has train_loss", "one", 64).key] == nodes:
-                    values["train_loss"] = float(summing.read(sums, found, part.name)) / n
+                    values["train_loss"] = float(value) / n
             elif part.exponent is None and not part.shape and "." not in part.name:
                 values[part.name] = int(value)
-        names = dict.fromkeys(part.name for part in sums.parts if part.name.startswith("evaluation."))
-        if names:
-            evaluation = {name.removeprefix("evaluation."): summing.read(sums, found, name) for name in names}
-            regression = "evaluation.second" in names
+        evaluation = {
+            part.name.removeprefix("evaluation."): part.of(found)
+            for part in sums.parts
+            if part.name.startswith("evaluation.")
+        }
+        if evaluation:
             if self.noise:
                 parts_of_a_row = 1 + len(evaluation["bands"])  # nodes of a study share the noise of a sum
                 sigma = self.noise * math.sqrt(parts_of_a_row * (1 if self.mode == "pinned" else len(block)))
                 values["evaluation"] = metrics.of_noisy_sums(evaluation, sigma)
             else:
-                of = metrics.regression_of_sums if regression else metrics.of_sums
+                of = metrics.regression_of_sums if "second" in evaluation else metrics.of_sums
                 values["evaluation"] = of(evaluation)
         up, down = sum(a.bytes_up for a in answers), sum(a.bytes_down for a in answers)
         return Answer(block[0], n, arrays, {**values, "sums": found}, up, down, function, tuple(block))

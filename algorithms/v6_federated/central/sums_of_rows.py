@@ -19,7 +19,7 @@ from v6_federated.central.rounds import Group
 from v6_federated.data import aggregates, pca
 from v6_federated.messages import codec
 from v6_federated.messages.job import Job
-from v6_federated.privacy.sums import Part, climbed, ladder
+from v6_federated.privacy.sums import Part, ladder
 
 
 class SumsOfRows:
@@ -172,8 +172,7 @@ def _sum(answer: Answer, name: str, e: int | None = None) -> Array:
 
 def _sums(answer: Answer) -> tuple[Array, Array, Array]:
     """Number of values, sum of their differences from the center, and sum of the squares of these."""
-    found = answer.values["sums"]
-    return _sum(answer, "count"), climbed(found, "first"), climbed(found, "second")
+    return _sum(answer, "count"), _sum(answer, "first"), _sum(answer, "second")
 
 
 def _as_one(before: Sequence[Answer], answers: Sequence[Answer]) -> list[Answer]:

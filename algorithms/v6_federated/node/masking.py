@@ -133,6 +133,13 @@ def mode_of(job: Job, request: Request) -> str:
             f"noise is counted for sums over hospitals only; set aggregation=masked or pinned. {NOTHING_COMPUTED}"
         )
     if MODES.index(job.aggregation) < MODES.index(least):
+        if request.entry.organization in job.evaluators:  # it is in no block, so aggregation cannot be the cure
+            raise NodePermissionException(
+                "an organization in evaluators is asked for its own evaluation, and this node's operator requires "
+                f"aggregation={least} (V6_FEDERATED_AGGREGATION); leave evaluators out, so that every organization "
+                "evaluates on the rows that it holds out, or ask the operator for V6_FEDERATED_AGGREGATION=plain. "
+                f"{NOTHING_COMPUTED}"
+            )
         raise NodePermissionException(
             f"this node's operator requires aggregation={least} (V6_FEDERATED_AGGREGATION), and the job asks for "
             f"aggregation={job.aggregation}; leave aggregation out, or ask the operator. {NOTHING_COMPUTED}"
@@ -236,7 +243,8 @@ def confirm(node: Node, request: Request, roster: Sequence[Any]) -> dict[str, An
     job = node.job.key
     entries = sorted((Entry.from_json(entry) for entry in roster), key=lambda entry: entry.S)
     block = {bytes.fromhex(S) for S in session.block} if session.mode == "pinned" else None
-    agreement.check_roster(entries, session.entry, block, request.policy.minimum_organizations)
+    names = _names(session, folder)
+    agreement.check_roster(entries, session.entry, block, request.policy.minimum_organizations, names)
     if session.mode == "masked" and len(entries) != len(node.job.participants):
         raise NodePermissionException(
             f"the roster has {len(entries)} entries, and {len(node.job.participants)} organizations take part; without "
@@ -297,8 +305,9 @@ def answer(
     job = node.job
     R = session.digest(job.key)
     if not session.confirmed:
+        names = _names(session, folder)
         try:
-            _check_tags(session, sums.tags, R)
+            _check_tags(session, sums.tags, R, names)
         except NodePermissionException:  # the job can never go on
             _save(node, replace(session, e="", s="", shared={}, roster=()))
             raise
@@ -375,8 +384,9 @@ def _part(
         request.refused("noise is added to the sum, since this node could not compute an earlier part of the job")
         return summing.failed(sums, secret, T), None
     try:
-        whole = node.noising is not None
-        return summing.encoded(sums, compute(), arrays, node.n, len(session.roster), T, whole), node.n
+        own = node.policy.own_shuffle  # random numbers of the node's own; without them, all nodes give the same bits
+        nodes, whole = len(session.roster), node.noising is not None
+        return summing.encoded(sums, compute(), arrays, node.n, nodes, secret, T, dithered=own, whole=whole), node.n
     except Exception as error:
         if debugging():
             raise
@@ -446,7 +456,13 @@ def _check_mode(session: Session, request: Request) -> None:
         )
 
 
-def _check_tags(session: Session, tags: Mapping[str, Any], R: bytes) -> None:
+def _names(session: Session, folder: HospitalFolder) -> dict[bytes, str]:
+    """The names of all hospitals of the node's study, by which errors name a hospital as well as by its key."""
+    found = study.accepted(folder.path) if session.mode == "pinned" else None
+    return {} if found is None else {hospital.key: hospital.name for block in found.blocks for hospital in block}
+
+
+def _check_tags(session: Session, tags: Mapping[str, Any], R: bytes, names: agreement.Names) -> None:
     """Check that all others of the block have confirmed the same roster and keys."""
     own = session.entry.S
     for S, K in session.shared.items():
@@ -456,7 +472,7 @@ def _check_tags(session: Session, tags: Mapping[str, Any], R: bytes) -> None:
             given = bytes.fromhex(shown)
         except (TypeError, ValueError):
             given = b""
-        agreement.check_tag(bytes.fromhex(K), bytes.fromhex(S), own, R, given)
+        agreement.check_tag(bytes.fromhex(K), bytes.fromhex(S), own, R, given, names)
 
 
 # ---- what a node keeps

@@ -54,7 +54,15 @@ class Node:
             have the same, so that no argument can single out one of them.
     """
 
-    def __init__(self, organization_id: int, database: Any, job: Job, round_: int, request: Request) -> None:
+    def __init__(
+        self,
+        organization_id: int,
+        database: Any,
+        job: Job,
+        round_: int,
+        request: Request,
+        schema: Schema | None = None,
+    ) -> None:
         """Check a task and the columns that it uses.
 
         Args:
@@ -63,6 +71,7 @@ class Node:
             job: what central tells all nodes.
             round_: the round, from 0.
             request: the request, with the operator's limits.
+            schema: what the hospitals of a study have agreed on; its columns are used if the job names none.
 
         Raises:
             SafeError: the job is malformed, or a fitted step that it names is no longer kept.
@@ -81,6 +90,8 @@ class Node:
         self.policy.check_made(preprocessing.made(steps))
         limit_threads()
         self.source = open_database(database)
+        if schema is not None and self.source.table is not None:
+            self.job = replace(self.job, data=schema.named(self.job.data))
         if not self.policy.allow_numeric_names:
             self.source.check_header()  # before any name of a column is in an answer or an error
         self.schema = self._declared() if self.policy.private else None
@@ -90,7 +101,7 @@ class Node:
             self._total = self.schema.n or self._total
             noising.check_declared(self.job, self.schema, self.policy, arrays=self.source.table is None)
             self.source = conformed(self.source, self.schema)
-        features, label = self.source.columns(job.data)
+        features, label = self.source.columns(self.job.data)
         if self.source.table is not None:
             used = [*features, *filter(None, [label])]
             self.policy.check_columns(used, self.source.twins(used))
@@ -152,6 +163,9 @@ class Node:
         if self.job.data.regression and not getattr(model, "regression", False):
             # its loss would reveal single labels, and the limits on labels count classes
             raise SafeError(f"the model {self.job.model['name']} predicts classes and cannot be used for a regression")
+        if self.job.data.regression and self.job.aggregation != "plain" and getattr(model, "plain_only", False):
+            # no method trains it under masks, and a sum of squared errors can be made to tell one row's label
+            raise SafeError(f"the model {self.job.model['name']} is evaluated with aggregation=plain only")
         if self.source.table is not None and getattr(model, "arrays_only", False):
             raise SafeError(f"the model {self.job.model['name']} cannot read a table; it needs arrays (.npz)")
         self.policy.check_size(model.size or 0, f"the model {spec['name']}")  # a method's own may be larger

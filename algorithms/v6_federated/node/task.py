@@ -113,8 +113,12 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
                 raise SafeError(f"{function.__name__} takes no model and evaluates none; call evaluate instead")
             checked = settings.validate(accepted, values)
             database = read_database(request.policy.allow_queries) if mock_data is None else mock_data[0]
-            node = Node(organization, database, Job.from_json(job), round, request)
-            mode = masking.mode_of(node.job, request)
+            told = Job.from_json(job)
+            told.check(organization, round)
+            mode = masking.mode_of(told, request)
+            unnamed = told.data.label is None or told.data.features is None
+            schema = masking.schema(request) if mode == "pinned" and unnamed else None
+            node = Node(organization, database, told, round, request, schema)
             if node.noising is not None and function.__name__ == "fit_step":
                 raise SafeError(UNCOVERED)
             received = codec.decode(arrays) if arrays else {}

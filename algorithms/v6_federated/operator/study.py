@@ -1,6 +1,6 @@
 """The study: one operator writes it, all compare its code on a call, and each accepts it in the hospital's folder."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -21,6 +21,10 @@ from v6_federated.privacy.secagg.study import Hospital, Study
 
 GROUP = 4  # letters of a code between two hyphens
 ALIKE = str.maketrans("01", "OI")  # a code has no 0 and no 1
+TRUSTING = (
+    "under the profile careful, the node answers in this study only; under trusting, jobs may still ask for plain "
+    "answers unless you set V6_FEDERATED_AGGREGATION=auto"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,9 +98,9 @@ def check(options: CheckOptions) -> Found:
     """Show the study in a hospital's folder, its code, and what keeps it from being accepted."""
     folder = existing(options.folder)
     study = _read(folder)
-    problems = [*_problems(folder, study)]
     own = _own_key(folder)
     accepted = _accepted(folder)
+    problems = _problems(folder, study, accepted)
     lines = [f"{folder / pinned.NAME}: {_title(study)}", *_blocks(study, own)]
     if study.schema is not None:
         lines.append(f"the hospitals share a {schema.NAME} with the digest {study.schema[:16]}...")
@@ -132,6 +136,7 @@ def accept(options: AcceptOptions) -> Found:
         [
             f"accepted: {_title(study)}",
             f"from now on the node of this hospital takes part in this version only; keep {pinned.NAME} unchanged",
+            TRUSTING,
         ],
         {"folder": str(folder), **_numbers(study), "code": study.code, "accepted": True},
     )
@@ -194,15 +199,22 @@ def _read(folder: Path) -> Study:
         raise SafeError(f"{file} is not UTF-8 text; save it again as you were sent it") from None
 
 
-def _problems(folder: Path, study: Study) -> list[str]:
-    """What keeps a folder from accepting a study."""
-    found = []
-    for test in (lambda: study.check(_minimum()), lambda: study.block_of(keys.public_of(keys.identity(folder)))):
+def _problems(folder: Path, study: Study, accepted: bool) -> list[str]:
+    """What keeps a folder from accepting a study, or its node from taking part in the accepted one."""
+    tests: list[Callable[[], object]] = [
+        lambda: study.check(_minimum()),
+        lambda: study.block_of(keys.public_of(keys.identity(folder))),
+    ]
+    if not accepted:  # the versions before matter only until then
+        tests.append(lambda: pinned.acceptable(folder, study, _minimum()))
+    found: list[str] = []
+    for test in tests:
         try:
             test()
         except (SafeError, NodePermissionException) as error:
             found.append(str(error).removesuffix(NOTHING_COMPUTED).strip())
-    return found + [problem for problem in [_schema_problem(folder, study)] if problem]
+    # ``acceptable`` repeats the first two tests, which are made on their own so that all problems are shown
+    return [*dict.fromkeys(found + [problem for problem in [_schema_problem(folder, study)] if problem])]
 
 
 def _schema_problem(folder: Path, study: Study) -> str | None:

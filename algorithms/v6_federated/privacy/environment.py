@@ -22,8 +22,11 @@ NOTHING_COMPUTED = "Nothing was computed."
 CORRECT_IT = f"correct it in algorithm_env of the node's configuration. {NOTHING_COMPUTED}"
 
 
-def number_of_threads() -> int:
+def number_of_threads(environment: Mapping[str, str] | None = None) -> int:
     """How many threads the operator gives a task.
+
+    Args:
+        environment: environment variables; None means those of this process.
 
     Returns:
         The value of ``V6_FEDERATED_THREADS``, or 1 if it is not set.
@@ -31,7 +34,8 @@ def number_of_threads() -> int:
     Raises:
         NodePermissionException: the value is not a whole number from 1.
     """
-    text = os.environ.get(PREFIX + "THREADS", "").strip() or "1"
+    env = os.environ if environment is None else environment
+    text = env.get(PREFIX + "THREADS", "").strip() or "1"
     if not text.isdecimal() or len(text) > MOST_DIGITS or int(text) < 1:
         raise NodePermissionException(f"{PREFIX}THREADS of this node must be a whole number from 1; {CORRECT_IT}")
     return int(text)
@@ -87,6 +91,7 @@ def read_environment(environment: Mapping[str, str] | None = None) -> tuple[str,
         raise NodePermissionException(
             f"{PREFIX}DEVICE={device} of this node must be cpu, cuda or cuda:NUMBER; {CORRECT_IT}"
         )
+    number_of_threads(env)  # so that a wrong one is found before a task computes
     return profile, values
 
 

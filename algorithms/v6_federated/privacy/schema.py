@@ -18,6 +18,7 @@ import rfc8785
 from v6_federated.base import json_text
 from v6_federated.base.errors import SafeError
 from v6_federated.base.files import open_regular
+from v6_federated.messages.job import DataSpec
 
 NAME = "schema.json"
 MOST_BYTES = 2**26  # of the file: a column has about 100 bytes
@@ -273,6 +274,27 @@ class Schema:
     def features(self) -> list[str]:
         """The names of the columns, in their order."""
         return [column.name for column in self.columns]
+
+    def named(self, spec: DataSpec) -> DataSpec:
+        """Name the columns that a job does not name. A table may have others, and its last one need not be the label.
+
+        Args:
+            spec: which columns of a table the job uses.
+
+        Returns:
+            The same with the schema's label, if there are labels, and the schema's features, where it had None.
+
+        Raises:
+            SafeError: the job needs a label, and the schema has none.
+        """
+        if spec.supervised and spec.label is None and not self.label:
+            raise SafeError(
+                "the schema of this study has no label, so no model can be trained; agree on a schema with a label, or "
+                "use a method without labels, such as pca"
+            )
+        label = self.label if spec.supervised and spec.label is None else spec.label
+        features = [c for c in self.features if c != label] if spec.features is None else spec.features
+        return replace(spec, label=label, features=features)
 
     @property
     def regression(self) -> bool:

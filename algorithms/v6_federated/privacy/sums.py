@@ -5,8 +5,7 @@ numbers in fixed point or counts, so that masks can be added to them (``secagg.e
 request's transcript: two nodes that were asked for different parts have different masks.
 """
 
-import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,13 +13,13 @@ import numpy as np
 
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
-from v6_federated.privacy.secagg import encoding, masks
+from v6_federated.privacy.secagg import encoding, masks, notation
 from v6_federated.privacy.secagg.encoding import HEADER, Term
-from v6_federated.privacy.secagg.notation import MOST_HOSPITALS
 
 MOST_PARTS = 1000
 MOST_SEQ = 2**31
 RUNGS = tuple(range(-20, 261, 20))  # of sums whose size nobody knows: the next is 2^20 coarser
+BLUR = 36  # bits of the noise in the coarser words of a ladder
 WEIGHTS = ("one", "rows", "share", "equal")
 
 
@@ -49,6 +48,22 @@ class Part:
         """Its name among the parts of a sum."""
         rung = "" if self.exponent is None else f" 2^{self.exponent}"
         return f"{self.weight} {self.name}{rung}"
+
+    @property
+    def ladder(self) -> str:
+        """The key of the sum that parts at several scales tell together."""
+        return f"{self.weight} {self.name}"
+
+    def of(self, found: Mapping[str, Array]) -> Array:
+        """Its sum among decoded ones.
+
+        Args:
+            found: sums by the keys of their parts, and of ladders.
+
+        Returns:
+            The sum; that of its ladder if it is one of several scales.
+        """
+        return found[self.key if self.key in found else self.ladder]
 
     @property
     def term(self) -> Term:
@@ -168,7 +183,15 @@ class Sums:
 
 
 def encoded(
-    sums: Sums, found: Mapping[str, Any], sent: Mapping[str, Array], n: int, nodes: int, T: bytes, whole: bool = False
+    sums: Sums,
+    found: Mapping[str, Any],
+    sent: Mapping[str, Array],
+    n: int,
+    nodes: int,
+    secret: bytes,
+    T: bytes,
+    dithered: bool = False,
+    whole: bool = False,
 ) -> tuple[Array, Array]:
     """Encode what a node adds to a sum.
 
@@ -178,7 +201,9 @@ def encoded(
         sent: the arrays that the task sent.
         n: n_k, the node's rows.
         nodes: K, the nodes of its block.
+        secret: 32 bytes that only this node knows.
         T: the request's transcript.
+        dithered: whether the node adds random numbers of its own before it rounds, see ``encoding.dither``.
         whole: whether arrays of whole numbers may have noise that the nodes of the block share. Then only their exact
             sum has all of it: a weighted sum, or one of numbers that each node rounds, would be about single nodes.
 
@@ -189,7 +214,12 @@ def encoded(
         SafeError: the function returns no such value, one of another shape, or one that is not finite.
     """
     words: dict[int, list[Array]] = {32: [], 64: [np.array([1, 0], masks.WORDS[64])]}
-    checks = []
+    checks, blurs = [], _blurs(sums, secret, T)
+
+    def encode(term: encoding.Term, value: Array, key: str) -> Array:
+        added = encoding.dither(secret, T, key, term.size) if dithered and term.exponent is not None else None
+        return encoding.encode(term, value, added)
+
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused
         for part in sums.parts:
             given = found.get(part.name)
@@ -201,11 +231,12 @@ def encoded(
             ):
                 raise SafeError(f"the task asks for {part.name[:40]} otherwise than as its exact sum; expected counts")
             value = _value(part, sums, found, sent, n, nodes)
-            words[part.bits].append(encoding.encode(part.term, value))
+            q = encode(part.term, value, part.key)
+            words[part.bits].append(q + blurs[part.key] if part.key in blurs else q)  # modulo 2^64
             if terms := part.checks:
                 flat = value.reshape(-1)
                 check = np.asarray(flat @ encoding.factors(T, flat.size))
-                checks += [encoding.encode(term, check) for term in terms]
+                checks += [encode(term, check, f"check {term.exponent} of {part.key}") for term in terms]
     return np.concatenate([np.empty(0, masks.WORDS[32]), *words[32]]), np.concatenate([*words[64], *checks])
 
 
@@ -276,15 +307,23 @@ def decoded(sums: Sums, words: Mapping[int, Array], T: bytes) -> tuple[int, int,
         T: the transcript of the requests.
 
     Returns:
-        The number of nodes; how many of them could not compute their part; the sums by the keys of their parts; and the
-        parts in which numbers were too large for their unit.
+        The number of nodes; how many of them could not compute their part; the sums by the keys of their parts, for a
+        value at several scales by the key of its ladder; and the parts in which numbers were too large for their
+        unit.
     """
     found: dict[str, Array] = {}
+    ladders = _rungs(sums)
+    of_ladders = dict.fromkeys((part.key for parts in ladders.values() for part in parts), words[64])
     at = {32: 0, 64: HEADER}
     for part in sums.parts:
         start, size = at[part.bits], int(np.prod(part.shape, dtype=np.int64))
-        found[part.key] = encoding.decode(part.term, words[part.bits][start : start + size])
+        of_part = words[part.bits][start : start + size]
         at[part.bits] = start + size
+        if part.key in of_ladders:
+            of_ladders[part.key] = of_part
+        else:
+            found[part.key] = encoding.decode(part.term, of_part)
+    found |= {key: _climbed(parts, of_ladders) for key, parts in ladders.items()}
     wrapped, i = [], at[64]
     for part in sums.parts:
         if not (terms := part.checks):
@@ -313,39 +352,42 @@ def ladder(name: str, shape: tuple[int, ...] = (), weight: str = "one") -> list[
     return [Part(name, weight, 64, shape, e) for e in RUNGS]
 
 
-def climbed(found: Mapping[str, Array], name: str, weight: str = "one") -> Array:
+def _rungs(sums: Sums) -> dict[str, list[Part]]:
+    """The parts that ask for one value at several scales, the finest first, by the key of their sum."""
+    found: dict[str, list[Part]] = {}
+    for part in sums.parts:
+        if part.exponent is not None and part.bits == 64 and not part.checks:
+            found.setdefault(part.ladder, []).append(part)
+    return {key: sorted(parts, key=lambda part: part.exponent or 0) for key, parts in found.items() if len(parts) > 1}
+
+
+def _blurs(sums: Sums, secret: bytes, T: bytes) -> dict[str, Array]:
+    """Random whole numbers of units, by the keys of the parts that they are added to: the coarser ones of a ladder.
+
+    Beside the exact sum, coarse words show how the hospitals' values have been rounded, one by one. For example, they
+    count the values above half a unit. Central needs coarse words only to see how often the finer ones have wrapped,
+    every 2^44 coarse units, so that noise of up to 2^35 units at each of a hundred hospitals costs no digit.
+    """
+    coarse = [part for parts in _rungs(sums).values() for part in parts[1:]]
+    if not coarse:
+        return {}
+    sizes = [int(np.prod(part.shape, dtype=np.int64)) for part in coarse]
+    drawn = masks.mask(secret, notation.H("blur", T), 64, sum(sizes)) >> np.uint64(64 - BLUR)
+    cut = np.split(drawn - np.uint64(2 ** (BLUR - 1)), np.cumsum(sizes)[:-1])
+    return {part.key: numbers for part, numbers in zip(coarse, cut, strict=True)}
+
+
+def _climbed(parts: Sequence[Part], words: Mapping[str, Array]) -> Array:
     """Read sums from a ladder.
 
     A sum is known at each scale modulo 2^64 units. So the coarsest scale says how often the next finer one has wrapped,
-    and so on down, until the digits are those of float64.
-
-    Args:
-        found: the sums by key.
-        name: the value's name.
-        weight: its weight.
-
-    Returns:
-        The sums. They are wrong if one is 2^267 or more.
+    and so on, down to the finest. Whole numbers of its units have no rounding. Sums must be below 2^63 coarsest units.
     """
-    value: Array = found[Part(name, weight, 64, (), RUNGS[-1]).key]
-    for before, e in itertools.pairwise(reversed(RUNGS)):
-        now, wraps_at = found[Part(name, weight, 64, (), e).key], 2.0 ** (e + 8)
-        finer = now + wraps_at * np.rint((value - now) / wraps_at)
-        rounded_by = MOST_HOSPITALS * 2.0 ** (before - 56)  # at most, at the scale before
-        value = np.where(rounded_by > np.spacing(np.abs(value)), finer, value)
-    return value
-
-
-def read(sums: Sums, found: Mapping[str, Array], name: str) -> Array:
-    """Read a sum, which may have been asked for at several scales.
-
-    Args:
-        sums: what was asked for.
-        found: the sums by key.
-        name: the value's name; it has one weight in ``sums``.
-
-    Returns:
-        The sum.
-    """
-    parts = [part for part in sums.parts if part.name == name]
-    return climbed(found, name, parts[0].weight) if len(parts) > 1 else found[parts[0].key]
+    exponents = [part.exponent or 0 for part in parts]
+    value: Any = None
+    for part, e in reversed([*zip(parts, exponents, strict=True)]):
+        finest, wraps_at = 2 ** (e - exponents[0]), 2 ** (64 + e - exponents[0])
+        now = words[part.key].view("<i8").astype(object) * finest
+        value = now if value is None else now + (value - now + wraps_at // 2) // wraps_at * wraps_at
+    unit = exponents[0] - encoding.FRACTION[64]
+    return np.ldexp(np.asarray(value, dtype=np.float64).reshape(parts[0].shape), unit)

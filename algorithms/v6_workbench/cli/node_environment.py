@@ -1,12 +1,19 @@
 """The option ``--node-env``: environment variables of all nodes, or of one."""
 
+import difflib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import NodePermissionException
-from v6_federated.privacy.limits import PREFIX
+from v6_federated.privacy.environment import CORRECT_IT, NOTHING_COMPUTED, OTHERS
+from v6_federated.privacy.limits import LIMITS, PREFIX
 from v6_federated.privacy.policy import Policy
+
+EXPECTED = f"expected NAME=VALUE, or K:NAME=VALUE for node K, for example 2:{PREFIX}MINIMUM_ROWS=20"
+MOST_DIGITS = 9  # of a node's number
+NEAR = 0.9  # similarity of a name to the one that is suggested
 
 
 @dataclass(frozen=True)
@@ -42,7 +49,10 @@ class NodeEnvironment:
             try:
                 Policy.of_node({**base, **self.of(node)})
             except NodePermissionException as error:
-                raise SafeError(f"--node-env: {error}") from None
+                # a node's own words would send the reader to its configuration
+                said = str(error).removesuffix(CORRECT_IT).removesuffix(NOTHING_COMPUTED).rstrip("; ")
+                where = f", node {node}" if node else ""
+                raise SafeError(f"--node-env{where}: {said.replace(' of this node', '')}") from None
 
     def check_nodes(self, nodes: int) -> None:
         """Check that there are such nodes.
@@ -57,7 +67,10 @@ class NodeEnvironment:
             if not 1 <= node <= nodes:
                 name, value = next(iter(variables.items()))
                 text = f"{node}:{name}={value}"
-                raise SafeError(f"--node-env {text!r}: there is no node {node}; expected a node from 1 to {nodes}")
+                raise SafeError(
+                    f"--node-env {text!r}: there is no node {node}; expected a node from 1 to {nodes}, or "
+                    f"{name}={value} for all nodes"
+                )
 
 
 def read(texts: Sequence[str]) -> NodeEnvironment:
@@ -70,19 +83,27 @@ def read(texts: Sequence[str]) -> NodeEnvironment:
         The variables.
 
     Raises:
-        SafeError: an option is none of the two.
+        SafeError: an option is none of the two, or is given twice.
     """
     every, own = dict[str, str](), dict[int, dict[str, str]]()
     for text in texts:
-        who, colon, rest = text.partition(":")
-        one = bool(colon) and who.isascii() and who.isdigit()
-        name, equals, value = (part.strip() for part in (rest if one else text).partition("="))
+        before, equals, value = text.partition("=")
+        who, colon, name = (part.strip() for part in before.rpartition(":"))
         if not equals or not name:
+            raise SafeError(f"--node-env {text!r} is not understood; {EXPECTED}")
+        if colon and not (who.isascii() and who.isdigit() and len(who) <= MOST_DIGITS):
             raise SafeError(
-                f"--node-env {text!r} is not understood; expected NAME=VALUE, or K:NAME=VALUE for node K, for example "
-                f"2:{PREFIX}MINIMUM_ROWS=20"
+                f"--node-env {text!r}: {who!r} is not the number of a node; {EXPECTED}, once for each such node"
             )
-        (own.setdefault(int(who), {}) if one else every)[name] = value
+        if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name):
+            raise SafeError(
+                f"--node-env {text!r}: {name!r} is not the name of a variable, which has letters, digits and _; "
+                f"{EXPECTED}"
+            )
+        found = own.setdefault(int(who), {}) if colon else every
+        if name in found:
+            raise SafeError(f"--node-env {f'{int(who)}:' if colon else ''}{name} is given twice; remove one")
+        found[name] = value.strip()
     return NodeEnvironment(every, own)
 
 
@@ -97,7 +118,16 @@ def check_mock(found: NodeEnvironment) -> None:
     """
     for name in (*found.every, *(name for own in found.own.values() for name in own)):
         if not name.startswith(PREFIX):
+            meant = _meant(name)
             raise SafeError(
-                f"--node-env {name}: mock nodes read no such variable; expected one that begins with {PREFIX}, for "
-                f"example {PREFIX}MINIMUM_ROWS=20"
+                f"--node-env {name}: mock nodes read no such variable; "
+                + (f"did you mean {meant}?" if meant else f"{EXPECTED}, whose name begins with {PREFIX}")
             )
+
+
+def _meant(name: str) -> str | None:
+    """The variable of a node that a name without the prefix, or with small letters, was to be."""
+    known = [PREFIX + one for one in (*(limit.name for limit in LIMITS), *OTHERS)]
+    if (whole := PREFIX + name.upper()) in known:
+        return whole
+    return next(iter(difflib.get_close_matches(name.upper(), known, n=1, cutoff=NEAR)), None)

@@ -38,6 +38,8 @@ from v6_workbench.simulation.studies import StudyPlan
 
 HOST = "http://127.0.0.1"
 START_SECONDS, START_SECONDS_PER_NODE = 60, 15
+# what the engine says when each range of addresses belongs to a network; newer ones say the second
+NO_ADDRESSES = ("non-overlapping ipv4 address pool", "address pools have been fully subnetted")
 
 
 @dataclass(frozen=True)
@@ -143,6 +145,8 @@ def up(
         configuration.write(folder(name) / "network.json", asdict(network))
     except BaseException as error:
         down(name)
+        if isinstance(error, DockerException) and _lacks_addresses(str(error)):
+            raise _no_addresses() from error
         if isinstance(error, DockerException | OSError):
             raise NetworkError(f"network '{name}' did not start: {images.one_line(error)}") from error
         raise
@@ -303,7 +307,10 @@ def _wait(what: str, containers: list[Container], ready: Callable[[], bool]) -> 
         for container in containers:
             container.reload()
             if container.status != "running":
-                line = server.last_line(container.logs(tail=50).decode(errors="replace"))
+                said = container.logs(tail=50).decode(errors="replace")
+                if _lacks_addresses(said):
+                    raise _no_addresses()
+                line = server.last_line(said)
                 raise NetworkError(f"{container.name} stopped while starting {what}: {line or 'it printed nothing'}")
         if time.monotonic() > deadline:
             lines = "; ".join(
@@ -311,6 +318,19 @@ def _wait(what: str, containers: list[Container], ready: Callable[[], bool]) -> 
             )
             raise NetworkError(f"{what} did not come online within {seconds} s; last lines: {lines}")
         time.sleep(0.25)
+
+
+def _lacks_addresses(text: str) -> bool:
+    return any(said in text.lower() for said in NO_ADDRESSES)
+
+
+def _no_addresses() -> NetworkError:
+    running = f" (running: {', '.join(names())})" if names() else ""
+    return NetworkError(
+        "Docker has no free address range for the networks of the nodes; remove networks that are not needed: "
+        f"`v6-federated network down --name NAME`{running}, or `docker network prune`, which removes all that no "
+        "container uses"
+    )
 
 
 def bypass_proxies() -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import requests
 from vantage6.client import UserClient
+from vantage6.common import Singleton
+from vantage6.common.encryption import RSACryptor
 from vantage6.common.exceptions import AuthenticationException
 
 from v6_workbench.errors import NetworkError
@@ -58,6 +60,7 @@ def sign_in(
                 f"collaboration {collaboration} is encrypted; give the private key of {username}'s organization with "
                 "--key"
             )
+        forget_other_keys()
         user.setup_encryption(private_key)
     except AuthenticationException:
         raise NetworkError(
@@ -70,6 +73,15 @@ def sign_in(
         root.handlers[:] = handlers
         root.setLevel(level)
     return user
+
+
+def forget_other_keys() -> None:
+    """Forget the private key of another network.
+
+    vantage6 keeps one key in a process. It would use this key for every network, and upload its public half to each
+    server in place of the right one.
+    """
+    Singleton._instances.pop(RSACryptor, None)
 
 
 def subtasks(client: UserClient, task: int) -> list[dict[str, Any]]:

@@ -184,6 +184,13 @@ def encode(term, values):
     return [round(Fraction(x) / unit) % 2**bits for x in values]  # half to even
 
 
+def dither(secret, T, key, size):
+    words = mask(expand(secret, enc("dither", T, key)), T, 64, size)
+    halves = [(word & 0xFFFFFFFF, word >> 32) for word in map(int, words)]
+    signed = [(a - (a >> 31 << 32), b - (b >> 31 << 32)) for a, b in halves]
+    return [(a + b) / 2**32 for a, b in signed]
+
+
 def factors(T, size):
     """Odd numbers 2 a + 1, where each a is two bytes, with a sign, of a mask with T as its key."""
     key = expand(T, enc("mask32", enc("factors")))

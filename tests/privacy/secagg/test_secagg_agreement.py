@@ -107,8 +107,9 @@ def test_swapped_job_keys_are_noticed(vectors, block_of):
     R = roster_digest(block.study, block.job, swapped)
     K = pair_key(block.s[0], block.e[0], own, swapped[1], block.study, block.job)
     assert block.K[0][a.S] != K
-    with pytest.raises(NodePermissionException, match=r"Clinic did not confirm .* compare the study's code"):
-        check_tag(K, a.S, own.S, R, tag(block.K[1][own.S], a.S, own.S, block.R), name="Clinic")
+    with pytest.raises(NodePermissionException, match=r"of North did not confirm .* compare the study's code") as error:
+        check_tag(K, a.S, own.S, R, tag(block.K[1][own.S], a.S, own.S, block.R), {a.S: "North", b.S: "South"})
+    assert str(error.value).startswith(f"the key {keys.short(a.S)} of North did not")
 
     given = vectors["negatives"]["swapped_E"]
     entries = [entry(vectors, i) for i in range(3)]
@@ -189,3 +190,17 @@ def test_check_roster(block_of):
     ]:
         with pytest.raises(NodePermissionException, match=error):
             check_roster(entries, own, members, minimum)
+
+
+def test_a_roster_that_is_not_the_block_names_keys_and_hospitals(block_of):
+    """Central has put a stranger's key in the place of North's."""
+    block = block_of(5)
+    own, north, *others, stranger = block.entries
+    pinned = {e.S: name for e, name in zip(block.entries[:4], ("Own", "North", "East", "West"), strict=True)}
+    with pytest.raises(NodePermissionException) as error:
+        check_roster([own, *others, stranger], own, pinned, 3, pinned)
+    listed = f"too many: the key {keys.short(stranger.S)}; missing: the key {keys.short(north.S)} of North"
+    assert f"1 keys too many, 1 missing ({listed}); train with the whole block" in str(error.value)
+    many = block_of(12).entries
+    with pytest.raises(NodePermissionException, match=r"11 missing \(missing: the key .* and 6 more\)"):
+        check_roster(many[:1], many[0], [e.S for e in many], 3)

@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from v6_federated.base.errors import SafeError
-from v6_federated.privacy.secagg.encoding import Term, checks, decode, encode, factors, has_wrapped
+from v6_federated.privacy.secagg.encoding import Term, checks, decode, dither, encode, factors, has_wrapped
 from v6_federated.privacy.secagg.notation import MOST_HOSPITALS
 
 FINITE = st.floats(width=64, allow_nan=False, allow_infinity=False)
@@ -209,3 +209,28 @@ def test_a_wrong_term_is_refused(arguments, error):
 def test_the_rounding_that_the_module_claims():
     """Of a check: the roundings of two million values of a hundred hospitals are far below what a wrap moves."""
     assert MOST_HOSPITALS * 2_000_000 * 2.0**-31 < 2.0**1
+
+
+def test_dither_is_what_the_specification_says():
+    found = dither(b"s" * 32, b"T" * 32, "share weights", 50)
+    assert found.tolist() == second.dither(b"s" * 32, b"T" * 32, "share weights", 50)
+    assert (found != dither(b"t" * 32, b"T" * 32, "share weights", 50)).all()
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_dither_hides_on_which_side_of_a_threshold_a_value_lies(bits):
+    """Mean and variance of the rounded value are those of any other value, wherever it lies between two units."""
+    size, exponent = 100_000, 10
+    term, unit = vector(bits, size, exponent), 2.0 ** (exponent - {32: 30, 64: 56}[bits])
+    for k, x in enumerate([0.0, 0.1, 0.49, 0.5, 0.51, 0.9, 1.0]):
+        added = dither(bytes([k]) * 32, b"T" * 32, "x", size)
+        words = encode(term, np.full(size, x * unit), added).view(f"<i{bits // 8}")
+        assert abs(words.mean() - x) < 5 * 0.5 / math.sqrt(size)
+        assert abs(words.var() - 0.25) < 0.01
+    without = [int(encode(vector(bits, 1, exponent), np.array([x * unit]))[0]) for x in (0.49, 0.51)]
+    assert without == [0, 1]  # without dither, a sum of such numbers counts who is above
+
+
+def test_counts_are_not_dithered():
+    term = Term("n", 64, (3,), None)
+    assert encode(term, np.array([1, 2, 3]), np.full(3, 0.9)).tolist() == [1, 2, 3]

@@ -63,12 +63,15 @@ WORDS = [
         "--node-env 'FOO' is not understood; expected NAME=VALUE, or K:NAME=VALUE for node K",
     ),
     ([*RUN, "--node-env", "V6_FEDERATED_MINIMUM_ROW=1"], "--node-env: V6_FEDERATED_MINIMUM_ROW is not"),
-    ([*RUN, "--node-env", "V6_FEDERATED_MINIMUM_ROWS=\N{SUPERSCRIPT TWO}"], "of this node must be a whole number"),
-    ([*RUN, "--node-env", "V6_FEDERATE_MINIMUM_ROWS=9"], "read no such variable; expected one that begins with V6_FED"),
+    (
+        [*RUN, "--node-env", "V6_FEDERATED_MINIMUM_ROWS=\N{SUPERSCRIPT TWO}"],
+        "V6_FEDERATED_MINIMUM_ROWS must be a whole number",
+    ),
+    ([*RUN, "--node-env", "V6_FEDERATE_MINIMUM_ROWS=9"], "read no such variable; did you mean V6_FEDERATED_MINIMUM"),
     (["compare", *RUN[1:], "--node-env", "MINIMUM_ROWS=9"], "--node-env MINIMUM_ROWS: mock nodes read no such"),
     (
         ["network", "up", "--data", "wine", "--node-env", "2:V6_FEDERATED_MINIMUM_ROW=5"],
-        "--node-env: V6_FEDERATED_MINIMUM_ROW is",
+        "--node-env, node 2: V6_FEDERATED_MINIMUM_ROW is",
     ),
     (["network", "up", "--data", "wine", "--node-env", "9:A=5"], "there is no node 9; expected a node from 1 to 3"),
     (["network", "up", "--data", "wine", "--node-env", "2:A"], "'2:A' is not understood; expected NAME=VALUE, or K:"),

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from docker.errors import APIError
 from helpers import table
 
 from v6_federated.base.errors import SafeError
@@ -138,7 +139,7 @@ def test_a_node_may_require_less_than_the_study_gives(rows, started):
             "blocks need 4 (V6_FEDERATED_MINIMUM_ORG",
         ),
         (["--node-env", "4:A=b"], "--node-env '4:A=b': there is no node 4; expected a node from 1 to 3"),
-        (["--profile", "trust"], "V6_FEDERATED_PROFILE=trust of this node must be trusting, careful or private"),
+        (["--profile", "trust"], "--profile trust is not a profile; expected trusting, careful or private"),
     ],
 )
 def test_a_mistake_is_one_line_and_starts_nothing(options, says, rows, started, capsys, tmp_path):
@@ -166,3 +167,56 @@ def test_a_start_that_fails_leaves_no_key(rows, started, monkeypatch):
     with pytest.raises(NetworkError, match="network 'failing' did not start: no more"):
         local.up([rows] * 4, name="failing", algorithm_env=CAREFUL, study=StudyPlan())
     assert not local.folder("failing").exists()
+
+
+class Stopped:
+    """A container of a node that has stopped, and what it has logged."""
+
+    name, status = "node-1-user", "exited"
+
+    def __init__(self, log):
+        self.log = log
+
+    def reload(self):
+        pass
+
+    def logs(self, tail):
+        return self.log.encode()
+
+
+POOLS = [
+    'docker.errors.APIError: 500 Server Error: Internal Server Error ("could not find an available, non-overlapping '
+    'IPv4 address pool among the defaults to assign to the network")\n',
+    'docker.errors.APIError: 500 Server Error ("all predefined address pools have been fully subnetted")\nstopped\n',
+]
+
+
+@pytest.mark.parametrize("log", POOLS)
+def test_a_node_that_stops_because_docker_has_no_addresses_left(log, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with pytest.raises(NetworkError, match="NAME`, or `docker network prune`, which removes all that no container"):
+        local._wait("the nodes", [Stopped(log)], lambda: False)
+    for name in ("one", "two"):
+        local.folder(name).mkdir(parents=True)
+        (local.folder(name) / "network.json").write_text("{}")
+    with pytest.raises(NetworkError) as error:
+        local._wait("the nodes", [Stopped(log)], lambda: False)
+    said = str(error.value)
+    assert said.startswith("Docker has no free address range for the networks of the nodes; remove networks that are")
+    assert "`v6-federated network down --name NAME` (running: one, two), or" in said and "\n" not in said
+
+
+def test_a_node_that_stops_for_another_reason_is_named():
+    with pytest.raises(NetworkError, match="^node-1-user stopped while starting the nodes: the key is broken$"):
+        local._wait("the nodes", [Stopped("reading\nthe key is broken\n")], lambda: False)
+
+
+def test_the_servers_own_network_may_be_the_one_too_many(rows, started, monkeypatch, capsys):
+    def start(*arguments):
+        raise APIError(POOLS[0])
+
+    monkeypatch.setattr(local, "_start", start)
+    assert up(rows) == 1
+    [*_, line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("v6-federated: Docker has no free address range for the networks of the nodes; remove")
+    assert not local.folder("default").exists()

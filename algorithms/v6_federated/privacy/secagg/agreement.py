@@ -4,6 +4,7 @@ import hashlib
 import hmac
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -14,6 +15,10 @@ from v6_federated.privacy.secagg import keys
 from v6_federated.privacy.secagg.notation import KEY_BYTES, NOTHING_COMPUTED, H, enc, expand, hkdf
 
 MOST_LETTERS = 100  # of a code version
+MOST_NAMED = 5  # hospitals in one error
+
+Names = Mapping[bytes, str]  # of hospitals, by S, as a study has them; only errors need them
+NO_NAMES: Names = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -95,7 +100,9 @@ def roster_digest(study: bytes, job: str, entries: Sequence[Entry]) -> bytes:
     return H("roster", study, job, *parts)
 
 
-def check_roster(entries: Sequence[Entry], own: Entry, block: Collection[bytes] | None, minimum: int) -> None:
+def check_roster(
+    entries: Sequence[Entry], own: Entry, block: Collection[bytes] | None, minimum: int, names: Names = NO_NAMES
+) -> None:
     """Check the roster that central sent before confirming it.
 
     Args:
@@ -103,6 +110,7 @@ def check_roster(entries: Sequence[Entry], own: Entry, block: Collection[bytes] 
         own: what this node said in ``hello``.
         block: the S of all hospitals of the pinned block; None in the mode ``masked``.
         minimum: how many hospitals there must be at least.
+        names: names of hospitals, for the error.
 
     Raises:
         NodePermissionException: the roster is not the pinned block, lacks or changes this node's entry, has too few
@@ -113,10 +121,12 @@ def check_roster(entries: Sequence[Entry], own: Entry, block: Collection[bytes] 
     if own not in entries:
         problem = "the roster lacks this node's own entry, or changes it; start a new job"
     elif block is not None and found != set(block):
-        more, fewer = len(found - set(block)), len(set(block) - found)
+        more, fewer = found - set(block), set(block) - found
+        which = [("too many", more), ("missing", fewer)]
+        listed = "; ".join(f"{what}: {_listed(some, names)}" for what, some in which if some)
         problem = (
-            f"the roster is not this node's block of the study: {more} keys too many, {fewer} missing; train with the "
-            "whole block"
+            f"the roster is not this node's block of the study: {len(more)} keys too many, {len(fewer)} missing "
+            f"({listed}); train with the whole block"
         )
     elif len(found) < minimum:
         problem = f"the roster has {len(found)} hospitals and must have at least {minimum}; train with more hospitals"
@@ -180,7 +190,7 @@ def tag(K: bytes, sender: bytes, receiver: bytes, R: bytes) -> bytes:
     return hmac.digest(expand(K, enc("confirm", R)), enc("tag", sender, receiver, R), hashlib.sha256)
 
 
-def check_tag(K: bytes, sender: bytes, receiver: bytes, R: bytes, given: bytes, name: str | None = None) -> None:
+def check_tag(K: bytes, sender: bytes, receiver: bytes, R: bytes, given: bytes, names: Names = NO_NAMES) -> None:
     """Check a peer's tag, in constant time.
 
     Args:
@@ -189,17 +199,27 @@ def check_tag(K: bytes, sender: bytes, receiver: bytes, R: bytes, given: bytes, 
         receiver: this node's S.
         R: digest of the roster.
         given: the tag.
-        name: the peer's name for the error; the beginning of its key if None.
+        names: names of hospitals, for the error.
 
     Raises:
         NodePermissionException: the tag is wrong.
     """
     if not hmac.compare_digest(tag(K, sender, receiver, R), given):
         raise NodePermissionException(
-            f"{name or keys.short(sender)} did not confirm the same keys and roster as this node: someone in between "
+            f"{_who(sender, names)} did not confirm the same keys and roster as this node: someone in between "
             f"changed them, or the hospitals' images differ; compare the study's code, then start a new job. "
             f"{NOTHING_COMPUTED}"
         )
+
+
+def _who(S: bytes, names: Names) -> str:
+    """How an error names a hospital: by the beginning of its key, and by its name if the node knows it."""
+    return f"the key {keys.short(S)}" + (f" of {names[S]}" if S in names else "")
+
+
+def _listed(some: Collection[bytes], names: Names) -> str:
+    named = [_who(S, names) for S in sorted(some)]
+    return ", ".join(named[:MOST_NAMED]) + (f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else "")
 
 
 def _agree(private: X25519PrivateKey, public: bytes) -> bytes:

@@ -9,7 +9,7 @@ thirty bounds would find it.
 What is guaranteed, if all N <= 100 hospitals of a block are honest:
 
 - If the true sum is below 2^(e+1) in 32 bits, or 2^(e+7) in 64 bits, the decoded one differs from it by at most N / 2
-  units, besides float64's own rounding. Counts are exact below 2^63.
+  units, or 3 N / 2 with dither, besides float64's own rounding. Counts are exact below 2^63.
 - A larger sum wraps. A check of a term, the sum of its values times factors that nobody can foresee, is sent in 64 bits
   and shows it, but for one time in 65,536. It is sent in several units, each 2^40 coarser: a number of 2^117 units or
   more, in float64, is a multiple of 2^64 units, and would vanish.
@@ -27,7 +27,7 @@ import numpy as np
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.privacy.secagg.masks import WORDS, mask
-from v6_federated.privacy.secagg.notation import enc
+from v6_federated.privacy.secagg.notation import enc, expand
 
 FRACTION = {32: 30, 64: 56}  # 2^e is 2^30 or 2^56 units
 EXPONENTS = {32: range(-60, 61), 64: range(-64, 281)}  # which e are accepted
@@ -72,12 +72,33 @@ class Term:
         return math.prod(self.shape)
 
 
-def encode(term: Term, values: Array) -> Array:
+def dither(secret: bytes, T: bytes, key: str, size: int) -> Array:
+    """Draw what a hospital adds to its values before it rounds them, in units.
+
+    Central chooses the unit. Without dither, it could choose one so coarse that rounding counts the hospitals above a
+    threshold. With the sum of two uniform numbers, the rounded value has the exact one as its mean and a variance of a
+    quarter, whatever the value is (Lipshitz, Wannamaker and Vanderkooy 1992).
+
+    Args:
+        secret: 32 bytes that only this hospital knows.
+        T: the request's transcript.
+        key: what it is for; each array of a request has its own.
+        size: how many.
+
+    Returns:
+        Numbers from -1 to 1, most of them near 0, float64 (size,).
+    """
+    halves = mask(expand(secret, enc("dither", T, key)), T, 64, size).view("<i4").astype(np.float64)
+    return np.ldexp(halves[0::2] + halves[1::2], -32)
+
+
+def encode(term: Term, values: Array, dither: Array | None = None) -> Array:
     """Encode a hospital's values.
 
     Args:
         term: what they are.
         values: the values, in the term's shape.
+        dither: what is added before rounding, in units (size,); None adds nothing. Counts are not rounded.
 
     Returns:
         The words of the flattened values, uint32 or uint64.
@@ -90,7 +111,10 @@ def encode(term: Term, values: Array) -> Array:
         raise SafeError(f"the values of {term.name} have shape {numbers.shape}; expected {term.shape}")
     unit = 0 if term.exponent is None else term.exponent - FRACTION[term.bits]
     with np.errstate(over="ignore", invalid="ignore"):
-        x: Array = np.rint(numbers.reshape(-1) * 2.0**-unit)  # the product is exact
+        x: Array = numbers.reshape(-1) * 2.0**-unit  # exact
+        if dither is not None and term.exponent is not None:
+            x += dither
+        np.rint(x, out=x)
     largest = np.abs(x).max(initial=0.0)  # NaN if any is
     if not largest < math.inf:
         units = f" in units of 2^{unit}" if np.isfinite(numbers).all() else ""

@@ -210,6 +210,31 @@ def masked_study(job: str) -> bytes:
     return H("masked", job)
 
 
+def acceptable(folder: Path, study: Study, minimum: int) -> None:
+    """Check that a study can be accepted, and write nothing.
+
+    Args:
+        folder: the hospital's own folder.
+        study: the study.
+        minimum: how many organizations a result must come from, by the node's limits.
+
+    Raises:
+        SafeError: the study cannot be accepted, by itself or after the versions that the folder has accepted.
+        NodePermissionException: the folder has no identity key, or the study has no block with it.
+    """
+    study.check(minimum)
+    study.block_of(keys.public_of(keys.identity(folder)))
+    history = _history(folder)
+    if _is_latest(study, history):
+        return
+    if history and study.version <= max(old.version for old in history):
+        raise SafeError(
+            f"this folder has accepted version {max(old.version for old in history)}, and this study is version "
+            f"{study.version}; raise its version"
+        )
+    _check_cohorts([*history, study], minimum + study.colluders)
+
+
 def accept(folder: Path, study: Study, minimum: int) -> None:
     """Pin a study: from now on this node takes part in its blocks only.
 
@@ -221,19 +246,11 @@ def accept(folder: Path, study: Study, minimum: int) -> None:
         minimum: how many organizations a result must come from, by the node's limits.
 
     Raises:
-        SafeError: the study cannot be accepted, or a file cannot be written.
+        SafeError: the study cannot be accepted, see ``acceptable``, or a file cannot be written.
         NodePermissionException: the folder has no identity key, or the study has no block with it.
     """
-    study.check(minimum)
-    study.block_of(keys.public_of(keys.identity(folder)))
-    history = _history(folder)
-    if not history or history[-1].digest != study.digest:
-        if history and study.version <= max(old.version for old in history):
-            raise SafeError(
-                f"this folder has accepted version {max(old.version for old in history)}, and this study is version "
-                f"{study.version}; raise its version"
-            )
-        _check_cohorts([*history, study], minimum + study.colluders)
+    acceptable(folder, study, minimum)
+    if not _is_latest(study, _history(folder)):
         _log(folder, study)
     try:
         if not (folder / NAME).exists():
@@ -328,9 +345,16 @@ def _check_cohorts(versions: Sequence[Study], least: int) -> None:
         )
 
 
+def _is_latest(study: Study, history: Sequence[Study]) -> bool:
+    return bool(history) and history[-1].digest == study.digest
+
+
 def _history(folder: Path) -> list[Study]:
     """The studies that the folder has accepted, in the order in which it did."""
-    text = _read(folder / LOG) or ""
+    try:
+        text = _read(folder / LOG) or ""
+    except OSError as error:
+        raise SafeError(f"{LOG} cannot be read ({error.strerror}); correct the folder's permissions") from None
     history = []
     for number, line in enumerate(text.splitlines(), 1):
         try:

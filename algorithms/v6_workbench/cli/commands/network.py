@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from v6_federated.base.errors import SafeError
-from v6_federated.privacy.limits import DEFAULT, PREFIX
+from v6_federated.privacy.limits import DEFAULT, PREFIX, PROFILES
 from v6_workbench.cli import console, node_environment, study
 from v6_workbench.cli.experiment import dataset_of
 from v6_workbench.cli.options import DealOptions
@@ -51,6 +51,8 @@ def up(options: UpOptions) -> int:
 
     if options.nodes is not None and options.nodes < 1:
         raise SafeError(f"--nodes {options.nodes} is too few; expected at least 1")
+    if options.profile not in PROFILES:
+        raise SafeError(f"--profile {options.profile} is not a profile; expected {' or '.join(PROFILES)}")
     plan = study.plan_of(options)
     environment = node_environment.read(options.node_env)
     base = {f"{PREFIX}PROFILE": options.profile} | ({} if plan is None else {f"{PREFIX}AGGREGATION": "pinned"})
