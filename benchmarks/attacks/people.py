@@ -134,9 +134,9 @@ def _guessed_labels(researcher: Researcher) -> Outcome:
             (g[0] + g[1]) * x[i] + g[2] + g[3]
         )  # by the first unit: big (p_0 - y_0 - p_1 + y_1), below 0 for class 0
         right += int(labels[i] == (signal > 0))
-    share = (
-        f"{right} of {len(known)} guesses right (at most {allowed(researcher.epsilon, replaced=True):.1%} are allowed)"
-    )
+    most = allowed(researcher.epsilon, replaced=True)
+    bound = f"at most {most:.1%} are allowed" if most < 0.999 else "nearly all are allowed"
+    share = f"{right} of {len(known)} guesses right ({bound})"
     return Outcome(0, len(known), "guesses", researcher.tasks, len(known), None, "", share)
 
 

@@ -33,6 +33,7 @@ ABOUT = (
     "bounds the AUC; and the same with 2 epsilon and (1 + e^epsilon) delta if it is which of two labels the "
     "person has: to replace a row is two steps, through the row that contributes nothing. Keys are random, and so "
     "is the noise.\n\n"
+    "The last column is about the other profiles: under `private`, noise or a refusal stops all of it. "
     "Both masked columns have the limits of `careful`, too."
 )
 CLIP = 5.0  # about the norm of a row whose columns are between -1 and 1: few are clipped

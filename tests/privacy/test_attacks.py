@@ -14,6 +14,7 @@ from benchmarks.attacks.people import allowed
 from benchmarks.attacks.researcher import Refused, Researcher, hospitals, matched
 
 from v6_federated.privacy.secagg import keys
+from v6_federated.privacy.sums import Part
 from v6_workbench.simulation import studies
 
 ROOT = Path(__file__).parents[2]
@@ -99,6 +100,17 @@ def test_the_same_request_gets_the_same_bytes(column):
         agreed = masks.together(researcher)
         first, second = (masks.moments(researcher, agreed, agreed.members, seq=1)[1] for _ in range(2))
         assert first == second
+
+
+def test_a_statistic_has_one_weight():
+    """Sums v_1 + v_2 + v_3 + v_4 and n_1 v_1 + ... + n_4 v_4 with n_2 = n_3 = n_4 told v_1 to the last digit."""
+    with Researcher(hospitals(rows=320), "pinned", True) as researcher:
+        agreed = masks.together(researcher)
+        agreed.rows, width = 320, len(researcher.features)
+        parts = [Part("first", "one", 64, (width,), 20), Part("first", "share", 64, (width,), 20)]
+        request = {"arrays": {"center": np.zeros(width)}, "statistic": "moments"}
+        with pytest.raises(Refused, match="the task weights a statistic"):
+            researcher.sums(masks.METHOD, "fit_step", agreed, parts, **request)
 
 
 def test_a_part_of_a_block_does_not_open():

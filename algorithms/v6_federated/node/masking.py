@@ -320,6 +320,11 @@ def answer(
             f"the table of this node has changed since the job began; start a new job. {NOTHING_COMPUTED}"
         )
     asked = {"job": job.to_json(), **arguments}
+    if function == "fit_step" and any(part.shape and part.weight != "one" for part in sums.parts):
+        raise SafeError(
+            "the task weights a statistic; expected its sum: with sums of several weights, whoever knows how many rows "
+            "the hospitals have can solve for one of them"
+        )
     T = transcript.transcript(R, sums.seq, node.round, job.method, function, sums.layout, asked, arrays)
     answered = _answered(node, folder)
     request.count(node.state.version(), T)

@@ -252,7 +252,7 @@ def _value(part: Part, sums: Sums, found: Mapping[str, Any], sent: Mapping[str, 
         if not divisor:
             return value / nodes
         x = found.get(divisor)
-        if type(x) not in (int, float) or divisor.endswith("loss"):
+        if type(x) not in (int, float) or divisor == "n" or divisor.endswith("loss"):
             raise SafeError(f"the task divides by {divisor[:40]}, which this function does not return")
         return value / (nodes * x) if x else value * 0
     return value
