@@ -252,7 +252,7 @@ FAULTS: dict[str, Fault] = {
 
 
 def _lines(full: bool) -> Iterator[str]:
-    audits, faulty = (400, 50) if full else (50, 10)
+    audits, faulty = (1000, 50) if full else (50, 10)
     columns = ("claimed epsilon", "steps of an audit", "nodes", "audits", "caught", "by variance", "by means")
     yield from tables.head(*columns, "variance, times claimed", "measured epsilon, median")
     for target in (1.0, 8.0):

@@ -5,7 +5,7 @@ on rows of its nodes, with noise and at a price.
 """
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,8 @@ NAMES = {SHARED: "shared in a study", OWN: "each node's own"}
 TARGETS = {1.0: 91.0, 3.0: 91.5, 8.0: 91.5}  # of shared noise, in percent, set before anything was run
 VALIDATION = 10_000  # the last training rows
 GRID: tuple[Mapping[str, float], ...] = ({"clip": 2.0, "lr": 6.0}, {"clip": 4.0, "lr": 2.5}, {"clip": 2.0, "lr": 4.0})
+PLAIN: tuple[Mapping[str, float], ...] = ({"lr": 0.5}, {"lr": 1.0}, {"lr": 1.5})  # without noise and clip
+LONG = 300  # rounds of other jobs, one seed, with the settings that are best for 100
 ABOUT = (
     f"MNIST's 60,000 training rows at {NODES} hospitals, IID; logistic regression, FedSGD: {ROUNDS} rounds of one step "
     f"on all rows, delta {DELTA:g}, and one noisy evaluation in the budget. Shared: the hospitals are one block of a "
@@ -41,17 +43,19 @@ ABOUT = (
 )
 
 
-def settings(aggregation: str, epsilon: float | None, local: Mapping[str, float]) -> dict[str, Any]:
-    """The settings of a job; without epsilon it is neither clipped nor noisy."""
-    noise = {"epsilon": epsilon, "delta": DELTA}
+def settings(
+    aggregation: str, epsilon: float | None, local: Mapping[str, float], rounds: int = ROUNDS
+) -> dict[str, Any]:
+    """The settings of a job; without epsilon it has no noise."""
     return {
         "model": "logreg",
-        "rounds": ROUNDS,
-        "evaluate_every": ROUNDS,
+        "rounds": rounds,
+        "evaluate_every": rounds,
         "aggregation": aggregation,
         "classes": [*range(10)],
         "holdout": 0.0,
-        **({name: value for name, value in local.items() if name != "clip"} if epsilon is None else {**local, **noise}),
+        **local,
+        **({} if epsilon is None else {"epsilon": epsilon, "delta": DELTA}),
     }
 
 
@@ -83,7 +87,7 @@ def _job(dataset: Dataset, values: Mapping[str, Any], seed: int, on_round: Any) 
     if "epsilon" in values:
         assert result["privacy"]["noise_shared_in_a_block"] is (values["aggregation"] == SHARED)
     found = accuracy(codec.decode(result["weights"])["weights"], as_features(dataset.test[0]), dataset.test[1])
-    return {"history": [{"round": ROUNDS, "accuracy": found}]}
+    return {"history": [{"round": values["rounds"], "accuracy": found}]}
 
 
 def searched(dataset: Dataset, values: Mapping[str, Any]) -> runs.Run:
@@ -96,62 +100,76 @@ def _search(dataset: Dataset, values: Mapping[str, Any], _: object) -> dict[str,
     """A loop with the block's noise in floating point. The learning rate is for the mean, so fewer rows fit as well."""
     assert isinstance(dataset.rows, tuple)
     X, y = as_features(dataset.rows[0]), np.asarray(dataset.rows[1], np.int64)
-    cut, plan = len(y) - VALIDATION, plan_of(values)
+    cut, plan = len(y) - VALIDATION, plan_of(values) if "clip" in values else None
     model = models.build({"name": "logreg", "features": X.shape[1], "classes": 10})
     assert model.size is not None
     rng = np.random.default_rng(0)
     w = model.init(rng)
     nodes_noise = NODES / (NODES - 1) if values["aggregation"] == SHARED else NODES  # variance of all nodes' together
-    sigma = plan.noise * sensitivity(model.size, units.GRADIENT) * np.sqrt(nodes_noise)
     for _ in range(ROUNDS):
-        total = clipped_sum(model, w, X[:cut], y[:cut], plan.clip, units.GRADIENT) + rng.normal(0, sigma, model.size)
-        w = (w - values["lr"] * total * (plan.clip / units.GRADIENT / cut)).astype(np.float32)
+        if plan is None:
+            mean = model.loss_and_gradient(w, X[:cut], y[:cut])[1]
+        else:
+            sigma = plan.noise * sensitivity(model.size, units.GRADIENT) * np.sqrt(nodes_noise)
+            total = clipped_sum(model, w, X[:cut], y[:cut], plan.clip, units.GRADIENT)
+            mean = (total + rng.normal(0, sigma, model.size)) * (plan.clip / units.GRADIENT / cut)
+        w = (w - values["lr"] * mean).astype(np.float32)
     return {"history": [{"round": ROUNDS, "accuracy": accuracy(w, X[cut:], y[cut:])}]}
 
 
 def _lines(dataset: Dataset, full: bool) -> Iterator[str]:
     cells = [(mode, epsilon) for mode in (SHARED, OWN) for epsilon in (TARGETS if full else (3.0,))]
-    known = {
-        cell: [100 * tables.accuracies(searched(dataset, settings(*cell, local)))[-1] for local in GRID]
-        for cell in cells
-    }
+    known = {cell: _accuracies(dataset, *cell, GRID) for cell in cells}
+    plain = _accuracies(dataset, OWN, None, PLAIN)
     yield from tables.head(
-        "noise", "epsilon", "by PLD", "noise of a sum over C", "clip", "lr", "accuracy by seed", "target"
+        "noise", "epsilon", "by PLD", "rounds", "noise of a sum over C", "clip", "lr", "accuracy by seed", "target"
     )
-    for cell in cells:
-        mode, epsilon = cell
-        local = GRID[int(np.argmax(known[cell]))]
-        values = settings(*cell, local)
-        plan = plan_of(values)
-        bound, by_pld = accountant.epsilon([plan], DELTA), accountant.epsilon_pld(plan, DELTA)
-        target = f"{TARGETS[epsilon]:.1f}" if mode == SHARED else None
-        begun = (NAMES[mode], f"{bound:.3f}", f"{by_pld:.3f}", f"{plan.noise:.2f}", *local.values())
-        yield tables.trained(begun, functools.partial(_by_seed, dataset, values, full, target), 2)
-    best = int(np.argmax(known[SHARED, max(epsilon for _, epsilon in cells)]))
-    values = settings(OWN, None, GRID[best])
-    without = ("none, and no clip", None, None, None, None, values["lr"])
-    yield tables.trained(without, functools.partial(_by_seed, dataset, values, full, None), 2)
+    for rounds in (ROUNDS, LONG) if full else (ROUNDS,):
+        for cell in cells if rounds == ROUNDS else cells[: len(TARGETS)]:  # all, or those that share noise
+            mode, epsilon = cell
+            values = settings(*cell, _best(known[cell], GRID), rounds)
+            plan = plan_of(values)
+            bound, by_pld = accountant.epsilon([plan], DELTA), accountant.epsilon_pld(plan, DELTA)
+            begun = (NAMES[mode], f"{bound:.3f}", f"{by_pld:.3f}", rounds, f"{plan.noise:.2f}", plan.clip, values["lr"])
+            target = f"{TARGETS[epsilon]:.1f}" if mode == SHARED else None
+            most = len(SEEDS) if full and rounds == ROUNDS else 1
+            yield tables.trained(begun, functools.partial(_by_seed, dataset, values, most, target), 2)
+    local = _best(plain, PLAIN)
+    without = ("none, not clipped", None, None, ROUNDS, None, None, local["lr"])
+    most = len(SEEDS) if full else 1
+    yield tables.trained(without, functools.partial(_by_seed, dataset, settings(OWN, None, local), most, None), 2)
     yield ""
     yield "Accuracy of the search, in percent, on the last 10,000 training rows after steps on the others (one run a"
-    yield "cell):"
+    yield f"cell, {ROUNDS} steps):"
     yield ""
-    yield from tables.head("noise", "epsilon", *(_named(local) for local in GRID))
+    yield from tables.head("noise", "epsilon", *(f"clip {local['clip']:g}, lr {local['lr']:g}" for local in GRID))
     for (mode, epsilon), found in known.items():
         yield tables.row(NAMES[mode], f"{epsilon:g}", *(f"{a:.1f}" for a in found))
+    yield ""
+    shown = ", ".join(f"{a:.1f} with lr {local['lr']:g}" for a, local in zip(plain, PLAIN, strict=True))
+    yield f"Without noise and not clipped: {shown}."
 
 
-def _by_seed(dataset: Dataset, values: Mapping[str, Any], full: bool, target: str | None) -> tuple[str, str | None]:
-    found = [trained(dataset, values, seed) for seed in (runs.seeds(SEEDS) if full else SEEDS[:1])]
+def _accuracies(
+    dataset: Dataset, aggregation: str, epsilon: float | None, grid: Sequence[Mapping[str, float]]
+) -> Sequence[float]:
+    """What the search finds for each setting of a grid, in percent."""
+    found = (searched(dataset, settings(aggregation, epsilon, local)) for local in grid)
+    return [100 * tables.accuracies(run)[-1] for run in found]
+
+
+def _best(found: Sequence[float], grid: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
+    return grid[int(np.argmax(found))]
+
+
+def _by_seed(dataset: Dataset, values: Mapping[str, Any], most: int, target: str | None) -> tuple[str, str | None]:
+    found = [trained(dataset, values, seed) for seed in runs.seeds(SEEDS[:most])]
     return ", ".join(f"{100 * tables.accuracies(run)[-1]:.1f}" for run in found), target
-
-
-def _named(local: Mapping[str, float]) -> str:
-    return f"clip {local['clip']:g}, lr {local['lr']:g}"
 
 
 def main(dataset: Dataset, full: bool) -> None:
     """Print and keep the tables."""
-    cells = 2 * len(TARGETS) if full else 2
-    most = cells * len(GRID) + (cells + 1) * len(runs.seeds(SEEDS) if full else SEEDS[:1])
+    cells, seeds = (2 * len(TARGETS), len(runs.seeds(SEEDS))) if full else (2, 1)
+    most = cells * len(GRID) + len(PLAIN) + (cells + 1) * seeds + (len(TARGETS) if full else 0)
     about = tables.Page(DOCUMENT, "What a privacy budget costs in accuracy", full, ABOUT)
     tables.page(about, _lines(dataset, full), most)

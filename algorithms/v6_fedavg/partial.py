@@ -11,7 +11,7 @@ def client_update(node: Node, weights: Vector, *, local: LocalSGD) -> Result:
     return {"weights": w, "train_loss": loss}
 
 
-@partial
+@partial(weights="one")
 def noisy_gradient(node: Node, weights: Vector) -> Result:
     """The sum of clipped gradients at w_t (d,) of a sample of rows, with the node's share of the block's noise."""
     return {"gradient": node.noisy_gradient(weights)}

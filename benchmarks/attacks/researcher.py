@@ -33,6 +33,7 @@ __all__ = ["Failed", "NotASum", "Refused"]
 
 TARGET, LABEL = 1, "target"  # the hospital that is attacked; the label's column
 NAME, RARE, FLAG = "village", "Kleinstadt", "treated abroad"  # columns of which one patient has a value alone
+NOISE_ALONE = "the nodes add noise alone, since the job's plan is used up or does not cover what is asked"
 DELTA = 1e-5  # of the budgets
 TOLERANCE = 0.01  # standard deviations by which any value of a recovered row may be wrong
 
@@ -200,7 +201,10 @@ class Researcher:
         return CallOutcome()
 
     def central(self, package: str, **settings: Any) -> dict[str, Any]:
-        """Run a method as a task of the whole job."""
+        """Run a method as a task of the whole job; under a budget, as one that spends all of it."""
+        if self.epsilon:
+            settings = {name: value for name, value in settings.items() if name != "batch_size"}
+            settings |= {"clip": 1.0, "epsilon": self.epsilon, "delta": DELTA, "preprocess": ["scale"]}
         try:
             return self.network(package).run(**settings)
         except Exception as error:  # whatever it is, the job is over
@@ -380,7 +384,7 @@ class Researcher:
     ) -> Answer:
         """The same under a budget: one step of a client is asked for as a noisy sum, with least noise."""
         local, parts, size = settings.get("local", {}), list[Part](), transport.NOTHING
-        one_step = function == "client_update" and not local.get("batch_size") and local.get("epochs", 1) == 1
+        one_step = function == "client_update"
         if one_step:
             function, settings, size = "noisy_gradient", {}, arrays["weights"].shape
             parts = [Part("gradient", "one", 64, size)]
@@ -391,20 +395,29 @@ class Researcher:
             parts = transport.scales(transport.MODEL[function], "equal", arrays["weights"].shape)
         agreed = self.agreed(package, key, job)
         sums, answers = self.sums(
-            package, function, agreed, parts, job=job, round_=round_, arrays=arrays, to=self.block, seq=None, **settings
+            package,
+            function,
+            agreed,
+            parts,
+            job=job,
+            round_=round_,
+            arrays=arrays,
+            to=self.block,
+            seq=2 if key else None,
+            **settings,
         )
         nodes, self.failed, found = agreed.opened(sums, answers)
         assert nodes == len(self.block), "masks are left"
         if self.failed and self.plan is not None:
             self.failed, self.spent = 0, True
-            self.refusal = "organization: of the privacy plan nothing is left, and the nodes add noise alone"
+            self.refusal = f"organization {TARGET}: {NOISE_ALONE}"
             raise Refused(self.refusal)
         n = int(found[Part("n", "one", 64).key])
         if one_step:
             assert self.plan is not None
             total = found[parts[0].key] * self.plan.clip / units.GRADIENT
             rate = float(local.get("lr", 0.1))
-            return Answer({"weights": arrays["weights"] - rate * total / n}, {"n": n, "total": total})
+            return Answer({"weights": arrays["weights"] - rate * total / n, "total": total}, {"n": n})
         if function == "evaluate":
             return Answer({}, {"n": n, "evaluation": transport.read_noisy(found, parts)})
         change = transport.read(found, transport.MODEL[function], "equal")

@@ -294,7 +294,7 @@ def _evaluation(sums: Mapping[str, np.ndarray]) -> dict[str, Any]:
 
 def noisy_evaluation(job: Mapping[str, Any]) -> list[Part]:
     """The noisy counts of an evaluation."""
-    classes = len(job["data"]["classes"])
+    classes = len(job["data"]["classes"] or (0, 1))
     problems, bands = 1 if classes == 2 else classes, Policy.of("private").score_bands
     return [
         Part("evaluation.confusion", "one", 64, (classes, classes)),
@@ -305,4 +305,4 @@ def noisy_evaluation(job: Mapping[str, Any]) -> list[Part]:
 def read_noisy(found: Mapping[str, np.ndarray], parts: Sequence[Part]) -> dict[str, Any]:
     """The noisy counts in rows."""
     confusion, bands = (np.asarray(found[part.key]) / units.COUNT for part in parts)
-    return {"confusion": confusion.tolist(), "bands": [[metrics.packed(side) for side in p] for p in bands.tolist()]}
+    return {"confusion": confusion.tolist(), "bands": bands.tolist()}

@@ -136,7 +136,7 @@ def count_rows(node: Node) -> dict[str, Any]:
     return {}
 
 
-@partial
+@partial(weights="one")
 def fit_step(
     node: Node,
     mean: Any = None,

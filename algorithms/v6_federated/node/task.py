@@ -3,7 +3,7 @@
 import functools
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -35,7 +35,9 @@ from v6_federated.privacy.sums import Sums
 ALONE = ("describe", "confirm", "keep_steps")  # they answer nothing that is computed from rows
 
 
-def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+def partial(
+    function: Callable[..., dict[str, Any]] | None = None, *, weights: str | Mapping[str, Sequence[str]] = "share"
+) -> Any:
     """Make ``function(node, arrays..., *, settings...)`` a partial function of vantage6.
 
     Before the function runs, the settings are checked against its annotations, the operator's limits are checked, and
@@ -44,11 +46,16 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
     Args:
         function: gets a ``Node``, the arrays that central sent, by name (those with the default None may be missing),
             and the settings as keyword arguments. It returns a dictionary of arrays, numbers, truth values and None.
+        weights: by which weight arrays may be summed under masks, see ``sums.Part``: one for all, or some for each by
+            name. Sums of an array by several weights are several equations about the nodes' arrays: from enough of
+            them, central could solve for one node's.
 
     Returns:
         The partial function. Its answer holds what ``function`` returns, arrays as a payload and everything else as
         JSON, with ``organization_id``, ``round`` and ``n``, the number of rows.
     """
+    if function is None:
+        return functools.partial(partial, weights=weights)
     parameters = inspect.signature(function).parameters.values()
     wanted = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD][1:]
     required = [p.name for p in parameters if p.name in wanted and p.default is p.empty]
@@ -127,6 +134,7 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
             if sums is not None:
                 asked = {"evaluate": evaluate, **values}
                 parts = Sums.from_json(sums)
+                parts.check_weights(weights)
                 summands = functools.partial(_summands, node, parts, compute)
                 answer, rows = masking.answer(node, request, function.__name__, parts, asked, received, summands)
             else:

@@ -167,6 +167,24 @@ class Sums:
             raise SafeError("the task asks for the same part of a sum twice")
         return cls(seq, block, rows, found, tags)
 
+    def check_weights(self, weights: str | Mapping[str, Sequence[str]]) -> None:
+        """Refuse sums of arrays by other weights than the function's.
+
+        Args:
+            weights: the weight of all arrays, or the weights of each by name.
+
+        Raises:
+            SafeError: a part has another one.
+        """
+        for part in self.parts:
+            expected = [weights] if isinstance(weights, str) else [*weights.get(part.name, ())]
+            if part.shape and not part.name.startswith("evaluation.") and part.weight not in expected:
+                raise SafeError(
+                    f"the task asks for a sum of {part.name[:40]} with the weight {part.weight[:40]}; expected "
+                    f"{' or '.join(expected) or 'no such sum'}: from sums with several weights, central could solve for "
+                    "a single node's numbers"
+                )
+
     @property
     def layout(self) -> list[Any]:
         """What the transcript holds of the request, besides its number."""
@@ -283,7 +301,7 @@ def _value(part: Part, sums: Sums, found: Mapping[str, Any], sent: Mapping[str, 
         if not divisor:
             return value / nodes
         x = found.get(divisor)
-        if type(x) not in (int, float) or divisor.endswith("loss"):
+        if type(x) not in (int, float) or divisor == "n" or divisor.endswith("loss"):
             raise SafeError(f"the task divides by {divisor[:40]}, which this function does not return")
         return value / (nodes * x) if x else value * 0
     return value
