@@ -72,6 +72,10 @@ def test_shared_noise_is_only_in_an_exact_sum(researcher, part):
     request = {"job": job, "arrays": {"weights": np.zeros(31)}}
     parts = [Part("gradient", "one", 64, (31,))]
     assert agreed.opened(*researcher.sums("v6_fedavg", "noisy_gradient", agreed, parts, **request))[:2] == (4, 0)
+    if part.weight != "one":
+        with pytest.raises(Refused, match=f"of gradient with the weight {part.weight}; expected one"):
+            researcher.sums("v6_fedavg", "noisy_gradient", agreed, [*parts, part], **request)
+        return
     asked = researcher.sums("v6_fedavg", "noisy_gradient", agreed, [*parts, part], **request)
     assert agreed.opened(*asked)[:2] == (4, 4)  # all nodes have added noise alone
 

@@ -109,7 +109,7 @@ def test_a_statistic_has_one_weight():
         agreed.rows, width = 320, len(researcher.features)
         parts = [Part("first", "one", 64, (width,), 20), Part("first", "share", 64, (width,), 20)]
         request = {"arrays": {"center": np.zeros(width)}, "statistic": "moments"}
-        with pytest.raises(Refused, match="the task weights a statistic"):
+        with pytest.raises(Refused, match="of first with the weight share; expected one"):
             researcher.sums(masks.METHOD, "fit_step", agreed, parts, **request)
 
 

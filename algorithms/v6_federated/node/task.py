@@ -4,7 +4,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, cast, overload
 
 import numpy as np
 from pydantic import BaseModel
@@ -35,9 +35,19 @@ from v6_federated.privacy.sums import Sums
 ALONE = ("describe", "confirm", "keep_steps")  # they answer nothing that is computed from rows
 
 
-def partial(
-    function: Callable[..., dict[str, Any]] | None = None, *, weights: str | Mapping[str, Sequence[str]] = "share"
-) -> Any:
+Function = Callable[..., dict[str, Any]]
+SumWeights = str | Mapping[str, Sequence[str]]
+
+
+@overload
+def partial(function: Function) -> Function: ...
+
+
+@overload
+def partial(*, weights: SumWeights) -> Callable[[Function], Function]: ...
+
+
+def partial(function: Function | None = None, *, weights: SumWeights = "share") -> Any:
     """Make ``function(node, arrays..., *, settings...)`` a partial function of vantage6.
 
     Before the function runs, the settings are checked against its annotations, the operator's limits are checked, and

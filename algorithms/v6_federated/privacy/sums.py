@@ -181,8 +181,8 @@ class Sums:
             if part.shape and not part.name.startswith("evaluation.") and part.weight not in expected:
                 raise SafeError(
                     f"the task asks for a sum of {part.name[:40]} with the weight {part.weight[:40]}; expected "
-                    f"{' or '.join(expected) or 'no such sum'}: from sums with several weights, central could solve for "
-                    "a single node's numbers"
+                    f"{' or '.join(expected) or 'no such sum'}: from sums with several weights, central could solve "
+                    "for a single node's numbers"
                 )
 
     @property
