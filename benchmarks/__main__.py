@@ -14,6 +14,7 @@ from v6_workbench.simulation import datasets
 
 NAMES = (
     "attacks",
+    "canaries",
     "careful",
     "clipping",
     "cost",
@@ -29,13 +30,14 @@ NAMES = (
     "one_label",
     "pfitzner_arnrich",
     "poisoning",
+    "private_utility",
     "reddy2020",
     "secagg_cost",
 )
 # not part of ``all``, since nothing else may run at the same time
 TIMED = ("clipping", "cost", "network", "secagg_cost")
-APART = (*TIMED, "attacks")  # not part of ``all``; small versions of the attacks are tests
-WITHOUT_DATA = ("attacks", "careful", "clipping", "network", "poisoning", "secagg_cost")
+APART = (*TIMED, "attacks", "canaries")  # not part of ``all``; small versions of the last two are tests
+WITHOUT_DATA = ("attacks", "canaries", "careful", "clipping", "network", "poisoning", "secagg_cost")
 MNIST, FASHION = "mnist.npz", "fashion_mnist.npz"
 OTHER_DATA = {
     "garst2021_gbdt": (MNIST, FASHION),
@@ -71,7 +73,7 @@ def main() -> int:
         parser.error(f"{options.name} needs --data, for example --data mnist.npz")
     if options.seeds is not None and (options.seeds < 1 or not options.full):
         parser.error(f"--seeds {options.seeds}: expected 1 or more, together with --full")
-    if options.kept and options.name in (*TIMED, "attacks", "garst2021_pca"):
+    if options.kept and options.name in (*APART, "garst2021_pca"):
         parser.error(f"--kept: what {options.name} runs is not kept; run it without --kept")
     if options.data and options.name in WITHOUT_DATA:
         parser.error(f"--data {options.data}: {options.name} needs no data; leave it out")

@@ -277,7 +277,7 @@ def with_moments_kept(experiment: Experiment, values: dict[str, Any], on_round: 
     steps: dict[int, local_training.Step] = {}
     ours = Node.train
 
-    def train(self: Node, w: Any, local: LocalSGD) -> float:
+    def train(self: Node, w: Any, local: LocalSGD) -> float | None:
         step = steps.setdefault(self.organization_id, self.optimizer(local, w))
         return ours(self, w, local, step)
 

@@ -41,6 +41,9 @@ PAGES = {
     "secagg_cost": "seconds, bytes and requests of masked answers beside plain ones",
     "poisoning": "what one dishonest node of ten costs each method while it stays within the bounds",
     "attacks": "what a dishonest researcher gets from a node, attack by attack, under each privacy profile",
+    "private_utility": "accuracy on MNIST by epsilon, with noise that nodes share and with each node's own",
+    "canaries": "an audit of the noise: the faults that it catches, and its false alarms",
+    "clipping": "what clipping each row's gradient costs beside a plain step",
     "cost": "the mock network beside a plain PyTorch loop and beside vantage6's own mock client",
     "network": "a round on a real network beside an algorithm that does nothing; sizes of the images",
 }

@@ -1,7 +1,7 @@
 """FederatedAveraging and FederatedSGD (McMahan et al. 2017) as a vantage6 algorithm."""
 
 from v6_fedavg.central import central
-from v6_fedavg.partial import client_update
+from v6_fedavg.partial import client_update, noisy_gradient
 from v6_federated import confirm, count_rows, describe, evaluate, fit_step, forget, keep_steps
 
 __all__ = [
@@ -14,4 +14,5 @@ __all__ = [
     "fit_step",
     "forget",
     "keep_steps",
+    "noisy_gradient",
 ]

@@ -9,3 +9,9 @@ def client_update(node: Node, weights: Vector, *, local: LocalSGD) -> Result:
     w = weights + 0
     loss = node.train(w, local)  # w <- w - eta g for each batch of B rows, E times over
     return {"weights": w, "train_loss": loss}
+
+
+@partial(weights="one")
+def noisy_gradient(node: Node, weights: Vector) -> Result:
+    """The sum of clipped gradients at w_t (d,) of a sample of rows, with the node's share of the block's noise."""
+    return {"gradient": node.noisy_gradient(weights)}

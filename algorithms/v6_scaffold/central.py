@@ -13,7 +13,7 @@ STEEPEST = 1e30  # a gradient that c can hold, the mean of many, in float32
 GlobalLr = Annotated[float, Field(ge=0, allow_inf_nan=False, description="eta_g, the server's step"), Number]
 
 
-@central(recoverable=True)
+@central(recoverable=True, private=True)
 def central(
     federation: Federation,
     *,

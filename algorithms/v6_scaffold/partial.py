@@ -14,7 +14,7 @@ Known = Annotated[
 ]
 
 
-@partial
+@partial(weights={"dy": ("equal", "equal/travelled")})
 def client_update(node: Node, weights: Vector, c: Vector, *, known: Known, local: PlainSGD) -> Result:
     """Local steps from x (d,), each corrected by c - c_k (d,). Karimireddy et al. 2020, Algorithm 1, lines 6 to 14.
 

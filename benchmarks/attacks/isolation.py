@@ -116,16 +116,18 @@ class Standard:
     scale: np.ndarray
     n: int
     direction: np.ndarray
+    name: str = "standardize"
 
     @classmethod
     def of(cls, researcher: Researcher) -> "Standard":
         mean, deviation, n = researcher.moments()
         direction = np.random.default_rng(7).normal(size=len(mean))
-        return cls(mean, deviation, n, direction / np.linalg.norm(direction))
+        name = "scale" if researcher.epsilon else "standardize"  # a budget allows steps that follow from the schema
+        return cls(mean, deviation, n, direction / np.linalg.norm(direction), name)
 
     @property
     def steps(self) -> list[dict[str, Any]]:
-        return [standardize(self.mean, self.scale)]
+        return [standardize(self.mean, self.scale, self.name)]
 
     def project(self, row: np.ndarray) -> float:
         return float(row @ self.direction)
@@ -134,10 +136,10 @@ class Standard:
         return [row * self.scale + self.mean for row in rows]
 
 
-def standardize(mean: np.ndarray, scale: np.ndarray) -> dict[str, Any]:
+def standardize(mean: np.ndarray, scale: np.ndarray, name: str = "standardize") -> dict[str, Any]:
     """A step that centres and divides the columns by any numbers, as if a job had fitted it."""
     fitted = codec.encode({**codec.two_parts("mean", mean), "scale": scale}, "float64")
-    return {"step": "standardize", "fitted": fitted}
+    return {"step": name, "fitted": fitted}
 
 
 def clip(bounds: Mapping[str, Sequence[float | None]]) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def curious(researcher: Researcher) -> Outcome:
 
     def outcome(organization: int, message: dict[str, Any]) -> CallOutcome:
         def alter(answer: dict[str, Any]) -> dict[str, Any]:
-            if message["method"] == "client_update" and organization == TARGET:
+            if message["method"] in ("client_update", "noisy_gradient") and organization == TARGET:
                 seen.append((message["kwargs"], answer))
             return answer
 
@@ -51,9 +51,14 @@ def curious(researcher: Researcher) -> Outcome:
     else:
         sums = Sums.from_json(kwargs["sums"])
         words = {bits: codec.decode_words(answer[f"y{bits}"], f"uint{bits}", sums.words(bits)) for bits in (32, 64)}
-        claim = next(v for k, v in decoded(sums, words, bytes(32))[2].items() if k.startswith("share weights"))
+        named = ("share weights", "one gradient")
+        claim = next(v for k, v in decoded(sums, words, bytes(32))[2].items() if k.startswith(named))
     with Researcher(researcher.tables, "careful") as true:
-        asked = {"data": kwargs["job"]["data"], "model": kwargs["job"]["model"], "local": kwargs["local"]}
+        asked = {
+            "data": kwargs["job"]["data"],
+            "model": kwargs["job"]["model"],
+            "local": kwargs.get("local", {"lr": 0.1}),
+        }
         sent = codec.decode(kwargs["arrays"])
         moved = true.ask(METHOD, "client_update", arrays=sent, **asked)["weights"] - sent["weights"]
     change = np.asarray(claim, np.float64) - (sent["weights"] if "arrays" in answer else 0)
@@ -76,13 +81,16 @@ def largest_value(researcher: Researcher) -> Outcome:
     researcher.moments()
 
     def overflows(bound: float) -> int:
-        data["preprocess"] = [standardize(np.zeros(1), np.array([bound / LARGEST]))]
+        name = "scale" if researcher.epsilon else "standardize"
+        data["preprocess"] = [standardize(np.zeros(1), np.array([bound / LARGEST]), name)]
         try:
             researcher.ask(METHOD, "client_update", data=data, **request)
             return 0
         except Failed:
             return researcher.failed
         except Refused as error:
+            if researcher.spent:
+                raise
             assert "infinite" in str(error)
             return 1
 
@@ -115,8 +123,8 @@ def description(researcher: Researcher) -> Outcome:
     for value in range(17):
         spec = {**researcher.spec, "label": label, "classes": [value]}
         spec["features"] = [c for c in researcher.features if c != label][:3]
-        if researcher.column in ("masked", "pinned"):  # a description names the classes that enough rows have
-            job = researcher.job(METHOD, aggregation=researcher.column, data={**spec, "classes": None})
+        if researcher.mode != "plain":  # a description names the classes that enough rows have
+            job = researcher.job(METHOD, aggregation=researcher.mode, data={**spec, "classes": None})
             hello = researcher.send(METHOD, "describe", [TARGET], job=job, round=0, raw=True)[TARGET]
             said = value in hello["classes"]
         else:

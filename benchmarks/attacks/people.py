@@ -1,14 +1,17 @@
 """Attacks on a person whom the researcher knows, on membership, and by differences of tables, splits and cohorts."""
 
 import itertools
+import math
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from benchmarks.attacks import transport
-from benchmarks.attacks.isolation import Standard, components
+from benchmarks.attacks.isolation import Standard, components, standardize
 from benchmarks.attacks.researcher import (
+    DELTA,
     FLAG,
     LABEL,
     NAME,
@@ -18,6 +21,7 @@ from benchmarks.attacks.researcher import (
     Outcome,
     Refused,
     Researcher,
+    Tables,
     matched,
     nobodys,
 )
@@ -37,6 +41,8 @@ def known_label(researcher: Researcher) -> Outcome:
     0 that it says 0 for are one more or less if the person is one of them. No cell is small, so no limit on small cells
     sees it. If counts are rounded, a threshold at which the count jumps makes the one row count.
     """
+    if researcher.epsilon:
+        return _guessed_labels(researcher)
     p, people = Standard.of(researcher), 4 if researcher.small else 10
     lines = ((researcher.truth - p.mean) / p.scale) @ p.direction
     hidden, narrow, steep = 5, 1e-4, 1e5
@@ -84,6 +90,56 @@ def known_label(researcher: Researcher) -> Outcome:
     return Outcome(right, people, "labels", researcher.tasks, people, None, researcher.last_words(right))
 
 
+def allowed(epsilon: float, replaced: bool = False) -> float:
+    """The share of right guesses between two worlds, as likely as each other before, that a budget allows.
+
+    Somebody who guesses from an (epsilon, delta) private answer is right with the probability
+    (e^epsilon + delta) / (1 + e^epsilon) at most (Kairouz, Oh and Viswanath 2015). Two worlds in which a row differs
+    are each next to the one in which it contributes nothing: 2 epsilon, and (1 + e^epsilon) delta.
+    """
+    e, delta = (2 * epsilon, min((1 + math.exp(min(epsilon, 100))) * DELTA, 1)) if replaced else (epsilon, DELTA)
+    return 1 - (1 - delta) * math.exp(-e) / (1 + math.exp(-e))
+
+
+def _guessed_labels(researcher: Researcher) -> Outcome:
+    """The label of a known person from one noisy gradient, with the whole budget of fresh hospitals for each person.
+
+    Two hidden units begin just below and just above the person's value. A row above both moves both alike, and only the
+    person moves the first alone: up or down, as the label says.
+    """
+    k, column = researcher.finest(), researcher.features[researcher.finest()]
+    (centre,), (half,) = (each[[k]] for each in researcher.moments()[:2])
+    table = researcher.tables[TARGET]
+    x = np.asarray(((table[column] - centre) / half).to_numpy(), np.float32).astype(np.float64)
+    everybody = np.sort((researcher.truth[:, k] - centre) / half)
+    gaps = np.array([np.sort(np.abs(everybody - value))[1] for value in x])
+    labels = table[LABEL].to_numpy()
+    known = np.argsort(-gaps)[: 6 if researcher.small else 40]  # those who are furthest from others
+    right = 0
+    for i in known:
+        below, above, big = x[i] - gaps[i] / 2, x[i] + gaps[i] / 2, 0.1 / gaps[i]  # nobody's score is far from 0
+        w = np.array([1, 1, -below, -above, big, -big, -big, big, -big * (above - below), big * (above - below)])
+        with Researcher(researcher.tables, researcher.column, researcher.small) as fresh:
+            fresh.reserve(steps=1)
+            answer = fresh.ask(
+                "v6_fedavg",
+                "client_update",
+                data={"features": [column], "preprocess": [standardize(np.array([centre]), np.array([half]), "scale")]},
+                model={"name": "fnn", "hidden": 2},
+                arrays={"weights": w},
+            )
+            researcher.tasks = fresh.tasks
+        g = answer["total"]
+        signal = (
+            (g[0] + g[1]) * x[i] + g[2] + g[3]
+        )  # by the first unit: big (p_0 - y_0 - p_1 + y_1), below 0 for class 0
+        right += int(labels[i] == (signal > 0))
+    most = allowed(researcher.epsilon, replaced=True)
+    bound = f"at most {most:.1%} are allowed" if most < 0.999 else "nearly all are allowed"
+    share = f"{right} of {len(known)} guesses right ({bound})"
+    return Outcome(0, len(known), "guesses", researcher.tasks, len(known), None, "", share)
+
+
 def rare_word_statistics(researcher: Researcher) -> Outcome:
     """One patient is of a village. A column of 0 and 1 for the village, and its covariances with all others."""
     features = [*researcher.features, NAME]
@@ -116,6 +172,9 @@ def rare_word_evaluation(researcher: Researcher) -> Outcome:
     said = np.array(answer.values["evaluation"]["confusion"])[:, 1]
     table = researcher.tables[TARGET]
     true = int(table[LABEL][table[NAME] == RARE].iloc[0])
+    if researcher.epsilon:
+        share = f"{int(said.argmax() == true)} of 1 guesses right"
+        return Outcome(0, 1, "guesses", researcher.tasks, 1, None, "", share)
     right = int(said.sum() == 1 and int(said.argmax()) == true)
     return Outcome(right, 1, "labels", researcher.tasks, 1, None, researcher.last_words(right))
 
@@ -217,6 +276,8 @@ def membership(researcher: Researcher) -> Outcome:
 
     The others are rows that no hospital has.
     """
+    if researcher.epsilon:
+        return _membership_by_gradient(researcher)
     p, shape = Standard.of(researcher), {"name": "fnn", "hidden": 200}
     model = models.build({**shape, "features": len(p.direction), "classes": 2})
     w = model.init(np.random.default_rng(0))
@@ -246,6 +307,33 @@ def membership(researcher: Researcher) -> Outcome:
     return Outcome(int(largest > 0.55), 1, "AUC", researcher.tasks, 1, None, "", note)
 
 
+def _membership_by_gradient(researcher: Researcher) -> Outcome:
+    """The whole budget for one noisy gradient: a row that is in it is more alike to it than one that is not."""
+    p = Standard.of(researcher)
+    model: Any = models.build({"name": "logreg", "features": len(p.direction), "classes": 2})
+    w = np.zeros(model.size)
+    answer = researcher.ask(
+        "v6_fedavg", "client_update", data={"preprocess": p.steps}, model={"name": "logreg"}, arrays={"weights": w}
+    )
+    total = answer["total"]
+    strangers = nobodys("digits", sum(map(len, researcher.tables.values())))
+    inside, outside = (
+        _alike(researcher, (t[researcher.features].to_numpy(np.float64) - p.mean) / p.scale, t[LABEL].to_numpy(), total)
+        for t in (pd.concat([researcher.tables[k] for k in researcher.block]), strangers)
+    )
+    auc = float((inside[:, None] > outside).mean() + 0.5 * (inside[:, None] == outside).mean())
+    note = f"AUC {auc:.2f} (at most {allowed(researcher.epsilon):.4f} is allowed)"
+    return Outcome(0, 1, "AUC", researcher.tasks, 1, None, "", note)
+
+
+def _alike(researcher: Researcher, X: np.ndarray, y: np.ndarray, total: np.ndarray) -> np.ndarray:
+    """How alike each row's clipped gradient is to a sum of them. At weights of zero, the gradient is (x, 1) / 2."""
+    assert researcher.plan is not None
+    rows = np.column_stack([X, np.ones(len(X))]) * np.where(y == 1, -0.5, 0.5)[:, None]
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray((rows * np.minimum(1, researcher.plan.clip / norms)) @ total)
+
+
 def _losses(model: Any, w: np.ndarray, X: np.ndarray, y: np.ndarray) -> np.ndarray:
     scores = model.scores(w, X.astype(np.float32))
     return np.array([model.loss(scores[[i]], y[[i]]) for i in range(len(y))])
@@ -257,11 +345,29 @@ def _losses(model: Any, w: np.ndarray, X: np.ndarray, y: np.ndarray) -> np.ndarr
 def new_patient(researcher: Researcher) -> Outcome:
     """The same means before and after a patient was added to the table: the sums differ by the patient."""
     before = {**researcher.tables, TARGET: researcher.tables[TARGET].iloc[:-1]}
+    if researcher.epsilon:
+        return _new_patient_by_gradients(researcher, before)
     mean, _, n = researcher.moments()
     with Researcher(before, researcher.column, researcher.small) as earlier:
         first, _, m = earlier.moments()
         researcher.tasks += earlier.tasks
     return _one_row(researcher, n * mean - m * first)
+
+
+def _new_patient_by_gradients(researcher: Researcher, before: Tables) -> Outcome:
+    """The difference of two noisy gradients of an svm, before and after; each takes half of the budget."""
+    p, sums = Standard.of(researcher), list[np.ndarray]()
+    plan, tasks = researcher.plan, 0
+    for tables in (before, researcher.tables):
+        with Researcher(tables, researcher.column, researcher.small) as day:
+            day.plan = plan
+            w = np.zeros(len(p.direction) + 1)
+            request: dict[str, Any] = {"model": {"name": "svm"}, "arrays": {"weights": w}}
+            sums.append(day.ask("v6_fedavg", "client_update", data={"preprocess": p.steps}, **request)["total"])
+            tasks += day.tasks
+    researcher.tasks = tasks
+    row = sums[1] - sums[0]  # plus or minus (x, 1)
+    return _one_row(researcher, p.raw([row[:-1] / row[-1]])[0])
 
 
 def two_splits(researcher: Researcher) -> Outcome:
@@ -300,7 +406,7 @@ def two_cohorts(researcher: Researcher) -> Outcome:
     everyone = sorted(researcher.tables)
     common: dict[str, Any] = {"model": "logreg", "rounds": 1, "holdout": 0, "preprocess": ["standardize"]}
     sums = list[np.ndarray]()
-    if researcher.column == "pinned":  # central knows that it cannot work; one that lies tries it all the same
+    if researcher.pinned:  # central knows that it cannot work; one that lies tries it all the same
         transport.agree(researcher, "v6_fedavg", [o for o in everyone if o != TARGET])
     for organizations in (everyone, [o for o in everyone if o != TARGET]):
         result = researcher.central("v6_fedavg", organizations=organizations, **common)
@@ -322,7 +428,7 @@ def invented_participants(researcher: Researcher) -> Outcome:
     """A job of one hospital that names three: a node cannot know whether the others exist."""
     d = len(researcher.features)
     request: dict[str, Any] = {"model": {"name": "logreg"}, "arrays": {"weights": np.zeros(d + 1)}, "local": {}}
-    if researcher.column == "pinned":
+    if researcher.pinned:
         transport.agree(researcher, "v6_fedavg", [TARGET], invented=[Participant() for _ in transport.INVENTED])
         alone = 1
     else:

@@ -8,7 +8,8 @@ from benchmarks import tables
 from benchmarks.attacks import masks, people, single_numbers, thresholds, training
 from benchmarks.attacks.researcher import NotASum, Outcome, Refused, Researcher, hospitals
 
-COLUMNS = ("trusting", "careful", "masked", "pinned")
+PRIVATE = ("private 8", "private 1")  # the epsilon of the budget
+COLUMNS = ("trusting", "careful", "masked", "pinned", *PRIVATE)
 SMALL = {"breast-cancer": 320, "rare": 320, "digits": 400}  # rows of all four hospitals in the tests
 ABOUT = (
     "A dishonest researcher sends tasks to one of four mock hospitals. What the attack claims to have recovered is "
@@ -23,8 +24,19 @@ ABOUT = (
     "- `pinned`: `careful` as it is where all four hospitals have accepted a study with one block, of whom one may "
     "collude. The researcher gets sums over the block and looks for rows in them. A row counts whoever of the four has "
     "it; in brackets, how many are the target's. Each request goes to four nodes, so it is four tasks.\n\n"
+    "- `private`: the same four hospitals with a schema, and a budget of epsilon 8 or 1, delta 1e-5, which the "
+    "researcher spends on one attack: as many noisy sums as it asks for, with the least noise that the ledger "
+    "lets through. The schema declares 0 and a round number above all values as the bounds of each column; it "
+    "stands in for the statistics that are refused. Guesses about one person, of two answers that are equally "
+    "likely before, are made at hospitals with a whole budget each. Of them, the budget allows the share "
+    "(e^epsilon + delta) / (1 + e^epsilon) if the question is whether the person is in the table, which also "
+    "bounds the AUC; and the same with 2 epsilon and (1 + e^epsilon) delta if it is which of two labels the "
+    "person has: to replace a row is two steps, through the row that contributes nothing. Keys are random, and so "
+    "is the noise.\n\n"
+    "The last column is about the other profiles: under `private`, noise or a refusal stops all of it. "
     "Both masked columns have the limits of `careful`, too."
 )
+CLIP = 5.0  # about the norm of a row whose columns are between -1 and 1: few are clipped
 FEW = 96  # 24 rows at each of the four
 CRAFTED = (
     "Whoever chooses the weights chooses which rows a gradient is about. Each answer alone is a sum over many rows."
@@ -53,6 +65,7 @@ class Attack:
         columns: where it can be tried.
         data: the hospitals' table.
         rows: rows of all hospitals together; None means all.
+        asks: how many noisy gradients, and how many evaluations, share a budget.
     """
 
     name: str
@@ -62,12 +75,15 @@ class Attack:
     why: str = ""
     data: str = "breast-cancer"
     rows: int | None = None
+    asks: tuple[int, int] = (1, 0)
     masked: str = ""
     pinned: str = ""
     columns: tuple[str, ...] = COLUMNS
 
     def stopped(self, column: str) -> str:
         """What stops it where nodes are set up like this; empty if nothing does."""
+        if column in PRIVATE:
+            return "noise, in an amount that the hospital counts"
         return {"masked": self.masked, "pinned": self.pinned}.get(column, "") or self.stops
 
     @property
@@ -113,6 +129,7 @@ ATTACKS = (
         "`svm` of two real classes",
         "Full batch. The weights put a threshold between two rows; the next task puts it one row further.",
         thresholds.two_classes,
+        asks=(60, 0),
         why=CRAFTED,
     ),
     Attack("FSVRG's full gradient", "The same, without a step.", thresholds.fsvrg, why=CRAFTED),
@@ -167,6 +184,7 @@ ATTACKS = (
         "rare word, by evaluation",
         "A model that says 1 for the village alone: its confusion matrix has the label.",
         people.rare_word_evaluation,
+        asks=(0, 1),
         stops="evaluations fold rare words, too",
         data="rare",
     ),
@@ -229,6 +247,7 @@ ATTACKS = (
         "bands of scores",
         "The counts for the AUC, with bands moved until one holds a single value, or until a rounded count jumps.",
         single_numbers.score_bands,
+        asks=(0, 60),
         why="Rounded counts jump somewhere. It finds some of the values.",
     ),
     Attack(
@@ -258,6 +277,7 @@ ATTACKS = (
         "before and after a new patient",
         "The same means on two days.",
         people.new_patient,
+        asks=(2, 0),
         why="Both answers are honest.",
     ),
     Attack(
@@ -347,21 +367,23 @@ ATTACKS = (
         why="A node names the classes and levels that enough of its rows have before keys are agreed, unless the study "
         "has a schema that declares them; this one has none.",
         data="digits",
-        columns=("careful", "masked", "pinned"),
+        columns=("careful", "masked", "pinned", *PRIVATE),
     ),
     Attack(
         "one hospital of the block colludes",
         "`svm` of two real classes, with the keys and answers of one other hospital.",
         masks.one_colludes,
+        asks=(60, 0),
         why=CRAFTED,
-        columns=("pinned",),
+        columns=("pinned", *PRIVATE),
     ),
     Attack(
         "all others of the block collude",
         "The same, with those of all but the target.",
         masks.all_collude,
+        asks=(60, 0),
         why=CRAFTED,
-        columns=("pinned",),
+        columns=("pinned", *PRIVATE),
     ),
 )
 
@@ -376,6 +398,8 @@ def outcome(attack: Attack, column: str, small: bool = False) -> Outcome:
     """
     rows = min(SMALL[attack.data], attack.rows or SMALL[attack.data]) if small else attack.rows
     with Researcher(hospitals(attack.data, rows), column, small) as researcher:
+        steps, evaluations = (min(asks, 10) if small else asks for asks in attack.asks)
+        researcher.reserve(steps, evaluations, CLIP)
         try:
             return attack.run(researcher)
         except NotASum as error:
@@ -389,7 +413,7 @@ def cell(found: Outcome | None) -> str:
     if found is None:
         return "-"
     tasks = f"in {found.tasks:,} task{'s' if found.tasks != 1 else ''}"
-    if found.unit == "AUC":
+    if found.unit in ("AUC", "guesses"):
         return f"{found.note} {tasks}"
     if found.recovered:
         own = f" ({found.own:,} of the target)" if found.own is not None else ""
@@ -412,7 +436,14 @@ def last_column(attack: Attack, found: Mapping[str, Outcome]) -> str:
 
 
 def _lines(small: bool) -> Iterator[str]:
-    titles = ("`trusting`", "`careful`, plain answers", "`masked`", "`pinned`, a block of four")
+    titles = (
+        "`trusting`",
+        "`careful`, plain answers",
+        "`masked`",
+        "`pinned`, a block of four",
+        "`private`, epsilon 8",
+        "`private`, epsilon 1",
+    )
     yield from tables.head("attack", "what it does", *titles, "largest error", "what stops it")
     for attack in ATTACKS:
         found = {column: outcome(attack, column, small) for column in attack.columns}

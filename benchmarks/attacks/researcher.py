@@ -21,6 +21,9 @@ import pandas as pd
 from benchmarks.attacks import transport
 from benchmarks.attacks.transport import Agreed, Failed, NotASum, Refused
 from v6_federated.messages import codec
+from v6_federated.privacy.dp import accountant, units
+from v6_federated.privacy.dp.plan import Plan
+from v6_federated.privacy.schema import Column, Schema
 from v6_federated.privacy.sums import Part, Sums
 from v6_workbench.simulation import datasets, dealing
 from v6_workbench.simulation.call_outcomes import CallOutcome
@@ -30,6 +33,8 @@ __all__ = ["Failed", "NotASum", "Refused"]
 
 TARGET, LABEL = 1, "target"  # the hospital that is attacked; the label's column
 NAME, RARE, FLAG = "village", "Kleinstadt", "treated abroad"  # columns of which one patient has a value alone
+NOISE_ALONE = "the nodes add noise alone, since the job's plan is used up or does not cover what is asked"
+DELTA = 1e-5  # of the budgets
 TOLERANCE = 0.01  # standard deviations by which any value of a recovered row may be wrong
 
 Tables = dict[int, pd.DataFrame]
@@ -81,12 +86,15 @@ class Researcher:
         tables: the hospitals' tables by organization.
         column: what the nodes' operators have chosen: "trusting"; "careful" with plain answers; "masked", the same
             limits and no study, where the researcher invents all participants but the target; "pinned", the same
-            limits and a study, in whose block are the target and all other hospitals.
+            limits and a study, in whose block are the target and all other hospitals; "private 8" and "private 1", a
+            study with a schema and a budget of so much epsilon.
         colluding: hospitals that tell the researcher all that they know.
         small: whether an attack should do little, as a test.
         tasks: requests to nodes so far.
         refusal: the last refusal.
         failed: how many nodes could not compute their part of the last sum.
+        plan: what the researcher reserves of a budget: all of it, for as many steps and evaluations as the attack asks.
+        spent: whether nodes have refused because the budget is used up.
     """
 
     tables: Tables
@@ -96,6 +104,8 @@ class Researcher:
     tasks: int = 0
     refusal: str = ""
     failed: int = 0
+    plan: Plan | None = None
+    spent: bool = False
     _networks: dict[str, MockNetwork] = field(default_factory=dict)
     _agreed: dict[tuple[str, str | None, str], Agreed] = field(default_factory=dict)
     _stack: ExitStack = field(default_factory=ExitStack)
@@ -121,7 +131,7 @@ class Researcher:
                     self.tables,
                     environment=self.environment,
                     hospital_folder=None if self.column == "trusting" else self._folder,
-                    study=StudyPlan() if self.column == "pinned" else None,
+                    study=StudyPlan(schema=self.schema if self.epsilon else None) if self.pinned else None,
                     outcomes=self._count,
                     on_round=lambda row: None,
                 )
@@ -131,19 +141,56 @@ class Researcher:
     @property
     def environment(self) -> dict[str, str]:
         """The nodes' limits."""
+        if self.epsilon:
+            budget = {"V6_FEDERATED_EPSILON": f"{self.epsilon:g}", "V6_FEDERATED_DELTA": f"{DELTA:g}"}
+            return {"V6_FEDERATED_PROFILE": "private", **budget}
         if self.column in ("masked", "pinned"):
             return {"V6_FEDERATED_PROFILE": "careful"}  # which masks answers, and pins where a study lies
         return {"V6_FEDERATED_PROFILE": self.column, "V6_FEDERATED_AGGREGATION": "plain"}
 
     @property
+    def epsilon(self) -> float:
+        """The hospitals' budget; 0 if they have none."""
+        return float(self.column.partition("private ")[2] or 0)
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the hospitals have accepted a study."""
+        return self.column == "pinned" or self.epsilon > 0
+
+    @property
+    def mode(self) -> str:
+        """The aggregation of the researcher's jobs."""
+        return "pinned" if self.pinned else "masked" if self.column == "masked" else "plain"
+
+    @property
+    def schema(self) -> Schema:
+        """What operators can declare without a look at rows: zero, and a round number that no value is above."""
+        every = pd.concat(self.tables.values())
+        columns = [
+            Column(c, "number", 0, _rounded_up(float(every[c].max())))
+            if every[c].dtype.kind in "fi"
+            else Column(c, "words", levels=tuple(sorted(every[c].unique())))
+            for c in every.columns
+            if c != LABEL
+        ]
+        return Schema(tuple(columns), LABEL, (0, 1))
+
+    def reserve(self, steps: int = 0, evaluations: int = 0, clip: float = 1.0) -> None:
+        """Plan to spend the whole budget on so many noisy sums. Without a budget, nothing is reserved."""
+        if self.epsilon:
+            asked = Plan(clip=clip, steps=steps, evaluations=evaluations)
+            self.plan = accountant.calibrated(asked, self.epsilon, DELTA)
+
+    @property
     def block(self) -> list[int]:
         """The hospitals whose rows an answer is about."""
-        return [k for k in sorted(self.tables) if k not in self.colluding] if self.column == "pinned" else [TARGET]
+        return [k for k in sorted(self.tables) if k not in self.colluding] if self.pinned else [TARGET]
 
     @property
     def members(self) -> list[int]:
         """The hospitals that take part in the researcher's jobs."""
-        return sorted(self.tables) if self.column == "pinned" else [TARGET]
+        return sorted(self.tables) if self.pinned else [TARGET]
 
     def hospital(self, organization: int) -> Path:
         """A hospital's own folder."""
@@ -154,7 +201,10 @@ class Researcher:
         return CallOutcome()
 
     def central(self, package: str, **settings: Any) -> dict[str, Any]:
-        """Run a method as a task of the whole job."""
+        """Run a method as a task of the whole job; under a budget, as one that spends all of it."""
+        if self.epsilon:
+            settings = {name: value for name, value in settings.items() if name != "batch_size"}
+            settings |= {"clip": 1.0, "epsilon": self.epsilon, "delta": DELTA, "preprocess": ["scale"]}
         try:
             return self.network(package).run(**settings)
         except Exception as error:  # whatever it is, the job is over
@@ -185,7 +235,7 @@ class Researcher:
         classes = 1 if spec.get("regression") else len(spec["classes"] or [])
         sizes = model and {"features": len(spec["features"]), "classes": classes, **model}
         whole = self.job(package, **{"model": sizes, "data": spec, **(job or {})})
-        if self.column in ("masked", "pinned"):
+        if self.mode != "plain":
             return self._sum(package, function, whole, round_, dict(arrays or {}), settings, (job or {}).get("key"))
         kwargs: dict[str, Any] = {"job": whole, "round": round_, **settings}
         if arrays is not None:
@@ -211,6 +261,7 @@ class Researcher:
             "minimum_rows": None,
             "precision": "float64",
             "data": self.spec,
+            "privacy": None if self.plan is None else self.plan.to_json(),
             **parts,
         }
 
@@ -299,6 +350,10 @@ class Researcher:
         key: str | None,
     ) -> Answer:
         """A sum, in the form of the answer of one hospital with all rows."""
+        if self.spent:
+            raise Refused(self.refusal)
+        if self.epsilon:
+            return self._noisy_sum(package, function, job, round_, arrays, settings, key)
         if settings.get("statistic") == "moments":
             return self._moments(package, job, settings)
         parts = transport.parts_of(function, settings, arrays, job)
@@ -316,6 +371,57 @@ class Researcher:
         assert nodes == len(self.block), "masks are left"
         self._check_failed()
         return Answer(*transport.answer_of(function, settings, arrays, found))
+
+    def _noisy_sum(
+        self,
+        package: str,
+        function: str,
+        job: Mapping[str, Any],
+        round_: int,
+        arrays: dict[str, np.ndarray],
+        settings: dict[str, Any],
+        key: str | None,
+    ) -> Answer:
+        """The same under a budget: one step of a client is asked for as a noisy sum, with least noise."""
+        local, parts, size = settings.get("local", {}), list[Part](), transport.NOTHING
+        one_step = function == "client_update"
+        if one_step:
+            function, settings, size = "noisy_gradient", {}, arrays["weights"].shape
+            parts = [Part("gradient", "one", 64, size)]
+        elif function == "evaluate":
+            settings = {**settings, "evaluate": "held_out"}
+            parts = transport.noisy_evaluation(job)
+        elif function in transport.MODEL and "weights" in arrays:
+            parts = transport.scales(transport.MODEL[function], "equal", arrays["weights"].shape)
+        agreed = self.agreed(package, key, job)
+        sums, answers = self.sums(
+            package,
+            function,
+            agreed,
+            parts,
+            job=job,
+            round_=round_,
+            arrays=arrays,
+            to=self.block,
+            seq=2 if key else None,
+            **settings,
+        )
+        nodes, self.failed, found = agreed.opened(sums, answers)
+        assert nodes == len(self.block), "masks are left"
+        if self.failed and self.plan is not None:
+            self.failed, self.spent = 0, True
+            self.refusal = f"organization {TARGET}: {NOISE_ALONE}"
+            raise Refused(self.refusal)
+        n = int(found[Part("n", "one", 64).key])
+        if one_step:
+            assert self.plan is not None
+            total = found[parts[0].key] * self.plan.clip / units.GRADIENT
+            rate = float(local.get("lr", 0.1))
+            return Answer({"weights": arrays["weights"] - rate * total / n, "total": total}, {"n": n})
+        if function == "evaluate":
+            return Answer({}, {"n": n, "evaluation": transport.read_noisy(found, parts)})
+        change = transport.read(found, transport.MODEL[function], "equal")
+        return Answer({"weights": arrays["weights"] + change}, {"n": n})
 
     def _check_failed(self) -> None:
         if self.failed:
@@ -352,7 +458,13 @@ class Researcher:
         return [c for c in self.tables[TARGET].columns if c != LABEL and self.tables[TARGET][c].dtype.kind in "fi"]
 
     def moments(self) -> tuple[np.ndarray, np.ndarray, int]:
-        """Mean and deviation of each column (1 if 0), and the number of rows: what ``standardize`` asks for."""
+        """Mean and deviation of each column (1 if 0), and the number of rows: what ``standardize`` asks for.
+
+        Under a budget, where no noise covers them, what the schema says: the middle and half the width of the bounds.
+        """
+        if self.epsilon:
+            half = np.array([c.upper for c in self.schema.columns if c.name in self.features], np.float64) / 2
+            return half, half, sum(map(len, self.tables.values()))
         answer = self.ask("v6_fedavg", "fit_step", statistic="moments")
         deviation = np.sqrt(answer["squares"] / answer.values["n"])
         return codec.whole(answer.arrays, "mean"), np.where(deviation > 0, deviation, 1), answer.values["n"]
@@ -427,6 +539,12 @@ def matches(claims: np.ndarray, truth: np.ndarray, scale: np.ndarray) -> tuple[s
                 errors.append(float(distance[i]))
                 break
     return taken, max(errors, default=None)
+
+
+def _rounded_up(x: float) -> float:
+    """A number of one digit that is not below; 1 for 0."""
+    unit = 10.0 ** np.floor(np.log10(x)) if x > 0 else 1.0
+    return float(np.ceil(x / unit) * unit) if x > 0 else 1.0
 
 
 def nobodys(data: str, rows: int) -> pd.DataFrame:

@@ -138,21 +138,34 @@ def score_bands(researcher: Researcher) -> Outcome:
     mean, scale, _ = researcher.moments()
     k = researcher.finest()
     column = researcher.features[k]
+    held_out, name = (0.5, "scale") if researcher.epsilon else (0.0, "standardize")  # noise is in held-out counts only
 
     def bands(centre: float) -> tuple[np.ndarray, np.ndarray]:
         """Lower edges of the bands that hold rows, in the column's units, and their counts."""
-        answer = researcher.ask(
-            "v6_fedavg",
-            "evaluate",
-            evaluate="all",
-            data={"features": [column], "preprocess": [standardize(np.array([centre]), scale[[k]])]},
-            model={"name": "logreg"},
-            arrays={"weights": np.array([1.0, 0.0])},
-        )
+        try:
+            answer = researcher.ask(
+                "v6_fedavg",
+                "evaluate",
+                evaluate="all",
+                data={
+                    "features": [column],
+                    "holdout": held_out,
+                    "preprocess": [standardize(np.array([centre]), scale[[k]], name)],
+                },
+                model={"name": "logreg"},
+                arrays={"weights": np.array([1.0, 0.0])},
+            )
+        except Refused:
+            if not researcher.spent:
+                raise
+            return np.empty((0, 2)), np.empty(0)
         if not answer.values["evaluation"]["bands"]:
             return np.empty((0, 2)), np.empty(0)
-        sides = [metrics.unpacked(side) for side in answer.values["evaluation"]["bands"][0]]
-        counts = np.sum(sides, axis=0)
+        sides = answer.values["evaluation"]["bands"][0]
+        if researcher.epsilon:
+            counts = np.rint(np.sum(sides, axis=0)).clip(0)
+        else:
+            counts = np.sum([metrics.unpacked(side) for side in sides], axis=0)
         half = (len(counts) - 1) // 2
         share = (np.arange(len(counts)) - half + np.array([[-0.5], [0.5]])) / half
         r = np.abs(share) / np.maximum(1 - np.abs(share), 1e-9)

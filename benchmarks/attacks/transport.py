@@ -20,6 +20,7 @@ from v6_federated.base.version import __version__
 from v6_federated.data.aggregates import EDGES
 from v6_federated.messages import codec
 from v6_federated.models import metrics
+from v6_federated.privacy.dp import units
 from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.secagg import agreement, keys, masks, notation, study
 from v6_federated.privacy.secagg.agreement import Entry
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 INVENTED = (900, 901)  # organizations that do not exist
 RUNGS = (-10, 30, 70)  # of sums whose size nobody knows: up to 2^77, and from 2^-66 on
 A_JOB = 200  # requests; then the researcher begins another job
+NOTHING: tuple[int, ...] = ()
 MODEL = {"client_update": "weights", "gradient": "gradient"}  # arrays as long as the model, by function
 
 
@@ -156,7 +158,7 @@ def agree(
     Raises:
         Refused: a node refuses.
     """
-    mode = researcher.column
+    mode = researcher.mode
     if invented is None:
         invented = [Participant() for _ in INVENTED] if mode == "masked" else []
     agreed = Agreed(key or uuid.uuid4().hex, mode, members, invented=invented, ids=ids)
@@ -285,3 +287,22 @@ def _evaluation(sums: Mapping[str, np.ndarray]) -> dict[str, Any]:
         return metrics.regression_of_sums(sums)
     bands = [[metrics.packed(side) for side in problem] for problem in sums["bands"].tolist()]
     return {**metrics.of_sums(sums), "bands": bands if sums["bands"].any() else []}
+
+
+# ---- under a budget
+
+
+def noisy_evaluation(job: Mapping[str, Any]) -> list[Part]:
+    """The noisy counts of an evaluation."""
+    classes = len(job["data"]["classes"] or (0, 1))
+    problems, bands = 1 if classes == 2 else classes, Policy.of("private").score_bands
+    return [
+        Part("evaluation.confusion", "one", 64, (classes, classes)),
+        Part("evaluation.bands", "one", 64, (problems, 2, bands)),
+    ]
+
+
+def read_noisy(found: Mapping[str, np.ndarray], parts: Sequence[Part]) -> dict[str, Any]:
+    """The noisy counts in rows."""
+    confusion, bands = (np.asarray(found[part.key]) / units.COUNT for part in parts)
+    return {"confusion": confusion.tolist(), "bands": bands.tolist()}

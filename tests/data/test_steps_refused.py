@@ -99,7 +99,7 @@ def test_steps_may_not_use_a_disallowed_column(clinics):
 @pytest.mark.parametrize(
     ("step", "says"),
     [
-        ("whiten", "unknown step 'whiten'; expected one of impute, onehot, clip, standardize, pca"),
+        ("whiten", "unknown step 'whiten'; expected one of impute, onehot, clip, standardize, scale, pca"),
         ("pca", "the step pca: the setting 'components' is missing; it has no default, for example pca:20"),
         ("pca:0", "components='0' is refused: it should be greater than or equal to 1, for example pca:20"),
         ("pca:many", "components='many' is refused: it should be a valid integer"),

@@ -28,7 +28,15 @@ from v6_workbench.network import docker_engine, local, server
 NODES = [1, 2, 3, 4]
 SAME_ORDER = ["--node-env", "V6_FEDERATED_OWN_SHUFFLE=0"]  # or each node shuffles its rows by a secret of its own
 JOB = [*TRAINING, "--set", "batch_size=10"]
-DECLARED = {"label", "mode", "entry", "block", "features", "classes"}  # what describe answers in a study with a schema
+DECLARED = {
+    "label",
+    "mode",
+    "entry",
+    "block",
+    "features",
+    "classes",
+    "bounds",
+}  # what describe answers in a study with a schema
 SLOW = ["--rounds", "4", "--set", "epochs=20000"]  # a container trains for a second or two
 ROWS = ("n", "one", 64), ("train_loss", "rows", 64, (), 30), ("has train_loss", "one", 64)
 

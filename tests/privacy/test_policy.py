@@ -30,9 +30,9 @@ def test_a_limit_that_follows_another_follows_its_variable():
     [
         (
             "private",
-            "V6_FEDERATED_PROFILE=private needs a privacy budget, which this version does not have; use trusting or",
+            "V6_FEDERATED_PROFILE=private needs a privacy budget; set V6_FEDERATED_EPSILON, for example 3, and",
         ),
-        ("paranoid", "V6_FEDERATED_PROFILE=paranoid of this node must be trusting or careful;"),
+        ("paranoid", "V6_FEDERATED_PROFILE=paranoid of this node must be trusting, careful or private;"),
     ],
 )
 def test_a_profile_that_does_not_exist_is_refused(profile, says):
@@ -90,9 +90,28 @@ def test_every_limit_is_read_from_its_variable():
         "allowed_columns": "age, sex",
         "disallowed_columns": "ssn,",
     }
-    environment = {f"V6_FEDERATED_{k.upper()}": text.get(k, str(v)) for k, v in values.items()}
-    assert Policy.of_node({**environment, "V6_FEDERATED_PROFILE": "trusting"}) == Policy("trusting", **values)
-    assert {k.upper() for k in values} == {limit.name for limit in LIMITS}
+    budget = {"epsilon": 3.0, "delta": 1e-5, "epsilon_per_job": 0.5}
+    environment = {f"V6_FEDERATED_{k.upper()}": text.get(k, str(v)) for k, v in (values | budget).items()}
+    private = Policy.of_node({**environment, "V6_FEDERATED_PROFILE": "private"})
+    assert private == Policy("private", **values, **budget)
+    assert {k.upper() for k in values | budget} == {limit.name for limit in LIMITS}
+
+
+@pytest.mark.parametrize(
+    ("variables", "says"),
+    [
+        ({"EPSILON": "0"}, "V6_FEDERATED_EPSILON of this node must be a number above 0; correct it"),
+        ({"EPSILON": "inf"}, "V6_FEDERATED_EPSILON of this node must be a number above 0; correct it"),
+        ({"EPSILON": "three"}, "V6_FEDERATED_EPSILON of this node must be a number above 0; correct it"),
+        ({"DELTA": "1"}, "V6_FEDERATED_DELTA of this node must be below 1, for example 1e-5"),
+        ({"DELTA": ""}, "needs a privacy budget; set V6_FEDERATED_EPSILON, for example 3, and V6_FEDERATED_DELTA"),
+        ({"PROFILE": "careful"}, "V6_FEDERATED_EPSILON of this node counts only with V6_FEDERATED_PROFILE=private"),
+    ],
+)
+def test_a_budget_that_cannot_be_read_is_refused(variables, says):
+    whole = {"PROFILE": "private", "EPSILON": "3", "DELTA": "1e-5", **variables}
+    with pytest.raises(NodePermissionException, match=says):
+        Policy.of_node({f"V6_FEDERATED_{name}": text for name, text in whole.items()})
 
 
 @pytest.mark.parametrize("name", ["MINIMUM_ROWS", "MAXIMUM_ROUNDS", "SCORE_BANDS", "OWN_SHUFFLE"])

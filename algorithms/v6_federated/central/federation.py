@@ -17,7 +17,7 @@ from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.base.randomness import generator
 from v6_federated.base.version import __version__
-from v6_federated.central import preparation
+from v6_federated.central import preparation, privacy
 from v6_federated.central.answer import Answer, Expected
 from v6_federated.central.answers import Answers
 from v6_federated.central.bounds import Bounds, Measures
@@ -33,6 +33,8 @@ from v6_federated.messages import codec
 from v6_federated.messages.codec import Shape
 from v6_federated.messages.common import Common
 from v6_federated.messages.job import AGGREGATIONS, Job
+from v6_federated.models.clipping import penalty_gradient
+from v6_federated.privacy.dp import units
 from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.secagg.agreement import Entry
 
@@ -77,7 +79,10 @@ class Federation:
         self.features: Sequence[str] = ()
         self._client, self._method, self._common, self._single = client, method, common, single_answers
         self._sums_of_rows: SumsOfRows | None = None
+        self._plan, self._shared = privacy.plan_of(common), False
         job = preparation.first_job(method, common, self.organizations, self.evaluators, supervised)
+        if self._plan is not None:
+            job = replace(job, privacy=self._plan.to_json())
         show = functools.partial(logs.progress, client)
         self._history = History(self.evaluators, job.data.regression, show)
         tolerance = Tolerance.of(common, policy.minimum_organizations, vantage6_api.on_a_node(client))
@@ -166,13 +171,17 @@ class Federation:
             masks.tags.setdefault(masks.block_of(a.organization_id)[0], {})[own] = a.values["tags"]
         for k in {k for roster in groups for k in roster.organizations} - {a.organization_id for a in confirmed}:
             masks.lose(k, f"organization {k} has not confirmed the keys of this block")
+        masks.noise = 0.0 if self._plan is None else self._plan.evaluation_noise
         self._tasks.masks = masks
         levels: dict[str, set[str]] = {}
         for a in answers:
             for column, named in a.values.get("levels", {}).items():
                 levels.setdefault(column, set()).update(named)
         ordered = {column: sorted(named) for column, named in levels.items()}
-        self._sums_of_rows = SumsOfRows(self._ask_in_preparation, ordered)
+        bounds = answers[0].values.get("bounds") if answers else None
+        if bounds and any(a.values.get("bounds") != bounds for a in answers):
+            bounds = None  # step scale says so
+        self._sums_of_rows = SumsOfRows(self._ask_in_preparation, ordered, bounds)
         return job
 
     def _count_rows(self) -> None:
@@ -191,6 +200,8 @@ class Federation:
         """Ask for a statistic in the preparation."""
         if self._sums_of_rows is not None:
             return self._sums_of_rows(job, organizations, d, name, precision, **arguments)
+        if name == "bounds":
+            raise SafeError("the step scale needs the bounds in the schema of a study; use standardize")
         return self._ask_in_preparation(preparation.statistic(job, organizations, d, name, precision, **arguments))
 
     def _build_model(self) -> None:
@@ -299,6 +310,29 @@ class Federation:
     def resumed(self) -> bool:
         """Whether the job goes on from the result of another job, of which nodes keep nothing."""
         return self._progress.resumed
+
+    @property
+    def one_noisy_sum(self) -> bool:
+        """Whether nodes answer a round with one noisy sum of gradients: the nodes of a block then share its noise."""
+        return self._plan is not None and self._plan.steps == getattr(self._common, "rounds", None)
+
+    def mean_gradient(self, answers: Answers, w: Array) -> Array:
+        """The mean gradient over all rows from the answers of ``Node.noisy_gradient``.
+
+        Args:
+            answers: the answers, with ``gradient`` (d,).
+            w: the model (d,).
+
+        Returns:
+            C / (q N) times the sum, for the clip C, the sampling q and the rows N of all answers, and the gradient of
+            the model's penalty, which no row enters: float32 (d,).
+        """
+        assert self._plan is not None
+        self._shared = True
+        total: Array = np.add.reduce([a.arrays[Answer.key("gradient", "count")] for a in answers.parts()])
+        mean = total * (self._plan.clip / units.GRADIENT / (self._plan.rate * answers.n))
+        gradient: Array = mean.astype(np.float32) + penalty_gradient(self.model, w)
+        return gradient
 
     def initial_weights(self) -> Array:
         """Return w_0 (d,), drawn from the job's seed."""
@@ -638,7 +672,11 @@ class Federation:
         if masks is None:
             return {"aggregation": "plain", "central_saw": "each organization's own answers"}
         saw = "sums over the blocks; and from each organization: names of columns, classes and levels, and public keys"
-        return {"aggregation": masks.mode, "blocks": masks.blocks, "central_saw": saw}
+        seen = {"aggregation": masks.mode, "blocks": masks.blocks, "central_saw": saw}
+        if self._plan is None:
+            return seen
+        shared = masks.mode == "pinned" and self._shared
+        return {**seen, **privacy.described(self._plan, self._common, shared)}
 
     def job(self) -> dict[str, Any]:
         """Return what every task tells the nodes, for tasks that a researcher sends later with the result."""

@@ -9,10 +9,11 @@ from v6_federated import models
 from v6_federated.base import json_text
 from v6_federated.base.errors import Interrupted, SafeError, place_of
 from v6_federated.base.vantage6_api import CollectResultsError, UserInputError, algorithm_client
+from v6_federated.central import privacy
 from v6_federated.central.federation import Federation
 from v6_federated.data import preprocessing
 from v6_federated.messages import settings
-from v6_federated.messages.common import Common
+from v6_federated.messages.common import Common, WithNoise
 from v6_federated.messages.settings import Role, with_role
 from v6_federated.messages.step_length import check_steps
 from v6_federated.privacy.environment import debugging, limit_threads
@@ -28,6 +29,7 @@ def central(
     supervised: bool = True,
     recoverable: bool = False,
     single_answers: str = "",
+    private: bool = False,
     common: type[Common] = Common,
     check: Callable[[Any], None] = lambda settings: None,
 ) -> Any:
@@ -46,6 +48,8 @@ def central(
             the last tasks.
         single_answers: why the method needs single answers, so that it only runs where nodes allow aggregation=plain;
             empty if sums over nodes suffice.
+        private: whether nodes read their rows for nothing but ``Node.train``, ``Node.noisy_gradient`` and evaluations,
+            to which noise can be added. It then takes the settings of ``WithNoise`` too, and no ``common`` of its own.
         common: the settings that every method takes. A method that accepts fewer values of some declares these again
             in a subclass of ``Common``, with a narrower type.
         check: raises a SafeError for settings that do not fit each other.
@@ -60,11 +64,12 @@ def central(
             supervised=supervised,
             recoverable=recoverable,
             single_answers=single_answers,
+            private=private,
             common=common,
             check=check,
         )
     method_function = function
-    accepted = settings.settings_of(function, common)
+    accepted = settings.settings_of(function, WithNoise if private else common)
     method = function.__module__.split(".")[0].removeprefix("v6_")
 
     def check_all(checked: Any) -> None:
@@ -75,6 +80,7 @@ def central(
         for step in checked.preprocess:
             preprocessing.parse(step)
         _check_training(checked)
+        privacy.check(checked)
         check(checked)
 
     @algorithm_client
@@ -112,6 +118,7 @@ def central(
     functools.update_wrapper(call, function)
     call.settings, call.check = accepted, check_all
     call.supervised, call.recoverable, call.single_answers = supervised, recoverable, single_answers
+    call.private = private
     return call
 
 

@@ -4,6 +4,7 @@ The sum over a block has the form of one node's answer, with the rows and the me
 with answers does not depend on the mode, see ``Answers``.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -49,6 +50,8 @@ class Masks:
         first: e of the parts of 64 bits, if it is not ``FIRST``.
         tags: what nodes have said to confirm their keys, by block's first member; until the block's first sum.
         lost: why a block cannot be summed any more in this job, by its first member.
+        noise: z, the standard deviation of the noise of an evaluation's counts over what a row can change; 0 without
+            noise. With noise, a sum that wraps cannot be asked for again, as its part of the budget is spent.
     """
 
     mode: str
@@ -59,6 +62,7 @@ class Masks:
     tags: dict[int, dict[str, Any]] = field(default_factory=dict)
     first: dict[str, int] = field(default_factory=dict)
     lost: dict[int, str] = field(default_factory=dict)
+    noise: float = 0.0
 
     @classmethod
     def of(
@@ -173,17 +177,23 @@ class Masks:
         """
         regression = classes == 1  # its losses have the square of the label's unit, so that nobody knows their size
         losses = ladder("train_loss", (), "rows") if regression else [Part("train_loss", "rows", 64, (), LOSSES)]
-        parts = [Part("n", "one", 64), *losses, Part("has train_loss", "one", 64)]
+        parts = [Part("n", "one", 64)]
+        if not self.noise:  # no noise covers losses
+            parts += [*losses, Part("has train_loss", "one", 64)]
         for name, ways in weights.items():
             for way in ways:
                 assert size is not None
+                if way == "count":
+                    parts.append(Part(name, "one", 64, (size,)))
+                    continue
                 key = f"{block[0]} {function} {way} {name}"
-                bits, e = (32, self.exponents[key]) if key in self.exponents else (64, self.first.get(key, FIRST))
+                small = key in self.exponents and not self.noise
+                bits, e = (32, self.exponents[key]) if small else (64, self.first.get(key, FIRST))
                 parts.append(Part(name, way, bits, (size,), e))
         parts += [Part(name, "one", 64) for name in counts]
         if evaluate:
             assert classes is not None
-            parts += _of_regression() if regression else _of_classes(classes)
+            parts += _of_regression() if regression else _of_classes(classes, bool(self.noise))
         self.seq += 1
         return Sums(self.seq, block[0], self.rows.get(block[0]), (*parts, *extra), self.tags.get(block[0], {}))
 
@@ -231,6 +241,8 @@ class Masks:
             )
         self.tags.pop(block[0], None)
         if wrapped:
+            if self.noise:
+                raise CollectResultsError(f"{function}: numbers are beyond 2^{FIRST + 7}; {codec.DIVERGED}")
             for part in wrapped:
                 key = f"{block[0]} {function} {part.weight} {part.name}"
                 assert part.exponent is not None
@@ -255,6 +267,8 @@ class Masks:
                 if part.weight in ("share", "equal") and part.name in sent and sent[part.name].shape == value.shape:
                     value = value + sent[part.name]
                 arrays[name] = value
+            elif part.shape and "." not in part.name and part.exponent is None:
+                arrays[Answer.key(part.name, "count")] = value
             elif part.name == "train_loss":
                 if found[Part("has train_loss", "one", 64).key] == nodes:
                     values["train_loss"] = float(value) / n
@@ -266,8 +280,13 @@ class Masks:
             if part.name.startswith("evaluation.")
         }
         if evaluation:
-            regression = "second" in evaluation
-            values["evaluation"] = (metrics.regression_of_sums if regression else metrics.of_sums)(evaluation)
+            if self.noise:
+                parts_of_a_row = 1 + len(evaluation["bands"])  # nodes of a study share the noise of a sum
+                sigma = self.noise * math.sqrt(parts_of_a_row * (1 if self.mode == "pinned" else len(block)))
+                values["evaluation"] = metrics.of_noisy_sums(evaluation, sigma)
+            else:
+                of = metrics.regression_of_sums if "second" in evaluation else metrics.of_sums
+                values["evaluation"] = of(evaluation)
         up, down = sum(a.bytes_up for a in answers), sum(a.bytes_down for a in answers)
         return Answer(block[0], n, arrays, {**values, "sums": found}, up, down, function, tuple(block))
 
@@ -294,6 +313,7 @@ class Masks:
             "tags": [*self.tags.items()],
             "first": self.first,
             "lost": [*self.lost.items()],
+            "noise": self.noise,
         }
 
     @classmethod
@@ -315,19 +335,21 @@ class Masks:
             dict(kept["tags"]),
             dict(kept["first"]),
             dict(kept["lost"]),
+            kept["noise"],
         )
 
 
-def _of_classes(classes: int) -> list[Part]:
+def _of_classes(classes: int, noisy: bool) -> list[Part]:
     """The parts of an evaluation that counts classes."""
     problems, bands = 1 if classes == 2 else classes, Policy.of_node().score_bands
-    return [
+    counts = [
         Part("evaluation.n", "one", 64),
-        Part("evaluation.loss", "one", 64, (), LOSSES),
         Part("evaluation.confusion", "one", 64, (classes, classes)),
         Part("evaluation.bands", "one", 64, (problems, 2, bands)),
-        Part("evaluation.steps", "one", 64),
     ]
+    if noisy:
+        return counts
+    return [*counts, Part("evaluation.loss", "one", 64, (), LOSSES), Part("evaluation.steps", "one", 64)]
 
 
 def _of_regression() -> list[Part]:

@@ -113,7 +113,7 @@ def describe(job: Job, raw: bool, ask: Ask) -> list[Answer]:
     asked = job.data.supervised and not job.data.regression and job.data.classes is None
     most = Policy.of_node().most_classes  # the limit of the node where central runs
     expected = Expected(
-        parts=frozenset(("label", "features", "kinds", "classes", "mode", "entry", "block", "levels")),
+        parts=frozenset(("label", "features", "kinds", "classes", "mode", "entry", "block", "levels", "bounds")),
         minimum_rows=job.minimum_rows or 1,
         validate=lambda answer: _wrong_description(answer.values, raw, asked, most),
         without_rows=job.aggregation != "plain",

@@ -30,14 +30,20 @@ class SumsOfRows:
         levels: the levels of each column of words that some node has named.
     """
 
-    def __init__(self, ask: Callable[[Group], list[Answer]], levels: Mapping[str, Sequence[str]]) -> None:
+    def __init__(
+        self,
+        ask: Callable[[Group], list[Answer]],
+        levels: Mapping[str, Sequence[str]],
+        bounds: Mapping[str, Sequence[float]] | None = None,
+    ) -> None:
         """Begin without statistics.
 
         Args:
             ask: sends a request to the nodes, and returns the sums of their blocks.
             levels: the levels of each column of words.
+            bounds: the smallest and the largest number of each column of numbers, if operators have declared them.
         """
-        self.ask, self.levels = ask, levels
+        self.ask, self.levels, self.bounds = ask, levels, bounds or {}
         self._squares: Array | None = None  # of all columns about their means, over all rows
 
     def __call__(
@@ -59,6 +65,8 @@ class SumsOfRows:
         Raises:
             SafeError: the statistic is not a sum, or its numbers are too large.
         """
+        if name == "bounds":
+            return self._bounds(organizations, arguments["columns"])
 
         def ask(parts: Sequence[Part], **more: Any) -> list[Answer]:
             group = preparation.statistic(job, organizations, d, name, **{**arguments, **more})
@@ -74,6 +82,18 @@ class SumsOfRows:
         if name == "levels":
             return self._levels(job, organizations, arguments["columns"], arguments.get("counts", False), ask)
         return self._products(name, d, ask, **arguments)
+
+    def _bounds(self, organizations: Sequence[int], columns: Sequence[str]) -> list[Answer]:
+        """What operators have declared; no node is asked."""
+        if missing := [c for c in columns if c not in self.bounds]:
+            raise SafeError(
+                f"no schema declares the bounds of the column(s) {', '.join(missing)}, or not the same at all "
+                "hospitals; put scale before onehot, use the step standardize, or ask the hospitals for a study with a "
+                "schema"
+            )
+        ends = np.array([self.bounds[c] for c in columns], dtype=np.float64).reshape(-1, 2)
+        arrays = {"lower": ends[:, 0], "upper": ends[:, 1]}
+        return [Answer(organizations[0], 0, arrays, {}, 0, 0, "describe", tuple(organizations))]
 
     def _moments(self, name: str, width: int, ask: Callable[..., list[Answer]]) -> list[Answer]:
         """Count, mean and squares about it of the blocks, by a request about zero and one about the mean."""

@@ -46,6 +46,7 @@ class Source:
         table: the table; None if the data are arrays.
         X: features (n, d) or (n, height, width); None if the data are a table.
         y: labels (n,); None if the data are a table.
+        idle: which rows are neither trained on nor evaluated, although they have their place (n,); None: no row.
 
     Raises:
         DataError: two columns of the table have the same name.
@@ -54,6 +55,7 @@ class Source:
     table: pd.DataFrame | None = None
     X: Array | None = None
     y: Array | None = None
+    idle: Array | None = None
     _read: dict[Any, Any] = field(default_factory=dict, repr=False)
     _prepared: tuple[Any, tuple[Rows, Rows]] | None = field(default=None, repr=False)
 
@@ -64,6 +66,12 @@ class Source:
             if len(set(names)) < len(names):
                 raise DataError("two columns of the table have the same name; rename one of them")
             self.table = self.table.set_axis(names, axis=1)
+
+    @property
+    def size(self) -> int:
+        """The number of rows."""
+        rows = self.X if self.table is None else self.table
+        return 0 if rows is None else len(rows)
 
     @functools.cached_property
     def digest(self) -> bytes:
@@ -215,6 +223,9 @@ class Source:
         Returns:
             Which rows to train on, and which are held out.
         """
+        if self.idle is not None:
+            kept, held = split(len(self.idle), spec.holdout, organization, step)
+            return kept[~self.idle[kept]], held[~self.idle[held]]
         if not spec.holdout:
             return slice(None), slice(0)
         return split(len(self.labels(spec)), spec.holdout, organization, step)
@@ -313,6 +324,20 @@ class Source:
         return checked_numbers(y) if spec.regression else checked_labels(y)
 
 
+def held_out(n: int, holdout: float, step: int = 10) -> int:
+    """Say how many of a node's rows are held out.
+
+    Args:
+        n: number of rows.
+        holdout: the share to hold out.
+        step: the node's minimum of rows.
+
+    Returns:
+        The multiple of ``step`` that is nearest to the share, but one step at least; 0 with fewer than two steps.
+    """
+    return max(step, step * round(holdout * n / step)) if holdout and n >= 2 * step else 0
+
+
 def split(n: int, holdout: float, organization: int, step: int = 10) -> tuple[Array, Array]:
     """Choose which rows are held out.
 
@@ -328,7 +353,7 @@ def split(n: int, holdout: float, organization: int, step: int = 10) -> tuple[Ar
     Returns:
         The indices of the rows to train on, and of those held out, both ascending.
     """
-    held = max(step, step * round(holdout * n / step)) if holdout and n >= 2 * step else 0
+    held = held_out(n, holdout, step)
     order = generator(0, "holdout", organization).permutation(n)
     return np.sort(order[held:]), np.sort(order[:held])
 

@@ -113,6 +113,25 @@ class Standardize(Step):
         return features.with_numbers(columns, (X - codec.whole(arrays, "mean")) / arrays["scale"])
 
 
+class Scale(Step):
+    """Scale columns of numbers from the bounds that operators have declared to -1 ... 1. No row is read for it."""
+
+    example: ClassVar[str] = "scale"
+
+    def fit(self, layout: Features, ask: Ask) -> dict[str, Any]:
+        """Fit the middle and half the width of the bounds, as mean and scale (d,)."""
+        [declared] = ask("bounds", columns=layout.numeric)
+        lower, upper = declared["lower"], declared["upper"]
+        half = (upper - lower) / 2
+        scale = np.where(half > 0, half, 1.0)
+        return codec.encode({**codec.two_parts("mean", lower + half), "scale": scale})
+
+    @staticmethod
+    def apply(fitted: Mapping[str, Any], features: Features) -> Features:
+        """Scale the columns."""
+        return Standardize.apply(fitted, features)
+
+
 class Impute(Step):
     """Fill missing values by the column's mean, median or most frequent value over all nodes, or by a constant.
 
@@ -343,5 +362,6 @@ STEPS: dict[str, type[Step]] = {
     "onehot": OneHot,
     "clip": Clip,
     "standardize": Standardize,
+    "scale": Scale,
     "pca": PCA,
 }

@@ -42,7 +42,7 @@ class Common(BaseModel):
     ] = None
     preprocess: Annotated[
         list[str] | list[str | dict[str, Any]],
-        Field(description="steps fitted in order before training: impute, onehot, clip, standardize, pca:K"),
+        Field(description="steps fitted in order before training: impute, onehot, clip, standardize, scale, pca:K"),
     ] = []
     holdout: Annotated[float, Field(ge=0, lt=1, description="share of a node's rows kept for evaluation"), Number] = 0.2
     evaluate_every: Annotated[
@@ -95,4 +95,39 @@ class Common(BaseModel):
     ] = None
     minimum_rows: Annotated[
         int | None, Field(ge=1, le=LARGE, description="rows a node must have, above its own minimum"), Number
+    ] = None
+
+
+class WithNoise(Common):
+    """The settings of methods to whose answers nodes can add noise: differential privacy."""
+
+    clip: Annotated[
+        float | None,
+        Field(
+            gt=0,
+            allow_inf_nan=False,
+            description="largest norm of a row's gradient in training with noise (unset: no noise)",
+        ),
+        Number,
+    ] = None
+    noise: Annotated[
+        float | None,
+        Field(gt=0, allow_inf_nan=False, description="standard deviation of a sum's noise over what a row can change"),
+        Number,
+    ] = None
+    epsilon: Annotated[
+        float | None,
+        Field(gt=0, allow_inf_nan=False, description="what the job may cost each node; sets the noise"),
+        Number,
+    ] = None
+    delta: Annotated[float, Field(gt=0, lt=1, description="delta of epsilon, below 1 / rows"), Number] = 1e-5
+    sampling: Annotated[
+        float,
+        Field(gt=0, le=1, description="probability of a row to take part in a step with noise (1: all rows)"),
+        Number,
+    ] = 1.0
+    evaluation_noise: Annotated[
+        float | None,
+        Field(gt=0, allow_inf_nan=False, description="as noise, of an evaluation's counts (unset: half of epsilon)"),
+        Number,
     ] = None

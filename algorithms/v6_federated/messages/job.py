@@ -72,6 +72,7 @@ class Job:
         precision: number format of the arrays that are sent.
         aggregation: what central sees of the nodes' answers: "plain", "masked" or "pinned"; "auto" until the nodes have
             said what they require.
+        privacy: what the job asks of a node in all under noise, see ``privacy.dp.plan.Plan``; None without noise.
     """
 
     method: str
@@ -85,6 +86,7 @@ class Job:
     minimum_rows: int | None
     precision: str
     aggregation: str = "plain"
+    privacy: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The job as JSON."""
@@ -130,6 +132,7 @@ class Job:
         if not (
             all(type(number) is int and number >= 0 for number in whole)
             and isinstance(self.model, dict | None)
+            and isinstance(self.privacy, dict | None)
             and self.precision in [*DTYPES]
             and self.aggregation in AGGREGATIONS
             and self.data.has_types()

@@ -12,6 +12,7 @@ from v6_federated.messages.settings import LARGE, problem_of
 
 Count = Annotated[int, Field(ge=0, le=2**53)]  # JSON and float64 hold whole numbers up to here exactly
 Share = Annotated[float, Field(ge=0, le=1)]
+Noisy = Annotated[float, Field(ge=-(2**53), le=2**53)]  # a count with noise
 Error = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -70,7 +71,7 @@ class Final(_Part):
     auc_error: Error | None = None
     auc_variance: Error | None = None
     r2: float | None = None
-    confusion: list[list[Count]] | None = None
+    confusion: list[list[Count]] | list[list[Noisy]] | None = None
 
 
 class ModelSpec(_Part):

@@ -28,6 +28,7 @@ from v6_federated.data.source import Rows
 from v6_federated.messages.codec import DIVERGED
 from v6_federated.models import Model
 from v6_federated.models.linear import predicted
+from v6_federated.privacy.dp import units
 from v6_federated.privacy.limits import MOST_BANDS
 from v6_federated.privacy.rounding import Rounding, rounded_loss, rounded_to
 
@@ -35,11 +36,18 @@ MOST_ROWS = 2**53  # float64 and JSON hold whole numbers up to here exactly
 MOST_LOSS = 1e100
 MOST_SUM = 2.0**260  # a node's sum of squared errors: the sums of a hundred nodes must be below 2^267 under masks
 LEAST_SPREAD = 2.0**-40  # of labels, as the share of their squares that is about their mean
+MOST_NOISE = 0.05  # of an area under the curve: with more it says nothing
 POWER = 1 / 5  # of a score's distance from the score of a row of zeros
 
 
 def evaluate(
-    model: Model, w: Any, rows: Rows, classes: int, bands: int, rounding: Rounding | None = None
+    model: Model,
+    w: Any,
+    rows: Rows,
+    classes: int,
+    bands: int,
+    rounding: Rounding | None = None,
+    row_by_row: bool = False,
 ) -> dict[str, Any]:
     """Count how well a classifier does on the rows of one node.
 
@@ -50,6 +58,7 @@ def evaluate(
         classes: number of classes, c.
         bands: number of bands for the AUC; 0 means that no scores are counted.
         rounding: how the node rounds counts; None means that neither counts nor the loss are rounded.
+        row_by_row: whether a row whose score is not finite is not counted, and has no influence on how the others are.
 
     Returns:
         ``n``: number of rows. ``loss``: their mean loss. ``confusion``: counts (c, c), true class by predicted class.
@@ -60,7 +69,14 @@ def evaluate(
     Raises:
         SafeError: a score is not finite.
     """
-    scores = _finite_scores(model, w, rows.X)
+    if row_by_row:
+        scores = model.scores(w, rows.X)
+        finite = np.isfinite(scores).all(axis=1)
+        rows, scores = Rows(rows.X[finite], rows.y[finite]), scores[finite]
+        if not len(rows):
+            return {"n": 0}
+    else:
+        scores = _finite_scores(model, w, rows.X)
     guess = predicted(scores)
     confusion: Array = np.bincount(rows.y * classes + guess, minlength=classes * classes).reshape(classes, classes)
     loss = model.loss(scores, rows.y)
@@ -123,6 +139,29 @@ def of_sums(sums: Mapping[str, Any]) -> dict[str, Any]:
         "confusion": np.asarray(sums["confusion"]).tolist(),
         "bands": [[packed(side) for side in problem] for problem in bands.tolist()] if whole else [],
         "steps": int(sums["steps"]),
+    }
+
+
+def of_noisy_sums(sums: Mapping[str, Any], sigma: float) -> dict[str, Any]:
+    """Turn sums of counts with noise into the form of one node's evaluation.
+
+    Args:
+        sums: ``n``, the rows, and the noisy ``confusion`` and ``bands`` in units of a row divided by ``units.COUNT``.
+        sigma: standard deviation of the noise of a count, in rows.
+
+    Returns:
+        An evaluation without a loss. Counts can be below 0, and are not whole.
+    """
+    if not (n := int(sums["n"])):
+        return {"n": 0}
+    confusion, bands = (np.asarray(sums[name]) / units.COUNT for name in ("confusion", "bands"))
+    return {
+        "n": n,
+        "loss": None,
+        "confusion": confusion.round(1).tolist(),
+        "bands": bands.tolist(),
+        "sigma": sigma,
+        "steps": 6 * len(confusion) * sigma**2,
     }
 
 
@@ -361,22 +400,22 @@ def combine(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
     answers = [a for a in answers if a and a["n"]]
     if not answers:
         return {"evaluated": 0, **dict.fromkeys(("loss", "accuracy", "auc", "auc_error", "auc_variance", "confusion"))}
-    n = sum(a["n"] for a in answers)
+    n, noisy = sum(a["n"] for a in answers), any(a["loss"] is None for a in answers)
     confusion = np.sum([a["confusion"] for a in answers], axis=0)
     areas, halves, variances = [], [], []
-    for outside, inside in _both_sides(answers):
+    for outside, inside in _with_noise(answers) if noisy else _both_sides(answers):
         pairs = inside.sum() * outside.sum()
         areas.append(float(inside @ (np.cumsum(outside) - outside / 2) / pairs))
         halves.append(float(inside @ outside / 2 / pairs))
-        variances.append(_delong(outside, inside))
+        variances.append(None if noisy else _delong(outside, inside))
     # of a node's rounding: the mean over r = 0, ..., m - 1 of r (m - r), the variance if r rows are left of m
     variance = sum(a.get("steps", a.get("step", 1) ** 2 - 1) / 6 for a in answers)
     return {
         "evaluated": n,
-        "loss": sum(a["n"] * a["loss"] for a in answers) / n,
+        "loss": None if noisy else sum(a["n"] * a["loss"] for a in answers) / n,
         **({"accuracy_error": math.sqrt(variance) / n} if variance else {}),
-        "accuracy": float(np.trace(confusion) / n),
-        "auc": float(np.mean(areas)) if areas else None,
+        "accuracy": float(np.clip(np.trace(confusion) / n, 0, 1)),
+        "auc": float(np.clip(np.mean(areas), 0, 1)) if areas else None,
         "auc_error": float(np.mean(halves)) if halves else None,
         "auc_variance": variances[0] if len(confusion) == 2 and variances else None,
         "confusion": confusion.tolist(),
@@ -392,6 +431,18 @@ def _delong(outside: Array, inside: Array) -> float | None:
     above = 1 - (np.cumsum(inside) - inside / 2) / n1  # of a row outside: the share of rows inside with more
     area = inside @ below / n1
     return float(inside @ (below - area) ** 2 / (n1 - 1) / n1 + outside @ (above - area) ** 2 / (n0 - 1) / n0)
+
+
+def _with_noise(answers: Sequence[dict[str, Any]]) -> Iterator[tuple[Array, Array]]:
+    """Counts with noise, for each problem in which the area is known to ``MOST_NOISE``, a standard deviation."""
+    variance = sum(a["sigma"] ** 2 for a in answers)
+    for outside, inside in np.sum([a["bands"] for a in answers], axis=0):
+        n0, n1 = outside.sum(), inside.sum()
+        if n0 > 0 and n1 > 0:
+            below, above = (np.cumsum(outside) - outside / 2) / n0, 1 - (np.cumsum(inside) - inside / 2) / n1
+            noise = variance * (below @ below / n1**2 + above @ above / n0**2)
+            if noise <= MOST_NOISE**2:
+                yield outside, inside
 
 
 def _both_sides(answers: Sequence[dict[str, Any]]) -> Iterator[Array]:

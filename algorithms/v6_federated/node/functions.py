@@ -43,8 +43,7 @@ def describe(node: Node, *, raw: bool) -> dict[str, Any]:
     answer: dict[str, Any] = {"label": label}
     if mode != "plain":
         answer |= masking.hello(node, node.request, mode)
-    declared = masking.schema(node.request) if mode == "pinned" else None
-    if declared is not None:
+    if (declared := _schema(node, mode)) is not None:
         return answer | _declared(declared, spec, raw, arrays=node.source.table is None)
     if raw and node.source.table is not None:
         found = kinds(node.source.table, features)
@@ -60,6 +59,12 @@ def describe(node: Node, *, raw: bool) -> dict[str, Any]:
             plain(v) for v, count in zip(values, counts, strict=True) if count >= node.policy.minimum_rows_a_class
         ]
     return answer
+
+
+def _schema(node: Node, mode: str) -> Schema | None:
+    """What the operator has declared, if descriptions follow from it: in a study, or with a privacy budget."""
+    declared = masking.schema(node.request) if mode == "pinned" else None
+    return node.schema or declared
 
 
 def _declared(schema: Schema, spec: DataSpec, raw: bool, arrays: bool) -> dict[str, Any]:
@@ -79,6 +84,9 @@ def _declared(schema: Schema, spec: DataSpec, raw: bool, arrays: bool) -> dict[s
         found |= {"kinds": kinds, "levels": {name: [*schema.levels[name]] for name in kinds["words"]}}
     elif kinds["words"]:
         raise SafeError(f"the column(s) {', '.join(kinds['words'])} hold words; add a step onehot, or leave them out")
+    found["bounds"] = {
+        column.name: [column.lower, column.upper] for column in schema.columns if column.kind == "number"
+    }
     if spec.classes is None and schema.classes is not None and spec.supervised:
         found["classes"] = [*schema.classes]
     return found
@@ -106,9 +114,13 @@ def confirm(node: Node, *, roster: list[dict[str, Any]]) -> dict[str, Any]:
     Raises:
         NodePermissionException: the roster is not this node's block.
     """
-    if masking.mode_of(node.job, node.request) == "pinned" and (declared := masking.schema(node.request)) is not None:
+    mode = masking.mode_of(node.job, node.request)
+    if (declared := _schema(node, mode)) is not None:
         _declared(declared, node.job.data, raw=True, arrays=node.source.table is None)
-    return masking.confirm(node, node.request, roster)
+    answer = masking.confirm(node, node.request, roster)
+    if node.noising is not None:
+        node.noising.reserve()
+    return answer
 
 
 @partial
@@ -124,7 +136,7 @@ def count_rows(node: Node) -> dict[str, Any]:
     return {}
 
 
-@partial
+@partial(weights="one")
 def fit_step(
     node: Node,
     mean: Any = None,

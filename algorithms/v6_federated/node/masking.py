@@ -104,8 +104,11 @@ def required(request: Request) -> str:
         "plain", "masked" or "pinned".
     """
     mode = request.policy.aggregation
-    if mode != "auto":
-        return mode
+    return _strictest(request) if mode == "auto" else mode
+
+
+def _strictest(request: Request) -> str:
+    """The strictest mode that is possible at this node."""
     return "pinned" if request.folder is not None and study.accepted(request.folder.path) else "masked"
 
 
@@ -124,7 +127,11 @@ def mode_of(job: Job, request: Request) -> str:
     """
     least = required(request)
     if job.aggregation == "auto":
-        return least
+        return max(least, _strictest(request) if job.privacy else "plain", key=MODES.index)
+    if job.privacy and job.aggregation == "plain":
+        raise NodePermissionException(
+            f"noise is counted for sums over hospitals only; set aggregation=masked or pinned. {NOTHING_COMPUTED}"
+        )
     if MODES.index(job.aggregation) < MODES.index(least):
         if request.entry.organization in job.evaluators:  # it is in no block, so aggregation cannot be the cure
             raise NodePermissionException(
@@ -328,12 +335,21 @@ def answer(
     if (stored := answered.begin(T, sums.seq)) is not None:
         return _answer(node, sums, T, stored), _rows(node)
     node.state.stamp, node.key = T, f"block {sums.block}"
+    if node.noising is not None and session.mode == "pinned":
+        node.noising.shares = len(session.roster) - pinned_colluders(folder)
     words, rows = _part(node, session, sums, compute, arrays, T)
     # what the node has kept decides about the answer too: nodes with other histories have masks that do not cancel
     mask = notation.H("kept", T, node.state.loaded_stamp)
     shared = {bytes.fromhex(S): bytes.fromhex(K) for S, K in session.shared.items()}
     new = b"".join(masks.masked(q, session.entry.S, shared, mask).tobytes() for q in words)
     return _answer(node, sums, T, answered.finish(T, new)), rows  # another run of the request may have been faster
+
+
+def pinned_colluders(folder: HospitalFolder) -> int:
+    """How many hospitals of a block its study assumes to work with the server."""
+    agreed = study.accepted(folder.path)
+    assert agreed is not None  # checked before
+    return agreed.colluders
 
 
 def _answer(node: Node, sums: Sums, T: bytes, masked: bytes) -> dict[str, Any]:
@@ -369,7 +385,8 @@ def _part(
         return summing.failed(sums, secret, T), None
     try:
         own = node.policy.own_shuffle  # random numbers of the node's own; without them, all nodes give the same bits
-        return summing.encoded(sums, compute(), arrays, node.n, len(session.roster), secret, T, own), node.n
+        nodes, whole = len(session.roster), node.noising is not None
+        return summing.encoded(sums, compute(), arrays, node.n, nodes, secret, T, dithered=own, whole=whole), node.n
     except Exception as error:
         if debugging():
             raise
@@ -416,6 +433,7 @@ def _told(job: Job) -> str:
         "holdout": spec.holdout,
         "supervised": spec.supervised,
         "regression": spec.regression,
+        "privacy": job.privacy,
     }
     return transcript.canonical(told).decode()
 

@@ -10,23 +10,27 @@ from typing import Any
 import numpy as np
 
 from v6_federated import models
+from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.base.randomness import generator
-from v6_federated.base.vantage6_api import job_folder
+from v6_federated.base.vantage6_api import NodePermissionException, job_folder
 from v6_federated.data import preprocessing
 from v6_federated.data.columns import Features
+from v6_federated.data.declared import conformed
 from v6_federated.data.files import open_database
 from v6_federated.data.labels import plain
-from v6_federated.data.source import Rows
+from v6_federated.data.source import Rows, split
 from v6_federated.messages.job import Job
 from v6_federated.messages.local_sgd import LocalSGD, PlainSGD
 from v6_federated.models import metrics
-from v6_federated.node import local_training
+from v6_federated.models.clipping import penalty_gradient
+from v6_federated.node import local_training, noising
 from v6_federated.node.kept_steps import kept
 from v6_federated.node.local_training import Rates, Step
 from v6_federated.node.request import Request
 from v6_federated.node.state import State
-from v6_federated.privacy.environment import limit_threads
+from v6_federated.privacy.dp import units
+from v6_federated.privacy.environment import NOTHING_COMPUTED, limit_threads
 from v6_federated.privacy.rounding import Rounding, rounded_loss, rounded_to
 from v6_federated.privacy.schema import Schema
 
@@ -44,6 +48,8 @@ class Node:
         request: the request, with the hospital's folder.
         state: what this node keeps from round to round. It never leaves the node.
         batch_sizes: sizes of minibatches whose steps were checked.
+        schema: what the operator has declared of the rows; None if there is no privacy budget.
+        noising: noise and samples of the job's privacy plan; None if it has none.
         key: by which central names this node in the arguments of a function; with masked answers, all nodes of a block
             have the same, so that no argument can single out one of them.
     """
@@ -88,6 +94,13 @@ class Node:
             self.job = replace(self.job, data=schema.named(self.job.data))
         if not self.policy.allow_numeric_names:
             self.source.check_header()  # before any name of a column is in an answer or an error
+        self.schema = self._declared() if self.policy.private else None
+        self.noising = noising.of_node(job, request, self.schema)
+        self._total = self.source.size
+        if self.schema is not None:
+            self._total = self.schema.n or self._total
+            noising.check_declared(self.job, self.schema, self.policy, arrays=self.source.table is None)
+            self.source = conformed(self.source, self.schema)
         features, label = self.source.columns(self.job.data)
         if self.source.table is not None:
             used = [*features, *filter(None, [label])]
@@ -110,6 +123,16 @@ class Node:
         """
         job.check(organization_id, round_)
         return State(job_folder(), f"{job.method}-{job.key}-{organization_id}", round_)
+
+    def _declared(self) -> Schema:
+        assert self.request.folder is not None  # a policy with a budget has one
+        found = Schema.of_folder(self.request.folder.path)
+        if found is None:
+            raise NodePermissionException(
+                "a privacy budget needs schema.json in the hospital's folder, which says what the rows can hold; its "
+                f"operator writes one with `v6-federated schema new`. {NOTHING_COMPUTED}"
+            )
+        return found
 
     @functools.cached_property
     def identity(self) -> int:
@@ -156,7 +179,13 @@ class Node:
         Raises:
             PrivacyThresholdViolation: there are fewer rows than the minimum.
         """
+        if self.noising is not None:
+            raise SafeError(noising.UNCOVERED)
         assert self.n
+        return self._rows
+
+    @property
+    def _rows(self) -> Rows:
         return self.source.prepared(self.job.data, self.identity, self.policy)[0]
 
     @functools.cached_property
@@ -167,6 +196,8 @@ class Node:
             PrivacyThresholdViolation: there are fewer rows than the minimum, the label has too many values, or the
                 job names a class that too few rows have.
         """
+        if self.noising is not None:  # public, as the budget counts what rows hold and not how many there are
+            return self._total - self._held_out
         kept, _ = self.source.split(self.job.data, self.identity, self.policy.minimum_rows)
         n = len(self.source.labels(self.job.data)[kept])
         self.policy.check_rows(n, self.job.minimum_rows)
@@ -179,12 +210,20 @@ class Node:
         return n
 
     @functools.cached_property
+    def _held_out(self) -> int:
+        """How many rows are held out of as many as the node says that it has."""
+        holdout = self.job.data.holdout
+        return len(split(self._total, holdout, self.identity, self.policy.minimum_rows)[1]) if holdout else 0
+
+    @functools.cached_property
     def features(self) -> Features:
         """The features of the same rows for statistics: after the steps so far, in the precision of the table.
 
         Raises:
             DataError: values are infinite.
         """
+        if self.noising is not None:
+            raise SafeError(noising.UNCOVERED)
         assert self.n
         self.source.features(self.job.data).check_finite()
         features = self.source.training(self.job.data, self.identity, self.policy)
@@ -240,6 +279,8 @@ class Node:
         Returns:
             Their number.
         """
+        if self.noising is not None:
+            return self.noising.steps_per_epoch
         return local_training.steps_per_epoch(len(self.rows), batch_size, self.policy.minimum_batch)
 
     def batches(self, epochs: int, batch_size: int | None) -> Iterator[tuple[Any, Any]]:
@@ -304,7 +345,7 @@ class Node:
         """
         return local_training.optimizer(local, self.rates(local) if rates is None else rates, w_t)
 
-    def train(self, w: Any, local: PlainSGD, step: Step | None = None, *, epochs: int | None = None) -> float:
+    def train(self, w: Any, local: PlainSGD, step: Step | None = None, *, epochs: int | None = None) -> float | None:
         """Train ``w`` on the node's rows: w <- w - eta g for each minibatch.
 
         Args:
@@ -314,7 +355,8 @@ class Node:
             epochs: passes over the rows; None means the number in ``local``.
 
         Returns:
-            The mean loss over all rows and passes, each before its step; rounded if the operator wants it.
+            The mean loss over all rows and passes, each before its step; rounded if the operator wants it. None if the
+            job has a privacy plan, whose noise covers no losses.
 
         Raises:
             PrivacyThresholdViolation: minibatches are smaller than the operator's minimum.
@@ -323,12 +365,53 @@ class Node:
         if step is None:
             assert isinstance(local, LocalSGD)
             step = self.optimizer(local, w + 0 if local.proximal_mu else w)
+        if self.noising is not None:
+            self._train_with_noise(w, step, (local.epochs if epochs is None else epochs) * self.noising.steps_per_epoch)
+            return None
         loss, n = 0.0, 0
         for X, y in self.batches(local.epochs if epochs is None else epochs, local.batch_size):
             batch_loss, g = self.model.loss_and_gradient(w, X, y)
             step(w, g)
             loss, n = loss + len(y) * batch_loss, n + len(y)
         return self.rounded(loss / n)
+
+    def _train_with_noise(self, w: Any, step: Step, steps: int) -> None:
+        """DP-SGD (Abadi et al. 2016, Algorithm 1): each step on a noisy sum of clipped gradients of sampled rows."""
+        assert self.noising is not None
+        self.noising.use("steps", steps)
+        X, y = self.model.asarray(self._rows.X), self.model.asarray(self._rows.y)
+        for i in range(steps):
+            self.check_time()
+            step(w, self._noisy_gradient(w, X, y, i, shared=False)[1])
+
+    def noisy_gradient(self, w: Any) -> Array:
+        """Add up the clipped gradients of a sample of the rows, with the node's share of the block's noise.
+
+        Args:
+            w: the model (d,).
+
+        Returns:
+            The sum (d,), int64, in units of the clip divided by ``units.GRADIENT``. Central must learn nothing but the
+            sum over a block of it.
+
+        Raises:
+            SafeError: the job has no privacy plan.
+            NodePermissionException: its plan has no step left.
+        """
+        if self.noising is None:
+            raise SafeError("noisy_gradient needs a privacy plan; set clip")
+        self.noising.use("steps", 1)
+        X, y = self.model.asarray(self._rows.X), self.model.asarray(self._rows.y)
+        return self._noisy_gradient(w, X, y, 0, shared=True)[0]
+
+    def _noisy_gradient(self, w: Any, X: Any, y: Any, i: int, shared: bool) -> tuple[Array, Any]:
+        """The noisy sum of step i in units, and the mean that it stands for."""
+        assert self.noising is not None
+        rows = self.noising.sample(len(y), i)
+        total = self.noising.gradient(self.model, w, X[rows], y[rows], i, shared)
+        plan = self.noising.plan
+        mean = total * (plan.clip / units.GRADIENT / (plan.rate * self.n))
+        return total, self.model.asarray(mean.astype(np.float32)) + penalty_gradient(self.model, w)
 
     def loss(self, w: Any) -> float:
         """Compute the mean loss on the node's rows.
@@ -374,6 +457,8 @@ class Node:
             SafeError: a score is not finite.
             PrivacyThresholdViolation: there are fewer rows than the minimum.
         """
+        if self.noising is not None:
+            return self._evaluate_with_noise(weights, which)
         if which == "all":
             assert self.n
             rows, _ = self.source.prepared(self.job.data, self.identity, self.policy, trains=False)
@@ -387,3 +472,20 @@ class Node:
         classes, step = len(self.job.data.classes), self.policy.minimum_rows_a_class
         rounding = Rounding.of(step, self.identity) if self.policy.round_evaluations else None
         return metrics.evaluate(self.model, weights, rows, classes, self.policy.score_bands, rounding)
+
+    def _evaluate_with_noise(self, weights: Any, which: str) -> dict[str, Any]:
+        """Counts with noise, in units of a row divided by ``units.COUNT``; no loss, which no noise covers."""
+        assert self.noising is not None and self.job.data.classes is not None
+        if which != "held_out":
+            raise SafeError(noising.UNCOVERED)
+        self.noising.use("evaluations", 1)
+        classes, bands = len(self.job.data.classes), self.policy.score_bands
+        _, rows = self.source.prepared(self.job.data, self.identity, self.policy)
+        try:
+            found = metrics.evaluate(self.model, weights, rows, classes, bands, row_by_row=True)
+        except SafeError:  # the score of a row of zeros is not finite, whatever the rows are
+            found = {"n": 0}
+        counted = metrics.to_sums({"bands": [], "loss": 0.0, **found}, classes, bands)
+        reach = math.sqrt(1 + len(counted["bands"]))  # a row is in one cell, and in one band of each problem
+        noisy = {name: self.noising.counts(counted[name], reach, name) for name in ("confusion", "bands")}
+        return {"n": self._held_out, **noisy}

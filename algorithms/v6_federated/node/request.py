@@ -54,6 +54,7 @@ class Request:
         policy = Policy.of_node()
         job = arguments["job"] if isinstance(arguments["job"], dict) else {}
         masked = policy.aggregation != "plain" or job.get("aggregation", "plain") in ("masked", "pinned")
+        masked |= job.get("privacy") is not None  # noise is for sums
         folder = HospitalFolder.of_node(policy, organization, needed=masked)
         line = audit.entry(policy, organization, function, arguments["round"], job)
         if line.run is not None:  # a container of a node, with a log that its operator reads

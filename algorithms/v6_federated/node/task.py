@@ -3,8 +3,8 @@
 import functools
 import inspect
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast, overload
 
 import numpy as np
 from pydantic import BaseModel
@@ -27,6 +27,7 @@ from v6_federated.models import metrics
 from v6_federated.node import local_training, masking
 from v6_federated.node.masking import SAFE_ERRORS
 from v6_federated.node.node import Node
+from v6_federated.node.noising import UNCOVERED
 from v6_federated.node.request import Request
 from v6_federated.privacy.environment import NOTHING_COMPUTED, debugging
 from v6_federated.privacy.sums import Sums
@@ -34,7 +35,19 @@ from v6_federated.privacy.sums import Sums
 ALONE = ("describe", "confirm", "keep_steps")  # they answer nothing that is computed from rows
 
 
-def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+Function = Callable[..., dict[str, Any]]
+SumWeights = str | Mapping[str, Sequence[str]]
+
+
+@overload
+def partial(function: Function) -> Function: ...
+
+
+@overload
+def partial(*, weights: SumWeights) -> Callable[[Function], Function]: ...
+
+
+def partial(function: Function | None = None, *, weights: SumWeights = "share") -> Any:
     """Make ``function(node, arrays..., *, settings...)`` a partial function of vantage6.
 
     Before the function runs, the settings are checked against its annotations, the operator's limits are checked, and
@@ -43,11 +56,16 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
     Args:
         function: gets a ``Node``, the arrays that central sent, by name (those with the default None may be missing),
             and the settings as keyword arguments. It returns a dictionary of arrays, numbers, truth values and None.
+        weights: by which weight arrays may be summed under masks, see ``sums.Part``: one for all, or some for each by
+            name. Sums of an array by several weights are several equations about the nodes' arrays: from enough of
+            them, central could solve for one node's.
 
     Returns:
         The partial function. Its answer holds what ``function`` returns, arrays as a payload and everything else as
         JSON, with ``organization_id``, ``round`` and ``n``, the number of rows.
     """
+    if function is None:
+        return functools.partial(partial, weights=weights)
     parameters = inspect.signature(function).parameters.values()
     wanted = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD][1:]
     required = [p.name for p in parameters if p.name in wanted and p.default is p.empty]
@@ -118,12 +136,15 @@ def partial(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
             unnamed = told.data.label is None or told.data.features is None
             schema = masking.schema(request) if mode == "pinned" and unnamed else None
             node = Node(organization, database, told, round, request, schema)
+            if node.noising is not None and function.__name__ == "fit_step":
+                raise SafeError(UNCOVERED)
             received = codec.decode(arrays) if arrays else {}
             compute = functools.partial(computed, node, checked, received, evaluate)
             rows: int | None
             if sums is not None:
                 asked = {"evaluate": evaluate, **values}
                 parts = Sums.from_json(sums)
+                parts.check_weights(weights)
                 summands = functools.partial(_summands, node, parts, compute)
                 answer, rows = masking.answer(node, request, function.__name__, parts, asked, received, summands)
             else:
@@ -189,7 +210,9 @@ def _summands(
     found.setdefault("train_loss", 0.0)
     if node.job.data.regression:
         metrics.check_sum(node.n * float(found["train_loss"]))
-    if evaluation is not None and node.job.data.regression:
+    if evaluation is not None and node.noising is not None:
+        found |= {f"evaluation.{name}": value for name, value in evaluation.items()}
+    elif evaluation is not None and node.job.data.regression:
         found |= {f"evaluation.{name}": value for name, value in metrics.regression_to_sums(evaluation).items()}
     elif evaluation is not None:
         shape = next((part.shape for part in sums.parts if part.name == "evaluation.bands"), (0, 2, 0))

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from v6_federated.base.errors import SafeError
-from v6_federated.operator.command_line import Command, Found, Option, prints
+from v6_federated.operator import spent
+from v6_federated.operator.command_line import FAILED, OK, Command, Found, Option, prints
 from v6_federated.privacy import audit
 from v6_federated.privacy.audit import Entry
 
@@ -230,12 +231,28 @@ class AuditOptions:
 
     file: Annotated[Path, Option("a hospital's folder, its audit.jsonl, or a task's output", "FILE", positional=True)]
     job: Annotated[str | None, Option("show every answer of the job whose key begins so", "KEY")] = None
+    epsilon: Annotated[
+        float | None, Option("the node's privacy budget (V6_FEDERATED_EPSILON of the environment)", "E")
+    ] = None
+    delta: Annotated[
+        float | None, Option("delta of the budget (V6_FEDERATED_DELTA of the environment, or 1e-5)", "D")
+    ] = None
+
+
+def run(options: AuditOptions) -> Found:
+    """Show the log, and the ledger that lies in the same folder."""
+    lines, ledger = spent.shown(options.file, options.epsilon, options.delta, options.job)
+    if ledger is None:
+        return Found(*shown(options.file, options.job))
+    # a budget of which nothing has been used has no log yet
+    log, numbers = shown(options.file, options.job) if (options.file / audit.NAME).exists() else ([], {})
+    return Found([*log, *lines], {**numbers, "ledger": ledger}, FAILED if "error" in ledger else OK)
 
 
 COMMAND = Command(
     "audit",
     AuditOptions,
-    prints(lambda options: Found(*shown(options.file, options.job))),
-    help="Show what left a node, by job, and what was refused.",
+    prints(run),
+    help="Show what left a node, by job, what was refused, and what a privacy budget has been spent on.",
     example="audit hospitals/node-1",
 )

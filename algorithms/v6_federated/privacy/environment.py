@@ -2,6 +2,7 @@
 
 import difflib
 import functools
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -70,12 +71,7 @@ def read_environment(environment: Mapping[str, str] | None = None) -> tuple[str,
     env = os.environ if environment is None else environment
     _check_names(env)
     profile = env.get(PREFIX + "PROFILE", "").strip() or limits.DEFAULT
-    accepted = " or ".join(limits.PROFILES)
-    if profile == limits.PLANNED:
-        raise NodePermissionException(
-            f"{PREFIX}PROFILE={profile} needs a privacy budget, which this version does not have; use {accepted}. "
-            f"{NOTHING_COMPUTED}"
-        )
+    accepted = f"{', '.join(limits.PROFILES[:-1])} or {limits.PROFILES[-1]}"
     if profile not in limits.PROFILES:
         raise NodePermissionException(f"{PREFIX}PROFILE={profile} of this node must be {accepted}; {CORRECT_IT}")
     values: dict[str, Any] = {}
@@ -86,6 +82,7 @@ def read_environment(environment: Mapping[str, str] | None = None) -> tuple[str,
             values[limit.name.lower()] = values[str(default).lower()]
         else:
             values[limit.name.lower()] = _read(limit, text if text else default)
+    _check_budget(profile, values)
     if values["score_bands"] > MOST_BANDS:
         raise NodePermissionException(
             f"{PREFIX}SCORE_BANDS={values['score_bands']} of this node must be {MOST_BANDS} at most; {CORRECT_IT}"
@@ -96,6 +93,23 @@ def read_environment(environment: Mapping[str, str] | None = None) -> tuple[str,
         )
     number_of_threads(env)  # so that a wrong one is found before a task computes
     return profile, values
+
+
+def _check_budget(profile: str, values: Mapping[str, Any]) -> None:
+    """The profile ``private`` needs a budget, and the others count none."""
+    budget = [name for name in ("epsilon", "delta", "epsilon_per_job") if values[name] is not None]
+    if profile != "private" and budget:
+        raise NodePermissionException(
+            f"{PREFIX}{budget[0].upper()} of this node counts only with {PREFIX}PROFILE=private; set it, or remove the "
+            f"budget. {NOTHING_COMPUTED}"
+        )
+    if profile == "private" and not {"epsilon", "delta"} <= {*budget}:
+        raise NodePermissionException(
+            f"{PREFIX}PROFILE=private needs a privacy budget; set {PREFIX}EPSILON, for example 3, and {PREFIX}DELTA, "
+            f"for example 1e-5. {NOTHING_COMPUTED}"
+        )
+    if (values["delta"] or 0) >= 1:
+        raise NodePermissionException(f"{PREFIX}DELTA of this node must be below 1, for example 1e-5; {CORRECT_IT}")
 
 
 def _check_names(env: Mapping[str, str]) -> None:
@@ -125,6 +139,14 @@ def _read(limit: Limit, value: limits.Value) -> Any:
         return str(value)
     if value is None:
         return None
+    if limit.kind == "share":
+        try:
+            share = float(value)
+        except ValueError:
+            share = math.nan
+        if not 0 < share < math.inf:
+            raise NodePermissionException(f"{PREFIX}{limit.name} of this node must be a number above 0; {CORRECT_IT}")
+        return share
     switch = limit.kind == "switch"
     if not str(value).isdecimal() or len(str(value)) > MOST_DIGITS or (switch and int(value) > 1):
         accepted = "0 or 1" if switch else f"a whole number of at most {MOST_DIGITS} digits"

@@ -5,15 +5,16 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 PREFIX = "V6_FEDERATED_"
-PROFILES = ("trusting", "careful")
-PLANNED = "private"  # a profile that needs a privacy budget, which is not built yet
+PROFILES = ("trusting", "careful", "private")
 DEFAULT = "careful"
 EVERY = "*"  # in a list of names: all of them
 MOST_BANDS = 10_000  # that an operator can choose, and that central accepts
 MOST_MADE = 10_000  # columns that steps make, under a limit on parameters
 
-Value = int | str | None  # None: no limit. A text: names divided by commas, or the limit whose value is taken
-Kind = Literal["number", "switch", "names", "mode"]
+# None: no limit. A text: names divided by commas, or the limit whose value is taken
+Value = int | float | str | None
+Kind = Literal["number", "share", "switch", "names", "mode"]
+AS_CAREFUL = "as careful"
 MODES = ("plain", "masked", "auto", "pinned")  # of aggregation, from the loosest to the strictest
 
 
@@ -23,13 +24,16 @@ class Limit:
 
     Attributes:
         name: its environment variable, without ``V6_FEDERATED_``; in lower case, the attribute of ``Policy``.
-        kind: what its value is: a number, a switch (0 or 1), names divided by commas, or one of ``MODES``.
+        kind: what its value is: a whole number, a number above 0 ("share"), a switch (0 or 1), names divided by commas,
+            or one of ``MODES``.
         trusting: its value in the profile ``trusting``.
         careful: its value in the profile ``careful``.
         stricter: which values are stricter: "higher" or "lower" numbers; "listed" for names that exclude all others,
             "unlisted" for names that are exceptions.
         does: what it does, for operators.
         stops: the attack that it is against.
+        private: its value in the profile ``private``, where noise takes the place of thresholds on rows: a threshold
+            is an answer about rows that no noise covers.
     """
 
     name: str
@@ -39,6 +43,7 @@ class Limit:
     stricter: Literal["higher", "lower", "listed", "unlisted", "none"]
     does: str = field(repr=False)
     stops: str = field(repr=False)
+    private: Value = AS_CAREFUL
 
     def value(self, profile: str) -> Value:
         """Its value in a profile.
@@ -49,6 +54,8 @@ class Limit:
         Returns:
             The value; None means no limit.
         """
+        if profile == "private" and self.private != AS_CAREFUL:
+            return self.private
         return self.trusting if profile == "trusting" else self.careful
 
     def looser(self, value: object, profile_value: object) -> bool:
@@ -66,7 +73,7 @@ class Limit:
             return not value <= profile_value
         if self.kind == "mode":
             return MODES.index(str(value)) < MODES.index(str(profile_value))
-        assert isinstance(value, int) and isinstance(profile_value, int)
+        assert isinstance(value, int | float) and isinstance(profile_value, int | float)
         return value < profile_value if self.stricter == "higher" else value > profile_value
 
 
@@ -93,12 +100,14 @@ LIMITS = (
         "or of a level of a category, that fewer rows have; in training and statistics, such a level counts as "
         "unknown. Counts in histograms are multiples of this number",
         "finding a person by a rare diagnosis or word",
+        private=1,
     ),
     Limit(
         "CLASSES", "names", EVERY, "", "unlisted",
         "Refuses a task that names a class which none of the node's rows has, or fewer than "
         "`V6_FEDERATED_MINIMUM_ROWS_A_CLASS`, unless this comma-separated list holds the class. `*` allows all classes",
         "an invented class, whose parameters single out rows",
+        private=EVERY,
     ),
     Limit(
         "MAXIMUM_CLASSES", "number", 100, 100, "lower",
@@ -113,17 +122,20 @@ LIMITS = (
         "If all rows of a column of numbers have the same value except a few (fewer than this number), these few get "
         "that value too, in the data and after each preprocessing step: in training, in statistics and in evaluations",
         "a column that marks one patient: its covariances with other columns are that patient's values",
+        private=0,
     ),
     Limit(
         "MINIMUM_ROWS_A_COLUMN", "number", 0, 2, "higher",
         "Refuses covariances, and products with them, unless the node has this many rows for each column",
         "solving for the rows of a table with more columns than rows",
+        private=0,
     ),
     Limit(
         "MINIMUM_BATCH", "number", 1, "MINIMUM_ROWS", "higher",
         "Refuses requests for minibatches of fewer rows. If fewer rows are left at the end of an epoch, they are added "
         "to the previous minibatch",
         "a training step on one row, which is that row",
+        private=1,
     ),
     Limit(
         "OWN_SHUFFLE", "switch", 0, 1, "higher",
@@ -161,12 +173,14 @@ LIMITS = (
         "each is 0 or at least `V6_FEDERATED_MINIMUM_ROWS_A_CLASS`, and all add up to n. Levels that few rows have are "
         "replaced in evaluations, as in training",
         "a loss or a count that tells one patient's label or value",
+        private=0,
     ),
     Limit(
         "SCORE_BANDS", "number", 255, 127, "lower",
         f"The number of bands in which scores of held-out rows are counted, {MOST_BANDS:,} at most. With `0`, or if "
         "the nodes have different numbers, the job has no AUC",
         "the score of one patient",
+        private=15,
     ),
     Limit(
         "MAXIMUM_ROUNDS", "number", None, 1000, "lower",
@@ -188,6 +202,22 @@ LIMITS = (
         "block of a statistic and each step on a single row (in FSVRG, every 64 rows), so a task may take a little "
         "longer; nothing is refused in advance",
         "a task that keeps the node busy",
+    ),
+    Limit(
+        "EPSILON", "share", None, None, "lower",
+        "The privacy budget of the profile `private`, for all jobs together and for ever: the hospital's ledger "
+        "refuses a job that does not fit",
+        "many jobs of one researcher or of several, whose answers are combined",
+    ),
+    Limit(
+        "DELTA", "share", None, None, "lower",
+        "The delta of the privacy budget; below one part in the number of rows",
+        "the rare outcomes that epsilon does not cover",
+    ),
+    Limit(
+        "EPSILON_PER_JOB", "share", None, None, "lower",
+        "The part of the budget that one job may take",
+        "a first job that leaves nothing for the others",
     ),
     Limit(
         "ALLOWED_COLUMNS", "names", None, None, "listed",

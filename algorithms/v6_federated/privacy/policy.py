@@ -47,6 +47,9 @@ class Policy:
         maximum_rounds: rounds that a job may have; None means any number.
         maximum_rounds_a_week: requests of all jobs in seven days; None means any number.
         maximum_seconds: seconds that a task may compute; None means any number.
+        epsilon: the privacy budget of all jobs; None means that none is counted.
+        delta: its delta.
+        epsilon_per_job: the part of it that one job may take; None means all of it.
         allowed_columns: columns that a request may use; None means all.
         disallowed_columns: columns that a request may not use.
         allow_queries: whether a task may bring a query or choose a sheet.
@@ -72,6 +75,9 @@ class Policy:
     maximum_rounds: int | None
     maximum_rounds_a_week: int | None
     maximum_seconds: int | None
+    epsilon: float | None
+    delta: float | None
+    epsilon_per_job: float | None
     allowed_columns: frozenset[str] | None
     disallowed_columns: frozenset[str]
     allow_queries: bool
@@ -105,6 +111,11 @@ class Policy:
         """
         profile, values = read_environment(environment)
         return cls(profile, **values)
+
+    @property
+    def private(self) -> bool:
+        """Whether everything that leaves must be covered by noise, and counted against a budget."""
+        return self.profile == "private"
 
     @property
     def counts(self) -> bool:
@@ -419,7 +430,8 @@ class Policy:
 
 @functools.cache
 def _of_profile(profile: str) -> Policy:
-    return Policy.of_node({PREFIX + "PROFILE": profile})
+    budget = {PREFIX + "EPSILON": "1", PREFIX + "DELTA": "1e-5"} if profile == "private" else {}
+    return replace(Policy.of_node({PREFIX + "PROFILE": profile, **budget}), epsilon=None, delta=None)
 
 
 def _read_alike(column: str) -> str:

@@ -167,6 +167,24 @@ class Sums:
             raise SafeError("the task asks for the same part of a sum twice")
         return cls(seq, block, rows, found, tags)
 
+    def check_weights(self, weights: str | Mapping[str, Sequence[str]]) -> None:
+        """Refuse sums of arrays by other weights than the function's.
+
+        Args:
+            weights: the weight of all arrays, or the weights of each by name.
+
+        Raises:
+            SafeError: a part has another one.
+        """
+        for part in self.parts:
+            expected = [weights] if isinstance(weights, str) else [*weights.get(part.name, ())]
+            if part.shape and not part.name.startswith("evaluation.") and part.weight not in expected:
+                raise SafeError(
+                    f"the task asks for a sum of {part.name[:40]} with the weight {part.weight[:40]}; expected "
+                    f"{' or '.join(expected) or 'no such sum'}: from sums with several weights, central could solve "
+                    "for a single node's numbers"
+                )
+
     @property
     def layout(self) -> list[Any]:
         """What the transcript holds of the request, besides its number."""
@@ -191,6 +209,7 @@ def encoded(
     secret: bytes,
     T: bytes,
     dithered: bool = False,
+    whole: bool = False,
 ) -> tuple[Array, Array]:
     """Encode what a node adds to a sum.
 
@@ -203,6 +222,8 @@ def encoded(
         secret: 32 bytes that only this node knows.
         T: the request's transcript.
         dithered: whether the node adds random numbers of its own before it rounds, see ``encoding.dither``.
+        whole: whether arrays of whole numbers may have noise that the nodes of the block share. Then only their exact
+            sum has all of it: a weighted sum, or one of numbers that each node rounds, would be about single nodes.
 
     Returns:
         Its words of 32 and of 64 bits, before masks.
@@ -219,6 +240,14 @@ def encoded(
 
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused
         for part in sums.parts:
+            given = found.get(part.name)
+            if (
+                whole
+                and isinstance(given, np.ndarray)
+                and given.dtype.kind in "iu"
+                and (part.weight != "one" or part.exponent is not None)
+            ):
+                raise SafeError(f"the task asks for {part.name[:40]} otherwise than as its exact sum; expected counts")
             value = _value(part, sums, found, sent, n, nodes)
             q = encode(part.term, value, part.key)
             words[part.bits].append(q + blurs[part.key] if part.key in blurs else q)  # modulo 2^64
@@ -272,7 +301,7 @@ def _value(part: Part, sums: Sums, found: Mapping[str, Any], sent: Mapping[str, 
         if not divisor:
             return value / nodes
         x = found.get(divisor)
-        if type(x) not in (int, float) or divisor.endswith("loss"):
+        if type(x) not in (int, float) or divisor == "n" or divisor.endswith("loss"):
             raise SafeError(f"the task divides by {divisor[:40]}, which this function does not return")
         return value / (nodes * x) if x else value * 0
     return value

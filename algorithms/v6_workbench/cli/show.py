@@ -64,8 +64,21 @@ def show(result: dict[str, Any]) -> None:
     if blocks := result.get("privacy", {}).get("blocks"):
         sums = f"{len(blocks)} blocks" if len(blocks) > 1 else "all hospitals"
         print(f"aggregation {result['privacy']['aggregation']}: central has seen sums over {sums}, no single answer")
+    if intervals.noisy(result):
+        print(_cost(result["privacy"]))
     for warning in diagnostics.warnings_about(result):
         console.say(warning)
+
+
+def _cost(privacy: Mapping[str, Any]) -> str:
+    """What a job with noise has cost each node."""
+    plan = privacy["plan"]
+    return (
+        f"privacy: epsilon {privacy['epsilon']:.3g} at delta {privacy['delta']:g} for each node "
+        f"({privacy['epsilon_by_privacy_loss_distribution']:.3g} by privacy loss distributions); noise "
+        f"{plan['noise']:.4g} in {plan['steps']:,} step(s), {plan['evaluation_noise']:.4g} in {plan['evaluations']:,} "
+        "evaluation(s)"
+    )
 
 
 def show_intervals(results: Mapping[str, dict[str, Any]]) -> None:

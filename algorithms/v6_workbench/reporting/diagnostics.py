@@ -8,6 +8,7 @@ import numpy as np
 
 from v6_federated.messages import codec
 from v6_federated.models.linear import LinearModel
+from v6_workbench.reporting.intervals import noisy
 from v6_workbench.reporting.summary import Result, most_frequent
 from v6_workbench.reporting.trained import model_of
 
@@ -48,7 +49,7 @@ def _of_the_model(result: Result) -> list[str] | None:
 
 
 def rounded(result: Result) -> list[str]:
-    """Return a warning if nodes have rounded their counts so that the accuracy is not exact to a hundredth.
+    """Return a warning if nodes have rounded their counts, or added noise, so that the accuracy is not exact.
 
     Args:
         result: the result.
@@ -60,9 +61,13 @@ def rounded(result: Result) -> list[str]:
     error = final.get("accuracy_error", 0.0)
     if error < EXACT:
         return []
+    what, instead = "rounded", "compare losses, or hold out more rows"
+    if noisy(result):
+        rarely = "evaluate more rarely (evaluate_every), or " if result["privacy"]["plan"]["evaluations"] > 1 else ""
+        what, instead = "added noise to", f"{rarely}hold out more rows"
     return [
-        f"nodes have rounded what they counted on {final['evaluated']} held-out rows: the accuracy is exact to about "
-        f"{error:.2f}, and single classes to less; compare losses, or hold out more rows"
+        f"nodes have {what} what they counted on {final['evaluated']} held-out rows: the accuracy is exact to about "
+        f"{error:.2f}, and single classes to less; {instead}"
     ]
 
 
@@ -164,6 +169,8 @@ def poor(result: Result) -> list[str]:
         return []
     accuracy, is_rounded = result["final"]["accuracy"], "accuracy_error" in result["final"]
     look = "both are rounded, so compare AUC and loss" if is_rounded else "look at the classes one by one"
+    if noisy(result):
+        look = "both have noise, so compare the AUC, if there is one"
     return [f"the accuracy is {accuracy:.4f}, and always predicting {always[0]!r} has {always[1]:.4f}: {look}"]
 
 

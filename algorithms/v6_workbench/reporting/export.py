@@ -16,16 +16,17 @@ from v6_federated.models.linear import LinearModel
 from v6_federated.models.perceptron import Perceptron
 from v6_workbench.reporting.trained import names_after, parts_of
 
-AFFINE = ("standardize", "pca")
+AFFINE = ("standardize", "scale", "pca")
 
 
 def tensors(result: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Return the named parameters of a result's model.
 
     A linear model has ``coef`` (rows, features) and ``intercept`` (rows,) as in scikit-learn, for features as they are
-    in the table: standardize and pca are folded in, unless another step follows them; ``about`` names the features that
-    the coefficients are of. A network has its layers' tensors in torch's layout, (out, in), and ``mean`` and ``scale``
-    (d,) if standardize is its only step. Trees have no tensors. Components have the arrays that scikit-learn has.
+    in the table: standardize, scale and pca are folded in, unless another step follows them; ``about`` names the
+    features that the coefficients are of. A network has its layers' tensors in torch's layout, (out, in), and ``mean``
+    and ``scale`` (d,) if standardize or scale is its only step. Trees have no tensors. Components have the arrays that
+    scikit-learn has.
 
     Args:
         result: the result.
@@ -54,7 +55,7 @@ def tensors(result: Mapping[str, Any]) -> dict[str, np.ndarray]:
         part = w[start : start + int(np.prod(shape))].reshape(shape)
         named[name] = np.ascontiguousarray(part.T) if isinstance(model, Perceptron) and part.ndim == 2 else part
         start += part.size
-    if [step["step"] for step in steps] == ["standardize"]:
+    if [step["step"] for step in steps] in (["standardize"], ["scale"]):
         step = codec.decode(steps[0]["fitted"])
         named |= {"mean": codec.whole(step, "mean"), "scale": step["scale"]}
     return named

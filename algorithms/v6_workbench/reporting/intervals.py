@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from statistics import NormalDist
 from typing import Any
 
+from v6_federated.models import metrics
+
 Result = Mapping[str, Any]  # JSON, as a method returns it
 Interval = list[float]  # [lower, upper], as in JSON
 LEVEL = 0.95
@@ -18,6 +20,7 @@ MEANING = (
     "95% intervals: for new rows of these hospitals, with this model and this split; another seed, split or hospital "
     "varies more"
 )
+NOISY_AREA = metrics.MOST_NOISE  # of an AUC with noise: with more, nodes' answers give none
 CHOOSING = ("early_stopping", "target")  # settings by which held-out rows choose the round whose model is the result
 FEW = 30  # rows of a class below which DeLong's variance is too uncertain itself
 # Rounding moves a sum of bands by as many rows as the diagonal of the confusion matrix, and the AUC is a mean over many
@@ -28,7 +31,7 @@ SMOOTHED = 0.4
 def accuracy_interval(result: Result) -> Interval | None:
     """Return the interval of the final accuracy: Wilson's.
 
-    If nodes have rounded their counts, it is wider by the error of that, ``accuracy_error``.
+    If nodes have rounded their counts or added noise, it is wider by the error of that, ``accuracy_error``.
 
     Args:
         result: the result.
@@ -47,7 +50,8 @@ def auc_interval(result: Result) -> Interval | None:
     """Return the interval of the final AUC of two classes, on the scale of log(AUC / (1 - AUC)).
 
     The variance is DeLong's; with fewer than ``FEW`` rows in a class it is Hanley and McNeil's. If nodes have rounded
-    their counts, the interval is wider by the error of that.
+    their counts, the interval is wider by the error of that; if they have added noise, by the largest error with which
+    an AUC is given at all.
 
     Args:
         result: the result.
@@ -58,7 +62,7 @@ def auc_interval(result: Result) -> Interval | None:
     """
     final = result.get("final") or {}
     auc, confusion = final.get("auc"), final.get("confusion") or []
-    if auc is None or len(confusion) != 2 or not all(map(sum, confusion)):
+    if auc is None or len(confusion) != 2 or not all(sum(row) > 0 for row in confusion):
         return None
     n0, n1 = map(sum, confusion)
     if not 0 < auc < 1:
@@ -66,8 +70,15 @@ def auc_interval(result: Result) -> Interval | None:
     else:
         variance = None if min(n0, n1) < FEW else final.get("auc_variance")
         interval = on_logit_scale(auc, hanley_mcneil(auc, n0, n1) if variance is None else variance)
+    if noisy(result):
+        return _wider(interval, auc, NOISY_AREA)
     rows = SMOOTHED * (final.get("accuracy_error") or 0.0) * (n0 + n1)
     return _wider(interval, auc, rows * math.hypot(1 / n0, 1 / n1))
+
+
+def noisy(result: Result) -> bool:
+    """Return whether nodes have added noise to their counts, for privacy."""
+    return "plan" in (result.get("privacy") or {})
 
 
 def wilson(share: float, n: int) -> Interval:
@@ -155,7 +166,8 @@ def explained(result: Result) -> list[str]:
         return []
     found = [MEANING]
     if final.get("accuracy_error"):
-        found.append("nodes have rounded their counts: the intervals are wider by the error that this causes, about")
+        what = "added noise to" if noisy(result) else "rounded"
+        found.append(f"nodes have {what} their counts: the intervals are wider by the error that this causes, about")
     if final.get("auc") is not None and final.get("confusion"):
         rows, interval = [sum(row) for row in final["confusion"]], auc_interval(result)
         if interval and (final.get("auc_error") or 0.0) > (interval[1] - interval[0]) / 2:
@@ -165,7 +177,9 @@ def explained(result: Result) -> list[str]:
                 "the AUC of more than two classes has no interval: counts do not show how its parts vary together"
             )
         elif interval and min(rows) < FEW:
-            found.append(f"a class has fewer than {FEW} held-out rows ({min(rows)}): the AUC's interval is approximate")
+            found.append(
+                f"a class has fewer than {FEW} held-out rows ({min(rows):.4g}): the AUC's interval is approximate"
+            )
     chosen = [name for name in CHOOSING if settings.get(name) is not None]
     if chosen:
         found.append(f"{' and '.join(chosen)} chose the round by the held-out rows: the numbers are a little too good")

@@ -1,7 +1,7 @@
 """Pictures of results, as PNG files."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import fill
 
@@ -13,9 +13,10 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, StrMethodFormatter
 
 from v6_workbench.reporting.intervals import accuracy_interval
+from v6_workbench.reporting.noise import Alternative
 from v6_workbench.reporting.summary import MEASURES, Result, Verdict, components_of, measure, simulated, spent
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; the line styles differ in grey too
@@ -33,6 +34,8 @@ REFERENCES = {"distance": "global model", "from_reference": "reference"}  # what
 def curves(results: Mapping[str, Result], path: Path, target: float | None = None) -> bool:
     """Draw accuracy (R squared of regressions) and loss by round, with the 95% interval of the final accuracy as a bar.
 
+    Without losses, as under noise for privacy, it is the AUC instead, if there is any.
+
     Args:
         results: results by their names.
         path: the picture. If there is nothing to draw, an earlier picture at this path is removed.
@@ -44,15 +47,23 @@ def curves(results: Mapping[str, Result], path: Path, target: float | None = Non
     if not _any(results, measure(results), "loss"):
         path.unlink(missing_ok=True)
         return False
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), constrained_layout=True)
     measured, bars = measure(results), []
+    # under noise for privacy there is no loss, and an area under the curve only if there is little noise
+    second = next((name for name in ("loss", "auc") if _any(results, name)), None)
+    number = 1 if second is None else 2
+    figure, row = plt.subplots(1, number, figsize=(5 * number, 4), squeeze=False, constrained_layout=True)
+    left, right = row[0, 0], row[0, -1]
     for i, (name, result) in enumerate(results.items()):
         _line(left, result, "rounds", measured, name, i)
-        _line(right, result, "rounds", "loss", name, i)
+        if second is not None:
+            _line(right, result, "rounds", second, name, i)
         bars.append(measured == "accuracy" and _bar(left, result, i, len(results)))
     with_bars = "\n(bar: 95% interval)" if any(bars) else ""
+    if second is not None:
+        _finish(right, "rounds", f"{MEASURES.get(second, second)} on held-out rows")
     _finish(left, "rounds", f"{MEASURES[measured]} on held-out rows{with_bars}", target)
-    _finish(right, "rounds", "loss on held-out rows")
+    if all(sum(r.get(measured) is not None for r in result["history"]) < 2 for result in results.values()):
+        left.set_xlim(0, 1.05 * max(result["history"][-1]["round"] for result in results.values()))  # points, no lines
     _save_with_legend(figure, left, path)
     return True
 
@@ -221,6 +232,39 @@ def posteriors(found: Mapping[tuple[str, str], Verdict], rope: float, path: Path
     if rope:
         figure.legend(loc="outside lower center", frameon=False, fontsize=9)
     _save(figure, path)
+
+
+def noise(found: Mapping[str, Sequence[Alternative]], rounds: int, path: Path) -> None:
+    """Draw the noise of jobs of the same cost by their rounds: in a step, and in the whole job.
+
+    Args:
+        found: by what is done, the jobs by their rounds.
+        rounds: the rounds to mark.
+        path: the picture.
+    """
+    figure, both = plt.subplots(1, 2, figsize=(10, 4), constrained_layout=True)
+    titles = {"of_step": "in a step", "of_job": "in the job"}
+    for axis, (attribute, title) in zip(both, titles.items(), strict=True):
+        for i, (name, jobs) in enumerate(found.items()):
+            axis.plot(
+                [job.rounds for job in jobs],
+                [getattr(job, attribute) for job in jobs],
+                STYLES[i % len(STYLES)],
+                color=COLOURS[i % len(COLOURS)],
+                label=_plain(name),
+                marker="o",
+                markersize=3,
+                linewidth=1.5,
+            )
+        axis.set(xscale="log", xlabel="rounds", ylabel=f"noise / largest signal, {title}")
+        axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axis.axvline(rounds, color="0.4", linewidth=0.8, linestyle=(0, (6, 4)))
+        axis.grid(alpha=0.3)
+        axis.spines[["top", "right"]].set_visible(False)
+    both[0].set_yscale("log")  # from a step on all rows to one on few
+    both[0].yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    both[1].set_ylim(bottom=0)
+    _save_with_legend(figure, both[0], path)
 
 
 def _plain(text: str) -> str:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from v6_federated.messages import codec
-from v6_workbench.reporting.intervals import Result, accuracy_interval, auc_interval
+from v6_workbench.reporting.intervals import Result, accuracy_interval, auc_interval, noisy
 
+CLEAR = 5  # standard deviations of noise above which a number of rows is known well enough to divide by it
 CERTAIN = 0.95  # probability from which a difference has a sign
 UNITS = ("rounds", "uploads", "bytes", "seconds")  # units of cost in which methods are compared
 MEASURES = {"accuracy": "accuracy", "r2": "R squared", "auc": "AUC"}  # how a measure is written
@@ -42,6 +43,7 @@ def summary(result: Result, target: float | None = None) -> dict[str, Any]:
         "bytes_down": sum(row["bytes_down"] for row in history),
         "seconds": round(sum(row["seconds"] for row in history), 3),
         "seed": result["settings"]["seed"],
+        **({name: result["privacy"][name] for name in ("epsilon", "delta")} if noisy(result) else {}),
     }
 
 
@@ -107,12 +109,15 @@ def most_frequent(result: Result) -> tuple[str, float] | None:
         result: the result.
 
     Returns:
-        The class and the accuracy; None if no rows were evaluated.
+        The class and the accuracy; None if no rows were evaluated, or if noise hides how many rows a class has.
     """
-    confusion = np.asarray((result.get("final") or {}).get("confusion") or [[0]])
+    final = result.get("final") or {}
+    confusion = np.asarray(final.get("confusion") or [[0]])
     if not confusion.any():
         return None
-    rows = confusion.sum(axis=1)
+    rows = confusion.sum(axis=1).clip(0)
+    if noisy(result) and rows.max() < CLEAR * final["accuracy_error"] * final["evaluated"]:
+        return None
     return str(result["data"]["classes"][int(rows.argmax())]), float(rows.max() / rows.sum())
 
 

@@ -9,8 +9,19 @@ from rich.table import Table
 
 from v6_federated.base.errors import SafeError
 from v6_federated.messages.result import Round
-from v6_workbench.reporting.intervals import Interval, accuracy_interval, auc_interval
-from v6_workbench.reporting.summary import MEASURES, Result, Verdict, components_of, measure, simulated, spent, summary
+from v6_workbench.reporting.intervals import Interval, accuracy_interval, auc_interval, noisy
+from v6_workbench.reporting.noise import Alternative
+from v6_workbench.reporting.summary import (
+    CLEAR,
+    MEASURES,
+    Result,
+    Verdict,
+    components_of,
+    measure,
+    simulated,
+    spent,
+    summary,
+)
 from v6_workbench.reporting.trained import names_after
 
 SHARED_COLUMNS = {*Round.model_fields} - {"uploads"}  # of a history; all others are a method's own
@@ -89,7 +100,11 @@ def rounds_table(result: Result, lines: int = 12) -> Table:
     measures = {"R squared": "r2"} if "r2" in history[-1] else {"accuracy": "accuracy", "AUC": "auc"}
     time = dict(zip((row["round"] for row in history), spent(result, "seconds"), strict=True))
     clock = ["s"] if simulated({"": result}) else []  # otherwise seconds are those of this machine
-    for heading in ("round", "nodes", "rows", "train loss", "loss", *measures, "kB up", "kB down", *clock):
+    losses = {"train loss": "train_loss", "loss": "loss"}
+    if noisy(result):  # no noise covers a loss, so nodes tell none
+        losses = {}
+        measures = {name: key for name, key in measures.items() if any(row[key] is not None for row in history)}
+    for heading in ("round", "nodes", "rows", *losses, *measures, "kB up", "kB down", *clock):
         out.add_column(heading, justify="right")
     own = [
         name
@@ -109,9 +124,7 @@ def rounds_table(result: Result, lines: int = 12) -> Table:
             str(row["round"]),
             str(len(row["participants"])),
             str(row["n"]),
-            _number(row["train_loss"], ".4f"),
-            _number(row["loss"], ".4f"),
-            *(_number(row[key], ".4f") for key in measures.values()),
+            *(_number(row[key], ".4f") for key in (*losses.values(), *measures.values())),
             f"{row['bytes_up'] / 1e3:.1f}",
             f"{row['bytes_down'] / 1e3:.1f}",
             *([f"{time[row['round']]:.1f}"] if clock else []),
@@ -124,6 +137,8 @@ def rounds_table(result: Result, lines: int = 12) -> Table:
 def classes_table(result: Result, most: int = 12) -> Table | None:
     """Make a table of the classes: held-out rows, recall and precision of each.
 
+    Of counts with noise, shares are shown only if the noise of the whole is far smaller than the whole.
+
     Args:
         result: the result.
         most: number of classes above which there is no table.
@@ -131,19 +146,24 @@ def classes_table(result: Result, most: int = 12) -> Table | None:
     Returns:
         The table; None if no rows were evaluated, or if there are more classes.
     """
-    confusion = np.asarray((result.get("final") or {}).get("confusion") or [[0]])
+    final = result.get("final") or {}
+    confusion = np.asarray(final.get("confusion") or [[0]])
     classes = result["data"]["classes"] or []
     if not confusion.any() or len(classes) > most:
         return None
     out = Table(box=None, pad_edge=False)
     for heading in ("held-out class", "rows", "found", "recall", "predicted", "precision"):
         out.add_column(heading, justify="left" if heading == "held-out class" else "right")
+    # the noise of a row's sum is that of the diagonal's
+    least = CLEAR * final["accuracy_error"] * final["evaluated"] if noisy(result) else 0
+    form = ".0f" if noisy(result) else ""
     for c, (name, rows, predicted) in enumerate(
         zip(classes, confusion.sum(axis=1), confusion.sum(axis=0), strict=True)
     ):
         found = confusion[c, c]
-        recall, precision = (f"{found / of:.3f}" if of else "-" for of in (rows, predicted))
-        out.add_row(escape(str(name)), str(rows), str(found), recall, str(predicted), precision)
+        recall, precision = (f"{np.clip(found / of, 0, 1):.3f}" if of > least else "-" for of in (rows, predicted))
+        n, right, guessed = (format(number, form) for number in (rows, found, predicted))
+        out.add_row(escape(str(name)), n, right, recall, guessed, precision)
     return out
 
 
@@ -232,6 +252,49 @@ def settings_table(arguments: Sequence[Mapping[str, Any]]) -> Table:
         allowed = argument.get("allowed_values")
         meaning = argument["description"] + (f" ({', '.join(map(str, allowed))})" if allowed else "")
         out.add_row(argument["name"], str(default), escape(meaning))
+    return out
+
+
+def noise_table(found: Sequence[Alternative]) -> Table:
+    """Make a table of ways to spend a privacy budget.
+
+    Args:
+        found: the ways.
+
+    Returns:
+        The table.
+    """
+    out = Table(box=None, pad_edge=False)
+    out.add_column("", overflow="fold")
+    for heading in (
+        "rounds",
+        "steps",
+        "rows a step",
+        "noise",
+        "in a step",
+        "in the job",
+        "evaluations",
+        "their noise",
+        "accuracy ±",
+        "epsilon",
+        "by PLD",
+    ):
+        out.add_column(heading, justify="right")
+    for it in found:
+        out.add_row(
+            escape(it.name),
+            str(it.rounds),
+            str(it.plan.steps),
+            f"{it.rows_a_step:.0f}",
+            f"{it.plan.noise:.4g}",
+            f"{it.of_step:.3g}",
+            f"{it.of_job:.3g}",
+            str(it.plan.evaluations),
+            f"{it.plan.evaluation_noise:.4g}",
+            _number(it.accuracy_error, ".3f"),
+            f"{it.epsilon:.3g}",
+            f"{it.epsilon_pld:.3g}",
+        )
     return out
 
 

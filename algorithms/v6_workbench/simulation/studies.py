@@ -4,7 +4,7 @@ Here one program holds the private keys of all hospitals. That is right for node
 hospitals make their keys themselves, with ``v6-federated keys``, ``schema`` and ``study``.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -62,7 +62,7 @@ def make(folders: Mapping[str, Path], plan: StudyPlan | None = None, minimum: in
         name="local",
         version=1,
         blocks=tuple(tuple(identities[name] for name in block) for block in blocks),
-        colluders=_colluders(folders),
+        colluders=assumed_colluders(folders),
         schema=None if plan.schema is None else plan.schema.shared_digest,
     )
     there = [_there(folder) for folder in folders.values()]
@@ -96,7 +96,7 @@ def dealt(names: Sequence[str], size: int | None, minimum: int = 1) -> list[Sequ
     Raises:
         SafeError: there are too few hospitals, or the size does not fit.
     """
-    colluders = _colluders(names)
+    colluders = assumed_colluders(names)
     least = max(minimum + colluders, 2)
     if len(names) < least:
         raise SafeError(f"{len(names)} node(s) are too few for a study, whose blocks need {_why(least, colluders)}")
@@ -113,7 +113,15 @@ def dealt(names: Sequence[str], size: int | None, minimum: int = 1) -> list[Sequ
     return [names[a:b] for a, b in pairwise(edges)]
 
 
-def _colluders(hospitals: Collection[str]) -> int:
+def assumed_colluders(hospitals: Sized) -> int:
+    """Say how many hospitals are assumed to work together with the server.
+
+    Args:
+        hospitals: the hospitals.
+
+    Returns:
+        1 if there are four hospitals or more, otherwise 0.
+    """
     return int(len(hospitals) >= WITH_COLLUDERS)
 
 

@@ -122,7 +122,10 @@ MISTAKES = [
         "2:V6_FEDERATED_AGGREGATION=hidden",
         "--node-env, node 2: V6_FEDERATED_AGGREGATION must be plain, masked, auto or pinned\n",
     ),
-    ("2:V6_FEDERATED_PROFILE=trust", "--node-env, node 2: V6_FEDERATED_PROFILE=trust must be trusting or careful\n"),
+    (
+        "2:V6_FEDERATED_PROFILE=trust",
+        "--node-env, node 2: V6_FEDERATED_PROFILE=trust must be trusting, careful or private\n",
+    ),
     (
         "V6_FEDERATED_PROFIL=careful",
         "--node-env: V6_FEDERATED_PROFIL is not a setting of a node; did you mean V6_FEDERATED_PROFILE?\n",

@@ -139,7 +139,7 @@ def test_a_node_may_require_less_than_the_study_gives(rows, started):
             "blocks need 4 (V6_FEDERATED_MINIMUM_ORG",
         ),
         (["--node-env", "4:A=b"], "--node-env '4:A=b': there is no node 4; expected a node from 1 to 3"),
-        (["--profile", "trust"], "--profile trust is not a profile; expected trusting or careful"),
+        (["--profile", "trust"], "--profile trust is not a profile; expected trusting, careful or private"),
     ],
 )
 def test_a_mistake_is_one_line_and_starts_nothing(options, says, rows, started, capsys, tmp_path):

@@ -30,6 +30,7 @@ from v6_federated.privacy.secagg.notation import NOTHING_COMPUTED, H
 NAME = "ledger.sqlite"
 LOCK_SECONDS = 30.0  # how long a request waits while others use the ledger
 CHILD_SECONDS = 30.0  # how long the other process may take that tries the lock
+MOST_EPSILON, MOST_DELTA = 1e6, 0.1  # that an operator can set
 FIRST = bytes(32)  # the hash before the first reservation
 SCHEMA = (
     "CREATE TABLE IF NOT EXISTS reservation "
@@ -62,6 +63,7 @@ class Reserved:
         steps: how many noisy sums of gradients its requests have used.
         evaluations: how many evaluations.
         statistics: how many noisy sums of the preparation.
+        head: hash of this reservation, in hexadecimal: the ledger's head until the next one.
     """
 
     job: str
@@ -71,6 +73,7 @@ class Reserved:
     steps: int
     evaluations: int
     statistics: int
+    head: str
 
 
 @dataclass(frozen=True)
@@ -108,9 +111,9 @@ class Ledger:
             NodePermissionException: the operator's epsilon or delta cannot be used.
         """
         for name, value, most in (
-            ("EPSILON", epsilon, 1e6),
-            ("DELTA", delta, 0.1),
-            ("EPSILON_PER_JOB", epsilon if epsilon_per_job is None else epsilon_per_job, 1e6),
+            ("EPSILON", epsilon, MOST_EPSILON),
+            ("DELTA", delta, MOST_DELTA),
+            ("EPSILON_PER_JOB", epsilon if epsilon_per_job is None else epsilon_per_job, MOST_EPSILON),
         ):
             if not 0 < value <= most:
                 raise NodePermissionException(
@@ -141,7 +144,7 @@ class Ledger:
                         f"a new job. {NOTHING_COMPUTED}"
                     )
                 return
-            plans = [other for other, _ in reserved.values()]
+            plans = [other for other, *_ in reserved.values()]
             alone, together = self._cost([plan]), self._cost([*plans, plan])
             fits = together <= self.epsilon and (self.epsilon_per_job is None or alone <= self.epsilon_per_job)
             if fits:
@@ -206,8 +209,8 @@ class Ledger:
             made = database.execute("SELECT 1 FROM sqlite_master WHERE name = 'reservation'").fetchone()
             reserved, head = _chain(database) if made else ({}, FIRST)
             jobs = [
-                Reserved(job, plan, at, self._cost([plan]), **_used(database, job))
-                for job, (plan, at) in reserved.items()
+                Reserved(job, plan, at, self._cost([plan]), **_used(database, job), head=digest.hex())
+                for job, (plan, at, digest) in reserved.items()
             ]
         return Spent(self._cost([job.plan for job in jobs]), self.epsilon, self.delta, tuple(jobs), head.hex())
 
@@ -306,16 +309,16 @@ def _check_locks(folder: Path, device: int) -> None:
     )
 
 
-def _chain(database: sqlite3.Connection) -> tuple[dict[str, tuple[Plan, str]], bytes]:
-    """The plan and time of each job, the oldest first, and the head."""
-    reserved: dict[str, tuple[Plan, str]] = {}
+def _chain(database: sqlite3.Connection) -> tuple[dict[str, tuple[Plan, str, bytes]], bytes]:
+    """The plan, time and hash of each job's reservation, the oldest first, and the head."""
+    reserved: dict[str, tuple[Plan, str, bytes]] = {}
     head = FIRST
     rows = database.execute("SELECT seq, job, plan, at, previous, digest FROM reservation ORDER BY seq").fetchall()
     for number, (seq, job, text, at, previous, digest) in enumerate(rows):
         try:
             if seq != number or previous != head or digest != H("ledger", head, seq, job, text, at):
                 raise ValueError
-            reserved[job] = Plan.from_json(json_text.parse(text)), at
+            reserved[job] = Plan.from_json(json_text.parse(text)), at, digest
         except (ValueError, TypeError, AttributeError, OverflowError):  # SafeError is a ValueError
             raise NodePermissionException(
                 f"the ledger of this node's privacy budget has been changed: reservation {number + 1} of {len(rows)} "

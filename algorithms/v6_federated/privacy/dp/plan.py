@@ -35,14 +35,14 @@ class Plan:
         statistics_noise: z of each of them.
     """
 
-    clip: float
-    noise: float
-    rate: float
-    steps: int
-    evaluations: int
-    evaluation_noise: float
-    statistics: int
-    statistics_noise: float
+    clip: float = 1.0
+    noise: float = 1.0
+    rate: float = 1.0
+    steps: int = 0
+    evaluations: int = 0
+    evaluation_noise: float = 1.0
+    statistics: int = 0
+    statistics_noise: float = 1.0
 
     def __post_init__(self) -> None:
         """Check the ranges, and make numbers of one kind, so that equal plans are written alike.

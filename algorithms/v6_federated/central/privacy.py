@@ -1,0 +1,115 @@
+"""The privacy plan of a job: what central calibrates, and what the result says of it."""
+
+from dataclasses import replace
+from importlib.metadata import version
+from typing import Any
+
+from v6_federated.base.errors import SafeError
+from v6_federated.data import preprocessing
+from v6_federated.messages import settings
+from v6_federated.messages.common import Common, WithNoise
+from v6_federated.privacy.dp.plan import Plan
+
+OF_NOISE = ("noise", "epsilon", "delta", "sampling", "evaluation_noise")
+EVALUATION_NOISE = 10.0  # if neither it nor an epsilon is set
+WITHOUT_ROWS = ("onehot", "scale")  # steps that follow from what operators have declared
+
+
+def check(checked: Common) -> None:
+    """Check settings of noise, before any node is asked.
+
+    Args:
+        checked: the job's settings.
+
+    Raises:
+        SafeError: they do not fit each other.
+    """
+    if not isinstance(checked, WithNoise):  # the method reads rows in ways that no noise covers
+        return
+    if checked.clip is None:
+        if idle := settings.changed(checked, OF_NOISE):
+            raise SafeError(
+                f"{', '.join(idle)} has no effect without clip; set clip, for example clip=1, or leave it out"
+            )
+        return
+    if (checked.noise is None) == (checked.epsilon is None):
+        raise SafeError("clip needs either noise or epsilon; set one, for example epsilon=1")
+    if getattr(checked, "batch_size", None) is not None:
+        raise SafeError(
+            "batch_size has no effect with clip, where rows are drawn; set sampling, for example sampling=0.1"
+        )
+    if getattr(checked, "optimizer", "sgd") != "sgd":
+        raise SafeError("optimizer=adam cannot be used with clip; leave it out")
+    if checked.evaluators:
+        raise SafeError("evaluators cannot be used with clip: their answers would be single ones; leave them out")
+    if checked.aggregation == "plain":
+        raise SafeError(
+            "aggregation=plain cannot be used with clip: noise is for sums; leave it out, or set masked or pinned"
+        )
+    if getattr(checked, "objective", None) == "regression":
+        raise SafeError("a regression cannot be used with clip; choose a label of classes")
+    if wrong := [step.name for step in map(preprocessing.parse, checked.preprocess) if step.name not in WITHOUT_ROWS]:
+        raise SafeError(
+            f"preprocess={wrong[0]} cannot be used with clip: no noise covers what it reads; use "
+            f"{' and '.join(WITHOUT_ROWS)}, which follow from the declared schema"
+        )
+
+
+def plan_of(checked: Any) -> Plan | None:
+    """Plan a job, and find the noise for its epsilon.
+
+    Args:
+        checked: the job's settings.
+
+    Returns:
+        What the job asks of a node in all; None without clip.
+
+    Raises:
+        SafeError: no noise is enough for this epsilon.
+    """
+    if getattr(checked, "clip", None) is None:
+        return None
+    from v6_federated.privacy.dp import accountant  # its library takes a second to import
+
+    training = Plan(
+        clip=checked.clip,
+        noise=checked.noise or 1.0,
+        rate=checked.sampling,
+        steps=checked.rounds * checked.epochs * max(round(1 / checked.sampling), 1),
+    )
+    evaluations = Plan(
+        evaluations=(checked.rounds - 1) // checked.evaluate_every + 1, evaluation_noise=checked.evaluation_noise or 1.0
+    )
+    if checked.epsilon is not None:
+        if checked.evaluation_noise is None:  # it then takes about an eighth of the noise's precision from training
+            evaluations = accountant.calibrated(evaluations, checked.epsilon / 2, checked.delta)
+        training = accountant.calibrated(training, checked.epsilon, checked.delta, [evaluations])
+    elif checked.evaluation_noise is None:
+        evaluations = replace(evaluations, evaluation_noise=EVALUATION_NOISE)
+    return replace(training, evaluations=evaluations.evaluations, evaluation_noise=evaluations.evaluation_noise)
+
+
+def described(plan: Plan, checked: Any, shared: bool) -> dict[str, Any]:
+    """Say what a job costs, for its result.
+
+    Args:
+        plan: what the job asked of a node in all.
+        checked: the job's settings.
+        shared: whether the nodes of a block shared the noise of the gradients.
+
+    Returns:
+        JSON.
+    """
+    from v6_federated.privacy.dp import accountant
+
+    delta = checked.delta
+    return {
+        "epsilon": accountant.epsilon([plan], delta),
+        "epsilon_by_privacy_loss_distribution": accountant.epsilon_pld(plan, delta),
+        "delta": delta,
+        "adjacency": "zero-out: one row's contribution is left out, and the number of rows is public",
+        "accountant": f"RDP, dp-accounting {version('dp-accounting')}",
+        "noised": "sums of clipped gradients of rows, and counts of evaluations",
+        "noise_shared_in_a_block": shared,
+        "plan": plan.to_json(),
+    }

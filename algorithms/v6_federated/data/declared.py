@@ -1,0 +1,104 @@
+"""Rows made to fit what the hospital has declared in its schema, so that nothing tells of what does not fit.
+
+Under a privacy budget, a refusal, a folded level or a range that depends on rows would be an answer that no noise
+covers. So values outside are moved inside, and nothing is refused.
+"""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from v6_federated.base.arrays import Array
+from v6_federated.base.vantage6_api import NodePermissionException
+from v6_federated.data.source import Source
+from v6_federated.privacy.environment import NOTHING_COMPUTED
+from v6_federated.privacy.schema import Schema
+
+UNKNOWN = "(other)"  # in place of words that are not declared; ``onehot`` makes no column of it
+
+
+def conformed(source: Source, schema: Schema) -> Source:
+    """Move a node's rows into what its schema declares.
+
+    Numbers are moved to the nearest bound, missing ones to the middle of their bounds; words that are not declared
+    become one unknown word. Rows whose label is not declared, and those of a person after the first m, take part in
+    nothing; they keep their place, so that how the others are split does not depend on them.
+
+    Args:
+        source: the node's rows.
+        schema: what its operator has declared.
+
+    Returns:
+        The declared columns only, in the schema's order, with the label last.
+
+    Raises:
+        NodePermissionException: the table lacks a declared column.
+    """
+    key = ("declared", schema)
+    if key not in source._read:
+        source._read[key] = _of_arrays(source, schema) if source.table is None else _of_table(source.table, schema)
+    found: Source = source._read[key]
+    return found
+
+
+def _of_table(table: pd.DataFrame, schema: Schema) -> Source:
+    named = [*schema.features, *filter(None, [schema.label, schema.person])]
+    if missing := [name for name in named if name not in table.columns]:
+        raise NodePermissionException(
+            f"the table lacks the declared column(s) {', '.join(missing)}; this hospital's operator must correct "
+            f"schema.json. {NOTHING_COMPUTED}"
+        )
+    idle: Array = np.zeros(len(table), dtype=bool)
+    if schema.person is not None:
+        assert schema.m is not None
+        idle = table.groupby(schema.person, dropna=False).cumcount().to_numpy() >= schema.m
+    found = {
+        column.name: _words(table[column.name], column.levels)
+        if column.kind == "words"
+        else _numbers(table[column.name], column.lower, column.upper)
+        for column in schema.columns
+    }
+    if schema.label:
+        found[schema.label], undeclared = _label(table[schema.label], schema)
+        idle |= undeclared
+    return Source(table=pd.DataFrame(found).reset_index(drop=True), idle=idle)
+
+
+def _of_arrays(source: Source, schema: Schema) -> Source:
+    assert source.X is not None
+    flat = source.X.reshape(len(source.X), -1)
+    X = flat / 255 if flat.dtype == np.uint8 else flat.astype(np.float64)  # as ``as_features``, which refuses NaN
+    if X.shape[1] != len(schema.columns):
+        raise NodePermissionException(
+            f"the arrays have {X.shape[1]} columns and schema.json {len(schema.columns)}; its operator must correct "
+            f"schema.json. {NOTHING_COMPUTED}"
+        )
+    lower, upper = (np.array([getattr(column, end) for column in schema.columns]) for end in ("lower", "upper"))
+    X = np.clip(np.where(np.isnan(X), (lower + upper) / 2, X), lower, upper)
+    y, idle = _label(pd.Series(np.asarray(source.y)), schema)
+    return Source(X=X.astype(np.float32), y=y.to_numpy(), idle=idle)
+
+
+def _numbers(column: "pd.Series[Any]", lower: float | None, upper: float | None) -> Array:
+    assert lower is not None and upper is not None
+    numbers: Any = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    return np.clip(np.where(np.isnan(numbers), (lower + upper) / 2, numbers), lower, upper)
+
+
+def _words(column: "pd.Series[Any]", levels: Any) -> "pd.Series[Any]":
+    words = column.astype("string").str.strip()
+    return words.where(words.isin([*levels]), UNKNOWN).fillna(UNKNOWN).astype(object)
+
+
+def _label(column: "pd.Series[Any]", schema: Schema) -> "tuple[pd.Series[Any], Array]":
+    """The label, and where it is not declared; there it is any that is."""
+    if schema.classes is None:
+        assert schema.bounds is not None
+        numbers = pd.to_numeric(column, errors="coerce").astype(np.float64)
+        found = numbers.clip(*schema.bounds).where(np.isfinite(numbers))
+        return found.fillna(schema.bounds[0]), found.isna().to_numpy()
+    if isinstance(schema.classes[0], str):
+        column = column.astype("string").str.strip().astype(object)
+    declared = column.isin([*schema.classes])
+    return column.where(declared, schema.classes[0]).infer_objects(), ~declared.to_numpy(dtype=bool)

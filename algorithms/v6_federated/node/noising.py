@@ -1,0 +1,227 @@
+"""What a node does with a job's privacy plan: samples of rows, sums of clipped gradients, noise, and the ledger.
+
+Noise and samples follow from the node's secret and from the whole request: the same request has the same answer, so
+noise cannot be averaged away, and nobody else can compute it.
+"""
+
+import secrets
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from v6_federated.base.arrays import Array
+from v6_federated.base.errors import SafeError
+from v6_federated.base.vantage6_api import NodePermissionException
+from v6_federated.data.declared import UNKNOWN
+from v6_federated.data.labels import plain
+from v6_federated.data.source import Source, ready
+from v6_federated.messages.job import Job
+from v6_federated.models import Model
+from v6_federated.models.clipping import clipped_sum, sensitivity
+from v6_federated.node.request import Request
+from v6_federated.privacy.dp import units
+from v6_federated.privacy.dp.ledger import Ledger
+from v6_federated.privacy.dp.noise import discrete_gaussian
+from v6_federated.privacy.dp.plan import Plan
+from v6_federated.privacy.environment import NOTHING_COMPUTED
+from v6_federated.privacy.policy import Policy
+from v6_federated.privacy.schema import Schema
+from v6_federated.privacy.secagg import masks
+
+WITHOUT_ROWS = ("onehot", "scale")  # steps that follow from what operators have declared
+UNCOVERED = "this function reads rows in a way that no noise covers; leave out clip, or use fedavg or scaffold"
+
+
+@dataclass
+class Noising:
+    """The noise of one request.
+
+    Attributes:
+        plan: what the job asks of the node in all.
+        request: the request, with the operator's limits and the hospital's folder.
+        job: the job's key.
+        rows_of_a_person: m, the rows that a person has at most.
+        shares: how many nodes of a block share the noise of one sum: those that are not assumed to work with the
+            server.
+    """
+
+    plan: Plan
+    request: Request
+    job: str
+    rows_of_a_person: int = 1
+    shares: int = 1
+    _random: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Noisy steps that take as many rows as the node has, about."""
+        return max(round(1 / self.plan.rate), 1)
+
+    def ledger(self) -> Ledger | None:
+        """The hospital's ledger; None if its operator has set no budget.
+
+        Raises:
+            NodePermissionException: the ledger cannot be used.
+        """
+        policy, folder = self.request.policy, self.request.folder
+        if not policy.private:
+            return None
+        if folder is None or not folder.own:
+            raise NodePermissionException(
+                "a privacy budget needs a folder on the hospital's own disk: add a database of type folder with the "
+                f"label hospital to the node's configuration. {NOTHING_COMPUTED}"
+            )
+        assert policy.epsilon is not None and policy.delta is not None
+        return Ledger(folder.path, policy.epsilon, policy.delta, policy.epsilon_per_job)
+
+    def reserve(self) -> None:
+        """Take the whole job from the budget, before its first round.
+
+        Raises:
+            NodePermissionException: it does not fit.
+        """
+        if (ledger := self.ledger()) is not None:
+            ledger.reserve(self.job, self.plan)
+
+    def use(self, kind: str, number: int) -> None:
+        """Count noisy sums of this request against the plan, before they are computed.
+
+        Args:
+            kind: "steps" or "evaluations".
+            number: how many.
+
+        Raises:
+            NodePermissionException: the plan has no more.
+        """
+        if (ledger := self.ledger()) is not None:
+            ledger.use(self.job, self.request.digest + kind.encode(), **{kind: number})
+
+    def sample(self, n: int, step: int) -> Array | slice:
+        """Draw the rows of a step: each takes part with the probability of the plan.
+
+        Args:
+            n: number of rows.
+            step: the step in this request.
+
+        Returns:
+            The indices of the rows, or a slice of all rows.
+        """
+        if self.plan.rate == 1:
+            return slice(None)
+        words = masks.mask(self._key(f"rows of step {step}"), self.request.digest, 64, n)
+        return np.flatnonzero(words < np.uint64(int(self.plan.rate * 2**64)))
+
+    def gradient(self, model: Model, w: Any, X: Any, y: Any, step: int, shared: bool) -> Array:
+        """Add up clipped gradients of rows, with noise.
+
+        Args:
+            model: the model.
+            w: its weights (d,).
+            X: rows (b, ...).
+            y: their labels (b,).
+            step: the step in this request.
+            shared: whether central learns only the sum over the block, so that its nodes share the noise.
+
+        Returns:
+            The sum (d,), int64, in units of the clip divided by ``units.GRADIENT``.
+        """
+        total = clipped_sum(model, w, X, y, self.plan.clip, units.GRADIENT)
+        reach = self.rows_of_a_person * sensitivity(len(total), units.GRADIENT)
+        return total + self._noise(f"gradient {step}", self.plan.noise * reach, len(total), shared)
+
+    def counts(self, counts: Array, reach: float, purpose: str) -> Array:
+        """Add noise to counts of rows, which the nodes of a block share.
+
+        Args:
+            counts: the counts.
+            reach: the L2 norm of what one row can change.
+            purpose: what they are; each of a request has its own noise.
+
+        Returns:
+            The counts in units of a row divided by ``units.COUNT``, int64.
+        """
+        sigma = self.plan.evaluation_noise * self.rows_of_a_person * reach * units.COUNT
+        noise = self._noise(purpose, sigma, counts.size, shared=True)
+        return np.asarray(np.rint(counts * units.COUNT), np.int64) + noise.reshape(counts.shape)
+
+    def _noise(self, purpose: str, sigma: float, size: int, shared: bool) -> Array:
+        share = sigma / np.sqrt(self.shares) if shared else sigma
+        return discrete_gaussian(self._key(purpose), float(share), size)
+
+    def _key(self, purpose: str) -> bytes:
+        folder = self.request.folder
+        if folder is None:  # a developer's own rows, without an operator
+            purpose_of = purpose.encode()
+            return masks.mask(self._random, purpose_of, 64, 4).tobytes()
+        return folder.derived(f"privacy, {purpose}", self.request.digest).to_bytes(32, "big")
+
+
+def of_node(job: Any, request: Request, schema: Schema | None) -> Noising | None:
+    """Read a job's plan.
+
+    Args:
+        job: the job.
+        request: the request.
+        schema: what the operator has declared, if there is a budget.
+
+    Returns:
+        What the node does with it; None if the job has none.
+
+    Raises:
+        NodePermissionException: the job has none although the operator has set a budget.
+        SafeError: the plan is malformed.
+    """
+    if job.privacy is None:
+        if request.policy.private:
+            raise NodePermissionException(
+                "this node's operator has set a privacy budget (V6_FEDERATED_PROFILE=private), and the job asks for "
+                f"answers without noise; set clip and epsilon, for example clip=1 epsilon=1. {NOTHING_COMPUTED}"
+            )
+        return None
+    if job.evaluators:
+        raise SafeError("evaluators cannot be used with clip: their answers would be single ones; leave them out")
+    m = 1 if schema is None or schema.m is None else schema.m
+    return Noising(Plan.from_json(job.privacy), request, job.key, m)
+
+
+def check_declared(job: Job, schema: Schema, policy: Policy, arrays: bool) -> None:
+    """Refuse a job that some rows would fit and others not: whether they do is an answer that no noise covers.
+
+    Nothing here depends on a row, only on the schema.
+
+    Args:
+        job: the job.
+        schema: what the operator has declared.
+        policy: the operator's limits.
+        arrays: whether the rows are arrays without names of columns.
+
+    Raises:
+        SafeError: the job names other classes, or other columns of words, than the schema, or a step that reads rows,
+            or one after which declared values are too large to compute with.
+        PrivacyThresholdViolation: a column has more levels than the operator allows.
+    """
+    spec, known = job.data, schema.classes or ()
+    named = None if spec.classes is None else {*map(plain, spec.classes)}
+    if named is not None and (absent := [value for value in known if value not in named]):
+        raise SafeError(
+            f"the job leaves out the class(es) {', '.join(map(str, absent))} of the schema; name all of them"
+        )
+    if wrong := [step["step"] for step in spec.preprocess if step["step"] not in WITHOUT_ROWS]:
+        raise SafeError(f"no noise covers what the step {wrong[0][:40]} reads; use {' and '.join(WITHOUT_ROWS)}")
+    if arrays:
+        return
+    if strange := sorted({*(spec.categories or ())} - {*schema.levels}):
+        raise SafeError(f"the column(s) {', '.join(strange)} hold numbers in the schema; leave them out of onehot")
+    for name, levels in schema.levels.items():
+        if spec.features is None or name in spec.features:
+            policy.check_classes(len(levels) + 1, f"the column {name}")
+    if not spec.preprocess:
+        return
+    # scaling is monotone in each column: if both bounds can be computed with, so can all values between them
+    ends: dict[str, list[Any]] = {
+        c.name: [UNKNOWN] * 2 if c.kind == "words" else [c.lower, c.upper] for c in schema.columns
+    }
+    ends |= {schema.label: [*(known or schema.bounds or ())][:2]} if schema.label else {}
+    ready(Source(table=pd.DataFrame(ends)).features(spec), spec.preprocess)

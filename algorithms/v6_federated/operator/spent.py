@@ -1,0 +1,100 @@
+"""The ledger for a person: what each job has reserved and used, what all have spent, and what is left."""
+
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from v6_federated.base.errors import SafeError
+from v6_federated.base.vantage6_api import NodePermissionException
+from v6_federated.privacy.dp.ledger import MOST_DELTA, MOST_EPSILON, NAME, Ledger, Reserved, Spent
+from v6_federated.privacy.environment import NOTHING_COMPUTED
+from v6_federated.privacy.limits import PREFIX
+
+DELTA = 1e-5  # if neither an option nor the environment has one
+HEAD = 16  # digits of a job's head that are shown
+COUNTED = ("steps", "evaluations", "statistics")
+
+
+def shown(
+    folder: Path, epsilon: float | None = None, delta: float | None = None, job: str | None = None
+) -> tuple[list[str], dict[str, Any] | None]:
+    """Describe the ledger in a hospital's folder.
+
+    Args:
+        folder: the hospital's own folder.
+        epsilon: the budget; None takes that of the environment, if there is one.
+        delta: of the budget; None takes that of the environment, or 1e-5.
+        job: the beginning of a job's key: only this job is then listed. What is spent is that of all jobs.
+
+    Returns:
+        Lines for a person, and the same in numbers: None if the folder has no ledger; ``{"error": ...}`` if it cannot
+        be read or has been changed.
+
+    Raises:
+        SafeError: epsilon or delta is out of range.
+    """
+    if not (folder / NAME).is_file():
+        return [], None
+    budget = _chosen("epsilon", epsilon, MOST_EPSILON)
+    known = _chosen("delta", delta, MOST_DELTA)
+    try:  # it reads the same whatever the budget is
+        spent = Ledger(folder, budget or MOST_EPSILON, known or DELTA).spent()
+    except NodePermissionException as error:
+        reason = str(error).removesuffix(NOTHING_COMPUTED).strip()
+        return [f"{folder / NAME}: {reason}"], {"error": reason}
+    lines = [*_lines(folder / NAME, spent, budget, known, job)]
+    return lines, {
+        "epsilon": spent.epsilon,
+        "budget": budget,
+        "left": None if budget is None else max(budget - spent.epsilon, 0.0),
+        "delta": spent.delta,
+        "jobs": [asdict(it) for it in spent.jobs if it.job.startswith(job or "")],
+        "head": spent.head,
+    }
+
+
+def _lines(file: Path, spent: Spent, budget: float | None, delta: float | None, job: str | None) -> Iterator[str]:
+    jobs = f"{len(spent.jobs)} job(s) have reserved"
+    if budget is None:
+        yield (
+            f"{file}: {jobs} epsilon {spent.epsilon:.4g} together, at delta {spent.delta:g}. The budget is not known "
+            f"here: give --epsilon and --delta, or set {PREFIX}EPSILON and {PREFIX}DELTA as the node has them"
+        )
+    else:
+        assumed = f"; the node's delta is not known here, --delta gives it: {DELTA:g} is assumed"
+        yield (
+            f"{file}: {jobs} epsilon {spent.epsilon:.4g} of {budget:g} together, at delta {spent.delta:g}; "
+            f"{max(budget - spent.epsilon, 0):.4g} is left{'' if delta else assumed}"
+        )
+    yield from (_reservation(it) for it in spent.jobs if it.job.startswith(job or ""))
+    yield (
+        f"head {spent.head}: note it outside this folder. If the head that you noted last is not among those above "
+        "any more, an older folder was put back or the ledger was changed, and more is spent than it says"
+    )
+
+
+def _reservation(it: Reserved) -> str:
+    used = [f"{getattr(it, name):,} of {getattr(it.plan, name):,} {name}" for name in COUNTED if getattr(it.plan, name)]
+    at = it.at[:16].replace("T", " ")
+    return (
+        f"  job {it.job}: epsilon {it.epsilon:.4g} alone, reserved {at} UTC; used: {', '.join(used) or 'nothing'}; "
+        f"head {it.head[:HEAD]}"
+    )
+
+
+def _chosen(name: str, given: float | None, most: float) -> float | None:
+    """A number of the budget: the option's, else the environment's."""
+    variable = PREFIX + name.upper()
+    said, value = f"--{name}", given
+    if value is None and (text := os.environ.get(variable, "").strip()):
+        said = variable
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+    if value is not None and not 0 < value <= most:
+        raise SafeError(f"{said} must be a number above 0, of at most {most:g}; expected the value that the node has")
+    return value

@@ -1,0 +1,124 @@
+"""Under a privacy budget, nothing that depends on rows leaves without noise: no failure, no single node's part.
+
+Each test is an attack that once worked.
+"""
+
+import numpy as np
+import pandas as pd
+import pytest
+from benchmarks.attacks.isolation import standardize
+from benchmarks.attacks.researcher import Refused, Researcher, hospitals
+
+from v6_federated.data.declared import conformed
+from v6_federated.data.source import Rows, Source
+from v6_federated.messages.job import DataSpec
+from v6_federated.models import build, metrics
+from v6_federated.privacy.policy import Policy
+from v6_federated.privacy.schema import Column, Schema
+from v6_federated.privacy.sums import Part
+
+LARGEST = float(np.finfo(np.float32).max)
+
+
+@pytest.fixture
+def researcher():
+    with Researcher(hospitals(rows=320), "private 8", True) as found:
+        found.reserve(steps=5, evaluations=5)
+        yield found
+
+
+def step(researcher, parameters, **data):
+    return researcher.ask(
+        "v6_fedavg", "client_update", data=data, model={"name": "svm"}, arrays={"weights": np.zeros(parameters)}
+    )
+
+
+@pytest.mark.parametrize("share", [0.999, 1.001])
+def test_whether_values_overflow_after_a_step_follows_from_the_schema(researcher, share):
+    """A step divides so that only the largest value is too large: how many nodes fail told where that value is."""
+    column = researcher.features[researcher.finest()]
+    largest = max(table[column].max() for table in researcher.tables.values())
+    divide = standardize(np.zeros(1), np.array([largest * share / LARGEST]), "scale")
+    with pytest.raises(Refused, match="infinite values"):
+        step(researcher, 2, features=[column], preprocess=[divide])
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        ({"classes": [0]}, r"leaves out the class\(es\) 1 of the schema"),  # whether some row has another class
+        ({"categories": ["mean radius"]}, "hold numbers in the schema"),  # whether it has more than 100 values
+        ({"preprocess": [{"step": "clip", "fitted": {"bounds": {}}}]}, "no noise covers what the step clip reads"),
+    ],
+)
+def test_a_job_that_only_some_rows_would_fit_is_refused_before_a_row_is_read(researcher, data, says):
+    with pytest.raises(Refused, match=says):
+        step(researcher, 31, **data)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        Part("gradient", "share", 64, (31,), 60),  # with the exact sum, it tells one hospital's part
+        Part("gradient", "equal", 64, (31,), 60),
+        Part("gradient", "equal/n", 64, (31,), 60),
+        Part("gradient", "one", 64, (31,), 80),  # each node rounds by itself
+    ],
+)
+def test_shared_noise_is_only_in_an_exact_sum(researcher, part):
+    agreed = researcher.agreed("v6_fedavg")
+    agreed.rows = 320
+    job = researcher.job("v6_fedavg", model={"name": "svm", "features": 30, "classes": 2})
+    request = {"job": job, "arrays": {"weights": np.zeros(31)}}
+    parts = [Part("gradient", "one", 64, (31,))]
+    assert agreed.opened(*researcher.sums("v6_fedavg", "noisy_gradient", agreed, parts, **request))[:2] == (4, 0)
+    if part.weight != "one":
+        with pytest.raises(Refused, match=f"of gradient with the weight {part.weight}; expected one"):
+            researcher.sums("v6_fedavg", "noisy_gradient", agreed, [*parts, part], **request)
+        return
+    asked = researcher.sums("v6_fedavg", "noisy_gradient", agreed, [*parts, part], **request)
+    assert agreed.opened(*asked)[:2] == (4, 4)  # all nodes have added noise alone
+
+
+def test_a_row_whose_score_is_not_finite_does_not_change_how_others_are_counted():
+    """All counts once were 0 if one score was infinite, and a count of all rows has more than one row's noise."""
+    model = build({"name": "logreg", "features": 1, "classes": 2})
+    rows = Rows(np.array([[0.1], [0.2], [-0.3], [0.9]]), np.array([0, 1, 0, 1]))
+    with np.errstate(over="ignore"):
+        w = np.array([1e308, 1.5e308])  # the last row's score is above 1.8e308
+        few = metrics.evaluate(model, w, Rows(rows.X[:3], rows.y[:3]), 2, 15, row_by_row=True)
+        found = metrics.evaluate(model, w, rows, 2, 15, row_by_row=True)
+    assert (found["n"], found["confusion"], found["bands"]) == (3, few["confusion"], few["bands"])
+
+
+def test_one_infinite_score_does_not_empty_the_counts(researcher):
+    """The same at the nodes: a network whose score is infinite for values above a bound alone."""
+    mean, scale, _ = researcher.moments()
+    k = researcher.finest()
+    column, values = researcher.features[k], np.sort(researcher.truth[:, researcher.finest()])
+    counts = []
+    for bound in (values[-1] + 1, values[-7]):
+        answer = researcher.ask(
+            "v6_fedavg",
+            "evaluate",
+            data={"features": [column], "holdout": 0.5, "preprocess": [standardize(mean[[k]], scale[[k]], "scale")]},
+            model={"name": "fnn", "hidden": 1},
+            arrays={"weights": np.array([1e180, -1e180 * (bound - mean[k]) / scale[k], 3e130, -3e130, 0, 0])},
+        )
+        counts.append(np.sum(answer.values["evaluation"]["confusion"]))
+    assert min(counts) > 100  # of 160 rows that are held out; some have infinite scores
+
+
+def test_a_row_with_an_undeclared_label_does_not_move_the_others():
+    """How many rows are held out, and which, once changed with such a row: sums over all rows changed by ten rows."""
+    table = pd.DataFrame({"x": np.arange(75.0), "y": [0, 1, 0] * 25})
+    schema = Schema((Column("x", "number", 0, 100),), "y", (0, 1))
+    spec, policy = DataSpec(features=["x"], label="y", classes=[0, 1], holdout=0.2), Policy.of("private")
+    odd = table.assign(y=table["y"].where(table.index != 7, 5))
+    (trained, held), (odd_trained, odd_held) = (
+        conformed(Source(table=rows), schema).prepared(spec, 1, policy) for rows in (table, odd)
+    )
+    every = np.concatenate([trained.X, held.X])
+    assert len(every) == 75 and len(held) == 20
+    for rows, others in ((trained, odd_trained), (held, odd_held)):
+        np.testing.assert_array_equal(rows.X[rows.X[:, 0] != 7], others.X)

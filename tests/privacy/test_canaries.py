@@ -1,0 +1,100 @@
+"""The audit by canaries: it catches faults of the noise, and not the right noise; and the noise of whole jobs."""
+
+import contextlib
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from benchmarks import canaries
+from scipy import stats
+
+from v6_federated.models.clipping import clipped_sum, sensitivity
+from v6_federated.node import noising
+from v6_federated.privacy.dp import accountant, units
+from v6_federated.privacy.dp.plan import Plan
+
+MANY = 300  # canaries
+PLAN = accountant.calibrated(Plan(steps=1), 8.0, canaries.DELTA)  # each step is an audit of its own
+SOUND = contextlib.nullcontext
+
+
+def test_sound_scores_are_caught_as_often_as_stated():
+    rng = np.random.default_rng(1)
+    present = np.arange(MANY) % 2 == 0
+    verdicts = [canaries.score_test(rng.normal(size=MANY) + 0.3 * present, present, 0.3) for _ in range(10_000)]
+    by_test = np.array([[v.less_noise, v.more_influence] for v in verdicts]) < canaries.LEVEL / 2
+    assert abs(by_test.mean(axis=0) - 0.015).max() < 4 * math.sqrt(0.015 / 10_000)
+    assert abs(np.mean([v.caught for v in verdicts]) - 0.0298) < 4 * math.sqrt(0.03 / 10_000)
+    assert np.mean([v.measured for v in verdicts]) == pytest.approx(0.3, abs=0.01)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 8.0])
+def test_the_measured_epsilon_is_that_of_the_accountant(epsilon):
+    """PLD's number for a Gaussian mechanism is the exact one, rounded up."""
+    plan = accountant.calibrated(Plan(steps=4), epsilon, canaries.DELTA)
+    exact = canaries.epsilon_of(math.sqrt(4) / plan.noise)
+    assert exact <= accountant.epsilon_pld(plan, canaries.DELTA) < exact + 0.01
+
+
+def test_the_right_noise_is_not_caught():
+    """60 audits of whole jobs: 9 or more false alarms would come by chance once in 10,000 runs of this test."""
+    verdicts = canaries.job(replace(PLAN, steps=60), MANY, 1).verdicts()
+    assert len(verdicts) == 60 and sum(v.caught for v in verdicts) < 9
+    assert np.mean([v.variance for v in verdicts]) == pytest.approx(1, abs=0.05)
+    assert np.median([v.measured for v in verdicts]) == pytest.approx(1 / PLAN.noise, abs=0.1)
+
+
+def test_audits_of_several_steps():
+    plan = accountant.calibrated(Plan(steps=5), 8.0, canaries.DELTA)
+    audited = canaries.job(replace(plan, steps=20), MANY, 2)
+    assert sum(v.caught for v in audited.verdicts(5)) < 3
+    halved = canaries.job(plan, MANY, 2, canaries.FAULTS["noise halved"])
+    (verdict,) = halved.verdicts(5)
+    assert verdict.caught and verdict.measured > 1.5 * verdict.claimed
+
+
+@pytest.mark.parametrize(
+    ("fault", "by"),
+    [
+        ("noise halved", "less_noise"),
+        ("sensitivity doubled: clipped at 2 C", "more_influence"),
+        ("a second hospital adds no noise", "less_noise"),
+    ],
+)
+def test_faults_are_caught(fault, by):
+    """Each step is an audit; all are caught, but for one in 200 of those of a missing share."""
+    verdicts = canaries.job(replace(PLAN, steps=5), MANY, 3, canaries.FAULTS[fault]).verdicts()
+    assert sum(v.caught for v in verdicts) >= 4
+    assert sum(getattr(v, by) < canaries.LEVEL / 2 for v in verdicts) >= 4
+
+
+def test_noise_of_whole_jobs(monkeypatch):
+    """What nodes add to their exact sums: variance, quantiles, last digits, and nothing in common between draws."""
+    drawn = []
+    real = noising.Noising.gradient
+
+    def gradient(self, model, w, X, y, step, shared):
+        found = real(self, model, w, X, y, step, shared)
+        exact = clipped_sum(model, w, X, y, self.plan.clip, units.GRADIENT)
+        drawn.append((self.request.entry.organization, found - exact))
+        return found
+
+    monkeypatch.setattr(noising.Noising, "gradient", gradient)
+    rounds, d = 10, MANY + 1
+    for seed in range(2):  # jobs with equal settings and other keys
+        canaries.job(Plan(noise=5, steps=rounds), MANY, seed)
+    noise = np.stack([found for _, found in drawn])
+    assert noise.shape == (2 * rounds * canaries.HOSPITALS, d) and noise.dtype == np.int64
+    sigma = 5 * sensitivity(d, units.GRADIENT) / math.sqrt(canaries.HOSPITALS - 1)
+    n = noise.size
+    assert (noise / sigma).var() == pytest.approx(1, abs=4.5 * math.sqrt(2 / n))
+    for k in range(1, canaries.HOSPITALS + 1):
+        own = np.concatenate([found for organization, found in drawn if organization == k]) / sigma
+        assert own.var() == pytest.approx(1, abs=4.5 * math.sqrt(2 / own.size)), k
+    bins = (stats.norm.cdf((noise.ravel() + 0.5) / sigma) * 200).astype(int)
+    assert stats.chisquare(np.bincount(bins, minlength=200)).pvalue > 1e-5
+    for modulus in (2, 256):
+        assert stats.chisquare(np.bincount(noise.ravel() % modulus, minlength=modulus)).pvalue > 1e-5
+    correlations = np.corrcoef(noise)[np.triu_indices(len(noise), 1)]  # of nodes, rounds and jobs
+    assert abs(correlations).max() < 6.5 / math.sqrt(d)
