@@ -233,3 +233,13 @@ def test_a_budget_needs_a_schema():
         pytest.raises(CollectResultsError, match="a privacy budget needs schema.json"),
     ):
         found.run(**JOB, epsilon=1)
+
+
+def test_a_job_that_goes_on_from_a_result_says_what_both_have_cost():
+    with network() as found:
+        first = found.run(**JOB, epsilon=1)
+        second = found.run(**{**JOB, "rounds": 5}, epsilon=1, resume=first)
+    assert 1 < second["privacy"]["epsilon"] < 2
+    assert second["privacy"]["earlier_plans"] == [first["privacy"]["plan"]]
+    with network() as found, pytest.raises(UserInputError, match="of a privacy plan"):
+        found.run(**JOB, epsilon=1, resume={**first, "privacy": {"plan": {**first["privacy"]["plan"], "steps": -1}}})

@@ -65,12 +65,13 @@ def plan_of(checked: Any) -> Plan | None:
         What the job asks of a node in all; None without clip.
 
     Raises:
-        SafeError: no noise is enough for this epsilon.
+        SafeError: no noise is enough for this epsilon, or the result to go on from has plans that cannot be read.
     """
     if getattr(checked, "clip", None) is None:
         return None
     from v6_federated.privacy.dp import accountant  # its library takes a second to import
 
+    earlier(checked)  # refused now, if it cannot be read
     training = Plan(
         clip=checked.clip,
         noise=checked.noise or 1.0,
@@ -81,12 +82,30 @@ def plan_of(checked: Any) -> Plan | None:
         evaluations=(checked.rounds - 1) // checked.evaluate_every + 1, evaluation_noise=checked.evaluation_noise or 1.0
     )
     if checked.epsilon is not None:
-        if checked.evaluation_noise is None:  # it then takes about an eighth of the noise's precision from training
+        if checked.evaluation_noise is None:  # training then has about a fifth more noise than without evaluations
             evaluations = accountant.calibrated(evaluations, checked.epsilon / 2, checked.delta)
         training = accountant.calibrated(training, checked.epsilon, checked.delta, [evaluations])
     elif checked.evaluation_noise is None:
         evaluations = replace(evaluations, evaluation_noise=EVALUATION_NOISE)
     return replace(training, evaluations=evaluations.evaluations, evaluation_noise=evaluations.evaluation_noise)
+
+
+def earlier(checked: Any) -> list[Plan]:
+    """The plans of the jobs that a job goes on from: what they cost belongs to the model too.
+
+    Args:
+        checked: the job's settings.
+
+    Returns:
+        The plans, the oldest first.
+
+    Raises:
+        SafeError: one is malformed.
+    """
+    said = (checked.resume or {}).get("privacy")
+    if not isinstance(said, dict) or "plan" not in said:
+        return []
+    return [Plan.from_json(plan) for plan in (*said.get("earlier_plans", []), said["plan"])]
 
 
 def described(plan: Plan, checked: Any, shared: bool) -> dict[str, Any]:
@@ -102,10 +121,11 @@ def described(plan: Plan, checked: Any, shared: bool) -> dict[str, Any]:
     """
     from v6_federated.privacy.dp import accountant
 
-    delta = checked.delta
+    delta, before = checked.delta, earlier(checked)
+    alone = {"epsilon_by_privacy_loss_distribution": accountant.epsilon_pld(plan, delta)}
     return {
-        "epsilon": accountant.epsilon([plan], delta),
-        "epsilon_by_privacy_loss_distribution": accountant.epsilon_pld(plan, delta),
+        "epsilon": accountant.epsilon([*before, plan], delta),
+        **({"earlier_plans": [other.to_json() for other in before]} if before else alone),
         "delta": delta,
         "adjacency": "zero-out: one row's contribution is left out, and the number of rows is public",
         "accountant": f"RDP, dp-accounting {version('dp-accounting')}",

@@ -72,10 +72,13 @@ def show(result: dict[str, Any]) -> None:
 
 def _cost(privacy: Mapping[str, Any]) -> str:
     """What a job with noise has cost each node."""
-    plan = privacy["plan"]
+    plan, earlier = privacy["plan"], privacy.get("earlier_plans")
+    if earlier:
+        also = f"with the {len(earlier)} job(s) before it"
+    else:
+        also = f"{privacy['epsilon_by_privacy_loss_distribution']:.3g} by privacy loss distributions"
     return (
-        f"privacy: epsilon {privacy['epsilon']:.3g} at delta {privacy['delta']:g} for each node "
-        f"({privacy['epsilon_by_privacy_loss_distribution']:.3g} by privacy loss distributions); noise "
+        f"privacy: epsilon {privacy['epsilon']:.3g} at delta {privacy['delta']:g} for each node ({also}); noise "
         f"{plan['noise']:.4g} in {plan['steps']:,} step(s), {plan['evaluation_noise']:.4g} in {plan['evaluations']:,} "
         "evaluation(s)"
     )

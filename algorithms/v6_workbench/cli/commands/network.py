@@ -52,7 +52,8 @@ def up(options: UpOptions) -> int:
     if options.nodes is not None and options.nodes < 1:
         raise SafeError(f"--nodes {options.nodes} is too few; expected at least 1")
     if options.profile not in PROFILES:
-        raise SafeError(f"--profile {options.profile} is not a profile; expected {', '.join(PROFILES[:-1])} or {PROFILES[-1]}")
+        accepted = f"{', '.join(PROFILES[:-1])} or {PROFILES[-1]}"
+        raise SafeError(f"--profile {options.profile} is not a profile; expected {accepted}")
     plan = study.plan_of(options)
     environment = node_environment.read(options.node_env)
     base = {f"{PREFIX}PROFILE": options.profile} | ({} if plan is None else {f"{PREFIX}AGGREGATION": "pinned"})
