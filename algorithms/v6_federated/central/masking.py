@@ -108,8 +108,8 @@ class Masks:
             parts.append(unknown)
         if not blocks:
             raise CollectResultsError(
-                f"organizations {[*silent]} did not answer, and without them no block is whole; send the job again "
-                "when their nodes are online"
+                f"round 0, describe: organizations {[*silent]} did not answer, and without them no block is whole; "
+                "send the job again when their nodes are online"
             )
         if len({k for block in blocks for k in block}) != sum(map(len, blocks)):
             raise CollectResultsError("nodes have accepted studies with other blocks; accept the same study everywhere")
