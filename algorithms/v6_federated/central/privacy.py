@@ -6,13 +6,13 @@ from typing import Any
 
 from v6_federated.base.errors import SafeError
 from v6_federated.data import preprocessing
+from v6_federated.data.steps import WITHOUT_ROWS
 from v6_federated.messages import settings
 from v6_federated.messages.common import Common, WithNoise
 from v6_federated.privacy.dp.plan import Plan
 
 OF_NOISE = ("noise", "epsilon", "delta", "sampling", "evaluation_noise")
 EVALUATION_NOISE = 10.0  # if neither it nor an epsilon is set
-WITHOUT_ROWS = ("onehot", "scale")  # steps that follow from what operators have declared
 
 
 def check(checked: Common) -> None:

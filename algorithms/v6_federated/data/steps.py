@@ -25,6 +25,7 @@ from v6_federated.messages.settings import no_truth
 
 MOST_LEVELS = 10_000  # of a column
 MOST = 1e100  # the largest number that a fitted step may name; a table's end at 3.4e38
+WITHOUT_ROWS = ("onehot", "scale")  # steps that can follow from what operators have declared
 LARGE = 100_000  # bytes of a fitted step from which on nodes keep it, and tasks only name it
 
 

@@ -336,7 +336,7 @@ def answer(
         return _answer(node, sums, T, stored), _rows(node)
     node.state.stamp, node.key = T, f"block {sums.block}"
     if node.noising is not None and session.mode == "pinned":
-        node.noising.shares = len(session.roster) - pinned_colluders(folder)
+        node.noising.shares = len(session.roster) - _colluders(folder)
     words, rows = _part(node, session, sums, compute, arrays, T)
     # what the node has kept decides about the answer too: nodes with other histories have masks that do not cancel
     mask = notation.H("kept", T, node.state.loaded_stamp)
@@ -345,7 +345,7 @@ def answer(
     return _answer(node, sums, T, answered.finish(T, new)), rows  # another run of the request may have been faster
 
 
-def pinned_colluders(folder: HospitalFolder) -> int:
+def _colluders(folder: HospitalFolder) -> int:
     """How many hospitals of a block its study assumes to work with the server."""
     agreed = study.accepted(folder.path)
     assert agreed is not None  # checked before

@@ -17,6 +17,7 @@ from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.data.declared import UNKNOWN
 from v6_federated.data.labels import plain
 from v6_federated.data.source import Source, ready
+from v6_federated.data.steps import WITHOUT_ROWS
 from v6_federated.messages.job import Job
 from v6_federated.models import Model
 from v6_federated.models.clipping import clipped_sum, sensitivity
@@ -30,7 +31,6 @@ from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.schema import Schema
 from v6_federated.privacy.secagg import masks
 
-WITHOUT_ROWS = ("onehot", "scale")  # steps that follow from what operators have declared
 UNCOVERED = "this function reads rows in a way that no noise covers; leave out clip, or use fedavg or scaffold"
 
 

@@ -83,7 +83,7 @@ def read(texts: Sequence[str]) -> NodeEnvironment:
         The variables.
 
     Raises:
-        SafeError: an option is none of the two, or is given twice.
+        SafeError: an option has another form, or sets a variable twice.
     """
     every, own = dict[str, str](), dict[int, dict[str, str]]()
     for text in texts:
