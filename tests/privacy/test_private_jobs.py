@@ -195,7 +195,7 @@ def test_a_job_that_noise_does_not_cover_is_refused(settings, says):
         ({"epsilon": 1, "evaluators": [4]}, "evaluators cannot be used with clip"),
         ({"epsilon": 1, "optimizer": "adam"}, "optimizer=adam cannot be used with clip"),
         ({"clip": None, "epsilon": 1}, "epsilon has no effect without clip"),
-        ({"epsilon": 1e-9}, "no noise"),
+        ({"epsilon": 1e-9, "delta": 1e-12}, "no noise"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused_before_any_node_is_asked(settings, says):

@@ -11,8 +11,11 @@ from v6_federated.messages import settings
 from v6_federated.messages.common import Common, WithNoise
 from v6_federated.privacy.dp.plan import Plan
 
-OF_NOISE = ("noise", "epsilon", "delta", "sampling", "evaluation_noise")
+OF_NOISE = ("noise", "epsilon", "delta", "sampling", "steps_per_epoch", "evaluation_noise")
 EVALUATION_NOISE = 10.0  # if neither it nor an epsilon is set
+# The share of epsilon that evaluations may cost the rows held out. With 1, training on the other rows would need up to
+# 2% more noise, since divergences are compared order by order; with this it needs none more.
+OF_EVALUATIONS = 0.9
 
 
 def check(checked: Common) -> None:
@@ -72,22 +75,24 @@ def plan_of(checked: Any) -> Plan | None:
     from v6_federated.privacy.dp import accountant  # its library takes a second to import
 
     earlier(checked)  # refused now, if it cannot be read
-    training = Plan(
+    steps_per_epoch = checked.steps_per_epoch or max(round(1 / checked.sampling), 1)
+    evaluations = (checked.rounds - 1) // checked.evaluate_every + 1
+    plan = Plan(
         clip=checked.clip,
         noise=checked.noise or 1.0,
         rate=checked.sampling,
-        steps=checked.rounds * checked.epochs * max(round(1 / checked.sampling), 1),
+        steps=checked.rounds * checked.epochs * steps_per_epoch,
+        steps_per_epoch=steps_per_epoch,
+        evaluations=evaluations,
+        evaluation_noise=checked.evaluation_noise or EVALUATION_NOISE,
     )
-    evaluations = Plan(
-        evaluations=(checked.rounds - 1) // checked.evaluate_every + 1, evaluation_noise=checked.evaluation_noise or 1.0
-    )
-    if checked.epsilon is not None:
-        if checked.evaluation_noise is None:  # training then has about a fifth more noise than without evaluations
-            evaluations = accountant.calibrated(evaluations, checked.epsilon / 2, checked.delta)
-        training = accountant.calibrated(training, checked.epsilon, checked.delta, [evaluations])
-    elif checked.evaluation_noise is None:
-        evaluations = replace(evaluations, evaluation_noise=EVALUATION_NOISE)
-    return replace(training, evaluations=evaluations.evaluations, evaluation_noise=evaluations.evaluation_noise)
+    if checked.epsilon is None:
+        return plan
+    if checked.evaluation_noise is None:
+        most = OF_EVALUATIONS * checked.epsilon
+        found = accountant.calibrated(replace(plan, steps=0), most, checked.delta)
+        plan = replace(plan, evaluation_noise=found.evaluation_noise)
+    return accountant.calibrated(plan, checked.epsilon, checked.delta, noises=["noise"])
 
 
 def earlier(checked: Any) -> list[Plan]:

@@ -23,7 +23,8 @@ def conformed(source: Source, schema: Schema) -> Source:
 
     Numbers are moved to the nearest bound, missing ones to the middle of their bounds; words that are not declared
     become one unknown word. Rows whose label is not declared, and those of a person after the first m, take part in
-    nothing; they keep their place, so that how the others are split does not depend on them.
+    nothing; they keep their place, so that how the others are split does not depend on them. All rows of a person are
+    trained on, or all are held out.
 
     Args:
         source: the node's rows.
@@ -50,9 +51,12 @@ def _of_table(table: pd.DataFrame, schema: Schema) -> Source:
             f"schema.json. {NOTHING_COMPUTED}"
         )
     idle: Array = np.zeros(len(table), dtype=bool)
+    persons = None
     if schema.person is not None:
         assert schema.m is not None
-        idle = table.groupby(schema.person, dropna=False).cumcount().to_numpy() >= schema.m
+        numbers, _ = pd.factorize(table[schema.person], use_na_sentinel=False)
+        persons = np.unique(numbers, return_index=True)[1][numbers]
+        idle = table.groupby(numbers).cumcount().to_numpy() >= schema.m
     found = {
         column.name: _words(table[column.name], column.levels)
         if column.kind == "words"
@@ -62,7 +66,7 @@ def _of_table(table: pd.DataFrame, schema: Schema) -> Source:
     if schema.label:
         found[schema.label], undeclared = _label(table[schema.label], schema)
         idle |= undeclared
-    return Source(table=pd.DataFrame(found).reset_index(drop=True), idle=idle)
+    return Source(table=pd.DataFrame(found).reset_index(drop=True), idle=idle, persons=persons)
 
 
 def _of_arrays(source: Source, schema: Schema) -> Source:

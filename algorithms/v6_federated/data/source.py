@@ -28,10 +28,12 @@ class Rows:
     Attributes:
         X: features (n, d), float32 once they are prepared.
         y: labels (n,): class indices, int64, once the classes are agreed; numbers, float64, for a regression.
+        persons: a number for each row (n,), the same for rows of one person; None: each row is another person's.
     """
 
     X: Array
     y: Array
+    persons: Array | None = None
 
     def __len__(self) -> int:
         """The number of rows."""
@@ -47,6 +49,7 @@ class Source:
         X: features (n, d) or (n, height, width); None if the data are a table.
         y: labels (n,); None if the data are a table.
         idle: which rows are neither trained on nor evaluated, although they have their place (n,); None: no row.
+        persons: the place of the first row of the same person (n,); None: each row is another person's.
 
     Raises:
         DataError: two columns of the table have the same name.
@@ -56,6 +59,7 @@ class Source:
     X: Array | None = None
     y: Array | None = None
     idle: Array | None = None
+    persons: Array | None = None
     _read: dict[Any, Any] = field(default_factory=dict, repr=False)
     _prepared: tuple[Any, tuple[Rows, Rows]] | None = field(default=None, repr=False)
 
@@ -225,6 +229,8 @@ class Source:
         """
         if self.idle is not None:
             kept, held = split(len(self.idle), spec.holdout, organization, step)
+            if self.persons is not None:  # all rows of a person go where the first one goes
+                kept, held = (np.flatnonzero(np.isin(self.persons, rows)) for rows in (kept, held))
             return kept[~self.idle[kept]], held[~self.idle[held]]
         if not spec.holdout:
             return slice(None), slice(0)
@@ -283,7 +289,8 @@ class Source:
                 X = ready(self._evaluated(spec, kept, kept, policy), spec.preprocess, levelling.fit)
             evaluated = self._evaluated(spec, held, kept, policy)
             held_out = Rows(ready(evaluated, spec.preprocess, levelling.repeat()), y[held])
-            self._prepared = key, (Rows(X, y[kept]), held_out)
+            persons = None if self.persons is None else self.persons[kept]
+            self._prepared = key, (Rows(X, y[kept], persons), held_out)
         return self._prepared[1]
 
     def _evaluated(self, spec: DataSpec, rows: Array | slice, kept: Array | slice, policy: Policy) -> Features:

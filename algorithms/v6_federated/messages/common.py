@@ -126,8 +126,13 @@ class WithNoise(Common):
         Field(gt=0, le=1, description="probability of a row to take part in a step with noise (1: all rows)"),
         Number,
     ] = 1.0
+    steps_per_epoch: Annotated[
+        int | None,
+        Field(ge=1, le=LARGE, description="steps with noise of an epoch (unset: 1 / sampling; 1: FedSGD)"),
+        Number,
+    ] = None
     evaluation_noise: Annotated[
         float | None,
-        Field(gt=0, allow_inf_nan=False, description="as noise, of an evaluation's counts (unset: half of epsilon)"),
+        Field(gt=0, allow_inf_nan=False, description="as noise, of an evaluation's counts (unset: 0.9 of epsilon)"),
         Number,
     ] = None

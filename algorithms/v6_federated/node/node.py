@@ -407,7 +407,7 @@ class Node:
     def _noisy_gradient(self, w: Any, X: Any, y: Any, i: int, shared: bool) -> tuple[Array, Any]:
         """The noisy sum of step i in units, and the mean that it stands for."""
         assert self.noising is not None
-        rows = self.noising.sample(len(y), i)
+        rows = self.noising.sample(self._rows, i)
         total = self.noising.gradient(self.model, w, X[rows], y[rows], i, shared)
         plan = self.noising.plan
         mean = total * (plan.clip / units.GRADIENT / (plan.rate * self.n))

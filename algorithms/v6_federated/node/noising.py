@@ -16,7 +16,7 @@ from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.data.declared import UNKNOWN
 from v6_federated.data.labels import plain
-from v6_federated.data.source import Source, ready
+from v6_federated.data.source import Rows, Source, ready
 from v6_federated.data.steps import WITHOUT_ROWS
 from v6_federated.messages.job import Job
 from v6_federated.models import Model
@@ -56,8 +56,8 @@ class Noising:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Noisy steps that take as many rows as the node has, about."""
-        return max(round(1 / self.plan.rate), 1)
+        """Noisy steps of an epoch."""
+        return self.plan.steps_per_epoch
 
     def ledger(self) -> Ledger | None:
         """The hospital's ledger; None if its operator has set no budget.
@@ -98,11 +98,11 @@ class Noising:
         if (ledger := self.ledger()) is not None:
             ledger.use(self.job, self.request.digest + kind.encode(), **{kind: number})
 
-    def sample(self, n: int, step: int) -> Array | slice:
-        """Draw the rows of a step: each takes part with the probability of the plan.
+    def sample(self, rows: Rows, step: int) -> Array | slice:
+        """Draw the rows of a step: each person's take part together, with the probability of the plan.
 
         Args:
-            n: number of rows.
+            rows: the rows to train on.
             step: the step in this request.
 
         Returns:
@@ -110,8 +110,9 @@ class Noising:
         """
         if self.plan.rate == 1:
             return slice(None)
-        words = masks.mask(self._key(f"rows of step {step}"), self.request.digest, 64, n)
-        return np.flatnonzero(words < np.uint64(int(self.plan.rate * 2**64)))
+        persons = np.arange(len(rows)) if rows.persons is None else rows.persons
+        words = masks.mask(self._key(f"rows of step {step}"), self.request.digest, 64, int(persons.max(initial=-1)) + 1)
+        return np.flatnonzero(words[persons] < np.uint64(int(self.plan.rate * 2**64)))
 
     def gradient(self, model: Model, w: Any, X: Any, y: Any, step: int, shared: bool) -> Array:
         """Add up clipped gradients of rows, with noise.

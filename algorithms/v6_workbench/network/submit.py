@@ -16,11 +16,15 @@ from v6_workbench.network import server
 POLL_SECONDS = 1.0
 LABELS_SECONDS = 2.0  # after which a node that has just come online has sent its labels
 # what a run's status means, if its log does not say it better
+AGAIN = "send the task again, and if that does not help, ask its operator, whose node's log says more"
 WHY = {
     "non-existing Docker image": "its node does not find the image {image}; expected one that it can pull, or that it "
     "has if its policies allow local images",
     "not allowed": "its node's policies do not allow the image {image}, or not for this researcher",
     "killed by user": "the task was stopped",
+    # a node that loses its connection for a moment may start a task twice, and then loses the first container
+    "start failed": f"its node could not start a container of the image {{image}}; {AGAIN}",
+    "unknown error": f"its node has lost the container of the task; {AGAIN}",
     "completed": "the image {image} ended without a result; expected the image of a vantage6 algorithm",
 }
 

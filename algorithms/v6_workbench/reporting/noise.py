@@ -20,7 +20,7 @@ from v6_workbench import registry
 METHOD = "fedavg"
 SAMPLINGS = (0.1, 0.01)
 ROUNDS = (10, 20, 50, 100, 200, 500, 1000)  # of the picture
-FEDSGD = {"sampling": 1.0, "epochs": 1}
+FEDSGD = {"sampling": 1.0, "epochs": 1, "steps_per_epoch": None}
 STUDY, ALONE = "FedSGD in a study", "FedSGD without a study"
 
 
@@ -130,15 +130,12 @@ def alternatives(asked: Mapping[str, Any], hospitals: Hospitals) -> list[Alterna
     """
     checked = registry.validate(METHOD, dict(asked))
     rounds, every = asked["rounds"], checked.evaluate_every
-    q, epochs = (getattr(checked, name) for name in ("sampling", "epochs"))
+    q, epochs, steps = (getattr(checked, name) for name in ("sampling", "epochs", "steps_per_epoch"))
     name = f"FedAvg, sampling={q:g}, epochs={epochs}"
-    others: list[tuple[str, dict[str, Any], bool]] = []
-    if (q, epochs) == (1, 1):
-        name = STUDY
-    else:
-        others.append((STUDY, FEDSGD, True))
-    others.append((ALONE, FEDSGD, False))
-    others += [(f"FedAvg, sampling={q:g}", {"sampling": q, "epochs": 1}, True) for q in SAMPLINGS]
+    others = _kinds()
+    if epochs == 1 and (q == 1 or steps == 1):
+        name = STUDY if q == 1 else _sampled(q)
+        others = [kind for kind in others if kind[0] != name]
     half_and_double = {max(rounds // 2, 1), 2 * rounds} - {rounds}
     others += [(f"the first, {r} rounds", {"rounds": r}, True) for r in sorted(half_and_double)]
     if every < rounds:
@@ -160,18 +157,27 @@ def by_rounds(asked: Mapping[str, Any], hospitals: Hospitals) -> dict[str, list[
     Returns:
         By what is done, the jobs by their rounds. Those that no plan can describe are left out.
     """
-    kinds: list[tuple[str, dict[str, Any], bool]] = [
-        (STUDY, FEDSGD, True),
-        (ALONE, FEDSGD, False),
-        *((f"FedAvg, sampling={q:g}", {"sampling": q, "epochs": 1}, True) for q in SAMPLINGS),
-    ]
     found: dict[str, list[Alternative]] = {}
-    for name, changes, study in kinds:
+    for name, changes, study in _kinds():
         for rounds in sorted({*ROUNDS, asked["rounds"]}):
             with suppress(SafeError):
                 checked = registry.validate(METHOD, {**asked, **changes, "rounds": rounds})
                 found.setdefault(name, []).append(_alternative(name, checked, hospitals, study))
     return found
+
+
+def _kinds() -> list[tuple[str, dict[str, Any], bool]]:
+    """Ways to train: name, settings, and whether the hospitals are in a study."""
+    return [
+        (STUDY, FEDSGD, True),
+        (ALONE, FEDSGD, False),
+        *((_sampled(q), FEDSGD | {"sampling": q, "steps_per_epoch": 1}, True) for q in SAMPLINGS),
+        *((f"FedAvg, sampling={q:g}", FEDSGD | {"sampling": q}, True) for q in SAMPLINGS),
+    ]
+
+
+def _sampled(q: float) -> str:
+    return f"{STUDY}, sampling={q:g}"
 
 
 def _alternative(name: str, checked: Any, hospitals: Hospitals, study: bool = True) -> Alternative:

@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+from dataclasses import replace
 
 import dp_accounting
 import mpmath
@@ -100,13 +101,30 @@ def test_a_published_number():
     assert 0.75 * theirs < epsilon([make(rate, 1.3, steps)], DELTA) < theirs
 
 
-def test_all_parts_of_a_plan_cost():
-    """Gaussian parts add up: T / z^2 of each."""
-    plan = make(noise=4.0, steps=10, evaluations=5, evaluation_noise=8.0, statistics=3, statistics_noise=2.0)
-    together = make(noise=1 / math.sqrt(10 / 16 + 5 / 64 + 3 / 4), steps=1)
+@pytest.mark.parametrize("evaluations", [5, 500])
+def test_all_parts_of_a_plan_cost(evaluations):
+    """Gaussian parts add up, T / z^2 of each; of rows to train on and rows held out the dearer ones count."""
+    plan = make(noise=4.0, steps=10, evaluations=evaluations, evaluation_noise=8.0, statistics=3, statistics_noise=2.0)
+    together = make(noise=1 / math.sqrt(max(10 / 16 + 3 / 4, evaluations / 64)), steps=1)
     assert epsilon([plan], DELTA) == pytest.approx(epsilon([together], DELTA), rel=1e-12)
     assert epsilon_pld(plan, DELTA) == pytest.approx(epsilon_pld(together, DELTA), rel=1e-3)
     assert epsilon([], DELTA) == epsilon([make()], DELTA) == epsilon_pld(make(), DELTA) == 0
+
+
+def test_the_two_kinds_of_rows_are_compared_order_by_order():
+    """A row of either kind costs at most the plan: by the formulas, at integer orders."""
+    plan = make(rate=0.1, noise=1.0, steps=40, evaluations=8, evaluation_noise=2.6)
+    alone = [replace(plan, evaluations=0), replace(plan, steps=0)]
+    assert epsilon([plan], DELTA) > max(epsilon([part], DELTA) for part in alone)
+    assert epsilon([plan], DELTA) < epsilon(alone, DELTA)
+    by_hand = to_epsilon(lambda a: max(40 * float(mironov(0.1, 1.0, a)), a * 8 / (2 * 2.6**2)), range(2, 200))
+    assert 0.985 * by_hand <= epsilon([plan], DELTA) <= 1.005 * by_hand
+
+
+def test_rows_that_are_held_out_by_another_job_pay_for_both():
+    """Two jobs may split the rows otherwise: their costs add up, also where each asks another kind of rows."""
+    training, evaluation = make(noise=4.0, steps=16), make(evaluations=16, evaluation_noise=4.0)
+    assert epsilon([training, evaluation], DELTA) == pytest.approx(epsilon([make(noise=4.0, steps=32)], DELTA))
 
 
 def test_plans_compose():
@@ -119,9 +137,9 @@ def test_plans_compose():
 
 def test_the_neighbours_are_zero_out():
     """Replacing a row by another one (REPLACE_ONE) would double the sensitivity."""
-    assert events(make(0.5, steps=3)).events[0].event.sampling_probability == 0.5
-    known = accountant._compose([])
-    assert known.neighboring_relation is dp_accounting.NeighboringRelation.REPLACE_SPECIAL
+    training, _ = events(make(0.5, steps=3))
+    assert training.events[0].event.sampling_probability == 0.5
+    assert accountant._neighbours() is dp_accounting.NeighboringRelation.REPLACE_SPECIAL
 
 
 @pytest.mark.parametrize("rate", [1e-6, 1e-3, 0.3, 0.999999])

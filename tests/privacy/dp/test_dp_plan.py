@@ -13,6 +13,7 @@ FIELDS = {
     "noise": 1.5,
     "rate": 0.1,
     "steps": 100,
+    "steps_per_epoch": 10,
     "evaluations": 10,
     "evaluation_noise": 20.0,
     "statistics": 2,

@@ -81,6 +81,8 @@ def task(status, log="", result=None):
     [
         (task("non-existing Docker image"), "organization 4: its node does not find the image v6-a; expected one that"),
         (task("not allowed"), "organization 4: its node's policies do not allow the image v6-a"),
+        (task("start failed"), "organization 4: its node could not start a container of the image v6-a; send the task"),
+        (task("unknown error"), "organization 4: its node has lost the container of the task; send the task again"),
         (task("killed by user"), "organization 4: the task was stopped"),
         (task("completed"), "organization 4: the image v6-a ended without a result; expected the image of a vantage6"),
         (task("failed"), "organization 4: its run is failed, and its node does not share the log"),

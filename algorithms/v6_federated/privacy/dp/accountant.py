@@ -3,6 +3,11 @@
 Two tables are neighbours if one row of the first is replaced by the row of zeros, which contributes nothing (zero-out,
 REPLACE_SPECIAL in the library); the number of rows is public.
 
+A job's split sends each person's rows to training or holds them out, whatever the rows are. So one person's rows change
+either the sums of gradients and of the preparation, or the counts of evaluations: at each order a plan costs the larger
+of the two divergences, not their sum (parallel composition; McSherry 2009). Another job may split otherwise: the costs
+of jobs add up.
+
 The accounting is for Gaussian noise, and the noise is discrete. That changes nothing for sums of whole numbers: of a
 shift by whole numbers, a discrete Gaussian has the Renyi divergence of the continuous one at integer orders a, with and
 without sampling, since its moments sum over x - k Delta, which are all whole numbers again (Canonne, Kamath and Steinke
@@ -10,13 +15,16 @@ without sampling, since its moments sum over x - k Delta, which are all whole nu
 sigma from 4. Numbers by PLD are those of continuous noise, and are shown but never decide.
 """
 
-import copy
+import functools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
+from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.privacy.dp.plan import NOISE, RANGES, Plan
 
@@ -38,26 +46,27 @@ MOST_PLD = 50.0  # above this epsilon, which protects nobody, PLD's arrays grow 
 NOISES = (("noise", "steps"), ("evaluation_noise", "evaluations"), ("statistics_noise", "statistics"))
 
 
-def events(plan: Plan) -> Any:
+def events(plan: Plan) -> tuple[Any, Any]:
     """What a plan does, as the library describes it.
 
     Args:
         plan: a job's plan.
 
     Returns:
-        A DpEvent.
+        A DpEvent of the rows to train on, and one of the rows held out.
     """
     import dp_accounting as dp  # here, since it takes half a second and only nodes with a budget need it
 
     step = dp.GaussianDpEvent(plan.noise)
     if plan.rate < 1:
         step = dp.PoissonSampledDpEvent(plan.rate, step)
-    parts = (
-        (step, plan.steps),
-        (dp.GaussianDpEvent(plan.evaluation_noise), plan.evaluations),
-        (dp.GaussianDpEvent(plan.statistics_noise), plan.statistics),
-    )
-    return dp.ComposedDpEvent([dp.SelfComposedDpEvent(event, count) for event, count in parts if count])
+    training = ((step, plan.steps), (dp.GaussianDpEvent(plan.statistics_noise), plan.statistics))
+    held_out = ((dp.GaussianDpEvent(plan.evaluation_noise), plan.evaluations),)
+    composed = [
+        dp.ComposedDpEvent([dp.SelfComposedDpEvent(event, count) for event, count in parts if count])
+        for parts in (training, held_out)
+    ]
+    return composed[0], composed[1]
 
 
 def epsilon(plans: Iterable[Plan], delta: float) -> float:
@@ -73,7 +82,7 @@ def epsilon(plans: Iterable[Plan], delta: float) -> float:
     Returns:
         epsilon.
     """
-    return float(_compose(plans).get_epsilon(delta))
+    return _epsilon(_divergences(plans), delta)
 
 
 def epsilon_pld(plan: Plan, delta: float) -> float:
@@ -86,17 +95,18 @@ def epsilon_pld(plan: Plan, delta: float) -> float:
     Returns:
         epsilon; that of ``epsilon`` if it is above 50.
     """
-    import dp_accounting as dp
     from dp_accounting.pld import PLDAccountant
 
     bound = epsilon([plan], delta)
     if bound > MOST_PLD:
         return bound
-    accountant = PLDAccountant(dp.NeighboringRelation.REPLACE_SPECIAL)
-    return min(bound, float(accountant.compose(events(plan)).get_epsilon(delta)))
+    accountants = [PLDAccountant(_neighbours()).compose(event) for event in events(plan)]
+    return min(bound, max(float(accountant.get_epsilon(delta)) for accountant in accountants))
 
 
-def calibrated(plan: Plan, target: float, delta: float, spent: Iterable[Plan] = ()) -> Plan:
+def calibrated(
+    plan: Plan, target: float, delta: float, spent: Iterable[Plan] = (), noises: Collection[str] = tuple(dict(NOISES))
+) -> Plan:
     """The plan with the smallest noise that costs at most epsilon. Its noises keep their proportions.
 
     Args:
@@ -104,26 +114,27 @@ def calibrated(plan: Plan, target: float, delta: float, spent: Iterable[Plan] = 
         target: the epsilon that it may cost, with ``spent``.
         delta: the probability that epsilon does not bound the loss.
         spent: plans whose costs are added.
+        noises: which of its noises are to be found; others stay as they are.
 
     Returns:
-        The plan with the noises of what it asks at all multiplied by one factor, to 0.03% the smallest.
+        The plan with those noises, as far as it asks for any, multiplied by one factor, to 0.03% the smallest.
 
     Raises:
         SafeError: no noise that a plan can have is large enough.
     """
-    used = {noise: getattr(plan, noise) for noise, count in NOISES if getattr(plan, count)}
+    used = {noise: getattr(plan, noise) for noise, count in NOISES if getattr(plan, count) and noise in noises}
     if not used:
         return plan
     low = math.ceil(FINENESS * math.log2(NOISE[0] / min(used.values())))
     high = math.floor(FINENESS * math.log2(NOISE[1] / max(used.values())))
-    before = _compose(spent)
+    before = _divergences(spent)
 
     def scaled(i: int) -> Plan:
         noises: dict[str, Any] = {name: _rounded_up(z * 2 ** (i / FINENESS)) for name, z in used.items()}
         return replace(plan, **noises)
 
     def fits(i: int) -> bool:
-        return _epsilon_with(before, scaled(i), delta) <= target
+        return _epsilon(before + _divergence(scaled(i)), delta) <= target
 
     if not fits(high):
         raise SafeError(
@@ -145,39 +156,42 @@ def fitting_steps(spent: Iterable[Plan], plan: Plan, target: float, delta: float
     Returns:
         The largest number of steps that a plan can have and that costs at most epsilon; 0 if there is none.
     """
-    before, most = _compose(spent), int(RANGES["steps"][1])
+    before, most = _divergences(spent), int(RANGES["steps"][1])
 
     def too_many(steps: int) -> bool:
-        return _epsilon_with(before, replace(plan, steps=steps), delta) > target
+        return _epsilon(before + _divergence(replace(plan, steps=steps)), delta) > target
 
     return most if not too_many(most) else _first(too_many, 1, most) - 1
 
 
-def _compose(plans: Iterable[Plan]) -> Any:
-    """An accountant that knows these plans."""
-    import dp_accounting as dp
+def _divergences(plans: Iterable[Plan]) -> Array:
+    """The Renyi divergences of plans together, at each order (orders,)."""
+    each = [count * _divergence(plan) for plan, count in Counter(plans).items()]
+    return np.sum(each, axis=0) if each else np.zeros(len(ORDERS))
+
+
+@functools.lru_cache(maxsize=1024)
+def _divergence(plan: Plan) -> Array:
+    """The Renyi divergences of one plan, at each order (orders,): those of the rows that it costs more."""
     from dp_accounting.rdp import RdpAccountant
 
-    accountant = RdpAccountant(ORDERS, dp.NeighboringRelation.REPLACE_SPECIAL)
-    for plan, count in Counter(plans).items():
-        _add(accountant, plan, count)
-    return accountant
+    training, held_out = (RdpAccountant(ORDERS, _neighbours()).compose(event).rdp for event in events(plan))
+    rounding = ROUNDING * plan.steps if plan.rate < 1 else 0.0
+    found: Array = np.maximum(training + rounding, held_out)
+    found.flags.writeable = False
+    return found
 
 
-def _epsilon_with(accountant: Any, plan: Plan, delta: float) -> float:
-    """What one plan more would cost together with what an accountant knows."""
-    with_plan = copy.deepcopy(accountant)
-    _add(with_plan, plan, 1)
-    return float(with_plan.get_epsilon(delta))
+def _epsilon(divergences: Array, delta: float) -> float:
+    from dp_accounting.rdp import compute_epsilon
+
+    return float(compute_epsilon(np.array(ORDERS), divergences, delta)[0])
 
 
-def _add(accountant: Any, plan: Plan, count: int) -> None:
-    """Add a plan to what an accountant knows, so many times."""
+def _neighbours() -> Any:
     import dp_accounting as dp
 
-    if plan.rate < 1 and plan.steps:
-        accountant.compose(dp.ZCDpEvent(rho=0.0, xi=ROUNDING), plan.steps * count)
-    accountant.compose(events(plan), count)
+    return dp.NeighboringRelation.REPLACE_SPECIAL
 
 
 def _first(holds: Callable[[int], bool], low: int, high: int) -> int:

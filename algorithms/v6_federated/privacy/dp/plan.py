@@ -13,6 +13,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "noise": NOISE,
     "rate": (1e-6, 1.0),
     "steps": (0, 1_000_000),
+    "steps_per_epoch": (1, 1_000_000),
     "evaluations": (0, 1_000_000),
     "evaluation_noise": NOISE,
     "statistics": (0, 1_000_000),
@@ -29,6 +30,7 @@ class Plan:
         noise: z, of a sum of gradients.
         rate: q, the probability with which each row takes part in a step; 1 means all rows, without sampling.
         steps: noisy sums of gradients, in all rounds together.
+        steps_per_epoch: those of an epoch. They cost nothing but what ``steps`` says.
         evaluations: noisy counts of evaluations.
         evaluation_noise: z of each of them.
         statistics: noisy sums of the preparation.
@@ -39,6 +41,7 @@ class Plan:
     noise: float = 1.0
     rate: float = 1.0
     steps: int = 0
+    steps_per_epoch: int = 1
     evaluations: int = 0
     evaluation_noise: float = 1.0
     statistics: int = 0

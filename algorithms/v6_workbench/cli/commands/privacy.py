@@ -10,7 +10,16 @@ from v6_workbench.cli.records import Command, Option
 
 PICTURE = "plan.png"
 FEWEST = 10  # training rows of a hospital, unless its operator says otherwise
-SETTINGS = ("epsilon", "delta", "rounds", "sampling", "epochs", "evaluate_every", "clip")  # of the job
+SETTINGS = (
+    "epsilon",
+    "delta",
+    "rounds",
+    "sampling",
+    "epochs",
+    "steps_per_epoch",
+    "evaluate_every",
+    "clip",
+)  # of the job
 COLUMNS = (
     "noise: standard deviation of the noise of a sum, over what one row can change in it. Hospitals of a study share "
     "the noise of FedSGD and of evaluations; otherwise each adds all of it.",
@@ -38,6 +47,9 @@ class PlanOptions:
     delta: Annotated[float, Option("delta of the budget, below 1 / rows of a hospital ({default})", "D")] = 1e-5
     sampling: Annotated[float, Option("probability of a row to take part in a step ({default}: all rows)", "Q")] = 1.0
     epochs: Annotated[int, Option("passes over the rows in a round ({default})", "E")] = 1
+    steps_per_epoch: Annotated[
+        int | None, Option("steps of an epoch (1 / sampling; 1: one step a round, whose noise a study shares)", "N")
+    ] = None
     evaluate_every: Annotated[int, Option("rounds from one evaluation to the next ({default})", "N")] = 1
     clip: Annotated[float, Option("largest norm of a row's gradient ({default})", "C")] = 1.0
     parameters: Annotated[
