@@ -8,7 +8,7 @@ import pytest
 from helpers import FEDAVG, JOB
 
 from v6_federated.base.vantage6_api import NodePermissionException, PrivacyThresholdViolation
-from v6_federated.privacy import quota
+from v6_federated.privacy import locked, quota
 from v6_federated.privacy.hospital import HospitalFolder
 from v6_federated.privacy.policy import Policy
 from v6_workbench.simulation.mock import MockNetwork
@@ -95,7 +95,7 @@ def test_a_clock_that_is_set_back_makes_no_room(ask):
 
 
 def test_counters_that_are_locked_for_long_are_named(ask, tmp_path, monkeypatch):
-    monkeypatch.setattr(quota, "LOCK_SECONDS", 0.1)
+    monkeypatch.setattr(locked, "LOCK_SECONDS", 0.1)
     ask()
     with contextlib.closing(sqlite3.connect(tmp_path / "requests.sqlite", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import math
 import platform
+import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType, SimpleNamespace
@@ -159,7 +160,7 @@ class Federation:
                 "fraction below 1 is not possible with aggregation=masked: without a study, all organizations are one "
                 "block; set fraction=1"
             )
-        expected = Expected(parts=frozenset({"tags"}), without_rows=True)
+        expected = Expected(parts=frozenset({"tags"}), values=frozenset({"colluders"}), without_rows=True)
         groups = [
             Group("confirm", masks.block_of(first), job, {"roster": roster}, expected=expected)
             for first, roster in rosters.items()
@@ -172,6 +173,9 @@ class Federation:
         for k in {k for roster in groups for k in roster.organizations} - {a.organization_id for a in confirmed}:
             masks.lose(k, f"organization {k} has not confirmed the keys of this block")
         masks.noise = 0.0 if self._plan is None else self._plan.evaluation_noise
+        # all say the same, unless one is dishonest: the study's digest is in the entry of each
+        said = [a.values.get("colluders") or 0 for a in confirmed]
+        masks.colluders = max(int(statistics.median_low(said or [0])), 0)
         self._tasks.masks = masks
         levels: dict[str, set[str]] = {}
         for a in answers:

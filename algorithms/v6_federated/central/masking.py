@@ -52,6 +52,7 @@ class Masks:
         lost: why a block cannot be summed any more in this job, by its first member.
         noise: z, the standard deviation of the noise of an evaluation's counts over what a row can change; 0 without
             noise. With noise, a sum that wraps cannot be asked for again, as its part of the budget is spent.
+        colluders: hospitals of a block that its study assumes to work with the server; the others share the noise.
     """
 
     mode: str
@@ -63,6 +64,7 @@ class Masks:
     first: dict[str, int] = field(default_factory=dict)
     lost: dict[int, str] = field(default_factory=dict)
     noise: float = 0.0
+    colluders: int = 0
 
     @classmethod
     def of(
@@ -281,8 +283,10 @@ class Masks:
         }
         if evaluation:
             if self.noise:
-                parts_of_a_row = 1 + len(evaluation["bands"])  # nodes of a study share the noise of a sum
-                sigma = self.noise * math.sqrt(parts_of_a_row * (1 if self.mode == "pinned" else len(block)))
+                parts_of_a_row, noises = 1 + len(evaluation["bands"]), float(nodes)
+                if self.mode == "pinned":  # each node adds its share, as if the colluders added none
+                    noises /= max(nodes - self.colluders, 1)
+                sigma = self.noise * math.sqrt(parts_of_a_row * noises)
                 values["evaluation"] = metrics.of_noisy_sums(evaluation, sigma)
             else:
                 of = metrics.regression_of_sums if "second" in evaluation else metrics.of_sums
@@ -314,6 +318,7 @@ class Masks:
             "first": self.first,
             "lost": [*self.lost.items()],
             "noise": self.noise,
+            "colluders": self.colluders,
         }
 
     @classmethod
@@ -336,6 +341,7 @@ class Masks:
             dict(kept["first"]),
             dict(kept["lost"]),
             kept["noise"],
+            kept["colluders"],
         )
 
 

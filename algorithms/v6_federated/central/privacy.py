@@ -85,6 +85,7 @@ def plan_of(checked: Any) -> Plan | None:
         steps_per_epoch=steps_per_epoch,
         evaluations=evaluations,
         evaluation_noise=checked.evaluation_noise or EVALUATION_NOISE,
+        holdout=checked.holdout,
     )
     if checked.epsilon is None:
         return plan

@@ -109,7 +109,7 @@ def confirm(node: Node, *, roster: list[dict[str, Any]]) -> dict[str, Any]:
         roster: the entries of all nodes of the block, from their answers to ``describe``.
 
     Returns:
-        ``tags``, which show the others that this node holds the same keys.
+        ``tags``, which show the others that this node holds the same keys; in a study its ``colluders``.
 
     Raises:
         NodePermissionException: the roster is not this node's block.

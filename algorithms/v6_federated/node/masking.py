@@ -232,7 +232,8 @@ def confirm(node: Node, request: Request, roster: Sequence[Any]) -> dict[str, An
         roster: the entries of the block.
 
     Returns:
-        ``tags`` by the others' public keys.
+        ``tags`` by the others' public keys; in a study its number of assumed ``colluders``, by which central knows how
+        much noise the sums of a block have.
 
     Raises:
         NodePermissionException: the roster is not the node's block, or not the one that it has confirmed before.
@@ -264,7 +265,7 @@ def confirm(node: Node, request: Request, roster: Sequence[Any]) -> dict[str, An
         _save(node, session)
     R, S_i = session.digest(job), session.entry.S
     tags = {S: agreement.tag(bytes.fromhex(K), S_i, bytes.fromhex(S), R).hex() for S, K in session.shared.items()}
-    return {"tags": tags}
+    return {"tags": tags, **({"colluders": _colluders(folder)} if session.mode == "pinned" else {})}
 
 
 # ---- every answer

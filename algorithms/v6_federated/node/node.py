@@ -94,7 +94,8 @@ class Node:
             self.job = replace(self.job, data=schema.named(self.job.data))
         if not self.policy.allow_numeric_names:
             self.source.check_header()  # before any name of a column is in an answer or an error
-        self.schema = self._declared() if self.policy.private else None
+        # on a developer's own rows too: a job with noise is then what it is at a hospital with a budget
+        self.schema = self._declared() if self.policy.private or job.privacy is not None else None
         self.noising = noising.of_node(job, request, self.schema)
         self._total = self.source.size
         if self.schema is not None:
@@ -124,10 +125,9 @@ class Node:
         job.check(organization_id, round_)
         return State(job_folder(), f"{job.method}-{job.key}-{organization_id}", round_)
 
-    def _declared(self) -> Schema:
-        assert self.request.folder is not None  # a policy with a budget has one
-        found = Schema.of_folder(self.request.folder.path)
-        if found is None:
+    def _declared(self) -> Schema | None:
+        found = None if self.request.folder is None else Schema.of_folder(self.request.folder.path)
+        if found is None and self.policy.private:
             raise NodePermissionException(
                 "a privacy budget needs schema.json in the hospital's folder, which says what the rows can hold; its "
                 f"operator writes one with `v6-federated schema new`. {NOTHING_COMPUTED}"
@@ -139,9 +139,11 @@ class Node:
         """What decides which rows are held out, and random numbers: the node's secret if the operator wants it.
 
         Otherwise it is the organization's id, which is the same everywhere. But the server gives it, and could give one
-        hospital another one in each job: only that hospital's rows would differ between two sums.
+        hospital another one in each job: only that hospital's rows would differ between two sums. With a budget it is
+        the secret in any case, so that in a job each row is trained on or held out, and never both.
         """
-        if not self.policy.own_shuffle or self.request.folder is None:
+        own = self.policy.own_shuffle or self.policy.private
+        if not own or self.request.folder is None:
             return self.organization_id
         return self.request.folder.derived("rows", b"")
 

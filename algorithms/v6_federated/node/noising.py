@@ -183,8 +183,11 @@ def of_node(job: Any, request: Request, schema: Schema | None) -> Noising | None
         return None
     if job.evaluators:
         raise SafeError("evaluators cannot be used with clip: their answers would be single ones; leave them out")
+    plan = Plan.from_json(job.privacy)
+    if plan.holdout != job.data.holdout:  # a row that is trained on and held out in one job would pay for one of both
+        raise SafeError(f"the privacy plan holds out {plan.holdout:g} of the rows, and the job {job.data.holdout:g}")
     m = 1 if schema is None or schema.m is None else schema.m
-    return Noising(Plan.from_json(job.privacy), request, job.key, m)
+    return Noising(plan, request, job.key, m)
 
 
 def check_declared(job: Job, schema: Schema, policy: Policy, arrays: bool) -> None:

@@ -1,19 +1,17 @@
 """How many requests a job, and all jobs of a week, have made: counted by the node, since a task can say any round."""
 
-import contextlib
 import sqlite3
 import time
-from collections.abc import Iterator
 from datetime import datetime, timezone
 
-from v6_federated.base.vantage6_api import NodePermissionException, PrivacyThresholdViolation, data_volume
-from v6_federated.privacy.environment import NOTHING_COMPUTED
+from v6_federated.base.vantage6_api import PrivacyThresholdViolation
 from v6_federated.privacy.hospital import HospitalFolder
 from v6_federated.privacy.limits import PREFIX
+from v6_federated.privacy.locked import locked
 from v6_federated.privacy.policy import Policy
 
+NAME = "requests.sqlite"
 WEEK = 7 * 24 * 3600.0  # seconds
-LOCK_SECONDS = 30.0  # how long a request waits while others are counted
 FREE = ("describe", "confirm", "keep_steps", "forget")  # these read no rows, or only say which columns there are
 SCHEMA = (
     "CREATE TABLE IF NOT EXISTS request (digest BLOB PRIMARY KEY, at REAL, job TEXT, function TEXT) WITHOUT ROWID",
@@ -41,38 +39,12 @@ def count(policy: Policy, folder: HospitalFolder, job: str, function: str, diges
     """
     if function in FREE or (policy.maximum_rounds is None and policy.maximum_rounds_a_week is None):
         return
-    try:
-        with _locked(folder) as database:
-            if database.execute("SELECT 1 FROM request WHERE digest = ?", (digest,)).fetchone():
-                return
-            _check_job(policy, database, job, function)
-            _check_week(policy, database, now)
-            database.execute("INSERT INTO request VALUES (?, ?, ?, ?)", (digest, now, job, function))
-    except sqlite3.Error as error:
-        raise NodePermissionException(
-            f"the counters of this node's limits cannot be used ({error}); send the task again, and if that does not "
-            f"help, its operator must look at requests.sqlite in the hospital's folder. {NOTHING_COMPUTED}"
-        ) from None
-
-
-@contextlib.contextmanager
-def _locked(folder: HospitalFolder) -> Iterator[sqlite3.Connection]:
-    """The database in one transaction, while no other task may write it."""
-    with contextlib.closing(
-        sqlite3.connect(folder.path / "requests.sqlite", timeout=LOCK_SECONDS, isolation_level=None)
-    ) as database:
-        if data_volume() is None:  # on mock nodes nothing must survive a power cut
-            database.execute("PRAGMA synchronous = OFF")
-            database.execute("PRAGMA journal_mode = MEMORY")
-        database.execute("BEGIN IMMEDIATE")
-        try:
-            for statement in SCHEMA:
-                database.execute(statement)
-            yield database
-        except BaseException:
-            database.execute("ROLLBACK")
-            raise
-        database.execute("COMMIT")
+    with locked(folder.path / NAME, SCHEMA, "the file of counters of this node's limits") as database:
+        if database.execute("SELECT 1 FROM request WHERE digest = ?", (digest,)).fetchone():
+            return
+        _check_job(policy, database, job, function)
+        _check_week(policy, database, now)
+        database.execute("INSERT INTO request VALUES (?, ?, ?, ?)", (digest, now, job, function))
 
 
 def _check_job(policy: Policy, database: sqlite3.Connection, job: str, function: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from v6_federated import models
 from v6_federated.base.errors import SafeError
+from v6_federated.central.privacy import OF_NOISE
 from v6_federated.data import preprocessing
 from v6_federated.data.source import Source
 from v6_federated.messages.job import DataSpec
@@ -18,6 +19,7 @@ from v6_workbench.cli.experiment import check_job
 from v6_workbench.simulation.experiments import Experiment
 
 KINDS = ("centralized", "alone")
+NOISE = ("clip", *OF_NOISE)
 # settings that all compared methods share, and the option that sets them for all
 SHARED = {"label": "--label ", "holdout": "--holdout ", **{k: f"--set {k}=" for k in ("organizations", "evaluators")}}
 
@@ -80,7 +82,9 @@ def read(text: str, shared: dict[str, Any]) -> Entry:
         own[key] = values.setting(key, written)
     if kind and "aggregation" in own:
         raise SafeError(f"{text}: a baseline has one node, whose answers are plain; leave aggregation out")
-    settings_of_all = {name: value for name, value in shared.items() if not (kind and name == "aggregation")}
+    if kind and (noise := [name for name in NOISE if name in own]):
+        raise SafeError(f"{text}: a baseline evaluates without noise, and has none in training; leave {noise[0]} out")
+    settings_of_all = {name: value for name, value in shared.items() if not (kind and name in ("aggregation", *NOISE))}
     return Entry(kind, method, {**settings_of_all, **own})
 
 

@@ -150,7 +150,8 @@ def check_job(method: str, settings: Mapping[str, Any], experiment: Experiment, 
     registry.check(method, checked)
     study.check_there(checked.aggregation, experiment)
     regression = getattr(checked, "objective", None) == "regression"
-    experiment.check(steps=bool(steps), supervised=supervised, regression=regression)
+    noisy = getattr(checked, "clip", None) is not None
+    experiment.check(steps=bool(steps), supervised=supervised, regression=regression, noisy=noisy)
     experiment.deal()
 
 

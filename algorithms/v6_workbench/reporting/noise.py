@@ -5,7 +5,7 @@ accurate a model becomes.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +34,8 @@ class Hospitals:
         holdout: the share of rows that are held out.
         classes: of the label.
         parameters: d, of the model.
-        colluders: of a study with all hospitals in one block.
+        blocks: hospitals of each block of a study.
+        colluders: hospitals of a block that the study assumes to work with the server.
     """
 
     number: int
@@ -42,6 +43,7 @@ class Hospitals:
     holdout: float
     classes: int
     parameters: int
+    blocks: Sequence[int]
     colluders: int
 
     @property
@@ -59,12 +61,14 @@ class Hospitals:
         """Say how much larger the noise of a sum over all hospitals is than that which hides a row.
 
         Args:
-            shared: whether the hospitals share it in a study.
+            shared: whether the hospitals of a block share it in a study.
 
         Returns:
             The factor.
         """
-        return math.sqrt(self.number / (self.number - self.colluders) if shared else self.number)
+        if not shared:
+            return math.sqrt(self.number)
+        return math.sqrt(sum(size / (size - self.colluders) for size in self.blocks))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,12 +7,18 @@ import pandas as pd
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import DataError
+from v6_federated.data.columns import UnfitColumns
 from v6_federated.data.source import Source
 from v6_federated.messages.job import DataSpec
 from v6_federated.privacy.policy import Policy
 from v6_workbench import registry
 from v6_workbench.errors import some_of
 from v6_workbench.simulation.datasets import Dataset
+
+WITH_NOISE = (
+    "a job with noise (clip) needs a schema, which says what fills missing values, and --preprocess onehot for words; "
+    "add --study --schema FILE (`v6-federated schema new` drafts one), or leave these columns out"
+)
 
 
 def labels(dataset: Dataset, label: str | None) -> np.ndarray:
@@ -45,6 +51,7 @@ def check(
     steps: bool = False,
     supervised: bool = True,
     regression: bool = False,
+    noisy: bool = False,
 ) -> None:
     """Check that a method can be trained on a dataset.
 
@@ -56,6 +63,7 @@ def check(
         steps: whether preprocessing follows: features may then be words or missing.
         supervised: whether the method uses the label.
         regression: whether the label is a number to predict, and not a class.
+        noisy: whether nodes add noise, so that only a schema can fill missing values.
 
     Raises:
         SafeError: columns do not exist, values are missing, or labels are not classes (numbers of a regression).
@@ -82,6 +90,8 @@ def check(
             source.rows(spec)
         if supervised:
             _check_labels(source.labels(spec), regression)
+    except UnfitColumns as error:
+        raise SafeError(f"{error.problem}; {WITH_NOISE}" if noisy else str(error)) from None
     except DataError as error:
         raise SafeError(str(error)) from None
 

@@ -169,23 +169,34 @@ class Experiment:
         found, counts = np.unique(self._all_labels(), return_counts=True)
         return {plain(found[i]): int(counts[i]) for i in np.argsort(-counts, kind="stable")}
 
-    def check(self, *, steps: bool = False, supervised: bool = True, regression: bool = False) -> None:
+    def check(
+        self, *, steps: bool = False, supervised: bool = True, regression: bool = False, noisy: bool = False
+    ) -> None:
         """Check that a method can be trained on the data.
 
         Args:
             steps: whether preprocessing steps follow; then columns may hold words and missing values.
             supervised: whether the method needs a label.
             regression: whether the label is a number to predict.
+            noisy: whether nodes add noise; a schema then says what fills missing values.
 
         Raises:
             SafeError: the method cannot be trained on them.
         """
+        declared = self.hospital_folder is not None or (self.study is not None and self.study.schema is not None)
         kind, _, column = self.partition.partition(":")
         ignored = column if kind == "column" and isinstance(self.dataset.rows, pd.DataFrame) else None
         if kind == "column":
             dealing.check_column(self.dataset, column)
         data_checks.check(
-            self.dataset, self.label, self.features, ignored, steps=steps, supervised=supervised, regression=regression
+            self.dataset,
+            self.label,
+            self.features,
+            ignored,
+            steps=steps or (noisy and declared),
+            supervised=supervised,
+            regression=regression,
+            noisy=noisy,
         )
 
     def common(self, supervised: bool = True) -> dict[str, Any]:

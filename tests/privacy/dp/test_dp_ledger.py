@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from v6_federated.base.vantage6_api import NodePermissionException
+from v6_federated.privacy import locked
 from v6_federated.privacy.dp import ledger as module
 from v6_federated.privacy.dp.accountant import epsilon
 from v6_federated.privacy.dp.ledger import NAME, Ledger
@@ -38,6 +39,12 @@ def make(noise=10.0, steps=20, rate=1.0, evaluations=0, statistics=0):
 
 
 COST = epsilon([make()], DELTA)  # 1.98
+
+
+def connects(monkeypatch, function):
+    """The ledger and its transactions open the file by this function."""
+    for place in (module, locked):
+        monkeypatch.setattr(place, "connect", function)
 
 
 @pytest.fixture
@@ -264,14 +271,14 @@ def test_a_container_that_is_killed_has_spent(ledger, tmp_path):
 
 def test_a_full_disk_refuses_and_changes_nothing(ledger, monkeypatch):
     ledger.reserve("first", make(30.0))
-    before, connect = ledger.spent(), module._connect
+    before, connect = ledger.spent(), module.connect
 
     def full(*args):
         database = connect(*args)
         database.execute("PRAGMA max_page_count = 1")
         return database
 
-    monkeypatch.setattr(module, "_connect", full)
+    connects(monkeypatch, full)
     with pytest.raises(NodePermissionException, match=r"cannot be used \(.*full\); .*Nothing was computed\.$"):
         for i in range(100):
             ledger.reserve(f"{i} {'x' * 10_000}", make(1e5))
@@ -289,9 +296,7 @@ def test_a_disk_that_is_full_at_the_end_of_a_transaction(ledger, monkeypatch, tm
             return super().execute(statement, *args)
 
     ledger.reserve("first", make(30.0))
-    monkeypatch.setattr(
-        module, "_connect", lambda file, query="": sqlite3.connect(file, isolation_level=None, factory=Full)
-    )
+    connects(monkeypatch, lambda file, query="": sqlite3.connect(file, isolation_level=None, factory=Full))
     with pytest.raises(NodePermissionException, match="disk is full"):
         ledger.reserve("second", make(30.0))
     monkeypatch.undo()
@@ -303,7 +308,7 @@ def test_an_operating_system_that_refuses(ledger, monkeypatch):
     def no_space(*args):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(module, "_connect", no_space)
+    connects(monkeypatch, no_space)
     with pytest.raises(NodePermissionException, match=r"cannot be used \(No space left on device\)"):
         ledger.reserve("job", make())
 
@@ -338,7 +343,7 @@ def test_a_folder_without_locks_is_refused(ledger, unchecked, monkeypatch):
     def lockless(file: Path, query=""):
         return sqlite3.connect(f"{file.as_uri()}?vfs=unix-none", isolation_level=None, uri=True)
 
-    monkeypatch.setattr(module, "_connect", lockless)
+    connects(monkeypatch, lockless)
     for _ in range(2):
         with pytest.raises(
             NodePermissionException, match="file locks work, .* two programs could write at once; its op"
@@ -367,7 +372,7 @@ def test_locks_are_tested_once(ledger, unchecked, monkeypatch):
 
 def test_a_ledger_that_is_locked_for_long_is_named(ledger, monkeypatch, tmp_path):
     ledger.reserve("a", make(30.0))
-    monkeypatch.setattr(module, "LOCK_SECONDS", 0.1)
+    monkeypatch.setattr(locked, "LOCK_SECONDS", 0.1)
     with contextlib.closing(sqlite3.connect(tmp_path / NAME, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(NodePermissionException, match="database is locked"):
@@ -385,9 +390,7 @@ def test_on_a_real_node_the_disk_has_it_before_anything_is_computed(ledger, monk
             return super().execute(statement, *args)
 
     monkeypatch.setenv("INPUT_FILE", str(tmp_path / "task-000000001" / "input"))
-    monkeypatch.setattr(
-        module, "_connect", lambda file, query="": sqlite3.connect(file, isolation_level=None, factory=Watched)
-    )
+    connects(monkeypatch, lambda file, query="": sqlite3.connect(file, isolation_level=None, factory=Watched))
     ledger.reserve("job", make())
     assert "PRAGMA synchronous = EXTRA" in said and said[-1] == "COMMIT"
 

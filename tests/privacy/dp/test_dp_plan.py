@@ -18,6 +18,7 @@ FIELDS = {
     "evaluation_noise": 20.0,
     "statistics": 2,
     "statistics_noise": 15.0,
+    "holdout": 0.2,
 }
 
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from v6_federated.base.vantage6_api import NodePermissionException
-from v6_federated.privacy.secagg import answered
+from v6_federated.privacy import locked
 from v6_federated.privacy.secagg.answered import KEPT, Answered
 
 T = [bytes([i] * 32) for i in range(20)]
@@ -134,7 +134,7 @@ def test_a_log_that_cannot_be_read_refuses_everything(log):
 
 
 def test_a_log_that_is_locked_for_long_is_named(log, monkeypatch):
-    monkeypatch.setattr(answered, "LOCK_SECONDS", 0.1)
+    monkeypatch.setattr(locked, "LOCK_SECONDS", 0.1)
     log().begin(T[0], 1)
     with contextlib.closing(sqlite3.connect(log().folder / "answered.sqlite", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")

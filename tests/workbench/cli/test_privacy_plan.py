@@ -26,7 +26,7 @@ def test_the_first_is_the_plan_that_central_would_make(call, asked):
     status, answer, _ = call(*SMALL)
     first, *others = answer["alternatives"]
     assert status == 0 and first["plan"] == asked.to_json()
-    assert first["name"] == "FedSGD in a study" and len(others) == 6
+    assert first["name"] == "FedSGD in a study" and len(others) == 8
     for it in answer["alternatives"]:
         assert 2.9 < it["epsilon"] <= 3 and it["epsilon_by_privacy_loss_distribution"] <= it["epsilon"]
 
@@ -67,8 +67,7 @@ def test_noise_of_the_accuracy_is_that_of_a_job(classes, call, tmp_path):
 
     found = results.read(out)
     planned = call(*SMALL, "--classes", classes)[1]["alternatives"][0]
-    # central does not count the share of noise that stays if a colluder tells its own
-    assert planned["accuracy_error"] == pytest.approx(found["final"]["accuracy_error"] * math.sqrt(4 / 3), rel=1e-3)
+    assert planned["accuracy_error"] == pytest.approx(found["final"]["accuracy_error"], rel=1e-3)
     assert planned["plan"] == found["privacy"]["plan"]
 
 
@@ -93,6 +92,17 @@ def test_it_says_what_it_does_not_know_and_draws(call, capsys, tmp_path):
     assert "delta 0.1 is too large for 100 rows at a hospital" in err
 
 
+def test_each_block_has_the_whole_noise(call):
+    """Blocks of K_b hospitals, one of which may collude: the variance is that of K_b / (K_b - 1) nodes' noise each."""
+    many = ["--rows", 1200, "--hospitals", 12, "--rounds", 4, "--epsilon", 3]
+    by_block = {size: named(call(*many, "--block", size)[1])["FedSGD in a study"] for size in (3, 6, 12)}
+    variance = {size: found["gradient_deviation"] ** 2 for size, found in by_block.items()}
+    assert variance[3] / variance[12] == pytest.approx(4 * (3 / 2) / (12 / 11))
+    assert variance[6] / variance[12] == pytest.approx(2 * (6 / 5) / (12 / 11))
+    status, _, err = call(*many, "--block", 13)
+    assert status == 2 and "blocks of 13 hospitals do not fit" in err
+
+
 def test_without_held_out_rows_there_is_no_accuracy(call):
     assert call(*SMALL, "--holdout", 0)[1]["alternatives"][0]["accuracy_error"] is None
 
@@ -106,7 +116,6 @@ def test_without_held_out_rows_there_is_no_accuracy(call):
         ("--classes", 1, "--classes 1 must be 2 or more"),
         ("--holdout", 1, "--holdout 1 must be from 0 to below 1"),
         ("--epsilon", -1, "epsilon=-1.0 is refused"),
-        ("--epsilon", 1e-7, "no noise up to 1,000,000"),
         ("--delta", 1, "delta=1.0 is refused"),
         ("--sampling", 2, "sampling=2.0 is refused"),
         ("--rounds", 0, "rounds=0 is refused"),
@@ -115,3 +124,7 @@ def test_without_held_out_rows_there_is_no_accuracy(call):
 )
 def test_wrong_numbers_are_one_line(option, value, says, refused):
     refused(says, *SMALL, option, value)
+
+
+def test_an_epsilon_that_no_noise_reaches_is_refused(refused):
+    refused("no noise up to 1,000,000", *SMALL, "--epsilon", 1e-7, "--delta", 1e-12)

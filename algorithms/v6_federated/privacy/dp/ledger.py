@@ -9,26 +9,29 @@ ones, or puts back an older folder, can only be noticed by an operator who has n
 """
 
 import contextlib
+import errno
 import functools
 import json
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
 from v6_federated.base import json_text
 from v6_federated.base.errors import SafeError
-from v6_federated.base.vantage6_api import NodePermissionException, data_volume
+from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.privacy.dp import accountant
 from v6_federated.privacy.dp.plan import Plan
 from v6_federated.privacy.limits import PREFIX
+from v6_federated.privacy.locked import connect, explained, locked
 from v6_federated.privacy.secagg.notation import NOTHING_COMPUTED, H
 
 NAME = "ledger.sqlite"
-LOCK_SECONDS = 30.0  # how long a request waits while others use the ledger
+WHAT = "the ledger of this node's privacy budget"
 CHILD_SECONDS = 30.0  # how long the other process may take that tries the lock
 MOST_EPSILON, MOST_DELTA = 1e6, 0.1  # that an operator can set
 FIRST = bytes(32)  # the hash before the first reservation
@@ -204,7 +207,7 @@ class Ledger:
         """
         if not (self.folder / NAME).exists():
             return Spent(0.0, self.epsilon, self.delta, (), FIRST.hex())
-        with _explained(), contextlib.closing(_connect(self.folder / NAME, "?mode=ro")) as database:
+        with _explained(self.folder), contextlib.closing(connect(self.folder / NAME, "?mode=ro")) as database:
             database.execute("BEGIN")
             made = database.execute("SELECT 1 FROM sqlite_master WHERE name = 'reservation'").fetchone()
             reserved, head = _chain(database) if made else ({}, FIRST)
@@ -249,55 +252,31 @@ class Ledger:
     @contextlib.contextmanager
     def _locked(self) -> Iterator[sqlite3.Connection]:
         """The ledger in one transaction, while no other task may use it."""
-        with _explained():
+        with _explained(self.folder):
             _check_locks(self.folder, self.folder.stat().st_dev)
-            with contextlib.closing(_connect(self.folder / NAME)) as database:
-                if data_volume() is None:  # on mock nodes nothing must survive a power cut
-                    database.execute("PRAGMA synchronous = OFF")
-                    database.execute("PRAGMA journal_mode = MEMORY")
-                else:  # FULL, and the folder is synced too: a transaction cannot come undone once it is committed
-                    database.execute("PRAGMA synchronous = EXTRA")
-                database.execute("BEGIN IMMEDIATE")
-                try:
-                    for statement in SCHEMA:
-                        database.execute(statement)
-                    yield database
-                except BaseException:
-                    if database.in_transaction:  # a full disk has ended it already
-                        database.execute("ROLLBACK")
-                    raise
-                database.execute("COMMIT")
+        with locked(self.folder / NAME, SCHEMA, WHAT) as database:
+            yield database
 
 
-def _connect(file: Path, query: str = "") -> sqlite3.Connection:
-    return sqlite3.connect(file.absolute().as_uri() + query, timeout=LOCK_SECONDS, isolation_level=None, uri=True)
-
-
-@contextlib.contextmanager
-def _explained() -> Iterator[None]:
-    """Refuse the request if the ledger cannot be used."""
-    try:
-        yield
-    except (sqlite3.Error, OSError, subprocess.SubprocessError) as error:
-        reason = str(error) if isinstance(error, sqlite3.Error) else getattr(error, "strerror", "no answer")
-        raise NodePermissionException(
-            f"the ledger of this node's privacy budget cannot be used ({reason}); send the task again, and if that "
-            f"does not help, the node's operator must look at {NAME} in the hospital's folder. {NOTHING_COMPUTED}"
-        ) from None
+def _explained(folder: Path) -> AbstractContextManager[None]:
+    return explained(folder / NAME, WHAT)
 
 
 @functools.lru_cache(maxsize=64)
 def _check_locks(folder: Path, device: int) -> None:
     """Refuse a folder in which two processes can write at once: once per process, folder and mounted device."""
-    with contextlib.closing(_connect(folder / NAME)) as database:
+    with contextlib.closing(connect(folder / NAME)) as database:
         database.execute("BEGIN IMMEDIATE")
-        child = subprocess.run(
-            [sys.executable, "-I", "-S", "-c", CHILD, str((folder / NAME).absolute())],
-            capture_output=True,
-            text=True,
-            timeout=CHILD_SECONDS,
-            check=False,
-        )
+        try:
+            child = subprocess.run(
+                [sys.executable, "-I", "-S", "-c", CHILD, str((folder / NAME).absolute())],
+                capture_output=True,
+                text=True,
+                timeout=CHILD_SECONDS,
+                check=False,
+            )
+        except subprocess.SubprocessError:
+            raise OSError(errno.ETIMEDOUT, "no answer") from None
         database.execute("ROLLBACK")
     if "locked" in child.stderr and child.returncode:
         return

@@ -18,6 +18,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "evaluation_noise": NOISE,
     "statistics": (0, 1_000_000),
     "statistics_noise": NOISE,
+    "holdout": (0.0, 1.0),
 }
 
 
@@ -35,6 +36,7 @@ class Plan:
         evaluation_noise: z of each of them.
         statistics: noisy sums of the preparation.
         statistics_noise: z of each of them.
+        holdout: the share of rows that is held out in all of the job, and evaluated on. Other rows are trained on.
     """
 
     clip: float = 1.0
@@ -46,6 +48,7 @@ class Plan:
     evaluation_noise: float = 1.0
     statistics: int = 0
     statistics_noise: float = 1.0
+    holdout: float = 0.0
 
     def __post_init__(self) -> None:
         """Check the ranges, and make numbers of one kind, so that equal plans are written alike.

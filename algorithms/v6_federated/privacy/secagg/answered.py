@@ -8,18 +8,18 @@ nothing, and is computed again: its answer never left.
 import contextlib
 import hashlib
 import sqlite3
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.files import open_regular, replacing
 from v6_federated.base.vantage6_api import NodePermissionException, data_volume
+from v6_federated.privacy.locked import locked
 from v6_federated.privacy.secagg.notation import NOTHING_COMPUTED
 
 NAME = "answered.sqlite"
 ANSWERS = "answers"  # in the job's folder
 KEPT = 5  # answers of a job: those of a round, which central may begin again; FSVRG asks twice, and again if sums wrap
-LOCK_SECONDS = 30.0  # how long a request waits while others use the log
 SCHEMA = (
     "CREATE TABLE IF NOT EXISTS request (T BLOB PRIMARY KEY, job TEXT, seq INTEGER, answer BLOB) WITHOUT ROWID",
     "CREATE INDEX IF NOT EXISTS job ON request (job, seq)",
@@ -138,29 +138,5 @@ class Answered:
             with contextlib.suppress(OSError):  # it takes room, and does no harm
                 self._file(T).unlink()
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[sqlite3.Connection]:
-        """The log in one transaction, while no other task may use it."""
-        try:
-            with contextlib.closing(
-                sqlite3.connect(self.folder / NAME, timeout=LOCK_SECONDS, isolation_level=None)
-            ) as database:
-                if data_volume() is None:  # on mock nodes nothing must survive a power cut
-                    database.execute("PRAGMA synchronous = OFF")
-                    database.execute("PRAGMA journal_mode = MEMORY")
-                else:
-                    database.execute("PRAGMA synchronous = FULL")
-                database.execute("BEGIN IMMEDIATE")
-                try:
-                    for statement in SCHEMA:
-                        database.execute(statement)
-                    yield database
-                except BaseException:
-                    database.execute("ROLLBACK")
-                    raise
-                database.execute("COMMIT")
-        except sqlite3.Error as error:
-            raise NodePermissionException(
-                f"the log of answered requests cannot be used ({error}); send the task again, and if that does not "
-                f"help, the node's operator must look at {NAME} in the hospital's folder. {NOTHING_COMPUTED}"
-            ) from None
+    def _locked(self) -> AbstractContextManager[sqlite3.Connection]:
+        return locked(self.folder / NAME, SCHEMA, "the log of answered requests")

@@ -57,6 +57,7 @@ class PlanOptions:
     ] = 31
     classes: Annotated[int, Option("classes of the label ({default})", "C")] = 2
     holdout: Annotated[float, Option("share of rows that are held out ({default})", "SHARE")] = 0.2
+    block: Annotated[int | None, Option("hospitals of a block of the study (as run --study deals them)", "N")] = None
     out: Annotated[Path | None, Option(f"folder for a picture, {PICTURE}", "DIR")] = None
 
 
@@ -65,22 +66,26 @@ def run(options: PlanOptions) -> int:
     _check(options)
     results.check_folder(options.out)
     from v6_workbench.reporting import noise, tables  # slow to import
-    from v6_workbench.simulation.studies import assumed_colluders
+    from v6_workbench.simulation.studies import assumed_colluders, dealt
 
+    everybody = [str(k) for k in range(options.hospitals)]
+    blocks = [everybody] if options.hospitals == 1 else dealt(everybody, options.block)
     hospitals = noise.Hospitals(
         number=options.hospitals,
         rows=options.rows,
         holdout=options.holdout,
         classes=options.classes,
         parameters=options.parameters,
-        colluders=assumed_colluders(range(options.hospitals)),
+        blocks=[len(block) for block in blocks],
+        colluders=assumed_colluders(everybody),
     )
     asked = {name: getattr(options, name) for name in SETTINGS}
     found = noise.alternatives(asked, hospitals)
     print(
         f"{options.hospitals} hospitals with {hospitals.training:,} training rows and {hospitals.held_out:,} held-out "
-        f"rows together; a study has one block, of whose hospitals {hospitals.colluders} may work with the server; "
-        f"epsilon {options.epsilon:g} at delta {options.delta:g}; a model with {options.parameters:,} parameters"
+        f"rows together; a study has {len(blocks)} block(s), and {hospitals.colluders} hospital(s) of each may work "
+        f"with the server; epsilon {options.epsilon:g} at delta {options.delta:g}; a model with {options.parameters:,} "
+        "parameters"
     )
     console.console().print(tables.noise_table(found))
     for line in (*COLUMNS, UNKNOWN):
@@ -103,6 +108,7 @@ def run(options: PlanOptions) -> int:
             "training_rows": hospitals.training,
             "held_out_rows": hospitals.held_out,
             "assumed_colluders": hospitals.colluders,
+            "blocks": hospitals.blocks,
             "alternatives": [it.to_json() for it in found],
             "picture": None if picture is None else str(picture),
         }

@@ -1,0 +1,80 @@
+"""SQLite databases in the hospital's own folder: one transaction at a time, whoever else uses the file."""
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from v6_federated.base.vantage6_api import NodePermissionException, data_volume
+from v6_federated.privacy.environment import NOTHING_COMPUTED
+
+LOCK_SECONDS = 30.0  # how long a request waits while others use the file
+
+
+@contextlib.contextmanager
+def locked(file: Path, schema: Sequence[str], what: str) -> Iterator[sqlite3.Connection]:
+    """Use a database in one transaction, while no other task may use it.
+
+    What is written cannot come undone once the block is left, also if the power fails.
+
+    Args:
+        file: the database.
+        schema: statements that make its tables where there are none.
+        what: what it is, for the error.
+
+    Yields:
+        The database. If the block raises, nothing is written.
+
+    Raises:
+        NodePermissionException: the database cannot be used.
+    """
+    with explained(file, what), contextlib.closing(connect(file)) as database:
+        if data_volume() is None:  # on mock nodes nothing must survive a power cut
+            database.execute("PRAGMA synchronous = OFF")
+            database.execute("PRAGMA journal_mode = MEMORY")
+        else:  # FULL, and the folder is synced too
+            database.execute("PRAGMA synchronous = EXTRA")
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            for statement in schema:
+                database.execute(statement)
+            yield database
+        except BaseException:
+            if database.in_transaction:  # a full disk has ended it already
+                database.execute("ROLLBACK")
+            raise
+        database.execute("COMMIT")
+
+
+def connect(file: Path, query: str = "") -> sqlite3.Connection:
+    """Open a database; it waits while others use it.
+
+    Args:
+        file: the database.
+        query: parameters of SQLite, such as "?mode=ro".
+
+    Returns:
+        The connection, without transactions that begin by themselves.
+    """
+    return sqlite3.connect(file.absolute().as_uri() + query, timeout=LOCK_SECONDS, isolation_level=None, uri=True)
+
+
+@contextlib.contextmanager
+def explained(file: Path, what: str) -> Iterator[None]:
+    """Refuse the request if a database cannot be used.
+
+    Args:
+        file: the database.
+        what: what it is.
+
+    Raises:
+        NodePermissionException: SQLite or the disk has refused.
+    """
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        reason = error if isinstance(error, sqlite3.Error) else error.strerror
+        raise NodePermissionException(
+            f"{what} cannot be used ({reason}); send the task again, and if that does not help, the node's operator "
+            f"must look at {file.name} in the hospital's folder. {NOTHING_COMPUTED}"
+        ) from None

@@ -1,0 +1,79 @@
+"""Rows of one person: trained on or held out together, and drawn for a step together."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from v6_federated.data.declared import conformed
+from v6_federated.data.source import Rows, Source
+from v6_federated.messages.job import DataSpec
+from v6_federated.node.noising import Noising
+from v6_federated.privacy.dp.plan import Plan
+from v6_federated.privacy.schema import Column, Schema
+
+SCHEMA = Schema((Column("x", "number", 0.0, 1.0),), "y", (0, 1), person="who", m=3)
+SPEC = DataSpec(label="y", features=["x"], holdout=0.25)
+
+
+def visits(people, rows, seed=0):
+    """A table in which a person's rows lie anywhere."""
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame({"x": rng.random(rows), "who": rng.integers(0, people, rows), "y": rng.integers(0, 2, rows)})
+
+
+@pytest.fixture
+def table():
+    return visits(60, 200)
+
+
+def roles(table):
+    """For each row, whether it is trained on, held out or idle."""
+    kept, held = conformed(Source(table=table), SCHEMA).split(SPEC, 7, 10)
+    found = np.full(len(table), "idle", dtype=object)
+    found[kept], found[held] = "kept", "held"
+    return found
+
+
+def test_a_person_is_trained_on_or_held_out(table):
+    found = roles(table)
+    for who, rows in table.groupby("who").groups.items():
+        there = [role for role in found[rows] if role != "idle"]
+        assert len({*there}) == 1 and len(there) == min(len(rows), 3), who
+    assert 0.1 < (found == "held").sum() / (found != "idle").sum() < 0.4
+
+
+def test_another_persons_rows_change_nobodys_role(table):
+    """Whatever the rows of one person hold, and whoever they are said to be of: the others keep their role."""
+    before, one = roles(table), table["who"] == table["who"][50]
+    changed = table.copy()
+    changed.loc[one, "y"] = 9  # not declared, so these rows take part in nothing
+    after = roles(changed)
+    assert (after[~one] == before[~one]).all() and {*after[one]} == {"idle"}
+
+
+def test_rows_without_a_person_are_of_one_person():
+    table = visits(20, 100)
+    table["who"] = table["who"].where(table["who"] > 3).astype("float")
+    found = roles(table)
+    assert (found[table["who"].isna()] != "idle").sum() == 3
+
+
+class Request:
+    """What ``Noising`` needs of a request of a developer's own node."""
+
+    folder, digest = None, b"d" * 32
+
+
+def test_a_person_is_drawn_with_all_rows(table):
+    plan = Plan(rate=0.3, steps=50, steps_per_epoch=3)
+    source = conformed(Source(table=table), SCHEMA)
+    kept, _ = source.split(SPEC, 7, 10)
+    persons, noise = source.persons[kept], Noising(plan, Request(), "job")
+    rows = Rows(np.zeros((len(kept), 1)), np.zeros(len(kept)), persons)
+    shares = []
+    for step in range(50):
+        drawn = np.zeros(len(kept), bool)
+        drawn[noise.sample(rows, step)] = True
+        assert all(len({*drawn[persons == who]}) == 1 for who in {*persons})
+        shares.append(drawn.mean())
+    assert np.mean(shares) == pytest.approx(0.3, abs=0.03) and len({*shares}) > 10
