@@ -10,7 +10,7 @@ import tempfile
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -250,6 +250,7 @@ class Researcher:
 
     def job(self, package: str, **parts: Any) -> dict[str, Any]:
         """A job as central would send it, but for some parts."""
+        held_out = parts.get("data", self.spec)["holdout"]
         return {
             "method": package.removeprefix("v6_"),
             "key": uuid.uuid4().hex,
@@ -261,7 +262,7 @@ class Researcher:
             "minimum_rows": None,
             "precision": "float64",
             "data": self.spec,
-            "privacy": None if self.plan is None else self.plan.to_json(),
+            "privacy": None if self.plan is None else replace(self.plan, holdout=held_out).to_json(),
             **parts,
         }
 

@@ -12,7 +12,7 @@ from v6_federated.node import masking
 from v6_federated.privacy.secagg import notation
 
 DESCRIBE = {"organization_id", "round", "label", "features", "kinds", "classes", "mode", "entry", "block", "levels"}
-CONFIRM = {"organization_id", "round", "tags"}
+CONFIRM = {"organization_id", "round", "tags", "colluders"}
 MASKED = {"organization_id", "round", "T", "y32", "y64"}
 CHI = 420.0  # of 255 degrees of freedom: 1 of a billion uniform samples is above it
 JOBS = {
@@ -62,6 +62,7 @@ def test_answers_hold_a_transcript_and_words_and_nothing_else(method, mode, tmp_
             assert {*answer["entry"]} == {"S", "E", "D", "version"}
             assert len(answer["block"]) == (0 if mode == "masked" else 5)
         elif function == "confirm":
+            assert answer.get("colluders") == (None if mode == "masked" else 1)  # the study's
             [own] = {a["entry"]["S"] for f, who, a in tape.answers if f == "describe" and who == k}
             assert own not in answer["tags"] and len(answer["tags"]) == (3 if mode == "masked" else 4)
             assert all(re.fullmatch("[0-9a-f]{64}", tag) for tag in answer["tags"].values())

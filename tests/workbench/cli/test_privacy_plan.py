@@ -94,7 +94,7 @@ def test_it_says_what_it_does_not_know_and_draws(call, capsys, tmp_path):
 
 def test_each_block_has_the_whole_noise(call):
     """Blocks of K_b hospitals, one of which may collude: the variance is that of K_b / (K_b - 1) nodes' noise each."""
-    many = ["--rows", 1200, "--hospitals", 12, "--rounds", 4, "--epsilon", 3]
+    many = ["privacy", "plan", "--rows", 1200, "--hospitals", 12, "--rounds", 4, "--epsilon", 3]
     by_block = {size: named(call(*many, "--block", size)[1])["FedSGD in a study"] for size in (3, 6, 12)}
     variance = {size: found["gradient_deviation"] ** 2 for size, found in by_block.items()}
     assert variance[3] / variance[12] == pytest.approx(4 * (3 / 2) / (12 / 11))
