@@ -80,6 +80,25 @@ def test_fedsgd_is_one_step_on_the_pooled_rows(hospitals):
     )
 
 
+def test_momentum_at_the_server_by_hand(hospitals):
+    """FedAvgM (Hsu et al. 2019): v <- beta v + (w_t - w), w_t+1 = w_t - v, for the mean w that FedAvg would take."""
+    job = {"lr": 0.3, "holdout": 0, "epochs": 2}
+    result = train("v6_fedavg", hospitals, rounds=3, server_momentum=0.9, **job)
+    w = v = np.zeros(5)
+    for _ in range(3):
+        mean = average(hospitals, {k: step(step(w, t, 0.3), t, 0.3) for k, t in hospitals.items()})
+        v = 0.9 * v + (w - mean)
+        w = w - v
+    check(result, w)
+
+
+def test_momentum_goes_on_after_an_interruption(hospitals):
+    half = train("v6_fedavg", hospitals, rounds=2, server_momentum=0.9)
+    resumed = train("v6_fedavg", hospitals, rounds=4, server_momentum=0.9, resume=half)
+    straight = train("v6_fedavg", hospitals, rounds=4, server_momentum=0.9)
+    assert resumed["weights"] == straight["weights"]
+
+
 def test_fraction_zero_asks_one_node(hospitals):
     result = train("v6_fedavg", hospitals, rounds=4, fraction=0)
     assert [len(row["participants"]) for row in result["history"]] == [1, 1, 1, 1]

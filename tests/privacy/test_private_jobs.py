@@ -55,8 +55,8 @@ def silent(monkeypatch):
     monkeypatch.setattr(noising, "discrete_gaussian", lambda key, sigma, size: np.zeros(size, np.int64))
 
 
-@pytest.mark.parametrize("sampling", [1.0, 0.3])
-def test_the_sum_over_hospitals_is_exactly_that_of_all_rows(sampling, monkeypatch):
+@pytest.mark.parametrize(("sampling", "steps_per_epoch"), [(1.0, None), (0.3, 1), (0.3, None)])
+def test_the_sum_over_hospitals_is_exactly_that_of_all_rows(sampling, steps_per_epoch, monkeypatch):
     """The same draws of rows and noise: a centralized run adds up to the same whole numbers."""
     sums, drawn = [], {}
     real = noising.Noising.gradient
@@ -76,8 +76,8 @@ def test_the_sum_over_hospitals_is_exactly_that_of_all_rows(sampling, monkeypatc
     monkeypatch.setattr(noising.Noising, "gradient", gradient)
     monkeypatch.setattr(Federation, "mean_gradient", mean_gradient)
     with network() as found:
-        result = found.run(**JOB, noise=5, sampling=sampling)
-    if sampling < 1:  # several local steps a round: no one sum
+        result = found.run(**JOB, noise=5, sampling=sampling, steps_per_epoch=steps_per_epoch)
+    if (sampling, steps_per_epoch) == (0.3, None):  # several local steps a round: no one sum
         assert not sums and result["privacy"]["noise_shared_in_a_block"] is False
         return
     assert len(sums) == JOB["rounds"] and result["privacy"]["noise_shared_in_a_block"] is True
@@ -117,6 +117,26 @@ def test_without_noise_it_is_gradient_descent(silent):
     assert coefficients.size == others.size + 1  # the declared level x, which no row has
     np.testing.assert_allclose(np.delete(coefficients, 3), others, atol=2e-4)
     assert coefficients[3] == 0
+
+
+def test_momentum_at_the_server_by_hand(silent):
+    """FedAvgM (Hsu et al. 2019) on noisy sums: v <- beta v + eta g, w <- w - v."""
+    job = {**JOB, "clip": 100.0, "holdout": 0.0, "noise": 1}
+    with network(environment={**PRIVATE, "V6_FEDERATED_EPSILON": "1000"}) as found:
+        result = found.run(**job, server_momentum=0.5)
+        first = weights(found.run(**{**job, "rounds": 1}))
+    tables = TABLES.values()
+    X = np.concatenate(
+        [np.stack([(t["age"].clip(20, 100) - 60) / 40] + [t["sex"] == c for c in "fmx"], 1) for t in tables]
+    )
+    X, y = np.column_stack([X.astype(float), np.ones(len(X))]), np.concatenate([t["ill"] for t in tables])
+    w = v = np.zeros(5)
+    for t in range(3):
+        v = 0.5 * v + X.T @ (1 / (1 + np.exp(-X @ w)) - y) / len(y)
+        w = w - v
+        if t == 0:
+            np.testing.assert_allclose(first, w, atol=1e-5)
+    np.testing.assert_allclose(weights(result), w, atol=3e-5)
 
 
 def test_two_runs_with_the_same_seed_have_other_noise():
