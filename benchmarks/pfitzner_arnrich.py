@@ -26,7 +26,7 @@ COMMON: dict[str, Any] = {"model": "cnn_mcmahan", "lr": 0.01, "lr_decay_round": 
 ACCURACIES = (0.90, 0.95, 0.96, 0.97)
 METHODS: list[tuple[str, str, dict[str, Any]]] = [
     ("FedAvg", "fedavg", {}),
-    ("Co-Learning", "colearning", {"epsilon": 0.01}),
+    ("Co-Learning", "colearning", {"tolerance": 0.01}),
     ("LoAdaBoost, above", "loadaboost", {"retrain": "above"}),
     ("LoAdaBoost, below", "loadaboost", {"retrain": "below"}),
 ]
@@ -52,8 +52,8 @@ LOCAL_DECAY = {"lr_decay_round": 1.0, "lr_decay_step": 0.001, "rounds": 180}
 READINGS: list[tuple[str, str, str, int, dict[str, Any], bool]] = [
     ("fedavg", "FedAvg", "Keras's start", 10, FROM_KERAS, False),
     ("fedavg", "FedAvg", "another CNN, `cnn_reddy`", 10, {"model": "cnn_reddy"}, False),
-    ("colearning", "Co-Learning", "lambda = 1", 5, {"epsilon": 0.01, "lr_cycle": 1.0}, False),
-    ("colearning", "Co-Learning", "lambda = 1", 10, {"epsilon": 0.01, "lr_cycle": 1.0}, False),
+    ("colearning", "Co-Learning", "lambda = 1", 5, {"tolerance": 0.01, "lr_cycle": 1.0}, False),
+    ("colearning", "Co-Learning", "lambda = 1", 10, {"tolerance": 0.01, "lr_cycle": 1.0}, False),
     ("loadaboost", "LoAdaBoost, above", "the same ten nodes every round", 10, {"retrain": "above"}, True),
     (
         "fedavg",

@@ -1,14 +1,27 @@
 """The server of Co-Learning."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
 
-from v6_federated import LARGE, Federation, Fraction, LocalSGD, Number, Result, Role, Rounds, central
+from v6_federated import (
+    LARGE,
+    Federation,
+    Fraction,
+    LocalSGD,
+    Number,
+    Plan,
+    Result,
+    Role,
+    Rounds,
+    SafeError,
+    central,
+    training_plan,
+)
 
-Epsilon = Annotated[
-    float, Field(ge=0, allow_inf_nan=False, description="relative change up to which epochs double"), Number
+Tolerance = Annotated[
+    float, Field(ge=0, allow_inf_nan=False, description="epsilon, relative change up to which epochs double"), Number
 ]
 LrCycle = Annotated[
     float,
@@ -21,22 +34,38 @@ MaximumEpochs = Annotated[
 ]
 
 
-@central(recoverable=True)
+def most_epochs(settings: Any) -> Plan:
+    """With noise a node is asked for no more steps than if epochs double after each round.
+
+    When they double follows from models with noise, and tells no more of a row than these do.
+    """
+    E_0, most = settings.epochs, settings.maximum_epochs
+    if most is None:
+        raise SafeError(
+            "clip needs maximum_epochs: a privacy plan holds all steps, and epochs may double in each round; set it, "
+            f" for example maximum_epochs={4 * E_0}"
+        )
+    # 2^t with t > 63 is beyond any number of epochs that can be set
+    epochs = sum(min(E_0 * 2 ** min(t, 63), max(E_0, most)) for t in range(settings.rounds))
+    return training_plan(settings, epochs)
+
+
+@central(recoverable=True, private=most_epochs)
 def central(
     federation: Federation,
     *,
     rounds: Rounds,
     fraction: Fraction = 1.0,
     local: LocalSGD = LocalSGD(),
-    epsilon: Epsilon = 0.01,
+    tolerance: Tolerance = 0.01,
     lr_cycle: LrCycle = 0.25,
     maximum_epochs: MaximumEpochs = None,
 ) -> Result:
     """Co-Learning: Xu et al. 2018; Pfitzner and Arnrich's poster.
 
     Symbols: S_t the nodes of round t, w_t (d,) the model, E_t the local epochs of round t, E_0 = epochs, lambda =
-    lr_cycle. What leaves a node: w after local training, n_k, its mean training loss, and counts of how w_t does on
-    its held-out rows. Bytes a round: 16/3 d down and up for each node of S_t.
+    lr_cycle, epsilon = tolerance. What leaves a node: w after local training, n_k, its mean training loss, and counts
+    of how w_t does on its held-out rows. Bytes a round: 16/3 d down and up for each node of S_t.
     """
     s = federation.start(w=federation.initial_weights, epochs=local.epochs, epochs_before=0)  # s.epochs is E_t
     for _t in federation.rounds(rounds):
@@ -55,6 +84,6 @@ def central(
         size = float(np.linalg.norm(before))
         change = float(np.linalg.norm(s.w - before)) / size if size else None  # linear models start at zero
         federation.record(answers, s.w, epochs=s.epochs, relative_change=change)
-        if change is not None and change <= epsilon:  # the cap is ours
+        if change is not None and change <= tolerance:  # the cap is ours
             s.epochs = 2 * s.epochs if maximum_epochs is None else max(s.epochs, min(2 * s.epochs, maximum_epochs))
     return federation.result(s.w)

@@ -13,6 +13,7 @@ from v6_federated.central.answer import Answer
 from v6_federated.central.answers import Answers
 from v6_federated.central.federation import Federation
 from v6_federated.central.job import Result, central
+from v6_federated.central.privacy import training_plan
 from v6_federated.data import pca
 from v6_federated.messages import codec
 from v6_federated.messages.common import Common, Fraction, Rounds
@@ -22,6 +23,7 @@ from v6_federated.models import Vector
 from v6_federated.node.functions import confirm, count_rows, describe, evaluate, fit_step, forget, keep_steps
 from v6_federated.node.node import Node
 from v6_federated.node.task import partial
+from v6_federated.privacy.dp.plan import Plan
 from v6_federated.privacy.environment import number_of_threads
 
 __all__ = [
@@ -39,6 +41,7 @@ __all__ = [
     "Node",
     "Number",
     "PlainSGD",
+    "Plan",
     "Record",
     "Result",
     "Role",
@@ -61,4 +64,5 @@ __all__ = [
     "number_of_threads",
     "partial",
     "pca",
+    "training_plan",
 ]

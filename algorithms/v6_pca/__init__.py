@@ -2,6 +2,6 @@
 
 from v6_federated import confirm, count_rows, describe, fit_step, forget
 from v6_pca.central import central
-from v6_pca.partial import transform
+from v6_pca.partial import noisy_moments, transform
 
-__all__ = ["central", "confirm", "count_rows", "describe", "fit_step", "forget", "transform"]
+__all__ = ["central", "confirm", "count_rows", "describe", "fit_step", "forget", "noisy_moments", "transform"]

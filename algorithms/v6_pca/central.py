@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from v6_federated import LARGE, Federation, Number, Result, Rounds, SafeError, central, codec, pca
+from v6_federated import LARGE, Federation, Number, Plan, Result, Rounds, SafeError, central, codec, pca
 
 Components = Annotated[
     int | None, Field(ge=1, le=LARGE, description="k, principal components (unset: all; exact solver only)"), Number
@@ -32,9 +32,18 @@ def check_settings(settings: Any) -> None:
     """
     if settings.rounds < 2:
         raise SafeError(f"rounds={settings.rounds} are too few; expected at least 2, for moments and covariance")
+    if settings.clip is not None and settings.solver == "subspace":
+        raise SafeError(
+            "solver=subspace cannot be used with clip, as each of its rounds would need noise; leave it out"
+        )
 
 
-@central(supervised=False, check=check_settings)
+def one_sum(settings: Any) -> Plan:
+    """With noise a node is asked for one sum of its clipped rows and of their products."""
+    return Plan(statistics=1)
+
+
+@central(supervised=False, private=one_sum, check=check_settings)
 def central(
     federation: Federation,
     *,
@@ -54,6 +63,8 @@ def central(
     subspace 16/3 d (k / 2 + 5) a round and half of that down; in the last round 16/3 d k down.
     """
     d = len(federation.features)
+    if federation.plan is not None:
+        return with_noise(federation, federation.plan.clip, components, scale)
     solver = pca.chosen(solver, d)
     if solver == "subspace" and components is None:
         raise SafeError("components is missing: the subspace solver needs their number, for example components=50")
@@ -74,7 +85,34 @@ def central(
         "transform", federation.organizations, returns={}, values=["kept"], counts=["kept"], **sent
     )  # lines 18 to 20
     federation.record(nodes.answers + kept.parts())
+    return finished(federation, fitted, solver, scale, eigen.change)
+
+
+def with_noise(federation: Federation, clip: float, components: int | None, scale: bool) -> Result:
+    """PCA from one noisy sum of clipped rows x and of x x^T: A is that of the clipped rows, and an approximation.
+
+    All that follows is computed from the sum. Nodes keep no rows on the components.
+    """
+    d = len(federation.features)
+    if d > pca.EXACT:
+        raise SafeError(f"{d} columns are too many for PCA with clip; expected at most {pca.EXACT:,}")
+    for _ in federation.rounds(1):
+        shapes, means = {"moments": (d + d * (d + 1) // 2,)}, {"moments": ["count"]}
+        answers = federation.ask("noisy_moments", federation.organizations, returns=shapes, means=means)
+        moments, A = pca.of_clipped_moments(federation.noisy_sum(answers, "moments"), d, answers.n, clip)
+        federation.record(answers)
+    s = moments.scale() if scale else np.ones(d)
+    k = pca.number_of_components(components, moments, s)
+    fitted = pca.Components.of(moments, s, pca.eigen(A / np.outer(s, s), k))
+    return finished(federation, fitted, "exact", scale)
+
+
+def finished(
+    federation: Federation, fitted: pca.Components, solver: str, scale: bool, change: float | None = None
+) -> Result:
+    """The result, with the components as the model."""
+    k, d = fitted.components.shape
     model = {"name": "pca", "features": d, "components": k, "solver": solver, "scale": scale}
-    final = {"change": eigen.change, "explained_variance_ratio": float(fitted.explained_variance_ratio.sum())}
+    final = {"change": change, "explained_variance_ratio": float(fitted.explained_variance_ratio.sum())}
     learned = codec.encode(fitted.arrays(), "float64")
     return {**federation.finished(final, weights=learned, model=model), "job": federation.job()}

@@ -3,6 +3,12 @@
 from v6_federated import Node, Result, SafeError, Vector, partial, pca
 
 
+@partial(weights="one")
+def noisy_moments(node: Node) -> Result:
+    """With noise, in place of lines 1 to 16: the sums of clipped rows and of their products, and the block's noise."""
+    return {"moments": node.noisy_moments()}
+
+
 @partial
 def transform(node: Node, mean: Vector, scale: Vector, components: Vector, mean_rest: Vector = None) -> Result:
     """Project the node's rows on the components (k, d). Garst 2021, Algorithm 3, lines 19 and 20.

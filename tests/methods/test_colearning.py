@@ -22,7 +22,9 @@ def follow(result, nodes):
     return w
 
 
-test_conformance = conformance_tests(MethodCase("colearning", {"epsilon": 0.0}, follow=follow))
+test_conformance = conformance_tests(
+    MethodCase("colearning", {"tolerance": 0.0}, follow=follow, noisy={"maximum_epochs": 2})
+)
 
 
 def test_colearning(hospitals):
@@ -36,7 +38,7 @@ def test_colearning(hospitals):
         batch_size=10,
         lr=0.3,
         lr_cycle=0.25,
-        epsilon=0.25,
+        tolerance=0.25,
         holdout=0,
         seed=SEED,
     )
@@ -65,5 +67,5 @@ def test_colearning(hospitals):
 
 
 def test_colearning_has_a_cap(hospitals):
-    result = train("v6_colearning", hospitals, rounds=12, epochs=1, epsilon=10.0, maximum_epochs=3, lr=0.1)
+    result = train("v6_colearning", hospitals, rounds=12, epochs=1, tolerance=10.0, maximum_epochs=3, lr=0.1)
     assert [row["epochs"] for row in result["history"]][-1] == 3

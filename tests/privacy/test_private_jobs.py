@@ -223,7 +223,7 @@ def test_settings_that_do_not_fit_are_refused_before_any_node_is_asked(settings,
         found.run(**{**JOB, **settings})
 
 
-@pytest.mark.parametrize("package", ["v6_fsvrg", "v6_colearning", "v6_pca", "v6_gbdt"])
+@pytest.mark.parametrize("package", ["v6_fsvrg", "v6_colearning", "v6_pca", "v6_gbdt", "v6_loadaboost", "v6_dynavg"])
 def test_other_methods_are_refused(package):
     with network(package) as found, pytest.raises((CollectResultsError, UserInputError), match="privacy budget"):
         found.run(rounds=2)
@@ -233,6 +233,26 @@ def test_scaffold_trains_with_noise():
     with network("v6_scaffold") as found:
         result = found.run(**JOB, epsilon=2)
     assert result["privacy"]["plan"]["steps"] == 3 and np.isfinite(weights(result)).all()
+
+
+def test_colearning_reserves_as_many_steps_as_there_can_be():
+    """Epochs double in no round, in some, or in all: the plan is the same, and holds them."""
+    job = {**JOB, "rounds": 4, "maximum_epochs": 4, "epsilon": 2, "sampling": 0.5}
+    with network("v6_colearning") as found:
+        calm = found.run(**job, tolerance=0)
+        folder = next(found.folder.rglob("ledger.sqlite")).parent
+        [used] = [entry.steps for entry in Ledger(folder, 3, 1e-5).spent().jobs]
+    assert calm["privacy"]["plan"]["steps"] == 2 * (1 + 2 + 4 + 4) and used == 2 * 4
+    assert [row["epochs"] for row in calm["history"]] == [1, 1, 1, 1] and calm["history"][0]["train_loss"] is None
+    with network("v6_colearning") as found:
+        lively = found.run(**job, tolerance=1e6)
+        folder = next(found.folder.rglob("ledger.sqlite")).parent
+        [used] = [entry.steps for entry in Ledger(folder, 3, 1e-5).spent().jobs]
+    assert lively["privacy"]["plan"] == calm["privacy"]["plan"]
+    epochs = [row["epochs"] for row in lively["history"]]
+    assert epochs in ([1, 2, 4, 4], [1, 1, 2, 4]) and used == 2 * sum(epochs)  # a zero model has no relative change
+    with network("v6_colearning") as found, pytest.raises(UserInputError, match="clip needs maximum_epochs"):
+        found.run(**{**job, "maximum_epochs": None})
 
 
 def test_a_table_that_does_not_fit_its_schema_changes_nothing_that_central_sees():

@@ -36,6 +36,7 @@ from v6_federated.messages.common import Common
 from v6_federated.messages.job import AGGREGATIONS, Job
 from v6_federated.models.clipping import penalty_gradient
 from v6_federated.privacy.dp import units
+from v6_federated.privacy.dp.plan import Plan
 from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.secagg.agreement import Entry
 
@@ -52,10 +53,17 @@ class Federation:
         model: the model; known once the job is prepared, if the method is supervised.
         features: names of the features after preprocessing, or their indices if the data are arrays; empty if an
             earlier result is resumed.
+        plan: what the job asks of a node in all; None if nodes add no noise.
     """
 
     def __init__(
-        self, client: Any, method: str, settings: Any, supervised: bool = True, single_answers: str = ""
+        self,
+        client: Any,
+        method: str,
+        settings: Any,
+        supervised: bool = True,
+        single_answers: str = "",
+        plan: Plan | None = None,
     ) -> None:
         """Settle who takes part. Nobody is asked yet.
 
@@ -65,6 +73,7 @@ class Federation:
             settings: the job's settings, checked.
             supervised: whether the method has labels, and a model to train.
             single_answers: why the method needs single answers; empty if sums suffice.
+            plan: what the job asks of a node in all, if nodes add noise.
 
         Raises:
             SafeError: the settings name organizations that cannot take part.
@@ -80,10 +89,10 @@ class Federation:
         self.features: Sequence[str] = ()
         self._client, self._method, self._common, self._single = client, method, common, single_answers
         self._sums_of_rows: SumsOfRows | None = None
-        self._plan, self._shared = privacy.plan_of(common), False
+        self.plan, self._shared = plan, False
         job = preparation.first_job(method, common, self.organizations, self.evaluators, supervised)
-        if self._plan is not None:
-            job = replace(job, privacy=self._plan.to_json())
+        if self.plan is not None:
+            job = replace(job, privacy=self.plan.to_json())
         show = functools.partial(logs.progress, client)
         self._history = History(self.evaluators, job.data.regression, show)
         tolerance = Tolerance.of(common, policy.minimum_organizations, vantage6_api.on_a_node(client))
@@ -172,7 +181,7 @@ class Federation:
             masks.tags.setdefault(masks.block_of(a.organization_id)[0], {})[own] = a.values["tags"]
         for k in {k for roster in groups for k in roster.organizations} - {a.organization_id for a in confirmed}:
             masks.lose(k, f"organization {k} has not confirmed the keys of this block")
-        masks.noise = 0.0 if self._plan is None else self._plan.evaluation_noise
+        masks.noise = 0.0 if self.plan is None else self.plan.evaluation_noise
         # all say the same, unless one is dishonest: the study's digest is in the entry of each
         said = [a.values.get("colluders") or 0 for a in confirmed]
         masks.colluders = max(int(statistics.median_low(said or [0])), 0)
@@ -318,7 +327,21 @@ class Federation:
     @property
     def one_noisy_sum(self) -> bool:
         """Whether nodes answer a round with one noisy sum of gradients: the nodes of a block then share its noise."""
-        return self._plan is not None and self._plan.steps == getattr(self._common, "rounds", None)
+        return self.plan is not None and self.plan.steps == getattr(self._common, "rounds", None)
+
+    def noisy_sum(self, answers: Answers, name: str) -> Array:
+        """Add up arrays of whole numbers with noise, which the nodes of a block share.
+
+        Args:
+            answers: the answers, to a request with ``means={name: ["count"]}``.
+            name: the array's name.
+
+        Returns:
+            The sum over all nodes, int64.
+        """
+        self._shared = True
+        total: Array = np.add.reduce([a.arrays[Answer.key(name, "count")] for a in answers.parts()])
+        return total
 
     def mean_gradient(self, answers: Answers, w: Array) -> Array:
         """The mean gradient over all rows from the answers of ``Node.noisy_gradient``.
@@ -331,10 +354,9 @@ class Federation:
             C / (q N) times the sum, for the clip C, the sampling q and the rows N of all answers, and the gradient of
             the model's penalty, which no row enters: float32 (d,).
         """
-        assert self._plan is not None
-        self._shared = True
-        total: Array = np.add.reduce([a.arrays[Answer.key("gradient", "count")] for a in answers.parts()])
-        mean = total * (self._plan.clip / units.GRADIENT / (self._plan.rate * answers.n))
+        assert self.plan is not None
+        total = self.noisy_sum(answers, "gradient")
+        mean = total * (self.plan.clip / units.GRADIENT / (self.plan.rate * answers.n))
         gradient: Array = mean.astype(np.float32) + penalty_gradient(self.model, w)
         return gradient
 
@@ -677,10 +699,10 @@ class Federation:
             return {"aggregation": "plain", "central_saw": "each organization's own answers"}
         saw = "sums over the blocks; and from each organization: names of columns, classes and levels, and public keys"
         seen = {"aggregation": masks.mode, "blocks": masks.blocks, "central_saw": saw}
-        if self._plan is None:
+        if self.plan is None:
             return seen
         shared = masks.mode == "pinned" and self._shared
-        return {**seen, **privacy.described(self._plan, self._common, shared)}
+        return {**seen, **privacy.described(self.plan, self._common, shared)}
 
     def job(self) -> dict[str, Any]:
         """Return what every task tells the nodes, for tasks that a researcher sends later with the result."""

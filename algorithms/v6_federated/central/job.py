@@ -13,7 +13,7 @@ from v6_federated.central import privacy
 from v6_federated.central.federation import Federation
 from v6_federated.data import preprocessing
 from v6_federated.messages import settings
-from v6_federated.messages.common import Common, WithNoise
+from v6_federated.messages.common import Common, TrainingWithNoise, WithNoise
 from v6_federated.messages.settings import Role, with_role
 from v6_federated.messages.step_length import check_steps
 from v6_federated.privacy.environment import debugging, limit_threads
@@ -29,7 +29,7 @@ def central(
     supervised: bool = True,
     recoverable: bool = False,
     single_answers: str = "",
-    private: bool = False,
+    private: bool | privacy.Planner = False,
     common: type[Common] = Common,
     check: Callable[[Any], None] = lambda settings: None,
 ) -> Any:
@@ -48,8 +48,10 @@ def central(
             the last tasks.
         single_answers: why the method needs single answers, so that it only runs where nodes allow aggregation=plain;
             empty if sums over nodes suffice.
-        private: whether nodes read their rows for nothing but ``Node.train``, ``Node.noisy_gradient`` and evaluations,
-            to which noise can be added. It then takes the settings of ``WithNoise`` too, and no ``common`` of its own.
+        private: whether nodes read their rows for nothing but what noise can be added to: ``Node.train``,
+            ``Node.noisy_gradient``, ``Node.noisy_moments`` and evaluations. A function of the settings says what the
+            method asks of a node in all; True means ``epochs`` in each round. The method then takes the settings of
+            ``WithNoise`` too (``TrainingWithNoise`` if it has labels), and no ``common`` of its own.
         common: the settings that every method takes. A method that accepts fewer values of some declares these again
             in a subclass of ``Common``, with a narrower type.
         check: raises a SafeError for settings that do not fit each other.
@@ -69,7 +71,9 @@ def central(
             check=check,
         )
     method_function = function
-    accepted = settings.settings_of(function, WithNoise if private else common)
+    noisy = TrainingWithNoise if supervised else WithNoise
+    accepted = settings.settings_of(function, noisy if private else common)
+    plan_of = functools.partial(privacy.plan_of, planned=private if callable(private) else privacy.training_plan)
     method = function.__module__.split(".")[0].removeprefix("v6_")
 
     def check_all(checked: Any) -> None:
@@ -89,7 +93,7 @@ def central(
             json_text.check(values)
             checked = settings.validate(accepted, values)
             check_all(checked)
-            federation = Federation(client, method, checked, supervised, single_answers)
+            federation = Federation(client, method, checked, supervised, single_answers, plan_of(checked))
         except ValueError as error:
             raise UserInputError(str(error)) from None
         limit_threads()  # with another number of threads, eigenvectors differ in their last bits
@@ -118,7 +122,7 @@ def central(
     functools.update_wrapper(call, function)
     call.settings, call.check = accepted, check_all
     call.supervised, call.recoverable, call.single_answers = supervised, recoverable, single_answers
-    call.private = private
+    call.private, call.plan_of = bool(private), plan_of
     return call
 
 

@@ -159,8 +159,8 @@ class Masks:
     # ---- what to ask for
 
     def request(
-        self, function: str, block: Sequence[int], weights: Weights, counts: Sequence[str], size: int | None,
-        classes: int | None, evaluate: bool, extra: Sequence[Part] = (),
+        self, function: str, block: Sequence[int], weights: Weights, counts: Sequence[str],
+        shapes: Mapping[str, codec.Shape], classes: int | None, evaluate: bool, extra: Sequence[Part] = (),
     ) -> Sums:  # fmt: skip
         """Return what a call asks for.
 
@@ -169,7 +169,7 @@ class Masks:
             block: the block.
             weights: how each array is weighted.
             counts: names of truth values that are counted.
-            size: length of the arrays.
+            shapes: the arrays' shapes, by name.
             classes: number of classes; 1 for a regression, None if there are no labels.
             evaluate: whether the model is evaluated.
             extra: further parts.
@@ -184,7 +184,8 @@ class Masks:
             parts += [*losses, Part("has train_loss", "one", 64)]
         for name, ways in weights.items():
             for way in ways:
-                assert size is not None
+                [size] = shapes[name]
+                assert isinstance(size, int)
                 if way == "count":
                     parts.append(Part(name, "one", 64, (size,)))
                     continue

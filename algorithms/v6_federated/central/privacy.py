@@ -1,5 +1,6 @@
 """The privacy plan of a job: what central calibrates, and what the result says of it."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
@@ -11,6 +12,12 @@ from v6_federated.messages import settings
 from v6_federated.messages.common import Common, WithNoise
 from v6_federated.privacy.dp.plan import Plan
 
+Planner = Callable[[Any], Plan]
+NOISED = {
+    "steps": "sums of clipped gradients of rows",
+    "evaluations": "counts of evaluations",
+    "statistics": "sums of clipped rows and of their products",
+}
 OF_NOISE = ("noise", "epsilon", "delta", "sampling", "steps_per_epoch", "evaluation_noise")
 EVALUATION_NOISE = 10.0  # if neither it nor an epsilon is set
 # The share of epsilon that evaluations may cost the rows held out. With 1, training on the other rows would need up to
@@ -30,7 +37,7 @@ def check(checked: Common) -> None:
     if not isinstance(checked, WithNoise):  # the method reads rows in ways that no noise covers
         return
     if checked.clip is None:
-        if idle := settings.changed(checked, OF_NOISE):
+        if idle := settings.changed(checked, [name for name in OF_NOISE if hasattr(checked, name)]):
             raise SafeError(
                 f"{', '.join(idle)} has no effect without clip; set clip, for example clip=1, or leave it out"
             )
@@ -58,11 +65,32 @@ def check(checked: Common) -> None:
         )
 
 
-def plan_of(checked: Any) -> Plan | None:
+def training_plan(checked: Any, epochs: int | None = None) -> Plan:
+    """Plan the training and the evaluations of a job, without noise yet.
+
+    Args:
+        checked: the job's settings.
+        epochs: of all rounds together; None means as many as ``epochs`` says in each.
+
+    Returns:
+        The plan.
+    """
+    per_epoch = checked.steps_per_epoch or max(round(1 / checked.sampling), 1)
+    return Plan(
+        rate=checked.sampling,
+        steps=per_epoch * (checked.rounds * checked.epochs if epochs is None else epochs),
+        steps_per_epoch=per_epoch,
+        evaluations=(checked.rounds - 1) // checked.evaluate_every + 1,
+        holdout=checked.holdout,
+    )
+
+
+def plan_of(checked: Any, planned: Planner = training_plan) -> Plan | None:
     """Plan a job, and find the noise for its epsilon.
 
     Args:
         checked: the job's settings.
+        planned: says what the method asks of a node in all.
 
     Returns:
         What the job asks of a node in all; None without clip.
@@ -75,25 +103,21 @@ def plan_of(checked: Any) -> Plan | None:
     from v6_federated.privacy.dp import accountant  # its library takes a second to import
 
     earlier(checked)  # refused now, if it cannot be read
-    steps_per_epoch = checked.steps_per_epoch or max(round(1 / checked.sampling), 1)
-    evaluations = (checked.rounds - 1) // checked.evaluate_every + 1
-    plan = Plan(
+    noise, of_evaluations = checked.noise or 1.0, getattr(checked, "evaluation_noise", None)
+    plan = replace(
+        planned(checked),
         clip=checked.clip,
-        noise=checked.noise or 1.0,
-        rate=checked.sampling,
-        steps=checked.rounds * checked.epochs * steps_per_epoch,
-        steps_per_epoch=steps_per_epoch,
-        evaluations=evaluations,
-        evaluation_noise=checked.evaluation_noise or EVALUATION_NOISE,
-        holdout=checked.holdout,
+        noise=noise,
+        statistics_noise=noise,
+        evaluation_noise=of_evaluations or EVALUATION_NOISE,
     )
     if checked.epsilon is None:
         return plan
-    if checked.evaluation_noise is None:
+    if of_evaluations is None:
         most = OF_EVALUATIONS * checked.epsilon
-        found = accountant.calibrated(replace(plan, steps=0), most, checked.delta)
+        found = accountant.calibrated(replace(plan, steps=0, statistics=0), most, checked.delta)
         plan = replace(plan, evaluation_noise=found.evaluation_noise)
-    return accountant.calibrated(plan, checked.epsilon, checked.delta, noises=["noise"])
+    return accountant.calibrated(plan, checked.epsilon, checked.delta, noises=["noise", "statistics_noise"])
 
 
 def earlier(checked: Any) -> list[Plan]:
@@ -135,7 +159,7 @@ def described(plan: Plan, checked: Any, shared: bool) -> dict[str, Any]:
         "delta": delta,
         "adjacency": "zero-out: one row's contribution is left out, and the number of rows is public",
         "accountant": f"RDP, dp-accounting {version('dp-accounting')}",
-        "noised": "sums of clipped gradients of rows, and counts of evaluations",
+        "noised": " and ".join(words for count, words in NOISED.items() if getattr(plan, count)),
         "noise_shared_in_a_block": shared,
         "plan": plan.to_json(),
     }

@@ -4,6 +4,7 @@ Symbols: K nodes, n_k rows X_k (n_k, d) of node k, n rows in all, mean and std (
 are divided by (1, or std), A (d, d) the sum of the K matrices ((X_k - mean) / s)^T ((X_k - mean) / s), k components.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -14,6 +15,7 @@ from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.base.randomness import generator
 from v6_federated.messages import codec
+from v6_federated.privacy.dp import units
 
 SolverName = Literal["auto", "exact", "subspace"]
 EXACT = 1000  # columns up to which "auto" forms A: 500,500 numbers a node
@@ -179,6 +181,66 @@ def project(X: Array, mean: Array, scale: Array, components: Array) -> Array:
     """
     parts = [rows @ components.T for rows in _centred(X, mean, scale)]
     return np.concatenate(parts) if parts else np.empty((0, len(components)))
+
+
+def clipped_moments(X: Array, clip: float) -> Array:
+    """Add up rows, each clipped to a norm, and the products of their columns, as whole numbers.
+
+    A row x becomes z = u x / max(||x||, C), u = ``units.MOMENT``, whose numbers are cut to whole ones towards zero, so
+    that ||z|| is u at most: rounding in float64 makes ||x|| and u x / ||x|| wrong by less than 2^-30 of themselves (d
+    is far below 2^22), and u is taken smaller by 2^-29. What a row adds, u z and the products z_i z_j with i <= j, has
+    a norm of at most sqrt(u^2 ||z||^2 + ||z||^4) <= sqrt(2) u^2, see ``moments_sensitivity``. A row that is not finite
+    adds nothing. Sums of 256 rows are exact in float64, and are then added as whole numbers.
+
+    Args:
+        X: the rows (n, d).
+        clip: C, the largest norm of a row.
+
+    Returns:
+        (d + d (d + 1) / 2,) int64: u times the sum of z, and the upper triangle of the sum of z z^T, row by row.
+    """
+    d, u = X.shape[1], units.MOMENT
+    first, second = np.zeros(d, np.int64), np.zeros((d, d), np.int64)
+    for start in range(0, len(X), ROWS):
+        rows = X[start : start + ROWS].astype(np.float64)
+        rows[~np.isfinite(rows).all(axis=1)] = 0
+        norms = np.sqrt(np.vecdot(rows, rows))
+        z = np.trunc(rows * (u * (1 - 2.0**-29) / np.maximum(norms, clip))[:, None])
+        first += z.sum(axis=0).astype(np.int64)
+        second += (z.T @ z).astype(np.int64)
+    return np.concatenate([u * first, second[np.triu_indices(d)]])
+
+
+def moments_sensitivity() -> float:
+    """Bound how far one row can move ``clipped_moments``: the L2 norm, in its units."""
+    return math.sqrt(2) * units.MOMENT**2
+
+
+def of_clipped_moments(total: Array, d: int, n: int, clip: float) -> tuple[Moments, Array]:
+    """Read the sum of ``clipped_moments`` over all nodes, with noise.
+
+    Args:
+        total: the sum (d + d (d + 1) / 2,).
+        d: number of columns.
+        n: number of rows.
+        clip: C.
+
+    Returns:
+        The moments, and A (d, d), not divided by any scale. A sum of squares that noise has made negative is 0 in the
+        moments.
+
+    Raises:
+        SafeError: noise hides all variances.
+    """
+    unit = clip / units.MOMENT
+    mean = total[:d] * (unit / units.MOMENT / n)
+    A = np.zeros((d, d))
+    A[np.triu_indices(d)] = total[d:] * unit**2
+    A -= n * np.triu(np.outer(mean, mean))
+    squares = np.maximum(np.diag(A), 0)
+    if not squares.any():
+        raise SafeError("noise is larger than the variance of every column; set a larger epsilon, or ask more nodes")
+    return Moments(n, mean, squares), A
 
 
 def _centred(X: Array, mean: Array, scale: Array) -> Any:

@@ -106,7 +106,7 @@ class WithNoise(Common):
         Field(
             gt=0,
             allow_inf_nan=False,
-            description="largest norm of a row's gradient in training with noise (unset: no noise)",
+            description="largest norm of what a row contributes to a sum with noise (unset: no noise)",
         ),
         Number,
     ] = None
@@ -121,6 +121,11 @@ class WithNoise(Common):
         Number,
     ] = None
     delta: Annotated[float, Field(gt=0, lt=1, description="delta of epsilon, below 1 / rows"), Number] = 1e-5
+
+
+class TrainingWithNoise(WithNoise):
+    """The same for methods that train models, step by step, and evaluate them."""
+
     sampling: Annotated[
         float,
         Field(gt=0, le=1, description="probability of a row to take part in a step with noise (1: all rows)"),

@@ -406,6 +406,22 @@ class Node:
         X, y = self.model.asarray(self._rows.X), self.model.asarray(self._rows.y)
         return self._noisy_gradient(w, X, y, 0, shared=True)[0]
 
+    def noisy_moments(self) -> Array:
+        """Add up the clipped rows and their products, with the node's share of the block's noise.
+
+        Returns:
+            The sum (d + d (d + 1) / 2,), int64, see ``pca.clipped_moments``. Central must learn nothing but the sum
+            over a block of it.
+
+        Raises:
+            SafeError: the job has no privacy plan.
+            NodePermissionException: its plan has no such sum left.
+        """
+        if self.noising is None:
+            raise SafeError("noisy_moments needs a privacy plan; set clip")
+        self.noising.use("statistics", 1)
+        return self.noising.moments(self._rows.X)
+
     def _noisy_gradient(self, w: Any, X: Any, y: Any, i: int, shared: bool) -> tuple[Array, Any]:
         """The noisy sum of step i in units, and the mean that it stands for."""
         assert self.noising is not None

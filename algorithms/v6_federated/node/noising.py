@@ -14,6 +14,7 @@ import pandas as pd
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import NodePermissionException
+from v6_federated.data import pca
 from v6_federated.data.declared import UNKNOWN
 from v6_federated.data.labels import plain
 from v6_federated.data.source import Rows, Source, ready
@@ -31,7 +32,7 @@ from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.schema import Schema
 from v6_federated.privacy.secagg import masks
 
-UNCOVERED = "this function reads rows in a way that no noise covers; leave out clip, or use fedavg or scaffold"
+UNCOVERED = "this function reads rows in a way that no noise covers; leave out clip"
 
 
 @dataclass
@@ -89,7 +90,7 @@ class Noising:
         """Count noisy sums of this request against the plan, before they are computed.
 
         Args:
-            kind: "steps" or "evaluations".
+            kind: "steps", "evaluations" or "statistics".
             number: how many.
 
         Raises:
@@ -131,6 +132,19 @@ class Noising:
         total = clipped_sum(model, w, X, y, self.plan.clip, units.GRADIENT)
         reach = self.rows_of_a_person * sensitivity(len(total), units.GRADIENT)
         return total + self._noise(f"gradient {step}", self.plan.noise * reach, len(total), shared)
+
+    def moments(self, X: Array) -> Array:
+        """Add up clipped rows and their products, with noise that the nodes of a block share.
+
+        Args:
+            X: rows (n, d).
+
+        Returns:
+            The sum, see ``pca.clipped_moments``.
+        """
+        total = pca.clipped_moments(X, self.plan.clip)
+        sigma = self.plan.statistics_noise * self.rows_of_a_person * pca.moments_sensitivity()
+        return total + self._noise("moments", sigma, len(total), shared=True)
 
     def counts(self, counts: Array, reach: float, purpose: str) -> Array:
         """Add noise to counts of rows, which the nodes of a block share.

@@ -95,6 +95,7 @@ class MethodCase:
             binary logistic regression, no minibatches, and the case's settings); None: this is not checked.
         optional: partial functions whose answers may all be missing, and why.
         exceptions: checks that the method does not pass, and why. One that it does pass is an error.
+        noisy: settings that a job with noise needs besides.
         page: the method's page; None: ``docs/methods/METHOD.md`` or ``docs/METHOD.md`` in a folder above the package,
             if it exists.
     """
@@ -111,6 +112,7 @@ class MethodCase:
     follow: Callable[[Result, Nodes], np.ndarray] | None = None
     optional: Mapping[str, str] = field(default_factory=dict)
     exceptions: Mapping[str, str] = field(default_factory=dict)
+    noisy: Mapping[str, Any] = field(default_factory=dict)
     page: Path | None = None
 
     def __str__(self) -> str:

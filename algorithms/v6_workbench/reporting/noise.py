@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from v6_federated.base.errors import SafeError
-from v6_federated.central import privacy
 from v6_federated.data.source import held_out
 from v6_federated.privacy.dp import accountant
 from v6_federated.privacy.dp.plan import Plan
@@ -185,7 +184,7 @@ def _sampled(q: float) -> str:
 
 
 def _alternative(name: str, checked: Any, hospitals: Hospitals, study: bool = True) -> Alternative:
-    plan = privacy.plan_of(checked)
+    plan = registry.central_of(METHOD).plan_of(checked)
     assert plan is not None
     # as ``Federation.one_noisy_sum`` has it; evaluations are sums over a block in any case
     spread = hospitals.spread(study and plan.steps == checked.rounds)
