@@ -64,7 +64,7 @@ def central(
     """
     d = len(federation.features)
     if federation.plan is not None:
-        return with_noise(federation, federation.plan.clip, components, scale)
+        return with_noise(federation, federation.plan, components, scale)
     solver = pca.chosen(solver, d)
     if solver == "subspace" and components is None:
         raise SafeError("components is missing: the subspace solver needs their number, for example components=50")
@@ -85,10 +85,10 @@ def central(
         "transform", federation.organizations, returns={}, values=["kept"], counts=["kept"], **sent
     )  # lines 18 to 20
     federation.record(nodes.answers + kept.parts())
-    return finished(federation, fitted, solver, scale, eigen.change)
+    return finished(federation, fitted, solver, scale, change=eigen.change)
 
 
-def with_noise(federation: Federation, clip: float, components: int | None, scale: bool) -> Result:
+def with_noise(federation: Federation, plan: Plan, components: int | None, scale: bool) -> Result:
     """PCA from one noisy sum of clipped rows x and of x x^T: A is that of the clipped rows, and an approximation.
 
     All that follows is computed from the sum. Nodes keep no rows on the components.
@@ -99,20 +99,20 @@ def with_noise(federation: Federation, clip: float, components: int | None, scal
     for _ in federation.rounds(1):
         shapes, means = {"moments": (d + d * (d + 1) // 2,)}, {"moments": ["count"]}
         answers = federation.ask("noisy_moments", federation.organizations, returns=shapes, means=means)
-        moments, A = pca.of_clipped_moments(federation.noisy_sum(answers, "moments"), d, answers.n, clip)
+        moments, A = pca.of_clipped_moments(federation.noisy_sum(answers, "moments"), d, answers.n, plan.clip)
+        deviation = plan.statistics_noise * federation.noises(answers) ** 0.5
         federation.record(answers)
     s = moments.scale() if scale else np.ones(d)
     k = pca.number_of_components(components, moments, s)
     fitted = pca.Components.of(moments, s, pca.eigen(A / np.outer(s, s), k))
-    return finished(federation, fitted, "exact", scale)
+    noise = pca.variance_of_noise(s, moments.n, plan.clip, deviation, np.random.default_rng(0))
+    return finished(federation, fitted, "exact", scale, variance_of_noise=noise)
 
 
-def finished(
-    federation: Federation, fitted: pca.Components, solver: str, scale: bool, change: float | None = None
-) -> Result:
-    """The result, with the components as the model."""
+def finished(federation: Federation, fitted: pca.Components, solver: str, scale: bool, **final: float | None) -> Result:
+    """The result, with the components as the model, and what else is said about its end."""
     k, d = fitted.components.shape
     model = {"name": "pca", "features": d, "components": k, "solver": solver, "scale": scale}
-    final = {"change": change, "explained_variance_ratio": float(fitted.explained_variance_ratio.sum())}
+    final = {**final, "explained_variance_ratio": float(fitted.explained_variance_ratio.sum())}
     learned = codec.encode(fitted.arrays(), "float64")
     return {**federation.finished(final, weights=learned, model=model), "job": federation.job()}

@@ -18,6 +18,7 @@ from v6_federated.node import noising
 from v6_federated.privacy.dp import units
 from v6_federated.privacy.dp.ledger import Ledger
 from v6_federated.privacy.schema import Column, Schema
+from v6_workbench.reporting import diagnostics
 from v6_workbench.simulation.mock import MockNetwork
 from v6_workbench.simulation.studies import StudyPlan
 
@@ -148,3 +149,16 @@ def test_what_noise_does_not_cover_is_refused(wrong, says, error):
 def test_noise_that_hides_everything_is_one_line():
     with pytest.raises(SafeError, match="noise is larger than the variance of every column"):
         pca.of_clipped_moments(np.array([0, 0, -5, 3, -5]), 2, 10, 1.0)
+
+
+def test_components_of_noise_are_named():
+    with network({**PRIVATE, "V6_FEDERATED_EPSILON": "20"}) as found:
+        result = found.run(**{**JOB, "components": 4}, epsilon=0.3)
+    noise = result["final"]["variance_of_noise"]
+    # the largest eigenvalue of a symmetric matrix of noise sigma is about 2 sigma sqrt(d); d is small here
+    sigma = result["privacy"]["plan"]["statistics_noise"] * math.sqrt(2 * 4 / 3) / (len(ROWS) - 1)
+    assert 0.4 * 2 * sigma * 2 < noise < 1.6 * 2 * sigma * 2
+    [line] = diagnostics.hidden_components(result)
+    assert "components explain no more than noise alone would" in line
+    with network() as found:
+        assert diagnostics.hidden_components(found.run(**{**JOB, "components": 1}, epsilon=3)) == []

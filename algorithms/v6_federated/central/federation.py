@@ -343,6 +343,19 @@ class Federation:
         total: Array = np.add.reduce([a.arrays[Answer.key(name, "count")] for a in answers.parts()])
         return total
 
+    def noises(self, answers: Answers) -> float:
+        """Say how much noise the sum of ``noisy_sum`` has.
+
+        Args:
+            answers: the answers.
+
+        Returns:
+            Its variance, over that of the noise that hides a row.
+        """
+        masks = self._tasks.masks
+        assert masks is not None  # noise is for sums
+        return sum(masks.noises(len(a.organizations)) for a in answers.parts())
+
     def mean_gradient(self, answers: Answers, w: Array) -> Array:
         """The mean gradient over all rows from the answers of ``Node.noisy_gradient``.
 

@@ -284,16 +284,27 @@ class Masks:
         }
         if evaluation:
             if self.noise:
-                parts_of_a_row, noises = 1 + len(evaluation["bands"]), float(nodes)
-                if self.mode == "pinned":  # each node adds its share, as if the colluders added none
-                    noises /= max(nodes - self.colluders, 1)
-                sigma = self.noise * math.sqrt(parts_of_a_row * noises)
+                parts_of_a_row = 1 + len(evaluation["bands"])
+                sigma = self.noise * math.sqrt(parts_of_a_row * self.noises(nodes))
                 values["evaluation"] = metrics.of_noisy_sums(evaluation, sigma)
             else:
                 of = metrics.regression_of_sums if "second" in evaluation else metrics.of_sums
                 values["evaluation"] = of(evaluation)
         up, down = sum(a.bytes_up for a in answers), sum(a.bytes_down for a in answers)
         return Answer(block[0], n, arrays, {**values, "sums": found}, up, down, function, tuple(block))
+
+    def noises(self, nodes: int) -> float:
+        """Say how much noise a block's sum has, if its nodes share noise where they can.
+
+        Args:
+            nodes: of the block.
+
+        Returns:
+            The variance, over that of the noise that hides a row.
+        """
+        if self.mode != "pinned":
+            return float(nodes)
+        return nodes / max(nodes - self.colluders, 1)  # each adds its share, as if the colluders added none
 
     def _bound(self, function: str, block: Sequence[int], sums: Sums, found: Mapping[str, Array]) -> None:
         """Choose the units of the next sum from this one."""

@@ -243,6 +243,27 @@ def of_clipped_moments(total: Array, d: int, n: int, clip: float) -> tuple[Momen
     return Moments(n, mean, squares), A
 
 
+def variance_of_noise(scale: Array, n: int, clip: float, deviation: float, rng: np.random.Generator) -> float:
+    """Say what variance the first component would have if there were only noise.
+
+    Args:
+        scale: what columns are divided by, (d,).
+        n: number of rows.
+        clip: C.
+        deviation: standard deviation of the noise of the sum, over what one row can change.
+        rng: draws noise of the same kind.
+
+    Returns:
+        The median of the largest eigenvalue, in five draws.
+    """
+    d, sigma = len(scale), deviation * math.sqrt(2) * clip**2 / (n - 1)
+    draws = []
+    for _ in range(5):
+        noise = np.triu(rng.normal(0, sigma, (d, d)))
+        draws.append(eigen(noise / np.outer(scale, scale), 1).values[0])
+    return float(np.median(draws))
+
+
 def _centred(X: Array, mean: Array, scale: Array) -> Any:
     for start in range(0, len(X), ROWS):
         rows = X[start : start + ROWS] - mean

@@ -405,9 +405,9 @@ def combine(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
     areas, halves, variances = [], [], []
     for outside, inside in _with_noise(answers) if noisy else _both_sides(answers):
         pairs = inside.sum() * outside.sum()
-        areas.append(float(inside @ (np.cumsum(outside) - outside / 2) / pairs))
+        areas.append(area(outside, inside))
         halves.append(float(inside @ outside / 2 / pairs))
-        variances.append(None if noisy else _delong(outside, inside))
+        variances.append(None if noisy else delong(outside, inside))
     # of a node's rounding: the mean over r = 0, ..., m - 1 of r (m - r), the variance if r rows are left of m
     variance = sum(a.get("steps", a.get("step", 1) ** 2 - 1) / 6 for a in answers)
     return {
@@ -422,15 +422,36 @@ def combine(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _delong(outside: Array, inside: Array) -> float | None:
-    """DeLong's variance of the AUC from counts (bands,) of the rows outside and inside a class."""
+def area(outside: Array, inside: Array) -> float:
+    """Compute the AUC from counts; rows of one band count as half in the right order.
+
+    Args:
+        outside: rows outside a class by band, the lowest scores first (bands,).
+        inside: rows inside it.
+
+    Returns:
+        The share of pairs of rows in the right order.
+    """
+    return float(inside @ (np.cumsum(outside) - outside / 2) / (inside.sum() * outside.sum()))
+
+
+def delong(outside: Array, inside: Array) -> float | None:
+    """Compute DeLong's variance of the AUC from counts.
+
+    Args:
+        outside: rows outside a class by band, the lowest scores first (bands,).
+        inside: rows inside it.
+
+    Returns:
+        The variance; None if a class has fewer than two rows.
+    """
     n0, n1 = outside.sum(), inside.sum()
     if min(n0, n1) < 2:
         return None
     below = (np.cumsum(outside) - outside / 2) / n0  # of a row inside, by band: the share of rows outside with less
     above = 1 - (np.cumsum(inside) - inside / 2) / n1  # of a row outside: the share of rows inside with more
-    area = inside @ below / n1
-    return float(inside @ (below - area) ** 2 / (n1 - 1) / n1 + outside @ (above - area) ** 2 / (n0 - 1) / n0)
+    auc = inside @ below / n1
+    return float(inside @ (below - auc) ** 2 / (n1 - 1) / n1 + outside @ (above - auc) ** 2 / (n0 - 1) / n0)
 
 
 def _with_noise(answers: Sequence[dict[str, Any]]) -> Iterator[tuple[Array, Array]]:

@@ -77,10 +77,11 @@ def _cost(privacy: Mapping[str, Any]) -> str:
         also = f"with the {len(earlier)} job(s) before it"
     else:
         also = f"{privacy['epsilon_by_privacy_loss_distribution']:.3g} by privacy loss distributions"
+    noises = {"steps": "noise", "evaluations": "evaluation_noise", "statistics": "statistics_noise"}
+    asked = (f"{plan[z]:.4g} in {plan[what]:,} {what.removesuffix('s')}(s)" for what, z in noises.items() if plan[what])
     return (
         f"privacy: epsilon {privacy['epsilon']:.3g} at delta {privacy['delta']:g} for each node ({also}); noise "
-        f"{plan['noise']:.4g} in {plan['steps']:,} step(s), {plan['evaluation_noise']:.4g} in {plan['evaluations']:,} "
-        "evaluation(s)"
+        + ", ".join(asked)
     )
 
 

@@ -55,7 +55,7 @@ def _imported(file: Path) -> Iterator[str]:
 
 
 def every_partial_function_is_called(cases: Sequence[MethodCase]) -> None:
-    """Between them, the cases and the first one's job with noise call each partial function, so that its limits are checked."""
+    """The cases, and the first one's job with noise, call each partial function, so that its limits are checked."""
     called = {function for case in cases for function in _told(case)}
     if cases[0].central.private:
         called |= _called_with_noise(cases[0])

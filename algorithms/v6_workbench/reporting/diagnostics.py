@@ -37,7 +37,7 @@ def warnings_about(result: Result) -> list[str]:
     own = _of_the_model(result)
     if own is None:
         own = growing(result) or unconverged(result)
-    return [*found, *rounded(result), *poor(result), *own]
+    return [*found, *rounded(result), *poor(result), *hidden_components(result), *own]
 
 
 def _of_the_model(result: Result) -> list[str] | None:
@@ -68,6 +68,27 @@ def rounded(result: Result) -> list[str]:
     return [
         f"nodes have {what} what they counted on {final['evaluated']} held-out rows: the accuracy is exact to about "
         f"{error:.2f}, and single classes to less; {instead}"
+    ]
+
+
+def hidden_components(result: Result) -> list[str]:
+    """Return a warning if components explain no more than noise alone would.
+
+    Args:
+        result: the result.
+
+    Returns:
+        One line, or none.
+    """
+    noise = (result.get("final") or {}).get("variance_of_noise")
+    if noise is None:
+        return []
+    variances = codec.decode(result["weights"])["explained_variance"]
+    if not (hidden := int((variances <= noise).sum())):
+        return []
+    return [
+        f"{hidden} of {len(variances)} components explain no more than noise alone would (a variance of about "
+        f"{noise:.2g}); use a smaller clip, a larger epsilon, fewer columns, or more rows"
     ]
 
 
@@ -188,6 +209,18 @@ def poor_ones(results: Mapping[str, Result]) -> list[str]:
         return []
     shares = sorted({f"always predicting {name!r} has {share:.4f}" for name, share in found.values()})
     return [f"{shortened([*found])}: hardly more accurate than one class ({', '.join(shares)}); compare AUC and loss"]
+
+
+def unconverged_ones(results: Mapping[str, Result]) -> list[str]:
+    """Return the warnings of ``unconverged`` of several results.
+
+    Args:
+        results: results by their names.
+
+    Returns:
+        A line for each result whose model still changes.
+    """
+    return [f"{name}: {line}" for name, result in results.items() for line in unconverged(result)]
 
 
 def _as_good(result: Result) -> tuple[str, float] | None:

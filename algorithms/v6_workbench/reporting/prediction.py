@@ -13,12 +13,14 @@ from v6_federated.data.columns import UnfitColumns
 from v6_federated.data.labels import encode_labels
 from v6_federated.data.source import Source
 from v6_federated.messages.job import DataSpec
+from v6_federated.models import metrics
 from v6_federated.models.linear import predicted
 from v6_workbench.errors import some_of
+from v6_workbench.reporting import intervals
 from v6_workbench.reporting.trained import parts_of
 
 
-def predict(result: Mapping[str, Any], source: Source) -> tuple[pd.DataFrame, dict[str, float]]:
+def predict(result: Mapping[str, Any], source: Source) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Predict for new rows, with the code that nodes use.
 
     Args:
@@ -29,7 +31,8 @@ def predict(result: Mapping[str, Any], source: Source) -> tuple[pd.DataFrame, di
         A table with a line for each row: the class as ``prediction``, its scores, which are the model's decision values
         (one ``score`` if there are two classes, above 0 for the second; otherwise one for each class), and, except for
         ``svm``, the probability of each class. Of a regression it has the ``prediction`` only, of components ``pc1``
-        and so on. And, if rows have the label, ``accuracy``, or ``r2`` of a regression.
+        and so on. And, if rows have the label, ``accuracy`` and, for two classes, ``auc``, each with its 95% interval
+        over new rows like these; or ``r2`` of a regression.
 
     Raises:
         SafeError: the rows do not fit the model; the text names columns and no values.
@@ -63,7 +66,7 @@ def predict(result: Mapping[str, Any], source: Source) -> tuple[pd.DataFrame, di
                 f"some labels are not among the model's {len(spec.classes)} classes; correct them, or remove the "
                 + (f"column {spec.label}" if source.table is not None else "labels")
             ) from None
-        return table, {"accuracy": float(np.mean(y == guess[labelled]))}
+        return table, _measured(y, guess[labelled], scores[labelled], len(spec.classes))
     except UnfitColumns as error:
         raise SafeError(
             f"{error.problem}; a prediction needs a usable value in each of the model's columns: correct these rows of "
@@ -71,6 +74,24 @@ def predict(result: Mapping[str, Any], source: Source) -> tuple[pd.DataFrame, di
         ) from None
     except DataError as error:
         raise SafeError(str(error)) from None
+
+
+def _measured(y: np.ndarray, guess: np.ndarray, scores: np.ndarray, classes: int) -> dict[str, Any]:
+    """Accuracy and, for two classes, AUC of rows with labels (n,), with their 95% intervals."""
+    confusion = np.bincount(y * classes + guess, minlength=classes * classes).reshape(classes, classes)
+    final: dict[str, Any] = {
+        "evaluated": len(y),
+        "accuracy": float(np.mean(y == guess)),
+        "confusion": confusion.tolist(),
+    }
+    if classes == 2 and confusion.sum(axis=1).all():
+        values, band = np.unique(metrics.log_odds(scores)[:, 0], return_inverse=True)
+        outside, inside = (np.bincount(band[y == c], minlength=len(values)) for c in (0, 1))
+        final |= {"auc": metrics.area(outside, inside), "auc_variance": metrics.delong(outside, inside)}
+    names = [name for name in ("accuracy", "auc") if name in final]
+    interval = {"accuracy": intervals.accuracy_interval, "auc": intervals.auc_interval}
+    found = {name: final[name] for name in names}
+    return {**found, **{f"{name}_interval": interval[name]({"final": final}) for name in names}}
 
 
 def _probabilities(scores: np.ndarray) -> np.ndarray:

@@ -32,6 +32,9 @@ def test_features_are_enough(call, refused, tmp_path):
             status, line, _ = call("predict", tmp_path / kind, "--data", tmp_path / new, "--out", out)
             assert status == 0 and line["rows"] == n == len(pd.read_csv(out))
             assert ("accuracy" in line) == (new == "all.npz")
+            if "accuracy" in line:  # exact, from the rows themselves
+                lower, upper = line["accuracy_interval"]
+                assert lower < line["accuracy"] <= upper and 0 < line["auc_interval"][0] < line["auc"] <= 1
     (tmp_path / "odd.csv").write_text("x,ill\n1.0,?\n")
     says = "some labels are not among the model's 2 classes; correct them, or remove the column ill"
     refused(says, "predict", tmp_path / "csv", "--data", tmp_path / "odd.csv", "--out", out)

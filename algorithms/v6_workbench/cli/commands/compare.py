@@ -128,7 +128,7 @@ def _show(trained: dict[str, dict[str, Any]], options: CompareOptions) -> None:
         pictures.comparison(trained, options.out / "comparison.png", options.target)
     console.console().print(tables.table(trained, options.target))
     show.show_intervals(trained)
-    for warning in diagnostics.poor_ones(trained):
+    for warning in [*diagnostics.poor_ones(trained), *diagnostics.unconverged_ones(trained)]:
         console.say(warning)
     console.last_line({name: summary.summary(result, options.target) for name, result in trained.items()})
 
