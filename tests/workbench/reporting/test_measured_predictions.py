@@ -3,11 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
+from helpers import train
 from sklearn.metrics import roc_auc_score
 
 from v6_federated.data.source import Source
 from v6_workbench.reporting import intervals, prediction
-from v6_workbench.simulation.mock import TRUSTING, MockNetwork
 
 
 @pytest.fixture(scope="module")
@@ -15,10 +15,7 @@ def model():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 3)).round(1)  # with ties
     table = pd.DataFrame(X, columns=list("abc")).assign(ill=(X[:, 0] + rng.normal(size=200) > 0).astype(int))
-    with MockNetwork(
-        "v6_fedavg", {1: table[:100], 2: table[100:]}, environment=TRUSTING, on_round=lambda row: None
-    ) as network:
-        return network.run(rounds=5, lr=0.5), table
+    return train("v6_fedavg", {1: table[:100], 2: table[100:]}, rounds=5, lr=0.5), table
 
 
 def test_auc_and_interval_are_exact(model):
