@@ -42,6 +42,18 @@ def test_a_job_trains_with_noise_that_the_hospitals_share(trained):
     assert trained["final"]["loss"] is None and 0 <= trained["final"]["accuracy"] <= 1
 
 
+@pytest.mark.parametrize(
+    ("method", "settings"), [("pca", ["components=2"]), ("colearning", ["maximum_epochs=2", "sampling=0.5"])]
+)
+def test_other_methods_use_the_same_budget(method, settings, trained, private, image_of, tmp_path):
+    image_of(method)
+    own = [word for setting in [*settings, "epsilon=0.4"] for word in ("--set", setting)]
+    assert main(["submit", method, "--network", private, *JOB, *own, "--out", str(tmp_path)]) == 0
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert result["privacy"]["aggregation"] == "pinned" and 0.39 < result["privacy"]["epsilon"] <= 0.4
+    assert result["privacy"]["noise_shared_in_a_block"] is (method == "pca")
+
+
 def test_a_job_that_does_not_fit_is_refused_with_what_would_fit(trained, private, capsys):
     assert main(["submit", "fedavg", "--network", private, *JOB, "--set", "epsilon=1.9"]) == 1
     said = complaint(capsys.readouterr().err)
