@@ -107,6 +107,11 @@ def check(text: str, entry: Entry, experiment: Experiment, target: float | None)
             f"{text} cannot be compared with --set {chosen[0]}, since it would be trained on other rows; remove one of "
             "the two"
         )
+    if entry.kind and "scale" in (preprocessing.parse(step).name for step in entry.settings.get("preprocess") or ()):
+        raise SafeError(
+            f"{text}: a baseline has no study, whose schema the step scale needs; compare with {entry.method} without "
+            "clip, or use standardize for all"
+        )
     with errors_name(text):
         if isinstance(entry.settings.get("features"), list):
             experiment = replace(experiment, features=entry.settings["features"])
