@@ -44,7 +44,11 @@ OTHER_DATA = {
     "garst2021_pca": ("golub.npz",),
     "mcmahan2017_shakespeare": ("shakespeare.json.gz",),
 }
-OTHER_DATA_FULL = {"reddy2020": (MNIST, FASHION), "garst2021": (MNIST, FASHION)}
+OTHER_DATA_FULL = {
+    "reddy2020": (MNIST, FASHION),
+    "garst2021": (MNIST, FASHION),
+    "private_utility": (MNIST, FASHION, "heart_disease.csv"),
+}
 
 
 def main() -> int:

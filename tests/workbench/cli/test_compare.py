@@ -67,7 +67,7 @@ def test_what_has_finished_outlives_a_later_failure(call, tmp_path):
         (["fedavg", "fedavg:model=cnn_garst", "--preprocess", "standardize"], "13 features are not a square image"),
         (["fedavg", "centralized:fedavg", "--holdout", "0"], "centralized:fedavg: no rows are held out to compare on"),
         (["fedavg", "dynavg:nesterov=2"], "dynavg:nesterov=2: unknown setting 'nesterov'"),
-        (["centralized:fedavg:clip=1,epsilon=3"], "a baseline evaluates without noise, and has none in training; leave"),
+        (["centralized:fedavg:clip=1,epsilon=3"], "a baseline evaluates without noise, and has none in training"),
         (["fedavg", "centralized:fedavg", "--preprocess", "scale"], "a baseline has no study, whose schema the step"),
         (["fedavg", "centralized:pca"], "centralized:pca: pca trains no model; expected a method that does"),
         (["fedavg", "fedprox"], "unknown method 'fedprox'; expected one of"),
