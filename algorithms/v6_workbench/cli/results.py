@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from datetime import datetime, timezone
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
@@ -76,20 +77,24 @@ def write(folder: Path, result: dict[str, Any], target: float | None = None, nam
         result: the result.
         target: accuracy to draw a line at.
         name: name of the result in the pictures; empty is the method's name.
+
+    The file has the time at which it was written as ``date``, in UTC.
     """
     from v6_workbench.reporting import pictures  # slow to import
 
-    write_whole(folder / "result.json", json.dumps(result, indent=1))
+    date = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    write_whole(folder / "result.json", json.dumps({**result, "date": date}, indent=1))
     pictures.curves({name or result["method"]: result}, folder / "curves.png", target)
     pictures.distances(result, folder / "distances.png", name)
     pictures.components(result, folder / "components.png")
 
 
-def check_folder(folder: Path | None) -> None:
-    """Make the folder of ``--out`` and try to write to it, before anything is trained.
+def check_folder(folder: Path | None, option: str = "--out") -> None:
+    """Make the folder of an option and try to write to it, before anything is trained.
 
     Args:
         folder: the folder; None is no folder.
+        option: the option.
 
     Raises:
         SafeError: files cannot be written there.
@@ -97,12 +102,12 @@ def check_folder(folder: Path | None) -> None:
     if folder is None:
         return
     if folder.exists() and not folder.is_dir():
-        raise SafeError(f"--out {folder} is a file; expected a folder")
+        raise SafeError(f"{option} {folder} is a file; expected a folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with NamedTemporaryFile(dir=folder, prefix="."):  # its mode alone does not say: the disk may be read-only
             pass
     except OSError as error:
         raise SafeError(
-            f"cannot write to --out {folder} ({error.strerror}); expected a folder that you can write to"
+            f"cannot write to {option} {folder} ({error.strerror}); expected a folder that you can write to"
         ) from None

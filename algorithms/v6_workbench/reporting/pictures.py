@@ -1,4 +1,4 @@
-"""Pictures of results, as PNG files."""
+"""Pictures of results: PNG, SVG or PDF files, as their names end."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -155,7 +155,7 @@ def distances(result: Result, path: Path, name: str = "") -> bool:
     # over many powers of ten, as after a training that diverged, there is no room for ticks between them
     ticks = LogLocator(subs=(1, 2, 5) if most < 1e4 * least else (1,)) if norm else None
     figure.colorbar(image, label="Euclidean distance", ticks=ticks, format="%g").minorticks_off()
-    _save(figure, path)
+    finished(figure, path)
     return True
 
 
@@ -186,7 +186,7 @@ def components(result: Result, path: Path, most: int = 30) -> bool:
     axis.grid(alpha=0.3)
     axis.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside upper center", ncols=2, frameon=False)
-    _save(figure, path)
+    finished(figure, path)
     return True
 
 
@@ -231,7 +231,7 @@ def posteriors(found: Mapping[tuple[str, str], Verdict], rope: float, path: Path
         axis.spines[["top", "right", "left"]].set_visible(False)
     if rope:
         figure.legend(loc="outside lower center", frameon=False, fontsize=9)
-    _save(figure, path)
+    finished(figure, path)
 
 
 def noise(found: Mapping[str, Sequence[Alternative]], rounds: int, path: Path) -> None:
@@ -335,12 +335,18 @@ def _save_with_legend(figure: Figure, axis: Axes, path: Path) -> None:
         wide = 0.8 + 0.08 * max(map(len, names))  # inches that the longest name takes with its line
         columns = max(1, min(len(names), 4, int(figure.get_figwidth() / wide)))
         figure.legend(handles, names, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
-    _save(figure, path)
+    finished(figure, path)
 
 
-def _save(figure: Figure, path: Path) -> None:
-    with warnings.catch_warnings():
+def finished(figure: Figure, path: Path) -> None:
+    """Write a figure and close it.
+
+    Args:
+        figure: the figure.
+        path: the file, whose ending is the format. In an SVG, text stays text.
+    """
+    with warnings.catch_warnings(), matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "v6-federated"}):
         # a hospital's name in a script that the font lacks is drawn as boxes; the tables show it
         warnings.filterwarnings("ignore", "Glyph .* missing from|Matplotlib currently does not support")
-        figure.savefig(path, dpi=120)
+        figure.savefig(path, dpi=120, transparent=path.suffix == ".svg")
     plt.close(figure)

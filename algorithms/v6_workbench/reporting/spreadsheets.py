@@ -2,6 +2,7 @@
 
 import csv
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,10 @@ import numpy as np
 import pandas as pd
 
 from v6_federated.data.reading import DECIMAL
+from v6_workbench.reporting import coefficients
+from v6_workbench.reporting.summary import summary
 
+TABLES = ("results", "rounds", "hospitals", "subgroups", "coefficients")
 FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")  # how a formula begins; also in full width
 
 
@@ -26,6 +30,43 @@ def write(table: pd.DataFrame, path: Path) -> None:
     safe = {i: _inert_column(table.iloc[:, i]) for i in range(table.shape[1])}
     names = pd.Index([_inert(name) for name in table.columns])
     pd.DataFrame(safe).set_axis(names, axis=1).to_csv(path, index=False, quoting=csv.QUOTE_NONNUMERIC)
+
+
+def write_all(results: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
+    """Write the tables of results: a line for each result, each round, each hospital and each coefficient.
+
+    Args:
+        results: results by their names.
+        folder: the folder, which gets ``results.csv``, ``rounds.csv``, and ``hospitals.csv``, ``subgroups.csv`` and
+            ``coefficients.csv`` if any result has some.
+    """
+    tables: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
+    for name, result in results.items():
+        tables["results"].append({"result": name, **_flat(summary(result))})
+        tables["rounds"] += [{"result": name, **_flat(row)} for row in result["history"]]
+        tables["hospitals"] += [{"result": name, **_flat(row)} for row in result.get("by_hospital") or ()]
+        groups = result.get("subgroups") or {"rows": []}
+        tables["subgroups"] += [{"result": name, "column": groups["column"], **_flat(row)} for row in groups["rows"]]
+        for c in coefficients.of(result) or ():
+            own = {"coefficient": c.value, "coefficient_of_one_deviation": c.per_deviation}
+            tables["coefficients"].append({"result": name, "column": c.column, "class": c.of, **own})
+    for name, rows in tables.items():
+        file = folder / f"{name}.csv"
+        if rows:
+            write(pd.DataFrame(rows), file)
+        else:
+            file.unlink(missing_ok=True)  # of an earlier report
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The single values of a row, and both ends of intervals."""
+    found: dict[str, Any] = {}
+    for name, value in row.items():
+        if name.endswith("_interval"):
+            found |= dict(zip((f"{name}_lower", f"{name}_upper"), value or (None, None), strict=True))
+        elif not isinstance(value, list | dict):
+            found[name] = value
+    return found
 
 
 def _inert_column(column: "pd.Series[Any]") -> "pd.Series[Any]":

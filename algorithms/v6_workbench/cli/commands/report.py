@@ -5,10 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from v6_federated.base.errors import SafeError
+from v6_federated.base.files import write_whole
 from v6_workbench.cli import console, job, results, show
 from v6_workbench.cli.options import Target
 from v6_workbench.cli.records import Command, Option
 from v6_workbench.reporting import diagnostics, summary
+
+FORMATS = ("png", "svg", "pdf")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +24,9 @@ class ReportOptions:
     ]
     target: Target = None
     out: Annotated[Path | None, Option("folder for the pictures", "DIR")] = None
+    format: Annotated[str, Option("format of the pictures: png, svg or pdf ({default})", "FORMAT")] = "png"
+    html: Annotated[Path | None, Option("file for a page with everything in it", "FILE")] = None
+    csv: Annotated[Path | None, Option("folder for the tables as CSV", "DIR")] = None
 
 
 def run(options: ReportOptions) -> int:
@@ -29,8 +36,21 @@ def run(options: ReportOptions) -> int:
     job.check_target(options.target)
     found = {str(path): results.read(path) for path in results.found_in(options.results)}
     results.check_folder(options.out)
+    results.check_folder(options.csv, "--csv")
+    if options.html is not None and (options.html.is_dir() or not options.html.parent.is_dir()):
+        raise SafeError(
+            f"--html {options.html} is not a file in a folder that exists; expected for example result.html"
+        )
     if options.out:
-        _draw(found, options.out, options.target)
+        _draw(found, options.out, options.target, options.format)
+    if options.html is not None:
+        from v6_workbench.reporting import page
+
+        write_whole(options.html, page.page(found, options.target))
+    if options.csv is not None:
+        from v6_workbench.reporting import spreadsheets
+
+        spreadsheets.write_all(found, options.csv)
     for name, result in found.items():
         if len(found) == 1:
             show.show(result)
@@ -42,19 +62,19 @@ def run(options: ReportOptions) -> int:
     return console.OK
 
 
-def _draw(found: Mapping[str, dict[str, Any]], out: Path, target: float | None) -> None:
+def _draw(found: Mapping[str, dict[str, Any]], out: Path, target: float | None, form: str) -> None:
     from v6_workbench.reporting import pictures
 
     for kind in ("distances", "components"):  # pictures of an earlier report with more results
-        for file in out.glob(f"{kind}-*.png"):
+        for file in out.glob(f"{kind}-*.{form}"):
             if file.stem.removeprefix(f"{kind}-").isdecimal():
                 file.unlink()
-    pictures.curves(found, out / "curves.png", target)
-    pictures.comparison(found, out / "comparison.png", target)
+    pictures.curves(found, out / f"curves.{form}", target)
+    pictures.comparison(found, out / f"comparison.{form}", target)
     for i, (name, result) in enumerate(found.items(), start=1):
         number = "" if len(found) == 1 else f"-{i}"
-        pictures.distances(result, out / f"distances{number}.png", _folder(name) if number else "")
-        pictures.components(result, out / f"components{number}.png")
+        pictures.distances(result, out / f"distances{number}.{form}", _folder(name) if number else "")
+        pictures.components(result, out / f"components{number}.{form}")
 
 
 def _folder(result: str) -> str:

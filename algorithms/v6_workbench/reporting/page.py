@@ -1,0 +1,363 @@
+"""A page about results that stands alone: tables, pictures and what central could see, to be handed on or printed.
+
+The page loads nothing from elsewhere. Its tables are those of the terminal, its pictures those of ``report --out``.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import jinja2
+import numpy as np
+from markupsafe import Markup, escape
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from v6_federated.base.version import __version__
+from v6_workbench.reporting import coefficients, diagnostics, pictures, score_curves, tables
+from v6_workbench.reporting.intervals import MEANING, accuracy_interval, auc_interval, noisy
+from v6_workbench.reporting.summary import MEASURES, Result, measure, summary
+
+TEMPLATE = "page.html"
+ANSWERED = (
+    ("Title", "what was trained, and on which data: the title"),
+    ("Data", "hospitals and rows: Hospitals"),
+    ("Outcome and predictors", "the label and the columns: Settings"),
+    ("Data preparation", "steps and how they were fitted: Settings"),
+    ("Model specification and tuning", "model, rounds and all settings: Settings"),
+    ("Model performance", "measures with intervals, overall and by hospital: Performance"),
+    ("Class imbalance", "rows by class: Performance"),
+    ("Full model", "coefficients where a model has some: Coefficients; otherwise `v6-federated export` writes it"),
+    ("Open science", "versions, seed and image: To repeat this"),
+)
+NOT_ANSWERED = (
+    "who the patients are and when they were treated, how the outcome was assessed, the sample size's reasons, how "
+    "missing values arose, fairness, limitations and the intended use: the authors know these, and the result does not"
+)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture of a page.
+
+    Attributes:
+        svg: the picture.
+        title: what it shows, for those who cannot see it too.
+    """
+
+    svg: Markup
+    title: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of a page.
+
+    Attributes:
+        caption: what it shows.
+        head: headings of the columns.
+        rows: cells of each line, as text.
+    """
+
+    caption: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    @property
+    def wide(self) -> bool:
+        """Whether it has so many columns that narrow screens must scroll it."""
+        return len(self.head) > 4
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of a page.
+
+    Attributes:
+        title: its heading.
+        parts: paragraphs, tables and figures, in order.
+    """
+
+    title: str
+    parts: Sequence[str | Table | Figure]
+
+    @property
+    def id(self) -> str:
+        """The heading as the name of a link."""
+        return re.sub("[^a-z0-9]+", "-", self.title.lower()).strip("-")
+
+
+def page(results: Mapping[str, Result], target: float | None = None) -> str:
+    """Write a page.
+
+    Args:
+        results: results by their names.
+        target: accuracy to draw a line at.
+
+    Returns:
+        HTML with its styles and pictures in it.
+    """
+    draw = _Drawing()
+    chapters = [
+        {
+            "name": name,
+            "title": title_of(result),
+            "about": diagnostics.described(result),
+            "numbers": [*_headline(result)],
+            "remarks": diagnostics.warnings_about(result),
+            "sections": [section for section in _sections(result, draw, target) if section.parts],
+        }
+        for name, result in results.items()
+    ]
+    comparison = [*_comparison(results, draw, target)] if len(results) > 1 else []
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader(__package__, "."), autoescape=True, trim_blocks=True, lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )  # fmt: skip
+    return environment.get_template(TEMPLATE).render(
+        chapters=chapters,
+        comparison=comparison,
+        answered=ANSWERED,
+        not_answered=NOT_ANSWERED,
+        version=__version__,
+        kind=lambda part: type(part).__name__,
+    )
+
+
+def title_of(result: Result) -> str:
+    """Name a result: the method, and the data if they are known.
+
+    Args:
+        result: the result.
+
+    Returns:
+        The title.
+    """
+    data = (result.get("experiment") or {}).get("data", "")
+    return f"{result['method']} on {data}" if data else str(result["method"])
+
+
+def of_rich(table: RichTable, caption: str) -> Table:
+    """Take over a table of the terminal.
+
+    Args:
+        table: the table.
+        caption: what it shows.
+
+    Returns:
+        The same cells.
+    """
+    columns = [[_plain(cell) for cell in column.cells] for column in table.columns]
+    return Table(caption, [_plain(column.header) for column in table.columns], [*zip(*columns, strict=True)])
+
+
+def _plain(cell: Any) -> str:
+    return Text.from_markup(cell).plain if isinstance(cell, str) else str(cell)
+
+
+class _Drawing:
+    """Draws pictures as SVG, whose ids differ from those of the other pictures of the page."""
+
+    def __init__(self) -> None:
+        self._number = 0
+
+    def __call__(self, picture: Callable[[Path], Any], title: str) -> Iterator[Figure]:
+        with TemporaryDirectory() as folder:
+            file = Path(folder, "picture.svg")
+            if picture(file) is False or not file.exists():
+                return
+            svg = file.read_text(encoding="utf-8")
+        self._number += 1
+        own = f"f{self._number}-"
+        svg = svg[svg.index("<svg") :]
+        svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+        svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{own}", svg)
+        svg = re.sub(r"#000000\b", "currentColor", svg)  # so that it can be read on a dark page
+        svg = re.sub(r'<svg ([^>]*?)width="[^"]*" height="[^"]*"', r"<svg \1", svg, count=1)
+        named = escape(title)
+        svg = svg.replace("<svg ", f'<svg role="img" aria-labelledby="{own}title" ', 1)
+        end = svg.index(">") + 1
+        yield Figure(Markup(f'{svg[:end]}<title id="{own}title">{named}</title>{svg[end:]}'), title)
+
+
+def _headline(result: Result) -> Iterator[tuple[str, str]]:
+    """The few numbers that stand at the top: what, and how large."""
+    final = result.get("final") or {}
+    for name, interval in ((measure({"": result}), accuracy_interval(result)), ("auc", auc_interval(result))):
+        if final.get(name) is not None:
+            yield MEASURES[name], f"{final[name]:.3f}" + _within(interval)
+    if final.get("evaluated"):
+        yield "held-out rows", f"{final['evaluated']:,}"
+    yield "hospitals", str(len(result.get("organizations") or result["history"][-1]["participants"]))
+    yield "training rows", f"{result['history'][-1]['n']:,}"
+    yield "rounds", str(result["history"][-1]["round"])
+    if noisy(result):
+        yield "epsilon", f"{result['privacy']['epsilon']:.3g} at delta {result['privacy']['delta']:g}"
+
+
+def _within(interval: Sequence[float] | None) -> str:
+    return "" if interval is None else " ({:.3f} to {:.3f})".format(*interval)
+
+
+def _sections(result: Result, draw: _Drawing, target: float | None) -> Iterator[Section]:
+    yield Section("Performance", [*_performance(result, draw)])
+    yield Section("By hospital", [*_by_hospital(result)])
+    yield Section("Subgroups", [*_subgroups(result)])
+    yield Section("Training", [*_training(result, draw, target)])
+    yield Section("Coefficients", [*_coefficients(result)])
+    yield Section("Components", [*_components(result, draw)])
+    yield Section("Hospitals", [*_hospitals(result)])
+    yield Section("Privacy", [*_privacy(result)])
+    yield Section("Settings", [_of_mapping(result["settings"], "All settings of the job"), *_columns(result)])
+    yield Section("To repeat this", [_of_mapping(_origin(result), "Where the result is from")])
+
+
+def _performance(result: Result, draw: _Drawing) -> Iterator[str | Table | Figure]:
+    if (table := tables.intervals_table({result["method"]: result})) is not None:
+        yield of_rich(table, "95% confidence intervals on held-out rows")
+        yield f"{MEANING}."
+    if (table := tables.classes_table(result)) is not None:
+        yield of_rich(table, "Held-out rows by class")
+    curves = result.get("curves") or {}
+    if curves.get("brier") is not None:
+        yield f"Brier score {curves['brier']:.4f} (0 is perfect; always saying one half has 0.25)."
+    yield from draw(partial(score_curves.draw, curves), "Calibration, ROC and precision-recall curve of held-out rows")
+
+
+def _by_hospital(result: Result) -> Iterator[str | Table | Figure]:
+    if rows := result.get("by_hospital"):
+        numbers = [
+            name for name in ("accuracy", "auc", "r2", "loss", "brier") if any(r.get(name) is not None for r in rows)
+        ]
+        cells = [
+            [
+                str(row.get("name") or row["organization"]),
+                f"{row['n']:,}",
+                *(_measured(row, name) for name in numbers),
+            ]
+            for row in rows
+        ]
+        yield Table(
+            "Each hospital's own held-out rows", ["hospital", "rows", *(MEASURES.get(n, n) for n in numbers)], cells
+        )
+    if said := (result.get("privacy") or {}).get("own_results"):
+        yield f"{said[0].upper()}{said[1:]}."
+
+
+def _measured(row: Mapping[str, Any], name: str) -> str:
+    value = row.get(name)
+    return "-" if value is None else f"{value:.3f}{_within(row.get(f'{name}_interval'))}"
+
+
+def _subgroups(result: Result) -> Iterator[str | Table | Figure]:
+    if not (found := result.get("subgroups")):
+        return
+    cells = [[str(r["level"]), f"{r['n']:,}", _measured(r, "accuracy"), _measured(r, "auc")] for r in found["rows"]]
+    yield Table(f"Held-out rows by {found['column']}", [found["column"], "rows", "accuracy", "AUC"], cells)
+    if found.get("suppressed"):
+        yield f"Not shown, since hospitals have too few rows: {', '.join(map(str, found['suppressed']))}."
+
+
+def _training(result: Result, draw: _Drawing, target: float | None) -> Iterator[str | Table | Figure]:
+    named = {result["method"]: result}
+    yield from draw(lambda path: pictures.curves(named, path, target), "Accuracy and loss by round")
+    yield from draw(lambda path: pictures.distances(result, path), "Distance of each hospital's model, by round")
+    yield of_rich(tables.rounds_table(result), "Rounds")
+
+
+def _coefficients(result: Result) -> Iterator[str | Table | Figure]:
+    if not (found := coefficients.of(result)):
+        return
+    several, odds = len({c.of for c in found}) > 1, result["model"]["name"] == "logreg"
+    deviation = any(c.per_deviation is not None for c in found)
+    columns: dict[str, Callable[[coefficients.Coefficient], str]] = {"column": lambda c: c.column}
+    if several:
+        columns["class"] = lambda c: c.of
+    columns["of one unit"] = lambda c: f"{c.value:+.4g}"
+    if deviation:
+        columns["of one deviation"] = lambda c: _signed(c.per_deviation)
+    if odds and not several:
+        by = "one deviation" if deviation else "one unit"
+        columns[f"odds ratio, {by}"] = lambda c: _odds(c.per_deviation if deviation else c.value, c.column)
+    caption = "Coefficients by class" if several else f"Coefficients for the class {found[0].of}"
+    yield Table(caption, [*columns], [[cell(c) for cell in columns.values()] for c in found])
+    yield "Of columns as they are in the table, after the steps that cannot be folded in. They have no intervals."
+
+
+def _signed(value: float | None) -> str:
+    return "" if value is None else f"{value:+.4g}"
+
+
+def _odds(value: float | None, column: str) -> str:
+    return "" if value is None or column == "intercept" else f"{np.exp(value):.4g}"
+
+
+def _components(result: Result, draw: _Drawing) -> Iterator[str | Table | Figure]:
+    if (table := tables.components_table(result)) is not None:
+        yield from draw(lambda path: pictures.components(result, path), "Share of the variance by component")
+        yield of_rich(table, "Principal components")
+
+
+def _hospitals(result: Result) -> Iterator[str | Table | Figure]:
+    experiment = result.get("experiment") or {}
+    if names := experiment.get("nodes"):
+        rows = [[str(name), f"{n:,}"] for name, n in zip(names, experiment["rows"], strict=False)]
+        yield Table("Rows of each hospital, held-out ones too", ["hospital", "rows"], rows)
+    else:
+        yield f"Organizations {', '.join(map(str, result.get('organizations') or []))}."
+    yield "Hospitals tell no missing values, one by one or together; only what preprocessing needs is sent."
+
+
+def _privacy(result: Result) -> Iterator[str | Table | Figure]:
+    said = result.get("privacy") or {}
+    rows = {"aggregation": said.get("aggregation", "plain"), "central saw": said.get("central_saw", "")}
+    if noisy(result):
+        rows |= {name: said[name] for name in ("epsilon", "delta", "adjacency", "accountant", "noised")}
+        rows["noise shared in a block"] = "yes" if said["noise_shared_in_a_block"] else "no"
+    s = summary(result)
+    rows |= {
+        "sent to hospitals": f"{s['bytes_down'] / 1e6:.3f} MB",
+        "sent by hospitals": f"{s['bytes_up'] / 1e6:.3f} MB",
+    }
+    yield _of_mapping(rows, "What left the hospitals")
+    yield (
+        "The limits in force are each hospital's own. Its operator sees in the audit log what left, with "
+        "`v6-federated audit`."
+    )
+
+
+def _columns(result: Result) -> Iterator[str]:
+    data = result.get("data") or {}
+    if features := data.get("features"):
+        yield f"Label {data.get('label') or '(none)'}; {len(features)} columns: {', '.join(map(str, features))}."
+
+
+def _origin(result: Result) -> dict[str, Any]:
+    experiment = {k: v for k, v in (result.get("experiment") or {}).items() if k not in ("nodes", "rows")}
+    date = {"written": result["date"]} if "date" in result else {}
+    return {**experiment, "seed": result["settings"]["seed"], **date, **(result.get("versions") or {})}
+
+
+def _of_mapping(values: Mapping[str, Any], caption: str) -> Table:
+    shown = {name: value for name, value in values.items() if value not in (None, "", [], {})}
+    return Table(caption, ["", ""], [[name.replace("_", " "), _shown(value)] for name, value in shown.items()])
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{k}={_shown(v)}" for k, v in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_shown, value))
+    return f"{value:g}" if isinstance(value, float) and np.isfinite(value) else str(value)
+
+
+def _comparison(results: Mapping[str, Result], draw: _Drawing, target: float | None) -> Iterator[Table | Figure | str]:
+    yield of_rich(tables.table(results, target), "Results side by side")
+    if (table := tables.intervals_table(results)) is not None:
+        yield of_rich(table, "95% confidence intervals on held-out rows")
+        yield f"{MEANING}."
+    yield from draw(lambda path: pictures.comparison(results, path, target), "Results by rounds and by what was sent")
