@@ -10,7 +10,6 @@ others. (Numbers that are written with more than 15 digits can still differ in t
 
 import re
 from decimal import Decimal
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -66,7 +65,7 @@ def _of_table(table: pd.DataFrame, schema: Schema) -> Source:
         numbers, _ = pd.factorize(_texts(table[schema.person]), use_na_sentinel=False)
         persons = np.unique(numbers, return_index=True)[1][numbers]
         idle = table.groupby(numbers).cumcount().to_numpy() >= schema.m
-    found = {
+    found: dict[str, Any] = {
         column.name: _words(table[column.name], column.levels)
         if column.kind == "words"
         else _numbers(table[column.name], column.lower, column.upper)
@@ -156,7 +155,7 @@ def _text(value: Any) -> str:
         if text in TRUE + FALSE:
             return "1" if text in TRUE else "0"
         return shortest(float(text)) if NUMBER.fullmatch(text) else text
-    if isinstance(value, Real | Decimal | np.bool_):
+    if isinstance(value, int | float | Decimal | np.number | np.bool_) and not isinstance(value, np.complexfloating):
         try:
             return shortest(float(value))
         except OverflowError:  # a whole number of hundreds of digits

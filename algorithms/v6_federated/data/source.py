@@ -48,7 +48,7 @@ class Source:
         table: the table; None if the data are arrays.
         X: features (n, d) or (n, height, width); None if the data are a table.
         y: labels (n,); None if the data are a table.
-        idle: which rows are neither trained on nor evaluated, although they have their place (n,), if the rows have been
+        idle: which rows are neither trained on nor evaluated, although they have their place (n,), if the rows were
             made to fit a schema. No threshold on rows then applies: it would be an answer that no noise covers.
         persons: the place of the first row of the same person (n,); None: each row is another person's.
 
