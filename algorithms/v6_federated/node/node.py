@@ -162,8 +162,7 @@ class Node:
         assert self.job.model is not None
         spec = models.parse(self.job.model)
         self.policy.check_size(models.parameters(spec), f"the model {spec['name']}")
-        layout = self.source.features(self.job.data).take(slice(0))
-        d = len(preprocessing.apply(layout, self.job.data.preprocess).names)
+        d = self._width
         if spec.get("features") != d:  # before it is built: a network for a million columns would fill the memory
             raise SafeError(f"the job's model does not have {d} features, as many as there are columns after the steps")
         model = models.build(spec)
@@ -178,6 +177,12 @@ class Node:
         self.policy.check_size(model.size or 0, f"the model {spec['name']}")  # a method's own may be larger
         model.seed(self.generator("model"))
         return model
+
+    @property
+    def _width(self) -> int:
+        """How many columns there are after the steps."""
+        layout = self.source.features(self.job.data).take(slice(0))
+        return len(preprocessing.apply(layout, self.job.data.preprocess).names)
 
     @functools.cached_property
     def rows(self) -> Rows:
@@ -420,10 +425,13 @@ class Node:
 
         Raises:
             SafeError: the job has no privacy plan.
+            PrivacyThresholdViolation: the sum has more numbers than the operator allows.
             NodePermissionException: its plan has no such sum left.
         """
         if self.noising is None:
             raise SafeError("noisy_moments needs a privacy plan; set clip")
+        d = self._width
+        self.policy.check_size(d + d * (d + 1) // 2, "the sum of products")
         number = self.noising.use("statistics", 1)
         return self.noising.moments(self._rows.X, number)
 
