@@ -2,8 +2,14 @@
 
 Under a privacy budget, a refusal, a folded level or a range that depends on rows would be an answer that no noise
 covers. So values outside are moved inside, and nothing is refused.
+
+Each value is read by itself. What pandas makes of a value depends on the whole column: one missing number turns all 1
+into 1.0, and one word turns them into "1". If that decided which level or class a row has, one row would change all
+others. (Numbers that are written with more than 15 digits can still differ in their last bit.)
 """
 
+import re
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -11,11 +17,13 @@ import pandas as pd
 
 from v6_federated.base.arrays import Array
 from v6_federated.base.vantage6_api import NodePermissionException
+from v6_federated.data.reading import DECIMAL, FALSE, TRUE, shortest
 from v6_federated.data.source import Source
 from v6_federated.privacy.environment import NOTHING_COMPUTED
 from v6_federated.privacy.schema import Schema
 
 UNKNOWN = "(other)"  # in place of words that are not declared; ``onehot`` makes no column of it
+NUMBER = re.compile(rf"{DECIMAL.pattern}|[+-]?inf(inity)?", re.ASCII | re.IGNORECASE)  # as pandas reads a csv
 
 
 def conformed(source: Source, schema: Schema) -> Source:
@@ -54,10 +62,10 @@ def _of_table(table: pd.DataFrame, schema: Schema) -> Source:
     persons = None
     if schema.person is not None:
         assert schema.m is not None
-        numbers, _ = pd.factorize(table[schema.person], use_na_sentinel=False)
+        numbers, _ = pd.factorize(_texts(table[schema.person]), use_na_sentinel=False)
         persons = np.unique(numbers, return_index=True)[1][numbers]
         idle = table.groupby(numbers).cumcount().to_numpy() >= schema.m
-    found = {
+    found: dict[str, Any] = {
         column.name: _words(table[column.name], column.levels)
         if column.kind == "words"
         else _numbers(table[column.name], column.lower, column.upper)
@@ -86,23 +94,70 @@ def _of_arrays(source: Source, schema: Schema) -> Source:
 
 def _numbers(column: "pd.Series[Any]", lower: float | None, upper: float | None) -> Array:
     assert lower is not None and upper is not None
-    numbers: Any = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    numbers = _floats(column)
     return np.clip(np.where(np.isnan(numbers), (lower + upper) / 2, numbers), lower, upper)
 
 
-def _words(column: "pd.Series[Any]", levels: Any) -> "pd.Series[Any]":
-    words = column.astype("string").str.strip()
-    return words.where(words.isin([*levels]), UNKNOWN).fillna(UNKNOWN).astype(object)
+def _words(column: "pd.Series[Any]", levels: Any) -> Array:
+    return _declared(column, levels, UNKNOWN)
 
 
 def _label(column: "pd.Series[Any]", schema: Schema) -> "tuple[pd.Series[Any], Array]":
     """The label, and where it is not declared; there it is any that is."""
     if schema.classes is None:
         assert schema.bounds is not None
-        numbers = pd.to_numeric(column, errors="coerce").astype(np.float64)
-        found = numbers.clip(*schema.bounds).where(np.isfinite(numbers))
-        return found.fillna(schema.bounds[0]), found.isna().to_numpy()
-    if isinstance(schema.classes[0], str):
-        column = column.astype("string").str.strip().astype(object)
-    declared = column.isin([*schema.classes])
-    return column.where(declared, schema.classes[0]).infer_objects(), ~declared.to_numpy(dtype=bool)
+        numbers = _floats(column)
+        undeclared = ~np.isfinite(numbers)
+        return pd.Series(np.where(undeclared, schema.bounds[0], np.clip(numbers, *schema.bounds))), undeclared
+    found = _declared(column, schema.classes, None)
+    undeclared = np.array([value is None for value in found], dtype=bool)
+    found[undeclared] = schema.classes[0]
+    return pd.Series(found, dtype=object).infer_objects(), undeclared
+
+
+def _declared(column: "pd.Series[Any]", values: Any, otherwise: Any) -> Array:
+    """The declared value that each row has (n,), and another where it has none."""
+    declared = {_text(value): value for value in reversed(values)}
+    found = np.empty(len(column), dtype=object)
+    found[:] = [declared.get(text, otherwise) for text in _texts(column)]
+    return found
+
+
+def _floats(column: "pd.Series[Any]") -> Array:
+    """Each row's number (n,), NaN where there is none."""
+    if column.dtype.kind in "biuf":
+        return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
+    numbers = [np.nan if text is None or not NUMBER.fullmatch(text) else float(text) for text in _texts(column)]
+    return np.array(numbers, dtype=np.float64)
+
+
+def _texts(column: "pd.Series[Any]") -> Array:
+    """Each row's value as text (n,), None where it is missing."""
+    found = np.full(len(column), None, dtype=object)
+    known: dict[tuple[type, Any], str] = {}  # most columns have few values
+    for i, (value, missing) in enumerate(zip(column.astype(object), column.isna(), strict=True)):
+        if missing:
+            continue
+        if not isinstance(value, str | bool | int | float):
+            found[i] = _text(value)
+            continue
+        key = type(value), value
+        if key not in known:
+            known[key] = _text(value)
+        found[i] = known[key]
+    return found
+
+
+def _text(value: Any) -> str:
+    """A value as text: the same whether pandas holds it as a number, as a truth value or as text."""
+    if isinstance(value, str):
+        text = value.strip()
+        if text in TRUE + FALSE:
+            return "1" if text in TRUE else "0"
+        return shortest(float(text)) if NUMBER.fullmatch(text) else text
+    if isinstance(value, int | float | Decimal | np.number | np.bool_) and not isinstance(value, np.complexfloating):
+        try:
+            return shortest(float(value))
+        except OverflowError:  # a whole number of hundreds of digits
+            return "inf" if value > 0 else "-inf"
+    return str(value)

@@ -48,7 +48,8 @@ class Source:
         table: the table; None if the data are arrays.
         X: features (n, d) or (n, height, width); None if the data are a table.
         y: labels (n,); None if the data are a table.
-        idle: which rows are neither trained on nor evaluated, although they have their place (n,); None: no row.
+        idle: which rows are neither trained on nor evaluated, although they have their place (n,), if the rows were
+            made to fit a schema. No threshold on rows then applies: it would be an answer that no noise covers.
         persons: the place of the first row of the same person (n,); None: each row is another person's.
 
     Raises:
@@ -79,8 +80,11 @@ class Source:
 
     @functools.cached_property
     def digest(self) -> bytes:
-        """SHA-256 of all rows, by which a node notices that its table has changed."""
+        """SHA-256 of all rows, and of who takes part, by which a node notices that its table has changed."""
         found = hashlib.sha256()
+        for array in (self.idle, self.persons):
+            if array is not None:
+                found.update(np.ascontiguousarray(array).data)
         if self.table is None:
             for array in (self.X, self.y):
                 if array is not None:
@@ -253,7 +257,7 @@ class Source:
         """
         kept, _ = self.split(spec, organization, policy.minimum_rows)
         features = self._categories(spec, policy).take(kept)
-        if self.table is None:
+        if self.table is None or self.idle is not None:
             return features
         policy.check_values(features.scarce(policy.minimum_rows))
         return features.folded(policy.minimum_rows_a_class, preprocessing.filled(spec.preprocess))
@@ -282,7 +286,7 @@ class Source:
             kept, held = self.split(spec, organization, policy.minimum_rows)
             if spec.preprocess:
                 self.features(spec).check_finite()  # even if a step would clip them
-            levelling = preprocessing.Levelling(policy.minimum_rows_a_side)
+            levelling = preprocessing.Levelling(0 if self.idle is not None else policy.minimum_rows_a_side)
             if trains:
                 X = ready(self.training(spec, organization, policy), spec.preprocess, levelling.fit)
             else:
@@ -301,7 +305,7 @@ class Source:
         """
         every = self._categories(spec, policy)
         features = every.take(rows)
-        if self.table is None:
+        if self.table is None or self.idle is not None:
             return features
         features = features.without(features.scarce(policy.minimum_rows))
         if not policy.round_evaluations:

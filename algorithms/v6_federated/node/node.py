@@ -29,6 +29,7 @@ from v6_federated.node.kept_steps import kept
 from v6_federated.node.local_training import Rates, Step
 from v6_federated.node.request import Request
 from v6_federated.node.state import State
+from v6_federated.privacy import quota
 from v6_federated.privacy.dp import units
 from v6_federated.privacy.environment import NOTHING_COMPUTED, limit_threads
 from v6_federated.privacy.rounding import Rounding, rounded_loss, rounded_to
@@ -92,16 +93,19 @@ class Node:
         self.source = open_database(database)
         if schema is not None and self.source.table is not None:
             self.job = replace(self.job, data=schema.named(self.job.data))
-        if not self.policy.allow_numeric_names:
-            self.source.check_header()  # before any name of a column is in an answer or an error
         # on a developer's own rows too: a job with noise is then what it is at a hospital with a budget
         self.schema = self._declared() if self.policy.private or job.privacy is not None else None
         self.noising = noising.of_node(job, request, self.schema)
+        if self.schema is None and not self.policy.allow_numeric_names:
+            self.source.check_header()  # before any name of a column is in an answer or an error; it reads rows
         self._total = self.source.size
         if self.schema is not None:
             self._total = self.schema.n or self._total
-            noising.check_declared(self.job, self.schema, self.policy, arrays=self.source.table is None)
+            arrays, reads = self.source.table is None, request.entry.function not in quota.FREE
+            noising.check_declared(self.job, self.schema, self.policy, arrays, reads)
             self.source = conformed(self.source, self.schema)
+            if self.noising is not None:
+                self.noising.rows = self.source
         features, label = self.source.columns(self.job.data)
         if self.source.table is not None:
             used = [*features, *filter(None, [label])]
@@ -123,7 +127,8 @@ class Node:
             SafeError: the job is malformed.
         """
         job.check(organization_id, round_)
-        return State(job_folder(), f"{job.method}-{job.key}-{organization_id}", round_)
+        noisy = "" if job.privacy is None else "-noisy"  # what was kept without noise must not be sent with it
+        return State(job_folder(), f"{job.method}-{job.key}-{organization_id}{noisy}", round_)
 
     def _declared(self) -> Schema | None:
         found = None if self.request.folder is None else Schema.of_folder(self.request.folder.path)
@@ -157,8 +162,7 @@ class Node:
         assert self.job.model is not None
         spec = models.parse(self.job.model)
         self.policy.check_size(models.parameters(spec), f"the model {spec['name']}")
-        layout = self.source.features(self.job.data).take(slice(0))
-        d = len(preprocessing.apply(layout, self.job.data.preprocess).names)
+        d = self._width
         if spec.get("features") != d:  # before it is built: a network for a million columns would fill the memory
             raise SafeError(f"the job's model does not have {d} features, as many as there are columns after the steps")
         model = models.build(spec)
@@ -173,6 +177,12 @@ class Node:
         self.policy.check_size(model.size or 0, f"the model {spec['name']}")  # a method's own may be larger
         model.seed(self.generator("model"))
         return model
+
+    @property
+    def _width(self) -> int:
+        """How many columns there are after the steps."""
+        layout = self.source.features(self.job.data).take(slice(0))
+        return len(preprocessing.apply(layout, self.job.data.preprocess).names)
 
     @functools.cached_property
     def rows(self) -> Rows:
@@ -380,9 +390,9 @@ class Node:
     def _train_with_noise(self, w: Any, step: Step, steps: int) -> None:
         """DP-SGD (Abadi et al. 2016, Algorithm 1): each step on a noisy sum of clipped gradients of sampled rows."""
         assert self.noising is not None
-        self.noising.use("steps", steps)
+        first = self.noising.use("steps", steps)
         X, y = self.model.asarray(self._rows.X), self.model.asarray(self._rows.y)
-        for i in range(steps):
+        for i in range(first, first + steps):
             self.check_time()
             step(w, self._noisy_gradient(w, X, y, i, shared=False)[1])
 
@@ -402,9 +412,9 @@ class Node:
         """
         if self.noising is None:
             raise SafeError("noisy_gradient needs a privacy plan; set clip")
-        self.noising.use("steps", 1)
+        i = self.noising.use("steps", 1)
         X, y = self.model.asarray(self._rows.X), self.model.asarray(self._rows.y)
-        return self._noisy_gradient(w, X, y, 0, shared=True)[0]
+        return self._noisy_gradient(w, X, y, i, shared=True)[0]
 
     def noisy_moments(self) -> Array:
         """Add up the clipped rows and their products, with the node's share of the block's noise.
@@ -415,12 +425,15 @@ class Node:
 
         Raises:
             SafeError: the job has no privacy plan.
+            PrivacyThresholdViolation: the sum has more numbers than the operator allows.
             NodePermissionException: its plan has no such sum left.
         """
         if self.noising is None:
             raise SafeError("noisy_moments needs a privacy plan; set clip")
-        self.noising.use("statistics", 1)
-        return self.noising.moments(self._rows.X)
+        d = self._width
+        self.policy.check_size(d + d * (d + 1) // 2, "the sum of products")
+        number = self.noising.use("statistics", 1)
+        return self.noising.moments(self._rows.X, number)
 
     def _noisy_gradient(self, w: Any, X: Any, y: Any, i: int, shared: bool) -> tuple[Array, Any]:
         """The noisy sum of step i in units, and the mean that it stands for."""
@@ -496,7 +509,7 @@ class Node:
         assert self.noising is not None and self.job.data.classes is not None
         if which != "held_out":
             raise SafeError(noising.UNCOVERED)
-        self.noising.use("evaluations", 1)
+        number = self.noising.use("evaluations", 1)
         classes, bands = len(self.job.data.classes), self.policy.score_bands
         _, rows = self.source.prepared(self.job.data, self.identity, self.policy)
         try:
@@ -505,5 +518,5 @@ class Node:
             found = {"n": 0}
         counted = metrics.to_sums({"bands": [], "loss": 0.0, **found}, classes, bands)
         reach = math.sqrt(1 + len(counted["bands"]))  # a row is in one cell, and in one band of each problem
-        noisy = {name: self.noising.counts(counted[name], reach, name) for name in ("confusion", "bands")}
+        noisy = {name: self.noising.counts(counted[name], reach, f"{name} {number}") for name in ("confusion", "bands")}
         return {"n": self._held_out, **noisy}

@@ -4,7 +4,9 @@ Noise and samples follow from the node's secret and from the whole request: the 
 noise cannot be averaged away, and nobody else can compute it.
 """
 
+import functools
 import secrets
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +45,7 @@ class Noising:
         plan: what the job asks of the node in all.
         request: the request, with the operator's limits and the hospital's folder.
         job: the job's key.
+        rows: the rows as they fit the schema, and so what their roles in the job follow from; None without a budget.
         rows_of_a_person: m, the rows that a person has at most.
         shares: how many nodes of a block share the noise of one sum: those that are not assumed to work with the
             server.
@@ -53,7 +56,9 @@ class Noising:
     job: str
     rows_of_a_person: int = 1
     shares: int = 1
+    rows: Source | None = field(default=None, repr=False)
     _random: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    _used: Counter[str] = field(default_factory=Counter, repr=False)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -84,20 +89,43 @@ class Noising:
             NodePermissionException: it does not fit.
         """
         if (ledger := self.ledger()) is not None:
-            ledger.reserve(self.job, self.plan)
+            ledger.reserve(self.entry, self.plan)
 
-    def use(self, kind: str, number: int) -> None:
+    @functools.cached_property
+    def entry(self) -> str:
+        """The job's name in the ledger: its key, and a digest of the rows and of what decides which are held out.
+
+        A job costs the larger of what training and what evaluations cost, since each row is in one of both. Under the
+        same key, another table of the hospital, or the table of another day, would give rows the other role too. It is
+        another job in the ledger, and reserves a plan of its own.
+
+        Raises:
+            NodePermissionException: the node's secret cannot be read.
+        """
+        if self.rows is None or self.request.folder is None:
+            return self.job
+        roles = f"{self.job} {self.request.policy.minimum_rows} {self.rows.digest.hex()}"
+        return f"{self.job}-{self.request.folder.derived('roles of rows', roles.encode()):064x}"[: len(self.job) + 17]
+
+    def use(self, kind: str, number: int) -> int:
         """Count noisy sums of this request against the plan, before they are computed.
 
         Args:
             kind: "steps", "evaluations" or "statistics".
             number: how many.
 
+        Returns:
+            How many of this kind the request has used before. The noise of each follows from its number.
+
         Raises:
             NodePermissionException: the plan has no more.
         """
+        before = self._used[kind]
         if (ledger := self.ledger()) is not None:
-            ledger.use(self.job, self.request.digest + kind.encode(), **{kind: number})
+            T = self.request.digest + kind.encode() + (b" %d" % before if before else b"")
+            ledger.use(self.entry, T, **{kind: number})
+        self._used[kind] += number
+        return before
 
     def sample(self, rows: Rows, step: int) -> Array | slice:
         """Draw the rows of a step: each person's take part together, with the probability of the plan.
@@ -133,18 +161,19 @@ class Noising:
         reach = self.rows_of_a_person * sensitivity(len(total), units.GRADIENT)
         return total + self._noise(f"gradient {step}", self.plan.noise * reach, len(total), shared)
 
-    def moments(self, X: Array) -> Array:
+    def moments(self, X: Array, number: int) -> Array:
         """Add up clipped rows and their products, with noise that the nodes of a block share.
 
         Args:
             X: rows (n, d).
+            number: of this sum in the request.
 
         Returns:
             The sum, see ``pca.clipped_moments``.
         """
         total = pca.clipped_moments(X, self.plan.clip)
         sigma = self.plan.statistics_noise * self.rows_of_a_person * pca.moments_sensitivity()
-        return total + self._noise("moments", sigma, len(total), shared=True)
+        return total + self._noise(f"moments {number}", sigma, len(total), shared=True)
 
     def counts(self, counts: Array, reach: float, purpose: str) -> Array:
         """Add noise to counts of rows, which the nodes of a block share.
@@ -197,6 +226,8 @@ def of_node(job: Any, request: Request, schema: Schema | None) -> Noising | None
         return None
     if job.evaluators:
         raise SafeError("evaluators cannot be used with clip: their answers would be single ones; leave them out")
+    if job.data.regression:
+        raise SafeError("a regression cannot be used with clip; choose a label of classes")
     plan = Plan.from_json(job.privacy)
     if plan.holdout != job.data.holdout:  # a row that is trained on and held out in one job would pay for one of both
         raise SafeError(f"the privacy plan holds out {plan.holdout:g} of the rows, and the job {job.data.holdout:g}")
@@ -204,7 +235,7 @@ def of_node(job: Any, request: Request, schema: Schema | None) -> Noising | None
     return Noising(plan, request, job.key, m)
 
 
-def check_declared(job: Job, schema: Schema, policy: Policy, arrays: bool) -> None:
+def check_declared(job: Job, schema: Schema, policy: Policy, arrays: bool, reads: bool) -> None:
     """Refuse a job that some rows would fit and others not: whether they do is an answer that no noise covers.
 
     Nothing here depends on a row, only on the schema.
@@ -214,10 +245,12 @@ def check_declared(job: Job, schema: Schema, policy: Policy, arrays: bool) -> No
         schema: what the operator has declared.
         policy: the operator's limits.
         arrays: whether the rows are arrays without names of columns.
+        reads: whether the request is for something that is computed from rows.
 
     Raises:
         SafeError: the job names other classes, or other columns of words, than the schema, or a step that reads rows,
             or one after which declared values are too large to compute with.
+        DataError: declared values cannot be computed with, as they are words or too large.
         PrivacyThresholdViolation: a column has more levels than the operator allows.
     """
     spec, known = job.data, schema.classes or ()
@@ -228,18 +261,23 @@ def check_declared(job: Job, schema: Schema, policy: Policy, arrays: bool) -> No
         )
     if wrong := [step["step"] for step in spec.preprocess if step["step"] not in WITHOUT_ROWS]:
         raise SafeError(f"no noise covers what the step {wrong[0][:40]} reads; use {' and '.join(WITHOUT_ROWS)}")
-    if arrays:
-        return
-    if strange := sorted({*(spec.categories or ())} - {*schema.levels}):
+    named_levels = {} if arrays else schema.levels
+    if strange := sorted({*(spec.categories or ())} - {*named_levels}):
         raise SafeError(f"the column(s) {', '.join(strange)} hold numbers in the schema; leave them out of onehot")
-    for name, levels in schema.levels.items():
+    for name, levels in named_levels.items():
         if spec.features is None or name in spec.features:
             policy.check_classes(len(levels) + 1, f"the column {name}")
-    if not spec.preprocess:
+    if not reads:
         return
-    # scaling is monotone in each column: if both bounds can be computed with, so can all values between them
+    # scaling is monotone in each column: if both bounds can be computed with, so can all values between them; and an
+    # undeclared word is no number, even if all declared ones are
+    classes = [*(known or schema.bounds or (0, 1))][:2]
+    if arrays:
+        bounds = np.array([[column.lower, column.upper] for column in schema.columns], dtype=np.float64).T
+        ready(Source(X=bounds, y=np.array(classes)).features(spec), spec.preprocess)
+        return
     ends: dict[str, list[Any]] = {
         c.name: [UNKNOWN] * 2 if c.kind == "words" else [c.lower, c.upper] for c in schema.columns
     }
-    ends |= {schema.label: [*(known or schema.bounds or ())][:2]} if schema.label else {}
+    ends |= {schema.label: classes} if schema.label else {}
     ready(Source(table=pd.DataFrame(ends)).features(spec), spec.preprocess)

@@ -129,7 +129,8 @@ def partial(function: Function | None = None, *, weights: SumWeights = "share") 
             if evaluate and "weights" not in wanted:  # some of these functions are not counted
                 raise SafeError(f"{function.__name__} takes no model and evaluates none; call evaluate instead")
             checked = settings.validate(accepted, values)
-            database = read_database(request.policy.allow_queries) if mock_data is None else mock_data[0]
+            queries = request.policy.allow_queries and not request.policy.private  # a query can repeat a row
+            database = read_database(queries) if mock_data is None else mock_data[0]
             told = Job.from_json(job)
             told.check(organization, round)
             mode = masking.mode_of(told, request)
