@@ -64,8 +64,8 @@ class DealOptions:
     data: Annotated[
         tuple[str, ...],
         Option(
-            "breast-cancer, diabetes, digits, wine, or a .csv, .parquet or .npz; if given several times, each table is "
-            "a node, named like its file",
+            "breast-cancer, diabetes, digits, wine, or a file: .csv, .tsv, .csv.gz, .xlsx, .parquet, .npz; if given "
+            "several times, each table is a node, named like its file",
             "D",
         ),
     ]
