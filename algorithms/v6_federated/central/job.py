@@ -77,6 +77,8 @@ def central(
             raise SafeError(f"{method} needs aggregation=plain: {single_answers}")
         if not supervised and (idle := settings.changed(checked, OF_MODELS)):
             raise SafeError(f"{', '.join(idle)} has no effect on {method}, which trains no model; leave it out")
+        if checked.features and checked.exclude:
+            raise SafeError("exclude cannot be used with features; remove those columns from features instead")
         for step in checked.preprocess:
             preprocessing.parse(step)
         _check_training(checked)

@@ -120,13 +120,17 @@ class Source:
             DataError: a column is missing, or the label is among the features.
         """
         if self.table is None:
-            if spec.label is not None or spec.features is not None:
-                raise DataError("the database holds arrays without column names; leave label and features unset")
+            if spec.label is not None or spec.features is not None or spec.exclude:
+                raise DataError(
+                    "the database holds arrays without column names; leave label, features and exclude unset"
+                )
             return [], "y"
         present = list(self.table.columns)
         none = not spec.supervised and spec.label is None and spec.features is not None
         label = "" if none else present[-1] if spec.label is None else spec.label
-        features = [c for c in present if c != label] if spec.features is None else list(spec.features)
+        features = (
+            [c for c in present if c != label and c not in spec.exclude] if spec.features is None else [*spec.features]
+        )
         there = set(present)
         missing = [c for c in [*features, *([] if none else [label])] if c not in there]
         if missing:
@@ -134,6 +138,8 @@ class Source:
             raise DataError(f"no column {', '.join(missing)} in the table; name others with --features and --label")
         if len(set(features)) < len(features):
             raise DataError("features names a column twice; name each column once")
+        if label and label in spec.exclude:
+            raise DataError(f"the label {label} is excluded; remove it from exclude, or name another label")
         if label in features:
             raise DataError(f"the label {label} is among the features; remove it from features, or name another label")
         if not features:
@@ -171,7 +177,7 @@ class Source:
         """
         names = None if spec.features is None else tuple(spec.features)
         categories = None if spec.categories is None else tuple(spec.categories)
-        key = ("features", spec.label, names, categories, spec.supervised)
+        key = ("features", spec.label, names, categories, spec.supervised, tuple(spec.exclude))
         if key not in self._read:
             if self.table is None:
                 assert self.X is not None

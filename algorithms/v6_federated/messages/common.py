@@ -37,6 +37,9 @@ class Common(BaseModel):
     features: Annotated[
         list[str] | None, Field(min_length=1, description="the features' columns (unset: all others)"), Distinct
     ] = None
+    exclude: Annotated[
+        list[str] | None, Field(min_length=1, description="columns that are not features, if none are named"), Distinct
+    ] = None
     classes: Annotated[
         list[Any] | None, Field(min_length=2, description="the label's values (unset: the nodes name them)"), Distinct
     ] = None

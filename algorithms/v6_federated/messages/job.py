@@ -26,6 +26,7 @@ class DataSpec:
         categories: feature columns that all nodes read as words; None if there are no steps.
         supervised: whether rows have a label. If not, the last column is a feature only if ``features`` names it.
         regression: whether the label is a number to predict instead of a class.
+        exclude: columns that are not features, until central names the features.
     """
 
     label: str | None = None
@@ -36,10 +37,11 @@ class DataSpec:
     categories: Sequence[str] | None = None
     supervised: bool = True
     regression: bool = False
+    exclude: Sequence[str] = ()
 
     def has_types(self) -> bool:
         """Whether every attribute has the type that central sends, and a value that it can have."""
-        texts = [names for names in (self.features, self.categories) if names is not None]
+        texts = [names for names in (self.features, self.categories, self.exclude) if names is not None]
         return (
             all(isinstance(names, list | tuple) and all(isinstance(n, str) for n in names) for names in texts)
             and isinstance(self.label, str | None)

@@ -13,7 +13,18 @@ Target = Annotated[float | None, Option("accuracy to count the rounds to", "A")]
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobOptions:
+class ColumnOptions:
+    """Which columns are used."""
+
+    label: Annotated[str | None, Option("the label's column (the last)", "COLUMN")] = None
+    features: Annotated[str | None, Option("the features' columns (all others)", "A,B,C")] = None
+    exclude: Annotated[
+        str | None, Option("columns that are not features, for example an identifier of patients", "A,B")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobOptions(ColumnOptions):
     """The settings of a job."""
 
     model: Annotated[
@@ -32,8 +43,6 @@ class JobOptions:
             "STEP",
         ),
     ] = ()
-    label: Annotated[str | None, Option("the label's column (the last)", "COLUMN")] = None
-    features: Annotated[str | None, Option("the features' columns (all others)", "A,B,C")] = None
     holdout: Annotated[
         float | None, Option("share of rows kept for evaluation (0.2, or that of the resumed job)", "SHARE")
     ] = None
@@ -101,9 +110,6 @@ class ExperimentOptions(DealOptions, JobOptions):
     speeds: Annotated[
         float | None,
         Option("simulate nodes of different speeds; the slowest is TIMES slower than the fastest", "TIMES"),
-    ] = None
-    exclude: Annotated[
-        str | None, Option("columns that are not features, for example an identifier of patients", "A,B")
     ] = None
     processes: Annotated[int | None, Option("worker processes (one for each processor; 1 for small data)", "P")] = None
     hospital_folder: Annotated[

@@ -73,7 +73,11 @@ def load(data: str) -> Dataset:
 
 
 def load_nodes(
-    paths: Sequence[str], columns: Sequence[str] | None, label: str | None, labelled: bool = True
+    paths: Sequence[str],
+    columns: Sequence[str] | None,
+    label: str | None,
+    labelled: bool = True,
+    excluded: Sequence[str] = (),
 ) -> Dataset:
     """Load a table for each node, as one table whose column ``FILE`` names the node by its file.
 
@@ -82,6 +86,7 @@ def load_nodes(
         columns: the features to use; None uses all columns, which must then be the same in all files.
         label: the label's column; None is the last.
         labelled: whether a label is used.
+        excluded: columns that are left out.
 
     Returns:
         The dataset, its nodes in alphabetical order.
@@ -90,6 +95,11 @@ def load_nodes(
         SafeError: the files do not have the same columns or have the same name.
     """
     tables = _tables(paths)
+    if absent := [c for c in excluded if all(c not in table for table in tables.values())]:
+        raise SafeError(f"--exclude {', '.join(absent)}: no file has such a column; name columns that one has")
+    if label in excluded:
+        raise SafeError(f"--exclude {label}: this is the label; name another column in one of them")
+    tables = {name: table.drop(columns=excluded, errors="ignore") for name, table in tables.items()}
     wanted = _wanted(tables, columns, label, labelled)
     first = next(iter(tables))
     for name, table in tables.items():
@@ -98,8 +108,8 @@ def load_nodes(
         if lacking or more:
             differs = [f"{verb} {_quoted(c)}" for verb, c in (("lacks", lacking), ("also has", more)) if c]
             raise SafeError(
-                f"{name} {' and '.join(differs)}, unlike {first}; expected the same columns in all files, or "
-                "--features with columns that all files have"
+                f"{name} {' and '.join(differs)}, unlike {first}; expected the same columns in all files; name those "
+                "that all have with --features, or leave the others out with --exclude"
             )
     whole = pd.concat([table[wanted].assign(**{FILE: name}) for name, table in tables.items()], ignore_index=True)
     return Dataset(" ".join(tables), whole[[FILE, *wanted]])

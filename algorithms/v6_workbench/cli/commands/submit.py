@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from v6_federated.base.errors import SafeError
 from v6_workbench import registry
 from v6_workbench.cli import console, job, results, show
 from v6_workbench.cli.options import JobOptions, Method, ResultFolder, ServerOptions
@@ -41,8 +42,10 @@ class SubmitOptions(ServerOptions, JobOptions):
 
 def run(options: SubmitOptions) -> int:
     """Send a method as a task, show its rounds, and bring the result."""
-    features = job.features_of(options)
-    rows = {"label": options.label, "features": features, "holdout": options.holdout}
+    if options.exclude is not None and options.resume is not None:
+        raise SafeError("--exclude cannot be used with --resume, which keeps the features of the job; remove it")
+    features, excluded = job.features_of(options), job.excluded_of(options)
+    rows = {"label": options.label, "features": features, "exclude": excluded, "holdout": options.holdout}
     settings = {name: value for name, value in rows.items() if value is not None}
     settings |= {**job.seed_of(options), **job.settings_of(options)}
     if options.resume is not None and options.resumed_task is None:
