@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from v6_federated.base.errors import SafeError
-from v6_federated.base.vantage6_api import UserInputError
+from v6_federated.base.vantage6_api import CollectResultsError, UserInputError
 from v6_workbench.simulation.mock import MockNetwork
 
 ROWS = 40
@@ -25,7 +25,7 @@ def trained(databases, **settings):
 
 
 def test_excluding_is_naming_the_others():
-    databases = [table(1), table(2)]
+    databases = [table(1), table(2), table(3)]
     by_name = trained(databases, features=["x", "z"])
     excluded = trained(databases, exclude=["id"])
     assert excluded["data"] == by_name["data"] and excluded["data"]["features"] == ["x", "z"]
@@ -33,7 +33,10 @@ def test_excluding_is_naming_the_others():
 
 
 def test_a_column_that_one_hospital_alone_has_can_be_excluded():
-    assert trained([table(1), table(2, note=["a"] * ROWS)], exclude=["id", "note"])["data"]["features"] == ["x", "z"]
+    assert trained([table(1), table(3), table(2, note=["a"] * ROWS)], exclude=["id", "note"])["data"]["features"] == [
+        "x",
+        "z",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -45,5 +48,5 @@ def test_a_column_that_one_hospital_alone_has_can_be_excluded():
     ],
 )
 def test_a_wrong_name_is_refused_since_an_identifier_could_stay(settings, says):
-    with pytest.raises((SafeError, UserInputError, Exception), match=says):
-        trained([table(1), table(2)], **settings)
+    with pytest.raises((SafeError, UserInputError, CollectResultsError), match=says):
+        trained([table(1), table(2), table(3)], **settings)

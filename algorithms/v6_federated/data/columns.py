@@ -12,7 +12,8 @@ from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import DataError
 
 ONEHOT = "add a step onehot (--preprocess onehot)"
-OMIT = "leave these columns out (--features names those to use)"
+OMIT = "leave these columns out (--exclude)"
+DATES = "replace each date by a number, such as an age in years or the days since another date"
 BLOCK = 1024  # rows
 UNKNOWN = object()  # replaces a word that too few rows have; it equals no level
 

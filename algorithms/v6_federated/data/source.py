@@ -261,7 +261,9 @@ class Source:
         features = self._categories(spec, policy).take(kept)
         if self.table is None:
             return features
-        policy.check_values(features.scarce(policy.minimum_rows))
+        scarce, emptied = features.scarce(policy.minimum_rows), preprocessing.emptied(spec.preprocess)
+        policy.check_values([name for name in scarce if name not in emptied])
+        features = features.without([name for name in scarce if name in emptied])
         return features.folded(policy.minimum_rows_a_class, preprocessing.filled(spec.preprocess))
 
     def prepared(self, spec: DataSpec, organization: int, policy: Policy, trains: bool = True) -> tuple[Rows, Rows]:

@@ -45,7 +45,7 @@ class Common(BaseModel):
     ] = None
     preprocess: Annotated[
         list[str] | list[str | dict[str, Any]],
-        Field(description="steps fitted in order before training: impute, onehot, clip, standardize, scale, pca:K"),
+        Field(description="steps fitted in order: missing_indicator, impute, onehot, clip, standardize, scale, pca:K"),
     ] = []
     holdout: Annotated[float, Field(ge=0, lt=1, description="share of a node's rows kept for evaluation"), Number] = 0.2
     evaluate_every: Annotated[

@@ -39,7 +39,8 @@ class JobOptions(ColumnOptions):
     preprocess: Annotated[
         tuple[str, ...],
         Option(
-            "impute[:median], onehot, clip:0.01, standardize or pca:K, fitted over all nodes; can be given again",
+            "impute[:median], onehot[:cp,thal], clip:0.01, standardize, pca:K, ... fitted over all nodes; can be "
+            "given again",
             "STEP",
         ),
     ] = ()
