@@ -198,6 +198,21 @@ def single_answers(method: str) -> str:
     return central_of(method).single_answers
 
 
+def takes_missing(method: str) -> bool:
+    """Say whether a method's model takes missing values as they are.
+
+    Args:
+        method: the method's name.
+
+    Returns:
+        Whether it does.
+
+    Raises:
+        SafeError: the method is not installed.
+    """
+    return central_of(method).missing
+
+
 def predict_numbers() -> list[str]:
     """List the methods that can predict a number in place of a class: those with a setting ``objective``."""
     return [name for name in names() if "objective" in settings_of(name).model_fields]

@@ -55,7 +55,13 @@ class Federation:
     """
 
     def __init__(
-        self, client: Any, method: str, settings: Any, supervised: bool = True, single_answers: str = ""
+        self,
+        client: Any,
+        method: str,
+        settings: Any,
+        supervised: bool = True,
+        single_answers: str = "",
+        missing: bool = False,
     ) -> None:
         """Settle who takes part. Nobody is asked yet.
 
@@ -65,6 +71,7 @@ class Federation:
             settings: the job's settings, checked.
             supervised: whether the method has labels, and a model to train.
             single_answers: why the method needs single answers; empty if sums suffice.
+            missing: whether the method's model takes missing values.
 
         Raises:
             SafeError: the settings name organizations that cannot take part.
@@ -81,7 +88,7 @@ class Federation:
         self._client, self._method, self._common, self._single = client, method, common, single_answers
         self._sums_of_rows: SumsOfRows | None = None
         self._plan, self._shared = privacy.plan_of(common), False
-        job = preparation.first_job(method, common, self.organizations, self.evaluators, supervised)
+        job = preparation.first_job(method, common, self.organizations, self.evaluators, supervised, missing)
         if self._plan is not None:
             job = replace(job, privacy=self._plan.to_json())
         show = functools.partial(logs.progress, client)

@@ -29,6 +29,7 @@ def central(
     supervised: bool = True,
     recoverable: bool = False,
     single_answers: str = "",
+    missing: bool = False,
     private: bool = False,
     common: type[Common] = Common,
     check: Callable[[Any], None] = lambda settings: None,
@@ -48,6 +49,7 @@ def central(
             the last tasks.
         single_answers: why the method needs single answers, so that it only runs where nodes allow aggregation=plain;
             empty if sums over nodes suffice.
+        missing: whether the model takes missing values as they are; its attribute ``takes_missing`` is then True.
         private: whether nodes read their rows for nothing but ``Node.train``, ``Node.noisy_gradient`` and evaluations,
             to which noise can be added. It then takes the settings of ``WithNoise`` too, and no ``common`` of its own.
         common: the settings that every method takes. A method that accepts fewer values of some declares these again
@@ -64,6 +66,7 @@ def central(
             supervised=supervised,
             recoverable=recoverable,
             single_answers=single_answers,
+            missing=missing,
             private=private,
             common=common,
             check=check,
@@ -91,7 +94,7 @@ def central(
             json_text.check(values)
             checked = settings.validate(accepted, values)
             check_all(checked)
-            federation = Federation(client, method, checked, supervised, single_answers)
+            federation = Federation(client, method, checked, supervised, single_answers, missing)
         except ValueError as error:
             raise UserInputError(str(error)) from None
         limit_threads()  # with another number of threads, eigenvectors differ in their last bits
@@ -120,7 +123,7 @@ def central(
     functools.update_wrapper(call, function)
     call.settings, call.check = accepted, check_all
     call.supervised, call.recoverable, call.single_answers = supervised, recoverable, single_answers
-    call.private = private
+    call.private, call.missing = private, missing
     return call
 
 

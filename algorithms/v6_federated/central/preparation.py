@@ -60,7 +60,14 @@ def parties(common: Common, present: Sequence[int]) -> tuple[list[int], list[int
     return organizations, evaluators
 
 
-def first_job(method: str, common: Common, organizations: list[int], evaluators: list[int], supervised: bool) -> Job:
+def first_job(
+    method: str,
+    common: Common,
+    organizations: list[int],
+    evaluators: list[int],
+    supervised: bool,
+    missing: bool = False,
+) -> Job:
     """Return what central tells the nodes before they have described their data.
 
     Args:
@@ -69,6 +76,7 @@ def first_job(method: str, common: Common, organizations: list[int], evaluators:
         organizations: ids of those that train.
         evaluators: ids of those that only evaluate.
         supervised: whether the method has labels.
+        missing: whether its model takes missing values.
 
     Returns:
         The job, with a new random key.
@@ -89,7 +97,8 @@ def first_job(method: str, common: Common, organizations: list[int], evaluators:
             [],
             supervised=supervised,
             regression=getattr(common, "objective", None) == "regression",
-            exclude=common.exclude or (),
+            exclude=common.exclude or [],
+            missing=missing,
         ),
         minimum_rows=common.minimum_rows,
         precision=common.precision,
@@ -153,7 +162,7 @@ def prepare(
         spec = replace(spec, classes=_agreed_classes(answers))
     if isinstance(features, list):  # one order and one label at all nodes, also at those that come later
         label = spec.label or answers[0].values.get("label") or None
-        spec = replace(spec, features=spec.features or features, label=label, exclude=())
+        spec = replace(spec, features=spec.features or features, label=label, exclude=[])
     names = features if isinstance(features, list) else [str(i) for i in range(features)]
     if parsed and isinstance(features, list):
         kinds = {a.organization_id: a.values["kinds"] for a in answers}

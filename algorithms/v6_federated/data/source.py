@@ -219,7 +219,7 @@ class Source:
             DataError: values are missing or not numbers. It names columns, never rows or values.
         """
         features = self.features(spec)
-        features.check_complete()
+        features.check_complete(missing=spec.missing)
         return Rows(features.X, self.labels(spec))
 
     def split(self, spec: DataSpec, organization: int, step: int) -> tuple[Array | slice, Array | slice]:
@@ -292,11 +292,12 @@ class Source:
                 self.features(spec).check_finite()  # even if a step would clip them
             levelling = preprocessing.Levelling(policy.minimum_rows_a_side)
             if trains:
-                X = ready(self.training(spec, organization, policy), spec.preprocess, levelling.fit)
+                features = self.training(spec, organization, policy)
             else:
-                X = ready(self._evaluated(spec, kept, kept, policy), spec.preprocess, levelling.fit)
+                features = self._evaluated(spec, kept, kept, policy)
+            X = ready(features, spec.preprocess, levelling.fit, spec.missing)
             evaluated = self._evaluated(spec, held, kept, policy)
-            held_out = Rows(ready(evaluated, spec.preprocess, levelling.repeat()), y[held])
+            held_out = Rows(ready(evaluated, spec.preprocess, levelling.repeat(), spec.missing), y[held])
             persons = None if self.persons is None else self.persons[kept]
             self._prepared = key, (Rows(X, y[kept], persons), held_out)
         return self._prepared[1]
@@ -377,6 +378,7 @@ def ready(
     features: Features,
     steps: Sequence[dict[str, Any]],
     between: Callable[[Features], Features] = lambda features: features,
+    missing: bool = False,
 ) -> Array:
     """Prepare features for a model.
 
@@ -384,6 +386,7 @@ def ready(
         features: the features before any step.
         steps: fitted steps.
         between: what is done before the first step, after each, and at the end.
+        missing: whether the model takes missing values, NaN.
 
     Returns:
         The features after the steps, (n, d) float32, read-only.
@@ -392,7 +395,7 @@ def ready(
         DataError: values are missing, infinite or not numbers after the steps.
     """
     features = preprocessing.apply(features, steps, between)
-    features.check_complete()
+    features.check_complete(missing=missing)
     X = np.ascontiguousarray(features.X, dtype=np.float32)
     if features.X.dtype != X.dtype:
         X = between(replace(features, X=X)).X  # again: of large numbers, float32 may tell apart only a few

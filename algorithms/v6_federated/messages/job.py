@@ -27,6 +27,7 @@ class DataSpec:
         supervised: whether rows have a label. If not, the last column is a feature only if ``features`` names it.
         regression: whether the label is a number to predict instead of a class.
         exclude: columns that are not features, until central names the features.
+        missing: whether the model takes missing values as they are.
     """
 
     label: str | None = None
@@ -38,6 +39,7 @@ class DataSpec:
     supervised: bool = True
     regression: bool = False
     exclude: Sequence[str] = ()
+    missing: bool = False
 
     def has_types(self) -> bool:
         """Whether every attribute has the type that central sends, and a value that it can have."""
@@ -51,6 +53,7 @@ class DataSpec:
             and 0 <= self.holdout < 1
             and type(self.supervised) is bool
             and type(self.regression) is bool
+            and type(self.missing) is bool
             and isinstance(self.preprocess, list | tuple)
             and all(isinstance(step, dict) and isinstance(step.get("step"), str) for step in self.preprocess)
             and all("fitted" in step or "kept" in step for step in self.preprocess)

@@ -296,7 +296,7 @@ class Schema:
             raise SafeError(f"exclude={', '.join(strange)}: no such feature in the schema; name features that it has")
         label = self.label if spec.supervised and spec.label is None else spec.label
         others = [c for c in self.features if c != label and c not in spec.exclude]
-        return replace(spec, label=label, features=others if spec.features is None else spec.features, exclude=())
+        return replace(spec, label=label, features=others if spec.features is None else spec.features, exclude=[])
 
     @property
     def regression(self) -> bool:

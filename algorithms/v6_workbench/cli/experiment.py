@@ -189,7 +189,13 @@ def check_job(method: str, settings: Mapping[str, Any], experiment: Experiment, 
     study.check_there(checked.aggregation, experiment)
     regression = getattr(checked, "objective", None) == "regression"
     noisy = getattr(checked, "clip", None) is not None
-    experiment.check(steps=bool(steps), supervised=supervised, regression=regression, noisy=noisy)
+    experiment.check(
+        steps=bool(steps),
+        supervised=supervised,
+        regression=regression,
+        noisy=noisy,
+        missing=registry.takes_missing(method),
+    )
     experiment.deal()
 
 

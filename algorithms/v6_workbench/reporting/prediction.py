@@ -36,7 +36,9 @@ def predict(result: Mapping[str, Any], source: Source) -> tuple[pd.DataFrame, di
     """
     spec, model, arrays = parts_of(result)
     try:
-        unlabelled = DataSpec(features=spec.features, categories=spec.categories, supervised=False)
+        unlabelled = DataSpec(
+            features=spec.features, categories=spec.categories, supervised=False, missing=spec.missing
+        )
         if model is None:
             X = _features(source, unlabelled, spec.preprocess, result["model"]["features"])
             Z = pca.project(X, arrays["mean"], arrays["scale"], arrays["components"])
@@ -113,7 +115,7 @@ def _features(source: Source, spec: DataSpec, steps: Any, expected: int) -> np.n
     features.check_finite()  # as nodes do, even if a step would bound the values
     try:
         after = preprocessing.apply(features, steps)
-        after.check_complete()
+        after.check_complete(missing=spec.missing)
         X = after.X
     except ValueError as error:
         if isinstance(error, SafeError) and source.table is not None:

@@ -52,6 +52,7 @@ def check(
     supervised: bool = True,
     regression: bool = False,
     noisy: bool = False,
+    missing: bool = False,
 ) -> None:
     """Check that a method can be trained on a dataset.
 
@@ -64,6 +65,7 @@ def check(
         supervised: whether the method uses the label.
         regression: whether the label is a number to predict, and not a class.
         noisy: whether nodes add noise, so that only a schema can fill missing values.
+        missing: whether the model takes missing values as they are.
 
     Raises:
         SafeError: columns do not exist, values are missing, or labels are not classes (numbers of a regression).
@@ -84,7 +86,7 @@ def check(
     labels(Dataset(dataset.name, table), label)
     try:
         source = Source(table=table)
-        spec = DataSpec(label=label, features=features, supervised=supervised, regression=regression)
+        spec = DataSpec(label=label, features=features, supervised=supervised, regression=regression, missing=missing)
         source.columns(spec)
         if not steps:
             source.rows(spec)

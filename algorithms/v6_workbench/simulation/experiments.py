@@ -170,7 +170,13 @@ class Experiment:
         return {plain(found[i]): int(counts[i]) for i in np.argsort(-counts, kind="stable")}
 
     def check(
-        self, *, steps: bool = False, supervised: bool = True, regression: bool = False, noisy: bool = False
+        self,
+        *,
+        steps: bool = False,
+        supervised: bool = True,
+        regression: bool = False,
+        noisy: bool = False,
+        missing: bool = False,
     ) -> None:
         """Check that a method can be trained on the data.
 
@@ -179,6 +185,7 @@ class Experiment:
             supervised: whether the method needs a label.
             regression: whether the label is a number to predict.
             noisy: whether nodes add noise; a schema then says what fills missing values.
+            missing: whether the model takes missing values as they are.
 
         Raises:
             SafeError: the method cannot be trained on them.
@@ -197,6 +204,7 @@ class Experiment:
             supervised=supervised,
             regression=regression,
             noisy=noisy,
+            missing=missing,
         )
 
     def common(self, supervised: bool = True) -> dict[str, Any]:
