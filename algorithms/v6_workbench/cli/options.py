@@ -112,6 +112,10 @@ class ExperimentOptions(DealOptions, JobOptions):
         float | None,
         Option("simulate nodes of different speeds; the slowest is TIMES slower than the fastest", "TIMES"),
     ] = None
+    repeats: Annotated[
+        int | None,
+        Option("deal and hold out the rows R times in different ways, and show means with their intervals", "R"),
+    ] = None
     processes: Annotated[int | None, Option("worker processes (one for each processor; 1 for small data)", "P")] = None
     hospital_folder: Annotated[
         Path | None, Option("folder in which each node keeps its audit log and counters, as node-K", "DIR")

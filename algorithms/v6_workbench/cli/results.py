@@ -11,6 +11,7 @@ from v6_federated.base.errors import SafeError
 from v6_federated.base.files import write_whole
 from v6_federated.messages.result import check as check_form
 
+LONGEST = 60  # letters of a name in the name of its folder
 WRITTEN = "expected a result.json that `v6-federated run --out DIR` wrote"
 
 
@@ -66,6 +67,19 @@ def read(path: Path) -> dict[str, Any]:
     except ValueError:
         raise SafeError(f"{file} is not a result; {WRITTEN}") from None
     return dict(found)
+
+
+def folder_of(number: int, name: str) -> str:
+    """Name the folder of one of several results.
+
+    Args:
+        number: its number, from 1.
+        name: its name.
+
+    Returns:
+        The name of the folder.
+    """
+    return f"{number}-{name.replace(':', '-').replace('/', '-')[:LONGEST]}"
 
 
 def write(folder: Path, result: dict[str, Any], target: float | None = None, name: str = "") -> None:

@@ -134,8 +134,10 @@ def _features(source: Source, spec: DataSpec, steps: Any, expected: int) -> np.n
 
 
 def warnings_about(result: Mapping[str, Any], source: Source) -> list[str]:
-    """Return what a prediction may hide: rows and columns that are empty, words that the model does not know, and
-    numbers far from those that it was trained on, as far as its steps tell.
+    """Return what a prediction may hide.
+
+    These are rows and columns that are empty, words that the model does not know, and numbers far from those that it
+    was trained on, as far as its steps tell.
 
     Args:
         result: a result, or what ``export.load`` returns.
@@ -161,8 +163,8 @@ def warnings_about(result: Mapping[str, Any], source: Source) -> list[str]:
         found.append(f"{', '.join(empty)}: no row has a value; the model's steps fill them as they fill missing values")
     if (rows := np.flatnonzero(source.table[data["features"]].isna().all(axis=1))).size:
         found.append(
-            f"{_numbered(rows)}: no feature has a value, so the prediction says nothing about this patient; remove such "
-            "rows"
+            f"{_numbered(rows)}: no feature has a value, so the prediction says nothing about this patient; remove "
+            "such rows"
         )
     return [*found, *_far(features, data.get("preprocess") or [], [*data["features"]])]
 
