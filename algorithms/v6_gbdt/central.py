@@ -80,7 +80,13 @@ def check_settings(settings: Any) -> None:
             raise SafeError(f"{name}={value} has no effect with objective=regression; leave it out")
 
 
-@central(single_answers="each tree is one node's own", missing=True, common=Pinned, check=check_settings)
+@central(
+    single_answers="each tree is one node's own",
+    missing=True,
+    known_as={"lightgbm": "", "xgboost": ""},
+    common=Pinned,
+    check=check_settings,
+)
 def central(
     federation: Federation,
     *,

@@ -2,7 +2,8 @@
 
 import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from v6_federated import models
@@ -30,6 +31,7 @@ def central(
     recoverable: bool = False,
     single_answers: str = "",
     missing: bool = False,
+    known_as: Mapping[str, str] = MappingProxyType({}),
     private: bool = False,
     common: type[Common] = Common,
     check: Callable[[Any], None] = lambda settings: None,
@@ -50,6 +52,8 @@ def central(
         single_answers: why the method needs single answers, so that it only runs where nodes allow aggregation=plain;
             empty if sums over nodes suffice.
         missing: whether the model takes missing values as they are; its attribute ``takes_missing`` is then True.
+        known_as: other names, in small letters, of what the method does with some settings, and these settings as
+            options. An error that knows no method of such a name points here.
         private: whether nodes read their rows for nothing but ``Node.train``, ``Node.noisy_gradient`` and evaluations,
             to which noise can be added. It then takes the settings of ``WithNoise`` too, and no ``common`` of its own.
         common: the settings that every method takes. A method that accepts fewer values of some declares these again
@@ -67,6 +71,7 @@ def central(
             recoverable=recoverable,
             single_answers=single_answers,
             missing=missing,
+            known_as=known_as,
             private=private,
             common=common,
             check=check,
@@ -123,7 +128,7 @@ def central(
     functools.update_wrapper(call, function)
     call.settings, call.check = accepted, check_all
     call.supervised, call.recoverable, call.single_answers = supervised, recoverable, single_answers
-    call.private, call.missing = private, missing
+    call.private, call.missing, call.known_as = private, missing, known_as
     return call
 
 

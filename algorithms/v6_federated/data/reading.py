@@ -141,13 +141,15 @@ def _dates(columns: Sequence[str]) -> UnfitColumns:
 
 def _numeric(frame: pd.DataFrame) -> set[str]:
     """The columns that pandas holds as numbers."""
-    return {str(c) for c, dtype in frame.dtypes.items() if pd.api.types.is_numeric_dtype(dtype)}
+    return {str(c) for c, dtype in frame.dtypes.items() if pd.api.types.is_numeric_dtype(dtype) and dtype.kind != "c"}
 
 
 def _read_column(column: "pd.Series[Any]") -> tuple[Array, Array]:
     """A column's numbers, NaN if there is none, and words, None if there is none, (n,) each."""
     if column.dtype.kind == "M" or any(isinstance(value, datetime.date) for value in column.dropna().head(1)):
         raise _dates([str(column.name)])
+    if column.dtype.kind == "c":
+        raise DataError(f"the column {column.name} holds complex numbers; expected real ones, or leave it out")
     numbers, said = np.full(len(column), np.nan), np.full(len(column), None, dtype=object)
     for i, (value, missing) in enumerate(zip(column.astype(object), column.isna(), strict=True)):
         if missing:

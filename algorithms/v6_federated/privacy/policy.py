@@ -427,7 +427,7 @@ class Policy:
         if rows < required:
             raise PrivacyThresholdViolation(
                 f"fewer than {required} rows to compute on ({PREFIX}MINIMUM_ROWS, or minimum_rows of the request); "
-                "lower holdout, or leave this organization out"
+                "leave this organization out (--set organizations=...), or lower holdout if rows are held out"
             )
 
 

@@ -4,6 +4,7 @@ import functools
 import hashlib
 import math
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -57,7 +58,7 @@ class Experiment:
         fold: (f, k): the rows of fold f (from 0) of k are the test set, see ``dealing.deal_fold``.
 
     Raises:
-        SafeError: ``dataset`` is not a Dataset.
+        SafeError: ``dataset`` is not a Dataset or has no rows, or ``features`` is not a list.
     """
 
     dataset: Dataset
@@ -81,6 +82,10 @@ class Experiment:
         if not isinstance(self.dataset, Dataset):
             kind = type(self.dataset).__name__
             raise SafeError(f'the dataset is a {kind}; expected load("rows.csv") or Dataset("name", table)')
+        if not len(self.dataset):
+            raise SafeError(f"the dataset {self.dataset.name!r} has no rows; expected some for each node")
+        if isinstance(self.features, str):
+            raise SafeError(f"features is the text {self.features!r}; expected a list of names: [{self.features!r}]")
 
     def deal(self) -> dict[int, Database]:
         """Return the rows of organizations 1, 2, ..."""
@@ -273,6 +278,8 @@ class Experiment:
         Returns:
             The result. Errors are those of ``federated``.
         """
+        if organization not in range(1, len(self.named()) + 1):
+            raise SafeError(f"there is no node {organization} to train alone; expected 1 to {len(self.named())}")
         training, test = self.train_and_test()
         kind, outcomes = f"alone: {[*self.named()][organization - 1]}", self._outcomes(organization)
         return self._alone(method, kind, training[organization], test, values, on_round, outcomes, organization)
@@ -379,7 +386,23 @@ class Experiment:
                 result = network.run(**values)
             except Interrupted as error:
                 raise Interrupted({**error.result, "experiment": described}) from None
+            except Exception as error:
+                error.args = (self._with_names(str(error)),) if not baseline and len(error.args) == 1 else error.args
+                raise
+        if "stopped" in result and not baseline:
+            result["stopped"] = self._with_names(result["stopped"])
         return {**result, "experiment": described}
+
+    def _with_names(self, text: str) -> str:
+        """A text about organizations with the names of the nodes, which are their own here."""
+        named = {k: name for k, name in enumerate(self.named(), start=1) if name != str(k)}
+
+        def add(found: re.Match[str]) -> str:
+            numbers = [int(number) for number in found[1].split(", ")]
+            names = [named[k] for k in numbers if k in named]
+            return f"{found[0]} ({', '.join(names)})" if names and len(names) == len(numbers) else found[0]
+
+        return re.sub(r"organizations? (\d{1,9}(?:, \d{1,9})*)(?!\d)", add, text)
 
 
 def _policies(environment: Mapping[str, str]) -> dict[str, str]:

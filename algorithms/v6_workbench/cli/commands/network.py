@@ -100,6 +100,10 @@ def down(options: NetworkOptions) -> int:
     from v6_workbench.network import local
 
     local.down(options.name)
+    if (left := local.unused_image()) is not None:
+        console.say(
+            f"the image {left[0]} ({left[1]} MB) stays for the next network; `docker image rm {left[0]}` removes it"
+        )
     console.last_line({"network": options.name, "down": True})
     return console.OK
 
