@@ -44,4 +44,4 @@ def _most_used(result: Mapping[str, Any]) -> str | None:
         coef, _ = model.split(codec.decode(result["weights"])["weights"])
         name = names[int(np.abs(np.asarray(coef)).max(axis=0).argmax())]
     columns = [c for c in data["features"] or [] if name == c or name.startswith(f"{c}=")]
-    return max(columns, key=len, default=None)
+    return max(columns, key=len) if columns else None

@@ -285,6 +285,11 @@ def _of_rows(results: Mapping[str, Result], measured: str) -> str:
     return f"accuracy on {n:,} held-out rows (1 row: {1 / n:.2g})"
 
 
+def _wrapped(text: str) -> str:
+    """A name in lines that end between words."""
+    return fill(text, 44, break_long_words=False, break_on_hyphens=False)
+
+
 def _any(results: Mapping[str, Result], *columns: str) -> bool:
     return any(row.get(name) is not None for r in results.values() for row in r["history"] for name in columns)
 

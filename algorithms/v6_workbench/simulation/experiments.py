@@ -387,15 +387,19 @@ class Experiment:
             except Interrupted as error:
                 raise Interrupted({**error.result, "experiment": described}) from None
             except Exception as error:
-                error.args = (self._with_names(str(error)),) if not baseline and len(error.args) == 1 else error.args
+                if len(error.args) == 1:
+                    error.args = (self._with_names(str(error), baseline, node),)
                 raise
-        if "stopped" in result and not baseline:
-            result["stopped"] = self._with_names(result["stopped"])
+        if "stopped" in result:
+            result["stopped"] = self._with_names(result["stopped"], baseline, node)
         return {**result, "experiment": described}
 
-    def _with_names(self, text: str) -> str:
+    def _with_names(self, text: str, baseline: bool, node: int | None) -> str:
         """A text about organizations with the names of the nodes, which are their own here."""
-        named = {k: name for k, name in enumerate(self.named(), start=1) if name != str(k)}
+        every = dict(enumerate(self.named(), start=1))
+        if baseline:  # organization 1 has the rows of all nodes, or of one
+            every = {} if node is None else {1: every[node]}
+        named = {k: name for k, name in every.items() if name != str(k)}
 
         def add(found: re.Match[str]) -> str:
             numbers = [int(number) for number in found[1].split(", ")]
