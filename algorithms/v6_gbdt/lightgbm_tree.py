@@ -107,7 +107,8 @@ def as_rows(
 
     If a split leaves fewer than ``minimum_rows`` rows on one side, its larger side takes its place, for all its rows.
     A split at bins up to k becomes one at values up to edge k, for any value; of missing values from all others, one at
-    ``EVERY``. Missing values go the way that LightGBM has chosen, or with most rows if none was missing.
+    ``EVERY``. Missing values go the way that LightGBM has chosen, or with most rows if fewer than ``minimum_rows`` rows
+    lack the value.
 
     Args:
         structure: LightGBM's description; empty for a tree that is one leaf.
@@ -129,9 +130,12 @@ def as_rows(
             feature = node["split_feature"]
             agreed, x = edges[feature], binned[rows, feature]
             k = int(min(node["threshold"], len(agreed)))  # LightGBM's own is larger where all values go left
-            left = x <= k
-            missing_left = node["default_left"] if np.isnan(x).any() else 2 * left.sum() >= len(rows)
-            left |= np.isnan(x) & missing_left
+            left, gone = x <= k, np.isnan(x)
+            missing_left = bool(2 * left.sum() >= len(x) - gone.sum())
+            if gone.sum() >= minimum_rows:  # the way of fewer rows would tell which leaf suits them
+                missing_left = bool(node["default_left"])
+            as_grown &= not gone.any() or missing_left == node["default_left"]
+            left |= gone & missing_left
             if minimum_rows <= left.sum() <= len(rows) - minimum_rows:
                 gain = float(f"{node['split_gain']:.1e}")
                 value = agreed[k] if k < len(agreed) else EVERY

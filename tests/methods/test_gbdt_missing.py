@@ -10,6 +10,7 @@ from helpers import table, train
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import CollectResultsError
 from v6_federated.data.source import Source
+from v6_gbdt.lightgbm_tree import as_rows
 from v6_gbdt.trees import EVERY, GAIN, Trees
 from v6_workbench.reporting import prediction
 
@@ -92,6 +93,20 @@ def test_where_nothing_was_missing_missing_values_go_with_most_rows():
     side = w[2 if np.signbit(gain) else 1, 1]
     assert ((x <= t).sum() * 2 >= len(x)) != np.signbit(gain)
     assert model.scores(w, np.array([[np.nan]], np.float32))[0, 0] == pytest.approx(side)
+
+
+@pytest.mark.parametrize(("few", "chosen"), [(9, "left"), (10, "right")])
+def test_the_way_of_few_rows_is_that_of_most_others(few, chosen):
+    """LightGBM sends missing values right; of fewer than 10 rows, that would tell which leaf suits them."""
+    binned = np.array([[0.0]] * 30 + [[1.0]] * 20 + [[np.nan]] * few)
+    leaf = {"leaf_value": 0.5}
+    split = {"split_feature": 0, "threshold": 0.5, "split_gain": 3.0, "default_left": False}
+    structure = {**split, "left_child": leaf, "right_child": leaf}
+    tree = as_rows(structure, binned, [np.array([7.0])], 1.0, 10, lambda rows: -1.0)
+    assert np.signbit(tree[0, GAIN]) == (chosen == "right")
+    assert tree[1:, 1].tolist() == (
+        [-1, -1] if few < 10 else [0.5, 0.5]
+    ), "outputs are those of the rows that are there"
 
 
 def test_the_sign_of_a_gain_is_no_importance():

@@ -13,6 +13,9 @@ AGGREGATIONS = ("auto", "plain", "masked", "pinned")
 SHARED_FUNCTIONS = ("describe", "confirm", "count_rows", "fit_step", "keep_steps", "evaluate", "forget")
 
 
+SELDOM = ("exclude", "missing")  # attributes of a DataSpec that are left out of messages if they say nothing
+
+
 @dataclass(frozen=True)
 class DataSpec:
     """Which columns a job uses, and how.
@@ -94,8 +97,12 @@ class Job:
     privacy: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The job as JSON."""
-        return asdict(self)
+        """The job as JSON, without what most jobs do not say: it goes to every node in every round."""
+        message = asdict(self)
+        for name in SELDOM:
+            if not message["data"][name]:
+                del message["data"][name]
+        return message
 
     @classmethod
     def from_json(cls, message: Any) -> "Job":
