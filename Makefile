@@ -59,7 +59,7 @@ requirements: $(STAMP)  ## docker/requirements/ from pyproject.toml and constrai
 	    --no-annotate --custom-compile-command "make requirements" -o docker/infrastructure.requirements.txt
 
 network: $(STAMP) images  ## a real vantage6 network of three nodes on this machine
-	$(BIN)/v6-federated network up --nodes 3 --data digits --split iid
+	$(BIN)/v6-federated network up --nodes 3 --data digits --partition iid
 
 wheel: $(STAMP)  ## the package for pip, in dist/
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .

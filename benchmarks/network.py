@@ -12,7 +12,7 @@ from v6_workbench.network import images, local, submit
 from v6_workbench.simulation.datasets import Dataset
 
 NAME, ROUNDS = "benchmark", 5
-UP = ["network", "up", "--name", NAME, "--nodes", "3", "--data", "digits", "--split", "iid"]
+UP = ["network", "up", "--name", NAME, "--nodes", "3", "--data", "digits", "--partition", "iid"]
 FEDAVG = {"rounds": ROUNDS, "model": "logreg", "lr": 0.1, "seed": 1}
 NOTHING = {"rounds": ROUNDS}
 ABOUT = (

@@ -2,7 +2,7 @@
 # # A federated training by hand
 # What `v6-federated submit` does, cell by cell, with vantage6's own `UserClient`. Bring up a network to try it on:
 #
-# `make images && v6-federated network up --nodes 3 --data digits --split iid`
+# `make images && v6-federated network up --nodes 3 --data digits --partition iid`
 
 # %%
 import json

@@ -12,7 +12,7 @@ ServerMomentum = Annotated[
 ]
 
 
-@central(recoverable=True, private=True)
+@central(recoverable=True, private=True, known_as={"fedprox": "--set proximal_mu=0.1", "fedsgd": ""})
 def central(
     federation: Federation,
     *,

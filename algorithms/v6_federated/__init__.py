@@ -14,7 +14,7 @@ from v6_federated.central.answers import Answers
 from v6_federated.central.federation import Federation
 from v6_federated.central.job import Result, central
 from v6_federated.central.privacy import training_plan
-from v6_federated.data import pca
+from v6_federated.data import pca, pooling
 from v6_federated.messages import codec
 from v6_federated.messages.common import Common, Fraction, Rounds
 from v6_federated.messages.local_sgd import BatchSize, Epochs, LearningRate, LocalSGD, PlainSGD
@@ -64,5 +64,6 @@ __all__ = [
     "number_of_threads",
     "partial",
     "pca",
+    "pooling",
     "training_plan",
 ]

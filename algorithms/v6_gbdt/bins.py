@@ -46,17 +46,18 @@ def counts(X: np.ndarray, at: np.ndarray, step: int) -> np.ndarray:
     """
     found = np.empty(at.shape, np.float32)
     for column, (x, b) in enumerate(zip(X.T, at, strict=True)):
+        x = x[~np.isnan(x)]
         found[column] = np.searchsorted(np.sort(x), _snapped(b, _grain(x)), side="right") // step * step
     return found
 
 
-def edges(total: np.ndarray, at: np.ndarray, n: int, max_bin: int) -> list[np.ndarray]:
+def edges(total: np.ndarray, at: np.ndarray, n: np.ndarray, max_bin: int) -> list[np.ndarray]:
     """Choose the edges of each column.
 
     Args:
         total: rows up to each boundary (d, b), summed over the nodes.
         at: the boundaries (d, b), from which edges are chosen.
-        n: rows of all nodes.
+        n: values of each column at all nodes (d,), or one number for all.
         max_bin: bins of a column at most.
 
     Returns:
@@ -64,10 +65,10 @@ def edges(total: np.ndarray, at: np.ndarray, n: int, max_bin: int) -> list[np.nd
     """
     half = max_bin // 2
     even = np.arange(1, half) * (at.shape[1] + 1) // half - 1
-    wanted = n * np.arange(1, max_bin - half + 1) / (max_bin - half + 1)
+    shares = np.arange(1, max_bin - half + 1) / (max_bin - half + 1)
     chosen = []
-    for c, b in zip(total, at, strict=True):
-        quantiles = np.searchsorted(c, wanted)
+    for c, b, values in zip(total, at, np.broadcast_to(n, len(total)), strict=True):
+        quantiles = np.searchsorted(c, values * shares)
         e = np.unique(b[np.union1d(even, quantiles[quantiles < len(b)])])
         chosen.append(e if len(e) > 1 else e[:0])  # a constant column is never split
     return chosen
@@ -81,11 +82,12 @@ def assign(edges: Sequence[np.ndarray], X: np.ndarray) -> tuple[list[np.ndarray]
         X: the node's rows (n, d).
 
     Returns:
-        The edges of each column that the node uses, and the indices of the values' bins (n, d), float32.
+        The edges of each column that the node uses, and the indices of the values' bins (n, d), float32; NaN if
+        missing.
     """
     used = [coarse(e, x) for e, x in zip(edges, X.T, strict=True)]
     binned = np.column_stack([np.searchsorted(e, x) for e, x in zip(used, X.T, strict=True)]).astype(np.float32)
-    return used, binned
+    return used, np.where(np.isnan(X), np.float32(np.nan), binned)
 
 
 def coarse(e: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -127,7 +129,8 @@ def unpack(arrays: dict[str, np.ndarray]) -> list[np.ndarray]:
 
 
 def _grain(x: np.ndarray) -> float:
-    return float(np.std(x, dtype=np.float64)) / FINEST
+    given = x[~np.isnan(x)]
+    return float(np.std(given, dtype=np.float64)) / FINEST if len(given) else 0.0
 
 
 def _snapped(b: np.ndarray, grain: float) -> np.ndarray:

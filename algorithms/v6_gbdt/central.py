@@ -20,11 +20,11 @@ from v6_federated import (
     SafeError,
     central,
     codec,
-    pca,
+    pooling,
 )
 from v6_gbdt import bins
 from v6_gbdt.early_stopping import best_round, check_early_stopping
-from v6_gbdt.trees import FEATURE, LEAF, VALUE, Trees
+from v6_gbdt.trees import EVERY, FEATURE, LEAF, VALUE, Trees
 
 TreesARound = Annotated[int, Field(ge=1, le=1000, description="trees that a node adds in its round (a class)"), Number]
 MaxLeaves = Annotated[int, Field(ge=2, le=4096, description="leaves of a tree at most"), Number]
@@ -80,7 +80,13 @@ def check_settings(settings: Any) -> None:
             raise SafeError(f"{name}={value} has no effect with objective=regression; leave it out")
 
 
-@central(single_answers="each tree is one node's own", common=Pinned, check=check_settings)
+@central(
+    single_answers="each tree is one node's own",
+    missing=True,
+    known_as={"lightgbm": "", "xgboost": ""},
+    common=Pinned,
+    check=check_settings,
+)
 def central(
     federation: Federation,
     *,
@@ -93,10 +99,10 @@ def central(
     """Gradient boosted trees, InPrivate: Zhao et al. 2018; Garst 2021, Algorithm 2.
 
     Symbols: N nodes in the order of their ids, r the round, C_active the one node asked in it, W^g (m, 3) the ensemble,
-    a row for each split and leaf. What leaves a node: before round 1, the means and sums of squares of its columns, and
-    its rows counted by cell in multiples of its minimum of rows; in its rounds, one tree for each class, n_k and its
-    mean loss; and counts of how W^g does on its held-out rows. Bytes a round: 16 m down to each node that evaluates,
-    16 for each new split or leaf up.
+    a row for each split and leaf. What leaves a node: before round 1, for each column the number, mean and sum of
+    squares of its values, and its rows counted by cell in multiples of its minimum of rows; in its rounds, one tree for
+    each class, n_k and its mean loss; and counts of how W^g does on its held-out rows. Bytes a round: 16 m down to each
+    node that evaluates, 16 for each new split or leaf up.
     """
     N = len(federation.organizations)
     regression = objective == "regression"
@@ -152,7 +158,7 @@ def mean_label(federation: Federation) -> np.ndarray:
 
 
 def agree_on_edges(federation: Federation, max_bin: int) -> dict[str, np.ndarray]:
-    """Choose bin edges from moments and rounded counts of all nodes.
+    """Choose bin edges from moments and rounded counts of the values that are not missing, at all nodes.
 
     Args:
         federation: the nodes.
@@ -161,10 +167,11 @@ def agree_on_edges(federation: Federation, max_bin: int) -> dict[str, np.ndarray
     Returns:
         The edges of each column, in the form of ``bins.pack``.
     """
-    answers = federation.statistic("moments", "float32")
+    columns = [*federation.features]
+    answers = federation.statistic("present", columns=columns)
     federation.count_preparation(answers)
-    moments = pca.pooled_moments(list(answers.each()))
-    low, high = ((moments.mean + s * bins.SPREAD * moments.std).astype(np.float32) for s in (-1, 1))
+    n, mean, deviation = pooling.pooled_present(columns, list(answers.each()))
+    low, high = ((mean + s * bins.SPREAD * deviation).astype(np.float32) for s in (-1, 1))
     at = bins.boundaries(low, high, max_bin)
     answers = federation.ask(
         "count",
@@ -176,7 +183,7 @@ def agree_on_edges(federation: Federation, max_bin: int) -> dict[str, np.ndarray
         max_bin=max_bin,
     )
     federation.count_preparation(answers)
-    return bins.pack(bins.edges(answers.sum("counts"), at, answers.n, max_bin))
+    return bins.pack(bins.edges(answers.sum("counts"), at, n, max_bin))
 
 
 def wrong_counts(answer: Answer) -> str | None:
@@ -231,7 +238,7 @@ def wrong_trees(
     if len(grown) != expected or max(map(len, grown)) > 2 * max_leaves - 1:
         return f"sends other trees than asked for; expected {expected} of at most {max_leaves} leaves"
     for row in answer["trees"]:
-        if row[FEATURE] != LEAF and row[VALUE] not in edges[int(row[FEATURE])]:
+        if row[FEATURE] != LEAF and row[VALUE] != EVERY and row[VALUE] not in edges[int(row[FEATURE])]:
             return "sends a threshold that is not an agreed bin edge; expected one of them"
     return None
 

@@ -8,7 +8,7 @@ import numpy as np
 from v6_federated import number_of_threads
 from v6_gbdt import bins
 from v6_gbdt.central import Growth
-from v6_gbdt.trees import LEAF
+from v6_gbdt.trees import EVERY, LEAF
 
 MINIMUM_HESSIAN = 1e-3  # of a leaf; LightGBM's own default
 
@@ -50,14 +50,16 @@ class Grower:
             "min_data_in_bin": 1,
             "bin_construct_sample_cnt": len(X),
             "feature_pre_filter": False,
-            "use_missing": False,
+            "use_missing": True,
             "num_threads": number_of_threads(),
             "deterministic": True,
             "force_row_wise": True,
             "verbosity": -1,
         }
         self._rows = lightgbm.Dataset(self._binned, params=self._settings, free_raw_data=False)
-        self._varied = bool(np.ptp(self._binned, axis=0).any())
+        low, high, gone = np.fmin.reduce(self._binned), np.fmax.reduce(self._binned), np.isnan(self._binned)
+        # LightGBM fails if no column has two bins; missing values are one
+        self._varied = bool(((low < high) | (gone.any(axis=0) & ~gone.all(axis=0))).any())
 
     def grow(self, g: np.ndarray, h: np.ndarray) -> np.ndarray:
         """Grow the next trees.
@@ -85,7 +87,7 @@ class Grower:
         """LightGBM's description of each tree; empty for a tree that is one leaf."""
         import lightgbm
 
-        if not self._varied:  # LightGBM fails if no column has two bins
+        if not self._varied:
             return [{}] * self._columns
         derivatives = (g, h) if self._columns > 1 else (g[:, 0], h[:, 0])
         booster = lightgbm.Booster(self._settings, self._rows)
@@ -104,7 +106,9 @@ def as_rows(
     """Read a tree from LightGBM's ``tree_structure``.
 
     If a split leaves fewer than ``minimum_rows`` rows on one side, its larger side takes its place, for all its rows.
-    A split at bins up to k becomes one at values up to edge k, for any value.
+    A split at bins up to k becomes one at values up to edge k, for any value; of missing values from all others, one at
+    ``EVERY``. Missing values go the way that LightGBM has chosen, or with most rows if fewer than ``minimum_rows`` rows
+    lack the value.
 
     Args:
         structure: LightGBM's description; empty for a tree that is one leaf.
@@ -124,9 +128,18 @@ def as_rows(
         node, rows, as_grown = todo.pop()
         while "split_feature" in node:
             feature = node["split_feature"]
-            left = binned[rows, feature] <= int(node["threshold"])
+            agreed, x = edges[feature], binned[rows, feature]
+            k = int(min(node["threshold"], len(agreed)))  # LightGBM's own is larger where all values go left
+            left, gone = x <= k, np.isnan(x)
+            missing_left = bool(2 * left.sum() >= len(x) - gone.sum())
+            if gone.sum() >= minimum_rows:  # the way of fewer rows would tell which leaf suits them
+                missing_left = bool(node["default_left"])
+            as_grown &= not gone.any() or missing_left == node["default_left"]
+            left |= gone & missing_left
             if minimum_rows <= left.sum() <= len(rows) - minimum_rows:
-                found.append((feature, edges[feature][int(node["threshold"])], float(f"{node['split_gain']:.1e}")))
+                gain = float(f"{node['split_gain']:.1e}")
+                value = agreed[k] if k < len(agreed) else EVERY
+                found.append((feature, value, gain if missing_left else -gain))
                 todo += [(node["right_child"], rows[~left], as_grown), (node["left_child"], rows[left], as_grown)]
                 break
             node, as_grown = node["left_child" if 2 * left.sum() >= len(rows) else "right_child"], False

@@ -10,6 +10,7 @@ from v6_federated import SafeError, models, number_of_threads
 
 FEATURE, VALUE, GAIN = 0, 1, 2
 LEAF = -1
+EVERY = np.finfo(np.float32).max  # threshold of a split of missing values from all others
 
 
 class Trees:
@@ -20,7 +21,8 @@ class Trees:
 
     The ensemble w is an array (m, 3) float32 with a row for each split and leaf, tree after tree, a split before its
     left subtree, and that before its right one:
-      a split: the feature's index, the threshold (left if x <= threshold), the gain to two digits;
+      a split: the feature's index, the threshold (left if x <= threshold), the gain to two digits, which is negative,
+      or minus zero, if missing values go right;
       a leaf: -1, its output, 0.
     So an array can be read in one way only, as whole trees; tree t belongs to column t mod ``columns``. What else
     LightGBM knows of a node's rows, counts and sums of weights for each leaf and split, is not in it.
@@ -33,6 +35,7 @@ class Trees:
     """
 
     size = None  # it grows
+    takes_missing = True
 
     def __init__(self, features: int, classes: int) -> None:
         self.features, self.classes = features, classes
@@ -156,7 +159,7 @@ class Trees:
         index = splits[:, FEATURE].astype(np.int64)
         return (
             np.bincount(index, minlength=self.features),
-            np.bincount(index, splits[:, GAIN], minlength=self.features),
+            np.bincount(index, np.abs(splits[:, GAIN]), minlength=self.features),
         )
 
     def diagnostics(self, w: np.ndarray, settings: Mapping[str, Any]) -> list[str]:
@@ -224,9 +227,10 @@ def _block(tree: np.ndarray) -> str:
     if splits:
         fields = {
             "split_feature": map(int, tree[split, FEATURE]),
-            "split_gain": map(float, tree[split, GAIN]),
+            "split_gain": map(float, np.abs(tree[split, GAIN])),
             "threshold": map(float, _widest(tree[split, VALUE])),
-            "decision_type": [2] * splits,  # numerical, no value is missing
+            # numerical, NaN is missing (8) and goes left (2)
+            "decision_type": [8 if right else 10 for right in np.signbit(tree[split, GAIN])],
             "left_child": left,
             "right_child": right,
         }
@@ -240,9 +244,10 @@ def _widest(t: np.ndarray) -> np.ndarray:
 
     Nodes compare float32 values, LightGBM the values that it is given.
     """
-    low, high = t.astype(np.float64), np.nextafter(t, np.float32(np.inf)).astype(np.float64)
-    middle = (low + high) / 2
-    return np.where(middle.astype(np.float32) > t, np.nextafter(middle, -np.inf), middle)
+    with np.errstate(over="ignore"):  # after the largest float32, ``EVERY``, comes infinity
+        low, high = t.astype(np.float64), np.nextafter(t, np.float32(np.inf)).astype(np.float64)
+        middle = (low + high) / 2
+        return np.where(middle.astype(np.float32) > t, np.nextafter(middle, -np.inf), middle)
 
 
 def _names(names: Sequence[str]) -> Iterator[str]:

@@ -4,6 +4,7 @@ A method registers by an entry point of the group ``v6_federated.methods``: its 
 brackets the extra of this project that it needs (``torch``, ``lightgbm``).
 """
 
+import difflib
 import functools
 import hashlib
 import importlib
@@ -44,8 +45,17 @@ def package_of(method: str) -> ModuleType:
         SafeError: the method is not installed.
     """
     if method not in names():
-        raise SafeError(f"unknown method {method!r}; expected one of {', '.join(names())}")
+        raise SafeError(f"unknown method {method!r}; expected one of {', '.join(names())}{_meant(method)}")
     return importlib.import_module(_registered()[method].module)
+
+
+def _meant(name: str) -> str:
+    """What a wrong name may mean, for the end of an error."""
+    for method in names():
+        if (options := central_of(method).known_as.get(name.lower())) is not None:
+            return f"; {name} is `{' '.join(filter(None, [method, options]))}`"
+    near = difflib.get_close_matches(name.lower(), names(), n=1, cutoff=0.75)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def folder_of(method: str) -> Path:
@@ -196,6 +206,21 @@ def single_answers(method: str) -> str:
         SafeError: the method is not installed.
     """
     return central_of(method).single_answers
+
+
+def takes_missing(method: str) -> bool:
+    """Say whether a method's model takes missing values as they are.
+
+    Args:
+        method: the method's name.
+
+    Returns:
+        Whether it does.
+
+    Raises:
+        SafeError: the method is not installed.
+    """
+    return central_of(method).missing
 
 
 def predict_numbers() -> list[str]:

@@ -70,9 +70,9 @@ def test_a_task_chooses_a_sheet_only_if_the_operator_allows_it(workbook, monkeyp
     ("content", "says"),
     [
         (None, "the file of this node's database 'table' is missing or may not be read; ask its operator"),
-        (b"", "the table cannot be read as csv (EmptyDataError); check that it has a header"),
-        (b"a,b\n1,2\n1,2,3,4\n", "the table cannot be read as csv (ParserError); check that it has a header"),
-        (b"a,b\n777,2,3\n777,2,3\n", "lines of the table have more fields than its header; give every line as many"),
+        (b"", "the table holds empty lines only; expected the names of the columns"),
+        (b"a,b\n1,2\n1,2,3,4\n", "the table cannot be read as csv (ParserError); expected two quotes"),
+        (b"a,b\n777,2,3\n777,2,3\n", "some lines of the table have more fields than its first line; expected as many"),
         ("a,b\nMüller,2\n".encode("latin-1"), "the table is not in UTF-8; save it as CSV UTF-8"),
         ("a,b\n777,2\n".encode("utf-16"), "the table holds NUL bytes, as UTF-16 does; save it as CSV UTF-8"),
         (b"a,b\n777\0,2\n", "the table holds NUL bytes, as UTF-16 does; save it as CSV UTF-8"),

@@ -88,7 +88,7 @@ def test_infinite_values_and_dates_are_refused_by_their_column(clinics):
         assert "impute" not in text, "which does not fill them"
     clinics[2]["x0"] = pd.Timestamp("1950-03-02")
     text = refused_steps(clinics, *ALL_STEPS)
-    assert "the column x0 holds values that are neither numbers nor words" in text and "1950" not in text
+    assert "the column(s) x0 hold dates; replace each date by a number" in text and "1950" not in text
 
 
 def test_steps_may_not_use_a_disallowed_column(clinics):
@@ -99,7 +99,10 @@ def test_steps_may_not_use_a_disallowed_column(clinics):
 @pytest.mark.parametrize(
     ("step", "says"),
     [
-        ("whiten", "unknown step 'whiten'; expected one of impute, onehot, clip, standardize, scale, pca"),
+        (
+            "whiten",
+            "unknown step 'whiten'; expected one of missing_indicator, impute, onehot, clip, standardize, scale, pca",
+        ),
         ("pca", "the step pca: the setting 'components' is missing; it has no default, for example pca:20"),
         ("pca:0", "components='0' is refused: it should be greater than or equal to 1, for example pca:20"),
         ("pca:many", "components='many' is refused: it should be a valid integer"),

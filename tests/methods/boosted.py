@@ -44,12 +44,13 @@ def splits(tree):
 def rows_of_leaves(tree, X):
     """The number of rows (n, d) that come to each leaf of a tree (m, 3)."""
     found, todo = [], [np.arange(len(X))]
-    for feature, threshold, _ in tree:
+    for feature, threshold, gain in tree:
         rows = todo.pop()
         if feature < 0:
             found.append(len(rows))
         else:
-            left = X[rows, int(feature)] <= threshold
+            x = X[rows, int(feature)]
+            left = np.where(np.isnan(x), not np.signbit(gain), x <= threshold)
             todo += [rows[~left], rows[left]]
     return found
 

@@ -150,7 +150,7 @@ def hospitals(engine, state, table, named):
             name,
             "--data",
             str(table),
-            "--split",
+            "--partition",
             "column:hospital",
             "--profile",
             "trusting",

@@ -40,7 +40,7 @@ def network(engine, state, table, named):
 
     def up(name, *options):
         started.append(named(name))
-        command = ["network", "up", "--name", named(name), "--data", str(table), "--split", "column:hospital"]
+        command = ["network", "up", "--name", named(name), "--data", str(table), "--partition", "column:hospital"]
         assert main([*command, *options]) == 0
         return named(name)
 

@@ -21,7 +21,7 @@ def private(engine, state, table, named, image_of, tmp_path_factory):
     name = named("private")
     image_of("fedavg")
     try:
-        up = ["network", "up", "--name", name, "--data", str(table), "--split", "column:hospital"]
+        up = ["network", "up", "--name", name, "--data", str(table), "--partition", "column:hospital"]
         assert main([*up, "--profile", "private", *BUDGET, "--study", "--schema", str(file)]) == 0
         yield name
     finally:

@@ -55,7 +55,7 @@ def hospitals(engine, state, table, named, image_of, in_a_study):
     name = named("study")
     image_of("fedavg")
     try:
-        up = ["network", "up", "--name", name, "--data", str(table), "--split", "column:hospital", "--encrypted"]
+        up = ["network", "up", "--name", name, "--data", str(table), "--partition", "column:hospital", "--encrypted"]
         assert main([*up, *in_a_study]) == 0
         yield name
     finally:

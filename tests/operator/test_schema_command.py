@@ -198,7 +198,7 @@ def test_mistakes_are_one_line(call, patients, words, says):
         ("a\n" + "1\n" * 20, "no feature column"),
         ("a,b\n" + "x%d,0\n" * 9 % (*range(9),) + "z%d,1\n" * 9 % (*range(9),), "no column can be used"),
         ("a,b\n" + "inf,0\n1,1\n" * 10, "infinite values"),
-        ("", "the table cannot be read as csv"),
+        ("", "the table holds empty lines only"),
     ],
 )
 def test_tables_from_which_nothing_can_be_drafted(call, patients, rows, says):

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from v6_federated.base.files import has_nul
+from v6_federated.base import tables
+from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import DataError, NodePermissionException, UserInputError, read_table
 
 RESERVED = "HOSPITAL"  # label of the hospital's own folder
@@ -90,31 +91,15 @@ def read_database(allow_queries: bool) -> pd.DataFrame | Path:
 
 def _table(kind: str, file: Path, named: str) -> pd.DataFrame:
     """Read the table of the database that the task names; no error quotes a row of it, except those of queries."""
-    try:
-        if kind == "csv" and file.is_file() and has_nul(file):  # pandas would end a value there
-            raise DataError("the table holds NUL bytes, as UTF-16 does; save it as CSV UTF-8")
+    if kind in QUERY_TYPES:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they may quote a cell of the table
-            frame = read_table()
-    except ImportError:
-        raise DataError(
-            f"{kind} files cannot be read, as their reader is not installed here; save the table as csv"
-        ) from None
-    except (FileNotFoundError, PermissionError):
+            return read_table()  # the text of its errors is withheld, see ``node.task``
+    try:
+        return tables.read(file, kind, "the table", sheet=os.environ.get(f"{named.upper()}_SHEET_NAME"))
+    except SafeError as error:
+        raise DataError(str(error)) from None
+    except OSError:
         raise DataError(
             f"the file of this node's database {named!r} is missing or may not be read; ask its operator"
         ) from None
-    except UnicodeDecodeError:
-        raise DataError("the table is not in UTF-8; save it as CSV UTF-8") from None
-    except DataError:
-        raise
-    except Exception as error:  # the readers have many; their text may quote a row
-        if kind in QUERY_TYPES:
-            raise  # its text is withheld, see ``node.task``
-        raise DataError(
-            f"the table cannot be read as {kind} ({type(error).__name__}); check that it has a header, and as many "
-            "fields in every line"
-        ) from None
-    if not isinstance(frame.index, pd.RangeIndex) and kind == "csv":
-        raise DataError("lines of the table have more fields than its header; give every line as many")
-    return frame

@@ -14,7 +14,6 @@ from typing import BinaryIO
 
 from v6_federated.base.errors import SafeError
 
-PART = 2**20  # bytes that are read at a time
 # NONBLOCK: a pipe that somebody has put there would keep this process waiting (Windows has neither)
 SAFELY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
@@ -122,19 +121,6 @@ def check_regular(file: Path) -> None:
         return
     if not stat.S_ISREG(mode):
         raise _foreign(file)
-
-
-def has_nul(file: Path) -> bool:
-    """Whether a file holds NUL bytes, as no text does.
-
-    Args:
-        file: the file.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    with file.open("rb") as stream:
-        return any(b"\0" in part for part in iter(lambda: stream.read(PART), b""))
 
 
 def _foreign(file: Path) -> SafeError:

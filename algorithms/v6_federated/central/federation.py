@@ -63,6 +63,7 @@ class Federation:
         settings: Any,
         supervised: bool = True,
         single_answers: str = "",
+        missing: bool = False,
         plan: Plan | None = None,
     ) -> None:
         """Settle who takes part. Nobody is asked yet.
@@ -73,6 +74,7 @@ class Federation:
             settings: the job's settings, checked.
             supervised: whether the method has labels, and a model to train.
             single_answers: why the method needs single answers; empty if sums suffice.
+            missing: whether the method's model takes missing values.
             plan: what the job asks of a node in all, if nodes add noise.
 
         Raises:
@@ -90,7 +92,7 @@ class Federation:
         self._client, self._method, self._common, self._single = client, method, common, single_answers
         self._sums_of_rows: SumsOfRows | None = None
         self.plan, self._shared = plan, False
-        job = preparation.first_job(method, common, self.organizations, self.evaluators, supervised)
+        job = preparation.first_job(method, common, self.organizations, self.evaluators, supervised, missing)
         if self.plan is not None:
             job = replace(job, privacy=self.plan.to_json())
         show = functools.partial(logs.progress, client)

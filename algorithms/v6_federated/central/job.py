@@ -2,7 +2,8 @@
 
 import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from v6_federated import models
@@ -29,6 +30,8 @@ def central(
     supervised: bool = True,
     recoverable: bool = False,
     single_answers: str = "",
+    missing: bool = False,
+    known_as: Mapping[str, str] = MappingProxyType({}),
     private: bool | privacy.Planner = False,
     common: type[Common] = Common,
     check: Callable[[Any], None] = lambda settings: None,
@@ -48,6 +51,9 @@ def central(
             the last tasks.
         single_answers: why the method needs single answers, so that it only runs where nodes allow aggregation=plain;
             empty if sums over nodes suffice.
+        missing: whether the model takes missing values as they are; its attribute ``takes_missing`` is then True.
+        known_as: other names, in small letters, of what the method does with some settings, and these settings as
+            options. An error that knows no method of such a name points here.
         private: whether nodes read their rows for nothing but what noise can be added to: ``Node.train``,
             ``Node.noisy_gradient``, ``Node.noisy_moments`` and evaluations. A function of the settings says what the
             method asks of a node in all; True means ``epochs`` in each round. The method then takes the settings of
@@ -66,6 +72,8 @@ def central(
             supervised=supervised,
             recoverable=recoverable,
             single_answers=single_answers,
+            missing=missing,
+            known_as=known_as,
             private=private,
             common=common,
             check=check,
@@ -81,6 +89,8 @@ def central(
             raise SafeError(f"{method} needs aggregation=plain: {single_answers}")
         if not supervised and (idle := settings.changed(checked, OF_MODELS)):
             raise SafeError(f"{', '.join(idle)} has no effect on {method}, which trains no model; leave it out")
+        if checked.features and checked.exclude:
+            raise SafeError("exclude cannot be used with features; remove those columns from features instead")
         for step in checked.preprocess:
             preprocessing.parse(step)
         _check_training(checked)
@@ -93,7 +103,7 @@ def central(
             json_text.check(values)
             checked = settings.validate(accepted, values)
             check_all(checked)
-            federation = Federation(client, method, checked, supervised, single_answers, plan_of(checked))
+            federation = Federation(client, method, checked, supervised, single_answers, missing, plan_of(checked))
         except ValueError as error:
             raise UserInputError(str(error)) from None
         limit_threads()  # with another number of threads, eigenvectors differ in their last bits
@@ -122,7 +132,7 @@ def central(
     functools.update_wrapper(call, function)
     call.settings, call.check = accepted, check_all
     call.supervised, call.recoverable, call.single_answers = supervised, recoverable, single_answers
-    call.private, call.plan_of = bool(private), plan_of
+    call.private, call.plan_of, call.missing, call.known_as = bool(private), plan_of, missing, known_as
     return call
 
 

@@ -60,7 +60,14 @@ def parties(common: Common, present: Sequence[int]) -> tuple[list[int], list[int
     return organizations, evaluators
 
 
-def first_job(method: str, common: Common, organizations: list[int], evaluators: list[int], supervised: bool) -> Job:
+def first_job(
+    method: str,
+    common: Common,
+    organizations: list[int],
+    evaluators: list[int],
+    supervised: bool,
+    missing: bool = False,
+) -> Job:
     """Return what central tells the nodes before they have described their data.
 
     Args:
@@ -69,6 +76,7 @@ def first_job(method: str, common: Common, organizations: list[int], evaluators:
         organizations: ids of those that train.
         evaluators: ids of those that only evaluate.
         supervised: whether the method has labels.
+        missing: whether its model takes missing values.
 
     Returns:
         The job, with a new random key.
@@ -89,6 +97,8 @@ def first_job(method: str, common: Common, organizations: list[int], evaluators:
             [],
             supervised=supervised,
             regression=getattr(common, "objective", None) == "regression",
+            exclude=common.exclude or [],
+            missing=missing,
         ),
         minimum_rows=common.minimum_rows,
         precision=common.precision,
@@ -113,7 +123,9 @@ def describe(job: Job, raw: bool, ask: Ask) -> list[Answer]:
     asked = job.data.supervised and not job.data.regression and job.data.classes is None
     most = Policy.of_node().most_classes  # the limit of the node where central runs
     expected = Expected(
-        parts=frozenset(("label", "features", "kinds", "classes", "mode", "entry", "block", "levels", "bounds")),
+        parts=frozenset(
+            ("label", "features", "kinds", "classes", "mode", "entry", "block", "levels", "bounds", "absent")
+        ),
         minimum_rows=job.minimum_rows or 1,
         validate=lambda answer: _wrong_description(answer.values, raw, asked, most),
         without_rows=job.aggregation != "plain",
@@ -144,11 +156,13 @@ def prepare(
     parsed = [preprocessing.parse(step) for step in steps]
     answers = describe(job, bool(parsed), ask)
     features, spec = _same_features(answers), job.data
+    if absent := [c for c in spec.exclude if all(c in a.values.get("absent", ()) for a in answers)]:
+        raise SafeError(f"exclude={', '.join(absent)}: no organization has such a column; name columns of the tables")
     if spec.classes is None and spec.supervised and not spec.regression:
         spec = replace(spec, classes=_agreed_classes(answers))
     if isinstance(features, list):  # one order and one label at all nodes, also at those that come later
         label = spec.label or answers[0].values.get("label") or None
-        spec = replace(spec, features=spec.features or features, label=label)
+        spec = replace(spec, features=spec.features or features, label=label, exclude=[])
     names = features if isinstance(features, list) else [str(i) for i in range(features)]
     if parsed and isinstance(features, list):
         kinds = {a.organization_id: a.values["kinds"] for a in answers}
@@ -242,6 +256,8 @@ def _wrong_description(values: Mapping[str, Any], raw: bool, classes_asked: bool
         return "sent a malformed data description; expected features, label and classes"
     if raw and named and not (isinstance(found, dict) and sorted(found) == sorted(KINDS)):
         return "did not sort its columns into words, mixed and empty; expected kinds"
+    if not isinstance(values.get("absent", []), list):
+        return "did not say which excluded columns it lacks; expected a list"
     mode = values.get("mode", "plain")
     if mode not in AGGREGATIONS[1:] or (mode != "plain" and not _is_hello(values)):
         return "sent a malformed greeting; expected mode, entry and block"

@@ -70,7 +70,16 @@ def statistic(
     if name == "moments":  # of the columns of numbers, which must be complete
         numbers = Features(features.numeric, features.numbers(), {})
         numbers.check_complete("standardize or pca")
-        return pca.moments(numbers.X)
+        found = pca.moments(numbers.X)
+        large = ~(found["squares"] <= np.finfo(np.float32).max)
+        if large.any():
+            named = ",".join(name for name, is_large in zip(numbers.names, large, strict=True) if is_large)
+            raise SafeError(
+                f"the numbers in the column(s) {named} are too large to be squared; give them in another unit, limit "
+                f"them (--preprocess clip:lower=A,upper=B,columns={named} before this step), or leave them out "
+                f"(--exclude {named})"
+            )
+        return found
     features.check_complete("pca")
     mean, scale = arrays["mean"], arrays["scale"]
     if name == "covariance":

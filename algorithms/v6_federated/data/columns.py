@@ -12,7 +12,8 @@ from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import DataError
 
 ONEHOT = "add a step onehot (--preprocess onehot)"
-OMIT = "leave these columns out (--features names those to use)"
+OMIT = "leave these columns out (--exclude)"
+DATES = "replace each date by a number, such as an age in years or the days since another date"
 BLOCK = 1024  # rows
 UNKNOWN = object()  # replaces a word that too few rows have; it equals no level
 
@@ -233,11 +234,12 @@ class Features:
         X[:, marks.columns] = np.where(part == part, marks.values, part)  # NaN is not equal to itself
         return replace(self, X=X)
 
-    def check_complete(self, step: str = "training") -> None:
+    def check_complete(self, step: str = "training", missing: bool = False) -> None:
         """Check that all values are numbers.
 
         Args:
             step: what needs them, for the error.
+            missing: whether values may be missing.
 
         Raises:
             UnfitColumns: columns hold words, or missing or infinite values.
@@ -247,7 +249,9 @@ class Features:
                 f"the column(s) {', '.join(self.words)} hold values that are not numbers",
                 f"{step} needs numbers: {ONEHOT}, or {OMIT}",
             )
-        if bad := self._beyond(np.maximum, np.minimum):
+        if missing:
+            self.check_finite()
+        elif bad := self._beyond(np.maximum, np.minimum):
             self.check_finite()
             raise UnfitColumns(
                 f"missing values in the column(s) {', '.join(bad)}",

@@ -12,7 +12,7 @@ from v6_federated.base import json_text
 from v6_federated.base.errors import SafeError
 from v6_federated.data.columns import Features, Marks
 from v6_federated.data.reading import DECIMAL
-from v6_federated.data.steps import LARGE, STEPS, OneHot, Step, by_column
+from v6_federated.data.steps import LARGE, STEPS, MissingIndicator, OneHot, Step, by_column, marked
 from v6_federated.messages import serialization, settings
 
 
@@ -41,6 +41,9 @@ def parse(step: str | Mapping[str, Any]) -> Step:
         options: dict[str, Any] = {}
         for i, text in enumerate(filter(None, rest.split(","))):
             key, equals, value = text.partition("=")
+            if not equals and "columns" in options:  # onehot:cp,thal and impute:median,columns=age,chol
+                options["columns"] += f"|{text}"
+                continue
             main = STEPS[name].main if name in STEPS else ""
             if not equals and (i or not main):
                 raise SafeError(
@@ -102,6 +105,36 @@ def layout(names: Sequence[str], categories: Sequence[str]) -> Features:
     return Features(list(names), np.empty((0, len(names))), {c: np.empty(0, dtype=object) for c in categories})
 
 
+def check_order(steps: Sequence[Step]) -> None:
+    """Check that indicators come first: no step before may fill what they mark, or be fitted to what they empty.
+
+    Args:
+        steps: the steps of the request.
+
+    Raises:
+        SafeError: a step comes before an indicator.
+    """
+    marks = [isinstance(step, MissingIndicator) for step in steps]
+    if marks != sorted(marks, reverse=True):
+        raise SafeError("missing_indicator must come before all other steps; write its --preprocess first")
+
+
+def emptied(steps: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Find columns that count as empty at a node where few rows have a value.
+
+    Args:
+        steps: fitted steps.
+
+    Returns:
+        The columns whose missing values a step marks.
+
+    Raises:
+        SafeError: such a step is malformed.
+    """
+    fitted = [marked(s.get("fitted")) for s in steps if s.get("step") == "missing_indicator"]
+    return {name for columns in fitted for name in columns}
+
+
 def categories(
     steps: Sequence[Step], kinds_of: Mapping[int, Mapping[str, Sequence[str]]], columns: Sequence[str]
 ) -> list[str]:
@@ -119,6 +152,7 @@ def categories(
         SafeError: a column holds words and numbers, or words that no step turns into numbers. It names the columns.
     """
     named = {c for step in steps if isinstance(step, OneHot) for c in step.columns or ()}
+    check_order(steps)
     every = any(isinstance(step, OneHot) and step.columns is None for step in steps)
     for organization, found in sorted(kinds_of.items()):
         if wrong := [c for c in found["mixed"] if c not in named]:
@@ -166,13 +200,14 @@ def made(steps: Sequence[Mapping[str, Any]]) -> int:
         steps: fitted steps.
 
     Returns:
-        The levels of all columns together.
+        The levels of all columns together, and the columns that mark missing values.
 
     Raises:
-        SafeError: a step onehot is malformed.
+        SafeError: a step is malformed.
     """
     fitted = [by_column(s.get("fitted"), "levels", lambda _: True) for s in steps if s.get("step") == "onehot"]
-    return sum(len(found) if isinstance(found, list) else 0 for levels in fitted for found in levels.values())
+    levels = sum(len(found) if isinstance(found, list) else 0 for levels in fitted for found in levels.values())
+    return levels + len(emptied(steps))
 
 
 class Levelling:

@@ -1,5 +1,6 @@
 """Reading features: columns of a table, whose text may be numbers, and arrays."""
 
+import datetime
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -9,11 +10,16 @@ import pandas as pd
 
 from v6_federated.base.arrays import Array
 from v6_federated.base.vantage6_api import DataError
-from v6_federated.data.columns import OMIT, ONEHOT, Features, UnfitColumns
+from v6_federated.data.columns import DATES, OMIT, ONEHOT, Features, UnfitColumns
 
 DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 # text that is nearly a number: with a comma instead of the point, a sign like <, or a percentage
 ALMOST = re.compile(r"[<>~=]*\s*[+-]?(\d{1,3}(?:[.,]\d{3})*|\d+)([.,]\d+)?\s*%?", re.ASCII)
+# a day as 2024-03-01, 1.3.2024 or 3/1/24, with a time or without
+DATE = re.compile(
+    r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2}))([T ]\d{1,2}:\d{2}(:\d{2})?[^a-zA-Z]*Z?)?",
+    re.ASCII,
+)
 TRUE, FALSE = ("True", "TRUE", "true"), ("False", "FALSE", "false")  # pandas reads a column of only these as 1 and 0
 KINDS = ("words", "mixed", "empty")  # of columns that are not all numbers
 
@@ -53,6 +59,7 @@ def read_features(table: pd.DataFrame, columns: Sequence[str], categories: Seque
             text.append(name)
         X[:, i] = np.nan if name in words else numbers
     if text:
+        _check_dates(frame, text)
         raise UnfitColumns(f"the column(s) {', '.join(text)} hold values that are not numbers", f"{ONEHOT}, or {OMIT}")
     return Features(list(columns), X, words)
 
@@ -96,33 +103,53 @@ def kinds(table: pd.DataFrame, columns: Sequence[str]) -> dict[str, list[str]]:
         numbers.
 
     Raises:
-        DataError: a column holds values that are neither numbers nor words.
+        DataError: a column holds dates, or values that are neither numbers nor words.
     """
     found: dict[str, list[str]] = {kind: [] for kind in KINDS}
     frame = table[list(columns)]
-    numeric = _numeric(frame)
+    numeric, dates = _numeric(frame), list[str]()
     found["empty"] = [str(c) for c, empty in frame[[c for c in columns if c in numeric]].isna().all().items() if empty]
     for name in columns:
         if name in numeric:
             continue
         numbers, said = _read_column(table[name])
         found_words = [word for word in said if word is not None]
+        if found_words and np.isnan(numbers).all() and all(map(DATE.fullmatch, found_words)):
+            dates.append(str(name))
         some_numbers, some_words = not np.isnan(numbers).all(), bool(found_words)
         # nearly numbers: a column of categories only if the request says so
         some_numbers |= some_words and all(map(ALMOST.fullmatch, found_words))
         kind = {(False, True): "words", (True, True): "mixed", (False, False): "empty"}.get((some_numbers, some_words))
         if kind:
             found[kind].append(name)
+    if dates:
+        raise _dates(dates)
     return found
+
+
+def _check_dates(frame: pd.DataFrame, columns: Sequence[str]) -> None:
+    """Refuse columns of words that are dates; for others, the error of the caller helps more."""
+    said = {name: [word for word in _read_column(frame[name])[1] if word is not None] for name in columns}
+    if dates := [name for name, words in said.items() if words and all(map(DATE.fullmatch, words))]:
+        raise _dates(dates)
+
+
+def _dates(columns: Sequence[str]) -> UnfitColumns:
+    named = ",".join(columns)
+    return UnfitColumns(f"the column(s) {named} hold dates", f"{DATES}, or leave them out (--exclude {named})")
 
 
 def _numeric(frame: pd.DataFrame) -> set[str]:
     """The columns that pandas holds as numbers."""
-    return {str(c) for c, dtype in frame.dtypes.items() if pd.api.types.is_numeric_dtype(dtype)}
+    return {str(c) for c, dtype in frame.dtypes.items() if pd.api.types.is_numeric_dtype(dtype) and dtype.kind != "c"}
 
 
 def _read_column(column: "pd.Series[Any]") -> tuple[Array, Array]:
     """A column's numbers, NaN if there is none, and words, None if there is none, (n,) each."""
+    if column.dtype.kind == "M" or any(isinstance(value, datetime.date) for value in column.dropna().head(1)):
+        raise _dates([str(column.name)])
+    if column.dtype.kind == "c":
+        raise DataError(f"the column {column.name} holds complex numbers; expected real ones, or leave it out")
     numbers, said = np.full(len(column), np.nan), np.full(len(column), None, dtype=object)
     for i, (value, missing) in enumerate(zip(column.astype(object), column.isna(), strict=True)):
         if missing:

@@ -124,13 +124,17 @@ class Source:
             DataError: a column is missing, or the label is among the features.
         """
         if self.table is None:
-            if spec.label is not None or spec.features is not None:
-                raise DataError("the database holds arrays without column names; leave label and features unset")
+            if spec.label is not None or spec.features is not None or spec.exclude:
+                raise DataError(
+                    "the database holds arrays without column names; leave label, features and exclude unset"
+                )
             return [], "y"
         present = list(self.table.columns)
         none = not spec.supervised and spec.label is None and spec.features is not None
         label = "" if none else present[-1] if spec.label is None else spec.label
-        features = [c for c in present if c != label] if spec.features is None else list(spec.features)
+        features = (
+            [c for c in present if c != label and c not in spec.exclude] if spec.features is None else [*spec.features]
+        )
         there = set(present)
         missing = [c for c in [*features, *([] if none else [label])] if c not in there]
         if missing:
@@ -138,6 +142,8 @@ class Source:
             raise DataError(f"no column {', '.join(missing)} in the table; name others with --features and --label")
         if len(set(features)) < len(features):
             raise DataError("features names a column twice; name each column once")
+        if label and label in spec.exclude:
+            raise DataError(f"the label {label} is excluded; remove it from exclude, or name another label")
         if label in features:
             raise DataError(f"the label {label} is among the features; remove it from features, or name another label")
         if not features:
@@ -175,7 +181,7 @@ class Source:
         """
         names = None if spec.features is None else tuple(spec.features)
         categories = None if spec.categories is None else tuple(spec.categories)
-        key = ("features", spec.label, names, categories, spec.supervised)
+        key = ("features", spec.label, names, categories, spec.supervised, tuple(spec.exclude))
         if key not in self._read:
             if self.table is None:
                 assert self.X is not None
@@ -217,7 +223,7 @@ class Source:
             DataError: values are missing or not numbers. It names columns, never rows or values.
         """
         features = self.features(spec)
-        features.check_complete()
+        features.check_complete(missing=spec.missing)
         return Rows(features.X, self.labels(spec))
 
     def split(self, spec: DataSpec, organization: int, step: int) -> tuple[Array | slice, Array | slice]:
@@ -259,7 +265,9 @@ class Source:
         features = self._categories(spec, policy).take(kept)
         if self.table is None or self.idle is not None:
             return features
-        policy.check_values(features.scarce(policy.minimum_rows))
+        scarce, emptied = features.scarce(policy.minimum_rows), preprocessing.emptied(spec.preprocess)
+        policy.check_values([name for name in scarce if name not in emptied])
+        features = features.without([name for name in scarce if name in emptied])
         return features.folded(policy.minimum_rows_a_class, preprocessing.filled(spec.preprocess))
 
     def prepared(self, spec: DataSpec, organization: int, policy: Policy, trains: bool = True) -> tuple[Rows, Rows]:
@@ -288,11 +296,12 @@ class Source:
                 self.features(spec).check_finite()  # even if a step would clip them
             levelling = preprocessing.Levelling(0 if self.idle is not None else policy.minimum_rows_a_side)
             if trains:
-                X = ready(self.training(spec, organization, policy), spec.preprocess, levelling.fit)
+                features = self.training(spec, organization, policy)
             else:
-                X = ready(self._evaluated(spec, kept, kept, policy), spec.preprocess, levelling.fit)
+                features = self._evaluated(spec, kept, kept, policy)
+            X = ready(features, spec.preprocess, levelling.fit, spec.missing)
             evaluated = self._evaluated(spec, held, kept, policy)
-            held_out = Rows(ready(evaluated, spec.preprocess, levelling.repeat()), y[held])
+            held_out = Rows(ready(evaluated, spec.preprocess, levelling.repeat(), spec.missing), y[held])
             persons = None if self.persons is None else self.persons[kept]
             self._prepared = key, (Rows(X, y[kept], persons), held_out)
         return self._prepared[1]
@@ -373,6 +382,7 @@ def ready(
     features: Features,
     steps: Sequence[dict[str, Any]],
     between: Callable[[Features], Features] = lambda features: features,
+    missing: bool = False,
 ) -> Array:
     """Prepare features for a model.
 
@@ -380,6 +390,7 @@ def ready(
         features: the features before any step.
         steps: fitted steps.
         between: what is done before the first step, after each, and at the end.
+        missing: whether the model takes missing values, NaN.
 
     Returns:
         The features after the steps, (n, d) float32, read-only.
@@ -388,7 +399,7 @@ def ready(
         DataError: values are missing, infinite or not numbers after the steps.
     """
     features = preprocessing.apply(features, steps, between)
-    features.check_complete()
+    features.check_complete(missing=missing)
     X = np.ascontiguousarray(features.X, dtype=np.float32)
     if features.X.dtype != X.dtype:
         X = between(replace(features, X=X)).X  # again: of large numbers, float32 may tell apart only a few

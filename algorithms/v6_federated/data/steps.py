@@ -20,6 +20,7 @@ from v6_federated.data import pca
 from v6_federated.data.columns import Features, UnfitColumns
 from v6_federated.data.pca import SolverName
 from v6_federated.data.pooling import Ask, pooled_levels, pooled_present, quantile
+from v6_federated.data.reading import shortest
 from v6_federated.messages import codec
 from v6_federated.messages.settings import no_truth
 
@@ -157,16 +158,21 @@ class Impute(Step):
         of_words = self.strategy == "most_frequent" or isinstance(self.value, str)
         columns = self.columns or (list(layout.words) if of_words else layout.numeric)
         layout.index(columns)
-        wrong = [c for c in columns if (c in layout.words) != of_words and self.strategy != "most_frequent"]
+        if self.strategy == "constant":  # in a column of words, codes of categories are words: 0 is "0"
+            code = shortest(self.value) if isinstance(self.value, float) else self.value
+            values = {c: code if c in layout.words and self.columns else self.value for c in columns}
+            wrong = [c for c in columns if (c in layout.words) != isinstance(values[c], str)]
+        else:
+            wrong = [c for c in columns if (c in layout.words) != of_words and self.strategy != "most_frequent"]
         if wrong:
             raise SafeError(
                 f"impute cannot fill the column(s) {', '.join(wrong)} like this; expected a word or most_frequent for "
-                "columns of words, and a number, mean or median for columns of numbers"
+                "columns of words and those that onehot names, and a number, mean or median for columns of numbers"
             )
         if not columns:
             return {"values": {}}
         if self.strategy == "constant":
-            return {"values": dict.fromkeys(columns, self.value)}
+            return {"values": values}
         if self.strategy == "most_frequent":
             counts = pooled_levels(columns, ask("levels", columns=columns, counts=True))
             kind = {c: str if c in layout.words else float for c in columns}  # the smallest of equally frequent ones
@@ -190,6 +196,36 @@ class Impute(Step):
             else:
                 X[np.isnan(X[:, i]), i] = value
         return Features(features.names, X, words)
+
+
+class MissingIndicator(Step):
+    """Add a column missing(COLUMN) for each named column: 1 where it has no value, otherwise 0. No row is read for it.
+
+    At a node where some rows, but too few, have a value in a named column, it counts as empty: 1 for all rows.
+    """
+
+    main: ClassVar[str] = "columns"
+    example: ClassVar[str] = "missing_indicator:ca,thal"
+    columns: Annotated[list[str], BeforeValidator(_columns), Field(min_length=1)]
+
+    def fit(self, layout: Features, ask: Ask) -> dict[str, Any]:
+        """Name the columns."""
+        layout.index(self.columns)
+        return {"columns": self.columns}
+
+    @staticmethod
+    def apply(fitted: Mapping[str, Any], features: Features) -> Features:
+        """Add the columns."""
+        columns = marked(fitted)
+        index, new = features.index(columns), [f"missing({c})" for c in columns]
+        if twice := [name for name in new if name in features.names]:
+            raise SafeError(f"there is a column {', '.join(twice)} already; rename it, or leave missing_indicator out")
+        X = features.X.astype(np.float64)
+        marks = [
+            pd.isna(features.words[c]) if c in features.words else np.isnan(X[:, i])
+            for c, i in zip(columns, index, strict=True)
+        ]
+        return Features([*features.names, *new], np.column_stack([X, *marks]), features.words)
 
 
 class OneHot(Step):
@@ -345,6 +381,25 @@ def by_column(fitted: Any, part: str, fits: Callable[[Any], bool]) -> Mapping[st
     return found
 
 
+def marked(fitted: Any) -> list[str]:
+    """Read the columns whose missing values are marked. A task may contain anything.
+
+    Args:
+        fitted: what was fitted.
+
+    Returns:
+        Their names.
+
+    Raises:
+        SafeError: they are malformed.
+    """
+    found = fitted.get("columns") if isinstance(fitted, Mapping) else None
+    texts = isinstance(found, list) and len(found) <= MOST_LEVELS and all(isinstance(name, str) for name in found)
+    if not isinstance(found, list) or not texts or len(set(found)) < len(found):
+        raise SafeError("the columns of a fitted step are malformed; expected them as an earlier job has fitted them")
+    return found
+
+
 def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and abs(value) <= MOST
 
@@ -359,6 +414,7 @@ def _are_bounds(value: Any) -> bool:
 
 
 STEPS: dict[str, type[Step]] = {
+    "missing_indicator": MissingIndicator,
     "impute": Impute,
     "onehot": OneHot,
     "clip": Clip,

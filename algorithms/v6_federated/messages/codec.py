@@ -22,7 +22,7 @@ WORDS: dict[str, np.dtype[Any]] = {"uint32": np.dtype("<u4"), "uint64": np.dtype
 
 Shape = tuple[int | range | None, ...]  # a range: a length in it; None: any length
 PAYLOAD = {"dtype", "shapes", "data"}
-DIVERGED = "training has diverged; try a smaller lr"
+DIVERGED = "training has diverged; try a smaller lr, or put columns on one scale (--preprocess standardize)"
 
 
 def encode(arrays: Mapping[str, Array], precision: str = "float32") -> dict[str, Any]:

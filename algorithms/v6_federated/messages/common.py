@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 from v6_federated.messages.settings import CHECKED, LARGE, Distinct, Number
 
@@ -10,6 +10,15 @@ Rounds = Annotated[int, Field(ge=1, le=LARGE, description="number of communicati
 Fraction = Annotated[
     float, Field(ge=0, le=1, description="C, the share of nodes asked in a round (0: one node)"), Number
 ]
+
+
+def _names(value: Any) -> Any:
+    if isinstance(value, str):
+        raise ValueError(f"it must be a list of names, such as [{value!r}]")
+    return value
+
+
+Names = BeforeValidator(_names)
 
 
 def _share_or_number(value: float) -> float:
@@ -35,14 +44,20 @@ class Common(BaseModel):
     ] = None
     label: Annotated[str | None, Field(description="the label's column (unset: the last)")] = None
     features: Annotated[
-        list[str] | None, Field(min_length=1, description="the features' columns (unset: all others)"), Distinct
+        list[str] | None, Field(min_length=1, description="the features' columns (unset: all others)"), Distinct, Names
+    ] = None
+    exclude: Annotated[
+        list[str] | None,
+        Field(min_length=1, description="columns that are not features, if none are named"),
+        Distinct,
+        Names,
     ] = None
     classes: Annotated[
         list[Any] | None, Field(min_length=2, description="the label's values (unset: the nodes name them)"), Distinct
     ] = None
     preprocess: Annotated[
         list[str] | list[str | dict[str, Any]],
-        Field(description="steps fitted in order before training: impute, onehot, clip, standardize, scale, pca:K"),
+        Field(description="steps fitted in order: missing_indicator, impute, onehot, clip, standardize, scale, pca:K"),
     ] = []
     holdout: Annotated[float, Field(ge=0, lt=1, description="share of a node's rows kept for evaluation"), Number] = 0.2
     evaluate_every: Annotated[

@@ -13,6 +13,9 @@ AGGREGATIONS = ("auto", "plain", "masked", "pinned")
 SHARED_FUNCTIONS = ("describe", "confirm", "count_rows", "fit_step", "keep_steps", "evaluate", "forget")
 
 
+SELDOM = ("exclude", "missing")  # attributes of a DataSpec that are left out of messages if they say nothing
+
+
 @dataclass(frozen=True)
 class DataSpec:
     """Which columns a job uses, and how.
@@ -26,6 +29,8 @@ class DataSpec:
         categories: feature columns that all nodes read as words; None if there are no steps.
         supervised: whether rows have a label. If not, the last column is a feature only if ``features`` names it.
         regression: whether the label is a number to predict instead of a class.
+        exclude: columns that are not features, until central names the features.
+        missing: whether the model takes missing values as they are.
     """
 
     label: str | None = None
@@ -36,10 +41,12 @@ class DataSpec:
     categories: Sequence[str] | None = None
     supervised: bool = True
     regression: bool = False
+    exclude: Sequence[str] = ()
+    missing: bool = False
 
     def has_types(self) -> bool:
         """Whether every attribute has the type that central sends, and a value that it can have."""
-        texts = [names for names in (self.features, self.categories) if names is not None]
+        texts = [names for names in (self.features, self.categories, self.exclude) if names is not None]
         return (
             all(isinstance(names, list | tuple) and all(isinstance(n, str) for n in names) for names in texts)
             and isinstance(self.label, str | None)
@@ -49,6 +56,7 @@ class DataSpec:
             and 0 <= self.holdout < 1
             and type(self.supervised) is bool
             and type(self.regression) is bool
+            and type(self.missing) is bool
             and isinstance(self.preprocess, list | tuple)
             and all(isinstance(step, dict) and isinstance(step.get("step"), str) for step in self.preprocess)
             and all("fitted" in step or "kept" in step for step in self.preprocess)
@@ -89,8 +97,12 @@ class Job:
     privacy: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The job as JSON."""
-        return asdict(self)
+        """The job as JSON, without what most jobs do not say: it goes to every node in every round."""
+        message = asdict(self)
+        for name in SELDOM:
+            if not message["data"][name]:
+                del message["data"][name]
+        return message
 
     @classmethod
     def from_json(cls, message: Any) -> "Job":

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from v6_federated.base.errors import SafeError
 from v6_federated.messages import codec
-from v6_federated.messages.job import DataSpec
+from v6_federated.messages.job import SELDOM, DataSpec
 from v6_federated.messages.settings import LARGE, problem_of
 
 Count = Annotated[int, Field(ge=0, le=2**53)]  # JSON and float64 hold whole numbers up to here exactly
@@ -120,7 +120,7 @@ _types = get_type_hints(DataSpec)
 DataForm: Any = create_model(
     "DataForm",
     __config__=ConfigDict(extra="forbid", strict=True),
-    **{part.name: (_types[part.name], ...) for part in fields(DataSpec)},  # type: ignore[call-overload]  # mypy cannot see the fields of **
+    **{part.name: (_types[part.name], part.default if part.name in SELDOM else ...) for part in fields(DataSpec)},  # type: ignore[call-overload]  # mypy cannot see the fields of **
 )
 
 

@@ -30,7 +30,8 @@ def describe(node: Node, *, raw: bool) -> dict[str, Any]:
 
     Returns:
         ``label``: its name. ``features``: their names, or their number if the data are arrays. ``kinds``, if ``raw``:
-        columns of words, of words and numbers, and of nothing, by kind. ``classes``, if they are to be agreed: values
+        columns of words, of words and numbers, and of nothing, by kind. ``absent``: excluded columns that the table
+        lacks. ``classes``, if they are to be agreed: values
         of the label that enough rows have. Where central learns sums only, also what ``masking.hello`` returns, and
         ``levels`` by column.
 
@@ -41,6 +42,8 @@ def describe(node: Node, *, raw: bool) -> dict[str, Any]:
     features, label = node.source.columns(spec)
     mode = masking.mode_of(node.job, node.request)
     answer: dict[str, Any] = {"label": label}
+    if spec.exclude and node.source.table is not None:
+        answer["absent"] = [c for c in spec.exclude if c not in node.source.table.columns]
     if mode != "plain":
         answer |= masking.hello(node, node.request, mode)
     if (declared := _schema(node, mode)) is not None:

@@ -172,6 +172,8 @@ class Node:
         if self.job.data.regression and self.job.aggregation != "plain" and getattr(model, "plain_only", False):
             # no method trains it under masks, and a sum of squared errors can be made to tell one row's label
             raise SafeError(f"the model {self.job.model['name']} is evaluated with aggregation=plain only")
+        if self.job.data.missing and not getattr(model, "takes_missing", False):
+            raise SafeError(f"the model {self.job.model['name']} takes no missing values; add a step impute")
         if self.source.table is not None and getattr(model, "arrays_only", False):
             raise SafeError(f"the model {self.job.model['name']} cannot read a table; it needs arrays (.npz)")
         self.policy.check_size(model.size or 0, f"the model {spec['name']}")  # a method's own may be larger
@@ -198,6 +200,8 @@ class Node:
 
     @property
     def _rows(self) -> Rows:
+        if self.job.data.missing and (self.job.model is None or self.model is None):  # the model says whether it may
+            raise SafeError("a job without a model takes no missing values; add a step impute")
         return self.source.prepared(self.job.data, self.identity, self.policy)[0]
 
     @functools.cached_property

@@ -1,17 +1,16 @@
 """The hospital's own table, read on the operator's machine exactly as a node reads it."""
 
 import contextlib
-import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from v6_federated.base.database import read_database
 from v6_federated.base.errors import SafeError
+from v6_federated.base.tables import KINDS, suffix
 from v6_federated.data.files import open_database
 from v6_federated.data.source import Source
 
-KINDS = {".csv": "csv", ".xlsx": "excel", ".xls": "excel", ".parquet": "parquet"}
 LABEL = "operators_table"  # of the database, for as long as it is read
 
 
@@ -19,7 +18,7 @@ def opened(path: Path) -> Source:
     """Read a table, or arrays.
 
     Args:
-        path: a csv, Excel, Parquet or npz file, or a folder of images.
+        path: a csv, tsv, Excel, Parquet or npz file, or a folder of images.
 
     Returns:
         The rows.
@@ -30,10 +29,10 @@ def opened(path: Path) -> Source:
     """
     if not path.exists():
         raise SafeError(f"there is no file {path}; expected {', '.join(KINDS)}, .npz, or a folder of images")
-    kind = KINDS.get(path.suffix.lower(), "") if path.is_file() else ""
+    kind = KINDS.get(suffix(path), "") if path.is_file() else ""
     if not kind:
         return open_database(path)
-    with _as_database(path, kind), contextlib.redirect_stdout(io.StringIO()):  # vantage6 says what it does
+    with _as_database(path, kind):
         return open_database(read_database(allow_queries=False))
 
 

@@ -360,7 +360,7 @@ class Policy:
         if self.maximum_parameters is not None and columns > MOST_MADE:
             raise PrivacyThresholdViolation(
                 f"the job's steps make {columns} columns of levels, and this node allows {MOST_MADE}; leave out "
-                "columns with many levels (--features names those to use)"
+                "columns with many levels (--exclude)"
             )
 
     def check_wide(self, rows: int, columns: int) -> None:
@@ -405,9 +405,12 @@ class Policy:
             PrivacyThresholdViolation: there are such columns.
         """
         if columns:
+            named = ",".join(columns)
             raise PrivacyThresholdViolation(
                 f"fewer than {self.minimum_rows} rows have a value in the column(s) {', '.join(columns)} "
-                f"({PREFIX}MINIMUM_ROWS); leave these columns out (--features names those to use)"
+                f"({PREFIX}MINIMUM_ROWS); leave them out (--exclude {named}), let them count as empty here "
+                f"(--preprocess missing_indicator:{named} before other steps), or leave this organization out "
+                "(--set organizations=...)"
             )
 
     def check_rows(self, rows: int, minimum_rows: int | None) -> None:
@@ -424,7 +427,7 @@ class Policy:
         if rows < required:
             raise PrivacyThresholdViolation(
                 f"fewer than {required} rows to compute on ({PREFIX}MINIMUM_ROWS, or minimum_rows of the request); "
-                "lower holdout, or leave this organization out"
+                "leave this organization out (--set organizations=...), or lower holdout if rows are held out"
             )
 
 

@@ -285,16 +285,18 @@ class Schema:
             The same with the schema's label, if there are labels, and the schema's features, where it had None.
 
         Raises:
-            SafeError: the job needs a label, and the schema has none.
+            SafeError: the job needs a label, and the schema has none, or the job excludes other columns than its own.
         """
         if spec.supervised and spec.label is None and not self.label:
             raise SafeError(
                 "the schema of this study has no label, so no model can be trained; agree on a schema with a label, or "
                 "use a method without labels, such as pca"
             )
+        if strange := [c for c in spec.exclude if c not in self.features]:
+            raise SafeError(f"exclude={', '.join(strange)}: no such feature in the schema; name features that it has")
         label = self.label if spec.supervised and spec.label is None else spec.label
-        features = [c for c in self.features if c != label] if spec.features is None else spec.features
-        return replace(spec, label=label, features=features)
+        others = [c for c in self.features if c != label and c not in spec.exclude]
+        return replace(spec, label=label, features=others if spec.features is None else spec.features, exclude=[])
 
     @property
     def regression(self) -> bool:

@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import pandas as pd
+
 from v6_federated.base.errors import SafeError
 from v6_federated.central import resume
 from v6_workbench import registry
-from v6_workbench.cli import job, node_environment, study, values
+from v6_workbench.cli import job, node_environment, study
 from v6_workbench.cli.options import DealOptions, ExperimentOptions
 from v6_workbench.simulation import datasets, dealing, partitions, studies
 from v6_workbench.simulation.datasets import Dataset
@@ -38,8 +40,8 @@ def experiment_of(options: ExperimentOptions, labelled: bool = True) -> Experime
     node_environment.check_mock(environment)
     environment.check(TRUSTING)
     plan = study.plan_of(options)
-    features = job.features_of(options)
-    dataset, partition = dataset_of(options, features, options.label, labelled)
+    features, excluded = job.features_of(options), job.excluded_of(options)
+    dataset, partition = dataset_of(options, features, options.label, labelled, excluded)
     made = Experiment(
         dataset=dealing.with_names(dataset, partition),  # read once, not for every fold
         nodes=options.nodes if options.nodes or partition.startswith("column:") else NODES,
@@ -62,7 +64,7 @@ def experiment_of(options: ExperimentOptions, labelled: bool = True) -> Experime
         numbers = [*range(1, len(made.named()) + 1)]
         least = max(made.policy(k).minimum_organizations for k in numbers)
         studies.dealt([*made.named()], plan.size, least)
-    return made if options.exclude is None else replace(made, features=_without(made, options, options.exclude))
+    return made if excluded is None else replace(made, features=_without(made, options, excluded))
 
 
 def check_holdout(options: ExperimentOptions, trains: bool) -> None:
@@ -82,7 +84,11 @@ def check_holdout(options: ExperimentOptions, trains: bool) -> None:
 
 
 def dataset_of(
-    options: DealOptions, features: list[str] | None, label: str | None, labelled: bool = True
+    options: DealOptions,
+    features: list[str] | None,
+    label: str | None,
+    labelled: bool = True,
+    excluded: list[str] | None = None,
 ) -> tuple[Dataset, str]:
     """Return the dataset that the options ask for, and how it is dealt.
 
@@ -91,6 +97,7 @@ def dataset_of(
         features: the columns that are used of several files; None is all.
         label: the label's column; None is the last.
         labelled: whether the method uses a label.
+        excluded: columns that are left out of several files, which then need not all have them.
 
     Returns:
         The dataset and the partition: by file if there are several, since each is a node; iid unless one is named.
@@ -105,17 +112,48 @@ def dataset_of(
             f"--data is given {len(options.data)} times, and each file is a node; remove the number of nodes and the "
             "partition"
         )
-    return datasets.load_nodes(options.data, features, label, labelled), f"column:{datasets.FILE}"
+    return datasets.load_nodes(options.data, features, label, labelled, excluded or ()), f"column:{datasets.FILE}"
 
 
-def _without(made: Experiment, options: ExperimentOptions, exclude: str) -> list[str]:
+def with_columns(
+    dataset: Dataset, partition: str, label: str | None, features: list[str] | None, excluded: list[str] | None
+) -> Dataset:
+    """Leave out of a table the columns that are not used.
+
+    Args:
+        dataset: the rows.
+        partition: how they are dealt; a column that names the nodes stays.
+        label: the label's column; None is the last.
+        features: the columns that are used; None is all.
+        excluded: columns that are not.
+
+    Returns:
+        The dataset, its label last.
+
+    Raises:
+        SafeError: there are no such columns.
+    """
+    if features is None and excluded is None:
+        return dataset
+    option = "--features" if excluded is None else "--exclude"
+    there, label = Experiment(dataset, partition=partition, label=label).columns()
+    named = features or excluded or []
+    if not isinstance(dataset.rows, pd.DataFrame):
+        raise SafeError(f"{option}: {dataset.name} has no column names; remove {option}")
+    if wrong := [name for name in named if name not in there]:
+        raise SafeError(f"{option} {', '.join(wrong)}: no such feature; expected some of {', '.join(map(repr, there))}")
+    kept = [c for c in there if (c in named) == (excluded is None)]
+    dealt = [c for c in dataset.rows.columns if f"column:{c}" == partition]
+    return replace(dataset, rows=dataset.rows[[*dealt, *kept, label]])
+
+
+def _without(made: Experiment, options: ExperimentOptions, excluded: list[str]) -> list[str]:
     """The features that are left without those excluded."""
-    excluded = values.names(exclude, "--exclude")
-    if options.features is not None:
-        raise SafeError("--exclude cannot be used with --features; remove those columns from --features instead")
     there, _ = made.columns()
     if not there:
-        raise SafeError(f"--exclude {exclude}: {options.data[0]} has no column names; remove --exclude")
+        raise SafeError(f"--exclude {', '.join(excluded)}: {options.data[0]} has no column names; remove --exclude")
+    if len(options.data) > 1:  # they have been left out of the files
+        return there
     if wrong := [name for name in excluded if name not in there]:
         raise SafeError(
             f"--exclude {', '.join(wrong)}: no such feature; expected some of {', '.join(map(repr, there))}"
@@ -151,7 +189,13 @@ def check_job(method: str, settings: Mapping[str, Any], experiment: Experiment, 
     study.check_there(checked.aggregation, experiment)
     regression = getattr(checked, "objective", None) == "regression"
     noisy = getattr(checked, "clip", None) is not None
-    experiment.check(steps=bool(steps), supervised=supervised, regression=regression, noisy=noisy)
+    experiment.check(
+        steps=bool(steps),
+        supervised=supervised,
+        regression=regression,
+        noisy=noisy,
+        missing=registry.takes_missing(method),
+    )
     experiment.deal()
 
 

@@ -11,10 +11,12 @@ from v6_federated.messages.settings import Settings
 from v6_workbench import registry
 from v6_workbench.cli import values
 from v6_workbench.cli.console import say
-from v6_workbench.cli.options import JobOptions
+from v6_workbench.cli.options import ColumnOptions, JobOptions
 
 # settings that have an option of their own
-OWN_OPTION = {name: f"--{name}" for name in ("rounds", "model", "seed", "label", "features", "holdout", "preprocess")}
+OWN_OPTION = {
+    name: f"--{name}" for name in ("rounds", "model", "seed", "label", "features", "exclude", "holdout", "preprocess")
+}
 OWN_OPTION |= {"target": "--target A --stop-at-target"}
 OWN = ("rounds", "target", "resume")  # settings that a job does not take from the earlier one
 ROWS = ("label", "features", "holdout")  # settings that an experiment has itself
@@ -59,9 +61,18 @@ def seed_of(options: JobOptions) -> dict[str, int]:
     return {} if options.seed is None else {"seed": options.seed}
 
 
-def features_of(options: JobOptions) -> list[str] | None:
+def features_of(options: ColumnOptions) -> list[str] | None:
     """Return the features that the options name, if any. Raises SafeError."""
     return None if options.features is None else values.names(options.features, "--features")
+
+
+def excluded_of(options: ColumnOptions) -> list[str] | None:
+    """Return the columns that the options exclude, if any. Raises SafeError."""
+    if options.exclude is None:
+        return None
+    if options.features is not None:
+        raise SafeError("--exclude cannot be used with --features; remove those columns from --features instead")
+    return values.names(options.exclude, "--exclude")
 
 
 def check_target(target: float | None) -> None:

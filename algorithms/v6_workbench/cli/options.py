@@ -13,7 +13,18 @@ Target = Annotated[float | None, Option("accuracy to count the rounds to", "A")]
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobOptions:
+class ColumnOptions:
+    """Which columns are used."""
+
+    label: Annotated[str | None, Option("the label's column (the last)", "COLUMN")] = None
+    features: Annotated[str | None, Option("the features' columns (all others)", "A,B,C")] = None
+    exclude: Annotated[
+        str | None, Option("columns that are not features, for example an identifier of patients", "A,B")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobOptions(ColumnOptions):
     """The settings of a job."""
 
     model: Annotated[
@@ -28,12 +39,11 @@ class JobOptions:
     preprocess: Annotated[
         tuple[str, ...],
         Option(
-            "impute[:median], onehot, clip:0.01, standardize or pca:K, fitted over all nodes; can be given again",
+            "impute[:median], onehot[:cp,thal], clip:0.01, standardize, pca:K, ... fitted over all nodes; can be "
+            "given again",
             "STEP",
         ),
     ] = ()
-    label: Annotated[str | None, Option("the label's column (the last)", "COLUMN")] = None
-    features: Annotated[str | None, Option("the features' columns (all others)", "A,B,C")] = None
     holdout: Annotated[
         float | None, Option("share of rows kept for evaluation (0.2, or that of the resumed job)", "SHARE")
     ] = None
@@ -64,8 +74,8 @@ class DealOptions:
     data: Annotated[
         tuple[str, ...],
         Option(
-            "breast-cancer, diabetes, digits, wine, or a .csv, .parquet or .npz; if given several times, each table is "
-            "a node, named like its file",
+            "breast-cancer, diabetes, digits, wine, or a file: .csv, .tsv, .csv.gz, .xlsx, .parquet, .npz; if given "
+            "several times, each table is a node, named like its file",
             "D",
         ),
     ]
@@ -102,8 +112,9 @@ class ExperimentOptions(DealOptions, JobOptions):
         float | None,
         Option("simulate nodes of different speeds; the slowest is TIMES slower than the fastest", "TIMES"),
     ] = None
-    exclude: Annotated[
-        str | None, Option("columns that are not features, for example an identifier of patients", "A,B")
+    repeats: Annotated[
+        int | None,
+        Option("deal and hold out the rows R times in different ways, and show means with their intervals", "R"),
     ] = None
     processes: Annotated[int | None, Option("worker processes (one for each processor; 1 for small data)", "P")] = None
     hospital_folder: Annotated[

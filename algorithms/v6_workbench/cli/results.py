@@ -11,7 +11,9 @@ from v6_federated.base import json_text
 from v6_federated.base.errors import SafeError
 from v6_federated.base.files import write_whole
 from v6_federated.messages.result import check as check_form
+from v6_workbench.cli.console import say
 
+LONGEST = 60  # letters of a name in the name of its folder
 WRITTEN = "expected a result.json that `v6-federated run --out DIR` wrote"
 
 
@@ -69,6 +71,19 @@ def read(path: Path) -> dict[str, Any]:
     return dict(found)
 
 
+def folder_of(number: int, name: str) -> str:
+    """Name the folder of one of several results.
+
+    Args:
+        number: its number, from 1.
+        name: its name.
+
+    Returns:
+        The name of the folder.
+    """
+    return f"{number}-{name.replace(':', '-').replace('/', '-')[:LONGEST]}"
+
+
 def write(folder: Path, result: dict[str, Any], target: float | None = None, name: str = "") -> None:
     """Write ``result.json`` and its pictures: curves, distances and components, if there are any.
 
@@ -84,9 +99,15 @@ def write(folder: Path, result: dict[str, Any], target: float | None = None, nam
 
     date = datetime.now(timezone.utc).isoformat(timespec="seconds")
     write_whole(folder / "result.json", json.dumps({**result, "date": date}, indent=1))
-    pictures.curves({name or result["method"]: result}, folder / "curves.png", target)
-    pictures.distances(result, folder / "distances.png", name)
-    pictures.components(result, folder / "components.png")
+    try:
+        pictures.curves({name or result["method"]: result}, folder / "curves.png", target)
+        pictures.distances(result, folder / "distances.png", name)
+        pictures.components(result, folder / "components.png")
+    except OSError as error:  # a full disk, for example, when the training is over
+        say(
+            f"{folder / 'result.json'} is written, but its pictures are not ({error.strerror or error}); `v6-federated "
+            f"report {folder} --out DIR` draws them"
+        )
 
 
 def check_folder(folder: Path | None, option: str = "--out") -> None:

@@ -16,10 +16,10 @@ from typing import Any
 from vantage6.common import bytes_to_base64s
 from vantage6.common.encryption import RSACryptor
 
+from v6_federated.base.tables import KINDS, suffix
 from v6_workbench.network.docker_engine import HOSPITAL, SERVER_ALIAS, SERVER_PORT, Hospital
 
 API = "/api"
-TYPES = {".csv": "csv", ".parquet": "parquet", ".xlsx": "excel"}
 LOGGING = {
     "level": "INFO",
     "use_console": True,
@@ -58,7 +58,7 @@ def write_node(
     """
     folder.mkdir()
     (folder / HOSPITAL).mkdir(mode=0o700)
-    database = folder / (label + source.suffix)
+    database = folder / (label + (source.suffix if source.is_dir() else suffix(source)))
     (shutil.copytree if source.is_dir() else shutil.copy)(source, database)
     hospital = Hospital(
         organization=f"hospital_{number}",
@@ -66,7 +66,7 @@ def write_node(
         api_key=str(uuid.uuid4()),
         folder=folder,
         database=database,
-        database_type=database_type or ("folder" if source.is_dir() else TYPES.get(source.suffix, "other")),
+        database_type=database_type or ("folder" if source.is_dir() else KINDS.get(suffix(source), "other")),
         label=label,
         public_key=_key(folder / "private_key.pem") if encrypted else "",
         environment=environment,

@@ -147,6 +147,14 @@ def infrastructure(*, network: str | None = None, log: Log = print) -> str:
     return INFRASTRUCTURE
 
 
+def kept_infrastructure() -> tuple[str, int] | None:
+    """The name of the image of the vantage6 server and node, and its size in megabytes, if the engine has it."""
+    try:
+        return INFRASTRUCTURE, round(engine().images.get(INFRASTRUCTURE).attrs["Size"] / 1e6)
+    except DockerException:
+        return None
+
+
 def build(
     tag: str,
     recipe: Path,

@@ -176,6 +176,15 @@ def down(name: str = "default") -> None:
         shutil.rmtree(folder(name))
 
 
+def unused_image() -> tuple[str, int] | None:
+    """Return the image of server and nodes, if this machine keeps it and no network is up.
+
+    Returns:
+        Its name and its size in megabytes; None if there is none, or it is used.
+    """
+    return None if names() else images.kept_infrastructure()
+
+
 def load(name: str = "default") -> Network:
     """Return a network that is up.
 

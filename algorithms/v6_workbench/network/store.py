@@ -23,6 +23,7 @@ from v6_workbench.registry import central_of, folder_of, names, package_of
 MEANINGS = {  # settings whose values a user interface can offer
     "label": "column",
     "features": "column_list",
+    "exclude": "column_list",
     "organizations": "organization_list",
     "evaluators": "organization_list",
 }

@@ -9,6 +9,7 @@ import numpy as np
 from v6_federated.messages import codec
 from v6_federated.models.linear import LinearModel
 from v6_workbench.reporting.intervals import noisy
+from v6_workbench.reporting.leaks import too_good
 from v6_workbench.reporting.summary import Result, most_frequent
 from v6_workbench.reporting.trained import model_of
 
@@ -37,7 +38,7 @@ def warnings_about(result: Result) -> list[str]:
     own = _of_the_model(result)
     if own is None:
         own = growing(result) or unconverged(result)
-    return [*found, *rounded(result), *poor(result), *hidden_components(result), *own]
+    return [*found, *rounded(result), *poor(result), *too_good(result), *hidden_components(result), *own]
 
 
 def _of_the_model(result: Result) -> list[str] | None:

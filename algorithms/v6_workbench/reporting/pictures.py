@@ -20,7 +20,9 @@ from v6_workbench.reporting.noise import Alternative
 from v6_workbench.reporting.summary import MEASURES, Result, Verdict, components_of, measure, simulated, spent
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; the line styles differ in grey too
+# Okabe and Ito, then Tol: more than there are line styles, so that no two of 12 curves look alike
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
+COLOURS += ["#882255", "#999933", "#332288", "#888888", "#661100"]
 STYLES = ["-", "--", "-.", ":"]
 UNITS = {
     "rounds": "round",
@@ -61,7 +63,7 @@ def curves(results: Mapping[str, Result], path: Path, target: float | None = Non
     with_bars = "\n(bar: 95% interval)" if any(bars) else ""
     if second is not None:
         _finish(right, "rounds", f"{MEASURES.get(second, second)} on held-out rows")
-    _finish(left, "rounds", f"{MEASURES[measured]} on held-out rows{with_bars}", target)
+    _finish(left, "rounds", f"{_of_rows(results, measured)}{with_bars}", target)
     if all(sum(r.get(measured) is not None for r in result["history"]) < 2 for result in results.values()):
         left.set_xlim(0, 1.05 * max(result["history"][-1]["round"] for result in results.values()))  # points, no lines
     _save_with_legend(figure, left, path)
@@ -92,7 +94,7 @@ def comparison(results: Mapping[str, Result], path: Path, target: float | None =
         for axis, x in zip(axes, units, strict=True):
             for i, (name, result) in enumerate(results.items()):
                 _line(axis, result, x, y, name, i)
-            unit = f"{MEASURES[y]} on held-out rows" if x == "rounds" else ""
+            unit = _of_rows(results, y) if x == "rounds" else ""
             _finish(axis, x, unit, target if y == measures[0] else None)
     for axis in rows[:-1].flat:
         axis.set_xlabel("")
@@ -225,7 +227,9 @@ def posteriors(found: Mapping[tuple[str, str], Verdict], rope: float, path: Path
         axis.set_yticks([])
         axis.set_ylim(bottom=0)
         chances = f"better {verdict.better:.0%}, equal {verdict.equal:.0%}, worse {verdict.worse:.0%}"
-        names = "\n".join(fill(text, 44) for text in (first, f"minus {second}"))
+        names = "\n".join(
+            fill(text, 44, break_long_words=False, break_on_hyphens=False) for text in (first, f"minus {second}")
+        )
         axis.set_title(f"{names}\n{chances}", fontsize=9)
         axis.set_xlabel(f"difference in {what}, percentage points", fontsize=9)
         axis.spines[["top", "right", "left"]].set_visible(False)
@@ -270,6 +274,20 @@ def noise(found: Mapping[str, Sequence[Alternative]], rounds: int, path: Path) -
 def _plain(text: str) -> str:
     """The text without matplotlib's mathematics."""
     return text.replace("$", r"\$")
+
+
+def _of_rows(results: Mapping[str, Result], measured: str) -> str:
+    """The name of an axis; an accuracy is a share of rows, and axes are zoomed, so one row is told in its unit."""
+    counts = {(result.get("final") or {}).get("evaluated") for result in results.values()}
+    n = counts.pop() if len(counts) == 1 else None
+    if measured != "accuracy" or not n:
+        return f"{MEASURES[measured]} on held-out rows"
+    return f"accuracy on {n:,} held-out rows (1 row: {1 / n:.2g})"
+
+
+def _wrapped(text: str) -> str:
+    """A name in lines that end between words."""
+    return fill(text, 44, break_long_words=False, break_on_hyphens=False)
 
 
 def _any(results: Mapping[str, Result], *columns: str) -> bool:

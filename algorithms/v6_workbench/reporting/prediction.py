@@ -1,6 +1,6 @@
 """Predictions of a trained model for new rows."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,15 +9,20 @@ import pandas as pd
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import DataError
 from v6_federated.data import pca, preprocessing
-from v6_federated.data.columns import UnfitColumns
+from v6_federated.data.columns import Features, UnfitColumns
 from v6_federated.data.labels import encode_labels
 from v6_federated.data.source import Source
+from v6_federated.messages import codec
 from v6_federated.messages.job import DataSpec
 from v6_federated.models import metrics
 from v6_federated.models.linear import predicted
 from v6_workbench.errors import some_of
 from v6_workbench.reporting import intervals
 from v6_workbench.reporting.trained import parts_of
+
+FAR = 10  # deviations from the mean: in another unit, most numbers are further away
+WITHIN = 1.001  # of half the width of declared bounds, in float32
+MOST_ROWS = 5  # named in a line
 
 
 def predict(result: Mapping[str, Any], source: Source) -> tuple[pd.DataFrame, dict[str, Any]]:
@@ -39,7 +44,9 @@ def predict(result: Mapping[str, Any], source: Source) -> tuple[pd.DataFrame, di
     """
     spec, model, arrays = parts_of(result)
     try:
-        unlabelled = DataSpec(features=spec.features, categories=spec.categories, supervised=False)
+        unlabelled = DataSpec(
+            features=spec.features, categories=spec.categories, supervised=False, missing=spec.missing
+        )
         if model is None:
             X = _features(source, unlabelled, spec.preprocess, result["model"]["features"])
             Z = pca.project(X, arrays["mean"], arrays["scale"], arrays["components"])
@@ -134,7 +141,7 @@ def _features(source: Source, spec: DataSpec, steps: Any, expected: int) -> np.n
     features.check_finite()  # as nodes do, even if a step would bound the values
     try:
         after = preprocessing.apply(features, steps)
-        after.check_complete()
+        after.check_complete(missing=spec.missing)
         X = after.X
     except ValueError as error:
         if isinstance(error, SafeError) and source.table is not None:
@@ -148,14 +155,17 @@ def _features(source: Source, spec: DataSpec, steps: Any, expected: int) -> np.n
 
 
 def warnings_about(result: Mapping[str, Any], source: Source) -> list[str]:
-    """Return what a prediction may hide: columns that are empty, or hold words that the model does not know.
+    """Return what a prediction may hide.
+
+    These are rows and columns that are empty, words that the model does not know, and numbers far from those that it
+    was trained on, as far as its steps tell.
 
     Args:
         result: a result, or what ``export.load`` returns.
         source: the rows to predict for.
 
     Returns:
-        A line for each column, and one for all empty columns.
+        A line for each column, one for all empty columns, and one for all empty rows.
     """
     data, found = result["data"], []
     if source.table is None or not data.get("features"):
@@ -172,4 +182,34 @@ def warnings_about(result: Mapping[str, Any], source: Source) -> list[str]:
             )
     if empty := [c for c in data["features"] if source.table[c].isna().all()]:
         found.append(f"{', '.join(empty)}: no row has a value; the model's steps fill them as they fill missing values")
-    return found
+    if (rows := np.flatnonzero(source.table[data["features"]].isna().all(axis=1))).size:
+        found.append(
+            f"{_numbered(rows)}: no feature has a value, so the prediction says nothing about this patient; remove "
+            "such rows"
+        )
+    return [*found, *_far(features, data.get("preprocess") or [], [*data["features"]])]
+
+
+def _far(features: Features, steps: Sequence[Mapping[str, Any]], columns: list[str]) -> list[str]:
+    """Columns with numbers far from the training rows: outside declared bounds, or many deviations from the mean."""
+    found: dict[str, str] = {}
+    for step in steps:
+        if step["step"] in ("standardize", "scale"):
+            numbers, d = features.numeric, (len(features.numeric),)
+            fitted = codec.decode(step["fitted"], {"mean": d, "mean_rest": d, "scale": d})
+            most = FAR if step["step"] == "standardize" else WITHIN
+            away = np.abs(features.numbers() - codec.whole(fitted, "mean")) > most * fitted["scale"]
+            what = (
+                f"more than {FAR} deviations from the training mean" if most == FAR else "outside the declared bounds"
+            )
+            for name, rows in zip(numbers, away.T, strict=True):
+                if name in columns and rows.any() and name not in found:
+                    found[name] = f"{name}: {_numbered(np.flatnonzero(rows))} {what}; check the unit of this column"
+        features = preprocessing.apply(features, [step])
+    return [*found.values()]
+
+
+def _numbered(rows: np.ndarray) -> str:
+    """Rows by their numbers from 1."""
+    shown = ", ".join(str(i + 1) for i in rows[:MOST_ROWS])
+    return f"row {shown}" if len(rows) == 1 else f"rows {shown}{', ...' if len(rows) > MOST_ROWS else ''}"

@@ -52,6 +52,7 @@ def check(
     supervised: bool = True,
     regression: bool = False,
     noisy: bool = False,
+    missing: bool = False,
 ) -> None:
     """Check that a method can be trained on a dataset.
 
@@ -64,6 +65,7 @@ def check(
         supervised: whether the method uses the label.
         regression: whether the label is a number to predict, and not a class.
         noisy: whether nodes add noise, so that only a schema can fill missing values.
+        missing: whether the model takes missing values as they are.
 
     Raises:
         SafeError: columns do not exist, values are missing, or labels are not classes (numbers of a regression).
@@ -84,7 +86,7 @@ def check(
     labels(Dataset(dataset.name, table), label)
     try:
         source = Source(table=table)
-        spec = DataSpec(label=label, features=features, supervised=supervised, regression=regression)
+        spec = DataSpec(label=label, features=features, supervised=supervised, regression=regression, missing=missing)
         source.columns(spec)
         if not steps:
             source.rows(spec)
@@ -122,11 +124,11 @@ def _labels_of(rows: tuple[np.ndarray, np.ndarray], regression: bool) -> np.ndar
 
 
 def _check_labels(y: np.ndarray, regression: bool) -> None:
-    count = len(np.unique(y))
+    count, most = len(np.unique(y)), Policy.of("trusting").maximum_classes
     if regression:
         if y.dtype.kind not in "iuf" or count < 2:
             raise SafeError("the label is not a number that varies; expected one, as objective=regression predicts it")
-    elif not 2 <= count <= (most := Policy.of("trusting").maximum_classes):
+    elif not 2 <= count <= most:
         able = registry.predict_numbers() if y.dtype.kind in "iuf" else []
         number = f"; to predict a number, use {' or '.join(able)} with --set objective=regression" if able else ""
         raise SafeError(f"the label has {count} value(s); expected a column with 2 to {most} classes{number}")

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from v6_federated.base.errors import SafeError
+from v6_federated.base.tables import stem
 from v6_federated.data.source import Source
 from v6_workbench.simulation import files
 from v6_workbench.simulation.mock_node import Database
@@ -54,7 +55,7 @@ def load(data: str) -> Dataset:
     """Load a table by its name, or a file by its path.
 
     Args:
-        data: one of ``EMBEDDED``, or the path of a ``.csv``, ``.parquet`` or ``.npz`` file.
+        data: one of ``EMBEDDED``, or the path of a table (``tables.KINDS``) or a ``.npz`` file.
 
     Returns:
         The dataset.
@@ -66,21 +67,26 @@ def load(data: str) -> Dataset:
         return Dataset(data, _embedded(data))
     path = Path(data)
     if not path.exists():
-        raise SafeError(f"no data {data!r}; expected {', '.join(EMBEDDED)}, or a path to a .csv, .parquet or .npz file")
+        raise SafeError(f"no data {data!r}; expected {', '.join(EMBEDDED)}, or a path to a file: {files.EXPECTED}")
     rows, test = files.read(path)
-    return Dataset(path.stem, rows, test, path if isinstance(rows, pd.DataFrame) else None)
+    return Dataset(stem(path), rows, test, path if isinstance(rows, pd.DataFrame) else None)
 
 
 def load_nodes(
-    paths: Sequence[str], columns: Sequence[str] | None, label: str | None, labelled: bool = True
+    paths: Sequence[str],
+    columns: Sequence[str] | None,
+    label: str | None,
+    labelled: bool = True,
+    excluded: Sequence[str] = (),
 ) -> Dataset:
     """Load a table for each node, as one table whose column ``FILE`` names the node by its file.
 
     Args:
-        paths: a ``.csv`` or ``.parquet`` file for each node.
+        paths: a table (``tables.KINDS``) for each node.
         columns: the features to use; None uses all columns, which must then be the same in all files.
         label: the label's column; None is the last.
         labelled: whether a label is used.
+        excluded: columns that are left out.
 
     Returns:
         The dataset, its nodes in alphabetical order.
@@ -89,6 +95,11 @@ def load_nodes(
         SafeError: the files do not have the same columns or have the same name.
     """
     tables = _tables(paths)
+    if absent := [c for c in excluded if all(c not in table for table in tables.values())]:
+        raise SafeError(f"--exclude {', '.join(absent)}: no file has such a column; name columns that one has")
+    if label in excluded:
+        raise SafeError(f"--exclude {label}: this is the label; name another column in one of them")
+    tables = {name: table.drop(columns=excluded, errors="ignore") for name, table in tables.items()}
     wanted = _wanted(tables, columns, label, labelled)
     first = next(iter(tables))
     for name, table in tables.items():
@@ -97,8 +108,8 @@ def load_nodes(
         if lacking or more:
             differs = [f"{verb} {_quoted(c)}" for verb, c in (("lacks", lacking), ("also has", more)) if c]
             raise SafeError(
-                f"{name} {' and '.join(differs)}, unlike {first}; expected the same columns in all files, or "
-                "--features with columns that all files have"
+                f"{name} {' and '.join(differs)}, unlike {first}; expected the same columns in all files; name those "
+                "that all have with --features, or leave the others out with --exclude"
             )
     whole = pd.concat([table[wanted].assign(**{FILE: name}) for name, table in tables.items()], ignore_index=True)
     return Dataset(" ".join(tables), whole[[FILE, *wanted]])
@@ -108,9 +119,9 @@ def _tables(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
     """The tables by the names of their files, in the order in which nodes are numbered."""
     tables: dict[str, pd.DataFrame] = {}
     for path in paths:
-        rows, name = load(path).rows, Path(path).stem
+        rows, name = load(path).rows, stem(Path(path))
         if not isinstance(rows, pd.DataFrame):
-            raise SafeError(f"{path} holds arrays; expected tables (.csv, .parquet) if --data is given more than once")
+            raise SafeError(f"{path} holds arrays; expected tables (.csv, .xlsx) if --data is given more than once")
         if name in tables:
             raise SafeError(f"two files are called {name}; each file is a node, so expected different names")
         tables[name] = rows
@@ -155,27 +166,24 @@ def load_new(data: str) -> Source:
         if path.suffix.lower() == ".npz":
             X, y = files.read_features(path)
             return Source(X=X, y=y)
-        if path.suffix.lower() == ".csv" and path.stat().st_size:  # one column is enough
+        if files.is_table(path) and path.stat().st_size:  # one column is enough
             return Source(table=files.read_table(path))
     rows = load(data).rows
     return Source(table=rows) if isinstance(rows, pd.DataFrame) else Source(X=rows[0], y=rows[1])
 
 
 def as_written(data: str | Path, columns: pd.DataFrame) -> pd.DataFrame:
-    """Return columns with the text that their ``.csv`` file has: 007, 1E2 and NA stay as they are.
+    """Return columns with the text that their text file has: 007, 1E2 and NA stay as they are.
 
     Args:
         data: the name or file that the table was read from.
         columns: columns of that table.
 
     Returns:
-        The columns as text, in which only empty cells are missing; unchanged if the file is not a ``.csv``.
+        The columns as text, in which only empty cells are missing; unchanged if the file is not a text file.
     """
-    path = Path(data)
-    if path.suffix.lower() != ".csv":
-        return columns
-    text = files.read_csv(path, usecols=list(columns), dtype=str, keep_default_na=False, na_values=[""])
-    return text[list(columns)]  # usecols keeps the order of the file
+    text = files.as_text(Path(data), [*map(str, columns)])
+    return columns if text is None else text
 
 
 def _embedded(name: str) -> pd.DataFrame:

@@ -4,6 +4,7 @@ import functools
 import hashlib
 import math
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -57,7 +58,7 @@ class Experiment:
         fold: (f, k): the rows of fold f (from 0) of k are the test set, see ``dealing.deal_fold``.
 
     Raises:
-        SafeError: ``dataset`` is not a Dataset.
+        SafeError: ``dataset`` is not a Dataset or has no rows, or ``features`` is not a list.
     """
 
     dataset: Dataset
@@ -81,6 +82,10 @@ class Experiment:
         if not isinstance(self.dataset, Dataset):
             kind = type(self.dataset).__name__
             raise SafeError(f'the dataset is a {kind}; expected load("rows.csv") or Dataset("name", table)')
+        if not len(self.dataset):
+            raise SafeError(f"the dataset {self.dataset.name!r} has no rows; expected some for each node")
+        if isinstance(self.features, str):
+            raise SafeError(f"features is the text {self.features!r}; expected a list of names: [{self.features!r}]")
 
     def deal(self) -> dict[int, Database]:
         """Return the rows of organizations 1, 2, ..."""
@@ -170,7 +175,13 @@ class Experiment:
         return {plain(found[i]): int(counts[i]) for i in np.argsort(-counts, kind="stable")}
 
     def check(
-        self, *, steps: bool = False, supervised: bool = True, regression: bool = False, noisy: bool = False
+        self,
+        *,
+        steps: bool = False,
+        supervised: bool = True,
+        regression: bool = False,
+        noisy: bool = False,
+        missing: bool = False,
     ) -> None:
         """Check that a method can be trained on the data.
 
@@ -179,6 +190,7 @@ class Experiment:
             supervised: whether the method needs a label.
             regression: whether the label is a number to predict.
             noisy: whether nodes add noise; a schema then says what fills missing values.
+            missing: whether the model takes missing values as they are.
 
         Raises:
             SafeError: the method cannot be trained on them.
@@ -197,6 +209,7 @@ class Experiment:
             supervised=supervised,
             regression=regression,
             noisy=noisy,
+            missing=missing,
         )
 
     def common(self, supervised: bool = True) -> dict[str, Any]:
@@ -265,6 +278,8 @@ class Experiment:
         Returns:
             The result. Errors are those of ``federated``.
         """
+        if organization not in range(1, len(self.named()) + 1):
+            raise SafeError(f"there is no node {organization} to train alone; expected 1 to {len(self.named())}")
         training, test = self.train_and_test()
         kind, outcomes = f"alone: {[*self.named()][organization - 1]}", self._outcomes(organization)
         return self._alone(method, kind, training[organization], test, values, on_round, outcomes, organization)
@@ -371,7 +386,27 @@ class Experiment:
                 result = network.run(**values)
             except Interrupted as error:
                 raise Interrupted({**error.result, "experiment": described}) from None
+            except Exception as error:
+                if len(error.args) == 1:
+                    error.args = (self._with_names(str(error), baseline, node),)
+                raise
+        if "stopped" in result:
+            result["stopped"] = self._with_names(result["stopped"], baseline, node)
         return {**result, "experiment": described}
+
+    def _with_names(self, text: str, baseline: bool, node: int | None) -> str:
+        """A text about organizations with the names of the nodes, which are their own here."""
+        every = dict(enumerate(self.named(), start=1))
+        if baseline:  # organization 1 has the rows of all nodes, or of one
+            every = {} if node is None else {1: every[node]}
+        named = {k: name for k, name in every.items() if name != str(k)}
+
+        def add(found: re.Match[str]) -> str:
+            numbers = [int(number) for number in found[1].split(", ")]
+            names = [named[k] for k in numbers if k in named]
+            return f"{found[0]} ({', '.join(names)})" if names and len(names) == len(numbers) else found[0]
+
+        return re.sub(r"organizations? (\d{1,9}(?:, \d{1,9})*)(?!\d)", add, text)
 
 
 def _policies(environment: Mapping[str, str]) -> dict[str, str]:

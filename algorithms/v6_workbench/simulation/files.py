@@ -1,14 +1,13 @@
-"""Reading ``.csv``, ``.parquet`` and ``.npz`` files. No error quotes a value of a row."""
+"""Reading tables and ``.npz`` files. No error quotes a value of a row."""
 
-import warnings
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from v6_federated.base import tables
 from v6_federated.base.errors import SafeError
-from v6_federated.base.files import has_nul
 from v6_federated.base.vantage6_api import DataError
 from v6_federated.data import header
 from v6_federated.data.files import check_pair, load_npz
@@ -18,14 +17,15 @@ from v6_federated.privacy.policy import Policy
 from v6_workbench.simulation.mock_node import Database
 
 Arrays = tuple[np.ndarray, np.ndarray]
-SUFFIXES = (".csv", ".parquet", ".npz")
+SUFFIXES = (*tables.KINDS, ".npz")
+EXPECTED = f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"
 
 
 def read(path: Path) -> tuple[Database, Arrays | None]:
     """Read a file of labelled rows.
 
     Args:
-        path: a ``.csv``, ``.parquet`` or ``.npz`` file.
+        path: a table (``tables.KINDS``), or a ``.npz`` file.
 
     Returns:
         The rows, a table or arrays X (n, ...) and y (n,); and the test set of a ``.npz`` that has one.
@@ -34,29 +34,28 @@ def read(path: Path) -> tuple[Database, Arrays | None]:
         SafeError: the file does not exist, is empty, or cannot be read.
     """
     if path.is_dir():
-        raise SafeError(f"{path} is a folder; expected a file ({', '.join(SUFFIXES)})")
+        raise SafeError(f"{path} is a folder; expected a file: {EXPECTED}")
     if path.stat().st_size == 0:
         raise SafeError(f"{path.name} is empty; expected a file with rows")
-    suffix = path.suffix.lower()
-    if suffix == ".npz":
+    if path.suffix.lower() == ".npz":
         return _read_npz(path)
-    if suffix not in SUFFIXES:
+    if not is_table(path):
         ending = f"the ending {path.suffix}" if path.suffix else "no ending"
-        raise SafeError(f"{path.name} has {ending}; expected .csv, .parquet or .npz")
+        raise SafeError(f"{path.name} has {ending}; expected {EXPECTED}")
     table = read_table(path)
     if table.empty or len(table.columns) < 2:
         raise SafeError(
             f"{path.name} holds {table.shape[0]} rows of {table.shape[1]} column(s); expected rows of two columns or "
-            f"more{_hint(path)}"
+            "more, with commas, semicolons or tabs between them"
         )
     return table, None
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """Read a ``.csv`` or ``.parquet`` file.
+    """Read a table.
 
     Args:
-        path: the file.
+        path: a file with one of the endings of ``tables.KINDS``.
 
     Returns:
         The table, its columns named by texts.
@@ -64,10 +63,8 @@ def read_table(path: Path) -> pd.DataFrame:
     Raises:
         SafeError: the file cannot be read, or seems to have no header.
     """
-    table = read_csv(path) if path.suffix.lower() == ".csv" else _read_parquet(path)
+    table = tables.read(path, tables.KINDS[tables.suffix(path)], path.name, own=True)
     table.columns = table.columns.astype(str)
-    if table.shape[1] == 1 and (hint := _hint(path)):
-        raise SafeError(f"{path.name} holds one column only{hint}")
     if not Policy.of_node().allow_numeric_names and (sign := header.missing(table)):
         raise SafeError(
             f"{path.name} seems to have no header: {sign}. Name each column in its first line; if these are their "
@@ -76,79 +73,34 @@ def read_table(path: Path) -> pd.DataFrame:
     return table
 
 
-def read_csv(path: Path, **options: Any) -> pd.DataFrame:
-    """Read a ``.csv`` file.
+def is_table(path: Path) -> bool:
+    """Whether a file holds a table, by its ending.
 
     Args:
         path: the file.
-        options: further arguments of ``pandas.read_csv``.
+    """
+    return tables.suffix(path) in tables.KINDS
+
+
+def as_text(path: Path, columns: Sequence[str]) -> pd.DataFrame | None:
+    """Read columns of a text file with the text that it has.
+
+    Args:
+        path: the file.
+        columns: columns of its table.
 
     Returns:
-        The table.
+        The columns as text, in which only empty cells are missing; None if the file is not a text file.
 
     Raises:
-        SafeError: the file is not a table in UTF-8, or its first line does not name each column once.
+        SafeError: the file cannot be read.
     """
-    if has_nul(path):  # pandas would end a value there
-        raise SafeError(f"{path.name} holds NUL bytes, as UTF-16 does; save it as CSV UTF-8")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)  # lines with more fields than the header
-            header = pd.read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False)
-            table = pd.read_csv(path, float_precision="round_trip", index_col=False, low_memory=False, **options)
-    except pd.errors.ParserWarning:
-        raise SafeError(
-            f"some lines of {path.name} have more fields than its first line; expected as many{_hint(path)}"
-        ) from None
-    except UnicodeDecodeError:
-        raise SafeError(f"{path.name} is not in UTF-8; save it as CSV UTF-8") from None
-    except pd.errors.EmptyDataError:
-        raise SafeError(f"{path.name} holds empty lines only; expected the names of the columns, then rows") from None
-    except ValueError as error:  # pandas' parser errors are ValueErrors; their text may quote a row
-        raise SafeError(
-            f"{path.name} cannot be read as .csv ({type(error).__name__}); expected two quotes around each quoted "
-            f"value, and as many values in each line as in the first{_hint(path)}"
-        ) from None
-    _check_header(path, header.iloc[0].tolist())
-    return table
-
-
-def _check_header(path: Path, names: list[str]) -> None:
-    # pandas renames the second of two equal columns to NAME.1, which may also be the real name of a column
-    if twice := [name for name in dict.fromkeys(names) if name and names.count(name) > 1]:
-        found = "a number" if any(_is_number(name) for name in twice) else ", ".join(twice)  # it may be a patient's
-        raise SafeError(f"the first line of {path.name} has {found} more than once; expected each column's name once")
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _hint(path: Path) -> str:
-    """What may help if the first line of a .csv looks as European versions of Excel write it."""
-    if path.suffix.lower() != ".csv":
-        return ""
-    with path.open(encoding="utf-8", errors="replace") as stream:
-        header = stream.readline()
-    for separator, name in ((";", "semicolons"), ("\t", "tabs")):
-        if header.count(separator) > header.count(","):
-            return f"; its columns are separated by {name}: save it with commas between columns and decimal points"
-    return ""
-
-
-def _read_parquet(path: Path) -> pd.DataFrame:
-    try:
-        return pd.read_parquet(path)
-    except ImportError:
-        raise SafeError("reading .parquet needs pyarrow; install it with `pip install pyarrow`, or use .csv") from None
-    except Exception as error:  # pyarrow's errors have no narrower common base; their text may quote a row
-        raise SafeError(
-            f"{path.name} cannot be read as .parquet ({type(error).__name__}); save it again, or as .csv"
-        ) from None
+    if tables.KINDS.get(tables.suffix(path)) != "csv":
+        return None
+    text = tables.read_csv(
+        path, path.name, own=True, usecols=list(columns), dtype=str, keep_default_na=False, na_values=[""]
+    )
+    return text[list(columns)]  # usecols keeps the order of the file
 
 
 def _read_npz(path: Path) -> tuple[Arrays, Arrays | None]:

@@ -55,8 +55,13 @@ def warnings_about(experiment: Experiment, method: str, values: Mapping[str, Any
     """
     features, named = _features(experiment, values), experiment.named()
     found = _identifiers(experiment, features)
+    table = experiment.dataset.rows
+    nowhere = [c for c in features if table[c].isna().all()] if isinstance(table, pd.DataFrame) else []
+    if nowhere:
+        found.append(f"{', '.join(nowhere)}: no value at any node; leave out with --exclude {','.join(nowhere)}")
     for node, rows in named.items():
-        if isinstance(rows, pd.DataFrame) and (empty := [c for c in features if rows[c].isna().all()]):
+        there = [c for c in features if c not in nowhere]
+        if isinstance(rows, pd.DataFrame) and (empty := [c for c in there if rows[c].isna().all()]):
             found.append(
                 f"{', '.join(empty)}: no value at {node}; --preprocess impute fills such columns from the other nodes"
             )

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from v6_federated.base.errors import Interrupted, SafeError
 from v6_workbench import registry
-from v6_workbench.cli import console, cross_validation, entries, job, results, show, study
+from v6_workbench.cli import console, cross_validation, entries, job, repeating, results, show, study
 from v6_workbench.cli.entries import Entry
 from v6_workbench.cli.experiment import check_holdout, experiment_of
 from v6_workbench.cli.options import ExperimentOptions
@@ -14,8 +14,6 @@ from v6_workbench.cli.records import Command, Option
 from v6_workbench.reporting import diagnostics, summary
 from v6_workbench.simulation import overview
 from v6_workbench.simulation.experiments import Experiment
-
-LONGEST = 60  # letters of an entry in the name of its folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +57,8 @@ def run(options: CompareOptions) -> int:
     _announce(experiment, next(iter(compared.values())), options.out)
     if test is not None:
         return cross_validation.run(test)
+    if options.repeats is not None:
+        return repeating.run(experiment, compared, options.repeats, options.out, options.target)
     trained = _train(experiment, compared, options)
     _show(trained, options)
     for name, result in trained.items():
@@ -71,6 +71,8 @@ def _prepared(options: CompareOptions) -> tuple[Experiment, dict[str, Entry]]:
     """The experiment and the entries by their names, checked before the first is trained."""
     if options.test is None and (options.folds is not None or options.rope is not None):
         raise SafeError("--folds and --rope need --test; add --test, or remove them")
+    if options.test is not None and options.repeats is not None:
+        raise SafeError("--repeats cannot be used with --test, which repeats cross-validations: --test I; remove one")
     if options.test is not None and options.target is not None:
         raise SafeError("--target cannot be used with --test, which compares the last models; remove it")
     shared = study.settings_with(options, job.settings_of(options))
@@ -83,6 +85,8 @@ def _prepared(options: CompareOptions) -> tuple[Experiment, dict[str, Entry]]:
     labelled = any(registry.supervised(entry.method) for entry in compared.values())
     check_holdout(options, labelled)
     experiment = experiment_of(options, labelled)
+    if options.repeats is not None:
+        repeating.check(options.repeats, compared)
     for name, entry in compared.items():
         entries.check(name, entry, experiment, options.target)
     pooled = next((name for name, entry in compared.items() if entry.kind), None)
@@ -108,7 +112,7 @@ def _train(experiment: Experiment, compared: dict[str, Entry], options: CompareO
     with console.Bar(rounds, "compare") as bar:
         for entry_name, entry in compared.items():
             for name, train in entries.trainings(entry, entry_name, experiment).items():
-                folder = f"{len(trained) + 1}-{name.replace(':', '-').replace('/', '-')[:LONGEST]}"
+                folder = results.folder_of(len(trained) + 1, name)
                 try:
                     with entries.errors_name(name):
                         trained[name] = train(entry.method, entry.settings, on_round=bar.on_round)

@@ -10,9 +10,9 @@ import pandas as pd
 
 from v6_federated.base.errors import SafeError
 from v6_federated.privacy.limits import DEFAULT, PREFIX, PROFILES
-from v6_workbench.cli import console, node_environment, study
-from v6_workbench.cli.experiment import dataset_of
-from v6_workbench.cli.options import DealOptions
+from v6_workbench.cli import console, job, node_environment, study
+from v6_workbench.cli.experiment import dataset_of, with_columns
+from v6_workbench.cli.options import ColumnOptions, DealOptions
 from v6_workbench.cli.records import Command, Option
 from v6_workbench.simulation import dealing
 from v6_workbench.simulation.mock_node import Database
@@ -29,15 +29,11 @@ class NetworkOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class UpOptions(DealOptions):
+class UpOptions(DealOptions, ColumnOptions):
     """Options of ``network up``."""
 
     name: Name = "default"
     nodes: Annotated[int | None, Option("number of nodes (3, or as many as column:NAME names)", "K")] = None
-    partition: Annotated[
-        str | None, Option("iid, shards, dirichlet:0.5, column:hospital, ... (iid)", "P", flag="--split")
-    ] = None
-    label: Annotated[str | None, Option("the label's column (the last)", "COLUMN")] = None
     port: Annotated[int | None, Option("the server's port (a free one)")] = None
     profile: Annotated[
         str, Option("limits of the nodes: trusting, as on mock nodes, or careful ({default})", "PROFILE")
@@ -58,7 +54,10 @@ def up(options: UpOptions) -> int:
     environment = node_environment.read(options.node_env)
     base = {f"{PREFIX}PROFILE": options.profile} | ({} if plan is None else {f"{PREFIX}AGGREGATION": "pinned"})
     environment.check(base)
-    dataset, partition = dataset_of(options, None, options.label)
+    features, excluded = job.features_of(options), job.excluded_of(options)
+    dataset, partition = dataset_of(options, features, options.label, excluded=excluded)
+    if len(options.data) == 1:
+        dataset = with_columns(dataset, partition, options.label, features, excluded)
     nodes = options.nodes if options.nodes or partition.startswith("column:") else NODES
     parts = dealing.deal(dataset, partition, nodes, options.partition_seed, options.label)
     if dataset.test is not None:
@@ -101,6 +100,10 @@ def down(options: NetworkOptions) -> int:
     from v6_workbench.network import local
 
     local.down(options.name)
+    if (left := local.unused_image()) is not None:
+        console.say(
+            f"the image {left[0]} ({left[1]} MB) stays for the next network; `docker image rm {left[0]}` removes it"
+        )
     console.last_line({"network": options.name, "down": True})
     return console.OK
 
@@ -120,7 +123,7 @@ UP = Command(
     UpOptions,
     up,
     help="Start a network; each node holds its part of the data.",
-    example="network up --nodes 3 --data digits --split iid",
+    example="network up --nodes 3 --data digits --partition iid",
 )
 STATUS = Command("status", NetworkOptions, status, "Show the server and the nodes of a network.", "network status")
 DOWN = Command("down", NetworkOptions, down, "Remove a network and everything that belongs to it.", "network down")

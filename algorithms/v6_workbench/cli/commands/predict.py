@@ -22,7 +22,7 @@ class PredictOptions:
     model: Annotated[
         Path, Option("a result.json, its folder, or an exported model", "MODEL_OR_RESULT", positional=True)
     ]
-    data: Annotated[str, Option("rows with the features' columns: .csv, .parquet or .npz", "D")]
+    data: Annotated[str, Option("rows with the features' columns: .csv, .xlsx, ... or .npz", "D")]
     out: Annotated[Path, Option("file for the predictions, a .csv", "FILE")]
     keep: Annotated[
         str | None, Option("columns of the rows to copy to the predictions, for example an identifier", "A,B")

@@ -6,7 +6,8 @@ from typing import Annotated
 
 from v6_federated.base.errors import Interrupted, SafeError
 from v6_workbench import registry
-from v6_workbench.cli import console, job, results, show, study
+from v6_workbench.cli import console, job, repeating, results, show, study
+from v6_workbench.cli.entries import Entry
 from v6_workbench.cli.experiment import check_holdout, check_job, check_same_rows, experiment_of
 from v6_workbench.cli.options import ExperimentOptions, Method, ResultFolder
 from v6_workbench.cli.records import Command, Option
@@ -25,6 +26,11 @@ class RunOptions(ExperimentOptions):
 def run(options: RunOptions) -> int:
     """Run a method on mock nodes."""
     labelled, settings = registry.supervised(options.method), study.settings_with(options, job.settings_of(options))
+    once = Entry("", options.method, settings)
+    if options.repeats is not None:
+        if options.resume is not None:
+            raise SafeError("--repeats cannot be used with --resume, which goes on with one job; remove one of the two")
+        repeating.check(options.repeats, {options.method: once})
     if options.resume is None:
         check_holdout(options, labelled)
         experiment = experiment_of(options, labelled)
@@ -44,6 +50,8 @@ def run(options: RunOptions) -> int:
     print(overview.described(experiment, options.method, settings), flush=True)
     for warning in overview.warnings_about(experiment, options.method, settings):
         console.say(warning)
+    if options.repeats is not None:
+        return repeating.run(experiment, {options.method: once}, options.repeats, options.out, options.target)
     try:
         with console.Bar(options.rounds, options.method, one_job=True) as bar:
             result = experiment.federated(options.method, settings, bar.on_round)

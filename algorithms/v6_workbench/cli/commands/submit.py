@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from v6_federated.base.errors import SafeError
 from v6_workbench import registry
 from v6_workbench.cli import console, job, results, show
 from v6_workbench.cli.options import JobOptions, Method, ResultFolder, ServerOptions
@@ -26,6 +27,7 @@ class SubmitOptions(ServerOptions, JobOptions):
         str | None,
         Option("resume an earlier result.json, or a task by its id, up to --rounds in total", "RESULT|TASK"),
     ] = None
+    repeats: Annotated[int | None, Option("refused, as hospitals hold out the same rows in every job", "R")] = None
     image: Annotated[str | None, Option("the method's image (v6-METHOD)")] = None
     organization: Annotated[int | None, Option("where central runs (the first organization)", "ID")] = None
     database: Annotated[str | None, Option("label of the nodes' database (default)", "LABEL")] = None
@@ -41,8 +43,15 @@ class SubmitOptions(ServerOptions, JobOptions):
 
 def run(options: SubmitOptions) -> int:
     """Send a method as a task, show its rounds, and bring the result."""
-    features = job.features_of(options)
-    rows = {"label": options.label, "features": features, "holdout": options.holdout}
+    if options.repeats is not None:
+        raise SafeError(
+            "--repeats is for run and compare: hospitals hold out the same rows in every job, so that jobs together "
+            "tell no more about a row than one; to vary the random choices only, send tasks with other --seed"
+        )
+    if options.exclude is not None and options.resume is not None:
+        raise SafeError("--exclude cannot be used with --resume, which keeps the features of the job; remove it")
+    features, excluded = job.features_of(options), job.excluded_of(options)
+    rows = {"label": options.label, "features": features, "exclude": excluded, "holdout": options.holdout}
     settings = {name: value for name, value in rows.items() if value is not None}
     settings |= {**job.seed_of(options), **job.settings_of(options)}
     if options.resume is not None and options.resumed_task is None:

@@ -1,0 +1,211 @@
+"""Reading a table from a file: one reader for nodes and laptops, so that a file means the same at both.
+
+No error quotes a value of a row. A name of a column may be one, if the first line is a row: only an owner is shown it.
+"""
+
+import gzip
+import re
+import warnings
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import pandas as pd
+
+from v6_federated.base.errors import SafeError
+
+KINDS = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".csv.gz": "csv",
+    ".tsv.gz": "csv",
+    ".xlsx": "excel",
+    ".parquet": "parquet",
+}
+READERS = {"excel": "openpyxl", "parquet": "pyarrow"}
+GZIP = b"\x1f\x8b"  # how a packed file begins
+PART = 2**20  # bytes that are read at a time
+COMMAS = re.compile(r"[+-]?(\d+,?\d*|,\d+)([eE][+-]?\d+)?", re.ASCII)  # a number, with a decimal comma if it has one
+THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+", re.ASCII)
+
+
+def suffix(path: Path) -> str:
+    """Return the ending of a file in small letters; ``.csv.gz`` is one ending.
+
+    Args:
+        path: the file.
+    """
+    ending = path.suffix.lower()
+    return f"{path.with_suffix('').suffix.lower()}{ending}" if ending == ".gz" else ending
+
+
+def stem(path: Path) -> str:
+    """Return the name of a file without its ending.
+
+    Args:
+        path: the file.
+    """
+    ending = suffix(path)
+    return path.name[: -len(ending)] if ending else path.name
+
+
+def read(file: Path, kind: str, name: str, *, own: bool = False, sheet: str | None = None) -> pd.DataFrame:
+    """Read a table.
+
+    Args:
+        file: the file.
+        kind: csv, excel or parquet.
+        name: what errors call the file.
+        own: whether errors may show names of columns: they are read by the file's owner.
+        sheet: the sheet of an Excel file; None is the first.
+
+    Returns:
+        The table.
+
+    Raises:
+        SafeError: it cannot be read.
+        OSError: the file is missing or may not be read.
+    """
+    if kind == "csv":
+        return read_csv(file, name, own=own)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they may quote a cell of the table
+            if kind == "parquet":
+                table: pd.DataFrame = pd.read_parquet(file)
+                return table
+            at: Any = 0 if sheet is None else sheet
+            header = pd.read_excel(file, sheet_name=at, header=None, nrows=1, dtype=object)
+            _check_names(header.iloc[0].dropna().map(str).tolist() if len(header) else [], name, own)
+            table = pd.read_excel(file, sheet_name=at)
+    except ImportError:
+        raise SafeError(
+            f"{kind} files cannot be read, since {READERS[kind]} is not installed here; install it, or save the table "
+            "as csv"
+        ) from None
+    except (FileNotFoundError, PermissionError, SafeError):
+        raise
+    except Exception as error:  # the readers have many; their text may quote a row
+        raise SafeError(f"{name} cannot be read as {kind} ({type(error).__name__}); save it again, or as csv") from None
+    # cells that were once used, right of the table
+    unused = [c for c in table.columns if str(c).startswith("Unnamed: ") and table[c].isna().all()]
+    return table.drop(columns=unused)
+
+
+def read_csv(file: Path, name: str, *, own: bool = False, **options: Any) -> pd.DataFrame:
+    """Read a text file, packed by gzip or not: columns are separated by commas, semicolons or tabs.
+
+    Where semicolons or tabs separate columns, numbers may have a decimal comma.
+
+    Args:
+        file: the file.
+        name: what errors call it.
+        own: see ``read``.
+        options: further arguments of ``pandas.read_csv``.
+
+    Returns:
+        The table.
+
+    Raises:
+        SafeError: it is not a table in UTF-8, or its first line does not name each column once.
+        OSError: the file is missing or may not be read.
+    """
+    try:
+        if _has_nul(file):  # pandas would end a value there
+            raise SafeError(f"{name} holds NUL bytes, as UTF-16 does; save it as CSV UTF-8")
+        form: dict[str, Any] = {"sep": separator(file), "compression": "gzip" if _is_packed(file) else None}
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # lines with more fields than the header
+            header = pd.read_csv(file, header=None, nrows=1, dtype=str, keep_default_na=False, **form)
+            form |= {"float_precision": "round_trip", "index_col": False, "low_memory": False}
+            table: pd.DataFrame = pd.read_csv(file, **form, **options)
+            _check_names(header.iloc[0].tolist(), name, own)
+            if form["sep"] != "," and "dtype" not in options:
+                table = _with_decimals(table, file, name, form, own)
+    except pd.errors.ParserWarning:
+        raise SafeError(f"some lines of {name} have more fields than its first line; expected as many") from None
+    except UnicodeDecodeError:
+        raise SafeError(f"{name} is not in UTF-8; save it as CSV UTF-8") from None
+    except pd.errors.EmptyDataError:
+        raise SafeError(f"{name} holds empty lines only; expected the names of the columns, then rows") from None
+    except (EOFError, gzip.BadGzipFile):
+        raise SafeError(f"{name} is a broken .gz file; pack it again") from None
+    except SafeError:
+        raise
+    except ValueError as error:  # pandas' parser errors are ValueErrors; their text may quote a row
+        raise SafeError(
+            f"{name} cannot be read as csv ({type(error).__name__}); expected two quotes around each quoted value, and "
+            "as many values in each line as in the first"
+        ) from None
+    return table
+
+
+def separator(file: Path) -> str:
+    """Find what separates the columns of a text file: the comma, semicolon or tab that its first line has most of.
+
+    Args:
+        file: the file.
+
+    Returns:
+        The separator; a comma if the line has none of them.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with _open(file) as stream:
+        lines = (line.decode("utf-8", errors="replace") for line in stream)
+        first = next((line for line in lines if line.strip()), "")
+    plain = re.sub(r'"[^"]*"', "", first)
+    return max(",;\t", key=plain.count)
+
+
+def _with_decimals(table: pd.DataFrame, file: Path, name: str, form: dict[str, Any], own: bool) -> pd.DataFrame:
+    """Read the columns whose numbers have decimal commas."""
+    found = {}
+    for column in [c for c in table.columns if table[c].dtype.kind == "O"]:
+        said = table[column].dropna().astype(str).str.strip()
+        commas = said[said.str.contains(",", regex=False)]
+        ambiguous = form["sep"] == "\t" and commas.map(lambda text: THOUSANDS.fullmatch(text) is not None).all()
+        if len(commas) and not ambiguous and said.map(lambda text: COMMAS.fullmatch(text) is not None).all():
+            found[column] = said.str.replace(",", ".", regex=False).astype(float).reindex(table.index)
+    if not found:
+        return table
+    pointed = [c for c in table.columns if table[c].dtype.kind == "f"]
+    if pointed:  # in such a file, 1.234 may be more than a thousand
+        text = pd.read_csv(file, **form, usecols=pointed, dtype=str)
+        pointed = [c for c in pointed if text[c].str.contains(".", regex=False).any()]
+    if pointed:
+        where = f"column(s) {', '.join(map(str, pointed))}" if own else "some columns"
+        raise SafeError(f"{name} has numbers with decimal commas, and with points in {where}; write all of them alike")
+    return table.assign(**{str(c): numbers for c, numbers in found.items()})
+
+
+def _check_names(names: list[str], name: str, own: bool) -> None:
+    # pandas renames the second of two equal columns to NAME.1, which may also be the real name of a column
+    twice = [text for text in dict.fromkeys(names) if text and names.count(text) > 1]
+    if not twice:
+        return
+    shown = own and not any(map(_is_number, twice))  # it may be a patient's
+    found = ", ".join(twice) if shown else "a number" if own else "a name"
+    raise SafeError(f"the first line of {name} has {found} more than once; expected each column's name once")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_packed(file: Path) -> bool:
+    with file.open("rb") as stream:
+        return stream.read(len(GZIP)) == GZIP
+
+
+def _open(file: Path) -> BinaryIO:
+    return cast(BinaryIO, gzip.open(file)) if _is_packed(file) else file.open("rb")
+
+
+def _has_nul(file: Path) -> bool:
+    with _open(file) as stream:
+        return any(b"\0" in part for part in iter(lambda: stream.read(PART), b""))

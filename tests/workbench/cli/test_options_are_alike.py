@@ -1,0 +1,68 @@
+"""A job is described by the same options wherever it runs: on mock nodes, on a network of this machine, on a server."""
+
+from dataclasses import fields
+
+import pytest
+
+from v6_federated.base.errors import SafeError
+from v6_workbench.cli.commands.compare import CompareOptions
+from v6_workbench.cli.commands.network import UpOptions
+from v6_workbench.cli.commands.run import RunOptions
+from v6_workbench.cli.commands.submit import SubmitOptions
+from v6_workbench.cli.options import ColumnOptions, DealOptions, JobOptions, ServerOptions
+
+
+def options(record) -> dict[str, object]:
+    """The options of a command and their forms."""
+    return {field.name: field.type for field in fields(record)}
+
+
+SIMULATED = {"speeds", "processes", "hospital_folder"}  # of nodes that run in this process
+OWN = {"method", "methods", "out", "resume", "test", "folds", "rope", "repeats"}  # of a command, not of a job
+SENT = {*options(ServerOptions), "image", "organization", "database", "query"}  # where a task goes
+STARTED = {"name", "port", "profile", "encrypted"}  # what is started
+
+
+def test_submit_has_every_option_of_run_that_describes_data_or_training():
+    run, sent = options(RunOptions), options(SubmitOptions)
+    dealt = {*options(DealOptions)}  # the hospitals' own rows are there already: ``network up`` has these options
+    assert {*run} - dealt - SIMULATED - OWN == {*sent} - SENT - OWN == {*options(JobOptions)}
+    assert all(run[name] == sent[name] for name in options(JobOptions))
+
+
+def test_compare_has_the_options_of_run():
+    assert {*options(CompareOptions)} - OWN == {*options(RunOptions)} - OWN
+
+
+def test_network_up_has_every_option_of_run_that_describes_data():
+    up = options(UpOptions)
+    assert {*up} - STARTED == {*options(DealOptions), *options(ColumnOptions)}
+    assert {*options(DealOptions), *options(ColumnOptions)} <= {*options(RunOptions)}
+
+
+@pytest.mark.parametrize("command", [RunOptions, SubmitOptions, UpOptions])
+def test_the_partition_has_one_name_everywhere(command, call):
+    words = {RunOptions: ["run"], SubmitOptions: ["submit"], UpOptions: ["network", "up"]}[command]
+    shown = call(*words, "--help")[1]
+    assert "--split" not in shown and ("--partition P" in shown) == (command is not SubmitOptions)
+
+
+def test_excluded_columns_do_not_reach_the_nodes_of_a_network(tmp_path, call, monkeypatch):
+    from v6_workbench.network import local
+
+    files = []
+
+    def up_with(given, **_):
+        files.extend(file.read_text() for file in given)
+        raise SafeError("no Docker in this test")
+
+    monkeypatch.setattr(local, "up", up_with)
+    rows = "hospital,name,age,ill\n" + "a,x,1,0\nb,y,2,1\n" * 20
+    (tmp_path / "rows.csv").write_text(rows)
+    up = ["network", "up", "--data", tmp_path / "rows.csv", "--partition", "column:hospital"]
+    assert "no Docker" in call(*up, "--exclude", "name")[2]
+    assert [text.partition("\n")[0] for text in files] == ["age,ill", "age,ill"]
+    status, _, err = call(*up, "--exclude", "nam")
+    assert status == 2 and "--exclude nam: no such feature; expected some of 'name', 'age'" in err
+    status, _, err = call(*up, "--features", "age", "--exclude", "name")
+    assert status == 2 and "--exclude cannot be used with --features" in err
