@@ -45,7 +45,7 @@ def test_commands_are_as_the_command_line_takes_them(page):
 def test_readme_shows_every_command():
     shown = {arguments[0] for page in SHOWN for arguments in commands(page)}
     assert {"run", "compare", "report", "export", "predict", "settings", "submit", "network"} <= shown
-    assert {"tasks", "status", "watch", "fetch", "cancel"} <= shown
+    assert {"tasks", "status", "watch", "fetch", "cancel", "audit", "stop"} <= shown
 
 
 def test_python_of_the_readme_runs(capsys):
