@@ -3,6 +3,7 @@
 import functools
 import importlib
 import os
+import pickle
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,7 @@ import numpy as np
 import orjson
 import pandas as pd
 
+from v6_federated import models
 from v6_federated.data.reading import as_features
 from v6_federated.data.source import Source
 from v6_federated.privacy.environment import debugging
@@ -61,7 +63,9 @@ def create(organization: int, folder: Path, database: Database, environment: Map
     return MockNode(organization, folder, {**environment, "TEMPORARY_FOLDER": str(folder / "tmp")})
 
 
-def run(package: str, folder: str, node: MockNode, message: Path, number: int) -> tuple[int, str, str]:
+def run(
+    package: str, folder: str, node: MockNode, message: Path, number: int, model: bytes = b""
+) -> tuple[int, str, str]:
     """Run one call at one node, in a worker process. The answer goes to a file, as in a container.
 
     Args:
@@ -70,6 +74,7 @@ def run(package: str, folder: str, node: MockNode, message: Path, number: int) -
         node: the node.
         message: file of the task's input; the answer is written next to it.
         number: number of the run.
+        model: the job's model, if it was registered in the process that started this one.
 
     Returns:
         The number of the run, its status and its log.
@@ -82,6 +87,7 @@ def run(package: str, folder: str, node: MockNode, message: Path, number: int) -
     if folder not in sys.path:
         sys.path.append(folder)  # a worker has not the path of the process that started it
     module = importlib.import_module(package)
+    _register(model)
     if not hasattr(module, request["method"]):
         raise AttributeError(f"{package}/__init__.py does not export {request['method']}; add it there")
     function = getattr(module, request["method"])
@@ -134,6 +140,14 @@ def _forget_other_networks(folder: Path) -> None:
     if _network != [folder]:
         _network[:] = [folder]
         close_databases()
+
+
+@functools.lru_cache(maxsize=1)
+def _register(model: bytes) -> None:
+    """Register a model that the developer has registered in the process that started this one."""
+    if model:
+        own: models.Registered = pickle.loads(model)
+        models.register(own.name, own.build, own.options)
 
 
 @functools.lru_cache(maxsize=2)
