@@ -132,7 +132,7 @@ def test_what_cannot_travel_to_worker_processes_is_refused():
         (lambda features, classes: nn.LSTM(features, classes), "gave a tuple; expected values of shape"),
         (
             lambda features, classes: nn.Linear(features, classes).double(),
-            "has parameters of the type float64; expected",
+            "parameters of the type float64; expected",
         ),
         (lambda features, classes: nn.Linear(features, classes, dtype=torch.complex64), "of the type complex64"),
         (lambda features, classes: nn.Flatten(), "the model mine has no parameters"),

@@ -10,6 +10,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
+from v6_federated.base.logs import one_line
 from v6_federated.models.torch_base import Network
 
 ROWS = 2  # that are tried
@@ -37,7 +38,8 @@ class Module(Network):
     ) -> None:
         if any(isinstance(layer, _BatchNorm) for layer in module.modules()):  # some have no buffers
             raise SafeError(
-                f"the model {name} has batch norm, with which rows change each other's scores; use LayerNorm or GroupNorm"
+                f"the model {name} has batch norm, with which rows change each other's scores; use LayerNorm or "
+                "GroupNorm"
             )
         kinds = sorted({str(p.dtype).removeprefix("torch.") for p in module.parameters()})
         if kinds != ["float32"]:
@@ -54,12 +56,12 @@ class Module(Network):
                 z = self.module(self.inputs(np.zeros((ROWS, features), np.float32)))
             found = f"values of shape {tuple(z.shape)}" if isinstance(z, torch.Tensor) else f"a {type(z).__name__}"
         except Exception as error:  # the text can quote no row: there are none yet
-            found = f"{type(error).__name__}: {error}"
+            found = one_line(f"{type(error).__name__}: {error}")
         self.module.train()
         if found != f"values of shape {(ROWS, self.classes)}":
             raise SafeError(
-                f"the model {name} was tried on {ROWS} rows of {features} features and gave {found}; expected values of "
-                f"shape ({ROWS}, {self.classes}), one of each class for each row"
+                f"the model {name} was tried on {ROWS} rows of {features} features and gave {found}; expected values "
+                f"of shape ({ROWS}, {self.classes}), one of each class for each row"
             )
 
     def init(self, rng: np.random.Generator) -> Array:
@@ -67,7 +69,8 @@ class Module(Network):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(rng.integers(2**31)))
             module = self.build()
-        return np.concatenate([p.detach().numpy().ravel() for p in module.parameters()]).astype(np.float32)
+        w: Array = np.concatenate([p.detach().numpy().ravel() for p in module.parameters()])
+        return w
 
     def scores(self, w: Any, X: Any) -> Array:
         return super().scores(w, X) if len(X) else np.empty((0, self.classes), np.float32)
