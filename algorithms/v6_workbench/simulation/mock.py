@@ -61,7 +61,7 @@ class MockNetwork:
 
     Raises:
         ValueError: ``processes`` is below 1, or ``databases`` is empty.
-        SafeError: the nodes cannot have such a study.
+        SafeError: rows cannot be read, or the nodes cannot have such a study.
     """
 
     def __init__(

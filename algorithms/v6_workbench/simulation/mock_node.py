@@ -18,6 +18,7 @@ import orjson
 import pandas as pd
 
 from v6_federated import models
+from v6_federated.base.errors import SafeError
 from v6_federated.data.reading import as_features
 from v6_federated.data.source import Source
 from v6_federated.privacy.environment import debugging
@@ -41,6 +42,40 @@ class MockNode:
     environment: Mapping[str, str]
 
 
+def check(database: Database, named: str = "the rows") -> None:
+    """Refuse rows that no node could read.
+
+    Args:
+        database: the rows.
+        named: what the error calls them.
+
+    Raises:
+        SafeError: they are neither a table nor arrays of the same length, or hold complex numbers. The text quotes no
+            value.
+    """
+    if isinstance(database, pd.DataFrame):
+        if wrong := [
+            str(name) for name, dtype in zip(database.columns, database.dtypes, strict=True) if _complex(dtype)
+        ]:
+            raise SafeError(
+                f"{named}: the column(s) {', '.join(wrong)} hold complex numbers; expected numbers or words"
+            )
+        return
+    if not isinstance(database, tuple | list) or len(database) != 2:
+        raise SafeError(f"{named} are a {type(database).__name__}; expected a DataFrame, or arrays (X, y)")
+    X, y = map(np.asarray, database)
+    if X.ndim < 2 or y.ndim != 1:
+        raise SafeError(f"{named}: X has the shape {X.shape} and y {y.shape}; expected X (n, ...) and y (n,)")
+    if len(X) != len(y):
+        raise SafeError(f"{named}: X has {len(X)} rows, but y has {len(y)}; expected as many labels as rows")
+    if wrong := [name for name, array in (("X", X), ("y", y)) if _complex(array.dtype)]:
+        raise SafeError(f"{named}: {' and '.join(wrong)} hold complex numbers; expected real numbers")
+
+
+def _complex(dtype: Any) -> bool:
+    return getattr(dtype, "kind", "") == "c"
+
+
 def create(organization: int, folder: Path, database: Database, environment: Mapping[str, str]) -> MockNode:
     """Write a node's rows to its folder.
 
@@ -52,7 +87,11 @@ def create(organization: int, folder: Path, database: Database, environment: Map
 
     Returns:
         The node.
+
+    Raises:
+        SafeError: no node could read the rows.
     """
+    check(database, f"the rows of organization {organization}")
     (folder / "tmp").mkdir(parents=True)
     if isinstance(database, pd.DataFrame):
         source = Source(table=database)
