@@ -50,7 +50,7 @@ def test_readme_shows_every_command():
 
 def test_python_of_the_readme_runs(capsys):
     (script,) = [content for language, content in blocks(ROOT / "README.md") if language == "python"]
-    exec(script.replace('"rounds": 20', '"rounds": 2'), {})
+    exec(script.replace("rounds=20", "rounds=2"), {})
     assert 0.2 < float(capsys.readouterr().out) < 1
 
 

@@ -103,9 +103,11 @@ def test_a_package_of_ones_own_is_a_method(page, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     entry = next(iter(registry._registered().values()))
     made = type(entry)("small", "v6_small:central [torch]", registry.GROUP)
-    monkeypatch.setattr(registry, "_registered", lambda: {"small": made})
+    installed = registry._registered()
+    monkeypatch.setattr(registry, "_registered", lambda: {**installed, "small": made})
     result = page["experiment"].federated("small", model="small:width=4", rounds=1, preprocess=["standardize"])
     assert result["model"]["width"] == 4
+    assert result["method"] == registry.called("small") == "fedavg" == registry.called("fedavg")
     v6_fedavg, v6_small = map(importlib.import_module, ("v6_fedavg", "v6_small"))
     assert set(v6_fedavg.__all__) <= set(vars(v6_small)), "all that a task calls"
     with MockNetwork("v6_small", page["experiment"].deal(), processes=2) as network:  # workers import the package
