@@ -9,6 +9,7 @@ import io
 import os
 import posixpath
 import re
+import sys
 from collections.abc import Callable, Iterable
 from contextlib import redirect_stdout, suppress
 from pathlib import Path
@@ -31,6 +32,11 @@ from v6_workbench.cli import main as command_line
 from v6_workbench.network import store
 
 ROOT = Path(__file__).parents[1]
+sys.path.append(str(Path(__file__).parent))  # of this hook's own modules
+
+import notebooks  # noqa: E402
+
+TOUR = ROOT / "examples" / "tour.ipynb"
 FIRST = ("central", "partial", "Federation", "Answers", "Answer", "Node", "LocalSGD", "PlainSGD")  # in the API
 OTHERS = {  # names in the API that have no docstring
     "CollectResultsError": "vantage6's error: too few nodes answered",
@@ -262,6 +268,7 @@ PAGES = {  # what else a link may point to, and the page that stands for it
     "README.md": "index.md",
     "node_configs": "reference/node_configs.md",
     "examples/user_client.py": "reference/user_client.md",
+    "examples/tour.ipynb": "tour.md",
     "benchmarks/results": "results/index.md",
     "benchmarks/results/README.md": "results/index.md",
 }
@@ -294,6 +301,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     script = "".join(f"    {line}\n" for line in (ROOT / "examples" / "user_client.py").read_text().splitlines())
     text = f"# A task by hand, with vantage6's client\n\n`examples/user_client.py`:\n\n{script}"
     files.append(File.generated(config, "reference/user_client.md", content=text))
+    files.append(File.generated(config, "tour.md", content=notebooks.page(notebooks.read(TOUR))))
     return files
 
 

@@ -45,12 +45,12 @@ def test_commands_are_as_the_command_line_takes_them(page):
 def test_readme_shows_every_command():
     shown = {arguments[0] for page in SHOWN for arguments in commands(page)}
     assert {"run", "compare", "report", "export", "predict", "settings", "submit", "network"} <= shown
-    assert {"tasks", "status", "watch", "fetch", "cancel"} <= shown
+    assert {"tasks", "status", "watch", "fetch", "cancel", "audit", "stop"} <= shown
 
 
 def test_python_of_the_readme_runs(capsys):
     (script,) = [content for language, content in blocks(ROOT / "README.md") if language == "python"]
-    exec(script.replace('"rounds": 20', '"rounds": 2'), {})
+    exec(script.replace("rounds=20", "rounds=2"), {})
     assert 0.2 < float(capsys.readouterr().out) < 1
 
 

@@ -163,6 +163,21 @@ def check(method: str, checked: Common) -> None:
     central_of(method).check(checked)
 
 
+def called(method: str) -> str:
+    """Say how results call a method: a package may offer the central function of another one.
+
+    Args:
+        method: the method's name.
+
+    Returns:
+        The name of the method whose central function it is.
+
+    Raises:
+        SafeError: the method is not installed.
+    """
+    return central_of(method).__module__.partition(".")[0].removeprefix("v6_")
+
+
 def supervised(method: str) -> bool:
     """Say whether a method needs labels.
 

@@ -10,6 +10,7 @@ from v6_federated.messages.codec import DTYPES
 
 # partial functions that every method has, those without a model only describe, fit_step and forget; none trains
 AGGREGATIONS = ("auto", "plain", "masked", "pinned")
+KEY = re.compile("[0-9a-f]{32}")  # of a job
 SHARED_FUNCTIONS = ("describe", "confirm", "count_rows", "fit_step", "keep_steps", "evaluate", "forget")
 
 
@@ -132,7 +133,7 @@ class Job:
         Raises:
             SafeError: a part is not as central sends it.
         """
-        if not re.fullmatch("[0-9a-f]{32}", str(self.key)) or not re.fullmatch("[a-z0-9_]{1,40}", str(self.method)):
+        if not KEY.fullmatch(str(self.key)) or not re.fullmatch("[a-z0-9_]{1,40}", str(self.method)):
             raise SafeError("the job has no proper key or method; it needs 32 hexadecimal digits and a method's name")
         lists = isinstance(self.participants, list) and isinstance(self.evaluators, list)
         ids = [*self.participants, *self.evaluators] if lists else []

@@ -4,11 +4,14 @@
 convolutions and the recurrent network import torch.
 """
 
+import functools
 import importlib
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from math import isqrt
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -25,6 +28,7 @@ __all__ = [
     "LinearModel",
     "Model",
     "Perceptron",
+    "Registered",
     "Vector",
     "build",
     "check_classes",
@@ -32,6 +36,7 @@ __all__ = [
     "parse",
     "predicted",
     "register",
+    "registered",
 ]
 
 
@@ -150,6 +155,7 @@ MODELS: dict[str, Callable[..., Model]] = {
     "2nn": lambda features, classes, hidden=200: Perceptron([features, hidden, hidden, classes], "relu"),
     **{name: _torch(name, module) for name, module in ON_TORCH.items()},
 }
+BUILT_IN = frozenset(MODELS)
 
 
 def _dense(*widths: int) -> int:
@@ -190,15 +196,67 @@ def parameters(spec: dict[str, Any]) -> int:
     return SIZES[spec["name"]](**options) if spec["name"] in SIZES else 0
 
 
-def register(name: str, build: Callable[..., Any]) -> None:
-    """Add a method's own model to the models by name.
+@dataclass(frozen=True)
+class Registered:
+    """A model that was added to the models by name.
+
+    Attributes:
+        name: its name.
+        build: makes it.
+        options: names of its options.
+    """
+
+    name: str
+    build: Callable[..., Any]
+    options: Sequence[str] = ()
+
+    def __call__(self, features: int, classes: int, **options: Any) -> Model:
+        """Make the model; a torch module becomes one."""
+        build = functools.partial(self.build, features=features, classes=classes, **options)
+        made = build()
+        if not hasattr(made, "named_buffers"):  # what torch modules have
+            return cast(Model, made)
+        from v6_federated.models.torch_module import Module  # torch is slow to import
+
+        return Module(self.name, made, build, features, classes)
+
+
+def register(name: str, build: Callable[..., Any], options: Sequence[str] = ()) -> None:
+    """Add a model to the models by name: that of a method, or one of your own.
+
+    Where a job runs in other processes or on real nodes, the name must be registered there too. Mock networks take care
+    of their worker processes; an image registers its models when its package is imported.
 
     Args:
-        name: the model's name.
-        build: makes the model from the keyword arguments ``features``, ``classes`` and the model's options. Evaluation
-            needs its ``init``, ``scores`` and ``loss``. Its ``size`` is None if it grows; then the method checks it.
+        name: the model's name. A model that was registered under this name before is replaced.
+        build: makes the model from the keyword arguments ``features``, ``classes`` and the model's options: a torch
+            module without buffers, which maps rows (n, features) to decision values (n, classes), or a ``Model``. Of
+            the latter, evaluation needs ``init``, ``scores`` and ``loss``; its ``size`` is None if it grows, and then
+            the method checks it.
+        options: names of the options, each a number, with which a job may name the model: ``"mine:width=32"``.
+
+    Raises:
+        SafeError: the name is not a word, or that of a model which is always there.
     """
-    MODELS[name] = build
+    if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
+        raise SafeError(f"a model cannot be called {name!r}; expected a word, for example my_network")
+    if name in BUILT_IN:
+        raise SafeError(f"there is a model {name} already; register yours under another name")
+    MODELS[name] = Registered(name, build, tuple(options))
+
+
+def registered(model: Any) -> Registered | None:
+    """Find a model that was registered.
+
+    Args:
+        model: its name and options, as ``parse`` reads them.
+
+    Returns:
+        What was registered; None if there is no such model, or if it is always there.
+    """
+    name = model.partition(":")[0] if isinstance(model, str) else model.get("name") if isinstance(model, dict) else None
+    found = MODELS.get(name) if isinstance(name, str) else None
+    return found if isinstance(found, Registered) else None
 
 
 def parse(model: str | dict[str, Any]) -> dict[str, Any]:
@@ -250,8 +308,11 @@ OPTIONS: dict[str, tuple[tuple[str, ...], type, float, float]] = {
 
 def _check_option(model: str, option: str, value: Any) -> None:
     takers, kind, least, most = OPTIONS.get(option, ((), float, 0, 0))
+    own = registered(model)
+    if own is not None and option in own.options:
+        takers, kind, least, most = (model,), float, -LARGE, LARGE
     if model not in takers:
-        known = [name for name, (models, *_) in OPTIONS.items() if model in models]
+        known = [name for name, (models, *_) in OPTIONS.items() if model in models] if own is None else own.options
         raise SafeError(
             f"the model {model} does not take the option {option}; its options are {', '.join(known) or 'none'}"
         )

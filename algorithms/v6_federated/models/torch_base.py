@@ -53,7 +53,10 @@ class Network:
 
     def __init__(self, module: nn.Module) -> None:
         if next(module.buffers(), None) is not None:
-            raise SafeError("a module with buffers (batch norm?) cannot be averaged; use layers without buffers")
+            raise SafeError(
+                "a module with buffers (batch norm?) cannot be averaged; use layers without buffers, such as "
+                "LayerNorm or GroupNorm"
+            )
         self.device = device()
         self.chunk = CHUNK_CPU if self.device.type == "cpu" else CHUNK
         self.module = module.to(self.device)

@@ -8,7 +8,7 @@ import numpy as np
 
 from v6_federated.base import database
 from v6_federated.messages import serialization
-from v6_federated.privacy import audit, quota
+from v6_federated.privacy import audit, quota, stopped
 from v6_federated.privacy.hospital import HospitalFolder
 from v6_federated.privacy.policy import Policy
 
@@ -65,6 +65,15 @@ class Request:
                 print(WITHOUT_FOLDER, flush=True)
         return cls(policy, folder, line, arguments)
 
+    def check_stopped(self) -> None:
+        """Refuse the request if the hospital's operator has stopped its job.
+
+        Raises:
+            NodePermissionException: the operator has, or the list of stopped jobs cannot be read.
+        """
+        if self.folder is not None:
+            stopped.check(self.folder.path, self.entry.job)
+
     def count(self, state: Sequence[int], transcript: bytes | None = None) -> None:
         """Count the request before anything is computed for it.
 
@@ -109,8 +118,10 @@ class Request:
             rows: how many rows it is about; None if it is about none.
 
         Raises:
-            NodePermissionException: the log cannot be written; the answer must not leave.
+            NodePermissionException: the log cannot be written, or the job was stopped while the answer was computed;
+                the answer must not leave.
         """
+        self.check_stopped()
         if self.folder is not None:
             size, sha256 = audit.sent(answer)
             left = audit.contents(answer)

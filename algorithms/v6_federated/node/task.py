@@ -125,6 +125,7 @@ def partial(function: Function | None = None, *, weights: SumWeights = "share") 
         arguments = {"job": job, "round": round, "evaluate": evaluate, "arrays": arrays, "sums": sums, **values}
         try:
             request = Request.of(organization, function.__name__, arguments)
+            request.check_stopped()
             json_text.check(arguments)
             if evaluate and "weights" not in wanted:  # some of these functions are not counted
                 raise SafeError(f"{function.__name__} takes no model and evaluates none; call evaluate instead")

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from v6_federated.base.errors import SafeError
+from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.operator import spent
 from v6_federated.operator.command_line import FAILED, OK, Command, Found, Option, prints
-from v6_federated.privacy import audit
+from v6_federated.privacy import audit, stopped
 from v6_federated.privacy.audit import Entry
+from v6_federated.privacy.stopped import Stopped
 
 T = TypeVar("T")
 MOST_BYTES = 2**31  # of an answer
@@ -123,23 +125,43 @@ def _log(file: Path, job: str | None) -> tuple[list[str], dict[str, Any]]:
             f"{len(broken)} line(s) cannot be read: {_some([*map(str, broken)])}. A power cut may leave half a line, "
             "about an answer that did not leave. More such lines mean that another program has changed the file"
         )
+    list_, unreadable = _stopped(file.parent)
+    found += unreadable
+    if list_.all is not None:
+        found.append(f"every job is stopped since {minute(list_.all)} UTC, and new ones too")
     brief = len(jobs) > MOST_JOBS
     if brief:
         found += ["--job KEY shows a job in full", ""]
     for key, of_job in jobs.items():
-        found += [_brief(key, of_job)] if brief else ["", *_full(key, of_job), *single.get(key, _by_function(of_job))]
-    return found, {"file": str(file), "jobs": len(jobs), **total, "broken": len(broken)}
+        at = list_.jobs.get(key)
+        if brief:
+            found.append(_brief(key, of_job, at))
+        else:
+            found += ["", *_full(key, of_job, at), *single.get(key, _by_function(of_job))]
+    stops = sorted(key for key in jobs if list_.since(key))
+    return found, {"file": str(file), "jobs": len(jobs), **total, "broken": len(broken), "stopped": stops}
 
 
-def _brief(key: str, job: _Job) -> str:
+def _stopped(folder: Path) -> tuple[Stopped, list[str]]:
+    """The stop list, and a line if it cannot be read."""
+    try:
+        return Stopped.read(folder), []
+    except NodePermissionException:
+        return Stopped(), [f"{stopped.NAME} cannot be read, so this node refuses every request; correct or remove it"]
+
+
+def _brief(key: str, job: _Job, stopped_at: str | None) -> str:
     return (
-        f"job {key}: {job.method}, {_minute(job.first)} to {_minute(job.last)} UTC, {job.answers} answer(s) of "
+        f"job {key}: {job.method}, {minute(job.first)} to {minute(job.last)} UTC, {job.answers} answer(s) of "
         f"{job.bytes:,} bytes left, {job.refused.total()} request(s) refused"
+        + (f", stopped {minute(stopped_at)} UTC" if stopped_at else "")
     )
 
 
-def _full(key: str, job: _Job) -> Iterator[str]:
-    yield f"job {key}: {job.method}, {_minute(job.first)} to {_minute(job.last)} UTC"
+def _full(key: str, job: _Job, stopped_at: str | None) -> Iterator[str]:
+    yield f"job {key}: {job.method}, {minute(job.first)} to {minute(job.last)} UTC"
+    if stopped_at:
+        yield f"  stopped by this node's operator, {minute(stopped_at)} UTC"
     if job.runs:
         yield f"  runs at the server: {_some([str(run) for run in sorted(job.runs)])}"
     if job.databases:
@@ -217,7 +239,8 @@ def _known(value: T | None) -> set[T]:
     return set() if value is None else {value}
 
 
-def _minute(time: str) -> str:
+def minute(time: str) -> str:
+    """Write the time of an entry for a person."""
     return time[:16].replace("T", " ")
 
 

@@ -218,8 +218,10 @@ def add_options(parser: argparse.ArgumentParser, record: type) -> None:
         if option.bare is not None:
             settings |= {"nargs": "?", "const": option.bare}
         if many:
-            settings |= {"nargs": "+"} if option.positional else {"action": "append"}
+            settings |= {"nargs": "+" if _required(field) else "*"} if option.positional else {"action": "append"}
         if option.positional:
+            if not many and not _required(field):
+                settings |= {"nargs": "?", "default": field.default}
             parser.add_argument(field.name, **settings)
         else:  # an option that is not given is absent: the record has the defaults
             settings |= {"dest": field.name, "required": _required(field), "default": argparse.SUPPRESS}

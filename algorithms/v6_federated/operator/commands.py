@@ -2,11 +2,13 @@
 
 from typing import Any
 
-from v6_federated.operator import audit, keys, schema, study
+from v6_federated.operator import audit, keys, limits, schema, stop, study
 from v6_federated.operator.command_line import Command, Group
 
 COMMANDS: tuple[Command[Any] | Group, ...] = (
     audit.COMMAND,
+    stop.COMMAND,
+    limits.COMMAND,
     Group("keys", (keys.NEW, keys.SHOW), "Make or show this hospital's identity key."),
     Group("schema", (schema.NEW, schema.CHECK), "Draft or check what the hospitals agree on about their tables."),
     Group("study", (study.NEW, study.CHECK, study.ACCEPT), "Agree with other hospitals on who takes part."),

@@ -11,6 +11,7 @@ from vantage6.common.task_status import has_task_finished
 
 from v6_federated.base import json_text, logs, vantage6_api
 from v6_federated.base.errors import SafeError
+from v6_workbench import registry
 from v6_workbench.network import server
 
 POLL_SECONDS = 1.0
@@ -194,7 +195,8 @@ def result_of(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
     if not found:
         raise vantage6_api.CollectResultsError(f"task {task_id}: {failure(client, task_id)}")
     result = json_text.parse(found[0]) if isinstance(found[0], str) else found[0]
-    if not isinstance(result, dict) or result.get("method") != method:
+    names = {method, registry.called(method)} if method in registry.names() else {method}
+    if not isinstance(result, dict) or result.get("method") not in names:
         image = client.task.get(task_id)["image"]
         raise vantage6_api.CollectResultsError(
             f"task {task_id}: the image {image} does not hold {method}; check --image"

@@ -1,7 +1,7 @@
-"""Data for experiments: scikit-learn's tables, one file, or a file for each node."""
+"""Data for experiments: rows in memory, scikit-learn's tables, one file, or a file for each node."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pandas as pd
 from v6_federated.base.errors import SafeError
 from v6_federated.base.tables import stem
 from v6_federated.data.source import Source
-from v6_workbench.simulation import files
+from v6_workbench.simulation import files, mock_node
 from v6_workbench.simulation.mock_node import Database
 
 EMBEDDED = ("breast-cancer", "diabetes", "digits", "wine")
@@ -27,12 +27,21 @@ class Dataset:
         rows: a table, or arrays X (n, ...) and y (n,).
         test: the test set, if the file has one: arrays X and y.
         file: the file that the table is from.
+        hospitals: indices of the rows of each hospital by its name, if the rows came so. They are then dealt to nodes
+            in this way, unless an experiment says otherwise.
+
+    Raises:
+        SafeError: the rows are no table, and no arrays of the same length.
     """
 
     name: str
     rows: Database
     test: tuple[np.ndarray, np.ndarray] | None = None
     file: Path | None = None
+    hospitals: Mapping[str, np.ndarray] | None = None
+
+    def __post_init__(self) -> None:
+        mock_node.check(self.rows)
 
     def __len__(self) -> int:
         return len(self.rows) if isinstance(self.rows, pd.DataFrame) else len(self.rows[0])
@@ -51,18 +60,127 @@ class Dataset:
         return self.rows[0][index], self.rows[1][index]
 
 
-def load(data: str) -> Dataset:
-    """Load a table by its name, or a file by its path.
+def load(data: Any, y: Any = None, *, name: str | None = None) -> Dataset:
+    """Load rows: a table, arrays, a file, or the rows of each hospital.
 
     Args:
-        data: one of ``EMBEDDED``, or the path of a table (``tables.KINDS``) or a ``.npz`` file.
+        data: one of
+
+            - a DataFrame, or another table that has ``to_pandas`` (polars, pyarrow). Its label is the last column,
+              unless the experiment names another one;
+            - features X (n, ...), with their labels as ``y``;
+            - the path of a table (``tables.KINDS``) or a ``.npz`` file, or one of ``EMBEDDED``;
+            - the rows of each hospital, ``{"north": ..., "south": ...}`` or a list: DataFrames with the same columns,
+              or arrays (X, y).
+        y: labels (n,), if ``data`` are features. If these are a DataFrame, they become its last column.
+        name: the name in results and tables; None is the file's, or "rows".
 
     Returns:
         The dataset.
 
     Raises:
-        SafeError: there are no such data, or they cannot be read.
+        SafeError: there are no such data, they cannot be read, or X and y differ in length. The text quotes no value.
     """
+    if not isinstance(data, str | Path):
+        return _in_memory(data, y, name or "rows")
+    if y is not None:
+        raise SafeError("y is given with the name of data that have a label; leave it out, or give X itself")
+    dataset = _by_name(str(data))
+    return dataset if name is None else replace(dataset, name=name)
+
+
+def _in_memory(data: Any, y: Any, name: str) -> Dataset:
+    if isinstance(data, Mapping):
+        return _of_hospitals({str(key): rows for key, rows in data.items()}, name)
+    if isinstance(data, list) and data and all(isinstance(part, pd.DataFrame | tuple) for part in data):
+        return _of_hospitals({str(key): rows for key, rows in enumerate(data, start=1)}, name)
+    if isinstance(data, tuple) and y is None:
+        return _filled(Dataset(name, _arrays(data, name)))
+    table = data.to_pandas() if hasattr(data, "to_pandas") else data
+    if isinstance(table, pd.DataFrame):
+        return _filled(Dataset(name, _table(table, y, name)))
+    if y is None:
+        raise SafeError(
+            f"the data are a {type(data).__name__} without labels; expected load(table), load(X, y), or the path of a "
+            "file"
+        )
+    return _filled(Dataset(name, _arrays((data, y), name)))
+
+
+def _table(table: pd.DataFrame, y: Any, name: str) -> pd.DataFrame:
+    """A table whose columns are named by texts, each once; labels that are given apart become the last column."""
+    table = table.copy(deep=False)
+    table.columns = table.columns.astype(str)
+    if y is not None:
+        labels = np.asarray(y)
+        if labels.shape != (len(table),):
+            raise SafeError(
+                f"{name}: X has {len(table)} rows, but y has the shape {labels.shape}; expected as many labels as rows"
+            )
+        label = str(getattr(y, "name", None) or "label")
+        if label in table.columns:
+            raise SafeError(f"{name}: X has a column {label} already, which y is called too; rename one of them")
+        table[label] = labels
+    if not table.columns.is_unique:
+        twice = table.columns[table.columns.duplicated()].unique()
+        raise SafeError(f"{name} has the column(s) {', '.join(twice)} more than once; expected each name once")
+    return table
+
+
+def _arrays(pair: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
+    mock_node.check(pair, name)
+    return np.asarray(pair[0]), np.asarray(pair[1])
+
+
+def _filled(dataset: Dataset) -> Dataset:
+    rows = dataset.rows
+    if not len(dataset) or (isinstance(rows, pd.DataFrame) and len(rows.columns) < 2):
+        holds = f" of {len(rows.columns)} column(s)" if isinstance(rows, pd.DataFrame) else ""
+        wide = " of two columns or more, one of them the label" if holds else ""
+        raise SafeError(f"{dataset.name} holds {len(dataset)} rows{holds}; expected rows{wide}")
+    return dataset
+
+
+def _of_hospitals(parts: Mapping[str, Any], name: str) -> Dataset:
+    """The rows of all hospitals, one hospital after the other."""
+    if not parts:
+        raise SafeError("there are no hospitals; expected the rows of at least one")
+    each = {key: _in_memory(rows, None, f"the hospital {key}") for key, rows in parts.items()}
+    (first, some), *others = each.items()
+    for key, one in others:
+        a, b = some.rows, one.rows
+        if isinstance(a, pd.DataFrame) and isinstance(b, pd.DataFrame):
+            if wrong := sorted({*a.columns} ^ {*b.columns}):
+                raise SafeError(
+                    f"the hospitals {first} and {key} do not both have the column(s) {', '.join(wrong)}; expected the "
+                    "same columns everywhere"
+                )
+        elif isinstance(a, pd.DataFrame) or isinstance(b, pd.DataFrame) or a[0].shape[1:] != b[0].shape[1:]:
+            raise SafeError(
+                f"the rows of the hospitals {first} and {key} are of different kinds; expected the same kind"
+            )
+    ends = np.cumsum([len(one) for one in each.values()])
+    hospitals = dict(zip(each, np.split(np.arange(ends[-1]), ends[:-1]), strict=True))
+    return Dataset(name, pool([one.rows for one in each.values()]), hospitals=hospitals)
+
+
+def pool(parts: Sequence[Database]) -> Database:
+    """Put the rows of several nodes one after the other.
+
+    Args:
+        parts: tables with the same columns, or arrays.
+
+    Returns:
+        One table, its columns in the order of the first; or arrays X (n, ...) and y (n,).
+    """
+    tables = [part for part in parts if isinstance(part, pd.DataFrame)]
+    if tables:
+        return pd.concat(tables, ignore_index=True)
+    return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+
+
+def _by_name(data: str) -> Dataset:
+    """A table by its name, or a file by its path."""
     if data in EMBEDDED:
         return Dataset(data, _embedded(data))
     path = Path(data)

@@ -9,9 +9,12 @@ from v6_workbench.simulation import partitions
 from v6_workbench.simulation.data_checks import labels
 from v6_workbench.simulation.datasets import Dataset, as_written
 from v6_workbench.simulation.mock_node import Database
+from v6_workbench.simulation.partitions import Partition
 
 
-def deal(dataset: Dataset, partition: str, nodes: int | None, seed: int, label: str | None) -> dict[str, Database]:
+def deal(
+    dataset: Dataset, partition: Partition, nodes: int | None, seed: int, label: str | None
+) -> dict[str, Database]:
     """Deal the rows to nodes.
 
     Args:
@@ -32,7 +35,7 @@ def deal(dataset: Dataset, partition: str, nodes: int | None, seed: int, label: 
 
 
 def deal_fold(
-    dataset: Dataset, partition: str, nodes: int | None, seed: int, label: str | None, fold: int, folds: int
+    dataset: Dataset, partition: Partition, nodes: int | None, seed: int, label: str | None, fold: int, folds: int
 ) -> tuple[dict[str, Database], Database]:
     """Deal the rows for one fold of a cross-validation.
 
@@ -63,7 +66,9 @@ def deal_fold(
     parts: dict[str, list[np.ndarray]] = {}
     for f in range(folds):
         rows = np.sort(order[f * size : (f + 1) * size])
-        table, named = _dealt(Dataset(whole.name, whole.take(rows)), partition, nodes, seed, label)
+        table, named = _dealt(
+            Dataset(whole.name, whole.take(rows)), _within(partition, rows, len(whole)), nodes, seed, label
+        )
         for name, index in named.items():
             parts.setdefault(name, [np.empty(0, dtype=np.int64)] * folds)[f] = rows[index]
     table = _without_column(whole, partition)
@@ -71,7 +76,15 @@ def deal_fold(
     return training, table.take(np.concatenate([own[fold] for own in parts.values()]))
 
 
-def with_names(dataset: Dataset, partition: str) -> Dataset:
+def _within(partition: Partition, rows: np.ndarray, n: int) -> Partition:
+    """Deal the rows of a fold as all rows are dealt, if the partition says where each row goes."""
+    if isinstance(partition, str) or callable(partition):
+        return partition
+    parts = partitions.own(partition, np.empty(n), None, 0)
+    return {name: np.flatnonzero(np.isin(rows, part)) for name, part in parts.items()}
+
+
+def with_names(dataset: Dataset, partition: Partition) -> Dataset:
     """Read the column that names the nodes as text, as its file has it: 01 and 1 are two hospitals.
 
     Args:
@@ -81,9 +94,8 @@ def with_names(dataset: Dataset, partition: str) -> Dataset:
     Returns:
         The dataset with that column as text.
     """
-    kind, _, column = partition.partition(":")
-    table = dataset.rows
-    if kind != "column" or dataset.file is None or not isinstance(table, pd.DataFrame) or column not in table.columns:
+    column, table = partitions.column_of(partition), dataset.rows
+    if not column or dataset.file is None or not isinstance(table, pd.DataFrame) or column not in table.columns:
         return dataset
     table = table.copy(deep=False)
     table[column] = as_written(dataset.file, table[[column]])[column]
@@ -91,12 +103,13 @@ def with_names(dataset: Dataset, partition: str) -> Dataset:
 
 
 def _dealt(
-    dataset: Dataset, partition: str, nodes: int | None, seed: int, label: str | None
+    dataset: Dataset, partition: Partition, nodes: int | None, seed: int, label: str | None
 ) -> tuple[Dataset, dict[str, np.ndarray]]:
     """The table without the nodes' column, if there is one, and the indices of each node's rows."""
+    if not isinstance(partition, str):
+        return dataset, partitions.own(partition, labels(dataset, label), nodes, seed)
     partitions.check(partition)
-    kind, _, column = partition.partition(":")
-    if kind == "column":
+    if column := partitions.column_of(partition):
         check_column(dataset, column)
         assert isinstance(dataset.rows, pd.DataFrame)
         if dataset.rows[column].isna().any():
@@ -122,9 +135,9 @@ def check_column(dataset: Dataset, column: str) -> None:
         raise SafeError(f"no column {column!r} to tell the nodes apart; expected one of {names}")
 
 
-def _without_column(dataset: Dataset, partition: str) -> Dataset:
-    kind, _, column = partition.partition(":")
-    if kind != "column" or not isinstance(dataset.rows, pd.DataFrame):
+def _without_column(dataset: Dataset, partition: Partition) -> Dataset:
+    column = partitions.column_of(partition)
+    if not column or not isinstance(dataset.rows, pd.DataFrame):
         return dataset
     return Dataset(dataset.name, dataset.rows.drop(columns=column))
 

@@ -19,11 +19,13 @@ from v6_federated.data.source import split
 from v6_federated.privacy.limits import PREFIX
 from v6_federated.privacy.policy import Policy
 from v6_workbench import registry
-from v6_workbench.simulation import data_checks, dealing
+from v6_workbench.errors import some_of
+from v6_workbench.simulation import data_checks, dealing, partitions
 from v6_workbench.simulation.call_outcomes import CallOutcomes, node_speeds
-from v6_workbench.simulation.datasets import Dataset
+from v6_workbench.simulation.datasets import Dataset, pool
 from v6_workbench.simulation.mock import PROFILE, TRUSTING, MockNetwork
 from v6_workbench.simulation.mock_node import Database
+from v6_workbench.simulation.partitions import Partition
 from v6_workbench.simulation.studies import StudyPlan
 
 OnRound = Callable[[dict[str, Any]], None]
@@ -37,8 +39,10 @@ class Experiment:
 
     Attributes:
         dataset: all rows.
-        nodes: number of nodes; None is 5, or as many as the column of the partition names.
-        partition: how the rows are dealt, see ``partitions``.
+        nodes: number of nodes; None is 5, or as many as the partition has.
+        partition: how the rows are dealt: the name of one of ``partitions``, ``column:NAME``, a function like those of
+            ``partitions``, or the indices of each node's rows, as a list or by the nodes' names. None: as the hospitals
+            have them, if the dataset consists of hospitals, and otherwise "iid".
         seed: seed of everything random in the job.
         partition_seed: seed of the partition.
         label: the label's column, as in ``Common``.
@@ -59,11 +63,18 @@ class Experiment:
 
     Raises:
         SafeError: ``dataset`` is not a Dataset or has no rows, or ``features`` is not a list.
+
+    Example:
+        >>> from v6_workbench import Experiment, load
+        >>> experiment = Experiment(load("wine"), nodes=3, seed=1)
+        >>> result = experiment.federated("fedavg", rounds=3, preprocess=["standardize"])
+        >>> len(result["history"])
+        3
     """
 
     dataset: Dataset
     nodes: int | None = None
-    partition: str = "iid"
+    partition: Partition | None = None
     seed: int = 0
     partition_seed: int = 0
     label: str | None = None
@@ -81,11 +92,15 @@ class Experiment:
     def __post_init__(self) -> None:
         if not isinstance(self.dataset, Dataset):
             kind = type(self.dataset).__name__
-            raise SafeError(f'the dataset is a {kind}; expected load("rows.csv") or Dataset("name", table)')
+            raise SafeError(f'the dataset is a {kind}; expected load(table), load(X, y) or load("rows.csv")')
         if not len(self.dataset):
             raise SafeError(f"the dataset {self.dataset.name!r} has no rows; expected some for each node")
         if isinstance(self.features, str):
             raise SafeError(f"features is the text {self.features!r}; expected a list of names: [{self.features!r}]")
+
+    @property
+    def _partition(self) -> Partition:
+        return self.partition if self.partition is not None else self.dataset.hospitals or "iid"
 
     def deal(self) -> dict[int, Database]:
         """Return the rows of organizations 1, 2, ..."""
@@ -102,7 +117,7 @@ class Experiment:
 
     @functools.cached_property
     def _dealt(self) -> tuple[dict[str, Database], Database | None]:
-        deal = (self.dataset, self.partition, self.nodes, self.partition_seed, self.label)
+        deal = (self.dataset, self._partition, self.nodes, self.partition_seed, self.label)
         return (dealing.deal(*deal), self.dataset.test) if self.fold is None else dealing.deal_fold(*deal, *self.fold)
 
     def _outcomes(self, organization: int | None = None) -> CallOutcomes | None:
@@ -138,7 +153,7 @@ class Experiment:
         named = self.named()
         return {
             "data": self.dataset.name,
-            "partition": self.partition,
+            "partition": partitions.described(self._partition),
             "partition_seed": self.partition_seed,
             "nodes": [*named],
             "rows": [len(rows if isinstance(rows, pd.DataFrame) else rows[1]) for rows in named.values()],
@@ -165,7 +180,7 @@ class Experiment:
         """Return the columns of a table that may be features, and the label; arrays have neither name."""
         if not isinstance(self.dataset.rows, pd.DataFrame):
             return [], ""
-        there = [str(c) for c in self.dataset.rows.columns if f"column:{c}" != self.partition]
+        there = [str(c) for c in self.dataset.rows.columns if str(c) != partitions.column_of(self._partition)]
         label = there[-1] if self.label is None else self.label
         return [c for c in there if c != label], label
 
@@ -196,9 +211,9 @@ class Experiment:
             SafeError: the method cannot be trained on them.
         """
         declared = self.hospital_folder is not None or (self.study is not None and self.study.schema is not None)
-        kind, _, column = self.partition.partition(":")
-        ignored = column if kind == "column" and isinstance(self.dataset.rows, pd.DataFrame) else None
-        if kind == "column":
+        column = partitions.column_of(self._partition)
+        ignored = column if column and isinstance(self.dataset.rows, pd.DataFrame) else None
+        if column:
             dealing.check_column(self.dataset, column)
         data_checks.check(
             self.dataset,
@@ -227,13 +242,20 @@ class Experiment:
             decided["holdout"] = 0.0 if self.fold or self.dataset.test is not None else self.holdout
         return decided
 
-    def federated(self, method: str, values: Mapping[str, Any], on_round: OnRound | None = None) -> dict[str, Any]:
+    def federated(
+        self,
+        method: str,
+        values: Mapping[str, Any] | None = None,
+        on_round: OnRound | None = None,
+        **settings: Any,
+    ) -> dict[str, Any]:
         """Train on all nodes.
 
         Args:
             method: the method's name.
             values: its settings.
             on_round: called with each finished row of the history.
+            settings: further settings, or all of them: ``rounds=30, lr=0.1``.
 
         Returns:
             The result, with the experiment's ``description``.
@@ -243,6 +265,7 @@ class Experiment:
             Interrupted: Ctrl-C was pressed after the first round.
             Exception: one of vantage6's errors if nodes refuse.
         """
+        values = {**(values or {}), **settings}
         if values.get("classes") is None:
             data_checks.check_test(self.dataset, values.get("objective") == "regression")
         supervised = registry.supervised(method)
@@ -252,7 +275,13 @@ class Experiment:
             databases[len(databases) + 1] = self.test
         return self._run(method, databases, {**common, **values}, on_round, self._outcomes())
 
-    def centralized(self, method: str, values: Mapping[str, Any], on_round: OnRound | None = None) -> dict[str, Any]:
+    def centralized(
+        self,
+        method: str,
+        values: Mapping[str, Any] | None = None,
+        on_round: OnRound | None = None,
+        **settings: Any,
+    ) -> dict[str, Any]:
         """Train on the rows of all nodes pooled in one, and evaluate on the same held-out rows as ``federated``.
 
         In simulated time the pooled rows are as fast as the fastest node. Arguments, result and errors are those of
@@ -262,27 +291,39 @@ class Experiment:
         outcomes = self._outcomes()
         if self.slowest is not None:
             outcomes = node_speeds([1], 1.0, seed=self.partition_seed)
-        return self._alone(method, "centralized", _pool(list(training.values())), test, values, on_round, outcomes)
+        own = {**(values or {}), **settings}
+        return self._alone(method, "centralized", pool(list(training.values())), test, own, on_round, outcomes)
 
     def alone(
-        self, method: str, values: Mapping[str, Any], organization: int, on_round: OnRound | None = None
+        self,
+        method: str,
+        values: Mapping[str, Any] | None = None,
+        organization: int | str = 1,
+        on_round: OnRound | None = None,
+        **settings: Any,
     ) -> dict[str, Any]:
         """Train on the rows of one node only, and evaluate on the held-out rows of all.
 
         Args:
             method: see ``federated``.
             values: see ``federated``.
-            organization: number of the node, from 1.
+            organization: number of the node, from 1, or its name.
             on_round: see ``federated``.
+            settings: see ``federated``.
 
         Returns:
             The result. Errors are those of ``federated``.
         """
-        if organization not in range(1, len(self.named()) + 1):
-            raise SafeError(f"there is no node {organization} to train alone; expected 1 to {len(self.named())}")
+        names = [*self.named()]
+        numbers = {name: number for number, name in enumerate(names, start=1)}
+        number = organization if isinstance(organization, int) else numbers.get(organization, 0)
+        if not 1 <= number <= len(names):
+            raise SafeError(
+                f"there is no node {organization!r}; expected 1 to {len(names)}, or a name: {some_of(names)}"
+            )
         training, test = self.train_and_test()
-        kind, outcomes = f"alone: {[*self.named()][organization - 1]}", self._outcomes(organization)
-        return self._alone(method, kind, training[organization], test, values, on_round, outcomes, organization)
+        kind, own = f"alone: {names[number - 1]}", {**(values or {}), **settings}
+        return self._alone(method, kind, training[number], test, own, on_round, self._outcomes(number), number)
 
     def _alone(
         self,
@@ -330,7 +371,7 @@ class Experiment:
             node = Dataset("", rows)
             training[organization] = node.take(kept)
             held_out.append(_without_scarce(node.take(held), step))
-        test = _pool(held_out)
+        test = pool(held_out)
         if not len(test if isinstance(test, pd.DataFrame) else test[1]):
             raise SafeError(
                 "no rows are held out to compare on; expected --holdout above 0, and nodes with "
@@ -342,9 +383,8 @@ class Experiment:
         return [plain(v) for v in np.unique(self._all_labels())]
 
     def _all_labels(self) -> np.ndarray:
-        kind, _, column = self.partition.partition(":")
-        rows = self.dataset.rows
-        if kind == "column" and isinstance(rows, pd.DataFrame):
+        column, rows = partitions.column_of(self._partition), self.dataset.rows
+        if column and isinstance(rows, pd.DataFrame):
             rows = rows.drop(columns=column)
         return data_checks.labels(Dataset("", rows), self.label)
 
@@ -432,10 +472,3 @@ def _without_scarce(rows: Database, least: int) -> Database:
         return rows
     scarce = _scarce(rows, least)
     return rows.mask(np.tile([name in scarce for name in rows.columns], (len(rows), 1))) if scarce else rows
-
-
-def _pool(parts: list[Database]) -> Database:
-    tables = [part for part in parts if isinstance(part, pd.DataFrame)]
-    if tables:
-        return pd.concat(tables, ignore_index=True)
-    return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])

@@ -16,8 +16,10 @@ from typing import Any
 
 import joblib
 import orjson
+from joblib.externals import cloudpickle
 
-from v6_federated.base.errors import Interrupted
+from v6_federated import models
+from v6_federated.base.errors import Interrupted, SafeError
 from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.privacy.limits import PREFIX
 from v6_federated.privacy.policy import Policy
@@ -59,7 +61,7 @@ class MockNetwork:
 
     Raises:
         ValueError: ``processes`` is below 1, or ``databases`` is empty.
-        SafeError: the nodes cannot have such a study.
+        SafeError: rows cannot be read, or the nodes cannot have such a study.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class MockNetwork:
         if not databases:
             raise ValueError("databases is empty; expected the rows of at least one organization")
         self.package, self.on_round, self.outcomes, self.online, self.keep = package, on_round, outcomes, online, keep
+        self.processes, self._models = processes, b""
         self._temporary = tempfile.TemporaryDirectory(prefix="v6-federated-", ignore_cleanup_errors=True)
         self.folder = Path(self._temporary.name)
         self.nodes: dict[int, MockNode] = {}
@@ -142,8 +145,10 @@ class MockNetwork:
 
         Raises:
             Interrupted: Ctrl-C was pressed after the first round; it holds the result of the last finished round.
+            SafeError: the model is one of your own, and cannot be sent to worker processes.
         """
         central = importlib.import_module(self.package).central
+        self._models = self._own_model(settings.get("model"))
         with mock_node.environment_of(next(iter(self.nodes.values()))):
             try:
                 result = central(mock_client=self.client(), **orjson.loads(orjson.dumps(settings)))
@@ -163,9 +168,22 @@ class MockNetwork:
         file = getattr(importlib.import_module(self.package), "__file__", None)  # a module made in memory has none
         folder = str(Path(file).parents[1]) if file else ""
         yield from self._pool(
-            joblib.delayed(mock_node.run)(self.package, folder, self.nodes[organization], message, number)
+            joblib.delayed(mock_node.run)(self.package, folder, self.nodes[organization], message, number, self._models)
             for message, organization, number in calls
         )
+
+    def _own_model(self, spec: Any) -> bytes:
+        """The job's model, if it is registered in this process alone: workers start without it."""
+        model = models.registered(spec)
+        if model is None or self.processes == 1:
+            return b""
+        try:
+            return cloudpickle.dumps(model)
+        except Exception as error:  # each object has its own
+            raise SafeError(
+                f"the model {model.name} cannot be sent to worker processes ({type(error).__name__}: {error}); use "
+                "processes=1, or define it in a module"
+            ) from None
 
 
 def _minimum(environment: Mapping[str, str]) -> int:

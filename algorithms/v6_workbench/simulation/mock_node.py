@@ -3,6 +3,7 @@
 import functools
 import importlib
 import os
+import pickle
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,8 @@ import numpy as np
 import orjson
 import pandas as pd
 
+from v6_federated import models
+from v6_federated.base.errors import SafeError
 from v6_federated.data.reading import as_features
 from v6_federated.data.source import Source
 from v6_federated.privacy.environment import debugging
@@ -39,6 +42,40 @@ class MockNode:
     environment: Mapping[str, str]
 
 
+def check(database: Database, named: str = "the rows") -> None:
+    """Refuse rows that no node could read.
+
+    Args:
+        database: the rows.
+        named: what the error calls them.
+
+    Raises:
+        SafeError: they are neither a table nor arrays of the same length, or hold complex numbers. The text quotes no
+            value.
+    """
+    if isinstance(database, pd.DataFrame):
+        if wrong := [
+            str(name) for name, dtype in zip(database.columns, database.dtypes, strict=True) if _complex(dtype)
+        ]:
+            raise SafeError(
+                f"{named}: the column(s) {', '.join(wrong)} hold complex numbers; expected numbers or words"
+            )
+        return
+    if not isinstance(database, tuple | list) or len(database) != 2:
+        raise SafeError(f"{named} are a {type(database).__name__}; expected a DataFrame, or arrays (X, y)")
+    X, y = map(np.asarray, database)
+    if X.ndim < 2 or y.ndim != 1:
+        raise SafeError(f"{named}: X has the shape {X.shape} and y {y.shape}; expected X (n, ...) and y (n,)")
+    if len(X) != len(y):
+        raise SafeError(f"{named}: X has {len(X)} rows, but y has {len(y)}; expected as many labels as rows")
+    if wrong := [name for name, array in (("X", X), ("y", y)) if _complex(array.dtype)]:
+        raise SafeError(f"{named}: {' and '.join(wrong)} hold complex numbers; expected real numbers")
+
+
+def _complex(dtype: Any) -> bool:
+    return getattr(dtype, "kind", "") == "c"
+
+
 def create(organization: int, folder: Path, database: Database, environment: Mapping[str, str]) -> MockNode:
     """Write a node's rows to its folder.
 
@@ -50,7 +87,11 @@ def create(organization: int, folder: Path, database: Database, environment: Map
 
     Returns:
         The node.
+
+    Raises:
+        SafeError: no node could read the rows.
     """
+    check(database, f"the rows of organization {organization}")
     (folder / "tmp").mkdir(parents=True)
     if isinstance(database, pd.DataFrame):
         source = Source(table=database)
@@ -61,7 +102,9 @@ def create(organization: int, folder: Path, database: Database, environment: Map
     return MockNode(organization, folder, {**environment, "TEMPORARY_FOLDER": str(folder / "tmp")})
 
 
-def run(package: str, folder: str, node: MockNode, message: Path, number: int) -> tuple[int, str, str]:
+def run(
+    package: str, folder: str, node: MockNode, message: Path, number: int, model: bytes = b""
+) -> tuple[int, str, str]:
     """Run one call at one node, in a worker process. The answer goes to a file, as in a container.
 
     Args:
@@ -70,6 +113,7 @@ def run(package: str, folder: str, node: MockNode, message: Path, number: int) -
         node: the node.
         message: file of the task's input; the answer is written next to it.
         number: number of the run.
+        model: the job's model, if it was registered in the process that started this one.
 
     Returns:
         The number of the run, its status and its log.
@@ -82,6 +126,7 @@ def run(package: str, folder: str, node: MockNode, message: Path, number: int) -
     if folder not in sys.path:
         sys.path.append(folder)  # a worker has not the path of the process that started it
     module = importlib.import_module(package)
+    _register(model)
     if not hasattr(module, request["method"]):
         raise AttributeError(f"{package}/__init__.py does not export {request['method']}; add it there")
     function = getattr(module, request["method"])
@@ -134,6 +179,14 @@ def _forget_other_networks(folder: Path) -> None:
     if _network != [folder]:
         _network[:] = [folder]
         close_databases()
+
+
+@functools.lru_cache(maxsize=1)
+def _register(model: bytes) -> None:
+    """Register a model that the developer has registered in the process that started this one."""
+    if model:
+        own: models.Registered = pickle.loads(model)
+        models.register(own.name, own.build, own.options)
 
 
 @functools.lru_cache(maxsize=2)

@@ -1,17 +1,21 @@
 """Ways to deal the rows of one table to K nodes, for experiments on mock nodes and on a local network.
 
 Each function takes the labels y (n,), the number of nodes K and a random generator, and returns a list of K arrays of
-row indices; every row goes to exactly one node.
+row indices; every row goes to exactly one node. A partition of your own is such a function, or its result.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.randomness import generator
 
 Parts = list[np.ndarray]
+Given = Sequence[Any] | Mapping[Any, Any]  # indices of the rows of each node, or masks; a mapping names the nodes
+Partition = str | Callable[[np.ndarray, int, np.random.Generator], Given] | Given
 TRIES = 1000
 MOST = 1e6  # largest number that a partition takes
 
@@ -224,6 +228,68 @@ PARTITIONS: dict[str, Callable[..., Parts]] = {
 }
 WITH_NUMBER = {"shards": int, "class": float, "classes": int, "dirichlet": float}
 EXAMPLES = {"shards": "2", "class": "0.9", "classes": "2", "dirichlet": "0.5"}
+
+
+def column_of(partition: Partition) -> str:
+    """Return the column that a partition ``column:NAME`` deals by, or an empty text."""
+    kind, _, column = partition.partition(":") if isinstance(partition, str) else ("", "", "")
+    return column if kind == "column" else ""
+
+
+def described(partition: Partition) -> str:
+    """Return what a result says about a partition: its name."""
+    if callable(partition):
+        return f"function {getattr(partition, '__name__', type(partition).__name__)}"
+    return partition if isinstance(partition, str) else "rows of each node"
+
+
+def own(partition: Partition, y: np.ndarray, nodes: int | None, seed: int) -> dict[str, np.ndarray]:
+    """Deal rows to nodes as a developer's own partition does.
+
+    Args:
+        partition: a function of the labels, the number of nodes and a random generator, like those of this module; or
+            what it returns: indices of rows, or masks (n,), for each node.
+        y: labels (n,).
+        nodes: number of nodes; None is 5 for a function, and otherwise what the partition has.
+        seed: seed of the random generator.
+
+    Returns:
+        Row indices of each node, ascending, by the nodes' names: those of a mapping, or 1, 2, ...
+
+    Raises:
+        SafeError: these are no rows, a row goes to no node or to several, or a node gets none.
+    """
+    made = partition(np.asarray(y), nodes or 5, generator(seed, "partition")) if callable(partition) else partition
+    named = made if isinstance(made, Mapping) else {k: part for k, part in enumerate(made, start=1)}
+    parts = {str(name): _indices(part, str(name), len(y)) for name, part in named.items()}
+    if not parts or (nodes is not None and nodes != len(parts)):
+        raise SafeError(f"the partition has {len(parts)} node(s); expected {nodes or 'at least one'}")
+    if empty := [name for name, part in parts.items() if not len(part)]:
+        raise SafeError(f"the partition leaves the node(s) {', '.join(empty)} without rows; leave them out")
+    times = np.bincount(np.concatenate([*parts.values()]), minlength=len(y))
+    if (times != 1).any():
+        raise SafeError(
+            f"the partition deals {(times > 1).sum()} of {len(y)} rows more than once, and {(times == 0).sum()} to no "
+            "node; expected each row once"
+        )
+    return parts
+
+
+def _indices(part: Any, name: str, n: int) -> np.ndarray:
+    array = None if isinstance(part, pd.DataFrame) else np.asarray(part, dtype=None if len(part) else np.int64)
+    if array is None or array.ndim != 1 or array.dtype.kind not in "biu":
+        found = "a DataFrame" if array is None else f"an array of type {array.dtype} and shape {array.shape}"
+        raise SafeError(
+            f"the partition gives the node {name} {found}; expected indices of rows, or, for the tables of hospitals, "
+            "load({name: table, ...})"
+        )
+    if array.dtype.kind == "b":
+        if len(array) != n:
+            raise SafeError(f"the mask of the node {name} has {len(array)} values; expected one for each of {n} rows")
+        return np.flatnonzero(array)
+    if len(array) and not 0 <= array.min() <= array.max() < n:
+        raise SafeError(f"the partition gives the node {name} rows that do not exist; expected indices 0 to {n - 1}")
+    return np.sort(array.astype(np.int64))
 
 
 def check(name: str) -> None:

@@ -1,0 +1,120 @@
+"""``limits``: what a node's limits are, by its configuration, before it starts."""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from v6_federated.base.errors import SafeError
+from v6_federated.operator.command_line import Command, Found, Option, prints
+from v6_federated.privacy.limits import LIMITS, PREFIX, PROFILES
+from v6_federated.privacy.policy import Policy
+
+BUDGET = {f"{PREFIX}EPSILON": "3", f"{PREFIX}DELTA": "1e-5"}  # private needs one
+# what vantage6 4.15 knows under `policies`; it ignores other names without a word
+POLICIES = (
+    "allow_basics_algorithm",
+    "allow_either_whitelist_or_store",
+    "allowed_algorithm_stores",
+    "allowed_algorithms",
+    "allowed_organizations",
+    "allowed_users",
+    "require_algorithm_pull",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LimitsOptions:
+    """Options of ``limits``."""
+
+    file: Annotated[
+        Path | None, Option("the node's configuration; without it, the environment's limits", "FILE", positional=True)
+    ] = None
+    profile: Annotated[str | None, Option(f"show the limits of a profile: {', '.join(PROFILES)}", "PROFILE")] = None
+
+
+def run(options: LimitsOptions) -> Found:
+    """Show every limit, with its value and what it does."""
+    if options.file is not None and options.profile is not None:
+        raise SafeError("a configuration has a profile of its own; leave out --profile, or the file")
+    if options.profile is not None and options.profile not in PROFILES:
+        raise SafeError(f"unknown profile {options.profile!r}; expected one of {', '.join(PROFILES)}")
+    remarks: list[str] = []
+    if options.profile is not None:
+        private = options.profile == "private"
+        environment: Mapping[str, str] = {f"{PREFIX}PROFILE": options.profile} | (BUDGET if private else {})
+        if private:
+            remarks.append("the budget, epsilon and delta, is an example: this profile needs one of yours")
+    elif options.file is not None:
+        environment, remarks = _configured(options.file)
+    else:
+        environment = os.environ
+    policy = Policy.of_node(environment)
+    looser = policy.looser()
+    values = {limit.name: _written(getattr(policy, limit.name.lower())) for limit in LIMITS}
+    own = [limit.name for limit in LIMITS if environment.get(PREFIX + limit.name, "").strip() and not options.profile]
+    lines = [f"profile {policy.profile}", *_lines(values, own, looser), *remarks]
+    return Found(lines, {"profile": policy.profile, "limits": values, "set": own, "looser": looser, "remarks": remarks})
+
+
+def _lines(values: Mapping[str, str], own: list[str], looser: list[str]) -> Iterator[str]:
+    for limit in LIMITS:
+        note = " (set here)" if limit.name in own else ""
+        note = " (set here; LOOSER than the profile)" if limit.name in looser else note
+        yield f"  {PREFIX}{limit.name}: {values[limit.name]}{note}"
+        yield f"      {limit.does}"
+
+
+def _written(value: Any) -> str:
+    if value is None:
+        return "no limit"
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, frozenset):
+        return ",".join(sorted(value)) or "none"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _configured(file: Path) -> tuple[dict[str, str], list[str]]:
+    """The variables that a node's configuration gives to algorithms, and what is wrong with the configuration."""
+    import yaml  # vantage6 brings it
+
+    try:
+        node = yaml.safe_load(file.read_text())
+    except (yaml.YAMLError, UnicodeDecodeError):
+        raise SafeError(f"{file.name} is not YAML; expected a node's configuration, as in node_configs/") from None
+    if not isinstance(node, dict) or "api_key" not in node:
+        raise SafeError(f"{file.name} has no api_key; expected a node's configuration, as in node_configs/")
+    parts = {name: node.get(name) or {} for name in ("algorithm_env", "policies")}
+    if wrong := [name for name, part in parts.items() if not isinstance(part, dict)]:
+        raise SafeError(
+            f"{wrong[0]} of {file.name} is no list of names and values; expected lines such as NAME: 'value'"
+        )
+    return {str(k): str(v) for k, v in parts["algorithm_env"].items()}, [*_remarks(node, parts["policies"])]
+
+
+def _remarks(node: Mapping[str, Any], policies: Mapping[str, Any]) -> Iterator[str]:
+    if unknown := sorted(str(name) for name in policies if name not in POLICIES):
+        yield (
+            f"vantage6 does not know {', '.join(unknown)} under policies, and ignores it without a word; expected one "
+            f"of {', '.join(POLICIES)}"
+        )
+    if not policies.get("allowed_algorithms") and not policies.get("allowed_algorithm_stores"):
+        yield "policies name no allowed_algorithms: this node runs every image that a task names"
+    databases = node.get("databases")
+    labels = [one.get("label") for one in databases if isinstance(one, dict)] if isinstance(databases, list) else []
+    if "hospital" not in labels:
+        yield (
+            "there is no database with the label hospital: the audit log and the counters would lie in the node's data "
+            "volume, and be lost with it"
+        )
+
+
+COMMAND = Command(
+    "limits",
+    LimitsOptions,
+    prints(run),
+    help="Show a node's limits: those of its configuration, of a profile, or of the environment.",
+    example="limits --profile careful",
+)

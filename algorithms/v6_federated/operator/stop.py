@@ -1,0 +1,107 @@
+"""``stop``: refuse a job at this node from now on, whatever the server sends."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+from v6_federated.base.errors import SafeError
+from v6_federated.messages.job import KEY
+from v6_federated.operator.audit import minute
+from v6_federated.operator.command_line import Command, Found, Option, prints
+from v6_federated.operator.keys import Folder, existing
+from v6_federated.privacy import audit
+from v6_federated.privacy.stopped import Stopped
+
+LEFT = "what has left before is not undone; `v6-federated audit` shows it"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StopOptions:
+    """Options of ``stop``."""
+
+    folder: Folder
+    jobs: Annotated[
+        tuple[str, ...],
+        Option("keys of jobs, as `audit` shows them, or their beginnings", "JOB", positional=True),
+    ] = ()
+    all: Annotated[bool, Option("all jobs, those that have not begun too")] = False
+    undo: Annotated[bool, Option("let these jobs (or with --all, all) go on")] = False
+    list: Annotated[bool, Option("only show what is stopped")] = False
+
+
+def run(options: StopOptions) -> Found:
+    """Change the list of stopped jobs, and show it."""
+    folder = existing(options.folder)
+    _check(options)
+    methods = _methods(folder)
+    before, now = Stopped.read(folder), audit.now()
+    known = before.jobs if options.undo else methods
+    named = dict.fromkeys((_whole(job, known, options.undo) for job in options.jobs), now)
+    if options.list:
+        return Found(_shown(before, methods), _numbers(before))
+    if options.undo:
+        after = Stopped() if options.all else before.without(named)
+    else:
+        after = replace(before.adding(named), all=before.all or (now if options.all else None))
+    try:
+        after.write(folder)
+    except OSError as error:
+        raise SafeError(
+            f"the list of stopped jobs in {folder} cannot be written ({error.strerror}); run the command as the user "
+            "that the folder belongs to, for example with sudo"
+        ) from None
+    return Found([*_shown(after, methods), *([] if options.undo else [LEFT])], _numbers(after))
+
+
+def _check(options: StopOptions) -> None:
+    if options.list and (options.jobs or options.all or options.undo):
+        raise SafeError("--list only shows what is stopped; leave out the jobs, --all and --undo")
+    if not options.list and options.all == bool(options.jobs):
+        raise SafeError(
+            f"expected jobs or --all, and not both, for example `v6-federated stop {options.folder} 2f0c`; "
+            "`v6-federated audit` shows the keys of jobs, and --list what is stopped"
+        )
+
+
+def _methods(folder: Path) -> dict[str, str]:
+    """The method of each job in the audit log, by the job's key."""
+    file = folder / audit.NAME
+    entries = audit.read(file) if file.is_file() else ()
+    return {entry.job: entry.method for entry in entries if entry is not None}
+
+
+def _whole(job: str, known: Iterable[str], undo: bool) -> str:
+    """The key that begins so."""
+    found = [key for key in known if key == job] or [key for key in known if job and key.startswith(job)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise SafeError(f"{len(found)} jobs have keys that begin with {job}: {', '.join(found[:5])}; write one in full")
+    if KEY.fullmatch(job) and not undo:
+        return job  # a job that has not reached this node yet
+    where = "is stopped here, see --list" if undo else "is in the audit log, or write the job's key in full"
+    raise SafeError(f"no job has a key that begins with {job or 'an empty word'}; expected one that {where}")
+
+
+def _shown(stopped: Stopped, methods: Mapping[str, str]) -> list[str]:
+    lines = [
+        f"job {key}: {methods.get(key, 'not in the audit log')}, stopped {minute(at)} UTC"
+        for key, at in stopped.jobs.items()
+    ]
+    if stopped.all is not None:
+        lines.append(f"every job is stopped since {minute(stopped.all)} UTC, and new ones too")
+    return lines or ["no job is stopped"]
+
+
+def _numbers(stopped: Stopped) -> dict[str, object]:
+    return {"stopped": dict(stopped.jobs), "all": stopped.all}
+
+
+COMMAND = Command(
+    "stop",
+    StopOptions,
+    prints(run),
+    help="Stop a job at this node: it refuses everything that the job asks from now on.",
+    example="stop hospitals/node-1 2f0c",
+)

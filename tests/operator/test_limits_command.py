@@ -1,0 +1,91 @@
+"""``limits``: what a node's configuration, a profile or the environment allows."""
+
+from pathlib import Path
+
+import pytest
+
+from v6_federated.privacy.limits import LIMITS, PROFILES
+from v6_federated.privacy.policy import Policy
+
+CONFIGURATIONS = sorted((Path(__file__).parents[2] / "node_configs").glob("*.yaml"))
+
+
+@pytest.fixture
+def configured(tmp_path, call):
+    def configured(text):
+        file = tmp_path / "node.yaml"
+        file.write_text(text)
+        return call("limits", file)
+
+    return configured
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_profile_has_every_limit(call, profile):
+    status, lines, numbers, _ = call("limits", "--profile", profile)
+    assert status == 0 and lines[0] == f"profile {profile}" == f"profile {numbers['profile']}"
+    assert [*numbers["limits"]] == [limit.name for limit in LIMITS] and not numbers["set"] and not numbers["looser"]
+    for limit in LIMITS:
+        assert f"      {limit.does}" in lines
+    assert numbers["limits"]["MINIMUM_ROWS"] == str(Policy.of(profile).minimum_rows)
+    assert bool(numbers["remarks"]) == (profile == "private")
+
+
+@pytest.mark.parametrize("file", CONFIGURATIONS, ids=lambda file: file.name)
+def test_the_configurations_of_this_repository(call, file):
+    status, _, numbers, _ = call("limits", file)
+    assert status == 0 and numbers["remarks"] == []
+
+
+def test_what_is_set_and_what_is_looser(configured):
+    _, lines, numbers, _ = configured(
+        "api_key: x\ndatabases: [{label: hospital}]\npolicies: {allowed_algorithms: [x]}\n"
+        "algorithm_env: {V6_FEDERATED_MINIMUM_ROWS: '50', V6_FEDERATED_MINIMUM_BATCH: 1}\n"
+    )
+    assert "  V6_FEDERATED_MINIMUM_ROWS: 50 (set here)" in lines
+    assert "  V6_FEDERATED_MINIMUM_BATCH: 1 (set here; LOOSER than the profile)" in lines
+    assert numbers["profile"] == "careful" and numbers["looser"] == ["MINIMUM_BATCH"] and numbers["remarks"] == []
+
+
+def test_what_vantage6_ignores_without_a_word(configured):
+    _, lines, numbers, _ = configured("api_key: x\npolicies: {allowed_algorithm: [x]}\n")
+    assert lines[-3:] == numbers["remarks"]
+    assert "vantage6 does not know allowed_algorithm under policies" in lines[-3]
+    assert "this node runs every image that a task names" in lines[-2] and "label hospital" in lines[-1]
+
+
+def test_the_environment(call, monkeypatch):
+    monkeypatch.setenv("V6_FEDERATED_PROFILE", "trusting")
+    monkeypatch.setenv("V6_FEDERATED_MINIMUM_ROWS", "20")
+    _, lines, numbers, _ = call("limits")
+    assert lines[0] == "profile trusting" and numbers["set"] == ["MINIMUM_ROWS"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a: [", "node.yaml is not YAML; expected a node's configuration"),
+        ("- a\n", "node.yaml has no api_key; expected a node's configuration"),
+        ("api_key: x\nalgorithm_env: [1]\n", "algorithm_env of node.yaml is no list of names and values"),
+        (
+            "api_key: x\nalgorithm_env: {V6_FEDERATED_MINIMUM_ROW: '5'}\n",
+            "V6_FEDERATED_MINIMUM_ROW is not a setting of a node; did you mean V6_FEDERATED_MINIMUM_ROWS?",
+        ),
+        ("api_key: x\nalgorithm_env: {V6_FEDERATED_PROFILE: open}\n", "V6_FEDERATED_PROFILE=open of this node must be"),
+    ],
+)
+def test_a_wrong_configuration_is_refused_in_one_line(configured, text, says):
+    status, _, _, err = configured(text)
+    assert status == 2 and says in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--profile", "open"], "unknown profile 'open'; expected one of trusting, careful, private"),
+        (["node.yaml", "--profile", "careful"], "a configuration has a profile of its own"),
+    ],
+)
+def test_a_wrong_request_is_refused_in_one_line(call, arguments, says):
+    status, _, _, err = call("limits", *arguments)
+    assert status == 2 and says in err
