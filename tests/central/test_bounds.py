@@ -293,5 +293,5 @@ def test_a_sum_that_is_not_finite_blames_nobody():
         answers.sum("w")
     assert str(error.value) == (
         "f: the weighted sum of w over 2 nodes is not finite in float32, although each answer is; training "
-        "has diverged; try a smaller lr"
+        "has diverged; try a smaller lr, or put columns on one scale (--preprocess standardize)"
     )
