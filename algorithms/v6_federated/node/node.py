@@ -22,8 +22,7 @@ from v6_federated.data.labels import plain
 from v6_federated.data.source import Rows, split
 from v6_federated.messages.job import Job
 from v6_federated.messages.local_sgd import LocalSGD, PlainSGD
-from v6_federated.models import metrics
-from v6_federated.models.clipping import penalty_gradient
+from v6_federated.models import clipping, metrics
 from v6_federated.node import local_training, noising
 from v6_federated.node.kept_steps import kept
 from v6_federated.node.local_training import Rates, Step
@@ -442,7 +441,7 @@ class Node:
         total = self.noising.gradient(self.model, w, X[rows], y[rows], i, shared)
         plan = self.noising.plan
         mean = total * (plan.clip / units.GRADIENT / (plan.rate * self.n))
-        return total, self.model.asarray(mean.astype(np.float32)) + penalty_gradient(self.model, w)
+        return total, self.model.asarray(mean.astype(np.float32)) + clipping.penalty_gradient(self.model, w)
 
     def loss(self, w: Any) -> float:
         """Compute the mean loss on the node's rows.
@@ -509,6 +508,7 @@ class Node:
         assert self.noising is not None and self.job.data.classes is not None
         if which != "held_out":
             raise SafeError(noising.UNCOVERED)
+        clipping.check(self.model)  # of these models each row has a score of its own; others refuse all rows for one
         number = self.noising.use("evaluations", 1)
         classes, bands = len(self.job.data.classes), self.policy.score_bands
         _, rows = self.source.prepared(self.job.data, self.identity, self.policy)
