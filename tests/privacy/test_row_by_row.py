@@ -220,9 +220,7 @@ def test_a_model_that_refuses_all_rows_for_one_is_not_evaluated():
         policy=POLICY,
         identity=1,
         source=conformed(Source(X=np.eye(40, 2), y=np.arange(40) % 2), declared),
-        noising=noising.Noising(
-            Plan(evaluations=1, holdout=0.5), Request(Policy.of("trusting"), None, None, {}), "job"
-        ),
+        noising=noising.Noising(Plan(evaluations=1, holdout=0.5), request, "job"),
     )
     with pytest.raises(SafeError, match="does not give the gradient of each row"):
         node.evaluate(node.model.init(np.random.default_rng(0)), "held_out")
