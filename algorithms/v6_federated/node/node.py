@@ -517,6 +517,6 @@ class Node:
         except SafeError:  # the score of a row of zeros is not finite, whatever the rows are
             found = {"n": 0}
         counted = metrics.to_sums({"bands": [], "loss": 0.0, **found}, classes, bands)
-        reach = math.sqrt(1 + len(counted["bands"]))  # a row is in one cell, and in one band of each problem
+        reach = metrics.reach(len(counted["bands"]))
         noisy = {name: self.noising.counts(counted[name], reach, f"{name} {number}") for name in ("confusion", "bands")}
         return {"n": self._held_out, **noisy}
