@@ -38,7 +38,7 @@ AgeUpper = Annotated[
 ]
 
 
-@central(single_answers="each answer moves the model when it comes")
+@central(single_answers="each answer moves the model when it comes", private=True)
 def central(
     federation: Federation,
     *,
@@ -48,6 +48,9 @@ def central(
     local: LocalSGD = LocalSGD(),
 ) -> Result:
     """CO-OP: Wang 2017; Nilsson et al. 2018, Algorithm 3. Asynchronous: each model is merged when it arrives.
+
+    With noise a node is called ``rounds`` times at most, as its plan holds so many steps; then it is done. The job ends
+    when no node is left that could be merged.
 
     Symbols: K nodes, w (d,) and a the global model and its age, a_k the age of node k's model, b_l = age_lower and
     b_u = age_upper the filter on a - a_k, E = epochs. A round is K merges. What leaves a node: its model after E
@@ -62,6 +65,8 @@ def central(
 
     def train(k: int, **model: Any) -> None:
         """Have node k train, from the model that it is sent or, without one, from its own."""
+        if federation.plan is not None and s.calls[k] == rounds:
+            return
         s.calls[k] += 1
         federation.send("client_update", k, s.calls[k], **model, local=local, values=["state_lost"])
 
@@ -74,7 +79,10 @@ def central(
         arrived: list[Answer] = []
         merged = 0
         while merged < len(K):
-            _check_deadlock(t, {k: s.a - s.a_k[k] for k in federation.at_work()}, b_l)
+            differences = {k: s.a - s.a_k[k] for k in federation.at_work()}
+            if federation.plan is not None and max(differences.values(), default=-1) < b_l:
+                break  # all others are done
+            _check_deadlock(t, differences, b_l)
             answer = federation.next_answer()
             if answer is None:  # a node has failed
                 continue
@@ -97,6 +105,8 @@ def central(
                 train(k, weights=s.w)  # return w, a
             answer.values.update(outcome=outcome, age_difference=difference, place=len(arrived))
             arrived.append(answer if outcome == "merged" else replace(answer, arrays={}))
+        if not arrived:
+            break
         outcomes = Counter(a.values["outcome"] for a in arrived)
         federation.record(
             arrived,

@@ -20,6 +20,7 @@ from v6_federated.base.vantage6_api import DataError, NodePermissionException
 from v6_federated.data.declared import conformed
 from v6_federated.data.source import Source
 from v6_federated.messages.job import DataSpec, Job
+from v6_federated.models import build
 from v6_federated.node import noising, task
 from v6_federated.node.node import Node
 from v6_federated.node.request import Request
@@ -206,3 +207,20 @@ def test_two_sums_of_one_request_have_their_own_noise_and_both_count(tmp_path):
     assert Ledger(tmp_path, 10, 1e-5).spent().jobs[0].steps == 3
     X = np.zeros((1, 20))
     assert (found.moments(X, 0) != found.moments(X, 1)).any() and (found.moments(X, 1) == found.moments(X, 1)).all()
+
+
+def test_a_model_that_refuses_all_rows_for_one_is_not_evaluated():
+    """lstm_char refuses rows that are no codes. Counts of no row then told whether any value is above a threshold."""
+    pytest.importorskip("torch")
+    declared = Schema(tuple(Column(str(i), "number", 0, 1) for i in range(2)), "y", (0, 1))
+    node, request = object.__new__(Node), Request(Policy.of("trusting"), None, None, {})
+    vars(node).update(
+        job=replace(job(features=None, holdout=0.5), model={"name": "lstm_char"}),
+        model=build({"name": "lstm_char", "features": 2, "classes": 2, "hidden": 2}),
+        policy=POLICY,
+        identity=1,
+        source=conformed(Source(X=np.eye(40, 2), y=np.arange(40) % 2), declared),
+        noising=noising.Noising(Plan(evaluations=1, holdout=0.5), request, "job"),
+    )
+    with pytest.raises(SafeError, match="does not give the gradient of each row"):
+        node.evaluate(node.model.init(np.random.default_rng(0)), "held_out")

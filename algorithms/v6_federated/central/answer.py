@@ -82,6 +82,7 @@ class Expected:
         evaluation: whether the node was asked to evaluate a model.
         minimum_rows: rows that the answer must be about.
         classes: number of classes that an evaluation counts; None means that it is one of a regression.
+        noisy: whether an evaluation's counts have noise.
         validate: says what else is wrong with an answer, or None.
         measures: what of an answer is compared with the other nodes' answers, see ``bounds.norms``.
         sums: the masked sum that the answer is a part of, in place of all of these.
@@ -96,6 +97,7 @@ class Expected:
     evaluation: bool = False
     minimum_rows: int = 1
     classes: int | None = None
+    noisy: bool = False
     validate: Callable[[Answer], str | None] | None = None
     measures: Mapping[str, Callable[[Answer], Array] | None] = field(default_factory=dict)
     sums: Sums | None = None
@@ -223,7 +225,8 @@ def _checked(result: Any, call: Call) -> Answer:
             raise Unusable(f"sent no proper {name}; expected a number, true, false or null")
     if values.get("train_loss") is not None and not metrics.is_loss(values["train_loss"]):
         raise Unusable("sent no proper train_loss; expected a number from 0, or null")
-    if "evaluation" in values and not metrics.is_evaluation(values["evaluation"], expected.classes):
+    is_evaluation = metrics.is_noisy_evaluation if expected.noisy else metrics.is_evaluation
+    if "evaluation" in values and not is_evaluation(values["evaluation"], expected.classes):
         raise Unusable("sent a malformed evaluation; expected n, loss and counts that add up to n")
     answer = Answer(call.organization, n, arrays, values, size, call.size, call.function)
     if expected.validate is not None and (problem := expected.validate(answer)):

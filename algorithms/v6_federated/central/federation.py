@@ -151,6 +151,8 @@ class Federation:
         modes = {a.organization_id: a.values.get("mode", "plain") for a in answers}
         mode = max(modes.values(), key=AGGREGATIONS.index) if job.aggregation == "auto" else job.aggregation
         if mode == "plain":
+            if self.plan is not None:
+                self._sums_of_rows = self._described(answers)
             return replace(job, aggregation="plain")
         self._tasks.stateful = True  # nodes have made keys
         strict = [k for k, said in modes.items() if said != "plain"]
@@ -188,6 +190,11 @@ class Federation:
         said = [a.values.get("colluders") or 0 for a in confirmed]
         masks.colluders = max(int(statistics.median_low(said or [0])), 0)
         self._tasks.masks = masks
+        self._sums_of_rows = self._described(answers)
+        return job
+
+    def _described(self, answers: Sequence[Answer]) -> SumsOfRows:
+        """What steps can be fitted to without a single node's statistics: sums, and what operators have declared."""
         levels: dict[str, set[str]] = {}
         for a in answers:
             for column, named in a.values.get("levels", {}).items():
@@ -196,8 +203,7 @@ class Federation:
         bounds = answers[0].values.get("bounds") if answers else None
         if bounds and any(a.values.get("bounds") != bounds for a in answers):
             bounds = None  # step scale says so
-        self._sums_of_rows = SumsOfRows(self._ask_in_preparation, ordered, bounds)
-        return job
+        return SumsOfRows(self._ask_in_preparation, ordered, bounds)
 
     def _count_rows(self) -> None:
         """Learn the rows of each block, if no statistic has told them: they weight the first round."""
@@ -709,14 +715,15 @@ class Federation:
 
     def _visible(self) -> dict[str, Any]:
         """What central has seen of the nodes' answers."""
-        masks = self._tasks.masks
-        if masks is None:
-            return {"aggregation": "plain", "central_saw": "each organization's own answers"}
+        masks, seen = self._tasks.masks, dict[str, Any]()
         saw = "sums over the blocks; and from each organization: names of columns, classes and levels, and public keys"
-        seen = {"aggregation": masks.mode, "blocks": masks.blocks, "central_saw": saw}
+        if masks is None:
+            seen |= {"aggregation": "plain", "central_saw": "each organization's own answers"}
+        else:
+            seen |= {"aggregation": masks.mode, "blocks": masks.blocks, "central_saw": saw}
         if self.plan is None:
             return seen
-        shared = masks.mode == "pinned" and self._shared
+        shared = masks is not None and masks.mode == "pinned" and self._shared
         return {**seen, **privacy.described(self.plan, self._common, shared)}
 
     def job(self) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def central(
         for step in checked.preprocess:
             preprocessing.parse(step)
         _check_training(checked)
-        privacy.check(checked)
+        privacy.check(checked, method, bool(single_answers))
         check(checked)
 
     @algorithm_client

@@ -25,11 +25,13 @@ EVALUATION_NOISE = 10.0  # if neither it nor an epsilon is set
 OF_EVALUATIONS = 0.9
 
 
-def check(checked: Common) -> None:
+def check(checked: Common, method: str, single_answers: bool) -> None:
     """Check settings of noise, before any node is asked.
 
     Args:
         checked: the job's settings.
+        method: the method's name.
+        single_answers: whether the method needs single answers. Each node then adds all of the noise to its own.
 
     Raises:
         SafeError: they do not fit each other.
@@ -52,7 +54,11 @@ def check(checked: Common) -> None:
         raise SafeError("optimizer=adam cannot be used with clip; leave it out")
     if checked.evaluators:
         raise SafeError("evaluators cannot be used with clip: their answers would be single ones; leave them out")
-    if checked.aggregation == "plain":
+    if single_answers and checked.aggregation != "plain":
+        raise SafeError(
+            f"{method} needs single answers with clip, too; set aggregation=plain, which every operator must allow"
+        )
+    if checked.aggregation == "plain" and not single_answers:
         raise SafeError(
             "aggregation=plain cannot be used with clip: noise is for sums; leave it out, or set masked or pinned"
         )

@@ -452,6 +452,7 @@ class RoundTasks:
             frozenset(values),
             minimum_rows=rows,
             classes=counted,
+            noisy=self.job.privacy is not None,
             validate=validate,
             measures=measures,
         )

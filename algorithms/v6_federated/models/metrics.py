@@ -142,6 +142,18 @@ def of_sums(sums: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def reach(problems: int) -> float:
+    """Bound how far one row can move the counts of an evaluation: it is in one cell, and in one band of each problem.
+
+    Args:
+        problems: that bands are counted for.
+
+    Returns:
+        The L2 norm of the change.
+    """
+    return math.sqrt(1 + problems)
+
+
 def of_noisy_sums(sums: Mapping[str, Any], sigma: float) -> dict[str, Any]:
     """Turn sums of counts with noise into the form of one node's evaluation.
 
@@ -351,6 +363,31 @@ def is_evaluation(answer: Any, classes: int | None) -> bool:
         problems = 1 if classes == 2 else classes
         layout = all(b.ndim == 3 and b.shape[:2] == (problems, 2) for b in bands)
         return bool(counts and layout and confusion.shape == (classes, classes))
+    except (KeyError, ValueError, TypeError):
+        return False
+
+
+def is_noisy_evaluation(answer: Any, classes: int | None) -> bool:
+    """Whether a node's answer has the form that ``of_noisy_sums`` returns.
+
+    Args:
+        answer: what the node sent.
+        classes: number of classes.
+
+    Returns:
+        Whether all numbers are there, and finite.
+    """
+    if not isinstance(answer, dict) or type(answer.get("n")) is not int or not 0 <= answer["n"] < MOST_ROWS:
+        return False
+    if not answer["n"]:
+        return True
+    try:
+        confusion, bands = (np.asarray(answer[name], dtype=np.float64) for name in ("confusion", "bands"))
+        numbers = [*confusion.ravel(), *bands.ravel(), answer["sigma"], answer["steps"]]
+        problems = 1 if classes == 2 else classes
+        layout = confusion.shape == (classes, classes) and bands.ndim == 3 and bands.shape[:2] == (problems, 2)
+        finite = all(abs(number) < MOST_ROWS for number in numbers)
+        return layout and finite and bands.shape[2] <= MOST_BANDS and answer["loss"] is None and answer["sigma"] >= 0
     except (KeyError, ValueError, TypeError):
         return False
 

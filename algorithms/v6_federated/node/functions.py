@@ -46,6 +46,8 @@ def describe(node: Node, *, raw: bool) -> dict[str, Any]:
         answer["absent"] = [c for c in spec.exclude if c not in node.source.table.columns]
     if mode != "plain":
         answer |= masking.hello(node, node.request, mode)
+    elif node.noising is not None:  # there will be nothing to confirm
+        node.noising.reserve()
     if (declared := _schema(node, mode)) is not None:
         return answer | _declared(declared, spec, raw, arrays=node.source.table is None)
     if raw and node.source.table is not None:

@@ -22,8 +22,7 @@ from v6_federated.data.labels import plain
 from v6_federated.data.source import Rows, split
 from v6_federated.messages.job import Job
 from v6_federated.messages.local_sgd import LocalSGD, PlainSGD
-from v6_federated.models import metrics
-from v6_federated.models.clipping import penalty_gradient
+from v6_federated.models import clipping, metrics
 from v6_federated.node import local_training, noising
 from v6_federated.node.kept_steps import kept
 from v6_federated.node.local_training import Rates, Step
@@ -446,7 +445,7 @@ class Node:
         total = self.noising.gradient(self.model, w, X[rows], y[rows], i, shared)
         plan = self.noising.plan
         mean = total * (plan.clip / units.GRADIENT / (plan.rate * self.n))
-        return total, self.model.asarray(mean.astype(np.float32)) + penalty_gradient(self.model, w)
+        return total, self.model.asarray(mean.astype(np.float32)) + clipping.penalty_gradient(self.model, w)
 
     def loss(self, w: Any) -> float:
         """Compute the mean loss on the node's rows.
@@ -513,6 +512,7 @@ class Node:
         assert self.noising is not None and self.job.data.classes is not None
         if which != "held_out":
             raise SafeError(noising.UNCOVERED)
+        clipping.check(self.model)  # of these models each row has a score of its own; others refuse all rows for one
         number = self.noising.use("evaluations", 1)
         classes, bands = len(self.job.data.classes), self.policy.score_bands
         _, rows = self.source.prepared(self.job.data, self.identity, self.policy)
@@ -521,6 +521,6 @@ class Node:
         except SafeError:  # the score of a row of zeros is not finite, whatever the rows are
             found = {"n": 0}
         counted = metrics.to_sums({"bands": [], "loss": 0.0, **found}, classes, bands)
-        reach = math.sqrt(1 + len(counted["bands"]))  # a row is in one cell, and in one band of each problem
+        reach = metrics.reach(len(counted["bands"]))
         noisy = {name: self.noising.counts(counted[name], reach, f"{name} {number}") for name in ("confusion", "bands")}
         return {"n": self._held_out, **noisy}

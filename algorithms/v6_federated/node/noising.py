@@ -7,6 +7,7 @@ noise cannot be averaged away, and nobody else can compute it.
 import functools
 import secrets
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +23,7 @@ from v6_federated.data.labels import plain
 from v6_federated.data.source import Rows, Source, ready
 from v6_federated.data.steps import WITHOUT_ROWS
 from v6_federated.messages.job import Job
-from v6_federated.models import Model
+from v6_federated.models import Model, metrics
 from v6_federated.models.clipping import clipped_sum, sensitivity
 from v6_federated.node.request import Request
 from v6_federated.privacy.dp import units
@@ -126,6 +127,27 @@ class Noising:
             ledger.use(self.entry, T, **{kind: number})
         self._used[kind] += number
         return before
+
+    def renew(self) -> None:
+        """Give an answer that is this node's own noise of its own, even if the same request was answered before.
+
+        Masked answers are stored, and their noise follows from the request. Others are computed again, perhaps from
+        rows, a schema or a program that have changed: under the same noise, the two would show their difference. So
+        each counts anew.
+        """
+        self.request.digest += secrets.token_bytes(32)
+
+    def readable(self, evaluation: Mapping[str, Any]) -> dict[str, Any]:
+        """Turn an evaluation with noise into the form of an answer that no other node's is added to.
+
+        Args:
+            evaluation: its counts, in units of a row divided by ``units.COUNT``.
+
+        Returns:
+            See ``metrics.of_noisy_sums``.
+        """
+        reach = metrics.reach(len(evaluation["bands"]))
+        return metrics.of_noisy_sums(evaluation, self.plan.evaluation_noise * self.rows_of_a_person * reach)
 
     def sample(self, rows: Rows, step: int) -> Array | slice:
         """Draw the rows of a step: each person's take part together, with the probability of the plan.

@@ -99,7 +99,7 @@ def partial(function: Function | None = None, *, weights: SumWeights = "share") 
     ) -> dict[str, Any]:
         answer: dict[str, Any] = {"organization_id": node.organization_id, "round": node.round}
         if evaluation is not None:
-            answer["evaluation"] = evaluation
+            answer["evaluation"] = evaluation if node.noising is None else node.noising.readable(evaluation)
         sent = {k: _to_numpy(v) for k, v in returned.items() if isinstance(v, np.ndarray) or hasattr(v, "cpu")}
         if not shared:
             _check_plain({k: v for k, v in returned.items() if k not in sent})
@@ -157,6 +157,8 @@ def partial(function: Function | None = None, *, weights: SumWeights = "share") 
                         f"its operator would have to set V6_FEDERATED_AGGREGATION=plain. {NOTHING_COMPUTED}"
                     )
                 request.count(node.state.version())
+                if node.noising is not None:
+                    node.noising.renew()
                 answer = answer_of(node, *compute(), rows=mode == "plain")
                 rows = answer.get("n")
             request.answered(answer, rows)

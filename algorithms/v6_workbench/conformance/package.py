@@ -97,5 +97,6 @@ def _told(case: MethodCase) -> dict[str, set[str]]:
 
 def _called_with_noise(case: MethodCase) -> set[str]:
     tape = Tape()
-    run(case, case.nodes(tables.three()), outcomes=tape, **case.values(**case.noisy, rounds=2, clip=1.0, noise=1.0))
+    values = {**case.noisy, **({"aggregation": "plain"} if case.single_answers else {})}
+    run(case, case.nodes(tables.three()), outcomes=tape, **case.values(**values, rounds=2, clip=1.0, noise=1.0))
     return {call.function for call in tape.own()}
