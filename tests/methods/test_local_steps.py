@@ -38,7 +38,7 @@ def test_rates_and_optimizers_of_local_steps(decay, optimizer):
         "v6_fedavg": {"epochs": 3},
         "v6_scaffold": {"epochs": 3},
         "v6_loadaboost": {"epochs": 3, "retrain": "above"},
-        "v6_colearning": {"epochs": 3, "epsilon": 0.0, "lr_cycle": 1.0},
+        "v6_colearning": {"epochs": 3, "tolerance": 0.0, "lr_cycle": 1.0},
         "v6_coop": {"epochs": 3},
         "v6_dynavg": {"epochs": 3, "protocol": "svd"},
     }
