@@ -192,6 +192,9 @@ class Asked:
     def refused(self, reason: str) -> None:
         """Note nothing."""
 
+    def check_stopped(self) -> None:
+        """No operator has stopped the job."""
+
 
 def test_two_sums_of_one_request_have_their_own_noise_and_both_count(tmp_path):
     """A method that trains twice in a request would have used the same noise again, and been counted once."""

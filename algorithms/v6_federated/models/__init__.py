@@ -238,7 +238,7 @@ def register(name: str, build: Callable[..., Any], options: Sequence[str] = ()) 
     Raises:
         SafeError: the name is not a word, or that of a model which is always there.
     """
-    if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
+    if not re.fullmatch(r"\w+", name, re.ASCII):
         raise SafeError(f"a model cannot be called {name!r}; expected a word, for example my_network")
     if name in BUILT_IN:
         raise SafeError(f"there is a model {name} already; register yours under another name")
