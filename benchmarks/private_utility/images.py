@@ -56,7 +56,6 @@ class Section:
         cells: its rows.
         grid: settings of the search.
         seeds: seeds of rows that have a target; the others have the first.
-        at: the epsilon at which the search is; None: at each row's own.
         like: a table with fewer rounds, whose settings this one takes without a search, with lr as much smaller.
     """
 
@@ -65,7 +64,6 @@ class Section:
     cells: Sequence[Cell]
     grid: Sequence[Local]
     seeds: Sequence[int]
-    at: float | None = None
     like: "Section | None" = None
 
 
@@ -103,9 +101,8 @@ TWO_LAYERS = Section(
         Cell(SHARED, 3, 93.5, 92.5, pooled=True),
         *_cells(OWN, {1: 89.7, 3: 91.9, 8: 92.2}, {1: 88.7, 3: 90.9, 8: 91.2}, []),
     ],
-    _grid((1, 2.0, 0), (1, 4.0, 0)),
+    _grid((1, 1.0, 0), (1, 2.0, 0), (1, 4.0, 0)),
     (1,),
-    at=3,
 )
 CNN = Section(
     "CNN of Opacus's example, 500 rounds on samples of 3.4% of the rows",
@@ -117,9 +114,9 @@ CNN = Section(
 )
 SCATTERED = {
     name: Section(
-        "Linear model on scattering features, 600 rounds on samples of 4,096 rows",
+        "Linear model on scattering features, 600 rounds on samples of 6.8% of the rows",
         Task("logreg", 600, 4096 / 60_000, scattered=True),
-        _cells(SHARED, {3: anchor}, {3: target}),
+        _cells(SHARED, {3: anchor}, {3: target}, []),
         _grid((0.1, 4.0, 0.9), (0.1, 8.0, 0.9)),
         (1,),
     )
@@ -152,27 +149,14 @@ def _section(dataset: Dataset, section: Section, full: bool) -> Iterator[str]:
     yield f"## {section.title}"
     yield ""
     cells = [cell for cell in section.cells if full or cell.epsilon == 3]
-    columns = (
-        "noise",
-        "run as",
-        "epsilon",
-        "by PLD",
-        "z",
-        "C",
-        "lr",
-        "momentum",
-        "accuracy by seed",
-        "anchor",
-        "target",
-    )
-    yield from tables.head(*columns)
+    how = "noise", "run as", "epsilon", "by PLD", "z", "C", "lr", "momentum"
+    yield from tables.head(*how, "accuracy by seed", "anchor", "target")
     for cell in cells:
         try:
             local = _settings_of(dataset, section, cell)
         except runs.NotRun:
-            yield tables.row(
-                NAMES[cell.aggregation], cell.epsilon, *[None] * 6, tables.NOT_RUN_YET, cell.anchor, cell.target
-            )
+            known = NAMES[cell.aggregation], None, cell.epsilon, *[None] * 5
+            yield tables.row(*known, tables.NOT_RUN_YET, cell.anchor, cell.target)
         else:
             yield _row(dataset, section, cell, local, full)
     if len(section.grid) < 2:
@@ -181,7 +165,7 @@ def _section(dataset: Dataset, section: Section, full: bool) -> Iterator[str]:
     yield "Accuracy of the search, in percent, one run a cell:"
     yield ""
     yield from tables.head("noise", "epsilon", *map(_shown, section.grid))
-    for aggregation, epsilon in dict.fromkeys((cell.aggregation, section.at or cell.epsilon) for cell in cells):
+    for aggregation, epsilon in dict.fromkeys((cell.aggregation, cell.epsilon) for cell in cells):
         search = functools.partial(jobs.found_by_search, dataset, section.task, aggregation, epsilon, section.grid)
         known = NAMES[aggregation], f"{epsilon:g}"
         yield tables.trained(known, functools.partial(_rounded, search), len(section.grid))
@@ -198,8 +182,7 @@ def _settings_of(dataset: Dataset, section: Section, cell: Cell) -> Local:
         return {**local, "lr": round(local["lr"] * section.like.task.rounds / section.task.rounds, 3)}
     if len(section.grid) == 1:
         return section.grid[0]
-    at = section.at or cell.epsilon
-    found = jobs.found_by_search(dataset, section.task, cell.aggregation, at, section.grid)
+    found = jobs.found_by_search(dataset, section.task, cell.aggregation, cell.epsilon, section.grid)
     return _best(found, section.grid)
 
 
@@ -211,9 +194,8 @@ def _row(dataset: Dataset, section: Section, cell: Cell, local: Local, full: boo
     way = "pooled rows" if cell.pooled else "job"
     known = (NAMES[cell.aggregation], way, *(f"{bound:.3f}" for bound in bounds), f"{plan.noise:.2f}", *local.values())
     run = functools.partial(jobs.pooled if cell.pooled else jobs.trained, dataset, section.task, values)
-    return tables.trained(
-        known, functools.partial(_measured, run, _seeds(section, cell, full), cell.anchor, cell.target), 3
-    )
+    found = functools.partial(_measured, run, _seeds(section, cell, full), cell.anchor, cell.target)
+    return tables.trained(known, found, 3)
 
 
 def _seeds(section: Section, cell: Cell, full: bool) -> Sequence[int]:
@@ -254,6 +236,6 @@ def most(dataset: Dataset, full: bool) -> int:
     found = 0
     for section in sections(dataset.name):
         cells = [cell for cell in section.cells if full or cell.epsilon == 3]
-        at = {(cell.aggregation, section.at or cell.epsilon) for cell in cells}
+        at = {(cell.aggregation, cell.epsilon) for cell in cells}
         found += len(at) * len(section.grid) + sum(len(_seeds(section, cell, full)) for cell in cells)
     return found + len(PLAIN) + 2 * len(LINEAR.seeds)
