@@ -83,7 +83,7 @@ def test_all_names_the_missing_data(start, tmp_path):
     (tmp_path / "out" / "reddy2020-reduced.md").write_text("# Reddy\n")
     (tmp_path / "out" / "reddy2020-reduced.json").write_text('{"title": "Reddy", "finished": true, "comparisons": []}')
     process = start("all", "--data", tmp_path, "--out", tmp_path / "out")
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 1 and out.endswith("README.md\n")
     for line in (
         "mcmahan2017: no mnist.npz in",
