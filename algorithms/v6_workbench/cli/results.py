@@ -93,12 +93,14 @@ def write(folder: Path, result: dict[str, Any], target: float | None = None, nam
         target: accuracy to draw a line at.
         name: name of the result in the pictures; empty is the method's name.
 
-    The file has the time at which it was written as ``date``, in UTC.
+    The file of a run has the time at which it was written as ``date``, in UTC. That of a task has none, so that it is
+    the same whenever it is fetched; `v6-federated tasks` says when the task ended.
     """
     from v6_workbench.reporting import pictures  # slow to import
 
-    date = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    write_whole(folder / "result.json", json.dumps({**result, "date": date}, indent=1))
+    if "task" not in result.get("experiment", {}):
+        result = {**result, "date": datetime.now(timezone.utc).isoformat(timespec="seconds")}
+    write_whole(folder / "result.json", json.dumps(result, indent=1))
     try:
         pictures.curves({name or result["method"]: result}, folder / "curves.png", target)
         pictures.distances(result, folder / "distances.png", name)
