@@ -15,6 +15,7 @@ from typing import Any
 
 FOLDER = Path(__file__).parents[1] / "examples"
 Cell = dict[str, Any]
+VALUE = "_"  # the name of what a cell's last line is worth, as in Jupyter
 MIME = ("image/png", "text/html", "text/plain")  # what a page shows of an output, the first that there is
 
 
@@ -45,11 +46,12 @@ def _run(source: str, names: dict[str, Any], count: int) -> list[Cell]:
     """Run a cell; return what it prints, the value of its last line, and its figures."""
     body = ast.parse(source).body
     last = body.pop() if body and isinstance(body[-1], ast.Expr) and not source.rstrip().endswith(";") else None
-    printed, value = io.StringIO(), None
+    if isinstance(last, ast.Expr):
+        body.append(ast.Assign([ast.Name(VALUE, ast.Store())], last.value))
+    printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        exec(compile(ast.Module(body, []), f"cell {count}", "exec"), names)
-        if isinstance(last, ast.Expr):
-            value = eval(compile(ast.Expression(last.value), f"cell {count}", "eval"), names)
+        exec(compile(ast.fix_missing_locations(ast.Module(body, [])), f"cell {count}", "exec"), names)
+    value = names.pop(VALUE, None)
     found: list[Cell] = []
     if printed.getvalue():
         found.append({"output_type": "stream", "name": "stdout", "text": _lines(printed.getvalue())})

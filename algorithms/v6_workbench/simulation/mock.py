@@ -84,7 +84,8 @@ class MockNetwork:
         if not databases:
             raise ValueError("databases is empty; expected the rows of at least one organization")
         self.package, self.on_round, self.outcomes, self.online, self.keep = package, on_round, outcomes, online, keep
-        self.processes, self._models = processes, b""
+        self.processes = processes
+        self._model: models.Registered | None = None  # the job's, if workers have to be told of it
         self._temporary = tempfile.TemporaryDirectory(prefix="v6-federated-", ignore_cleanup_errors=True)
         self.folder = Path(self._temporary.name)
         self.nodes: dict[int, MockNode] = {}
@@ -148,7 +149,7 @@ class MockNetwork:
             SafeError: the model is one of your own, and cannot be sent to worker processes.
         """
         central = importlib.import_module(self.package).central
-        self._models = self._own_model(settings.get("model"))
+        self._model = self._own_model(settings.get("model"))
         with mock_node.environment_of(next(iter(self.nodes.values()))):
             try:
                 result = central(mock_client=self.client(), **orjson.loads(orjson.dumps(settings)))
@@ -168,22 +169,25 @@ class MockNetwork:
         file = getattr(importlib.import_module(self.package), "__file__", None)  # a module made in memory has none
         folder = str(Path(file).parents[1]) if file else ""
         yield from self._pool(
-            joblib.delayed(mock_node.run)(self.package, folder, self.nodes[organization], message, number, self._models)
+            joblib.delayed(mock_node.run)(self.package, folder, self.nodes[organization], message, number, self._model)
             for message, organization, number in calls
         )
 
-    def _own_model(self, spec: Any) -> bytes:
+    def _own_model(self, spec: Any) -> models.Registered | None:
         """The job's model, if it is registered in this process alone: workers start without it."""
         model = models.registered(spec)
         if model is None or self.processes == 1:
-            return b""
+            return None
+        if getattr(model.build, "__module__", "").partition(".")[0] == self.package:
+            return None  # workers import the package, which registers it there, as in an image
         try:
-            return cloudpickle.dumps(model)
+            cloudpickle.dumps(model)  # as joblib will, when it sends the model to the workers
         except Exception as error:  # each object has its own
             raise SafeError(
                 f"the model {model.name} cannot be sent to worker processes ({type(error).__name__}: {error}); use "
                 "processes=1, or define it in a module"
             ) from None
+        return model
 
 
 def _minimum(environment: Mapping[str, str]) -> int:

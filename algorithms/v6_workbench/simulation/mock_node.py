@@ -3,7 +3,6 @@
 import functools
 import importlib
 import os
-import pickle
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
@@ -103,7 +102,7 @@ def create(organization: int, folder: Path, database: Database, environment: Map
 
 
 def run(
-    package: str, folder: str, node: MockNode, message: Path, number: int, model: bytes = b""
+    package: str, folder: str, node: MockNode, message: Path, number: int, model: models.Registered | None = None
 ) -> tuple[int, str, str]:
     """Run one call at one node, in a worker process. The answer goes to a file, as in a container.
 
@@ -126,7 +125,8 @@ def run(
     if folder not in sys.path:
         sys.path.append(folder)  # a worker has not the path of the process that started it
     module = importlib.import_module(package)
-    _register(model)
+    if model is not None:  # this process may not be the one in which the developer has registered it
+        models.register(model.name, model.build, model.options)
     if not hasattr(module, request["method"]):
         raise AttributeError(f"{package}/__init__.py does not export {request['method']}; add it there")
     function = getattr(module, request["method"])
@@ -179,14 +179,6 @@ def _forget_other_networks(folder: Path) -> None:
     if _network != [folder]:
         _network[:] = [folder]
         close_databases()
-
-
-@functools.lru_cache(maxsize=1)
-def _register(model: bytes) -> None:
-    """Register a model that the developer has registered in the process that started this one."""
-    if model:
-        own: models.Registered = pickle.loads(model)
-        models.register(own.name, own.build, own.options)
 
 
 @functools.lru_cache(maxsize=2)
