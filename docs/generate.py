@@ -34,7 +34,7 @@ from v6_workbench.network import store
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(Path(__file__).parent))  # of this hook's own modules
 
-import notebooks  # noqa: E402
+import notebooks  # noqa: E402  # only now is its folder on the path
 
 TOUR = ROOT / "examples" / "tour.ipynb"
 FIRST = ("central", "partial", "Federation", "Answers", "Answer", "Node", "LocalSGD", "PlainSGD")  # in the API

@@ -9,6 +9,7 @@ from v6_gbdt import bins
 from v6_gbdt.trees import Trees
 from v6_workbench.reporting import export
 
+SHARED = {"min_rows_leaf": 15, "max_leaves": 6, "lr": 0.3, "lambda_l2": 0.5}
 SMALL = {"min_rows_leaf": 10, "max_leaves": 4}
 
 
@@ -28,6 +29,22 @@ def features(rows):
 def exported(result, tmp_path):
     export.save(result, tmp_path / "model.txt")
     return lightgbm.Booster(model_file=str(tmp_path / "model.txt"))
+
+
+def by_lightgbm(indices, y, rounds, **own):
+    """LightGBM's own training on bins (n, d), with the settings ``SHARED`` of the method."""
+    parameters = {
+        "min_data_in_leaf": SHARED["min_rows_leaf"],
+        "num_leaves": SHARED["max_leaves"],
+        "learning_rate": SHARED["lr"],
+        "lambda_l2": SHARED["lambda_l2"],
+        "min_data_in_bin": 1,
+        "max_bin": 300,
+        "num_threads": 1,
+        "deterministic": True,
+        "verbosity": -1,
+    }
+    return lightgbm.train({**parameters, **own}, lightgbm.Dataset(indices.astype(float), y), rounds)
 
 
 def splits(tree):

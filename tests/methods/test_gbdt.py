@@ -1,9 +1,8 @@
 """Boosted trees: LightGBM on pooled rows, rounds by hand, and classes that a node lacks."""
 
-import lightgbm
 import numpy as np
 import pytest
-from boosted import SMALL, edges_of, ensemble, exported, features, splits
+from boosted import SHARED, SMALL, by_lightgbm, edges_of, ensemble, exported, features, splits
 from helpers import table, train
 from vantage6.algorithm.tools.exceptions import UserInputError
 
@@ -18,31 +17,14 @@ test_conformance = conformance_tests(
 def test_one_node_equals_lightgbm_on_the_same_rows_and_bins(classes, tmp_path):
     """LightGBM's own objective, in one go, on the indices of the same bins."""
     rows, rounds = table(300, d=5, classes=classes), 8
-    settings = {"min_rows_leaf": 15, "max_leaves": 6, "lr": 0.3, "lambda_l2": 0.5}
     # LightGBM only estimates a leaf's rows, and is taken as it is where the node's minimum asks no more
     open_ = {"V6_FEDERATED_MINIMUM_ROWS": "1"}
-    result = train("v6_gbdt", {1: rows}, rounds=rounds, holdout=0, environment=open_, **settings)
+    result = train("v6_gbdt", {1: rows}, rounds=rounds, holdout=0, environment=open_, **SHARED)
     model, w = ensemble(result)
     X, y = features(rows), rows["label"].to_numpy()
     indices = np.column_stack([np.searchsorted(e, x) for e, x in zip(edges_of(result), X.T, strict=True)])
-    central = lightgbm.train(
-        {
-            "objective": "binary" if classes == 2 else "multiclass",
-            "num_class": 1 if classes == 2 else classes,
-            "boost_from_average": False,
-            "min_data_in_leaf": 15,
-            "num_leaves": 6,
-            "learning_rate": 0.3,
-            "lambda_l2": 0.5,
-            "min_data_in_bin": 1,
-            "max_bin": 300,
-            "num_threads": 1,
-            "deterministic": True,
-            "verbosity": -1,
-        },
-        lightgbm.Dataset(indices.astype(float), y),
-        rounds,
-    )
+    own = {"objective": "binary"} if classes == 2 else {"objective": "multiclass", "num_class": classes}
+    central = by_lightgbm(indices, y, rounds, boost_from_average=False, **own)
     theirs = central.predict(indices.astype(float), raw_score=True).reshape(len(X), -1)
     np.testing.assert_allclose(model.scores(w, X), theirs, atol=1e-6)
     mine = exported(result, tmp_path)

@@ -1,10 +1,9 @@
 """Boosted trees with missing values, as LightGBM takes them."""
 
-import lightgbm
 import numpy as np
 import pandas as pd
 import pytest
-from boosted import edges_of, ensemble, exported, features, rows_of_leaves, splits
+from boosted import SHARED, by_lightgbm, edges_of, ensemble, exported, features, rows_of_leaves, splits
 from helpers import table, train
 
 from v6_federated.base.errors import SafeError
@@ -27,30 +26,13 @@ def with_gaps(n=300, seed=1, share=0.3):
 
 def test_one_node_equals_lightgbm_on_the_same_rows_and_bins(tmp_path):
     rows, rounds = with_gaps(), 8
-    settings = {"min_rows_leaf": 15, "max_leaves": 6, "lr": 0.3, "lambda_l2": 0.5}
     open_ = {"V6_FEDERATED_MINIMUM_ROWS": "1"}
-    result = train("v6_gbdt", {1: rows}, rounds=rounds, holdout=0, environment=open_, **settings)
+    result = train("v6_gbdt", {1: rows}, rounds=rounds, holdout=0, environment=open_, **SHARED)
     model, w = ensemble(result)
     X, y = features(rows), rows["label"].to_numpy()
     indices = np.column_stack([np.searchsorted(e, x) for e, x in zip(edges_of(result), X.T, strict=True)])
     indices = np.where(np.isnan(X), np.nan, indices.astype(float))
-    central = lightgbm.train(
-        {
-            "objective": "binary",
-            "boost_from_average": False,
-            "min_data_in_leaf": 15,
-            "num_leaves": 6,
-            "learning_rate": 0.3,
-            "lambda_l2": 0.5,
-            "min_data_in_bin": 1,
-            "max_bin": 300,
-            "num_threads": 1,
-            "deterministic": True,
-            "verbosity": -1,
-        },
-        lightgbm.Dataset(indices, y),
-        rounds,
-    )
+    central = by_lightgbm(indices, y, rounds, objective="binary", boost_from_average=False)
     np.testing.assert_allclose(model.scores(w, X)[:, 0], central.predict(indices, raw_score=True), atol=1e-6)
     mine = exported(result, tmp_path)
     np.testing.assert_allclose(mine.predict(X), central.predict(indices), atol=1e-6)

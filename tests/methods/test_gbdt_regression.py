@@ -2,11 +2,10 @@
 
 import json
 
-import lightgbm
 import numpy as np
 import pandas as pd
 import pytest
-from boosted import SMALL, edges_of, ensemble, exported, features, numbers
+from boosted import SHARED, SMALL, by_lightgbm, edges_of, ensemble, exported, features, numbers
 from helpers import OPEN, spoilt, train
 from vantage6.algorithm.tools.exceptions import CollectResultsError, UserInputError
 
@@ -18,27 +17,12 @@ from v6_workbench.simulation.mock import MockNetwork
 def test_regression_of_one_node_equals_lightgbm(tmp_path):
     """LightGBM's own objective, which starts from the labels' mean too, on the indices of the same bins."""
     rows = numbers(300)
-    settings = {"min_rows_leaf": 15, "max_leaves": 6, "lr": 0.3, "lambda_l2": 0.5, "objective": "regression"}
+    settings = {**SHARED, "objective": "regression"}
     result = train("v6_gbdt", {1: rows}, rounds=8, holdout=0, **settings)
     model, w = ensemble(result)
     X, y = features(rows), rows["pressure"].to_numpy()
     indices = np.column_stack([np.searchsorted(e, x) for e, x in zip(edges_of(result), X.T, strict=True)])
-    central = lightgbm.train(
-        {
-            "objective": "regression",
-            "min_data_in_leaf": 15,
-            "num_leaves": 6,
-            "learning_rate": 0.3,
-            "lambda_l2": 0.5,
-            "min_data_in_bin": 1,
-            "max_bin": 300,
-            "num_threads": 1,
-            "deterministic": True,
-            "verbosity": -1,
-        },
-        lightgbm.Dataset(indices.astype(float), y),
-        8,
-    )
+    central = by_lightgbm(indices, y, 8, objective="regression")
     theirs = central.predict(indices.astype(float))
     np.testing.assert_allclose(model.predict(w, X), theirs, rtol=1e-6)
     np.testing.assert_allclose(exported(result, tmp_path).predict(X), theirs, rtol=1e-6)

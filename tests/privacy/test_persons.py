@@ -43,7 +43,7 @@ def test_a_person_is_trained_on_or_held_out(table):
 
 
 def test_another_persons_rows_change_nobodys_role(table):
-    """Whatever the rows of one person hold, and whoever they are said to be of: the others keep their role."""
+    """If the rows of one person change, all other rows keep their role."""
     before, one = roles(table), table["who"] == table["who"][50]
     changed = table.copy()
     changed.loc[one, "y"] = 9  # not declared, so these rows take part in nothing

@@ -65,7 +65,7 @@ class Module(Network):
             )
 
     def init(self, rng: np.random.Generator) -> Array:
-        """Make the module anew, with torch seeded, and take its parameters."""
+        """Build a new module from the given seed, and return its parameters."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(rng.integers(2**31)))
             module = self.build()

@@ -129,11 +129,11 @@ class Noising:
         return before
 
     def renew(self) -> None:
-        """Give an answer that is this node's own noise of its own, even if the same request was answered before.
+        """Draw new noise for an answer without masks, even if the same request was answered before.
 
         Masked answers are stored, and their noise follows from the request. Others are computed again, perhaps from
         rows, a schema or a program that have changed: under the same noise, the two would show their difference. So
-        each counts anew.
+        each answer counts against the budget.
         """
         self.request.digest += secrets.token_bytes(32)
 

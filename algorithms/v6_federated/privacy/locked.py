@@ -1,4 +1,4 @@
-"""SQLite databases in the hospital's own folder: one transaction at a time, whoever else uses the file."""
+"""SQLite databases in the hospital's own folder, which only one task can write at a time."""
 
 import contextlib
 import sqlite3

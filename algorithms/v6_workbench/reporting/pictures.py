@@ -277,7 +277,7 @@ def _plain(text: str) -> str:
 
 
 def _of_rows(results: Mapping[str, Result], measured: str) -> str:
-    """The name of an axis; an accuracy is a share of rows, and axes are zoomed, so one row is told in its unit."""
+    """The label of an axis. For an accuracy it says how much one row is, since axes do not begin at zero."""
     counts = {(result.get("final") or {}).get("evaluated") for result in results.values()}
     n = counts.pop() if len(counts) == 1 else None
     if measured != "accuracy" or not n:

@@ -141,6 +141,7 @@ document.title = JSON.stringify([html.scrollWidth, html.clientWidth,
 [...html.querySelectorAll("a,[tabindex]")].length]); }}</script>"""
 
 
+# the other tests of the page need no browser
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
 def test_a_browser_shows_it_at_360_pixels(every, tmp_path):
     file = tmp_path / "page.html"
