@@ -1,14 +1,19 @@
 """Rows of one person: trained on or held out together, and drawn for a step together."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
+from v6_federated import models
 from v6_federated.data.declared import conformed
 from v6_federated.data.source import Rows, Source
 from v6_federated.messages.job import DataSpec
+from v6_federated.models.clipping import clipped_sum
 from v6_federated.node.noising import Noising
 from v6_federated.privacy.dp.plan import Plan
+from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.schema import Column, Schema
 
 SCHEMA = Schema((Column("x", "number", 0.0, 1.0),), "y", (0, 1), person="who", m=3)
@@ -28,9 +33,11 @@ def table():
 
 def roles(table):
     """For each row, whether it is trained on, held out or idle."""
-    kept, held = conformed(Source(table=table), SCHEMA).split(SPEC, 7, 10)
+    source = conformed(Source(table=table), SCHEMA)
+    kept, held = source.split(SPEC, 7, 10)
     found = np.full(len(table), "idle", dtype=object)
     found[kept], found[held] = "kept", "held"
+    found[source.idle] = "idle"
     return found
 
 
@@ -49,6 +56,24 @@ def test_another_persons_rows_change_nobodys_role(table):
     changed.loc[one, "y"] = 9  # not declared, so these rows take part in nothing
     after = roles(changed)
     assert (after[~one] == before[~one]).all() and {*after[one]} == {"idle"}
+
+
+def test_an_idle_row_is_empty_and_keeps_its_place(table):
+    """Rows are added up in chunks of 64: if one went, all others would move into other chunks, and be rounded there."""
+
+    def prepared(rows):
+        spec = replace(SPEC, classes=[0, 1])
+        return conformed(Source(table=rows), SCHEMA).prepared(spec, 7, Policy.of("private"))[0]
+
+    before, changed = prepared(table), table.copy()
+    first = int(np.flatnonzero(roles(table) == "kept")[0])
+    changed.loc[first, "y"] = 9  # not declared
+    after = prepared(changed)
+    odd = np.flatnonzero((before.X != after.X).any(axis=1) & ~np.isnan(before.X).any(axis=1))
+    assert len(odd) == 1 and np.isnan(after.X[odd]).all() and len(before) == len(after)
+    model, w = models.build({"name": "logreg", "features": 1, "classes": 2}), np.zeros(2, np.float32)
+    without = clipped_sum(model, w, np.delete(before.X, odd, 0), np.delete(before.y, odd), 1.0, 2**20)
+    assert abs(clipped_sum(model, w, after.X, after.y, 1.0, 2**20) - without).max() <= len(before)  # of rounding
 
 
 def test_rows_without_a_person_are_of_one_person():

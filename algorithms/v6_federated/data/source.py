@@ -235,13 +235,13 @@ class Source:
             step: the number of rows held out is a multiple of this.
 
         Returns:
-            Which rows to train on, and which are held out.
+            Which rows to train on, with idle ones among them, and which are held out.
         """
         if self.idle is not None:
             kept, held = split(len(self.idle), spec.holdout, organization, step)
             if self.persons is not None:  # all rows of a person go where the first one goes
                 kept, held = (np.flatnonzero(np.isin(self.persons, rows)) for rows in (kept, held))
-            return kept[~self.idle[kept]], held[~self.idle[held]]
+            return kept, held[~self.idle[held]]
         if not spec.holdout:
             return slice(None), slice(0)
         return split(len(self.labels(spec)), spec.holdout, organization, step)
@@ -300,6 +300,10 @@ class Source:
             else:
                 features = self._evaluated(spec, kept, kept, policy)
             X = ready(features, spec.preprocess, levelling.fit, spec.missing)
+            if self.idle is not None:
+                # A row without numbers adds nothing to a sum of clipped rows. It keeps its place, as the proof of how
+                # far one row moves such a sum wants it: rows are added up in chunks, and each chunk is rounded.
+                X = np.where(self.idle[kept][:, None], np.nan, X)
             evaluated = self._evaluated(spec, held, kept, policy)
             held_out = Rows(ready(evaluated, spec.preprocess, levelling.repeat(), spec.missing), y[held])
             persons = None if self.persons is None else self.persons[kept]
