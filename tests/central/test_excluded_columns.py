@@ -6,7 +6,8 @@ import pytest
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import CollectResultsError, UserInputError
-from v6_workbench.simulation.mock import MockNetwork
+from v6_federated.privacy.schema import Column, Schema
+from v6_workbench.simulation.mock import MockNetwork, StudyPlan
 
 ROWS = 40
 
@@ -50,3 +51,15 @@ def test_a_column_that_one_hospital_alone_has_can_be_excluded():
 def test_a_wrong_name_is_refused_since_an_identifier_could_stay(settings, says):
     with pytest.raises((SafeError, UserInputError, CollectResultsError), match=says):
         trained([table(1), table(2), table(3)], **settings)
+
+
+def test_a_schema_hides_which_other_columns_there_are():
+    """Otherwise ``exclude`` would ask a hospital, name by name, for columns that its operator has not declared."""
+    schema = Schema(tuple(Column(name, "number", -9, 99) for name in ("id", "x", "z")), "ill", (0, 1))
+    databases = {k: table(k, hidden=1.0) for k in range(1, 5)}
+    with MockNetwork("v6_fedavg", databases, study=StudyPlan(schema=schema)) as network:
+        job = {"rounds": 1, "aggregation": "pinned"}
+        for name in ("hidden", "none"):  # one is in all tables, and one in none
+            with pytest.raises(CollectResultsError, match=f"exclude={name}: no such feature in the schema"):
+                network.run(**job, exclude=[name])
+        assert network.run(**job, exclude=["z"])["data"]["features"] == ["id", "x"]
