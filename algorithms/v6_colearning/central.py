@@ -2,7 +2,6 @@
 
 from typing import Annotated, Any
 
-import numpy as np
 from pydantic import Field
 
 from v6_federated import (
@@ -80,10 +79,9 @@ def central(
             lr_cycle=lr_cycle,
         )
         s.epochs_before += s.epochs
-        before, s.w = s.w, answers.weighted_mean("weights")
-        size = float(np.linalg.norm(before))
-        change = float(np.linalg.norm(s.w - before)) / size if size else None  # linear models start at zero
-        federation.record(answers, s.w, epochs=s.epochs, relative_change=change)
+        s.w = answers.weighted_mean("weights")
+        federation.record(answers, s.w, epochs=s.epochs)
+        change = federation.history[-1]["change"]  # None in round 1 of linear models, which start at zero
         if change is not None and change <= tolerance:  # the cap is ours
             s.epochs = 2 * s.epochs if maximum_epochs is None else max(s.epochs, min(2 * s.epochs, maximum_epochs))
     return federation.result(s.w)

@@ -33,6 +33,8 @@ def check_settings(settings: Any) -> None:
     Raises:
         SafeError: there are some.
     """
+    if settings.until_converged is not None:
+        raise SafeError("until_converged cannot be used with dynavg: between averages its model stays as it is")
     others = ("train_from",) if settings.protocol == "divergence" else ("delta", "augmentation")
     if idle := changed(settings, others):
         raise SafeError(f"{', '.join(idle)} has no effect with protocol={settings.protocol}; leave it out")

@@ -73,6 +73,8 @@ def check_settings(settings: Any) -> None:
     Raises:
         SafeError: they do not.
     """
+    if settings.until_converged is not None:
+        raise SafeError("until_converged cannot be used with gbdt: every round adds trees; use early_stopping")
     held_out = bool(settings.holdout or settings.evaluators)
     check_early_stopping(settings.early_stopping, held_out, settings.evaluate_every)
     for name, value in (("classes", settings.classes), ("target", settings.target)):

@@ -18,7 +18,7 @@ from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.base.randomness import generator
 from v6_federated.base.version import __version__
-from v6_federated.central import preparation, privacy
+from v6_federated.central import convergence, preparation, privacy
 from v6_federated.central.answer import Answer, Expected
 from v6_federated.central.answers import Answers
 from v6_federated.central.bounds import Bounds, Measures
@@ -104,6 +104,7 @@ class Federation:
         self._progress = Progress(method, common, kept, self._tasks, self._history)
         self._generators: dict[tuple[str, int], np.random.Generator] = {}
         self._started = vantage6_api.now(client)
+        self._model_before: Array | None = None
 
     # ---- what a method calls, in this order
 
@@ -314,7 +315,7 @@ class Federation:
         """
         state = self._progress.start(initial, self._tasks.size)
         model = next(iter(vars(state).values()), None)
-        self._tasks.newest = model if isinstance(model, np.ndarray) else None
+        self._tasks.newest = self._model_before = model if isinstance(model, np.ndarray) else None
         return state
 
     @property
@@ -386,7 +387,7 @@ class Federation:
         return self.model.init(generator(self._tasks.job.seed, "init"))
 
     def rounds(self, rounds: int) -> Iterator[int]:
-        """Go through the rounds until the last, or until an evaluation has reached the job's target.
+        """Go through the rounds until the last, or until the job's target is reached or its model has converged.
 
         A job that goes on after an interruption begins after its last finished round.
 
@@ -403,12 +404,20 @@ class Federation:
             accuracies = [row["accuracy"] for row in self.history]
             if self._common.target and any(a is not None and a >= self._common.target for a in accuracies):
                 return
+            if self._converged:
+                return
             self._tasks.round = t
             self._started = vantage6_api.now(self._client)
             yield t
             if len(self.history) != t:
                 raise RuntimeError(f"{self._method} must call federation.record once in each round; see round {t}")
             self._progress.save(self.features)
+
+    @property
+    def _converged(self) -> bool:
+        """Whether so little is left to change that the job ends."""
+        tolerance = self._common.until_converged
+        return tolerance is not None and convergence.settled(self.history, tolerance)
 
     def sample(self, fraction: float) -> list[int]:
         """Draw S_t, a random set of m = max(floor(C K), 1) organizations.
@@ -627,13 +636,17 @@ class Federation:
 
         Args:
             answers: all answers of the round.
-            model: the round's new model (d,). A node's row then holds the distance of its own model from it.
+            model: the round's new model (d,). The round's row then holds how much it has changed, and a node's row the
+                distance of its own model from it.
             local_model: a node's own model (d,) from its answer; None means the ``weights`` that it sent, if it did.
             columns: further columns of the round's row.
         """
         answers = answers.parts() if isinstance(answers, Answers) else answers
         seconds = vantage6_api.now(self._client) - self._started
-        self._history.record(self._tasks.round, seconds, answers, self._tasks.unanswered(), model, local_model, columns)
+        before, self._model_before = self._model_before, model
+        moved = None if model is None or before is None or not answers else convergence.change(before, model)
+        unanswered = self._tasks.unanswered()
+        self._history.record(self._tasks.round, seconds, answers, unanswered, model, local_model, columns, change=moved)
         for answer in answers:
             answer.arrays.clear()  # otherwise they would take memory while the answers of the next round come in
         if not self._tasks.job.data.supervised:  # no evaluation will follow
@@ -704,6 +717,7 @@ class Federation:
             "organizations": self.organizations,
             **learned,
             "final": final,
+            **({"converged_in": len(self.history)} if self._converged else {}),
             "privacy": self._visible(),
             **({"state_left": left} if left else {}),
             "versions": {

@@ -95,6 +95,7 @@ class History:
         model: Array | None,
         local_model: Callable[[Answer], Array] | None,
         columns: Mapping[str, Any],
+        change: float | None = None,
     ) -> None:
         """Add the row of a round, and a row for each node that answered.
 
@@ -106,6 +107,7 @@ class History:
             model: the round's new model (d,). A node's row then holds the distance of its own model from it.
             local_model: a node's own model (d,) from its answer; None means the ``weights`` that it sent, if it did.
             columns: further columns of the round's row.
+            change: how much the round has changed the model, see ``convergence.change``.
         """
         trained = [a for a in answers if a.values.get("train_loss") is not None]
         rows = sum(a.n for a in trained)
@@ -119,6 +121,7 @@ class History:
                 "accuracy": None,
                 "auc": None,
                 **({"r2": None} if self._regression else {}),
+                **({} if model is None else {"change": change}),
                 "evaluated": 0,
                 "bytes_up": sum(a.bytes_up for a in answers),
                 "bytes_down": sum(a.bytes_down for a in answers) + unanswered,

@@ -21,7 +21,7 @@ from v6_federated.privacy.environment import debugging, limit_threads
 
 Result = dict[str, Any]  # JSON: see docs/reference/result.md
 # settings for methods that train a model
-OF_MODELS = ("model", "classes", "holdout", "evaluators", "target", "evaluate_every", "precision")
+OF_MODELS = ("model", "classes", "holdout", "evaluators", "target", "until_converged", "evaluate_every", "precision")
 
 
 def central(
@@ -141,5 +141,13 @@ def _check_training(checked: Common) -> None:
     penalty = models.parse(checked.model).get("l2", 0)
     if any(with_role(checked, Role.BATCH)):  # without minibatches, each step is on all rows
         check_steps(checked, penalty)
+    shrinking = settings.changed(checked, [n for n in ("lr_decay_round", "lr_decay_step") if hasattr(checked, n)])
+    if checked.until_converged is not None and shrinking:
+        raise SafeError(
+            f"until_converged cannot be used with {', '.join(shrinking)}: steps that shrink look like a model that has "
+            "converged; leave one of them out"
+        )
+    if checked.until_converged is not None and getattr(checked, "clip", None) is not None:
+        raise SafeError("until_converged cannot be used with clip: noise keeps the model moving; leave it out")
     if getattr(checked, "optimizer", "sgd") != "sgd" and (momentum := getattr(checked, "momentum", 0.0)):
         raise SafeError(f"momentum={momentum} has no effect with optimizer=adam; leave it out, or set optimizer=sgd")

@@ -64,6 +64,11 @@ class Common(BaseModel):
         int, Field(ge=1, le=LARGE, description="rounds from one evaluation to the next"), Number
     ] = 1
     target: Annotated[float | None, Field(gt=0, le=1, description="accuracy at which training stops"), Number] = None
+    until_converged: Annotated[
+        float | None,
+        Field(gt=0, lt=1, description="ends training once so small a share of the model is left to change"),
+        Number,
+    ] = None
     precision: Annotated[Literal["float32", "float16"], Field(description="number format of what is sent")] = "float32"
     aggregation: Annotated[
         Literal["auto", "plain", "masked", "pinned"],

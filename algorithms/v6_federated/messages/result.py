@@ -47,6 +47,7 @@ class Round(Traffic):
     accuracy: float | None
     auc: float | None
     r2: float | None = None
+    change: float | None = None
     evaluated: int | None
     seconds: float
     uploads: int = 0
@@ -145,6 +146,7 @@ class ResultForm(_Part):
     traffic: Phases
     final: Final | None
     stopped: str = ""
+    converged_in: Annotated[int, Field(ge=1)] | None = None
     experiment: Origin = Origin()
 
     @model_validator(mode="after")

@@ -17,8 +17,8 @@ from v6_workbench.cli.options import ColumnOptions, JobOptions
 OWN_OPTION = {
     name: f"--{name}" for name in ("rounds", "model", "seed", "label", "features", "exclude", "holdout", "preprocess")
 }
-OWN_OPTION |= {"target": "--target A --stop-at-target"}
-OWN = ("rounds", "target", "resume")  # settings that a job does not take from the earlier one
+OWN_OPTION |= {"target": "--target A --stop-at-target", "until_converged": "--until-converged TOL"}
+OWN = ("rounds", "target", "until_converged", "resume")  # settings that a job does not take from the earlier one
 ROWS = ("label", "features", "holdout")  # settings that an experiment has itself
 
 Options = TypeVar("Options", bound=JobOptions)
@@ -44,6 +44,8 @@ def settings_of(options: JobOptions) -> dict[str, Any]:
         found["model"] = options.model
     if options.stop_at_target:
         found["target"] = options.target
+    if options.until_converged is not None:
+        found["until_converged"] = options.until_converged
     if options.preprocess:
         found["preprocess"] = list(options.preprocess)
     for text in options.settings:

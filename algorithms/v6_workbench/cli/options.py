@@ -33,6 +33,9 @@ class JobOptions(ColumnOptions):
     rounds: Annotated[int, Option("communication rounds ({default})", "N")] = 10
     target: Target = None
     stop_at_target: Annotated[bool, Option("end the training once the target is reached")] = False
+    until_converged: Annotated[
+        float | None, Option("end the training once so small a share of the model is left to change, as 0.005", "TOL")
+    ] = None
     settings: Annotated[
         tuple[str, ...], Option("a setting of the method; can be given again", "KEY=VALUE", flag="--set")
     ] = ()

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from v6_federated.central import convergence
 from v6_federated.messages import codec
 from v6_federated.models.linear import LinearModel
 from v6_workbench.reporting.intervals import noisy
@@ -17,6 +18,7 @@ NOISE = 1.05  # a loss on few rows may differ by this factor without a cause
 WILD = 10  # a loss this many times that of guessing comes from steps that are too long
 EXACT = 0.01  # an error of the accuracy that is not worth a warning
 FALLING = 0.05  # the share by which a loss that still falls has fallen over the last rounds: see ``unconverged``
+LEFT = 0.02  # the share of a linear model that may be left to change
 LAST_ROUNDS = 5  # or the last quarter of the rounds, if that is more, or the last half, if that is fewer
 SURE = 3  # standard errors that a fall must have: minibatches and samples of nodes make losses vary
 RATES = ("lr", "stepsize")  # settings that make steps longer
@@ -119,7 +121,11 @@ def growing(result: Result) -> list[str]:
 
 
 def unconverged(result: Result) -> list[str]:
-    """Return a warning if the model still changes: more rounds would make its loss clearly smaller.
+    """Return a warning if the model still changes: more rounds would make it clearly better.
+
+    Of a linear model whose steps are on all rows of all nodes, it is the model itself that must not change any more,
+    see ``convergence.remaining``. Of all others it is their loss:
+    minibatches and samples of nodes change a model for ever.
 
     A line is fitted to the loss over the last quarter of the rounds (see ``LAST_ROUNDS``). The loss still falls if
     that line falls by more than ``FALLING`` of the loss itself, or of all that the loss has fallen since the first
@@ -134,9 +140,14 @@ def unconverged(result: Result) -> list[str]:
         One line, or none.
     """
     falling = {kind: _losses(result, kind) for kind in ("train_loss", "loss")}
-    if not any(falling.values()):  # as of principal components
+    if result.get("converged_in") is not None or not any(falling.values()):  # the latter as of principal components
         return []
     linear = result.get("model") is not None and isinstance(model_of(result), LinearModel)
+    if linear and (left := _left(result)) is not None:
+        if left <= LEFT:
+            return []
+        far = f"about {100 * left:.2g}% of the model is left to change" if left < 1 else "most of the model is to come"
+        return [f"not converged: {far}; do not read the coefficients; {_cure(result)}"]
     kind = "train_loss" if falling["train_loss"] and (linear or not falling["loss"]) else "loss"
     (_, first), (end, now) = falling[kind][0], falling[kind][-1]
     last_rounds = max(math.ceil(end / 4), min(LAST_ROUNDS, math.ceil(end / 2)))
@@ -147,6 +158,27 @@ def unconverged(result: Result) -> list[str]:
     reading = "do not read the coefficients; " if linear else ""
     longer = next((f" or a higher {name}" for name in RATES if name in result["settings"]), "")
     return [f"not converged: the {what} still falls by {100 * rate:.2g}% a round; {reading}use more --rounds{longer}"]
+
+
+def _left(result: Result) -> float | None:
+    """The share of the model that is left to change; None if it is not known, or changes for ever."""
+    settings = result["settings"]
+    if settings.get("batch_size", 1) is not None or settings.get("fraction", 1) < 1 or noisy(result):
+        return None
+    left = convergence.remaining(result["history"])
+    return left if left is not None and math.isfinite(left) else None
+
+
+def _cure(result: Result) -> str:
+    """The options with which a linear model converges."""
+    settings, spec = result["settings"], result["model"]
+    if settings.get("server_momentum", 1):  # the method has none, or the job has used it
+        name = next(name for name in RATES if name in settings)
+        longer = f"--set {name}={4 * settings[name]:g}"
+    else:
+        longer = "--set server_momentum=0.9"
+    cure = f"use {longer} --rounds 1000 --until-converged 0.005"
+    return cure if spec.get("l2") else f"{cure}, and --model {spec['name']}:l2=0.01 if classes can be separated"
 
 
 def _losses(result: Result, kind: str) -> list[tuple[int, float]]:

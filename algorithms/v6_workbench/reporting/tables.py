@@ -104,7 +104,8 @@ def rounds_table(result: Result, lines: int = 12) -> Table:
     if noisy(result):  # no noise covers a loss, so nodes tell none
         losses = {}
         measures = {name: key for name, key in measures.items() if any(row[key] is not None for row in history)}
-    for heading in ("round", "nodes", "rows", *losses, *measures, "kB up", "kB down", *clock):
+    changes = ["change"] if any(row.get("change") is not None for row in history) else []
+    for heading in ("round", "nodes", "rows", *losses, *measures, *changes, "kB up", "kB down", *clock):
         out.add_column(heading, justify="right")
     own = [
         name
@@ -125,6 +126,7 @@ def rounds_table(result: Result, lines: int = 12) -> Table:
             str(len(row["participants"])),
             str(row["n"]),
             *(_number(row[key], ".4f") for key in (*losses.values(), *measures.values())),
+            *(_number(row.get(key), ".2g") for key in changes),
             f"{row['bytes_up'] / 1e3:.1f}",
             f"{row['bytes_down'] / 1e3:.1f}",
             *([f"{time[row['round']]:.1f}"] if clock else []),
