@@ -25,6 +25,9 @@ SEEDS = (1, 2, 3)
 LOCAL: dict[str, Any] = {"lr": 0.1, "epochs": 5, "batch_size": 10}
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {  # name, method, settings
     "FedAvg": ("fedavg", LOCAL),
+    "FedAvg, median": ("fedavg", {**LOCAL, "aggregate": "median"}),
+    "FedAvg, trimmed mean": ("fedavg", {**LOCAL, "aggregate": "trimmed"}),
+    "FedAvg, geometric median": ("fedavg", {**LOCAL, "aggregate": "geometric"}),
     "SCAFFOLD": ("scaffold", LOCAL),
     "FSVRG": ("fsvrg", {}),
     "LoAdaBoost": ("loadaboost", LOCAL),

@@ -1,46 +1,94 @@
 """The server of FederatedAveraging."""
 
-from typing import Annotated
+from typing import Any
 
 import numpy as np
-from pydantic import Field
 
-from v6_federated import Answers, Federation, Fraction, LocalSGD, Result, Rounds, central
-
-ServerMomentum = Annotated[
-    float, Field(ge=0, lt=1, description="beta of FedAvgM's v <- beta v + (w_t - w), w_t+1 = w_t - v, at the server")
-]
+from v6_fedavg.combining import AggregateName, ScheduleName, Trim, combined, passed_on
+from v6_fedavg.server_optimizer import ServerOptimizer
+from v6_federated import Answers, Federation, Fraction, LocalSGD, Result, Rounds, SafeError, central, changed
 
 
-@central(recoverable=True, private=True, known_as={"fedprox": "--set proximal_mu=0.1", "fedsgd": ""})
+def why_single(settings: Any) -> str:
+    """Say which settings need the nodes' own models.
+
+    Args:
+        settings: the job's settings.
+
+    Returns:
+        The reason; empty if their sum suffices.
+    """
+    if settings.schedule == "cyclic":
+        return "with schedule=cyclic each node trains the model of the one before"
+    return "" if settings.aggregate == "mean" else f"aggregate={settings.aggregate} compares the nodes' models"
+
+
+def check_settings(settings: Any) -> None:
+    """Reject settings that do not fit each other.
+
+    Args:
+        settings: the job's settings.
+
+    Raises:
+        SafeError: they do not.
+    """
+    if settings.schedule == "cyclic" and settings.aggregate != "mean":
+        raise SafeError(f"aggregate={settings.aggregate} has no effect with schedule=cyclic; leave one out")
+    if settings.aggregate != "trimmed" and changed(settings, ["trim"]):
+        raise SafeError(f"trim={settings.trim} has no effect without aggregate=trimmed; leave it out, or set both")
+    if settings.server_optimizer in ("sgd", "adagrad") and changed(settings, ["server_beta2"]):
+        raise SafeError(f"server_beta2 has no effect with server_optimizer={settings.server_optimizer}; leave it out")
+    if settings.server_optimizer == "sgd" and changed(settings, ["server_tau"]):
+        raise SafeError("server_tau has no effect with server_optimizer=sgd; leave it out")
+
+
+@central(
+    recoverable=True,
+    private=True,
+    single_answers=why_single,
+    check=check_settings,
+    known_as={
+        "fedprox": "--set proximal_mu=0.1",
+        "fedsgd": "",
+        "fedavgm": "--set server_momentum=0.9",
+        "fedadagrad": "--set server_optimizer=adagrad --set server_lr=0.1",
+        "fedadam": "--set server_optimizer=adam --set server_lr=0.01",
+        "fedyogi": "--set server_optimizer=yogi --set server_lr=0.01",
+        "cyclic": "--set schedule=cyclic",
+    },
+)
 def central(
     federation: Federation,
     *,
     rounds: Rounds,
     fraction: Fraction = 1.0,
     local: LocalSGD = LocalSGD(),
-    server_momentum: ServerMomentum = 0.0,
+    server: ServerOptimizer,
+    aggregate: AggregateName = "mean",
+    trim: Trim = 0.1,
+    schedule: ScheduleName = "parallel",
 ) -> Result:
     """FederatedAveraging: McMahan et al. 2017, Algorithm 1. FedSGD is E = 1 and B unset, the defaults.
 
     Symbols: K nodes, C = fraction, S_t the m nodes asked in round t, n_k rows of node k, m_t the rows of S_t,
-    w (d,) the model, v (d,) the momentum of FedAvgM (Hsu et al. 2019), beta = server_momentum. What leaves a node: its
-    w after local training, n_k, its mean training loss, and counts of how w_t does on its held-out rows. Bytes a round:
-    16/3 d down and up for each of the m nodes, and a little JSON.
+    w (d,) the model. What leaves a node: its w after local training, n_k, its mean training loss, and counts of how
+    w_t does on its held-out rows. Bytes a round: 16/3 d down and up for each of the m nodes, and a little JSON.
     """
-    # v is central's alone: with momentum a job cannot go on from what nodes were sent
-    s = federation.start(w=federation.initial_weights, **({"v": 0.0} if server_momentum else {}))
+    # nodes are not sent what the server's optimiser carries, nor, in a cycle, a round's model: with these, a job cannot
+    # go on from what nodes were sent
+    cycle = {"order": list[int]()} if schedule == "cyclic" else {}
+    s = federation.start(w=federation.initial_weights, **server.carried(), **cycle)
     for t in federation.rounds(rounds):
         S_t = federation.sample(fraction)  # m <- max(floor(C K), 1)
-        if federation.one_noisy_sum:  # FedSGD with noise
+        if schedule == "cyclic":
+            s.order = federation.generator("cycle").permutation(S_t).tolist()
+            w, answers = passed_on(federation, s.order, s.w, local)
+        elif federation.one_noisy_sum:  # FedSGD with noise
             w, answers = noisy_step(federation, S_t, s.w, local, t)
         else:
             answers = federation.ask("client_update", S_t, weights=s.w, local=local)
-            w = answers.weighted_mean("weights")  # sum over S_t of n_k / m_t w_k
-        if server_momentum:
-            s.v = np.float32(server_momentum) * s.v + (s.w - w)
-            w = s.w - s.v
-        s.w = w
+            w = combined(answers, aggregate, trim)  # sum over S_t of n_k / m_t w_k
+        s.w = server.step(s, w)  # w itself, unless another optimiser is set
         federation.record(answers, s.w)
     return federation.result(s.w)
 

@@ -555,6 +555,21 @@ class Federation:
         self._evaluated(self._tasks.round - 1, answers)
         return Answers([a for a in answers if a.function == function and a.organization_id in asked])
 
+    def require(self, answers: Answers, organizations: Sequence[int]) -> None:
+        """Check that enough answered, after requests with ``quorum_of=0`` in one round.
+
+        Args:
+            answers: all answers of the round.
+            organizations: ids of those that were asked.
+
+        Raises:
+            CollectResultsError: fewer answered than the job needs.
+        """
+        if len(answers) < (needed := self._tasks.needed(len(organizations))):
+            raise vantage6_api.CollectResultsError(
+                f"round {self._tasks.round}: {len(answers)} of {len(organizations)} answered, {needed} are needed"
+            )
+
     # ---- asynchronous methods: one call at a time to each node
 
     def send(

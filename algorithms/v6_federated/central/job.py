@@ -29,7 +29,7 @@ def central(
     *,
     supervised: bool = True,
     recoverable: bool = False,
-    single_answers: str = "",
+    single_answers: str | Callable[[Any], str] = "",
     missing: bool = False,
     known_as: Mapping[str, str] = MappingProxyType({}),
     private: bool | privacy.Planner = False,
@@ -50,7 +50,7 @@ def central(
             names in ``federation.start`` (the model as ``weights``). A job whose central was lost can then go on from
             the last tasks.
         single_answers: why the method needs single answers, so that it only runs where nodes allow aggregation=plain;
-            empty if sums over nodes suffice.
+            empty if sums over nodes suffice. A function of the settings if only some of them need single answers.
         missing: whether the model takes missing values as they are; its attribute ``takes_missing`` is then True.
         known_as: other names, in small letters, of what the method does with some settings, and these settings as
             options. An error that knows no method of such a name points here.
@@ -84,9 +84,12 @@ def central(
     plan_of = functools.partial(privacy.plan_of, planned=private if callable(private) else privacy.training_plan)
     method = function.__module__.split(".")[0].removeprefix("v6_")
 
+    def why_single(checked: Any) -> str:
+        return single_answers(checked) if callable(single_answers) else single_answers
+
     def check_all(checked: Any) -> None:
-        if single_answers and checked.aggregation in ("masked", "pinned"):
-            raise SafeError(f"{method} needs aggregation=plain: {single_answers}")
+        if (why := why_single(checked)) and checked.aggregation in ("masked", "pinned"):
+            raise SafeError(f"{method} needs aggregation=plain: {why}")
         if not supervised and (idle := settings.changed(checked, OF_MODELS)):
             raise SafeError(f"{', '.join(idle)} has no effect on {method}, which trains no model; leave it out")
         if checked.features and checked.exclude:
@@ -94,7 +97,7 @@ def central(
         for step in checked.preprocess:
             preprocessing.parse(step)
         _check_training(checked)
-        privacy.check(checked, method, bool(single_answers))
+        privacy.check(checked, method, bool(why))
         check(checked)
 
     @algorithm_client
@@ -103,7 +106,8 @@ def central(
             json_text.check(values)
             checked = settings.validate(accepted, values)
             check_all(checked)
-            federation = Federation(client, method, checked, supervised, single_answers, missing, plan_of(checked))
+            single = why_single(checked)
+            federation = Federation(client, method, checked, supervised, single, missing, plan_of(checked))
         except ValueError as error:
             raise UserInputError(str(error)) from None
         limit_threads()  # with another number of threads, eigenvectors differ in their last bits
@@ -131,7 +135,8 @@ def central(
 
     functools.update_wrapper(call, function)
     call.settings, call.check = accepted, check_all
-    call.supervised, call.recoverable, call.single_answers = supervised, recoverable, single_answers
+    call.supervised, call.recoverable = supervised, recoverable
+    call.single_answers = "" if callable(single_answers) else single_answers  # whatever the settings are
     call.private, call.plan_of, call.missing, call.known_as = bool(private), plan_of, missing, known_as
     return call
 
