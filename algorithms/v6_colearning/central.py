@@ -49,7 +49,20 @@ def most_epochs(settings: Any) -> Plan:
     return training_plan(settings, epochs)
 
 
-@central(recoverable=True, private=most_epochs)
+def check_settings(settings: Any) -> None:
+    """Reject settings that do not fit each other.
+
+    Args:
+        settings: the job's settings.
+
+    Raises:
+        SafeError: they do not.
+    """
+    if settings.local_steps is not None:
+        raise SafeError("local_steps cannot be used with Co-Learning, which counts epochs; leave it out")
+
+
+@central(recoverable=True, private=most_epochs, check=check_settings)
 def central(
     federation: Federation,
     *,

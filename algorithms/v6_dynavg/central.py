@@ -38,6 +38,10 @@ def check_settings(settings: Any) -> None:
     others = ("train_from",) if settings.protocol == "divergence" else ("delta", "augmentation")
     if idle := changed(settings, others):
         raise SafeError(f"{', '.join(idle)} has no effect with protocol={settings.protocol}; leave it out")
+    if settings.local_steps is not None and settings.protocol != "divergence":
+        raise SafeError(
+            f"local_steps cannot be used with protocol={settings.protocol}, which counts epochs; leave it out"
+        )
 
 
 @central(single_answers="who communicates is decided by single answers", check=check_settings)

@@ -1,11 +1,11 @@
 """The server of LoAdaBoost."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
-from v6_federated import Federation, Fraction, LocalSGD, Result, Role, Rounds, central
+from v6_federated import Federation, Fraction, LocalSGD, Result, Role, Rounds, SafeError, central
 
 Retrain = Annotated[
     Literal["above", "below"],
@@ -14,7 +14,24 @@ Retrain = Annotated[
 ]
 
 
-@central(recoverable=True, single_answers="nodes train on until their losses are below the median of all")
+def check_settings(settings: Any) -> None:
+    """Reject settings that do not fit each other.
+
+    Args:
+        settings: the job's settings.
+
+    Raises:
+        SafeError: they do not.
+    """
+    if settings.local_steps is not None:
+        raise SafeError("local_steps cannot be used with LoAdaBoost, which counts epochs; leave it out")
+
+
+@central(
+    recoverable=True,
+    single_answers="nodes train on until their losses are below the median of all",
+    check=check_settings,
+)
 def central(
     federation: Federation,
     *,

@@ -1,69 +1,69 @@
-"""Rates and optimisers of local steps, the same in every method that takes them."""
+"""Local steps in place of epochs."""
 
 import numpy as np
 import pytest
-import torch
-from by_hand import arrays, gradient
-from helpers import table, train
+from by_hand import check
+from helpers import train
 
-from v6_federated import LocalSGD
-from v6_federated.messages import codec
-from v6_federated.node import local_training
+from v6_federated import UserInputError
+from v6_federated.base.randomness import generator
+from v6_workbench import registry
 
-
-@pytest.mark.parametrize("decay", [{"lr_decay_step": 0.5}, {"lr_decay_round": 0.5}, {}])
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_rates_and_optimizers_of_local_steps(decay, optimizer):
-    """Three steps a round on all rows, in rounds 1 and 2: rates lr d^(t-1), or lr / (1 + d i) with the steps of all
-    rounds, and Adam anew in each round (Kingma and Ba 2015, Algorithm 1, epsilon 1e-7)."""
-    rows = table(40)
-    X, y = arrays(rows)
-
-    def after_two_rounds(steps):
-        w = np.zeros(5)
-        for t in (1, 2):
-            m, v = np.zeros(5), np.zeros(5)
-            for i in range(1, steps + 1):
-                taken = 3 * (t - 1) + i - 1
-                eta = 0.2 * decay.get("lr_decay_round", 1) ** (t - 1) / (1 + decay.get("lr_decay_step", 0) * taken)
-                g = gradient(w, X, y)
-                m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
-                adam = (m / (1 - 0.9**i)) / (np.sqrt(v / (1 - 0.999**i)) + 1e-7)
-                w = w - eta * (g if optimizer == "sgd" else adam)
-        return w
-
-    w, half = after_two_rounds(3), after_two_rounds(1)
-    settings = {"rounds": 2, "lr": 0.2, "holdout": 0, "classes": [0, 1], **decay}
-    three = {
-        "v6_fedavg": {"epochs": 3},
-        "v6_scaffold": {"epochs": 3},
-        "v6_loadaboost": {"epochs": 3, "retrain": "above"},
-        "v6_colearning": {"epochs": 3, "tolerance": 0.0, "lr_cycle": 1.0},
-        "v6_coop": {"epochs": 3},
-        "v6_dynavg": {"epochs": 3, "protocol": "svd"},
-    }
-    for package, own in three.items():
-        if package == "v6_scaffold" and optimizer == "adam":
-            continue
-        chosen = {} if package == "v6_scaffold" else {"optimizer": optimizer}
-        found = codec.decode(train(package, {1: rows}, **settings, **own, **chosen)["weights"])["weights"]
-        if package == "v6_coop":  # which merges, and so only the direction of its first step is the same
-            plain = codec.decode(train(package, {1: rows}, **settings, **own)["weights"])["weights"]
-            assert (optimizer == "adam") == bool(np.abs(found - plain).max() > 1e-3)
-        else:  # LoAdaBoost's node does E / 2 passes: its loss is the median
-            expected = half if package == "v6_loadaboost" else w
-            np.testing.assert_allclose(found, expected, atol=2e-6, err_msg=package)
+JOB = {"batch_size": 10, "lr": 0.3, "holdout": 0, "rounds": 2, "seed": 4}
 
 
-def test_adam_is_torchs():
-    rng = np.random.default_rng(0)
-    gradients = rng.normal(size=(6, 7)).astype(np.float32)
-    w, theirs = np.zeros(7, np.float32), torch.zeros(7, requires_grad=True)
-    step = local_training.optimizer(LocalSGD(optimizer="adam"), lambda i: 0.1 / (1 + i), w_t=None)
-    reference = torch.optim.Adam([theirs], lr=0.1, eps=1e-7)
-    for i, g in enumerate(gradients):
-        step(w, g.copy())
-        reference.param_groups[0]["lr"] = 0.1 / (1 + i)
-        theirs.grad = torch.from_numpy(g)
-        reference.step()
-    np.testing.assert_allclose(w, theirs.detach().numpy(), atol=1e-6)
+def test_steps_by_hand(hospitals):
+    """Each node takes five steps a round, through as many of its epochs as that needs: FedAvg, B = 10, eta_i decays."""
+    result = train("v6_fedavg", hospitals, local_steps=5, lr_decay_step=0.1, **JOB)
+    w_t = np.zeros(5)
+    for t in (1, 2):
+        w_k = {}
+        for k, rows in hospitals.items():
+            X = np.column_stack([rows.iloc[:, :-1].to_numpy(np.float32), np.ones(len(rows))]).astype(float)
+            y, shuffle, w, taken = rows["label"].to_numpy(float), generator(4, "shuffle", k, t), w_t.copy(), 0
+            while taken < 5:
+                order = shuffle.permutation(len(y))
+                for start in range(0, len(y), 10):
+                    b = order[start : start + 10]
+                    if taken < 5:
+                        eta = 0.3 / (1 + 0.1 * ((t - 1) * 5 + taken))
+                        w = w - eta * ((1 / (1 + np.exp(-X[b] @ w)) - y[b]) @ X[b]) / len(b)
+                        taken += 1
+            w_k[k] = w
+        n = sum(map(len, hospitals.values()))
+        w_t = sum(len(hospitals[k]) / n * w for k, w in w_k.items())
+    check(result, w_t)
+
+
+@pytest.mark.parametrize("method", ["fedavg", "scaffold", "dynavg", "coop"])
+def test_as_many_steps_as_two_epochs_have(hospitals, method):
+    """All nodes with the same rows: steps of two epochs are those of ``epochs=2``."""
+    same = dict.fromkeys(hospitals, hospitals[3])
+    steps = 2 * -(-len(hospitals[3]) // 10)
+    by_steps = train(f"v6_{method}", same, local_steps=steps, **JOB)
+    assert by_steps["weights"] == train(f"v6_{method}", same, epochs=2, **JOB)["weights"]
+    assert by_steps["weights"] != train(f"v6_{method}", same, epochs=1, **JOB)["weights"]
+
+
+@pytest.mark.parametrize("method", registry.names())
+def test_methods_that_count_epochs_refuse_them(hospitals, method):
+    if "local_steps" not in registry.settings_of(method).model_fields:
+        return
+    if method in ("colearning", "loadaboost"):
+        with pytest.raises(
+            UserInputError, match=r"local_steps cannot be used with .*, which counts epochs; leave it out"
+        ):
+            train(f"v6_{method}", hospitals, local_steps=5, **JOB)
+    else:
+        assert train(f"v6_{method}", hospitals, local_steps=5, **JOB)["history"]
+
+
+@pytest.mark.parametrize("protocol", ["svd", "loss"])
+def test_a_schedule_of_communication_counts_epochs(hospitals, protocol):
+    with pytest.raises(UserInputError, match=f"protocol={protocol}, which counts epochs"):
+        train("v6_dynavg", hospitals, local_steps=5, protocol=protocol, **JOB)
+
+
+def test_a_privacy_plan_counts_epochs(hospitals):
+    with pytest.raises(UserInputError, match="whose plan counts epochs; set epochs in its place"):
+        train("v6_fedavg", hospitals, rounds=1, local_steps=5, clip=1.0, epsilon=1.0, aggregation="masked")

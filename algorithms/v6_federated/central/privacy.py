@@ -50,6 +50,8 @@ def check(checked: Common, method: str, single_answers: bool) -> None:
         raise SafeError(
             "batch_size has no effect with clip, where rows are drawn; set sampling, for example sampling=0.1"
         )
+    if getattr(checked, "local_steps", None) is not None:
+        raise SafeError("local_steps cannot be used with clip, whose plan counts epochs; set epochs in its place")
     if getattr(checked, "optimizer", "sgd") != "sgd":
         raise SafeError("optimizer=adam cannot be used with clip; leave it out")
     if checked.evaluators:

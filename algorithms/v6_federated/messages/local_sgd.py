@@ -9,6 +9,12 @@ from v6_federated.messages.settings import LARGE, Number, Record, Role
 Epochs = Annotated[
     int, Field(ge=1, le=LARGE, description="E, passes over a node's rows in a round"), Number, Role.OTHER
 ]
+LocalSteps = Annotated[
+    int | None,
+    Field(ge=1, le=LARGE, description="steps on minibatches of a round, in place of whole epochs (unset: E epochs)"),
+    Number,
+    Role.OTHER,
+]
 BatchSize = Annotated[
     int | None,
     Field(ge=1, le=LARGE, description="B, rows of a minibatch (unset: all rows of the node)"),
@@ -43,6 +49,7 @@ class PlainSGD(Record):
 
     Attributes:
         epochs: E, passes over a node's rows in a round.
+        local_steps: steps of a round, through as many epochs as they take; None means those of E epochs.
         batch_size: B, rows of a minibatch; None means all rows of the node.
         lr: eta, the learning rate.
         lr_decay_round: factor on the rate from each round to the next.
@@ -50,6 +57,7 @@ class PlainSGD(Record):
     """
 
     epochs: Epochs = 1
+    local_steps: LocalSteps = None
     batch_size: BatchSize = None
     lr: LearningRate = 0.1
     lr_decay_round: LrDecayRound = 1.0

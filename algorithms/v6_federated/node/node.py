@@ -1,6 +1,7 @@
 """A node as a partial function sees it: its rows, its model, its random numbers and its operator's limits."""
 
 import functools
+import itertools
 import math
 import time
 from collections.abc import Iterator
@@ -298,6 +299,17 @@ class Node:
             return self.noising.steps_per_epoch
         return local_training.steps_per_epoch(len(self.rows), batch_size, self.policy.minimum_batch)
 
+    def steps_of(self, local: PlainSGD) -> int:
+        """Count the local steps of a round.
+
+        Args:
+            local: epochs or steps, and minibatches.
+
+        Returns:
+            Their number.
+        """
+        return local.local_steps or local.epochs * self.steps_per_epoch(local.batch_size)
+
     def batches(self, epochs: int, batch_size: int | None) -> Iterator[tuple[Any, Any]]:
         """Go through the node's rows in minibatches.
 
@@ -337,14 +349,14 @@ class Node:
         Args:
             local: learning rate and decays.
             round_: the round t = 1, 2, ...; None means this round.
-            steps_before: local steps in all rounds before; None means E epochs in each.
+            steps_before: local steps in all rounds before; None means ``steps_of(local)`` in each.
 
         Returns:
             A function: eta of local step i = 0, 1, ...
         """
         t = self.round if round_ is None else round_
         if steps_before is None:
-            steps_before = (t - 1) * local.epochs * self.steps_per_epoch(local.batch_size)
+            steps_before = (t - 1) * self.steps_of(local)
         return local_training.schedule(local, t, steps_before)
 
     def optimizer(self, local: LocalSGD, w_t: Any, rates: Rates | None = None) -> Step:
@@ -367,7 +379,7 @@ class Node:
             w: the model (d,), changed in place.
             local: epochs, minibatches, learning rates and optimiser.
             step: what to do with each minibatch's gradient, ``step(w, g)``; None means the optimiser in ``local``.
-            epochs: passes over the rows; None means the number in ``local``.
+            epochs: passes over the rows; None means the number in ``local``, or its ``local_steps``.
 
         Returns:
             The mean loss over all rows and passes, each before its step; rounded if the operator wants it. None if the
@@ -383,8 +395,13 @@ class Node:
         if self.noising is not None:
             self._train_with_noise(w, step, (local.epochs if epochs is None else epochs) * self.noising.steps_per_epoch)
             return None
+        if local.local_steps is not None and epochs is not None:
+            raise SafeError("local_steps cannot be used where a method counts epochs; leave it out")
+        steps, passes = local.local_steps, local.epochs if epochs is None else epochs
+        if steps is not None:
+            passes = -(-steps // self.steps_per_epoch(local.batch_size))
         loss, n = 0.0, 0
-        for X, y in self.batches(local.epochs if epochs is None else epochs, local.batch_size):
+        for X, y in itertools.islice(self.batches(passes, local.batch_size), steps):
             batch_loss, g = self.model.loss_and_gradient(w, X, y)
             step(w, g)
             loss, n = loss + len(y) * batch_loss, n + len(y)
