@@ -36,6 +36,7 @@ class Trees:
 
     size = None  # it grows
     takes_missing = True
+    class_weights: np.ndarray | None = None  # (classes,), by which training multiplies the losses of rows
 
     def __init__(self, features: int, classes: int) -> None:
         self.features, self.classes = features, classes
@@ -69,10 +70,16 @@ class Trees:
             return scores - y[:, None], np.ones_like(scores)
         if self.columns == 1:
             p, target = 1 / (1 + np.exp(-scores)), y[:, None]
-            return p - target, p * (1 - p)
-        e = np.exp(scores - scores.max(axis=1, keepdims=True))
-        p = e / e.sum(axis=1, keepdims=True)
-        return p - (y[:, None] == np.arange(self.classes)), self.classes / (self.classes - 1) * p * (1 - p)
+            g, h = p - target, p * (1 - p)
+        else:
+            e = np.exp(scores - scores.max(axis=1, keepdims=True))
+            p = e / e.sum(axis=1, keepdims=True)
+            g = p - (y[:, None] == np.arange(self.classes))
+            h = self.classes / (self.classes - 1) * p * (1 - p)
+        if self.class_weights is None:
+            return g, h
+        weights = self.class_weights[y][:, None]
+        return g * weights, h * weights
 
     def loss(self, scores: np.ndarray, y: np.ndarray) -> float:
         """Compute the mean loss.

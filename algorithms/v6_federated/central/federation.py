@@ -136,6 +136,7 @@ class Federation:
                 self._ask_in_preparation,
                 self._agree,
                 self._measure,
+                self._common.class_weights,
             )
             self._count_rows()
             self._history.prepared()

@@ -21,7 +21,17 @@ from v6_federated.privacy.environment import debugging, limit_threads
 
 Result = dict[str, Any]  # JSON: see docs/reference/result.md
 # settings for methods that train a model
-OF_MODELS = ("model", "classes", "holdout", "evaluators", "target", "until_converged", "evaluate_every", "precision")
+OF_MODELS = (
+    "model",
+    "classes",
+    "class_weights",
+    "holdout",
+    "evaluators",
+    "target",
+    "until_converged",
+    "evaluate_every",
+    "precision",
+)
 
 
 def central(

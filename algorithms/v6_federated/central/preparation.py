@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from v6_federated import models
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import CollectResultsError, DataError
@@ -134,7 +136,13 @@ def describe(job: Job, raw: bool, ask: Ask) -> list[Answer]:
 
 
 def prepare(
-    job: Job, steps: Sequence[Any], model: str | dict[str, Any], ask: Ask, agree: Agree, measure: Measure
+    job: Job,
+    steps: Sequence[Any],
+    model: str | dict[str, Any],
+    ask: Ask,
+    agree: Agree,
+    measure: Measure,
+    class_weights: str | Mapping[str, float] | None = None,
 ) -> tuple[Job, Sequence[str]]:
     """Settle columns, classes, fitted steps and the model with all nodes.
 
@@ -145,6 +153,7 @@ def prepare(
         ask: sends a request to nodes.
         agree: settles with the nodes what central will see of their answers.
         measure: asks nodes for a statistic of their training rows.
+        class_weights: by class, or "balanced".
 
     Returns:
         The job with all of these; and the names of the features after the steps.
@@ -178,8 +187,26 @@ def prepare(
         classes = 1 if spec.classes is None else len(spec.classes)  # 1: a regression
         models.check_classes(models.parse(model), spec.classes or [])
         full = {**models.parse(model), "features": len(layout.names), "classes": classes}
+        if class_weights is not None:
+            full["weights"] = _weights(class_weights, job, here, measure)
         job = replace(job, model=full)
     return job, layout.names
+
+
+def _weights(class_weights: str | Mapping[str, float], job: Job, here: Sequence[int], measure: Measure) -> list[float]:
+    """The weight of each class: as they were set, or n / (c n_c), of all training rows as scikit-learn has it."""
+    classes = [*map(str, job.data.classes or [])]
+    if not isinstance(class_weights, str):
+        if strange := sorted({*class_weights} - {*classes}):
+            raise SafeError(f"class_weights names {', '.join(strange)}; expected some of {', '.join(classes)}")
+        return [float(class_weights.get(named, 1.0)) for named in classes]
+    counts = np.sum([a["classes"] for a in measure(job, here, len(classes), "classes")], axis=0)
+    if empty := [named for named, n in zip(classes, counts, strict=True) if not n]:
+        raise SafeError(
+            f"class_weights=balanced: no organization has enough rows of the class(es) {', '.join(empty)} to count; "
+            "give weights by class"
+        )
+    return [float(weight) for weight in counts.sum() / (len(classes) * counts)]
 
 
 def _fit(

@@ -38,6 +38,11 @@ def check(checked: Common, method: str, single_answers: bool) -> None:
     """
     if not isinstance(checked, WithNoise):  # the method reads rows in ways that no noise covers
         return
+    if checked.clip is not None and checked.class_weights == "balanced":
+        raise SafeError(
+            "class_weights=balanced cannot be used with clip: no noise covers the counts of classes; give weights by "
+            'class, for example class_weights={"no": 1, "yes": 5}'
+        )
     if checked.clip is None:
         if idle := settings.changed(checked, [name for name in OF_NOISE if hasattr(checked, name)]):
             raise SafeError(

@@ -33,7 +33,9 @@ def check(
     check_kind(kept, method, asked)
     _check_same_rows(kept, asked, organizations)
     _check_form(kept)
-    alike = {"features": 0, "classes": 0}  # these depend on the data
+    if asked.class_weights != kept["settings"].get("class_weights"):
+        raise UserInputError("resume: the earlier job had other class_weights; expected the same")
+    alike = {"features": 0, "classes": 0, "weights": None}  # these depend on the data
     if {**models.parse(asked.model), **alike} != {**kept["model"], **alike}:
         raise UserInputError(
             f"resume: the earlier job had the model {kept['model']['name']!r} or other options of it; expected the same"

@@ -79,6 +79,8 @@ class SumsOfRows:
             shape = (len(arguments["columns"]), aggregates.EDGES)
             answers = ask([Part("below", "one", 64, shape), Part("step", "one", 64)])
             return [_with(a, {"below": _sum(a, "below")}, step=int(_sum(a, "step"))) for a in answers]
+        if name == "classes":
+            return [_with(a, {name: _sum(a, name)}) for a in ask([Part(name, "one", 64, (d,))])]
         if name == "levels":
             return self._levels(job, organizations, arguments["columns"], arguments.get("counts", False), ask)
         return self._products(name, d, ask, **arguments)

@@ -87,6 +87,21 @@ def statistic(
     return {"product": pca.product(features.X, mean, scale, arrays["block"], pause)}
 
 
+def class_counts(y: Array, classes: int, policy: Policy) -> Array:
+    """Count the training rows of each class.
+
+    Args:
+        y: indices of classes (n,).
+        classes: number of classes, c.
+        policy: the limits of the node's operator.
+
+    Returns:
+        The counts (c,); 0 for a class that fewer rows have than a class must have.
+    """
+    counts = np.bincount(y, minlength=classes)
+    return np.where(counts >= policy.minimum_rows_a_class, counts, 0).astype(np.float64)
+
+
 def about(found: Mapping[str, Any], n: int, center: Array) -> dict[str, Array]:
     """Turn moments into sums that can be added to those of other nodes.
 

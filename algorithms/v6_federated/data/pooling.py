@@ -28,7 +28,7 @@ def shapes(
 
     Args:
         statistic: its name, see ``aggregates.statistic``.
-        d: number of columns of numbers.
+        d: number of columns of numbers; of classes for "classes".
         columns: the columns that it is about.
         draw: columns of the block that is multiplied, if the nodes draw it.
         block: the block that is multiplied, a payload, if it is sent.
@@ -44,6 +44,7 @@ def shapes(
         "moments": {"mean": (d,), "mean_rest": (d,), "squares": (d,)},
         "covariance": {"covariance": (d * (d + 1) // 2,)},
         "product": {"product": (d, wide)},
+        "classes": {"classes": (d,)},
     }
     return of[statistic]
 
@@ -66,6 +67,7 @@ def what_is_wrong(answer: Any) -> str | None:
         "mean_rest": (-most, most),
         "squares": (0, n * most**2),
         "count": (0, n),
+        "classes": (0, n),
         "below": (0, 2 * n),
         "covariance": (-4 * n * most**2, 4 * n * most**2),
         "product": (-n * MOST_PRODUCT, n * MOST_PRODUCT),
@@ -98,7 +100,7 @@ def spread(statistic: str) -> Mapping[str, Callable[[Any], Array] | None]:
         return lambda answer: np.sqrt(np.abs(answer[name], dtype=np.float64).sum(keepdims=True) / answer.n)
 
     compared = {"moments": "squares", "covariance": "covariance", "product": "product"}.get(statistic)
-    unmeasured = dict.fromkeys(("mean", "mean_rest", "squares", "count", "below"))
+    unmeasured = dict.fromkeys(("mean", "mean_rest", "squares", "count", "below", "classes"))
     return {**unmeasured, **({compared: deviation(compared)} if compared else {})}
 
 

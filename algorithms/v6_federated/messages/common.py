@@ -27,6 +27,14 @@ def _share_or_number(value: float) -> float:
     return value
 
 
+def _by_class(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(named): weight for named, weight in value.items()}  # keys of JSON are texts
+    if value not in (None, "balanced"):
+        raise ValueError('it must be balanced, or weights by class, such as {"no": 1, "yes": 5}')
+    return value
+
+
 class Common(BaseModel):
     """The settings that all methods share; each field describes itself."""
 
@@ -54,6 +62,11 @@ class Common(BaseModel):
     ] = None
     classes: Annotated[
         list[Any] | None, Field(min_length=2, description="the label's values (unset: the nodes name them)"), Distinct
+    ] = None
+    class_weights: Annotated[
+        str | dict[str, Annotated[float, Field(gt=0, le=1e6), Number]] | None,
+        Field(description="factors on the training losses of classes, by class (1 for others), or balanced"),
+        BeforeValidator(_by_class),
     ] = None
     preprocess: Annotated[
         list[str] | list[str | dict[str, Any]],

@@ -190,7 +190,7 @@ def parameters(spec: dict[str, Any]) -> int:
     Raises:
         SafeError: the number of features is not a whole number from 1.
     """
-    options = {key: value for key, value in parse(spec).items() if key != "name"}
+    options = {key: value for key, value in parse(spec).items() if key not in ("name", "weights")}
     if type(options.get("features")) is not int or options["features"] < 1:
         raise SafeError("the job's model has no number of features; it must be a whole number from 1")
     return SIZES[spec["name"]](**options) if spec["name"] in SIZES else 0
@@ -276,7 +276,7 @@ def parse(model: str | dict[str, Any]) -> dict[str, Any]:
         spec: dict[str, Any] = {"name": name}
         for option in filter(None, options.split(",")):
             key, equals, value = option.partition("=")
-            if key in ("features", "classes"):
+            if key in OF_DATA:
                 raise SafeError(f"the model option {key} follows from the data; leave it out")
             try:
                 number = float(value)
@@ -293,10 +293,13 @@ def parse(model: str | dict[str, Any]) -> dict[str, Any]:
     if not isinstance(spec.get("name"), str) or spec["name"] not in MODELS:
         raise SafeError(f"unknown model {spec.get('name')!r}; expected one of {', '.join(MODELS)}")
     for key, value in spec.items():
-        if key not in ("name", "features", "classes"):
+        if key not in ("name", *OF_DATA):
             _check_option(spec["name"], key, value)
     return spec
 
+
+OF_DATA = ("features", "classes", "weights")  # what central adds to a model's name and options
+MOST_WEIGHT = 1e6  # of a class
 
 # option: the models that take it, its type, its least and its largest value
 OPTIONS: dict[str, tuple[tuple[str, ...], type, float, float]] = {
@@ -324,6 +327,17 @@ def _check_option(model: str, option: str, value: Any) -> None:
         )
 
 
+def _weight(model: Any, spec: dict[str, Any]) -> None:
+    """Have a model multiply the losses of its training rows by the weights of their classes."""
+    weights = spec["weights"]
+    whole = isinstance(weights, list | tuple) and len(weights) == spec["classes"]
+    if not (whole and all(type(v) in (int, float) and 0 < v <= MOST_WEIGHT for v in weights)):
+        raise SafeError(f"the job's model needs a weight above 0 and up to {MOST_WEIGHT:g} for each class")
+    if not hasattr(model, "class_weights"):
+        raise SafeError(f"the model {spec['name']} takes no class_weights; leave them out")
+    model.class_weights = np.array(weights, np.float32)
+
+
 def check_classes(spec: dict[str, Any], classes: Sequence[Any]) -> None:
     """Refuse classes that a model cannot have.
 
@@ -346,6 +360,7 @@ def build(spec: dict[str, Any]) -> Model:
 
     Args:
         spec: ``{"name": ..., "features": ..., "classes": ..., options...}``; ``features`` and ``classes`` are numbers.
+            ``weights``, if it is there, holds a weight for each class, by which training multiplies its rows' losses.
 
     Returns:
         The model.
@@ -354,13 +369,16 @@ def build(spec: dict[str, Any]) -> Model:
         SafeError: the model or an option is unknown, does not fit the data, needs what is not installed, or more memory
             than there is.
     """
-    options = {key: value for key, value in parse(spec).items() if key != "name"}
+    options = {key: value for key, value in parse(spec).items() if key not in ("name", "weights")}
     if not all(type(spec.get(name)) is int and 1 <= spec[name] <= LARGE for name in ("features", "classes")):
         raise SafeError(
             f"the model needs its numbers of features and classes; expected whole numbers from 1 to {LARGE}"
         )
     try:
-        return MODELS[spec["name"]](**options)
+        model = MODELS[spec["name"]](**options)
+        if "weights" in spec:
+            _weight(model, spec)
+        return model
     except SafeError:
         raise
     except (MemoryError, OverflowError, ValueError):  # numpy raises the last for sizes that no array can have

@@ -59,7 +59,7 @@ class Convolution(Network):
         finally:
             for hook in hooks:
                 hook.remove()
-        loss = functional.cross_entropy(z, self.targets(X, y), reduction="sum")
+        loss = functional.cross_entropy(z, self.targets(X, y), self.weights, reduction="sum")
         slopes = torch.autograd.grad(loss, [output for _, _, output in seen])
         inputs, signals = list[Array | None](), list[Array]()
         for (layer, h, _), slope in zip(seen, slopes, strict=True):

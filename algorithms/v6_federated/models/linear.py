@@ -25,6 +25,7 @@ class LinearModel:
     """
 
     inputs_first, block = False, 512  # for clipping, as row_gradients
+    class_weights: Array | None = None  # (classes,), by which training multiplies the losses of rows
 
     def __init__(self, loss: Literal["logistic", "hinge"], features: int, classes: int, l2: float = 0.0) -> None:
         self.kind, self.l2 = loss, np.float32(l2)
@@ -86,9 +87,17 @@ class LinearModel:
             return np.logaddexp(0, -margins)[:, 0], -signs * np.exp(-np.logaddexp(0, margins))
         return np.maximum(0, 1 - margins).sum(axis=1), -signs * (margins < 1)
 
+    def _weighted(self, w: Array, X: Array, y: Array) -> tuple[Array, Array]:
+        """Losses and derivatives as training takes them, times the weight of each row's class."""
+        losses, slopes = self.losses_and_slopes(self.scores(w, X), y)
+        if self.class_weights is None:
+            return losses, slopes
+        weights = self.class_weights[y]
+        return losses * weights, slopes * weights[:, None]
+
     def loss_and_gradient(self, w: Array, X: Array, y: Array) -> tuple[float, Array]:
         n = len(y)
-        losses, slopes = self.losses_and_slopes(self.scores(w, X), y)
+        losses, slopes = self._weighted(w, X, y)
         loss = float(losses.sum()) / n
         slopes = (slopes / np.float32(n)).astype(np.float32, copy=False)
         dW, db = self.split(self._gradient)
@@ -111,7 +120,7 @@ class LinearModel:
         Returns:
             Inputs, X itself, and signals (n, rows).
         """
-        return [X], [self.losses_and_slopes(self.scores(w, X), y)[1]]
+        return [X], [self._weighted(w, X, y)[1]]
 
     def penalty_gradient(self, w: Array) -> Array:
         """Compute the gradient of the penalty, which depends on no row.

@@ -27,6 +27,7 @@ class Perceptron:
     """
 
     inputs_first, block = True, 512  # for clipping, as row_gradients
+    class_weights: Array | None = None  # (classes,), by which training multiplies the losses of rows
 
     def __init__(self, widths: list[int], activation: Literal["relu", "sigmoid"]) -> None:
         self.widths, self.activation = widths, activation
@@ -105,10 +106,15 @@ class Perceptron:
         own = z[rows, y]
         np.exp(z, out=z)
         total = z.sum(axis=1, keepdims=True)
-        loss = float(np.mean(np.log(total[:, 0]) - own))
+        losses = np.log(total[:, 0]) - own
         delta = z
         delta /= total
         delta[rows, y] -= 1
+        if self.class_weights is not None:
+            weights = self.class_weights[y]
+            losses *= weights
+            delta *= weights[:, None]
+        loss = float(np.mean(losses))
         delta /= np.float32(n)
         layers = zip(inputs, self._signals(w, inputs, delta), self.layers(self._gradient), strict=True)
         for h, signal, (dW, db) in layers:
@@ -146,6 +152,8 @@ class Perceptron:
         np.exp(z, out=z)
         z /= z.sum(axis=1, keepdims=True)
         z[np.arange(len(y)), y] -= 1
+        if self.class_weights is not None:
+            z *= self.class_weights[y][:, None]
         return inputs, self._signals(w, inputs, z)
 
     def predict(self, w: Array, X: Array) -> Array:

@@ -51,6 +51,8 @@ class Network:
         SafeError: the module has buffers, or the node has no such device.
     """
 
+    class_weights: Array | None = None  # (classes,), by which training multiplies the losses of rows
+
     def __init__(self, module: nn.Module) -> None:
         if next(module.buffers(), None) is not None:
             raise SafeError(
@@ -88,6 +90,11 @@ class Network:
             The class of each of the module's outputs: here those of the rows.
         """
         return self.asarray(y)
+
+    @property
+    def weights(self) -> torch.Tensor | None:
+        """The weights of the classes, as torch takes them."""
+        return None if self.class_weights is None else self.asarray(self.class_weights)
 
     def decided(self, z: torch.Tensor) -> torch.Tensor:
         """The outputs that are the rows' decision values.
@@ -134,7 +141,7 @@ class Network:
             rows, labels = X[i : i + self.chunk], y[i : i + self.chunk]
             z = self.module(self.inputs(rows))
             outputs = len(z) // len(labels) * len(y)
-            loss = functional.cross_entropy(z, self.targets(rows, labels), reduction="sum") / outputs
+            loss = functional.cross_entropy(z, self.targets(rows, labels), self.weights, reduction="sum") / outputs
             torch.autograd.backward(loss)  # adds to the gradient
             total += float(loss.detach())
         return total, self._gradient

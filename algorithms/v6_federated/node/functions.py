@@ -150,7 +150,7 @@ def fit_step(
     upper: Any = None,
     center: Any = None,
     *,
-    statistic: Literal["moments", "present", "below", "levels", "covariance", "product"],
+    statistic: Literal["moments", "present", "below", "levels", "covariance", "product", "classes"],
     columns: list[str] | None = None,
     counts: bool = False,
     known: dict[str, list[str]] | None = None,
@@ -166,7 +166,7 @@ def fit_step(
         lower: first edge of each column's histogram, (c,), for "below".
         upper: last edge of each column's histogram, (c,).
         center: what sums for "moments" and "present" are about, (c,), where central learns sums only.
-        statistic: its name, see ``aggregates.statistic``.
+        statistic: its name, see ``aggregates.statistic``; or "classes", see ``aggregates.class_counts``.
         columns: the c columns that "present", "below" and "levels" are about.
         counts: whether "levels" counts rows.
         known: the levels that "levels" counts, by column, where central learns sums only.
@@ -182,6 +182,10 @@ def fit_step(
         PrivacyThresholdViolation: the statistic would describe too few rows.
     """
     arrays = {"mean": mean, "scale": scale, "lower": lower, "upper": upper}
+    if statistic == "classes":
+        if node.job.data.classes is None:
+            raise SafeError("the task counts classes, and the job has none; expected a job with classes")
+        return {"classes": aggregates.class_counts(node.labels, len(node.job.data.classes), node.policy)}
     features, columns, policy = node.features, columns or [], node.policy
     if statistic == "product":
         policy.check_size(len(features.names) * (draw or 0), "the product with the block")

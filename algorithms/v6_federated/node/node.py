@@ -19,7 +19,7 @@ from v6_federated.data import preprocessing
 from v6_federated.data.columns import Features
 from v6_federated.data.declared import conformed
 from v6_federated.data.files import open_database
-from v6_federated.data.labels import plain
+from v6_federated.data.labels import encode_labels, plain
 from v6_federated.data.source import Rows, split
 from v6_federated.messages.job import Job
 from v6_federated.messages.local_sgd import LocalSGD, PlainSGD
@@ -222,8 +222,22 @@ class Node:
             named = self.job.data.classes or []
             self.policy.check_labels(n, len(values), len(named))
             rows = dict(zip(map(plain, values), counts.tolist(), strict=True))
-            self.policy.check_named_classes({c: rows.get(c, 0) for c in map(plain, named)})
+            counted = {c: rows.get(c, 0) for c in map(plain, named)}
+            self.policy.check_named_classes(counted)
+            if (weights := getattr(self.model, "class_weights", None) if self.job.model else None) is not None:
+                self.policy.check_weights([*counted.values()], weights.tolist(), self.job.minimum_rows)
         return n
+
+    @property
+    def labels(self) -> Array:
+        """The labels of the rows to train on, as indices of the job's classes (n,).
+
+        Raises:
+            PrivacyThresholdViolation: there are fewer rows than the minimum.
+        """
+        assert self.n and self.job.data.classes is not None
+        kept, _ = self.source.split(self.job.data, self.identity, self.policy.minimum_rows)
+        return encode_labels(self.source.labels(self.job.data)[kept], self.job.data.classes)
 
     @functools.cached_property
     def _held_out(self) -> int:

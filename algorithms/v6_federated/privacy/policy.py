@@ -332,6 +332,26 @@ class Policy:
                 f"classes ({PREFIX}CLASSES=NAME,NAME,..., or * for all)"
             )
 
+    def check_weights(self, rows: Sequence[int], weights: Sequence[float], minimum_rows: int | None) -> None:
+        """Refuse weights with which a gradient would be about few rows.
+
+        Args:
+            rows: the node's rows by class.
+            weights: the weight of each class.
+            minimum_rows: the minimum number of rows that the request asks for, if it does.
+
+        Raises:
+            PrivacyThresholdViolation: the rows count as fewer than the minimum, by Kish's effective number of rows,
+                the square of the sum of their weights over the sum of their squares.
+        """
+        required = max(self.minimum_rows, minimum_rows or 0)
+        total = sum(n * w for n, w in zip(rows, weights, strict=True))
+        if total**2 < required * sum(n * w**2 for n, w in zip(rows, weights, strict=True)):
+            raise PrivacyThresholdViolation(
+                f"with these class_weights this node's rows count as fewer than {required} ({PREFIX}MINIMUM_ROWS); "
+                "set weights that differ less, or class_weights=balanced"
+            )
+
     def check_size(self, parameters: int, what: str) -> None:
         """Refuse what has too many numbers, before it takes memory.
 
