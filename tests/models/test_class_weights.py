@@ -91,7 +91,7 @@ def test_wrong_weights_are_refused_in_one_line():
     nodes = {k: rare(20, k) for k in (1, 2, 3)}
     with pytest.raises(SafeError, match="class_weights names 7; expected some of 0, 1"):
         train("v6_fedavg", nodes, rounds=2, class_weights={"7": 1})
-    refused("greater than 0", nodes, class_weights={"0": 0})
+    refused("weights must be numbers above 0", nodes, class_weights={"0": 0})
     refused("it must be balanced, or weights by class", nodes, class_weights="heavy")
     refused("class_weights=balanced cannot be used with clip", nodes, class_weights="balanced", clip=1.0, epsilon=1.0)
     refused(

@@ -29,6 +29,8 @@ def _share_or_number(value: float) -> float:
 
 def _by_class(value: Any) -> Any:
     if isinstance(value, dict):
+        if not all(type(weight) in (int, float) and 0 < weight <= 1e6 for weight in value.values()):
+            raise ValueError("weights must be numbers above 0 and up to 1,000,000")
         return {str(named): weight for named, weight in value.items()}  # keys of JSON are texts
     if value not in (None, "balanced"):
         raise ValueError('it must be balanced, or weights by class, such as {"no": 1, "yes": 5}')
@@ -64,7 +66,7 @@ class Common(BaseModel):
         list[Any] | None, Field(min_length=2, description="the label's values (unset: the nodes name them)"), Distinct
     ] = None
     class_weights: Annotated[
-        str | dict[str, Annotated[float, Field(gt=0, le=1e6), Number]] | None,
+        str | dict[str, float] | None,
         Field(description="factors on the training losses of classes, by class (1 for others), or balanced"),
         BeforeValidator(_by_class),
     ] = None
