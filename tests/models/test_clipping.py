@@ -203,13 +203,17 @@ def test_the_penalty_is_left_out_and_has_its_own_gradient():
 
 def test_accepted_models_are_listed_and_others_refused():
     for name in models.SIZES:
-        model = built(name)
+        model = built(name, features=64) if name in ("cnn", "resnet18") else built(name)
         if name in clipping.ACCEPTED:
             clipping.check(model)
         else:
-            with pytest.raises(SafeError, match="gradient of each row; choose one of logreg, svm, .*cnn_mcmahan$"):
+            with pytest.raises(
+                SafeError, match="gradient of each row; choose one of logreg, svm, .*cnn_mcmahan, the mlp "
+            ):
                 clipped(model, model.init(np.random.default_rng(0)), *rows_of(3))
-    assert set(models.SIZES) - set(clipping.ACCEPTED) == {"lstm_char"}
+    assert set(models.SIZES) - set(clipping.ACCEPTED) == {"lstm_char", "cnn", "resnet18"}
+    with pytest.raises(SafeError, match="the mlp without dropout and norm$"):
+        clipping.check(built("mlp:norm=layer"))
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,17 @@ from v6_federated.models.torch_base import Network
         ("cnn_garst", 9 + 1 + 196 * 10 + 10),  # Garst Table B.2
         ("cnn_reddy", 693_962),  # Reddy Table 4.4
         ("cnn_mcmahan", 1_663_370),  # McMahan section 3
+        ("mlp", 784 * 100 + 100 + 100 * 10 + 10),
+        ("mlp:hidden=64,32,norm=layer", 784 * 64 + 64 + 64 * 32 + 32 + 2 * (64 + 32) + 32 * 10 + 10),
+        ("mlp:hidden=64,32,activation=gelu,dropout=0.2", 784 * 64 + 64 + 64 * 32 + 32 + 32 * 10 + 10),
+        ("cnn", 320 + 18_496 + 73_856 + 2 * (32 + 64 + 128) + 1_290),
+        ("resnet18", 11_172_810),  # torchvision's 11,689,512 with 10 classes, 1 channel and a stem of 3 x 3
     ],
 )
 def test_models_have_the_documents_numbers_of_parameters(name, size):
-    model = models.build({"name": name, "features": 784, "classes": 10})
-    assert model.size == size == sum(int(np.prod(shape)) for shape in model.shapes.values())
+    spec = {**models.parse(name), "features": 784, "classes": 10}
+    model = models.build(spec)
+    assert models.parameters(spec) == model.size == size == sum(int(np.prod(shape)) for shape in model.shapes.values())
     w = model.init(np.random.default_rng(0))
     assert w.shape == (size,) and w.dtype == np.float32
 
@@ -44,7 +50,21 @@ def test_linear_models_start_at_zero_and_have_one_row_when_binary():
         ("resnet", "unknown model 'resnet'; expected one of logreg, svm, fnn, "),
         ({"name": ["fnn"]}, "unknown model ['fnn']; expected one of logreg, svm, fnn, "),
         ("fnn:hidden", "the model option 'hidden' is not NAME=NUMBER; write it as in fnn:hidden=50"),
-        ("fnn:hidden=many", "the model option 'hidden=many' is not NAME=NUMBER"),
+        ("fnn:hidden=many", "hidden='many' of the model fnn is refused: it should be a whole number from 1 to 10000"),
+        ("fnn:hidden=Many", "the model option 'hidden=Many' is not NAME=NUMBER"),
+        ("fnn:hidden=5,5", "hidden=[5, 5] of the model fnn is refused: it should be a whole number from 1 to 10000"),
+        ("mlp:hidden=5,0", "hidden=0 of the model fnn is refused: it should be a whole number from 1 to 10000"),
+        ({"name": "mlp", "hidden": []}, "the model mlp has 0 hidden layers; expected 1 to 20, as in mlp:hidden=64,32"),
+        ("mlp:activation=relo", "activation='relo' of the model mlp is refused: it should be relu or sigmoid or tanh"),
+        ("mlp:norm=batch", "norm='batch' of the model mlp is refused: it should be none or layer"),
+        ("mlp:dropout=0.9", "dropout=0.9 of the model mlp is refused: it should be a number from 0 to 0.5"),
+        ({"name": "cnn", "features": 785, "classes": 2}, "785 features are not a square image of 1 or 3 channels"),
+        ({"name": "cnn", "features": 2, "classes": 2}, "2 features are not a square image of 1 or 3 channels"),
+        ({"name": "cnn", "features": 49, "classes": 2}, "49 features are not a square image of 1 or 3 channels"),
+        (
+            {"name": "resnet18", "features": 1000, "classes": 2, "width": 30, "channels": 3},
+            "1000 features are not an image of 3 channels and 30 pixels a line",
+        ),
         ("fnn:hidden=inf", "hidden=inf of the model fnn is refused: it should be a whole number"),
         ("fnn:hidden=0", "hidden=0 of the model fnn is refused: it should be a whole number from 1 to 10000"),
         ("fnn:hidden=2.5", "hidden=2.5 of the model fnn is refused: it should be a whole number from 1 to 10000"),
@@ -74,6 +94,12 @@ def test_a_wrong_model_is_refused_with_what_is_accepted(model, says):
         ("fnn", {"name": "fnn"}),
         ("fnn:hidden=50", {"name": "fnn", "hidden": 50}),
         ("logreg:l2=0.1", {"name": "logreg", "l2": 0.1}),
+        ("mlp:hidden=64", {"name": "mlp", "hidden": [64]}),
+        (
+            "mlp:hidden=64,32,activation=tanh,dropout=0.2,norm=layer",
+            {"name": "mlp", "hidden": [64, 32], "activation": "tanh", "dropout": 0.2, "norm": "layer"},
+        ),
+        ("mlp:norm=layer,hidden=64,32", {"name": "mlp", "norm": "layer", "hidden": [64, 32]}),
         ({"name": "fnn", "hidden": 50}, {"name": "fnn", "hidden": 50}),
     ],
 )

@@ -1,7 +1,7 @@
 """The models, by name. A task names its model and its options, so an operator can read what will run.
 
 ``Model`` is what all of them offer. A model's parameters are one flat float32 vector ``w`` of shape (d,). Only
-convolutions and the recurrent network import torch.
+convolutions, the recurrent network and some options of ``mlp`` import torch.
 """
 
 import functools
@@ -140,11 +140,28 @@ def _torch(name: str, module: str) -> Callable[..., Model]:
     return build
 
 
+def _mlp(
+    features: int,
+    classes: int,
+    hidden: Sequence[int] = (100,),
+    activation: str = "relu",
+    dropout: float = 0,
+    norm: str = "none",
+) -> Model:
+    widths = [features, *hidden, classes]
+    if not dropout and norm == "none" and activation in ("relu", "sigmoid"):
+        return Perceptron(widths, "relu" if activation == "relu" else "sigmoid")
+    options = {"hidden": hidden, "activation": activation, "dropout": dropout, "norm": norm}
+    return _torch("mlp", "fully_connected")(features, classes, **options)
+
+
 # networks in torch, and the module that defines each
 ON_TORCH = {
     "cnn_garst": "convolution",
     "cnn_reddy": "convolution",
     "cnn_mcmahan": "convolution",
+    "cnn": "images",
+    "resnet18": "images",
     "lstm_char": "recurrent",
 }
 MODELS: dict[str, Callable[..., Model]] = {
@@ -153,6 +170,7 @@ MODELS: dict[str, Callable[..., Model]] = {
     "fnn": lambda features, classes, hidden=100: Perceptron([features, hidden, classes], "relu"),
     "nn_reddy": lambda features, classes, hidden=128: Perceptron([features, hidden, classes], "sigmoid"),
     "2nn": lambda features, classes, hidden=200: Perceptron([features, hidden, hidden, classes], "relu"),
+    "mlp": _mlp,
     **{name: _torch(name, module) for name, module in ON_TORCH.items()},
 }
 BUILT_IN = frozenset(MODELS)
@@ -162,6 +180,25 @@ def _dense(*widths: int) -> int:
     return sum((a + 1) * b for a, b in pairwise(widths))
 
 
+def _normed(*channels: int) -> int:
+    return sum(2 * c for c in channels)
+
+
+def _cnn(features: int, classes: int, **image: int) -> int:
+    c = image_of(features, **image)[0]
+    convolutions = sum((9 * a + 1) * b for a, b in pairwise((c, 32, 64, 128)))
+    return convolutions + _normed(32, 64, 128) + _dense(128, classes)
+
+
+def _resnet18(features: int, classes: int, **image: int) -> int:
+    c, height, width = image_of(features, **image)
+    stem = 64 * c * (49 if max(height, width) > LARGE_IMAGE else 9) + _normed(64)
+    first = [9 * a * b + 9 * b * b + _normed(b, b) for a, b in pairwise((64, 64, 128, 256, 512))]
+    second = [18 * b * b + _normed(b, b) for b in (64, 128, 256, 512)]
+    shortcuts = [a * b + _normed(b) for a, b in pairwise((64, 128, 256, 512))]
+    return stem + sum(first) + sum(second) + sum(shortcuts) + _dense(512, classes)
+
+
 # d of each model, known before it takes memory
 SIZES: dict[str, Callable[..., int]] = {
     "logreg": lambda features, classes, **_: _dense(features, 1 if classes == 2 else classes),
@@ -169,6 +206,11 @@ SIZES: dict[str, Callable[..., int]] = {
     "fnn": lambda features, classes, hidden=100: _dense(features, hidden, classes),
     "nn_reddy": lambda features, classes, hidden=128: _dense(features, hidden, classes),
     "2nn": lambda features, classes, hidden=200: _dense(features, hidden, hidden, classes),
+    "mlp": lambda features, classes, hidden=(100,), norm="none", **_: (
+        _dense(features, *hidden, classes) + (_normed(*hidden) if norm == "layer" else 0)
+    ),
+    "cnn": _cnn,
+    "resnet18": _resnet18,
     "cnn_garst": lambda features, classes: 10 + _dense((isqrt(features) // 2) ** 2, classes),
     "cnn_reddy": lambda features, classes, **_: 320 + _dense(32 * ((isqrt(features) - 2) // 2) ** 2, 128, classes),
     "cnn_mcmahan": lambda features, classes: 52_096 + _dense(64 * (isqrt(features) // 4) ** 2, 512, classes),
@@ -274,20 +316,16 @@ def parse(model: str | dict[str, Any]) -> dict[str, Any]:
     if isinstance(model, str):
         name, _, options = model.partition(":")
         spec: dict[str, Any] = {"name": name}
-        for option in filter(None, options.split(",")):
-            key, equals, value = option.partition("=")
+        for option in filter(None, re.split(r",(?=[^,=]*=|[^,=\d]*$)", options)):  # not the comma of hidden=64,32
+            key, _, value = option.partition("=")
             if key in OF_DATA:
                 raise SafeError(f"the model option {key} follows from the data; leave it out")
-            try:
-                number = float(value)
-                twice = key in spec
-                spec[key] = int(number) if number.is_integer() else number
-            except (ValueError, OverflowError):
-                equals = ""
-            if equals and twice:
+            if key in spec:
                 raise SafeError(f"the model option {key} is given twice; give it once")
-            if not equals:
+            read = [_read(part) for part in value.split(",")]
+            if None in read:
                 raise SafeError(f"the model option {option!r} is not NAME=NUMBER; write it as in fnn:hidden=50")
+            spec[key] = read[0] if len(read) == 1 else read
     else:
         spec = dict(model)
     if not isinstance(spec.get("name"), str) or spec["name"] not in MODELS:
@@ -295,7 +333,47 @@ def parse(model: str | dict[str, Any]) -> dict[str, Any]:
     for key, value in spec.items():
         if key not in ("name", *OF_DATA):
             _check_option(spec["name"], key, value)
+    if spec["name"] == "mlp" and isinstance(spec.get("hidden"), int):
+        spec["hidden"] = [spec["hidden"]]
     return spec
+
+
+def _read(value: str) -> int | float | str | None:
+    """A number or a word; None if it is neither."""
+    try:
+        number = float(value)
+        return int(number) if number.is_integer() else number
+    except OverflowError:  # of infinity
+        return None
+    except ValueError:
+        return value if re.fullmatch(r"[a-z]+", value) else None
+
+
+def image_of(features: int, channels: int | None = None, width: int | None = None) -> tuple[int, int, int]:
+    """Find the shape of the images that rows hold, channels last.
+
+    Args:
+        features: numbers in a row.
+        channels: 1 or 3; None means whichever makes a square.
+        width: pixels in a line of the image; None means that images are square.
+
+    Returns:
+        Channels, height and width.
+
+    Raises:
+        SafeError: these numbers are no such image, or it has fewer than 8 x 8 pixels.
+    """
+    for c in (1, 3) if channels is None else (channels,):
+        side = max(isqrt(features // c), 1) if width is None else width
+        height = features // (c * side)
+        if c * height * side == features and (width is not None or height == side) and min(height, side) >= 8:
+            return c, height, side
+    of = "1 or 3 channels" if channels is None else f"{channels} channels"
+    kind = f"a square image of {of}" if width is None else f"an image of {of} and {width} pixels a line"
+    raise SafeError(
+        f"{features} features are not {kind}; use at least 8 x 8 pixels, for example 784 = 28 x 28 or "
+        "3072 = 32 x 32 x 3, or set the options channels and width"
+    )
 
 
 OF_DATA = ("features", "classes", "weights")  # what central adds to a model's name and options
@@ -304,9 +382,16 @@ MOST_WEIGHT = 1e6  # of a class
 # option: the models that take it, its type, its least and its largest value
 OPTIONS: dict[str, tuple[tuple[str, ...], type, float, float]] = {
     "l2": (("logreg", "svm"), float, 0, 1e6),
-    "hidden": (("fnn", "nn_reddy", "2nn", "lstm_char"), int, 1, 10_000),
-    "dropout": (("cnn_reddy",), float, 0, 0.5),  # the higher, the more units see a single row
+    "hidden": (("fnn", "nn_reddy", "2nn", "mlp", "lstm_char"), int, 1, 10_000),
+    "dropout": (("cnn_reddy", "mlp"), float, 0, 0.5),  # the higher, the more units see a single row
+    "activation": (("mlp",), str, 0, 0),
+    "norm": (("mlp",), str, 0, 0),
+    "channels": (("cnn", "resnet18"), int, 1, 3),
+    "width": (("cnn", "resnet18"), int, 8, 10_000),
 }
+WORDS = {"activation": ("relu", "sigmoid", "tanh", "gelu"), "norm": ("none", "layer")}
+MOST_LAYERS = 20
+LARGE_IMAGE = 64  # pixels; of larger ones resnet18 sees a quarter of the lines and columns
 
 
 def _check_option(model: str, option: str, value: Any) -> None:
@@ -319,6 +404,21 @@ def _check_option(model: str, option: str, value: Any) -> None:
         raise SafeError(
             f"the model {model} does not take the option {option}; its options are {', '.join(known) or 'none'}"
         )
+    if kind is str:
+        if value not in WORDS[option]:
+            raise SafeError(
+                f"{option}={value!r} of the model {model} is refused: it should be {' or '.join(WORDS[option])}"
+            )
+        return
+    if (model, option) == ("mlp", "hidden"):
+        if isinstance(value, list | tuple) and 1 <= len(value) <= MOST_LAYERS:
+            for width in value:
+                _check_option("fnn", option, width)
+            return
+        if isinstance(value, list | tuple):
+            raise SafeError(
+                f"the model mlp has {len(value)} hidden layers; expected 1 to {MOST_LAYERS}, as in mlp:hidden=64,32"
+            )
     right = not isinstance(value, bool) and isinstance(value, int if kind is int else int | float)
     if not right or not least <= value <= most:
         noun = "whole number" if kind is int else "number"

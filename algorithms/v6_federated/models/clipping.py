@@ -13,7 +13,7 @@ from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 
 CHUNK = 64  # rows that are summed in float32; the margin of `sensitivity` grows as its square
-ACCEPTED = ("logreg", "svm", "fnn", "nn_reddy", "2nn", "cnn_garst", "cnn_reddy", "cnn_mcmahan")
+ACCEPTED = ("logreg", "svm", "fnn", "nn_reddy", "2nn", "mlp", "cnn_garst", "cnn_reddy", "cnn_mcmahan")
 MOST_UNITS = 2**24  # float32 has no more digits, and a chunk's sum fits int32
 CLIPS = (1e-30, 1e30)
 
@@ -61,7 +61,7 @@ def check(model: Any) -> None:
     if not hasattr(model, "row_gradients"):
         raise SafeError(
             "this model cannot be trained with clipped gradients, since it does not give the gradient of each row; "
-            f"choose one of {', '.join(ACCEPTED)}"
+            f"choose one of {', '.join(ACCEPTED)}, the mlp without dropout and norm"
         )
 
 

@@ -116,13 +116,17 @@ class Network:
             p.data = view
 
     def init(self, rng: np.random.Generator) -> Array:
-        """Draw W and b uniformly from +-1/sqrt(in), as torch does, with numpy's generator."""
+        """Draw W and b uniformly from +-1/sqrt(in), as torch does, with numpy's generator; norms start as 1 and 0."""
         parts, bound = [], 1.0
         for name, shape in self.shapes.items():
+            if isinstance(self.module.get_submodule(name.rpartition(".")[0]), nn.GroupNorm | nn.LayerNorm):
+                parts.append(np.full(shape, float(name.endswith("weight"))))
+                continue
             if name.endswith("weight"):
                 bound = 1 / math.sqrt(math.prod(shape[1:]))
             parts.append(rng.uniform(-bound, bound, math.prod(shape)))
-        return np.concatenate(parts).astype(np.float32)
+        w: Array = np.concatenate(parts).astype(np.float32)
+        return w
 
     def asarray(self, array: Any) -> torch.Tensor:
         if isinstance(array, np.ndarray) and not array.flags.writeable:
