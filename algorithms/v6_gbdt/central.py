@@ -73,6 +73,8 @@ def check_settings(settings: Any) -> None:
     Raises:
         SafeError: they do not.
     """
+    if settings.start_from is not None:
+        raise SafeError("start_from cannot be used with gbdt, which starts from no tree; use resume to go on")
     if settings.until_converged is not None:
         raise SafeError("until_converged cannot be used with gbdt: every round adds trees; use early_stopping")
     held_out = bool(settings.holdout or settings.evaluators)

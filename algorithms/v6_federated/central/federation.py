@@ -18,7 +18,7 @@ from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.base.randomness import generator
 from v6_federated.base.version import __version__
-from v6_federated.central import convergence, preparation, privacy
+from v6_federated.central import convergence, preparation, privacy, start_file
 from v6_federated.central.answer import Answer, Expected
 from v6_federated.central.answers import Answers
 from v6_federated.central.bounds import Bounds, Measures
@@ -384,8 +384,18 @@ class Federation:
         return gradient
 
     def initial_weights(self) -> Array:
-        """Return w_0 (d,), drawn from the job's seed."""
-        return self.model.init(generator(self._tasks.job.seed, "init"))
+        """Return w_0 (d,), drawn from the job's seed, or from the file that the job names.
+
+        Raises:
+            SafeError: there is no such file, or it does not fit the model.
+        """
+        drawn, name = self.model.init(generator(self._tasks.job.seed, "init")), self._common.start_from
+        if name is None:
+            return drawn
+        w, self._progress.started_from = start_file.read(
+            name, self._policy, self.model, drawn, vantage6_api.on_a_node(self._client)
+        )
+        return w
 
     def rounds(self, rounds: int) -> Iterator[int]:
         """Go through the rounds until the last, or until the job's target is reached or its model has converged.

@@ -23,6 +23,7 @@ Result = dict[str, Any]  # JSON: see docs/reference/result.md
 # settings for methods that train a model
 OF_MODELS = (
     "model",
+    "start_from",
     "classes",
     "class_weights",
     "holdout",

@@ -23,6 +23,7 @@ class Progress:
         state: what the method carries from round to round.
         resumed: whether the job goes on from the result of another job, of which nodes keep nothing.
         final: the evaluation of the last model, once there is one.
+        started_from: what the result says of the file that training has started from; None if there is none.
     """
 
     def __init__(self, method: str, settings: Common, kept: Checkpoint, tasks: RoundTasks, history: History) -> None:
@@ -37,6 +38,7 @@ class Progress:
         """
         self.state, self.resumed = SimpleNamespace(), False
         self.final: dict[str, Any] | None = None
+        self.started_from: dict[str, Any] | None = None
         self._method, self._settings, self._checkpoint = method, settings, kept
         self._tasks, self._history = tasks, history
         self._restored: Mapping[str, Any] | None = None
@@ -77,7 +79,7 @@ class Progress:
             self._tasks.restore_rows(kept["per_node"])
         else:
             return None
-        self._restored = kept
+        self._restored, self.started_from = kept, kept.get("started_from")
         self._history.restore(kept, last_evaluated, shown)
         self._tasks.job = replace(self._tasks.job, data=DataSpec(**kept["data"]), model=kept["model"])
         return kept
@@ -139,6 +141,7 @@ class Progress:
             "state": checkpoint.to_json(carried),
             "model": self._tasks.job.model,
             "data": self._tasks.job.to_json()["data"],
+            **({} if self.started_from is None else {"started_from": self.started_from}),
             **self._history.snapshot(),
         }
 

@@ -43,6 +43,10 @@ class Common(BaseModel):
     model_config = CHECKED
 
     model: Annotated[str | dict[str, Any], Field(description="name of a model, or its name and options")] = "logreg"
+    start_from: Annotated[
+        str | None,
+        Field(min_length=1, description="file.npz of weights to start from, in the folder of the hospital of central"),
+    ] = None
     seed: Annotated[int, Field(ge=0, le=LARGE, description="seed of every random choice"), Number] = 0
     organizations: Annotated[
         list[int] | None, Field(min_length=1, description="ids of the organizations that train (unset: all)"), Distinct
