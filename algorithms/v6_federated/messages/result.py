@@ -97,6 +97,20 @@ class Phases(_Part):
     evaluation: Traffic
 
 
+class Limits(_Part):
+    """Limits in force at some nodes."""
+
+    organizations: list[int]
+    limits: dict[str, Any]
+
+
+class Image(_Part):
+    """The image that ran, and its digest if it is known."""
+
+    name: str
+    digest: str = ""
+
+
 class Origin(_Part):
     """The experiment on mock nodes, or the server and task, that the result is from."""
 
@@ -107,6 +121,8 @@ class Origin(_Part):
     rows: list[int] = []
     speeds: float | None = None
     trained: str = "federated"
+    organizations: dict[Annotated[str, Field(pattern="^[0-9]{1,15}$")], str] = {}
+    limits: list[Limits] = []
 
     @model_validator(mode="after")
     def _whole(self) -> "Origin":
@@ -147,6 +163,9 @@ class ResultForm(_Part):
     final: Final | None
     stopped: str = ""
     converged_in: Annotated[int, Field(ge=1)] | None = None
+    started: str = ""
+    ended: str = ""
+    image: Image | None = None
     experiment: Origin = Origin()
 
     @model_validator(mode="after")

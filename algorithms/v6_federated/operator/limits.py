@@ -52,7 +52,7 @@ def run(options: LimitsOptions) -> Found:
         environment = os.environ
     policy = Policy.of_node(environment)
     looser = policy.looser()
-    values = {limit.name: _written(getattr(policy, limit.name.lower())) for limit in LIMITS}
+    values = {limit.name: written(getattr(policy, limit.name.lower())) for limit in LIMITS}
     own = [limit.name for limit in LIMITS if environment.get(PREFIX + limit.name, "").strip() and not options.profile]
     lines = [f"profile {policy.profile}", *_lines(values, own, looser), *remarks]
     return Found(lines, {"profile": policy.profile, "limits": values, "set": own, "looser": looser, "remarks": remarks})
@@ -66,13 +66,21 @@ def _lines(values: Mapping[str, str], own: list[str], looser: list[str]) -> Iter
         yield f"      {limit.does}"
 
 
-def _written(value: Any) -> str:
+def written(value: Any) -> str:
+    """Write the value of a limit for people.
+
+    Args:
+        value: the value, as ``Policy`` or JSON has it.
+
+    Returns:
+        One or a few words.
+    """
     if value is None:
         return "no limit"
     if isinstance(value, bool):
         return str(int(value))
-    if isinstance(value, frozenset):
-        return ",".join(sorted(value)) or "none"
+    if isinstance(value, frozenset | list):
+        return ",".join(sorted(map(str, value))) or "none"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -3,18 +3,17 @@
 import argparse
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.files import write_whole
-from v6_federated.privacy.policy import Policy
 from v6_workbench import registry
 from v6_workbench.cli import console
 from v6_workbench.cli.entries import Entry, errors_name
 from v6_workbench.reporting.summary import MEASURES, Verdict
-from v6_workbench.simulation.experiments import Experiment
+from v6_workbench.simulation.experiments import Experiment, as_json
 from v6_workbench.simulation.studies import StudyPlan
 
 if TYPE_CHECKING:
@@ -154,8 +153,8 @@ def _depends_on(experiment: Experiment, name: str, entry: Entry, folds: int) -> 
         "kind": entry.kind,
         "settings": entry.settings,
         "folds": folds,
-        "policy": _limits(experiment.policy()),
-        "policies": {k: _limits(experiment.policy(k)) for k in experiment.environments},
+        "policy": as_json(experiment.policy()),
+        "policies": {k: as_json(experiment.policy(k)) for k in experiment.environments},
         "study": None if entry.kind or experiment.study is None else _study(experiment.study),  # a baseline has none
         "code": registry.code(entry.method),
         "label": experiment.label,
@@ -163,10 +162,6 @@ def _depends_on(experiment: Experiment, name: str, entry: Entry, folds: int) -> 
         "seed": experiment.seed,
         **experiment.description(),
     }
-
-
-def _limits(policy: Policy) -> dict[str, Any]:
-    return {limit: sorted(v) if isinstance(v, frozenset) else v for limit, v in asdict(policy).items()}
 
 
 def _study(plan: StudyPlan) -> dict[str, Any]:

@@ -53,19 +53,34 @@ class Place:
         """
         return shlex.join(["v6-federated", *map(str, words), *self.options, *map(str, after)])
 
-    def labelled(self, result: dict[str, Any], task: int) -> dict[str, Any]:
+    def labelled(self, result: dict[str, Any], task_id: int) -> dict[str, Any]:
         """Say in a result where it is from, and on standard error if the image holds another version.
 
         Args:
-            result: the result of a task.
-            task: the task's id.
+            result: the result of a task that has ended.
+            task_id: the task's id.
 
         Returns:
-            The result, with the place and the task as ``experiment``.
+            The result, with the place, the task and the organizations' names as ``experiment``, when the task ran, and
+            its image. All this is as the server has kept it, the same whenever the task is fetched.
+
+        Raises:
+            NetworkError: the server does not show the task.
         """
+        from v6_workbench.network import tasks
+
         if (version := result["versions"]["v6-federated"]) != __version__:
             console.say(f"the image holds v6-federated {version}, and this machine has {__version__}")
-        return {**result, "experiment": {"network": self.name, "task": task}}
+        task, names = tasks.find(self.client, task_id), tasks.organizations(self.client)
+        took_part = {*result["organizations"], *(result["settings"].get("evaluators") or ())}
+        named = {str(k): name for k, name in names.items() if k in took_part}
+        times = {"started": task.started or task.sent, "ended": task.ended}
+        return {
+            **result,
+            **{name: time.isoformat(timespec="seconds") for name, time in times.items() if time is not None},
+            "image": {"name": task.image} | ({"digest": task.digest} if task.digest else {}),
+            "experiment": {"network": self.name, "task": task_id, "organizations": named},
+        }
 
 
 def connect(options: ServerOptions, **needed: object) -> Place:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable
-from datetime import datetime, timezone
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
@@ -92,14 +91,9 @@ def write(folder: Path, result: dict[str, Any], target: float | None = None, nam
         result: the result.
         target: accuracy to draw a line at.
         name: name of the result in the pictures; empty is the method's name.
-
-    The file of a run has the time at which it was written as ``date``, in UTC. That of a task has none, so that it is
-    the same whenever it is fetched; `v6-federated tasks` says when the task ended.
     """
     from v6_workbench.reporting import pictures  # slow to import
 
-    if "task" not in result.get("experiment", {}):
-        result = {**result, "date": datetime.now(timezone.utc).isoformat(timespec="seconds")}
     write_whole(folder / "result.json", json.dumps(result, indent=1))
     try:
         pictures.curves({name or result["method"]: result}, folder / "curves.png", target)

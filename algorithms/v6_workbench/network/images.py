@@ -205,6 +205,23 @@ def _base(python: str) -> str:
     return _with_digest(python) or python
 
 
+def digest(name: str) -> str | None:
+    """The digest of an image that the engine of this machine has.
+
+    Args:
+        name: the image's name, with a tag or without.
+
+    Returns:
+        The digest of a registry, or else of the image itself, ``sha256:...``; None if there is no such image or engine.
+    """
+    try:
+        image = engine().images.get(name)
+    except (DockerException, EngineError):
+        return None
+    known = _with_digest(name)
+    return str(image.id) if known is None else known.partition("@")[2]
+
+
 def _with_digest(name: str) -> str | None:
     """REPOSITORY@sha256:DIGEST of an image that is REPOSITORY:TAG here, if the registry's digest is known."""
     repository, _ = parse_repository_tag(name)

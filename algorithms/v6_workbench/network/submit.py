@@ -40,6 +40,7 @@ def send(
     image: str,
     label: str,
     query: str | None = None,
+    digest: str | None = None,
 ) -> int:
     """Send a task.
 
@@ -52,6 +53,7 @@ def send(
         image: the method's image.
         label: label of the nodes' database.
         query: query for an SQL or SPARQL database.
+        digest: what the image is at the moment, if the task cannot name it so; the server keeps it with the task.
 
     Returns:
         The task's id.
@@ -65,7 +67,7 @@ def send(
         organizations=[organization],
         name=f"v6-federated {method}",
         image=image,
-        description=f"{method}, {values.get('rounds')} rounds{model}",
+        description=f"{method}, {values.get('rounds')} rounds{model}" + (f", image {digest}" if digest else ""),
         input_={"method": "central", "kwargs": values},
         databases=[{"label": label, **({"query": query} if query else {})}],
     )

@@ -18,6 +18,7 @@ from v6_workbench.network import server, submit
 NAME = re.compile(r"v6-federated (\S+)")  # of a task that ``submit`` sent
 IMAGE = re.compile(r"(?:.*/)?v6-([^:@/]+)(?:[:@].*)?")  # of a task that was sent from elsewhere
 ROUNDS = re.compile(r"\S+, (\d+) rounds")  # description of a task that ``submit`` sent
+DIGEST = re.compile(r"(?:@|, image )(sha256:[0-9a-f]{64})$")  # in the name of an image, or in such a description
 CALL = re.compile(r"\S+ (\w+), round (\d+)")  # name of a task that central sent
 STOPPED = (
     "task {task} is stopped: nodes remove its containers, and no new ones start. A container at a node that is not "
@@ -34,11 +35,13 @@ class Task:
         method: the method's name.
         status: vantage6's word for its state.
         sent: when it was sent.
+        started: when central began; None if it has not.
         ended: when it ended; None if it has not.
         user: who sent it.
         organization: id of the organization that sent it.
         central: id of the organization where central runs.
         image: the method's image.
+        digest: the image's digest; None if neither its name nor the task's description has it.
         rounds: number of rounds that it was to train; None if unknown.
         history: rows of the finished rounds in its log; empty if there are none, or if its node does not share the log.
         begun: the latest round in which nodes were asked to train; 0 if none was.
@@ -51,11 +54,13 @@ class Task:
     method: str
     status: str
     sent: datetime
+    started: datetime | None
     ended: datetime | None
     user: str
     organization: int
     central: int
     image: str
+    digest: str | None
     rounds: int | None
     history: Sequence[Mapping[str, Any]]
     begun: int
@@ -155,6 +160,22 @@ def method_of(row: Mapping[str, Any]) -> str | None:
     return None
 
 
+def organizations(client: UserClient) -> dict[int, str]:
+    """Return the names of the organizations of the client's collaboration.
+
+    Args:
+        client: a client that is signed in.
+
+    Returns:
+        Names by id; empty if the server does not show them to this user.
+    """
+    try:
+        rows = [*server.rows(client, "organization", collaboration_id=client.collaboration_id)]
+    except NetworkError:
+        return {}
+    return {row["id"]: row["name"] for row in rows}
+
+
 def stop(client: UserClient, task_id: int) -> None:
     """Let the server stop a task and what it has asked of nodes: see ``STOPPED``.
 
@@ -177,17 +198,20 @@ def _described(client: UserClient, row: Mapping[str, Any], run: Mapping[str, Any
     """A task and its run as the server describes them; ``names`` holds the names of users by their ids."""
     calls = [*_calls(client, row["id"])]
     own = (round_ for function, round_, _ in calls if function not in SHARED_FUNCTIONS)
-    rounds = ROUNDS.match(row["description"] or "")
+    said = row["image"], row["description"] or ""
+    rounds = ROUNDS.match(said[1])
     return Task(
         id=row["id"],
         method=method_of(row) or "",
         status=row["status"],
         sent=_time(row["created_at"]),
+        started=_time(run["started_at"]) if run.get("started_at") else None,
         ended=_time(run["finished_at"]) if run.get("finished_at") else None,
         user=_user(client, row["init_user"], names),
         organization=row["init_org"]["id"],
         central=run["organization"]["id"],
         image=row["image"],
+        digest=next((found[1] for text in said if (found := DIGEST.search(text))), None),
         rounds=int(rounds[1]) if rounds else None,
         history=submit.rounds_in(run.get("log") or ""),
         begun=next(own, 0),

@@ -9,6 +9,7 @@ import numpy as np
 from v6_federated.central import convergence
 from v6_federated.messages import codec
 from v6_federated.models.linear import LinearModel
+from v6_workbench.reporting.hospitals import called
 from v6_workbench.reporting.intervals import noisy
 from v6_workbench.reporting.leaks import too_good
 from v6_workbench.reporting.summary import Result, most_frequent
@@ -274,7 +275,7 @@ def described(result: Result) -> str:
     experiment: dict[str, Any] = result.get("experiment", {})
     if "data" not in experiment:
         task = f", task {experiment['task']} at {experiment['network']}" if "task" in experiment else ""
-        organizations = shortened([str(k) for k in result.get("organizations", [])])
+        organizations = shortened(called(result, result.get("organizations", [])))
         return f"{result['method']} on the organizations {organizations}{task}"
     nodes = [f"{name} ({n})" for name, n in zip(experiment["nodes"], experiment["rows"], strict=False)]
     speeds = f", speeds {experiment['speeds']:g}" if experiment.get("speeds") else ""

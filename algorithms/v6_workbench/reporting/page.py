@@ -18,7 +18,10 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from v6_federated.base.version import __version__
+from v6_federated.operator.limits import written
+from v6_federated.privacy.limits import LIMITS
 from v6_workbench.reporting import coefficients, diagnostics, pictures, score_curves, tables
+from v6_workbench.reporting.hospitals import called
 from v6_workbench.reporting.intervals import MEANING, accuracy_interval, auc_interval, noisy
 from v6_workbench.reporting.summary import MEASURES, Result, measure, summary
 
@@ -38,6 +41,9 @@ NOT_ANSWERED = (
     "who the patients are and when they were treated, how the outcome was assessed, the sample size's reasons, how "
     "missing values arose, fairness, limitations and the intended use: the authors know these, and the result does not"
 )
+
+
+ELSEWHERE = ("nodes", "rows", "organizations", "limits")  # parts of an experiment that other sections show
 
 
 @dataclass(frozen=True)
@@ -235,7 +241,7 @@ def _by_hospital(result: Result) -> Iterator[str | Table | Figure]:
         ]
         cells = [
             [
-                str(row.get("name") or row["organization"]),
+                called(result, [row["organization"]])[0],
                 f"{row['n']:,}",
                 *(_measured(row, name) for name in numbers),
             ]
@@ -308,7 +314,10 @@ def _hospitals(result: Result) -> Iterator[str | Table | Figure]:
         rows = [[str(name), f"{n:,}"] for name, n in zip(names, experiment["rows"], strict=False)]
         yield Table("Rows of each hospital, held-out ones too", ["hospital", "rows"], rows)
     else:
-        yield f"Organizations {', '.join(map(str, result.get('organizations') or []))}."
+        yield f"Trained: {', '.join(called(result, result.get('organizations') or []))}."
+    if absent := result.get("undescribed"):
+        cells = [[called(result, [a["organization_id"]])[0], a["reason"]] for a in absent]
+        yield Table("Hospitals that took no part", ["hospital", "why"], cells)
     yield "Hospitals tell no missing values, one by one or together; only what preprocessing needs is sent."
 
 
@@ -324,10 +333,22 @@ def _privacy(result: Result) -> Iterator[str | Table | Figure]:
         "sent by hospitals": f"{s['bytes_up'] / 1e6:.3f} MB",
     }
     yield _of_mapping(rows, "What left the hospitals")
-    yield (
-        "The limits in force are each hospital's own. Its operator sees in the audit log what left, with "
-        "`v6-federated audit`."
-    )
+    yield from _limits(result)
+    yield "A hospital's operator sees in the audit log what left, with `v6-federated audit`."
+
+
+def _limits(result: Result) -> Iterator[str | Table]:
+    """The limits of nodes on this machine; hospitals do not tell theirs."""
+    groups = (result.get("experiment") or {}).get("limits")
+    if not groups:
+        yield "The limits in force are each hospital's own, and no hospital tells them."
+        return
+    for group in groups:
+        whom = "all nodes" if len(groups) == 1 else ", ".join(called(result, group["organizations"]))
+        values = group["limits"]
+        there = [limit.name for limit in LIMITS if limit.name.lower() in values]
+        rows = [["profile", str(values.get("profile"))], *([name, written(values[name.lower()])] for name in there)]
+        yield Table(f"Limits in force at {whom}", ["limit", "value"], rows)
 
 
 def _columns(result: Result) -> Iterator[str]:
@@ -337,9 +358,10 @@ def _columns(result: Result) -> Iterator[str]:
 
 
 def _origin(result: Result) -> dict[str, Any]:
-    experiment = {k: v for k, v in (result.get("experiment") or {}).items() if k not in ("nodes", "rows")}
-    date = {"written": result["date"]} if "date" in result else {}
-    return {**experiment, "seed": result["settings"]["seed"], **date, **(result.get("versions") or {})}
+    experiment = {k: v for k, v in (result.get("experiment") or {}).items() if k not in ELSEWHERE}
+    known = {name: result[name] for name in ("started", "ended") if name in result}
+    image = {f"image {name}": value for name, value in (result.get("image") or {}).items()}
+    return {**experiment, "seed": result["settings"]["seed"], **known, **image, **(result.get("versions") or {})}
 
 
 def _of_mapping(values: Mapping[str, Any], caption: str) -> Table:

@@ -15,6 +15,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, StrMethodFormatter
 
+from v6_workbench.reporting.hospitals import called
 from v6_workbench.reporting.intervals import accuracy_interval
 from v6_workbench.reporting.noise import Alternative
 from v6_workbench.reporting.summary import MEASURES, Result, Verdict, components_of, measure, simulated, spent
@@ -145,8 +146,7 @@ def distances(result: Result, path: Path, name: str = "") -> bool:
     image = axis.imshow(grid, aspect="auto", cmap="viridis", interpolation="nearest", norm=norm)
     axis.set_facecolor("0.9")  # not asked in that round, or overflowed
     step, wide = max(1, len(nodes) // 25), max(1, len(rounds) // 15)
-    called = dict(enumerate(result.get("experiment", {}).get("nodes", []), start=1))
-    names = [_plain(str(called.get(k, k))) for k in nodes]
+    names = [_plain(name) for name in called(result, nodes)]
     axis.set_yticks(range(0, len(nodes), step), names[::step], fontsize=8)
     axis.set_xticks(range(0, len(rounds), wide), [str(t) for t in rounds[::wide]], fontsize=8)
     axis.set(

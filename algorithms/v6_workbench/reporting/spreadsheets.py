@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,10 @@ import pandas as pd
 
 from v6_federated.data.reading import DECIMAL
 from v6_workbench.reporting import coefficients
+from v6_workbench.reporting.hospitals import called
 from v6_workbench.reporting.summary import summary
 
-TABLES = ("results", "rounds", "hospitals", "subgroups", "coefficients")
+TABLES = ("results", "rounds", "nodes", "hospitals", "subgroups", "coefficients")
 FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")  # how a formula begins; also in full width
 
 
@@ -33,18 +34,19 @@ def write(table: pd.DataFrame, path: Path) -> None:
 
 
 def write_all(results: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
-    """Write the tables of results: a line for each result, each round, each hospital and each coefficient.
+    """Write the tables of results: a line for each result, each round, each answer, each hospital, each coefficient.
 
     Args:
         results: results by their names.
-        folder: the folder, which gets ``results.csv``, ``rounds.csv``, and ``hospitals.csv``, ``subgroups.csv`` and
-            ``coefficients.csv`` if any result has some.
+        folder: the folder, which gets ``results.csv``, ``rounds.csv``, and ``nodes.csv``, ``hospitals.csv``,
+            ``subgroups.csv`` and ``coefficients.csv`` if any result has some.
     """
     tables: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
     for name, result in results.items():
         tables["results"].append({"result": name, **_flat(summary(result))})
         tables["rounds"] += [{"result": name, **_flat(row)} for row in result["history"]]
-        tables["hospitals"] += [{"result": name, **_flat(row)} for row in result.get("by_hospital") or ()]
+        tables["nodes"] += _of_hospitals(name, result, result["per_node"], "organization_id")
+        tables["hospitals"] += _of_hospitals(name, result, result.get("by_hospital") or (), "organization")
         groups = result.get("subgroups") or {"rows": []}
         tables["subgroups"] += [{"result": name, "column": groups["column"], **_flat(row)} for row in groups["rows"]]
         for c in coefficients.of(result) or ():
@@ -56,6 +58,11 @@ def write_all(results: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
             write(pd.DataFrame(rows), file)
         else:
             file.unlink(missing_ok=True)  # of an earlier report
+
+
+def _of_hospitals(name: str, result: Mapping[str, Any], rows: Iterable[Mapping[str, Any]], key: str) -> list[Any]:
+    """Rows about organizations, with their names. ``key`` is where a row has the organization's id."""
+    return [{"result": name, "hospital": called(result, [row[key]])[0], **_flat(row)} for row in rows]
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from v6_federated.base.errors import SafeError
 from v6_federated.messages.result import Round
+from v6_workbench.reporting.hospitals import called
 from v6_workbench.reporting.intervals import Interval, accuracy_interval, auc_interval, noisy
 from v6_workbench.reporting.noise import Alternative
 from v6_workbench.reporting.summary import (
@@ -131,7 +132,7 @@ def rounds_table(result: Result, lines: int = 12) -> Table:
             f"{row['bytes_down'] / 1e3:.1f}",
             *([f"{time[row['round']]:.1f}"] if clock else []),
             *(_number(row.get(name), "" if isinstance(row.get(name), int) else ".4g") for name in own),
-            *([_missing(row)] if row.get("missing") else []),
+            *([_missing(result, row)] if row.get("missing") else []),
         )
     return out
 
@@ -300,11 +301,11 @@ def noise_table(found: Sequence[Alternative]) -> Table:
     return out
 
 
-def _missing(row: Mapping[str, Any]) -> str:
-    reasons: dict[str, list[str]] = {}
+def _missing(result: Result, row: Mapping[str, Any]) -> str:
+    reasons: dict[str, list[int]] = {}
     for absent in row["missing"]:
-        reasons.setdefault(absent["reason"], []).append(str(absent["organization_id"]))
-    return "; ".join(f"{', '.join(who)}: {reason}" for reason, who in reasons.items())
+        reasons.setdefault(absent["reason"], []).append(absent["organization_id"])
+    return escape("; ".join(f"{', '.join(called(result, who))}: {reason}" for reason, who in reasons.items()))
 
 
 def _interval(interval: Interval | None) -> str:

@@ -6,7 +6,8 @@ import math
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -411,6 +412,13 @@ class Experiment:
         if self.study is not None and not baseline:
             study = replace(self.study, names=dict(enumerate(self.named(), start=1)))
         size = sum(rows.size if isinstance(rows, pd.DataFrame) else rows[0].size for rows in databases.values())
+        started = now()
+
+        def finished(result: dict[str, Any]) -> dict[str, Any]:
+            hospitals = {k: environments[k] for k in ((1,) if baseline else self.deal())}
+            origin = {**described, "limits": limits_in_force(hospitals)}
+            return {**result, "started": started, "ended": now(), "experiment": origin}
+
         processes = self.processes or (1 if size < SMALL else os.cpu_count() or 1)
         with MockNetwork(
             registry.package_of(method).__name__,
@@ -425,14 +433,14 @@ class Experiment:
             try:
                 result = network.run(**values)
             except Interrupted as error:
-                raise Interrupted({**error.result, "experiment": described}) from None
+                raise Interrupted(finished(error.result)) from None
             except Exception as error:
                 if len(error.args) == 1:
                     error.args = (self._with_names(str(error), baseline, node),)
                 raise
         if "stopped" in result:
             result["stopped"] = self._with_names(result["stopped"], baseline, node)
-        return {**result, "experiment": described}
+        return finished(result)
 
     def _with_names(self, text: str, baseline: bool, node: int | None) -> str:
         """A text about organizations with the names of the nodes, which are their own here."""
@@ -447,6 +455,43 @@ class Experiment:
             return f"{found[0]} ({', '.join(names)})" if names and len(names) == len(numbers) else found[0]
 
         return re.sub(r"organizations? (\d{1,9}(?:, \d{1,9})*)(?!\d)", add, text)
+
+
+def now() -> str:
+    """The time in UTC, to the second, as ISO 8601 writes it."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def as_json(policy: Policy) -> dict[str, Any]:
+    """Write the limits of a node as JSON.
+
+    Args:
+        policy: the limits.
+
+    Returns:
+        Values by the names of ``Policy``'s attributes; sets are sorted lists.
+    """
+    return {limit: sorted(v) if isinstance(v, frozenset) else v for limit, v in asdict(policy).items()}
+
+
+def limits_in_force(environments: Mapping[int, Mapping[str, str]]) -> list[dict[str, Any]]:
+    """Return the limits of nodes.
+
+    Args:
+        environments: the environment of each node, by organization id.
+
+    Returns:
+        Nodes with the same limits together: ``organizations``, their ids, and ``limits``, as ``as_json`` writes them.
+    """
+    found: list[dict[str, Any]] = []
+    for organization, environment in environments.items():
+        limits = as_json(Policy.of_node(environment))
+        same = next((group for group in found if group["limits"] == limits), None)
+        if same is None:
+            found.append({"organizations": [organization], "limits": limits})
+        else:
+            same["organizations"].append(organization)
+    return found
 
 
 def _policies(environment: Mapping[str, str]) -> dict[str, str]:

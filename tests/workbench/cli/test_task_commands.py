@@ -17,11 +17,12 @@ from v6_workbench.cli import parser
 from v6_workbench.cli.main import main
 from v6_workbench.cli.options import ServerOptions
 from v6_workbench.cli.place import Place, connect
-from v6_workbench.network import local, server, submit
+from v6_workbench.network import images, local, server, submit
 from v6_workbench.network.local import Network
 
 DENIED = "You lack the permission to do that!"
 ENDED = "2026-11-25T10:30:00"
+DIGEST, OTHER = f"sha256:{'0a' * 32}", f"sha256:{'0b' * 32}"
 HERE = Network("here", "http://localhost", 1, "/api", "ann", "", 1, {"a": 1}, False, None, "default")
 
 
@@ -53,7 +54,8 @@ class Server:
             **others,
         }
         ended = None if status in ("active", "pending") else ENDED
-        self.runs[k] = [{"id": 100 + k, "log": log, "organization": {"id": 4}, "status": status, "finished_at": ended}]
+        times = {"started_at": "2026-11-25T09:00:05.5", "finished_at": ended}
+        self.runs[k] = [{"id": 100 + k, "log": log, "organization": {"id": 4}, "status": status, **times}]
         return k
 
     def ask_for(self, task, function, round_, *statuses):
@@ -62,6 +64,7 @@ class Server:
 
     def end(self, task, status, result=None):
         self.tasks[task]["status"] = self.runs[task][0]["status"] = status
+        self.runs[task][0]["finished_at"] = ENDED
         self.results[task] = result
 
     def create(self, name, description, image, **others):
@@ -98,6 +101,8 @@ class Server:
     def page(self, kind, params):
         if kind == "node":
             return [{"organization": {"id": 1}, "status": "online", "config": [{"key": "", "value": ""}]}]
+        if kind == "organization":
+            return [{"id": k, "name": f"hospital {k}"} for k in range(20)]
         if kind == "run":
             rows = self.runs[params["task_id"]]
         elif "parent_id" in params:
@@ -117,6 +122,7 @@ def there(monkeypatch):
     monkeypatch.setattr(local, "load", lambda name: HERE)
     monkeypatch.setattr(local, "client", lambda network: found)
     monkeypatch.setattr(submit, "POLL_SECONDS", 0)
+    monkeypatch.setattr(images, "digest", lambda name: DIGEST)
     return found
 
 
@@ -260,10 +266,36 @@ def test_fetch_writes_what_submit_would_have_written(there, call, tmp_path, resu
     assert {"result.json", "curves.png"} <= names == {file.name for file in (tmp_path / "fetched").iterdir()}
     for name in names:
         assert (tmp_path / "fetched" / name).read_bytes() == (tmp_path / "sent" / name).read_bytes()
-    assert json.loads((tmp_path / "fetched" / "result.json").read_text())["experiment"] == {
-        "network": "network here",
-        "task": 1,
-    }
+    kept = json.loads((tmp_path / "fetched" / "result.json").read_text())
+    named = {str(k): f"hospital {k}" for k in result["organizations"]}
+    assert kept["experiment"] == {"network": "network here", "task": 1, "organizations": named}
+    assert (kept["started"], kept["ended"]) == ("2026-11-25T09:00:05+00:00", f"{ENDED}+00:00")
+    assert kept["image"] == {"name": "v6-fedavg", "digest": DIGEST}
+
+
+@pytest.mark.parametrize(
+    ("image", "digest", "kept"),
+    [
+        (f"v6-fedavg@{DIGEST}", None, {"name": f"v6-fedavg@{DIGEST}", "digest": DIGEST}),
+        ("v6-fedavg", None, {"name": "v6-fedavg"}),
+    ],
+    ids=["named by its digest", "of which no digest is known"],
+)
+def test_a_result_says_which_image_it_is_of(there, call, tmp_path, monkeypatch, result, image, digest, kept):
+    """A digest that is not known is not there: the engine of today may have another image of this name."""
+    monkeypatch.setattr(images, "digest", lambda name: digest)
+    there.looks = [lambda: there.end(1, "completed", result)]
+    assert call("submit", "fedavg", "--rounds", 6, "--image", image, "--out", tmp_path)[0] == 0
+    monkeypatch.setattr(images, "digest", lambda name: OTHER)
+    assert call("fetch", 1, "--out", tmp_path)[0] == 0
+    assert json.loads((tmp_path / "result.json").read_text())["image"] == kept
+
+
+def test_a_server_that_shows_no_names(there, call, tmp_path, result):
+    there.denied = {"organization"}
+    there.end(there.add(), "completed", result)
+    assert call("fetch", 1, "--out", tmp_path)[0] == 0
+    assert json.loads((tmp_path / "result.json").read_text())["experiment"]["organizations"] == {}
 
 
 def test_watch_shows_the_rounds_from_those_that_are_finished(there, call, tmp_path, result, trained):

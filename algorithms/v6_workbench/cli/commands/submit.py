@@ -70,7 +70,7 @@ def _send(
     options: SubmitOptions, settings: dict[str, Any], on_round: Callable[[dict[str, Any]], None]
 ) -> dict[str, Any]:
     """Send the task, show its rounds, return its result. Ctrl-C asks whether the nodes should stop too."""
-    from v6_workbench.network import earlier_tasks, submit
+    from v6_workbench.network import earlier_tasks, images, submit
 
     place = connect(options, organization=options.organization)
     client, network = place.client, place.network
@@ -87,15 +87,17 @@ def _send(
         earlier = earlier_tasks.result_of(client, options.resumed_task, options.method)
         settings = job.resumed(earlier, options.method, settings)
         registry.check(options.method, registry.validate(options.method, settings))
+    image = options.image or f"v6-{options.method}"
     task = submit.send(
         client,
         options.method,
         settings,
         collaboration=place.collaboration,
         organization=organization,
-        image=options.image or f"v6-{options.method}",
+        image=image,
         label=label,
         query=options.query,
+        digest=None if network is None else images.digest(image),
     )
     console.say(f"task {task} was sent to {place.name}; to come back to it: {place.command('watch', task)}")
     try:
