@@ -147,6 +147,10 @@ def test_a_task_that_was_left_is_watched_and_fetched(engine, network, call, tmp_
     assert main(shlex.split(fetch)[1:]) == 0
     assert (tmp_path / "first" / "result.json").read_bytes() == (watched / "result.json").read_bytes()
     assert {file.name for file in watched.iterdir()} == {file.name for file in (tmp_path / "first").iterdir()}
+    kept = read(watched)
+    assert kept["experiment"]["organizations"] == {str(k): f"hospital_{k}" for k in (1, 2, 3)}
+    assert kept["image"] == {"name": "v6-fedavg", "digest": engine.images.get("v6-fedavg").id}
+    assert kept["started"] < kept["ended"]
     [ended] = [row for row in call("tasks")[1]["tasks"] if row["task"] == task]
     assert (ended["status"], ended["finished"]) == ("completed", ROUNDS) and ended["ended"]
 
