@@ -97,6 +97,14 @@ class Phases(_Part):
     evaluation: Traffic
 
 
+class Importance(_Part):
+    """How often trees split a column, and the total gain of these splits."""
+
+    feature: str
+    splits: Count
+    gain: Error
+
+
 class Limits(_Part):
     """Limits in force at some nodes."""
 
@@ -161,6 +169,7 @@ class ResultForm(_Part):
     per_node: list[NodeRow]
     traffic: Phases
     final: Final | None
+    feature_importance: list[Importance] = []
     stopped: str = ""
     converged_in: Annotated[int, Field(ge=1)] | None = None
     started: str = ""

@@ -84,7 +84,7 @@ def folder_of(number: int, name: str) -> str:
 
 
 def write(folder: Path, result: dict[str, Any], target: float | None = None, name: str = "") -> None:
-    """Write ``result.json`` and its pictures: curves, distances and components, if there are any.
+    """Write ``result.json`` and its pictures: curves, distances, components and importances, if there are any.
 
     Args:
         folder: the folder.
@@ -97,8 +97,7 @@ def write(folder: Path, result: dict[str, Any], target: float | None = None, nam
     write_whole(folder / "result.json", json.dumps(result, indent=1))
     try:
         pictures.curves({name or result["method"]: result}, folder / "curves.png", target)
-        pictures.distances(result, folder / "distances.png", name)
-        pictures.components(result, folder / "components.png")
+        pictures.of_one(result, folder, name=name)
     except OSError as error:  # a full disk, for example, when the training is over
         say(
             f"{folder / 'result.json'} is written, but its pictures are not ({error.strerror or error}); `v6-federated "

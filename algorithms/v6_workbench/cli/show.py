@@ -48,7 +48,7 @@ def _reached(result: dict[str, Any], target: float) -> str:
 
 
 def show(result: dict[str, Any]) -> None:
-    """Print the rounds, the classes or components, the intervals, and warnings.
+    """Print the rounds, the classes, components or importances, the intervals, and warnings.
 
     Args:
         result: the result.
@@ -57,7 +57,7 @@ def show(result: dict[str, Any]) -> None:
 
     out = console.console()
     out.print(tables.rounds_table(result))
-    for table in (tables.classes_table(result), tables.components_table(result)):
+    for table in (tables.classes_table(result), tables.components_table(result), tables.importances_table(result)):
         if table is not None:
             out.print(table)
     show_intervals({result["method"]: result})

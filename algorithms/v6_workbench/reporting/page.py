@@ -20,29 +20,12 @@ from rich.text import Text
 from v6_federated.base.version import __version__
 from v6_federated.operator.limits import written
 from v6_federated.privacy.limits import LIMITS
-from v6_workbench.reporting import coefficients, diagnostics, pictures, score_curves, tables
+from v6_workbench.reporting import coefficients, diagnostics, pictures, score_curves, tables, tripod
 from v6_workbench.reporting.hospitals import called
 from v6_workbench.reporting.intervals import MEANING, accuracy_interval, auc_interval, noisy
 from v6_workbench.reporting.summary import MEASURES, Result, measure, summary
 
 TEMPLATE = "page.html"
-ANSWERED = (
-    ("Title", "what was trained, and on which data: the title"),
-    ("Data", "hospitals and rows: Hospitals"),
-    ("Outcome and predictors", "the label and the columns: Settings"),
-    ("Data preparation", "steps and how they were fitted: Settings"),
-    ("Model specification and tuning", "model, rounds and all settings: Settings"),
-    ("Model performance", "measures with intervals, overall and by hospital: Performance"),
-    ("Class imbalance", "rows by class: Performance"),
-    ("Full model", "coefficients where a model has some: Coefficients; otherwise `v6-federated export` writes it"),
-    ("Open science", "versions, seed and image: To repeat this"),
-)
-NOT_ANSWERED = (
-    "who the patients are and when they were treated, how the outcome was assessed, the sample size's reasons, how "
-    "missing values arose, fairness, limitations and the intended use: the authors know these, and the result does not"
-)
-
-
 ELSEWHERE = ("nodes", "rows", "organizations", "limits")  # parts of an experiment that other sections show
 
 
@@ -119,6 +102,7 @@ def page(results: Mapping[str, Result], target: float | None = None) -> str:
         }
         for name, result in results.items()
     ]
+    everywhere = set.intersection(*({section.title for section in chapter["sections"]} for chapter in chapters))
     comparison = [*_comparison(results, draw, target)] if len(results) > 1 else []
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader(__package__, "."), autoescape=True, trim_blocks=True, lstrip_blocks=True,
@@ -127,8 +111,7 @@ def page(results: Mapping[str, Result], target: float | None = None) -> str:
     return environment.get_template(TEMPLATE).render(
         chapters=chapters,
         comparison=comparison,
-        answered=ANSWERED,
-        not_answered=NOT_ANSWERED,
+        tripod=Table("Items of TRIPOD+AI", ["item", "asks for", "answered under"], tripod.answered(everywhere)),
         version=__version__,
         kind=lambda part: type(part).__name__,
     )
@@ -215,6 +198,7 @@ def _sections(result: Result, draw: _Drawing, target: float | None) -> Iterator[
     yield Section("Subgroups", [*_subgroups(result)])
     yield Section("Training", [*_training(result, draw, target)])
     yield Section("Coefficients", [*_coefficients(result)])
+    yield Section("Importances", [*_importances(result, draw)])
     yield Section("Components", [*_components(result, draw)])
     yield Section("Hospitals", [*_hospitals(result)])
     yield Section("Privacy", [*_privacy(result)])
@@ -300,6 +284,16 @@ def _signed(value: float | None) -> str:
 
 def _odds(value: float | None, column: str) -> str:
     return "" if value is None or column == "intercept" else f"{np.exp(value):.4g}"
+
+
+def _importances(result: Result, draw: _Drawing) -> Iterator[str | Table | Figure]:
+    if (table := tables.importances_table(result, most=50)) is not None:
+        yield from draw(lambda path: pictures.importances(result, path), "Gain of the columns that split most")
+        yield of_rich(table, "Columns by the total gain of their splits")
+        yield (
+            "The gain of a split is how much it lowers the loss on the rows of the one hospital that grew the tree. It "
+            "says what the model uses, not what causes the outcome; columns that say the same share their gain."
+        )
 
 
 def _components(result: Result, draw: _Drawing) -> Iterator[str | Table | Figure]:

@@ -31,6 +31,7 @@ UNITS = {
     "bytes": "megabytes sent, both ways",
     "seconds": "seconds of simulated time",
 }
+KINDS = ("distances", "components", "importances")  # of pictures of one result
 REFERENCES = {"distance": "global model", "from_reference": "reference"}  # what a node's model is compared with
 
 
@@ -192,6 +193,49 @@ def components(result: Result, path: Path, most: int = 30) -> bool:
     return True
 
 
+def importances(result: Result, path: Path, most: int = 20) -> bool:
+    """Draw the total gain of the columns that trees split on, the largest first.
+
+    Args:
+        result: the result.
+        path: the picture. If there is nothing to draw, an earlier picture at this path is removed.
+        most: number of columns to draw.
+
+    Returns:
+        Whether there is a picture: not of results without importances.
+    """
+    rows = (result.get("feature_importance") or [])[:most]
+    if not rows:
+        path.unlink(missing_ok=True)
+        return False
+    figure, axis = plt.subplots(figsize=(7, 1 + 0.26 * len(rows)), constrained_layout=True)
+    axis.barh(range(len(rows)), [row["gain"] for row in rows], color=COLOURS[0])
+    axis.set_yticks(range(len(rows)), [_plain(_short(str(row["feature"]))) for row in rows], fontsize=8)
+    axis.invert_yaxis()
+    more = len(result["feature_importance"]) - len(rows)
+    axis.set_xlabel("total gain" + (f", {len(rows)} of {len(rows) + more} columns" if more else ""))
+    axis.grid(alpha=0.3, axis="x")
+    axis.spines[["top", "right"]].set_visible(False)
+    finished(figure, path)
+    return True
+
+
+def of_one(result: Result, folder: Path, form: str = "png", number: str = "", name: str = "") -> None:
+    """Draw all pictures that are of one result: distances, components and importances, if there are any.
+
+    Args:
+        result: the result.
+        folder: their folder.
+        form: their format.
+        number: what follows the kind of picture in the name of its file.
+        name: name of the result in the titles; empty is the method's name.
+    """
+    files = {kind: folder / f"{kind}{number}.{form}" for kind in KINDS}
+    distances(result, files["distances"], name)
+    components(result, files["components"])
+    importances(result, files["importances"])
+
+
 def posteriors(found: Mapping[tuple[str, str], Verdict], rope: float, path: Path, what: str = "accuracy") -> None:
     """Draw the posterior density of the mean difference in score of each two methods (like Nilsson's Figure 3).
 
@@ -269,6 +313,10 @@ def noise(found: Mapping[str, Sequence[Alternative]], rounds: int, path: Path) -
     both[0].yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     both[1].set_ylim(bottom=0)
     _save_with_legend(figure, both[0], path)
+
+
+def _short(text: str, most: int = 40) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _plain(text: str) -> str:

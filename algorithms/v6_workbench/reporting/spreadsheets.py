@@ -14,7 +14,7 @@ from v6_workbench.reporting import coefficients
 from v6_workbench.reporting.hospitals import called
 from v6_workbench.reporting.summary import summary
 
-TABLES = ("results", "rounds", "nodes", "hospitals", "subgroups", "coefficients")
+TABLES = ("results", "rounds", "nodes", "hospitals", "subgroups", "coefficients", "importances")
 FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")  # how a formula begins; also in full width
 
 
@@ -39,7 +39,7 @@ def write_all(results: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
     Args:
         results: results by their names.
         folder: the folder, which gets ``results.csv``, ``rounds.csv``, and ``nodes.csv``, ``hospitals.csv``,
-            ``subgroups.csv`` and ``coefficients.csv`` if any result has some.
+            ``subgroups.csv``, ``coefficients.csv`` and ``importances.csv`` if any result has some.
     """
     tables: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
     for name, result in results.items():
@@ -52,6 +52,7 @@ def write_all(results: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
         for c in coefficients.of(result) or ():
             own = {"coefficient": c.value, "coefficient_of_one_deviation": c.per_deviation}
             tables["coefficients"].append({"result": name, "column": c.column, "class": c.of, **own})
+        tables["importances"] += [{"result": name, **row} for row in result.get("feature_importance") or ()]
     for name, rows in tables.items():
         file = folder / f"{name}.csv"
         if rows:

@@ -208,6 +208,34 @@ def components_table(result: Result, most: int = 12, loadings: int = 3) -> Table
     return out
 
 
+def importances_table(result: Result, most: int = 12) -> Table | None:
+    """Make a table of the columns that trees split on, the largest gain first.
+
+    Args:
+        result: the result.
+        most: number of columns to show.
+
+    Returns:
+        The table; None if the result has no importances.
+    """
+    rows = result.get("feature_importance") or []
+    if not rows:
+        return None
+    out = Table(box=None, pad_edge=False)
+    out.add_column("column", overflow="fold")
+    for heading in ("splits", "gain", "share of the gain"):
+        out.add_column(heading, justify="right")
+    whole = sum(row["gain"] for row in rows)
+    for row in rows[:most]:
+        share = f"{row['gain'] / whole:.3f}" if whole else "-"
+        out.add_row(escape(str(row["feature"])), str(row["splits"]), f"{row['gain']:.4g}", share)
+    if rest := rows[most:]:
+        gain = sum(row["gain"] for row in rest)
+        share = f"{gain / whole:.3f}" if whole else "-"
+        out.add_row(f"{len(rest)} others", str(sum(row["splits"] for row in rest)), f"{gain:.4g}", share)
+    return out
+
+
 def signs(found: Mapping[tuple[str, str], Verdict], scores: Mapping[str, Sequence[float]]) -> Table:
     """Make a table of the methods' mean scores, and of each row against each column.
 

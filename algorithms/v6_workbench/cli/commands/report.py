@@ -65,7 +65,7 @@ def run(options: ReportOptions) -> int:
 def _draw(found: Mapping[str, dict[str, Any]], out: Path, target: float | None, form: str) -> None:
     from v6_workbench.reporting import pictures
 
-    for kind in ("distances", "components"):  # pictures of an earlier report with more results
+    for kind in pictures.KINDS:  # pictures of an earlier report with more results
         for file in out.glob(f"{kind}-*.{form}"):
             if file.stem.removeprefix(f"{kind}-").isdecimal():
                 file.unlink()
@@ -73,8 +73,7 @@ def _draw(found: Mapping[str, dict[str, Any]], out: Path, target: float | None, 
     pictures.comparison(found, out / f"comparison.{form}", target)
     for i, (name, result) in enumerate(found.items(), start=1):
         number = "" if len(found) == 1 else f"-{i}"
-        pictures.distances(result, out / f"distances{number}.{form}", _folder(name) if number else "")
-        pictures.components(result, out / f"components{number}.{form}")
+        pictures.of_one(result, out, form, number, _folder(name) if number else "")
 
 
 def _folder(result: str) -> str:
