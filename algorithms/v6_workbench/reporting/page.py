@@ -91,6 +91,7 @@ def page(results: Mapping[str, Result], target: float | None = None) -> str:
         HTML with its styles and pictures in it.
     """
     draw = _Drawing()
+    sections = {name: [s for s in _sections(result, draw, target) if s.parts] for name, result in results.items()}
     chapters = [
         {
             "name": name,
@@ -98,11 +99,11 @@ def page(results: Mapping[str, Result], target: float | None = None) -> str:
             "about": diagnostics.described(result),
             "numbers": [*_headline(result)],
             "remarks": diagnostics.warnings_about(result),
-            "sections": [section for section in _sections(result, draw, target) if section.parts],
+            "sections": sections[name],
         }
         for name, result in results.items()
     ]
-    everywhere = set.intersection(*({section.title for section in chapter["sections"]} for chapter in chapters))
+    everywhere = set.intersection(*({section.title for section in own} for own in sections.values()))
     comparison = [*_comparison(results, draw, target)] if len(results) > 1 else []
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader(__package__, "."), autoescape=True, trim_blocks=True, lstrip_blocks=True,
