@@ -79,7 +79,7 @@ def check_settings(settings: Any) -> None:
         raise SafeError("until_converged cannot be used with gbdt: every round adds trees; use early_stopping")
     held_out = bool(settings.holdout or settings.evaluators)
     check_early_stopping(settings.early_stopping, held_out, settings.evaluate_every)
-    for name in ("classes", "target", "class_weights"):
+    for name in ("classes", "target", "class_weights", "subgroup"):
         value = getattr(settings, name)
         if settings.objective == "regression" and value is not None:
             raise SafeError(f"{name}={value} has no effect with objective=regression; leave it out")

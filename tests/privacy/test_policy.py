@@ -78,11 +78,13 @@ def test_every_limit_is_read_from_its_variable():
         "maximum_seconds": 27,
         "score_bands": 28,
         "own_shuffle": True,
+        "own_results": True,
         "allowed_columns": frozenset({"age", "sex"}),
         "disallowed_columns": frozenset({"ssn"}),
     }
     text = {
         "own_shuffle": "1",
+        "own_results": "1",
         "round_evaluations": "1",
         "allow_queries": "1",
         "allow_numeric_names": "1",

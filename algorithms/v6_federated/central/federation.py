@@ -24,6 +24,7 @@ from v6_federated.central.answers import Answers
 from v6_federated.central.bounds import Bounds, Measures
 from v6_federated.central.checkpoint import Checkpoint
 from v6_federated.central.history import History
+from v6_federated.central.last_evaluation import LastEvaluation
 from v6_federated.central.masking import Masks, Weights
 from v6_federated.central.progress import Progress
 from v6_federated.central.rounds import GLOBAL_MODEL, Group, RoundTasks, parted
@@ -692,7 +693,10 @@ class Federation:
         """
         self._tasks.round = last = len(self.history)  # a node may not allow one more round
         if self._progress.final is None:
-            self._progress.final = self._evaluated(last, self._tasks.ask([], [self._tasks.evaluation(weights)]))
+            shown = LastEvaluation(self._tasks.job, self.model, self._tasks.masks)
+            answers = self._tasks.ask([], [shown.asked(self._tasks.evaluation(weights, last=True))])
+            self._progress.shown = shown.of(answers)
+            self._progress.final = self._evaluated(last, answers)
             self._progress.save(self.features)  # nodes that have removed their keys cannot answer again
         return self.finished(self._progress.final, weights=codec.encode({"weights": weights}))
 
@@ -744,6 +748,7 @@ class Federation:
             **learned,
             "final": final,
             **({"converged_in": len(self.history)} if self._converged else {}),
+            **{name: value for name, value in self._progress.shown.items() if value and name != "own_results"},
             "privacy": self._visible(),
             **({"state_left": left} if left else {}),
             "versions": {
@@ -756,6 +761,8 @@ class Federation:
     def _visible(self) -> dict[str, Any]:
         """What central has seen of the nodes' answers."""
         masks, seen = self._tasks.masks, dict[str, Any]()
+        if "own_results" in self._progress.shown:
+            seen["own_results"] = self._progress.shown["own_results"]
         saw = "sums over the blocks; and from each organization: names of columns, classes and levels, and public keys"
         if masks is None:
             seen |= {"aggregation": "plain", "central_saw": "each organization's own answers"}

@@ -26,6 +26,7 @@ OF_MODELS = (
     "start_from",
     "classes",
     "class_weights",
+    "subgroup",
     "holdout",
     "evaluators",
     "target",

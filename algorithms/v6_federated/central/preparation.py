@@ -101,6 +101,7 @@ def first_job(
             regression=getattr(common, "objective", None) == "regression",
             exclude=common.exclude or [],
             missing=missing,
+            subgroup=common.subgroup,
         ),
         minimum_rows=common.minimum_rows,
         precision=common.precision,
@@ -126,7 +127,19 @@ def describe(job: Job, raw: bool, ask: Ask) -> list[Answer]:
     most = Policy.of_node().most_classes  # the limit of the node where central runs
     expected = Expected(
         parts=frozenset(
-            ("label", "features", "kinds", "classes", "mode", "entry", "block", "levels", "bounds", "absent")
+            (
+                "label",
+                "features",
+                "kinds",
+                "classes",
+                "mode",
+                "entry",
+                "block",
+                "levels",
+                "bounds",
+                "absent",
+                "subgroup",
+            )
         ),
         minimum_rows=job.minimum_rows or 1,
         validate=lambda answer: _wrong_description(answer.values, raw, asked, most),
@@ -169,6 +182,10 @@ def prepare(
         raise SafeError(f"exclude={', '.join(absent)}: no organization has such a column; name columns of the tables")
     if spec.classes is None and spec.supervised and not spec.regression:
         spec = replace(spec, classes=_agreed_classes(answers))
+    if spec.subgroup is not None:
+        spec = replace(spec, levels=sorted({level for a in answers for level in a.values.get("subgroup", ())}))
+        if not spec.levels:
+            raise SafeError(f"subgroup={spec.subgroup}: no organization has a value of it in enough rows; leave it out")
     if isinstance(features, list):  # one order and one label at all nodes, also at those that come later
         label = spec.label or answers[0].values.get("label") or None
         spec = replace(spec, features=spec.features or features, label=label, exclude=[])
@@ -283,6 +300,13 @@ def _wrong_description(values: Mapping[str, Any], raw: bool, classes_asked: bool
         return "sent a malformed data description; expected features, label and classes"
     if raw and named and not (isinstance(found, dict) and sorted(found) == sorted(KINDS)):
         return "did not sort its columns into words, mixed and empty; expected kinds"
+    named_levels = values.get("subgroup", [])
+    if not isinstance(named_levels, list) or not all(
+        isinstance(v, str) and len(v) <= MOST_REASON for v in named_levels
+    ):
+        return "sent malformed levels of the subgroup's column; expected texts"
+    if len(named_levels) > most:
+        return f"named {len(named_levels)} levels of the subgroup's column; expected {most} at most"
     if not isinstance(values.get("absent", []), list):
         return "did not say which excluded columns it lacks; expected a list"
     mode = values.get("mode", "plain")

@@ -43,6 +43,8 @@ def check(checked: Common, method: str, single_answers: bool) -> None:
             "class_weights=balanced cannot be used with clip: no noise covers the counts of classes; give weights by "
             'class, for example class_weights={"no": 1, "yes": 5}'
         )
+    if checked.clip is not None and getattr(checked, "subgroup", None) is not None:
+        raise SafeError("subgroup cannot be used with clip: a budget covers counts of all rows; leave it out")
     if checked.clip is None:
         if idle := settings.changed(checked, [name for name in OF_NOISE if hasattr(checked, name)]):
             raise SafeError(

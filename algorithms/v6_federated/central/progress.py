@@ -24,6 +24,7 @@ class Progress:
         resumed: whether the job goes on from the result of another job, of which nodes keep nothing.
         final: the evaluation of the last model, once there is one.
         started_from: what the result says of the file that training has started from; None if there is none.
+        shown: what else it has shown, see ``last_evaluation``.
     """
 
     def __init__(self, method: str, settings: Common, kept: Checkpoint, tasks: RoundTasks, history: History) -> None:
@@ -39,6 +40,7 @@ class Progress:
         self.state, self.resumed = SimpleNamespace(), False
         self.final: dict[str, Any] | None = None
         self.started_from: dict[str, Any] | None = None
+        self.shown: dict[str, Any] = {}
         self._method, self._settings, self._checkpoint = method, settings, kept
         self._tasks, self._history = tasks, history
         self._restored: Mapping[str, Any] | None = None
@@ -67,7 +69,7 @@ class Progress:
         if saved is not None and saved["settings"] == self.own_settings:
             kept = saved
             self._tasks.restore(kept)
-            self.final = kept["final"]
+            self.final, self.shown = kept["final"], kept["shown"]
             last_evaluated = shown = kept["last_evaluated"]
         elif earlier is not None:
             kept, self.resumed = earlier, True
@@ -128,6 +130,7 @@ class Progress:
             "features": [*features],
             "last_evaluated": self._history.last_evaluated,
             "final": self.final,
+            "shown": self.shown,
             **self._tasks.snapshot(),
         }
         self._checkpoint.save({**snapshot, **own})

@@ -400,19 +400,24 @@ class RoundTasks:
 
     # ---- what a call says, and what its answer must be
 
-    def evaluation(self, weights: Array) -> Group:
+    def evaluation(self, weights: Array, last: bool = False, extra: Sequence[Part] = ()) -> Group:
         """Return the calls that evaluate a model.
 
         Args:
             weights: the model (d,).
+            last: whether it is the job's last model, of which more is asked, see ``functions.evaluate``.
+            extra: parts of masked sums for it.
 
         Returns:
             Calls to the evaluators, on all of their rows; without evaluators, to all nodes on the rows held out.
         """
-        expected, arrays = self.expected(), {GLOBAL_MODEL: weights}
+        expected, arrays, settings = self.expected(), {GLOBAL_MODEL: weights}, {"last": True} if last else {}
+        if last and self.job.privacy is None:
+            expected = replace(expected, parts=frozenset({"details"}), values=frozenset({"own_results"}))
         if self.job.evaluators:
-            return Group("evaluate", self.job.evaluators, self._evaluators_job(), {}, arrays, expected, "all")
-        return Group("evaluate", self.job.participants, self.job, {}, arrays, expected, "held_out", weights={})
+            return Group("evaluate", self.job.evaluators, self._evaluators_job(), settings, arrays, expected, "all")
+        who, job = self.job.participants, self.job
+        return Group("evaluate", who, job, settings, arrays, expected, "held_out", weights={}, extra=extra)
 
     def _evaluators_job(self) -> Job:
         """The job for evaluators, which hold no rows out. They are in no block: central sees their evaluations."""

@@ -210,6 +210,22 @@ class Source:
         labels: Array = self._read[key]
         return labels
 
+    def words(self, column: str) -> Array:
+        """Return a column as words, whether it is a feature or not.
+
+        Args:
+            column: its name.
+
+        Returns:
+            The words (n,), numbers by their shortest text; None if missing.
+
+        Raises:
+            DataError: there is no such column, or it cannot be read.
+        """
+        if self.table is None or column not in self.table.columns:
+            raise DataError(f"no column {column} in the data for subgroup; name a column of the table, or leave it out")
+        return read_features(self.table, [column], [column]).words[column]
+
     def rows(self, spec: DataSpec) -> Rows:
         """Return all rows, for data without steps.
 

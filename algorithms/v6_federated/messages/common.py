@@ -78,6 +78,9 @@ class Common(BaseModel):
         list[str] | list[str | dict[str, Any]],
         Field(description="steps fitted in order: missing_indicator, impute, onehot, clip, standardize, scale, pca:K"),
     ] = []
+    subgroup: Annotated[
+        str | None, Field(description="column by whose values the last evaluation counts rows, feature or not")
+    ] = None
     holdout: Annotated[float, Field(ge=0, lt=1, description="share of a node's rows kept for evaluation"), Number] = 0.2
     evaluate_every: Annotated[
         int, Field(ge=1, le=LARGE, description="rounds from one evaluation to the next"), Number

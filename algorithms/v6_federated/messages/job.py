@@ -14,7 +14,12 @@ KEY = re.compile("[0-9a-f]{32}")  # of a job
 SHARED_FUNCTIONS = ("describe", "confirm", "count_rows", "fit_step", "keep_steps", "evaluate", "forget")
 
 
-SELDOM = ("exclude", "missing")  # attributes of a DataSpec that are left out of messages if they say nothing
+SELDOM = (
+    "exclude",
+    "missing",
+    "subgroup",
+    "levels",
+)  # attributes of a DataSpec that are left out of messages if they say nothing
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,8 @@ class DataSpec:
         regression: whether the label is a number to predict instead of a class.
         exclude: columns that are not features, until central names the features.
         missing: whether the model takes missing values as they are.
+        subgroup: a column by whose levels the last evaluation counts rows; None means none.
+        levels: these levels; empty until the nodes have named them.
     """
 
     label: str | None = None
@@ -44,13 +51,16 @@ class DataSpec:
     regression: bool = False
     exclude: Sequence[str] = ()
     missing: bool = False
+    subgroup: str | None = None
+    levels: Sequence[str] = ()
 
     def has_types(self) -> bool:
         """Whether every attribute has the type that central sends, and a value that it can have."""
-        texts = [names for names in (self.features, self.categories, self.exclude) if names is not None]
+        texts = [names for names in (self.features, self.categories, self.exclude, self.levels) if names is not None]
         return (
             all(isinstance(names, list | tuple) and all(isinstance(n, str) for n in names) for names in texts)
             and isinstance(self.label, str | None)
+            and isinstance(self.subgroup, str | None)
             and isinstance(self.classes, list | tuple | None)
             and all(isinstance(named, str | int | float) for named in self.classes or ())
             and type(self.holdout) in (int, float)

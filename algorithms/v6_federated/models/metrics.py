@@ -440,7 +440,7 @@ def combine(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
     n, noisy = sum(a["n"] for a in answers), any(a["loss"] is None for a in answers)
     confusion = np.sum([a["confusion"] for a in answers], axis=0)
     areas, halves, variances = [], [], []
-    for outside, inside in _with_noise(answers) if noisy else _both_sides(answers):
+    for outside, inside in _with_noise(answers) if noisy else both_sides(answers):
         pairs = inside.sum() * outside.sum()
         areas.append(area(outside, inside))
         halves.append(float(inside @ outside / 2 / pairs))
@@ -503,8 +503,15 @@ def _with_noise(answers: Sequence[dict[str, Any]]) -> Iterator[tuple[Array, Arra
                 yield outside, inside
 
 
-def _both_sides(answers: Sequence[dict[str, Any]]) -> Iterator[Array]:
-    """Counts (2, bands), summed over the nodes, of each problem that has rows outside and inside its class."""
+def both_sides(answers: Sequence[dict[str, Any]]) -> Iterator[Array]:
+    """Add up counts by class and band.
+
+    Args:
+        answers: evaluations of some rows.
+
+    Yields:
+        Counts (2, bands), summed over the nodes, of each problem that has rows outside and inside its class.
+    """
     if not all(a["bands"] for a in answers):
         return
     bands = [_unpacked(a["bands"]) for a in answers]

@@ -1,5 +1,6 @@
 """The partial functions that a method offers in addition to its own; one without a model offers only some of them."""
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -12,8 +13,10 @@ from v6_federated.base.vantage6_api import algorithm_client
 from v6_federated.data import aggregates, pca
 from v6_federated.data.labels import plain
 from v6_federated.data.reading import kinds
+from v6_federated.data.source import Rows
 from v6_federated.messages.job import DataSpec, Job
-from v6_federated.node import masking
+from v6_federated.models import details
+from v6_federated.node import masking, own_results
 from v6_federated.node.kept_steps import keep
 from v6_federated.node.node import Node
 from v6_federated.node.task import partial
@@ -48,7 +51,10 @@ def describe(node: Node, *, raw: bool) -> dict[str, Any]:
         answer |= masking.hello(node, node.request, mode)
     elif node.noising is not None:  # there will be nothing to confirm
         node.noising.reserve()
-    if (declared := _schema(node, mode)) is not None:
+    declared = _schema(node, mode)
+    if spec.subgroup is not None:
+        answer["subgroup"] = _subgroup(node, spec.subgroup, declared)
+    if declared is not None:
         return answer | _declared(declared, spec, raw, arrays=node.source.table is None)
     if raw and node.source.table is not None:
         found = kinds(node.source.table, features)
@@ -95,6 +101,18 @@ def _declared(schema: Schema, spec: DataSpec, raw: bool, arrays: bool) -> dict[s
     if spec.classes is None and schema.classes is not None and spec.supervised:
         found["classes"] = [*schema.classes]
     return found
+
+
+def _subgroup(node: Node, column: str, declared: Schema | None) -> list[str]:
+    """The levels of a subgroup's column that the schema declares, or that enough of the rows have."""
+    if declared is not None:
+        if column not in declared.levels:
+            raise SafeError(f"subgroup={column} is no column of words in the schema; name one that is, or leave it out")
+        return [*declared.levels[column]]
+    said = [word for word in node.source.words(column) if isinstance(word, str)]
+    found, rows = np.unique(np.asarray(said, dtype=str), return_counts=True)
+    node.policy.check_classes(len(found), f"the column {column}")
+    return [str(v) for v in found[rows >= node.policy.minimum_rows_a_class]]
 
 
 def _levels(node: Node, columns: Sequence[str]) -> dict[str, list[str]]:
@@ -252,15 +270,42 @@ def forget(client: Any, *, job: Any = None, round: Any = None, mock_data: Any = 
 forget.wrapped_in_data_decorator = True
 
 
-@partial
-def evaluate(node: Node, weights: Any) -> dict[str, Any]:
-    """Evaluate a model and do nothing else: the decorator adds the evaluation to the answer.
+@partial(weights="one")
+def evaluate(node: Node, weights: Any, *, last: bool = False) -> dict[str, Any]:
+    """Evaluate a model: the decorator adds the evaluation to the answer.
 
     Args:
         node: this node.
         weights: the model (d,).
+        last: whether it is the job's last model. The hospital's own results are then written into its folder.
 
     Returns:
-        Nothing.
+        Nothing, if it is not the last model or if nodes add noise. Otherwise ``counts``, ``predicted`` and ``brier``
+        of ``details.calibration``, and ``subgroups`` of ``details.by_level``, as far as they are asked for: as arrays
+        if answers are masked, otherwise as lists under ``details``, with ``own_results``, whether the operator lets
+        this hospital's own results leave.
     """
-    return {}
+    if not last:
+        return {}
+    if node.noising is not None:
+        with contextlib.suppress(Exception):  # an answer must not depend on whether it could be written
+            own_results.write(
+                node, weights, node.evaluated[0] if node.evaluated else Rows(np.empty((0, 0)), np.empty(0))
+            )
+        return {}
+    spec, masked = node.job.data, node.job.aggregation != "plain"
+    found: dict[str, Any] = {}
+    calibrated = details.has_probabilities(node.model, spec.classes)
+    if node.evaluated is not None:
+        rows, which = node.evaluated
+        own_results.write(node, weights, rows)
+        if calibrated:
+            found |= details.calibration(node.model, weights, rows.X, rows.y, node.rounding)
+        if spec.subgroup is not None and spec.classes is not None:
+            said, c = node.source.words(spec.subgroup)[which], len(spec.classes)
+            found["subgroups"] = details.by_level(
+                node.model, weights, rows.X, rows.y, said, spec.levels, c, node.policy, node.rounding
+            )
+    if not masked:
+        return {"details": {k: v.tolist() for k, v in found.items()}, "own_results": node.policy.own_results}
+    return details.zeros(calibrated, len(spec.levels), len(spec.classes or ())) | found

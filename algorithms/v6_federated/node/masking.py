@@ -430,6 +430,7 @@ def _told(job: Job) -> str:
         "holdout": spec.holdout,
         "supervised": spec.supervised,
         "regression": spec.regression,
+        "subgroup": [spec.subgroup, *spec.levels],
         "privacy": job.privacy,
     }
     return transcript.canonical(told).decode()

@@ -53,6 +53,7 @@ class Node:
         noising: noise and samples of the job's privacy plan; None if it has none.
         key: by which central names this node in the arguments of a function; with masked answers, all nodes of a block
             have the same, so that no argument can single out one of them.
+        evaluated: the rows that this request has evaluated a model on, and which of all rows they are; None if none.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Node:
         self.job = replace(job, data=replace(job.data, preprocess=steps))
         self.batch_sizes: set[int] = set()
         self.key = str(organization_id)
+        self.evaluated: tuple[Rows, Array | slice] | None = None
         self.policy, self.request, self._began = request.policy, request, time.monotonic()
         self.policy.check_request(job.minimum_rows, len(job.participants), max(job.rounds or 0, round_))
         self.policy.check_holdout(job.data.holdout)
@@ -108,7 +110,7 @@ class Node:
                 self.noising.rows = self.source
         features, label = self.source.columns(self.job.data)
         if self.source.table is not None:
-            used = [*features, *filter(None, [label])]
+            used = [*features, *filter(None, [label, job.data.subgroup])]
             self.policy.check_columns(used, self.source.twins(used))
 
     @staticmethod
@@ -527,16 +529,23 @@ class Node:
         if which == "all":
             assert self.n
             rows, _ = self.source.prepared(self.job.data, self.identity, self.policy, trains=False)
+            self.evaluated = rows, slice(None)
         else:
             _, rows = self.source.prepared(self.job.data, self.identity, self.policy)
             if not len(rows):
                 return {"n": 0}
+            self.evaluated = rows, self.source.split(self.job.data, self.identity, self.policy.minimum_rows)[1]
         if self.job.data.regression:
             return metrics.evaluate_regression(self.model, weights, rows, self.policy.round_evaluations)
         assert self.job.data.classes is not None
-        classes, step = len(self.job.data.classes), self.policy.minimum_rows_a_class
-        rounding = Rounding.of(step, self.identity) if self.policy.round_evaluations else None
-        return metrics.evaluate(self.model, weights, rows, classes, self.policy.score_bands, rounding)
+        classes = len(self.job.data.classes)
+        return metrics.evaluate(self.model, weights, rows, classes, self.policy.score_bands, self.rounding)
+
+    @property
+    def rounding(self) -> Rounding | None:
+        """How the node rounds counts of evaluations; None if its operator does not want it."""
+        step = self.policy.minimum_rows_a_class
+        return Rounding.of(step, self.identity) if self.policy.round_evaluations else None
 
     def _evaluate_with_noise(self, weights: Any, which: str) -> dict[str, Any]:
         """Counts with noise, in units of a row divided by ``units.COUNT``; no loss, which no noise covers."""
@@ -547,6 +556,7 @@ class Node:
         number = self.noising.use("evaluations", 1)
         classes, bands = len(self.job.data.classes), self.policy.score_bands
         _, rows = self.source.prepared(self.job.data, self.identity, self.policy)
+        self.evaluated = rows, slice(None)
         try:
             found = metrics.evaluate(self.model, weights, rows, classes, bands, row_by_row=True)
         except SafeError:  # the score of a row of zeros is not finite, whatever the rows are

@@ -183,6 +183,13 @@ LIMITS = (
         private=15,
     ),
     Limit(
+        "OWN_RESULTS", "switch", 1, 0, "lower",
+        "With `1`, a result shows how the last model does on this hospital's own held-out rows: rows, loss, accuracy, "
+        "AUC, Brier score. Under masks and with noise it never does. With `0`, it shows them pooled with those of the "
+        "other hospitals only. In any case the hospital finds its own in its folder",
+        "a comparison of hospitals that nobody has agreed to",
+    ),
+    Limit(
         "MAXIMUM_ROUNDS", "number", None, 1000, "lower",
         "Refuses jobs with more rounds. The node itself counts how often a job calls each function, whatever round its "
         "tasks say, and allows one call more than rounds. Preprocessing counts too, as calls of `fit_step`: six steps "

@@ -44,6 +44,7 @@ class Policy:
         maximum_parameters: parameters that a model or a covariance may have; None means any number.
         round_evaluations: whether evaluations are rounded to what the number of rows can justify.
         score_bands: bands in which scores of held-out rows are counted for the AUC; 0 means that they are not counted.
+        own_results: whether a result may show this hospital's own evaluation.
         maximum_rounds: rounds that a job may have; None means any number.
         maximum_rounds_a_week: requests of all jobs in seven days; None means any number.
         maximum_seconds: seconds that a task may compute; None means any number.
@@ -72,6 +73,7 @@ class Policy:
     maximum_parameters: int | None
     round_evaluations: bool
     score_bands: int
+    own_results: bool
     maximum_rounds: int | None
     maximum_rounds_a_week: int | None
     maximum_seconds: int | None

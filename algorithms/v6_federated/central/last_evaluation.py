@@ -1,0 +1,110 @@
+"""What the evaluation of the last model shows beside the measures: curves, subgroups and hospitals' own results."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from v6_federated.central.answer import Answer
+from v6_federated.central.masking import Masks
+from v6_federated.central.rounds import Group
+from v6_federated.messages.job import Job
+from v6_federated.models import Model, details, metrics
+from v6_federated.privacy.sums import Part
+
+PROBABILITIES = 28  # e of sums of probabilities: up to 2^35 rows, exact to 2^-28
+POOLED = "each hospital finds its own results in its folder"
+
+
+class LastEvaluation:
+    """The evaluation of one job's last model."""
+
+    def __init__(self, job: Job, model: Model, masks: Masks | None) -> None:
+        """Settle what is asked for.
+
+        Args:
+            job: the job.
+            model: its model.
+            masks: the blocks of which central learns sums only; None if it sees single answers.
+        """
+        self._job, self._masks = job, masks
+        self._spec = job.data
+        self._noisy = job.privacy is not None
+        self._calibrated = not self._noisy and details.has_probabilities(model, job.data.classes)
+        self._sizes = self._calibrated, len(self._spec.levels), len(self._spec.classes or ())
+
+    def asked(self, group: Group) -> Group:
+        """Add what else is asked for to the calls that evaluate the last model.
+
+        Args:
+            group: the calls.
+
+        Returns:
+            The calls: with parts of sums if answers are masked, otherwise with a check of what nodes send.
+        """
+        if self._noisy:
+            return group
+        if group.weights is not None and self._masks is not None:
+            return replace(group, extra=[self._part(name) for name in details.shapes(*self._sizes)])
+        return replace(group, expected=replace(group.expected, validate=self._wrong))
+
+    def _wrong(self, answer: Answer) -> str | None:
+        found, n = answer.values.get("details"), answer.values.get("evaluation", {}).get("n", 0)
+        if (problem := details.wrong(found, *self._sizes)) is not None:
+            return problem
+        counted = np.sum(found["counts"]) if found and "counts" in found else n
+        grouped = np.sum(found["subgroups"]) if found and "subgroups" in found else 0
+        if counted != n or grouped > n:
+            return f"sent details of other rows than the {n} of its evaluation"
+        return None
+
+    def _part(self, name: str) -> Part:
+        exponent = PROBABILITIES if name in ("predicted", "brier") else None
+        return Part(name, "one", 64, details.shapes(*self._sizes)[name], exponent)
+
+    def of(self, answers: Sequence[Answer]) -> dict[str, Any]:
+        """Read the answers. Call it before the history takes the evaluations out of them.
+
+        Args:
+            answers: the answers.
+
+        Returns:
+            ``curves``, ``by_hospital`` and ``subgroups`` as in the result, empty if there are none; ``own_results``:
+            which hospitals' own results are not shown, and why.
+        """
+        if self._noisy:
+            return {"own_results": f"no hospital's own results are shown: no noise would be left for them; {POOLED}"}
+        found = [self._details(a) for a in answers]
+        evaluations = [a.values.get("evaluation", {}) for a in answers]
+        shown: dict[str, Any] = {}
+        if self._calibrated:
+            shown["curves"] = details.curves([d for d in found if "counts" in d], evaluations)
+        if self._spec.subgroup is not None:
+            counts = [d["subgroups"] for d in found if "subgroups" in d]
+            shown["subgroups"] = details.subgroups(self._spec.subgroup, self._spec.levels, counts)
+        single = [a for a in answers if not a.members]
+        if not single:
+            return {**shown, "own_results": f"central knows sums only, and no hospital's own results; {POOLED}"}
+        shown["by_hospital"] = [self._own(a) for a in single if a.values.get("own_results") is True]
+        hidden = [a.organization_id for a in single if a.values.get("own_results") is not True]
+        if hidden:
+            shown["own_results"] = (
+                f"the operators of organizations {', '.join(map(str, hidden))} do not let their own results be shown, "
+                f"although central has seen them, as all answers with aggregation=plain; {POOLED}"
+            )
+        return shown
+
+    def _details(self, answer: Answer) -> dict[str, Any]:
+        if not answer.members:
+            return answer.values.get("details") or {}
+        sums = answer.values["sums"]
+        return {name: np.asarray(self._part(name).of(sums)) for name in details.shapes(*self._sizes)}
+
+    def _own(self, answer: Answer) -> dict[str, Any]:
+        """One hospital's own results."""
+        evaluation, counted = answer.values.get("evaluation", {}), answer.values.get("details") or {}
+        combine = metrics.combine_regression if self._spec.regression else metrics.combine
+        row = {"organization": answer.organization_id, **combine([evaluation])}
+        brier = details.curves([counted], []) if "counts" in counted else {}
+        return {**row, "brier": brier["brier"]} if brier else row

@@ -1,0 +1,233 @@
+"""What the last evaluation counts in addition: calibration, the Brier score, and confusion matrices by subgroup.
+
+The ROC and the precision-recall curve follow from the counts by class and band of the score that every evaluation has,
+see ``metrics``; nothing more leaves a node for them.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from v6_federated.base.arrays import Array
+from v6_federated.models import Model, metrics
+from v6_federated.models.linear import predicted
+from v6_federated.privacy.policy import Policy
+from v6_federated.privacy.rounding import Rounding, rounded_loss
+
+BINS = 10  # of the probability of class 1
+GUESSING = 0.25  # the Brier score of saying one half
+MIDDLES = (np.arange(BINS) + 0.5) / BINS
+
+
+def has_probabilities(model: Any, classes: Sequence[Any] | None) -> bool:
+    """Say whether a model's scores of two classes are probabilities, as those of a cross-entropy are.
+
+    Args:
+        model: the model.
+        classes: the job's classes; None of a regression.
+    """
+    return classes is not None and len(classes) == 2 and getattr(model, "kind", "") != "hinge"
+
+
+def calibration(model: Model, w: Any, X: Array, y: Array, rounding: Rounding | None = None) -> dict[str, Array]:
+    """Compare the probabilities of class 1 with how often it is right.
+
+    Args:
+        model: the model, for two classes.
+        w: its weights (d,).
+        X: rows (n, features).
+        y: their classes (n,).
+        rounding: how the node rounds counts; None means that nothing is rounded.
+
+    Returns:
+        ``counts`` (2, BINS), int64: rows of class 0 and of class 1 by bin of the probability. ``predicted`` (BINS,):
+        the sum of the probabilities in each bin; if counts are rounded, as if each were the middle of its bin.
+        ``brier`` (1,): the sum of (p - y)^2 over the rows.
+    """
+    z = metrics.log_odds(model.scores(w, X))[:, 0]
+    p = np.exp(-np.logaddexp(0, -z))
+    bins = np.minimum((p * BINS).astype(np.int64), BINS - 1)
+    counts = np.bincount(bins + BINS * (y == 1), minlength=2 * BINS)
+    predictions = np.bincount(bins, p, minlength=BINS)
+    brier = float(np.square(p - y).sum())
+    if rounding:  # a sum of probabilities would tell that of the only row in its bin
+        counts = rounding.counts(counts)
+        predictions = MIDDLES * counts.reshape(2, BINS).sum(axis=0)
+        brier = len(y) * rounded_loss(brier / len(y), len(y), GUESSING)
+    return {"counts": counts.reshape(2, BINS), "predicted": predictions, "brier": np.array([brier])}
+
+
+def by_level(
+    model: Model, w: Any, X: Array, y: Array, said: Array, levels: Sequence[str], classes: int, policy: Policy,
+    rounding: Rounding | None = None,
+) -> Array:  # fmt: skip
+    """Count predictions by true class, for each level of a column.
+
+    A level is not counted if fewer rows than the node's minimum have it, or if some but too few of its rows have a
+    class. What is left of all rows would be about them again: while it is fewer rows than the minimum, the smallest
+    level that was counted is left out too.
+
+    Args:
+        model: the model.
+        w: its weights (d,).
+        X: rows (n, features).
+        y: their classes (n,).
+        said: the level of each row (n,), None if it is missing.
+        levels: the levels that are counted.
+        classes: number of classes, c.
+        policy: the operator's limits.
+        rounding: how the node rounds counts; None means that nothing is rounded.
+
+    Returns:
+        Counts (levels, c, c), true class by predicted class, int64; zeros for a level that is not counted.
+    """
+    guess = predicted(model.scores(w, X))
+    found = np.zeros((len(levels), classes, classes), np.int64)
+    for confusion, level in zip(found, levels, strict=True):
+        own = said == level
+        np.add.at(confusion, (y[own], guess[own]), 1)
+    rows, of_class = found.sum(axis=(1, 2)), found.sum(axis=2)
+    few = ((of_class > 0) & (of_class < policy.minimum_rows_a_class)).any(axis=1)
+    counted = (rows >= policy.minimum_rows) & ~few
+    while counted.any() and 0 < len(y) - rows[counted].sum() < policy.minimum_rows:
+        counted[np.flatnonzero(counted)[rows[counted].argmin()]] = False
+    found[~counted] = 0
+    if rounding:
+        found = np.array([rounding.confusion(c) if c.any() else c for c in found]).reshape(found.shape)
+    return found
+
+
+def shapes(calibrated: bool, levels: int, classes: int) -> dict[str, tuple[int, ...]]:
+    """The shapes of what a node counts in addition.
+
+    Args:
+        calibrated: whether it was asked for a calibration.
+        levels: number of levels of the subgroups.
+        classes: number of classes.
+
+    Returns:
+        The shapes by name, as in ``calibration`` and ``by_level``.
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    if calibrated:
+        found |= {"counts": (2, BINS), "predicted": (BINS,), "brier": (1,)}
+    return found | ({"subgroups": (levels, classes, classes)} if levels else {})
+
+
+def zeros(calibrated: bool, levels: int, classes: int) -> dict[str, Array]:
+    """What a node without held-out rows adds to sums.
+
+    Args:
+        calibrated: whether a calibration is asked for.
+        levels: number of levels of the subgroups.
+        classes: number of classes.
+
+    Returns:
+        Zeros, by name.
+    """
+    return {name: np.zeros(shape) for name, shape in shapes(calibrated, levels, classes).items()}
+
+
+def wrong(details: Any, calibrated: bool, levels: int, classes: int) -> str | None:
+    """Find what is wrong with what a node counts in addition.
+
+    Args:
+        details: what it sent: of ``calibration`` and of ``by_level``, as lists.
+        calibrated: whether it was asked for a calibration.
+        levels: number of levels of the subgroups.
+        classes: number of classes.
+
+    Returns:
+        What is wrong, for the error; None if nothing is.
+    """
+    asked = shapes(calibrated, levels, classes)
+    problem = f"sent malformed details of its evaluation; expected {', '.join(asked) or 'none'}"
+    if not isinstance(details, dict) or (details and {*details} != {*asked}):
+        return problem
+    for name, value in details.items():
+        try:
+            array = np.asarray(value)
+        except ValueError:
+            return problem
+        whole = array.dtype.kind in ("iu" if name in ("counts", "subgroups") else "iuf")
+        if array.shape != asked[name] or not whole or not ((array >= 0) & (array < metrics.MOST_ROWS)).all():
+            return problem
+    return None
+
+
+def curves(sums: Sequence[Mapping[str, Any]], evaluations: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Add up calibrations, and read the curves of all rows.
+
+    Args:
+        sums: what ``calibration`` returned, of each node or block.
+        evaluations: their evaluations.
+
+    Returns:
+        ``brier``; ``calibration``: ``lower``, ``upper``, ``n``, ``predicted`` (mean probability) and ``observed``
+        (share of class 1) of each bin; ``roc`` and ``precision_recall``: points, from the highest scores down. Empty if
+        there are none.
+    """
+    counted = [s for s in sums if np.sum(s["counts"])]
+    if not counted:
+        return {}
+    counts, predictions = (np.sum([np.asarray(s[name]) for s in counted], axis=0) for name in ("counts", "predicted"))
+    rows = counts.sum(axis=0)
+    bins = [
+        {
+            "lower": i / BINS,
+            "upper": (i + 1) / BINS,
+            "n": int(n),
+            "predicted": float(predictions[i] / n) if n else None,
+            "observed": float(counts[1, i] / n) if n else None,
+        }
+        for i, n in enumerate(rows)
+    ]
+    brier = sum(float(np.asarray(s["brier"])[0]) for s in counted) / float(rows.sum())
+    return {"brier": brier, "calibration": bins, **_points(evaluations)}
+
+
+def _points(evaluations: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The points of both curves, one for each band that holds rows."""
+    found = [*metrics.both_sides([e for e in evaluations if e and e["n"]])]
+    if len(found) != 1:
+        return {}
+    outside, inside = found[0][:, ::-1]
+    held = (outside + inside) > 0
+    fp, tp = np.cumsum(outside)[held], np.cumsum(inside)[held]
+    roc = np.column_stack([fp / fp[-1], tp / tp[-1]])
+    recall = np.column_stack([tp / tp[-1], tp / (tp + fp)])
+    return {
+        "roc": [[0.0, 0.0], *roc.tolist()],
+        "precision_recall": [[0.0, float(recall[0, 1])], *recall.tolist()],
+    }
+
+
+def subgroups(column: str, levels: Sequence[str], counts: Sequence[Any]) -> dict[str, Any]:
+    """Add up the confusion matrices of subgroups.
+
+    Args:
+        column: the column.
+        levels: its levels.
+        counts: what ``by_level`` returned, of each node or block.
+
+    Returns:
+        ``column``; ``rows``: ``level``, ``evaluated``, ``accuracy`` and ``confusion`` of each level; ``suppressed``:
+        the levels that no node has counted.
+    """
+    total = np.sum([np.asarray(c) for c in counts], axis=0) if counts else np.zeros((len(levels), 1, 1))
+    rows = [
+        {
+            "level": level,
+            "evaluated": int(c.sum()),
+            "accuracy": float(np.trace(c) / c.sum()),
+            "confusion": c.astype(int).tolist(),
+        }
+        for level, c in zip(levels, total, strict=True)
+        if c.sum()
+    ]
+    return {
+        "column": column,
+        "rows": rows,
+        "suppressed": [v for v, c in zip(levels, total, strict=True) if not c.sum()],
+    }

@@ -1,0 +1,128 @@
+"""A hospital's own results: how the last model does on its own held-out rows, written for its own people.
+
+They lie in the hospital's folder and do not leave with it. What leaves is another matter, see ``functions.evaluate``.
+"""
+
+import html
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from v6_federated.base.files import write_whole
+from v6_federated.data.source import Rows
+from v6_federated.models import details, metrics
+from v6_federated.node.node import Node
+from v6_federated.privacy import audit
+
+FOLDER = "results"  # in the hospital's folder
+BANDS = 255
+MEASURES = {
+    "evaluated": "held-out rows",
+    "loss": "mean loss",
+    "accuracy": "accuracy",
+    "auc": "AUC",
+    "brier": "Brier score",
+    "r2": "R squared",
+}
+
+
+def results(node: Node, w: Any, rows: Rows) -> dict[str, Any]:
+    """Compute a node's own results. Nothing is rounded: they are for people who may see the rows.
+
+    Args:
+        node: the node.
+        w: the model (d,).
+        rows: the rows that it was evaluated on.
+
+    Returns:
+        The measures, with the ``confusion`` matrix and the ``calibration`` of two classes, as JSON.
+    """
+    job, classes = node.job, node.job.data.classes
+    found: dict[str, Any] = {"job": job.key, "method": job.method, "model": job.model, "time": audit.now()}
+    if classes is None:
+        return found | metrics.combine_regression([metrics.evaluate_regression(node.model, w, rows)])
+    evaluation = metrics.evaluate(node.model, w, rows, len(classes), BANDS)
+    found |= {"classes": list(classes), **metrics.combine([evaluation])}
+    if details.has_probabilities(node.model, classes):
+        found |= details.curves([details.calibration(node.model, w, rows.X, rows.y)], [evaluation])
+    return found
+
+
+def write(node: Node, w: Any, rows: Rows) -> None:
+    """Write a node's own results into the hospital's folder, as JSON and as a page.
+
+    A full disk must not end the job of all hospitals: it is a line in the node's log.
+
+    Args:
+        node: the node; without a folder, as on a developer's own rows, nothing is written.
+        w: the model (d,).
+        rows: the rows that it was evaluated on.
+    """
+    if node.request.folder is None or not len(rows):
+        return
+    found = results(node, w, rows)
+    file = node.request.folder.path / FOLDER / f"{node.job.key}.json"
+    try:
+        for path, text in ((file, json.dumps(found, indent=2)), (file.with_suffix(".html"), page(found))):
+            write_whole(path, text)
+            path.chmod(0o640)
+    except OSError as error:
+        print(f"this hospital's own results could not be written: {error.strerror}", flush=True)
+
+
+def read(folder: Path) -> list[dict[str, Any]]:
+    """Read all results in a hospital's folder.
+
+    Args:
+        folder: the hospital's folder.
+
+    Returns:
+        The results, the oldest first.
+    """
+    found = [json.loads(file.read_text()) for file in sorted((folder / FOLDER).glob("*.json"))]
+    return sorted(found, key=lambda result: str(result["time"]))
+
+
+def page(found: Mapping[str, Any]) -> str:
+    """Write a page that needs no other file.
+
+    Args:
+        found: what ``results`` returned.
+
+    Returns:
+        HTML.
+    """
+    model = (found.get("model") or {}).get("name", "")
+    rows = [(label, _number(found[name])) for name, label in MEASURES.items() if found.get(name) is not None]
+    parts = [_table(("measure", "of this hospital's held-out rows"), rows)]
+    if found.get("confusion"):
+        named = [str(c) for c in found["classes"]]
+        counts = [(c, *map(str, row)) for c, row in zip(named, found["confusion"], strict=True)]
+        parts.append(_table(("true class", *(f"predicted {c}" for c in named)), counts))
+    if found.get("calibration"):
+        bins = [b for b in found["calibration"] if b["n"]]
+        cells = [
+            (f"{b['lower']:.1f} to {b['upper']:.1f}", str(b["n"]), f"{b['predicted']:.3f}", f"{b['observed']:.3f}")
+            for b in bins
+        ]
+        parts.append(_table((f"probability of {found['classes'][1]}", "rows", "mean predicted", "observed"), cells))
+    title = html.escape(f"{found['method']} {model}: results of this hospital")
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>'
+        "body{font:1rem sans-serif;max-width:50rem;margin:2rem auto;padding:0 1rem}table{border-collapse:collapse;"
+        "margin:1rem 0}td,th{border:1px solid #999;padding:.3rem .6rem;text-align:left}</style></head>"
+        f"<body><h1>{title}</h1><p>Job {html.escape(str(found['job']))}, {html.escape(str(found['time']))} UTC. These "
+        "numbers are exact and lie only in this hospital's folder.</p>"
+        f"{''.join(parts)}</body></html>\n"
+    )
+
+
+def _number(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
+
+
+def _table(head: tuple[str, ...], rows: list[Any]) -> str:
+    lines = ["".join(f"<th>{html.escape(cell)}</th>" for cell in head)]
+    lines += ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in rows]
+    return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
