@@ -57,9 +57,12 @@ def show(result: dict[str, Any]) -> None:
 
     out = console.console()
     out.print(tables.rounds_table(result))
-    for table in (tables.classes_table(result), tables.components_table(result), tables.importances_table(result)):
+    made = (tables.classes_table, tables.components_table, tables.importances_table, tables.calibration_table)
+    for table in (make(result) for make in (*made, tables.hospitals_table, tables.subgroups_table)):
         if table is not None:
             out.print(table)
+    if suppressed := (result.get("subgroups") or {}).get("suppressed"):
+        print(f"not shown, since hospitals have too few rows: {', '.join(map(str, suppressed))}")
     show_intervals({result["method"]: result})
     if blocks := result.get("privacy", {}).get("blocks"):
         sums = f"{len(blocks)} blocks" if len(blocks) > 1 else "all hospitals"

@@ -1,8 +1,9 @@
-"""What the organizations of a result are called."""
+"""What the organizations of a result are called, and their own results."""
 
 from collections.abc import Iterable
+from typing import Any
 
-from v6_workbench.reporting.intervals import Result
+from v6_workbench.reporting.intervals import Result, accuracy_interval, auc_interval
 
 
 def names_of(result: Result) -> dict[int, str]:
@@ -35,3 +36,24 @@ def called(result: Result, organizations: Iterable[int]) -> list[str]:
     """
     known = names_of(result)
     return [known.get(k, str(k)) for k in organizations]
+
+
+def own_results(result: Result) -> list[dict[str, Any]]:
+    """Return the hospitals' own results, as far as their operators let them be shown.
+
+    Args:
+        result: the result.
+
+    Returns:
+        A row for each: its ``name``, the measures of the result's ``by_hospital``, ``accuracy_interval`` and
+        ``auc_interval``.
+    """
+    return [
+        {
+            "name": called(result, [row["organization"]])[0],
+            **row,
+            "accuracy_interval": accuracy_interval({"final": row}),
+            "auc_interval": auc_interval({"final": row}),
+        }
+        for row in result.get("by_hospital") or ()
+    ]

@@ -20,7 +20,7 @@ from rich.text import Text
 from v6_federated.base.version import __version__
 from v6_federated.operator.limits import written
 from v6_federated.privacy.limits import LIMITS
-from v6_workbench.reporting import coefficients, diagnostics, pictures, score_curves, tables, tripod
+from v6_workbench.reporting import coefficients, diagnostics, pictures, tables, tripod
 from v6_workbench.reporting.hospitals import called
 from v6_workbench.reporting.intervals import MEANING, accuracy_interval, auc_interval, noisy
 from v6_workbench.reporting.summary import MEASURES, Result, measure, summary
@@ -195,7 +195,7 @@ def _within(interval: Sequence[float] | None) -> str:
 
 def _sections(result: Result, draw: _Drawing, target: float | None) -> Iterator[Section]:
     yield Section("Performance", [*_performance(result, draw)])
-    yield Section("By hospital", [*_by_hospital(result)])
+    yield Section("By hospital", [*_by_hospital(result, draw)])
     yield Section("Subgroups", [*_subgroups(result)])
     yield Section("Training", [*_training(result, draw, target)])
     yield Section("Coefficients", [*_coefficients(result)])
@@ -216,39 +216,24 @@ def _performance(result: Result, draw: _Drawing) -> Iterator[str | Table | Figur
     curves = result.get("curves") or {}
     if curves.get("brier") is not None:
         yield f"Brier score {curves['brier']:.4f} (0 is perfect; always saying one half has 0.25)."
-    yield from draw(partial(score_curves.draw, curves), "Calibration, ROC and precision-recall curve of held-out rows")
+    yield from draw(partial(pictures.scores, result), "Calibration, ROC and precision-recall curve of held-out rows")
+    if (table := tables.calibration_table(result)) is not None:
+        yield of_rich(table, "Predicted probabilities and how often they were right, on held-out rows")
 
 
-def _by_hospital(result: Result) -> Iterator[str | Table | Figure]:
-    if rows := result.get("by_hospital"):
-        numbers = [
-            name for name in ("accuracy", "auc", "r2", "loss", "brier") if any(r.get(name) is not None for r in rows)
-        ]
-        cells = [
-            [
-                called(result, [row["organization"]])[0],
-                f"{row['n']:,}",
-                *(_measured(row, name) for name in numbers),
-            ]
-            for row in rows
-        ]
-        yield Table(
-            "Each hospital's own held-out rows", ["hospital", "rows", *(MEASURES.get(n, n) for n in numbers)], cells
-        )
+def _by_hospital(result: Result, draw: _Drawing) -> Iterator[str | Table | Figure]:
+    if (table := tables.hospitals_table(result)) is not None:
+        yield of_rich(table, "Each hospital's own held-out rows, with 95% intervals")
+        yield from draw(partial(pictures.hospitals, result), "Measures by hospital, with 95% intervals")
     if said := (result.get("privacy") or {}).get("own_results"):
         yield f"{said[0].upper()}{said[1:]}."
 
 
-def _measured(row: Mapping[str, Any], name: str) -> str:
-    value = row.get(name)
-    return "-" if value is None else f"{value:.3f}{_within(row.get(f'{name}_interval'))}"
-
-
 def _subgroups(result: Result) -> Iterator[str | Table | Figure]:
-    if not (found := result.get("subgroups")):
+    if (table := tables.subgroups_table(result)) is None:
         return
-    cells = [[str(r["level"]), f"{r['n']:,}", _measured(r, "accuracy"), _measured(r, "auc")] for r in found["rows"]]
-    yield Table(f"Held-out rows by {found['column']}", [found["column"], "rows", "accuracy", "AUC"], cells)
+    found = result["subgroups"]
+    yield of_rich(table, f"Held-out rows by {found['column']}")
     if found.get("suppressed"):
         yield f"Not shown, since hospitals have too few rows: {', '.join(map(str, found['suppressed']))}."
 

@@ -15,7 +15,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, StrMethodFormatter
 
-from v6_workbench.reporting.hospitals import called
+from v6_workbench.reporting.hospitals import called, own_results
 from v6_workbench.reporting.intervals import accuracy_interval
 from v6_workbench.reporting.noise import Alternative
 from v6_workbench.reporting.summary import MEASURES, Result, Verdict, components_of, measure, simulated, spent
@@ -31,7 +31,7 @@ UNITS = {
     "bytes": "megabytes sent, both ways",
     "seconds": "seconds of simulated time",
 }
-KINDS = ("distances", "components", "importances")  # of pictures of one result
+KINDS = ("distances", "components", "importances", "scores", "hospitals")  # of pictures of one result
 REFERENCES = {"distance": "global model", "from_reference": "reference"}  # what a node's model is compared with
 
 
@@ -220,8 +220,81 @@ def importances(result: Result, path: Path, most: int = 20) -> bool:
     return True
 
 
+def scores(result: Result, path: Path) -> bool:
+    """Draw how good the scores of two classes are: calibration, ROC and precision-recall curve.
+
+    Args:
+        result: the result.
+        path: the picture. If there is nothing to draw, an earlier picture at this path is removed.
+
+    Returns:
+        Whether there is a picture: not of results without curves.
+    """
+    found = result.get("curves") or {}
+    panels = [name for name in ("calibration", "roc", "precision_recall") if found.get(name)]
+    if not panels:
+        path.unlink(missing_ok=True)
+        return False
+    size = 3.9 * len(panels), 3.9
+    figure, row = plt.subplots(1, len(panels), figsize=size, squeeze=False, constrained_layout=True)
+    for axis, name in zip(row[0], panels, strict=True):
+        if name == "calibration":
+            bins = [b for b in found[name] if b["n"]]
+            most = max(b["n"] for b in bins)
+            sizes = [12 + 120 * b["n"] / most for b in bins]
+            across, up = ([b[key] for b in bins] for key in ("predicted", "observed"))
+            axis.scatter(across, up, s=sizes, color=COLOURS[0], alpha=0.8)
+            x, y = "predicted share (dots: rows)", "observed share"
+        else:
+            axis.plot(*zip(*found[name], strict=True), color=COLOURS[0])
+            x, y = ("false positive rate", "true positive rate") if name == "roc" else ("recall", "precision")
+        if name != "precision_recall":
+            axis.plot([0, 1], [0, 1], color="0.6", linewidth=0.8, linestyle=(0, (6, 4)))
+        axis.set(xlabel=x, ylabel=y, xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
+        axis.grid(alpha=0.3)
+        axis.spines[["top", "right"]].set_visible(False)
+    finished(figure, path)
+    return True
+
+
+def hospitals(result: Result, path: Path) -> bool:
+    """Draw accuracy and AUC (R squared of a regression) of each hospital with 95% intervals, and a line for all.
+
+    Args:
+        result: the result.
+        path: the picture. If there is nothing to draw, an earlier picture at this path is removed.
+
+    Returns:
+        Whether there is a picture: not of results that show no hospital's own.
+    """
+    rows = own_results(result)
+    panels = [name for name in ("accuracy", "auc", "r2") if any(row.get(name) is not None for row in rows)]
+    if not panels:
+        path.unlink(missing_ok=True)
+        return False
+    size = 4.4 * len(panels), 1.2 + 0.32 * len(rows)
+    figure, (axes,) = plt.subplots(1, len(panels), figsize=size, sharey=True, squeeze=False, constrained_layout=True)
+    for axis, name in zip(axes, panels, strict=True):
+        for i, row in enumerate(rows):
+            if (value := row.get(name)) is None:
+                continue
+            lower, upper = row.get(f"{name}_interval") or (value, value)
+            axis.plot([lower, upper], [i, i], color=COLOURS[0], linewidth=1.5)
+            axis.plot(value, i, "o", color=COLOURS[0])
+        if (pooled := (result.get("final") or {}).get(name)) is not None:
+            axis.axvline(pooled, color="0.4", linewidth=0.8, linestyle=(0, (6, 4)))
+        axis.set_xlabel(f"{MEASURES[name]} (dashed: all hospitals)")
+        axis.grid(alpha=0.3)
+        axis.spines[["top", "right"]].set_visible(False)
+    labels = [f"{_plain(row['name'])} ({row['evaluated']})" for row in rows]
+    axes[0].set_yticks(range(len(rows)), labels, fontsize=8)
+    axes[0].set_ylim(len(rows) - 0.5, -0.5)
+    finished(figure, path)
+    return True
+
+
 def of_one(result: Result, folder: Path, form: str = "png", number: str = "", name: str = "") -> None:
-    """Draw all pictures that are of one result: distances, components and importances, if there are any.
+    """Draw all pictures that are of one result, see ``KINDS``, if there are any.
 
     Args:
         result: the result.
@@ -234,6 +307,8 @@ def of_one(result: Result, folder: Path, form: str = "png", number: str = "", na
     distances(result, files["distances"], name)
     components(result, files["components"])
     importances(result, files["importances"])
+    scores(result, files["scores"])
+    hospitals(result, files["hospitals"])
 
 
 def posteriors(found: Mapping[tuple[str, str], Verdict], rope: float, path: Path, what: str = "accuracy") -> None:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from v6_federated.data.reading import DECIMAL
 from v6_workbench.reporting import coefficients
-from v6_workbench.reporting.hospitals import called
+from v6_workbench.reporting.hospitals import called, own_results
 from v6_workbench.reporting.summary import summary
 
 TABLES = ("results", "rounds", "nodes", "hospitals", "subgroups", "coefficients", "importances")
@@ -46,7 +46,7 @@ def write_all(results: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
         tables["results"].append({"result": name, **_flat(summary(result))})
         tables["rounds"] += [{"result": name, **_flat(row)} for row in result["history"]]
         tables["nodes"] += _of_hospitals(name, result, result["per_node"], "organization_id")
-        tables["hospitals"] += _of_hospitals(name, result, result.get("by_hospital") or (), "organization")
+        tables["hospitals"] += _of_hospitals(name, result, own_results(result), "organization")
         groups = result.get("subgroups") or {"rows": []}
         tables["subgroups"] += [{"result": name, "column": groups["column"], **_flat(row)} for row in groups["rows"]]
         for c in coefficients.of(result) or ():

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from v6_federated.base.errors import SafeError
 from v6_federated.messages.result import Round
-from v6_workbench.reporting.hospitals import called
+from v6_workbench.reporting.hospitals import called, own_results
 from v6_workbench.reporting.intervals import Interval, accuracy_interval, auc_interval, noisy
 from v6_workbench.reporting.noise import Alternative
 from v6_workbench.reporting.summary import (
@@ -167,6 +167,74 @@ def classes_table(result: Result, most: int = 12) -> Table | None:
         recall, precision = (f"{np.clip(found / of, 0, 1):.3f}" if of > least else "-" for of in (rows, predicted))
         n, right, guessed = (format(number, form) for number in (rows, found, predicted))
         out.add_row(escape(str(name)), n, right, recall, guessed, precision)
+    return out
+
+
+def hospitals_table(result: Result) -> Table | None:
+    """Make a table of the hospitals' own results, with 95% intervals, and of all of them pooled.
+
+    Args:
+        result: the result.
+
+    Returns:
+        The table; None if no hospital's own results are shown.
+    """
+    if not (rows := own_results(result)):
+        return None
+    final = {**result["final"], "brier": (result.get("curves") or {}).get("brier")}
+    pooled = {**final, "accuracy_interval": accuracy_interval(result), "auc_interval": auc_interval(result)}
+    measures = {**MEASURES, "loss": "loss", "brier": "Brier score"}
+    shown = [name for name in measures if any(row.get(name) is not None for row in rows)]
+    out = Table(box=None, pad_edge=False)
+    out.add_column("hospital", overflow="fold")
+    for heading in ("held-out rows", *(measures[name] for name in shown)):
+        out.add_column(heading, justify="right")
+    for row in (*rows, {"name": "all", **pooled}):
+        out.add_row(escape(row["name"]), str(row["evaluated"]), *(_with_interval(row, name) for name in shown))
+    return out
+
+
+def calibration_table(result: Result) -> Table | None:
+    """Make a table of predicted probabilities and how often they were right.
+
+    Args:
+        result: the result.
+
+    Returns:
+        The table; None if the result has no calibration.
+    """
+    bins = [b for b in (result.get("curves") or {}).get("calibration") or () if b["n"]]
+    if not bins:
+        return None
+    out = Table(box=None, pad_edge=False)
+    for heading in (f"probability of {escape(str(result['data']['classes'][1]))}", "rows", "predicted", "observed"):
+        out.add_column(heading, justify="right")
+    for b in bins:
+        numbers = (f"{b[name]:.3f}" for name in ("predicted", "observed"))
+        out.add_row(f"{b['lower']:.1f} to {b['upper']:.1f}", str(b["n"]), *numbers)
+    return out
+
+
+def subgroups_table(result: Result) -> Table | None:
+    """Make a table of the accuracy by subgroup, with 95% intervals.
+
+    Args:
+        result: the result.
+
+    Returns:
+        The table; None if the result has no subgroups.
+    """
+    if not (found := result.get("subgroups")):
+        return None
+    out = Table(box=None, pad_edge=False)
+    out.add_column(escape(str(found["column"])), overflow="fold")
+    for heading in ("held-out rows", "accuracy", *(f"recall {escape(str(c))}" for c in result["data"]["classes"])):
+        out.add_column(heading, justify="right")
+    for row in found["rows"]:
+        interval = accuracy_interval({"final": row})
+        recalls = (f"{own[i] / sum(own):.3f}" if sum(own) else "-" for i, own in enumerate(row["confusion"]))
+        accuracy = _with_interval({**row, "accuracy_interval": interval}, "accuracy")
+        out.add_row(escape(str(row["level"])), str(row["evaluated"]), accuracy, *recalls)
     return out
 
 
@@ -334,6 +402,12 @@ def _missing(result: Result, row: Mapping[str, Any]) -> str:
     for absent in row["missing"]:
         reasons.setdefault(absent["reason"], []).append(absent["organization_id"])
     return escape("; ".join(f"{', '.join(called(result, who))}: {reason}" for reason, who in reasons.items()))
+
+
+def _with_interval(row: Mapping[str, Any], name: str) -> str:
+    interval = row.get(f"{name}_interval")
+    within = "" if interval is None else " ({:.3f} to {:.3f})".format(*interval)
+    return f"{_number(row.get(name), '.3f')}{within}"
 
 
 def _interval(interval: Interval | None) -> str:

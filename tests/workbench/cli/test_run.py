@@ -39,14 +39,15 @@ def test_run_writes_result_and_pictures(call, tmp_path):
     for measure in ("accuracy", "auc"):
         lower, upper = line[f"{measure}_interval"]
         assert 0 < lower < line[measure] < upper < 1
+    pictures = ["curves.png", "distances.png", "scores.png", "hospitals.png"]
     result = json.loads((tmp_path / "result.json").read_text())
     first = result["history"][0]
     assert (line["uploads_to_target"], line["uploads"]) == (5, 10)
     assert line["bytes_to_target"] == first["bytes_up"] + first["bytes_down"]
     assert {"method", "settings", "weights", "model", "history", "per_node", "versions"} <= set(result)
     assert {"round", "participants", "loss", "accuracy", "auc", "bytes_up", "bytes_down", "seconds"} <= set(first)
-    assert {file.name for file in tmp_path.iterdir()} == {"result.json", "curves.png", "distances.png"}
-    for name in ("curves.png", "distances.png"):
+    assert {file.name for file in tmp_path.iterdir()} == {"result.json", *pictures}
+    for name in pictures:
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
     assert all(row["distance"] > 0 for row in result["per_node"])
 

@@ -20,13 +20,12 @@ CURVES = {
     "roc": [[0.0, 0.0], [0.1, 0.8], [1.0, 1.0]],
     "precision_recall": [[0.0, 1.0], [1.0, 0.5]],
     "brier": 0.12,
-    "resolution": 0.005,
 }
 BY_HOSPITAL = [
-    {"organization": 1, "name": EVIL, "n": 30, "accuracy": 0.9, "accuracy_interval": [0.8, 0.95], "auc": 0.93,
-     "auc_interval": [0.8, 0.98], "loss": 0.3, "brier": 0.1, "calibration": []},
-    {"organization": 2, "n": 20, "accuracy": 0.8, "accuracy_interval": None, "auc": None, "auc_interval": None,
-     "loss": 0.5, "brier": None, "calibration": []},
+    {"organization": 1, "evaluated": 30, "accuracy": 0.9, "auc": 0.93, "loss": 0.3, "brier": 0.1, "auc_variance": None,
+     "confusion": [[14, 1], [2, 13]]},
+    {"organization": 2, "evaluated": 20, "accuracy": 0.8, "auc": None, "loss": 0.5, "brier": None,
+     "confusion": [[16, 0], [4, 0]]},
 ]  # fmt: skip
 
 
@@ -79,7 +78,8 @@ def results(trained):
     nodes = {k: table(40, seed=k) for k in (1, 2, 3)}
     numbers = {k: rows.assign(label=rows["x0"] * 2.0) for k, rows in nodes.items()}
     whole = {"by_hospital": BY_HOSPITAL, "curves": CURVES}
-    groups = {"column": EVIL, "rows": [{"level": EVIL, "n": 9, "accuracy": 0.5, "auc": None}], "suppressed": [EVIL]}
+    group = {"level": EVIL, "evaluated": 20, "accuracy": 0.5, "confusion": [[5, 5], [5, 5]]}
+    groups = {"column": EVIL, "rows": [group], "suppressed": [EVIL]}
     return {
         "trained": trained,
         "whole": {**trained, **whole, "subgroups": groups},
@@ -120,7 +120,7 @@ def test_names_are_text(every):
 
 def test_what_is_there_is_shown(every):
     text = page.page({"it": every["whole"]})
-    for words in ("0.930 (0.800 to 0.980)", "Brier score 0.1200", "Not shown, since", "odds ratio, one deviation"):
+    for words in ("0.930 (0.778 to 0.981)", "Brier score 0.1200", "Not shown, since", "odds ratio, one deviation"):
         assert words in text, words
     assert "epsilon" in page.page({"it": every["noise"]})
 
