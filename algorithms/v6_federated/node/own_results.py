@@ -94,7 +94,7 @@ def page(found: Mapping[str, Any]) -> str:
         HTML.
     """
     model = (found.get("model") or {}).get("name", "")
-    rows = [(label, _number(found[name])) for name, label in MEASURES.items() if found.get(name) is not None]
+    rows = [(label, number(found[name])) for name, label in MEASURES.items() if found.get(name) is not None]
     parts = [_table(("measure", "of this hospital's held-out rows"), rows)]
     if found.get("confusion"):
         named = [str(c) for c in found["classes"]]
@@ -118,7 +118,15 @@ def page(found: Mapping[str, Any]) -> str:
     )
 
 
-def _number(value: Any) -> str:
+def number(value: Any) -> str:
+    """Write a number of rows, or a measure to four digits.
+
+    Args:
+        value: the number.
+
+    Returns:
+        Its text.
+    """
     return f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
 
 

@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from v6_federated.operator import audit, keys, limits, schema, stop, study
+from v6_federated.operator import audit, keys, limits, results, schema, stop, study
 from v6_federated.operator.command_line import Command, Group
 
 COMMANDS: tuple[Command[Any] | Group, ...] = (
     audit.COMMAND,
+    results.COMMAND,
     stop.COMMAND,
     limits.COMMAND,
     Group("keys", (keys.NEW, keys.SHOW), "Make or show this hospital's identity key."),

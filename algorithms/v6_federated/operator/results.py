@@ -1,0 +1,40 @@
+"""``results``: how the last models of jobs do on this hospital's own held-out rows, from the hospital's folder."""
+
+from dataclasses import dataclass
+
+from v6_federated.node import own_results
+from v6_federated.operator.audit import minute
+from v6_federated.operator.command_line import Command, Found, prints
+from v6_federated.operator.keys import Folder, existing
+
+SHOWN = ("evaluated", "accuracy", "auc", "brier", "r2", "loss")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultsOptions:
+    """Options of ``results``."""
+
+    folder: Folder
+
+
+def run(options: ResultsOptions) -> Found:
+    """Show a line for each job, and where its page is."""
+    folder = existing(options.folder)
+    found = own_results.read(folder)
+    lines = []
+    for result in found:
+        numbers = ((own_results.MEASURES[name], result.get(name)) for name in SHOWN)
+        measured = ", ".join(f"{what} {own_results.number(value)}" for what, value in numbers if value is not None)
+        lines.append(f"job {result['job']}: {result['method']}, {minute(result['time'])} UTC: {measured}")
+        lines.append(f"  {folder / own_results.FOLDER / result['job']}.html")
+    rows = [{name: result.get(name) for name in ("job", "method", "time", *SHOWN)} for result in found]
+    return Found(lines or ["no job has evaluated a last model on rows that this hospital holds out"], {"results": rows})
+
+
+COMMAND = Command(
+    "results",
+    ResultsOptions,
+    prints(run),
+    help="Show how the last model of each job does on this hospital's own held-out rows.",
+    example="results hospitals/node-1",
+)
