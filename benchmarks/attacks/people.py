@@ -179,6 +179,32 @@ def rare_word_evaluation(researcher: Researcher) -> Outcome:
     return Outcome(right, 1, "labels", researcher.tasks, 1, None, researcher.last_words(right))
 
 
+def rare_subgroup(researcher: Researcher) -> Outcome:
+    """The same patient's label by the last evaluation's subgroups: of the village, and of all others.
+
+    The model says 0 for all rows. What all rows have and the other villages lack would be the patient's.
+    """
+    table = researcher.tables[TARGET]
+    levels = sorted(map(str, table[NAME].unique()))
+    said = list[np.ndarray]()
+    for asked in ([RARE], [level for level in levels if level != RARE]):
+        answer = researcher.ask(
+            "v6_fedavg",
+            "evaluate",
+            evaluate="all",
+            last=True,
+            data={"features": researcher.features[:1], "subgroup": NAME, "levels": asked},
+            model={"name": "logreg"},
+            arrays={"weights": np.array([0.0, -1.0])},
+        )
+        of_levels = np.sum(answer.values["details"]["subgroups"], axis=0)
+        every = np.array(answer.values["evaluation"]["confusion"])
+        said.append((of_levels if asked == [RARE] else every - of_levels)[:, 0])
+    true = int(table[LABEL][table[NAME] == RARE].iloc[0])
+    right = int(any(counts.sum() == 1 and int(counts.argmax()) == true for counts in said))
+    return Outcome(right, 1, "labels", researcher.tasks, 1, None, researcher.last_words(right))
+
+
 def rare_flag(researcher: Researcher) -> Outcome:
     """A column of the table is 1 for one patient and 0 for all others: its covariances are this patient's values."""
     d, at = len(researcher.features), researcher.features.index(FLAG)

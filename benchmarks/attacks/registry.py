@@ -244,6 +244,22 @@ ATTACKS = (
         why=DIFFERENCE,
     ),
     Attack(
+        "probabilities in bins",
+        "The last evaluation adds up the probabilities in each of ten bins: a steep model is moved until bins hold one "
+        "row.",
+        single_numbers.probabilities,
+        stops="`ROUND_EVALUATIONS`",
+        columns=("trusting", "careful"),
+    ),
+    Attack(
+        "subgroup of a rare word",
+        "The last evaluation counts predictions by village: for the village of one patient, and for all others.",
+        people.rare_subgroup,
+        stops="`MINIMUM_ROWS`",
+        data="rare",
+        columns=("trusting", "careful"),
+    ),
+    Attack(
         "bands of scores",
         "The counts for the AUC, with bands moved until one holds a single value, or until a rounded count jumps.",
         single_numbers.score_bands,

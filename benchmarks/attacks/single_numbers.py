@@ -188,6 +188,33 @@ def score_bands(researcher: Researcher) -> Outcome:
     return researcher.found_values({column: found})
 
 
+def probabilities(researcher: Researcher) -> Outcome:
+    """The sum of the probabilities in a bin that holds one row is that row's probability, and so its value.
+
+    The model is steep, so that the bins between .1 and .9 are a narrow interval of the column, and is moved along it.
+    """
+    mean, scale, _ = researcher.moments()
+    k = researcher.finest()
+    column, narrow = researcher.features[k], scale[k] / 40
+    places = np.arange(-0.5, 0.5, 0.1) if researcher.small else np.arange(-3, 6, 0.1)
+    found = list[float]()
+    for centre in mean[k] + places * scale[k]:
+        answer = researcher.ask(
+            "v6_fedavg",
+            "evaluate",
+            evaluate="all",
+            last=True,
+            data={"features": [column], "preprocess": [standardize(np.array([centre]), np.array([narrow]))]},
+            model={"name": "logreg"},
+            arrays={"weights": np.array([1.0, 0.0])},
+        )
+        counted = answer.values["details"]
+        p = np.array(counted["predicted"])[np.sum(counted["counts"], axis=0) == 1]
+        p = p[(p > 0.1) & (p < 0.9)]
+        found += (centre + narrow * np.log(p / (1 - p))).tolist()
+    return researcher.found_values({column: found})
+
+
 def histogram_edges(researcher: Researcher) -> Outcome:
     """Counts up to chosen edges are rounded, and jump at some of the values: narrow the edges around each jump.
 

@@ -18,7 +18,7 @@ from v6_federated.privacy.sums import Part
 from v6_workbench.simulation import studies
 
 ROOT = Path(__file__).parents[2]
-NEVER = ("rare_word_statistics", "two_splits", "two_attempts")  # bring nothing under any profile
+NEVER = ("rare_subgroup", "rare_word_statistics", "two_splits", "two_attempts")  # bring nothing under any profile
 LONG = ("gradient_inversion",)  # a small version finds nothing
 BY_KEY = {attack.key: attack for attack in attacks.ATTACKS}
 TRIED = [
