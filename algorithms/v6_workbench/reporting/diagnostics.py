@@ -23,6 +23,7 @@ LEFT = 0.02  # the share of a linear model that may be left to change
 LAST_ROUNDS = 5  # or the last quarter of the rounds, if that is more, or the last half, if that is fewer
 SURE = 3  # standard errors that a fall must have: minibatches and samples of nodes make losses vary
 RATES = ("lr", "stepsize")  # settings that make steps longer
+SURELY_SAFE = 0.25  # a rate that four times as long steps hardly ever make too long, for standardized columns
 CLOSE = 0.02  # a score this close to that of always predicting the same is not better
 
 
@@ -173,12 +174,11 @@ def _left(result: Result) -> float | None:
 def _cure(result: Result) -> str:
     """The options with which a linear model converges."""
     settings, spec = result["settings"], result["model"]
-    if settings.get("server_momentum", 1):  # the method has none, or the job has used it
-        name = next(name for name in RATES if name in settings)
-        longer = f"--set {name}={4 * settings[name]:g}"
-    else:
-        longer = "--set server_momentum=0.9"
-    cure = f"use {longer} --rounds 1000 --until-converged 0.005"
+    rate = next((name for name in RATES if settings.get(name, SURELY_SAFE) < SURELY_SAFE), None)
+    longer = "" if "server_momentum" in settings or rate is None else f"--set {rate}={4 * settings[rate]:g} "
+    if settings.get("server_momentum") == 0 and settings.get("server_optimizer", "sgd") == "sgd":
+        longer = "--set server_momentum=0.9 "
+    cure = f"use {longer}--rounds 1000 --until-converged 0.005"
     return cure if spec.get("l2") else f"{cure}, and --model {spec['name']}:l2=0.01 if classes can be separated"
 
 

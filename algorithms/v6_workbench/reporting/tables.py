@@ -235,6 +235,8 @@ def subgroups_table(result: Result) -> Table | None:
         recalls = (f"{own[i] / sum(own):.3f}" if sum(own) else "-" for i, own in enumerate(row["confusion"]))
         accuracy = _with_interval({**row, "accuracy_interval": interval}, "accuracy")
         out.add_row(escape(str(row["level"])), str(row["evaluated"]), accuracy, *recalls)
+    if left := result["final"]["evaluated"] - sum(row["evaluated"] for row in found["rows"]):
+        out.add_row("not counted", str(left), *["-"] * (1 + len(result["data"]["classes"])))
     return out
 
 
