@@ -176,7 +176,7 @@ def _cure(result: Result) -> str:
     settings, spec = result["settings"], result["model"]
     rate = next((name for name in RATES if settings.get(name, SURELY_SAFE) < SURELY_SAFE), None)
     longer = "" if "server_momentum" in settings or rate is None else f"--set {rate}={4 * settings[rate]:g} "
-    if settings.get("server_momentum") == 0 and settings.get("server_optimizer", "sgd") == "sgd":
+    if not settings.get("server_momentum", True) and settings.get("server_optimizer", "sgd") == "sgd":
         longer = "--set server_momentum=0.9 "
     cure = f"use {longer}--rounds 1000 --until-converged 0.005"
     return cure if spec.get("l2") else f"{cure}, and --model {spec['name']}:l2=0.01 if classes can be separated"
