@@ -1,7 +1,7 @@
 """FederatedAveraging and FederatedSGD (McMahan et al. 2017) as a vantage6 algorithm."""
 
 from v6_fedavg.central import central
-from v6_fedavg.partial import client_update, noisy_gradient
+from v6_fedavg.partial import client_update, ditto_update, evaluate_own, noisy_gradient
 from v6_federated import confirm, count_rows, describe, evaluate, fit_step, forget, keep_steps
 
 __all__ = [
@@ -10,7 +10,9 @@ __all__ = [
     "confirm",
     "count_rows",
     "describe",
+    "ditto_update",
     "evaluate",
+    "evaluate_own",
     "fit_step",
     "forget",
     "keep_steps",

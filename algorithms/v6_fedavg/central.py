@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from v6_fedavg.combining import AggregateName, ScheduleName, Trim, combined, passed_on
+from v6_fedavg.personal import Personal
 from v6_fedavg.server_optimizer import ServerOptimizer
 from v6_federated import Answers, Federation, Fraction, LocalSGD, Result, Rounds, SafeError, central, changed
 
@@ -36,6 +37,16 @@ def check_settings(settings: Any) -> None:
         raise SafeError(f"aggregate={settings.aggregate} has no effect with schedule=cyclic; leave one out")
     if settings.aggregate != "trimmed" and changed(settings, ["trim"]):
         raise SafeError(f"trim={settings.trim} has no effect without aggregate=trimmed; leave it out, or set both")
+    if settings.personalize != "none" and (not settings.holdout or settings.evaluators or settings.clip is not None):
+        raise SafeError(
+            "personalize needs rows that each node holds out to evaluate its own model; leave out holdout=0, "
+            "evaluators and clip"
+        )
+    if settings.personalize == "ditto" and settings.schedule == "cyclic":
+        raise SafeError("personalize=ditto cannot be used with schedule=cyclic; use personalize=finetune")
+    for name, needed in (("personal_epochs", "finetune"), ("personal_mu", "ditto")):
+        if settings.personalize != needed and changed(settings, [name]):
+            raise SafeError(f"{name} has no effect without personalize={needed}; leave it out, or set both")
     if settings.server_optimizer in ("sgd", "adagrad") and changed(settings, ["server_beta2"]):
         raise SafeError(f"server_beta2 has no effect with server_optimizer={settings.server_optimizer}; leave it out")
     if settings.server_optimizer == "sgd" and changed(settings, ["server_tau"]):
@@ -67,6 +78,7 @@ def central(
     aggregate: AggregateName = "mean",
     trim: Trim = 0.1,
     schedule: ScheduleName = "parallel",
+    personal: Personal,
 ) -> Result:
     """FederatedAveraging: McMahan et al. 2017, Algorithm 1. FedSGD is E = 1 and B unset, the defaults.
 
@@ -77,7 +89,11 @@ def central(
     # nodes are not sent what the server's optimiser carries, nor, in a cycle, a round's model: with these, a job cannot
     # go on from what nodes were sent
     cycle = {"order": list[int]()} if schedule == "cyclic" else {}
-    s = federation.start(w=federation.initial_weights, **server.carried(), **cycle)
+    ditto = personal.personalize == "ditto"
+    known = {"known": dict[str, int]()} if ditto else {}  # the round in which a node kept its own model
+    s = federation.start(w=federation.initial_weights, **server.carried(), **cycle, **known)
+    if ditto:
+        federation.keep_state()
     for t in federation.rounds(rounds):
         S_t = federation.sample(fraction)  # m <- max(floor(C K), 1)
         if schedule == "cyclic":
@@ -86,11 +102,19 @@ def central(
         elif federation.one_noisy_sum:  # FedSGD with noise
             w, answers = noisy_step(federation, S_t, s.w, local, t)
         else:
-            answers = federation.ask("client_update", S_t, weights=s.w, local=local)
+            if ditto:
+                own = {"personal": personal, "known": s.known, "values": ["state_lost"], "counts": ["state_lost"]}
+                answers = federation.ask("ditto_update", S_t, weights=s.w, local=local, **own)
+                s.known |= dict.fromkeys(answers.keys(), t)
+            else:
+                answers = federation.ask("client_update", S_t, weights=s.w, local=local)
             w = combined(answers, aggregate, trim)  # sum over S_t of n_k / m_t w_k
         s.w = server.step(s, w)  # w itself, unless another optimiser is set
         federation.record(answers, s.w)
-    return federation.result(s.w)
+    if personal.personalize == "none":
+        return federation.result(s.w)
+    told = {"local": local, "personal": personal, "known": s.known if ditto else {}}
+    return {"personal": federation.evaluate_own_models("evaluate_own", s.w, **told), **federation.result(s.w)}
 
 
 def noisy_step(

@@ -1,5 +1,6 @@
 """The client of FederatedAveraging."""
 
+from v6_fedavg.personal import Known, Personal, own_model, train_ditto
 from v6_federated import LocalSGD, Node, Result, Vector, partial
 
 
@@ -9,6 +10,25 @@ def client_update(node: Node, weights: Vector, *, local: LocalSGD) -> Result:
     w = weights + 0
     loss = node.train(w, local)  # w <- w - eta g for each batch of B rows, E times over
     return {"weights": w, "train_loss": loss}
+
+
+@partial
+def ditto_update(node: Node, weights: Vector, *, local: LocalSGD, personal: Personal, known: Known) -> Result:
+    """The same, and a round of the node's own model v_k (Li et al. 2021, Algorithm 1), which stays at the node."""
+    w = weights + 0
+    loss = node.train(w, local)
+    lost = train_ditto(node, weights, local, personal, known)
+    return {"weights": w, "train_loss": loss, **({"state_lost": True} if lost else {})}
+
+
+@partial(weights="one", own_model=True)
+def evaluate_own(node: Node, weights: Vector, *, local: LocalSGD, personal: Personal, known: Known) -> Result:
+    """The evaluation of the node's own model: Ditto's v_k, or w (d,) trained on for some epochs on the node's rows."""
+    v, _ = own_model(node, weights, known)
+    if personal.personalize == "finetune":
+        node.train(v, local.replace(local_steps=None), epochs=personal.personal_epochs)
+    node.keep_own_model(v)
+    return {"own_results": node.policy.own_results}
 
 
 @partial(weights="one")

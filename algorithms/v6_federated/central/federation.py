@@ -700,6 +700,33 @@ class Federation:
             self._progress.save(self.features)  # nodes that have removed their keys cannot answer again
         return self.finished(self._progress.final, weights=codec.encode({"weights": weights}))
 
+    def evaluate_own_models(self, function: str, weights: Array, **arguments: Any) -> dict[str, Any]:
+        """Have each node evaluate a model of its own, which stays there, at the end of a job.
+
+        Args:
+            function: a partial function that is declared with ``own_model=True``.
+            weights: the global model (d,).
+            arguments: what else the function is sent.
+
+        Returns:
+            The evaluation over the held-out rows of all nodes, each with its own model; and ``by_hospital``, those of
+            the hospitals whose operators let their own results leave, if central sees single answers.
+
+        Raises:
+            CollectResultsError: fewer answered than the job needs.
+        """
+        self._tasks.round = len(self.history)
+        values, arrays = parted({"weights": weights, **arguments})
+        expected = self._tasks.expected(values=["own_results"])
+        who = self._tasks.job.participants
+        group = Group(function, who, self._tasks.job, values, arrays, expected, "held_out", weights={})
+        answers = self._tasks.ask([], [group])
+        shown = [a for a in answers if not a.members and a.values.get("own_results") is True]
+        by_hospital = [{"organization": a.organization_id, **self._history.measured([a])} for a in shown]
+        found = self._history.measured(answers)
+        self._history.count_evaluation(answers)
+        return {**found, **({"by_hospital": by_hospital} if by_hospital else {})}
+
     def stopped(self, reason: str) -> dict[str, Any] | None:
         """End a job that cannot go on, and have the nodes remove what they keep for it.
 

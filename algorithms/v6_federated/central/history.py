@@ -152,9 +152,8 @@ class History:
             The evaluation over all nodes.
         """
         counted = [a for a in answers if a.organization_id in self._evaluators] if self._evaluators else answers
-        evaluations = [a.values.get("evaluation", {}) for a in counted]
-        found = metrics.combine_regression(evaluations) if self._regression else metrics.combine(evaluations)
-        _add_bytes(self._evaluation, [a for a in answers if a.function == "evaluate"])
+        found = self.measured(counted)
+        self.count_evaluation([a for a in answers if a.function == "evaluate"])
         for a in answers:
             a.values.pop("evaluation", None)
         self._evaluation["bytes_down"] += unanswered
@@ -166,6 +165,26 @@ class History:
         self.unevaluated = {}
         self.show(t)
         return found
+
+    def measured(self, answers: Sequence[Answer]) -> dict[str, Any]:
+        """Put the evaluations in answers together.
+
+        Args:
+            answers: the answers.
+
+        Returns:
+            The evaluation over all of their rows.
+        """
+        evaluations = [a.values.get("evaluation", {}) for a in answers]
+        return metrics.combine_regression(evaluations) if self._regression else metrics.combine(evaluations)
+
+    def count_evaluation(self, answers: Sequence[Answer]) -> None:
+        """Count bytes of evaluations of their own, which belong to no round.
+
+        Args:
+            answers: the answers.
+        """
+        _add_bytes(self._evaluation, answers)
 
     def show(self, until: int) -> None:
         """Show rounds that have not been shown yet.

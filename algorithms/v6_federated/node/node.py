@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import json
 import math
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import numpy as np
 from v6_federated import models
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
+from v6_federated.base.files import replacing
 from v6_federated.base.randomness import generator
 from v6_federated.base.vantage6_api import NodePermissionException, job_folder
 from v6_federated.data import preprocessing
@@ -35,6 +37,8 @@ from v6_federated.privacy.environment import NOTHING_COMPUTED, limit_threads
 from v6_federated.privacy.rounding import Rounding, rounded_loss, rounded_to
 from v6_federated.privacy.schema import Schema
 
+OWN_MODELS = "own-models"  # in the hospital's folder
+
 
 class Node:
     """One node in one round of a job.
@@ -53,6 +57,7 @@ class Node:
         noising: noise and samples of the job's privacy plan; None if it has none.
         key: by which central names this node in the arguments of a function; with masked answers, all nodes of a block
             have the same, so that no argument can single out one of them.
+        own_model: a model (d,) of this node's own, which stays here and is evaluated; None if there is none.
         evaluated: the rows that this request has evaluated a model on, and which of all rows they are; None if none.
     """
 
@@ -86,6 +91,7 @@ class Node:
         self.job = replace(job, data=replace(job.data, preprocess=steps))
         self.batch_sizes: set[int] = set()
         self.key = str(organization_id)
+        self.own_model: Any = None
         self.evaluated: tuple[Rows, Array | slice] | None = None
         self.policy, self.request, self._began = request.policy, request, time.monotonic()
         self.policy.check_request(job.minimum_rows, len(job.participants), max(job.rounds or 0, round_))
@@ -479,6 +485,26 @@ class Node:
         plan = self.noising.plan
         mean = total * (plan.clip / units.GRADIENT / (plan.rate * self.n))
         return total, self.model.asarray(mean.astype(np.float32)) + clipping.penalty_gradient(self.model, w)
+
+    def keep_own_model(self, w: Any) -> None:
+        """Have the node's own model evaluated, and keep it for the hospital's people.
+
+        It lies in the hospital's folder, if there is one, as a file that ``v6-federated predict`` reads.
+
+        Args:
+            w: the model (d,).
+        """
+        self.own_model = w
+        if self.request.folder is None:
+            return
+        data = self.job.to_json()["data"]
+        about = {"method": self.job.method, "model": self.job.model, "data": data, "arrays": ["weights"]}
+        text = np.frombuffer(json.dumps(about).encode(), np.uint8)
+        try:
+            with replacing(self.request.folder.path / OWN_MODELS / f"{self.job.key}.npz") as stream:
+                np.savez(stream, weights=np.asarray(w.cpu() if hasattr(w, "cpu") else w), about=text)
+        except OSError as error:  # a full disk must not end the job of all hospitals
+            print(f"this hospital's own model could not be written: {error.strerror}", flush=True)
 
     def loss(self, w: Any) -> float:
         """Compute the mean loss on the node's rows.

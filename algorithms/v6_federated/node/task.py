@@ -44,10 +44,10 @@ def partial(function: Function) -> Function: ...
 
 
 @overload
-def partial(*, weights: SumWeights) -> Callable[[Function], Function]: ...
+def partial(*, weights: SumWeights = ..., own_model: bool = ...) -> Callable[[Function], Function]: ...
 
 
-def partial(function: Function | None = None, *, weights: SumWeights = "share") -> Any:
+def partial(function: Function | None = None, *, weights: SumWeights = "share", own_model: bool = False) -> Any:
     """Make ``function(node, arrays..., *, settings...)`` a partial function of vantage6.
 
     Before the function runs, the settings are checked against its annotations, the operator's limits are checked, and
@@ -59,13 +59,15 @@ def partial(function: Function | None = None, *, weights: SumWeights = "share") 
         weights: by which weight arrays may be summed under masks, see ``sums.Part``: one for all, or some for each by
             name. Sums of an array by several weights are several equations about the nodes' arrays: from enough of
             them, central could solve for one node's.
+        own_model: whether a request to evaluate is about the model that the function gives to
+            ``Node.keep_own_model``, and not about the incoming weights.
 
     Returns:
         The partial function. Its answer holds what ``function`` returns, arrays as a payload and everything else as
         JSON, with ``organization_id``, ``round`` and ``n``, the number of rows.
     """
     if function is None:
-        return functools.partial(partial, weights=weights)
+        return functools.partial(partial, weights=weights, own_model=own_model)
     parameters = inspect.signature(function).parameters.values()
     wanted = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD][1:]
     required = [p.name for p in parameters if p.name in wanted and p.default is p.empty]
@@ -87,9 +89,11 @@ def partial(function: Function | None = None, *, weights: SumWeights = "share") 
                 raise SafeError(f"the task lacks the array(s) {', '.join(missing)}; send them as central does")
             if evaluate and received.get("weights") is None:
                 raise SafeError("the task asks for an evaluation without weights; send the model to evaluate")
-            if evaluate:
+            if evaluate and not own_model:
                 evaluation = node.evaluate(received["weights"], evaluate)
             returned = function(node, *(received.get(name) for name in wanted), **dict(checked))
+            if evaluate and own_model:
+                evaluation = node.evaluate(node.own_model, evaluate)
         returned = {k: v.item() if isinstance(v, np.generic) else v for k, v in returned.items()}
         losses = [k for k, v in returned.items() if k.endswith("loss") and isinstance(v, float)]
         return returned | {k: node.rounded(returned[k]) for k in losses}, evaluation

@@ -1,0 +1,76 @@
+"""A model of each hospital's own, which never leaves it: fine-tuned after training, or Ditto's."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from v6_federated import Epochs, LocalSGD, Node, Number, Record, Role, Vector
+
+PersonalizeName = Annotated[
+    Literal["none", "finetune", "ditto"],
+    Field(
+        description="a model of each hospital's own: the last one trained on, or Ditto's; only its evaluation leaves"
+    ),
+    Role.OTHER,
+]
+PersonalMu = Annotated[
+    float,
+    Field(ge=0, allow_inf_nan=False, description="lambda of Ditto's pull of a hospital's model to the global one"),
+    Number,
+    Role.OTHER,  # no model that is pulled leaves the node
+]
+Known = Annotated[
+    dict[str, int], Field(description="the round in which each node (or block) kept its own model"), Role.OTHER
+]
+
+
+class Personal(Record):
+    """How a hospital gets a model of its own.
+
+    Attributes:
+        personalize: "finetune" trains the last global model for ``personal_epochs`` on the hospital's rows; "ditto"
+            (Li et al. 2021, Algorithm 1) trains a model v_k beside the global one, in each round in which the node
+            takes part, on its loss + lambda/2 |v_k - w_t|^2.
+        personal_epochs: epochs of "finetune".
+        personal_mu: lambda of "ditto".
+    """
+
+    personalize: PersonalizeName = "none"
+    personal_epochs: Epochs = 1
+    personal_mu: PersonalMu = 0.1
+
+
+def train_ditto(node: Node, w_t: Vector, local: LocalSGD, personal: Personal, known: dict[str, int]) -> bool:
+    """Train the node's own model v_k (d,) for a round, and keep it.
+
+    Args:
+        node: the node.
+        w_t: the global model (d,) of the round; v_k starts from the one of the node's first round.
+        local: local training.
+        personal: lambda.
+        known: the rounds in which nodes kept their models.
+
+    Returns:
+        Whether the model was lost, and starts again from ``w_t``.
+    """
+    v, lost = own_model(node, w_t, known)
+    pulled = local.replace(proximal_mu=personal.personal_mu)
+    node.train(v, pulled, node.optimizer(pulled, w_t=w_t))
+    node.state.save({"v": v})
+    return lost
+
+
+def own_model(node: Node, w: Vector, known: dict[str, int]) -> tuple[Vector, bool]:
+    """Find the node's own model.
+
+    Args:
+        node: the node.
+        w: the global model (d,).
+        known: the rounds in which nodes kept their models.
+
+    Returns:
+        The model (d,), or a copy of ``w`` if there is none; and whether there should be one.
+    """
+    last = known.get(node.key)
+    kept = None if last is None else node.state.load(last)
+    return (w + 0 if kept is None else node.model.asarray(kept["v"])), kept is None and last is not None
