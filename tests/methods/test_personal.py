@@ -8,7 +8,7 @@ from helpers import OPEN, train
 from v6_federated import UserInputError, codec
 from v6_federated.data.source import Source, split
 from v6_federated.models import LinearModel
-from v6_workbench.reporting import export
+from v6_workbench.reporting import export, tables
 from v6_workbench.reporting.prediction import predict
 from v6_workbench.simulation.call_outcomes import CallOutcome
 from v6_workbench.simulation.mock import MockNetwork
@@ -142,3 +142,11 @@ def test_the_hospital_predicts_with_its_own_model(hospitals, tmp_path):
 def test_settings_that_do_not_fit(hospitals, asked, says):
     with pytest.raises(UserInputError, match=says):
         train("v6_fedavg", hospitals, **{**JOB, **asked})
+
+
+def test_tables_show_own_models_beside_the_global_one(hospitals):
+    result = train("v6_fedavg", hospitals, personalize="finetune", **JOB)
+    table = tables.personal_table(result)
+    assert [*table.columns[0].cells] == ["global", "own (finetune)", "own, 3", "own, 5", "own, 8"]
+    assert f"{result['personal']['accuracy']:.3f}" in list(table.columns[2].cells)[1]
+    assert tables.personal_table(train("v6_fedavg", hospitals, **JOB)) is None

@@ -225,6 +225,8 @@ def _by_hospital(result: Result, draw: _Drawing) -> Iterator[str | Table | Figur
     if (table := tables.hospitals_table(result)) is not None:
         yield of_rich(table, "Each hospital's own held-out rows, with 95% intervals")
         yield from draw(partial(pictures.hospitals, result), "Measures by hospital, with 95% intervals")
+    if (table := tables.personal_table(result)) is not None:
+        yield of_rich(table, "The global model and the hospitals' own ones, on the same held-out rows")
     if said := (result.get("privacy") or {}).get("own_results"):
         yield f"{said[0].upper()}{said[1:]}."
 

@@ -194,6 +194,33 @@ def hospitals_table(result: Result) -> Table | None:
     return out
 
 
+def personal_table(result: Result) -> Table | None:
+    """Make a table of the global model beside the hospitals' own ones, on the same held-out rows, with 95% intervals.
+
+    Args:
+        result: the result.
+
+    Returns:
+        The table; None if no hospital has a model of its own.
+    """
+    if not (own := result.get("personal")):
+        return None
+    measures = {**MEASURES, "loss": "loss"}
+    shown = [name for name in measures if own.get(name) is not None]
+    out = Table(box=None, pad_edge=False)
+    out.add_column("model", overflow="fold")
+    for heading in ("held-out rows", *(measures[name] for name in shown)):
+        out.add_column(heading, justify="right")
+    named = result["settings"]["personalize"]
+    rows = [("global", result["final"]), (f"own ({named})", own)]
+    rows += [(f"own, {called(result, [row['organization']])[0]}", row) for row in own.get("by_hospital") or ()]
+    for name, row in rows:
+        of = {"final": row}
+        whole = {**row, "accuracy_interval": accuracy_interval(of), "auc_interval": auc_interval(of)}
+        out.add_row(escape(name), str(row["evaluated"]), *(_with_interval(whole, measure) for measure in shown))
+    return out
+
+
 def calibration_table(result: Result) -> Table | None:
     """Make a table of predicted probabilities and how often they were right.
 
