@@ -8,6 +8,7 @@ from helpers import OPEN, train
 from v6_federated import UserInputError, codec
 from v6_federated.data.source import Source, split
 from v6_federated.models import LinearModel
+from v6_federated.node import node
 from v6_workbench.reporting import export, tables
 from v6_workbench.reporting.prediction import predict
 from v6_workbench.simulation.call_outcomes import CallOutcome
@@ -150,3 +151,12 @@ def test_tables_show_own_models_beside_the_global_one(hospitals):
     assert [*table.columns[0].cells] == ["global", "own (finetune)", "own, 3", "own, 5", "own, 8"]
     assert f"{result['personal']['accuracy']:.3f}" in list(table.columns[2].cells)[1]
     assert tables.personal_table(train("v6_fedavg", hospitals, **JOB)) is None
+
+
+def test_tasks_do_not_fill_the_hospitals_disk(hospitals, tmp_path, monkeypatch):
+    monkeypatch.setattr(node, "MOST_OWN_MODELS", 2)
+    options = {"environment": OPEN, "hospital_folder": tmp_path, "on_round": lambda row: None}
+    for seed in range(4):
+        with MockNetwork("v6_fedavg", hospitals, **options) as network:
+            network.run(**{**JOB, "seed": seed}, personalize="finetune")
+    assert len([*(tmp_path / "node-3" / "own-models").glob("*.npz")]) == 2

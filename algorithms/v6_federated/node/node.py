@@ -38,6 +38,7 @@ from v6_federated.privacy.rounding import Rounding, rounded_loss, rounded_to
 from v6_federated.privacy.schema import Schema
 
 OWN_MODELS = "own-models"  # in the hospital's folder
+MOST_OWN_MODELS = 20  # of the latest jobs: tasks must not fill the hospital's disk
 
 
 class Node:
@@ -489,7 +490,8 @@ class Node:
     def keep_own_model(self, w: Any) -> None:
         """Have the node's own model evaluated, and keep it for the hospital's people.
 
-        It lies in the hospital's folder, if there is one, as a file that ``v6-federated predict`` reads.
+        It lies in the hospital's folder, if there is one, as a file that ``v6-federated predict`` reads. Models of the
+        latest ``MOST_OWN_MODELS`` jobs are kept.
 
         Args:
             w: the model (d,).
@@ -500,9 +502,12 @@ class Node:
         data = self.job.to_json()["data"]
         about = {"method": self.job.method, "model": self.job.model, "data": data, "arrays": ["weights"]}
         text = np.frombuffer(json.dumps(about).encode(), np.uint8)
+        folder = self.request.folder.path / OWN_MODELS
         try:
-            with replacing(self.request.folder.path / OWN_MODELS / f"{self.job.key}.npz") as stream:
+            with replacing(folder / f"{self.job.key}.npz") as stream:
                 np.savez(stream, weights=np.asarray(w.cpu() if hasattr(w, "cpu") else w), about=text)
+            for old in sorted(folder.glob("*.npz"), key=lambda file: file.lstat().st_mtime)[:-MOST_OWN_MODELS]:
+                old.unlink(missing_ok=True)
         except OSError as error:  # a full disk must not end the job of all hospitals
             print(f"this hospital's own model could not be written: {error.strerror}", flush=True)
 
