@@ -46,8 +46,10 @@ def own_results(result: Result) -> list[dict[str, Any]]:
 
     Returns:
         A row for each: its ``name``, the measures of the result's ``by_hospital``, ``accuracy_interval`` and
-        ``auc_interval``.
+        ``auc_interval``. None for a baseline, whose held-out rows are those of all hospitals at one node.
     """
+    if (result.get("experiment") or {}).get("trained", "federated") != "federated":
+        return []
     return [
         {
             "name": called(result, [row["organization"]])[0],

@@ -16,7 +16,8 @@ def test_a_folder_that_compare_wrote_stands_for_all_its_results(call, tmp_path):
     folders = ["1-fedavg", "2-fedavg-lr=0", "3-1 alone-fedavg", "4-2 alone-fedavg"]
     assert status == 0 and list(line) == [str(tmp_path / name) for name in folders]
     drawn = {path.name for path in (tmp_path / "again").iterdir()}
-    assert drawn == {"curves.png", "comparison.png", "distances-1.png", "distances-2.png"}
+    of_one = {f"{kind}-{i}.png" for kind in ("distances", "hospitals") for i in (1, 2)}  # three classes: no curves
+    assert drawn == {"curves.png", "comparison.png", *of_one}
 
 
 def test_pictures_of_an_earlier_report_are_removed(call, tmp_path):
