@@ -57,9 +57,9 @@ def show(result: dict[str, Any]) -> None:
 
     out = console.console()
     out.print(tables.rounds_table(result))
-    made = (tables.classes_table, tables.components_table, tables.importances_table, tables.calibration_table)
-    made += (tables.hospitals_table, tables.personal_table, tables.subgroups_table)
-    for table in (make(result) for make in made):
+    of_model = (tables.classes_table, tables.components_table, tables.importances_table, tables.calibration_table)
+    of_rows = (tables.hospitals_table, tables.personal_table, tables.subgroups_table)
+    for table in (make(result) for make in (*of_model, *of_rows)):
         if table is not None:
             out.print(table)
     if suppressed := (result.get("subgroups") or {}).get("suppressed"):

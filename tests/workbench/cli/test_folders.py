@@ -24,4 +24,5 @@ def test_demo_writes_its_files_and_ends_near_centralized(call, tmp_path):
     assert line["accuracy"] > line["centralized"]["accuracy"] - 0.02
     assert all(line[f"hospital {k} alone"]["accuracy"] <= line["accuracy"] for k in range(1, 6))
     written = {file.name for file in (tmp_path / "new" / "folder").iterdir()}
-    assert written == {"result.json", "curves.png", "distances.png", "comparison.png"}
+    pictures = {f"{kind}.png" for kind in ("curves", "distances", "scores", "hospitals", "comparison")}
+    assert written == {"result.json", *pictures}
