@@ -50,6 +50,7 @@ def test_a_record_survives_json():
     assert LocalSGD(**json.loads(text)) == local
     assert json.loads(text) == {
         "epochs": 3,
+        "local_steps": None,
         "batch_size": None,
         "lr": 0.1,
         "lr_decay_round": 1.0,
@@ -63,7 +64,7 @@ def test_a_record_survives_json():
 @pytest.mark.parametrize(
     ("local", "says"),
     [
-        ({"epoch": 3}, "unknown setting 'epoch'; expected one of batch_size, epochs, lr, lr_decay_round"),
+        ({"epoch": 3}, "unknown setting 'epoch'; expected one of batch_size, epochs, local_steps, lr"),
         ({"epochs": 0}, "epochs=0 is refused: it should be greater than or equal to 1"),
         ({"epochs": True}, "epochs=True is refused"),
         ({"momentum": 1.0}, "momentum=1.0 is refused: it should be less than 1"),
@@ -92,7 +93,7 @@ def test_the_roles_of_a_records_fields_are_those_of_the_partial():
     found = {role: settings.with_role(checked, role) for role in Role}
     assert found[Role.BATCH] == [7] and found[Role.RATE] == [0.2] and found[Role.MOMENTUM] == [0.5]
     assert found[Role.PULL] == [0.0] and found[Role.OPTIMIZER] == ["sgd"] and found[Role.ROW_RATE] == []
-    assert found[Role.OTHER] == [1, 1.0, 0.0]  # epochs and the decays
+    assert found[Role.OTHER] == [1, None, 1.0, 0.0]  # epochs, local steps and the decays
 
 
 def test_a_record_cannot_be_changed_only_replaced():
