@@ -21,6 +21,7 @@ NAMES = (
     "garst2021",
     "garst2021_gbdt",
     "garst2021_pca",
+    "glm",
     "masked",
     "mcmahan2017",
     "mcmahan2017_shakespeare",
@@ -42,6 +43,7 @@ MNIST, FASHION = "mnist.npz", "fashion_mnist.npz"
 OTHER_DATA = {
     "garst2021_gbdt": (MNIST, FASHION),
     "garst2021_pca": ("golub.npz",),
+    "glm": ("heart_disease.csv",),
     "mcmahan2017_shakespeare": ("shakespeare.json.gz",),
 }
 OTHER_DATA_FULL = {

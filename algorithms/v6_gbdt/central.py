@@ -1,8 +1,8 @@
 """The server of boosted trees."""
 
 import functools
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -57,6 +57,13 @@ class Growth(Record):
 
 class Pinned(Common):
     """The settings that every method takes; here the model is always trees, and they are sent in full."""
+
+    for_numbers: ClassVar[str] = "objective=regression"
+
+    @classmethod
+    def predicts_numbers(cls, values: Mapping[str, Any]) -> bool:
+        """Say whether the objective is a regression."""
+        return values.get("objective") == "regression"
 
     model: Annotated[Literal["trees"], Field(description="boosted trees, which this method makes")] = "trees"
     precision: Annotated[Literal["float32"], Field(description="number format of what is sent, here in full")] = (

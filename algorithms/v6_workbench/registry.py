@@ -9,6 +9,7 @@ import functools
 import hashlib
 import importlib
 import sys
+from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
@@ -239,5 +240,22 @@ def takes_missing(method: str) -> bool:
 
 
 def predict_numbers() -> list[str]:
-    """List the methods that can predict a number in place of a class: those with a setting ``objective``."""
-    return [name for name in names() if "objective" in settings_of(name).model_fields]
+    """List the methods that can predict a number in place of a class, each with the setting for it."""
+    found = {name: settings_of(name).for_numbers for name in names()}
+    return [f"{name} with --set {setting}" for name, setting in found.items() if setting]
+
+
+def predicts_numbers(method: str, values: Mapping[str, Any]) -> bool:
+    """Say whether a job predicts a number in place of a class.
+
+    Args:
+        method: the method's name.
+        values: settings by their names.
+
+    Returns:
+        Whether it does.
+
+    Raises:
+        SafeError: the method is not installed.
+    """
+    return settings_of(method).predicts_numbers(values)

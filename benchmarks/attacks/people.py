@@ -241,6 +241,34 @@ def _one_row(researcher: Researcher, claim: np.ndarray) -> Outcome:
     return replace(found, of=1)
 
 
+def largest_values(researcher: Researcher) -> Outcome:
+    """The rows with the largest and the smallest value of each column, by the Hessian of a Poisson regression.
+
+    A row weighs mu = exp(K (z - t)), z one column divided by its deviation. If K is large, the row with the largest
+    value outweighs all others, and the Hessian is its x x^T.
+    """
+    d = len(researcher.features)
+    mean, scale, _ = researcher.moments()
+    claims = []
+    for k in range(3 if researcher.small else d):
+        for sign in (1, -1):
+            z = np.zeros(d + 1)  # the coefficients of columns divided by their deviations
+            z[k], z[-1] = sign * 100.0, -500.0
+            weights = z / np.append(scale, 1.0)
+            weights[-1] -= weights[:-1] @ mean
+            answer = researcher.ask(
+                "v6_glm",
+                "newton",
+                data={"regression": True, "classes": None},
+                model={"name": "glm", "family": "poisson", "link": "log"},
+                arrays={"weights": weights, "center": np.zeros(d + 1), "scale": np.ones(d + 1)},
+                null=0.0,
+            )
+            last = answer["hessian"][-(d + 1) :]
+            claims.append(last[:-1] / last[-1])
+    return researcher.found(np.array(claims))
+
+
 # ---- few rows
 
 

@@ -196,6 +196,13 @@ ATTACKS = (
         data="rare",
     ),
     Attack(
+        "the largest value's row, by a Hessian",
+        "Under chosen coefficients of a Poisson regression, the row with the largest value of a column outweighs all "
+        "others in the Hessian of `glm`.",
+        people.largest_values,
+        stops="`MINIMUM_ROWS_A_SIDE`: few rows may not outweigh the others",
+    ),
+    Attack(
         "rare flag, mixed",
         "The same after a forged step `pca` has added another column to the flag.",
         people.rare_flag_mixed,

@@ -244,6 +244,9 @@ def parts_of(
         return ladder("covariance", (d * (d + 1) // 2,))
     if statistic == "below":
         return [Part("below", "one", 64, (len(arguments["columns"]), EDGES))]
+    if function == "newton":
+        p = len(arrays["weights"])
+        return [*ladder("gradient", (p,)), *ladder("hessian", (p * (p + 1) // 2,))]
     if function == "evaluate":
         if job["data"].get("regression"):
             scaled = ("evaluation.loss", "evaluation.first", "evaluation.second")
@@ -276,6 +279,8 @@ def answer_of(
         return {"first": found["one first"], "second": found["one second"]}, {"n": n}
     if statistic == "covariance":
         return {"covariance": found["one covariance"]}, {"n": n}
+    if function == "newton":
+        return {name: found[f"one {name}"] for name in ("gradient", "hessian")}, {"n": n}
     if statistic == "below":
         return {"below": found[Part("below", "one", 64).key]}, {"n": n}
     sums = {name.removeprefix("one ").partition(" ")[0]: value for name, value in found.items()}

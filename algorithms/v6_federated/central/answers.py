@@ -85,6 +85,21 @@ class Answers:
 
         return self._combined(name, "equal" if per is None else f"equal/{per}", weight)
 
+    def exact_sum(self, name: str) -> Array:
+        """Add up an array in full precision.
+
+        Args:
+            name: the array in each answer.
+
+        Returns:
+            The sum, float64, in the array's shape.
+
+        Raises:
+            SafeError: the answers are sums, and the request did not ask for this one (``means={name: ["sum"]}``).
+        """
+        total: Array = np.add.reduce([self._array(a, name, "sum").astype(np.float64) for a in self._answers])
+        return total
+
     def any(self, name: str) -> bool:
         """Say whether a truth value is true in any answer.
 
@@ -110,20 +125,10 @@ class Answers:
         return self._combined(name, "share", weight)
 
     def _combined(self, name: str, way: str, weight: Callable[[Answer], float]) -> Array:
-        def array(a: Answer) -> Array:
-            if not a.members:
-                return a[name]
-            if (key := Answer.key(name, way)) not in a.arrays:
-                raise SafeError(
-                    f"{a.function}: central sees sums only, and did not ask for this one of {name}; expected "
-                    f"means={{{name!r}: [{way!r}]}} in the request"
-                )
-            return a[key]
-
-        total = np.zeros(array(self._answers[0]).shape)
+        total = np.zeros(self._array(self._answers[0], name, way).shape)
         with np.errstate(over="ignore", invalid="ignore"):  # the error below says it better
             for a in self._answers:
-                total += np.multiply(array(a), weight(a), dtype=np.float64)
+                total += np.multiply(self._array(a, name, way), weight(a), dtype=np.float64)
             found = total.astype(np.float32)
         if not np.isfinite(found).all():
             raise SafeError(
@@ -131,6 +136,17 @@ class Answers:
                 f"float32, although each answer is; {codec.DIVERGED}"
             )
         return found
+
+    @staticmethod
+    def _array(a: Answer, name: str, way: str) -> Array:
+        if not a.members:
+            return a[name]
+        if (key := Answer.key(name, way)) not in a.arrays:
+            raise SafeError(
+                f"{a.function}: central sees sums only, and did not ask for this one of {name}; expected "
+                f"means={{{name!r}: [{way!r}]}} in the request"
+            )
+        return a[key]
 
     def each(self) -> Iterator[Answer]:
         """Return single answers. Use sums if they suffice: central does not always see single answers.

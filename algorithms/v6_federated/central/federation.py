@@ -133,7 +133,7 @@ class Federation:
             self._tasks.job, self.features = preparation.prepare(
                 self._tasks.job,
                 self._common.preprocess,
-                self._common.model,
+                self._common.named_model,
                 self._ask_in_preparation,
                 self._agree,
                 self._measure,
@@ -531,8 +531,8 @@ class Federation:
                 as functions of the answer. Without it, each array is: as the change of the array of the same name that
                 was sent, or as it is. None in place of a function means that this array is not compared.
             means: which means of each array the method takes, if central sees sums only, see ``sums.Part``: "share",
-                which ``weighted_mean`` needs (it is the default), "equal" for ``mean`` and ``sum``, and "equal/NAME"
-                for ``sum(..., per=NAME)``.
+                which ``weighted_mean`` needs (it is the default), "equal" for ``mean`` and ``sum``, "equal/NAME" for
+                ``sum(..., per=NAME)``, "sum" for ``exact_sum``, and "count" for ``noisy_sum``.
             counts: names of truth values of which the method asks ``any``.
             quorum_of: number of organizations that ``min_responses`` is a share of; None means those that are asked.
                 In a later request of a round, give the number of its first; 0 means that no answer is needed.
@@ -676,7 +676,7 @@ class Federation:
         self._history.record(self._tasks.round, seconds, answers, unanswered, model, local_model, columns, change=moved)
         for answer in answers:
             answer.arrays.clear()  # otherwise they would take memory while the answers of the next round come in
-        if not self._tasks.job.data.supervised:  # no evaluation will follow
+        if not (self._tasks.job.data.supervised and self._evaluates):  # no evaluation will follow
             self._history.show(self._tasks.round)
 
     def result(self, weights: Array) -> dict[str, Any]:
@@ -693,9 +693,12 @@ class Federation:
         """
         self._tasks.round = last = len(self.history)  # a node may not allow one more round
         if self._progress.final is None:
-            shown = LastEvaluation(self._tasks.job, self.model, self._tasks.masks)
-            answers = self._tasks.ask([], [shown.asked(self._tasks.evaluation(weights, last=True))])
-            self._progress.shown = shown.of(answers)
+            if self._evaluates:
+                shown = LastEvaluation(self._tasks.job, self.model, self._tasks.masks)
+                answers = self._tasks.ask([], [shown.asked(self._tasks.evaluation(weights, last=True))])
+                self._progress.shown = shown.of(answers)
+            else:
+                answers = []
             self._progress.final = self._evaluated(last, answers)
             self._progress.save(self.features)  # nodes that have removed their keys cannot answer again
         return self.finished(self._progress.final, weights=codec.encode({"weights": weights}))
@@ -815,6 +818,11 @@ class Federation:
     def keep_state(self) -> None:
         """Declare that nodes keep state between rounds from now on. It is removed when the job ends or fails."""
         self._tasks.stateful = True
+
+    @property
+    def _evaluates(self) -> bool:
+        """Whether there are rows to evaluate on."""
+        return bool(self.evaluators or self._common.holdout)
 
     def _due(self) -> bool:
         """Whether the model before this round must still be evaluated (the initial model is not)."""

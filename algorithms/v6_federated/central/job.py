@@ -155,7 +155,7 @@ def central(
 
 def _check_training(checked: Common) -> None:
     """Reject a model or a learning rate that nodes would reject, before any node is asked."""
-    penalty = models.parse(checked.model).get("l2", 0)
+    penalty = models.parse(checked.named_model).get("l2", 0)
     if any(with_role(checked, Role.BATCH)):  # without minibatches, each step is on all rows
         check_steps(checked, penalty)
     shrinking = settings.changed(checked, [n for n in ("lr_decay_round", "lr_decay_step") if hasattr(checked, n)])

@@ -30,7 +30,8 @@ SLOWLY = 1  # powers of two by which e falls at most from one sum to the next: o
 LEAST, MOST = -40, 40  # e of 32 bits
 LOSSES = 44  # e of sums of losses
 
-Weights = Mapping[str, Sequence[str]]  # of the arrays in an answer: "share", "equal", "equal/NAME"
+# of the arrays in an answer: "share", "equal", "equal/NAME"; "count", a sum of whole numbers; "sum", an exact sum
+Weights = Mapping[str, Sequence[str]]
 
 
 class TooLarge(Exception):
@@ -186,6 +187,9 @@ class Masks:
             for way in ways:
                 [size] = shapes[name]
                 assert isinstance(size, int)
+                if way == "sum":
+                    parts += ladder(name, (size,))
+                    continue
                 if way == "count":
                     parts.append(Part(name, "one", 64, (size,)))
                     continue
@@ -270,8 +274,8 @@ class Masks:
                 if part.weight in ("share", "equal") and part.name in sent and sent[part.name].shape == value.shape:
                     value = value + sent[part.name]
                 arrays[name] = value
-            elif part.shape and "." not in part.name and part.exponent is None:
-                arrays[Answer.key(part.name, "count")] = value
+            elif part.shape and "." not in part.name:
+                arrays[Answer.key(part.name, "count" if part.exponent is None else "sum")] = value
             elif part.name == "train_loss":
                 if found[Part("has train_loss", "one", 64).key] == nodes:
                     values["train_loss"] = float(value) / n

@@ -83,6 +83,8 @@ def first_job(
     Returns:
         The job, with a new random key.
     """
+    offset, weights = getattr(common, "offset", None), getattr(common, "weights", None)
+    features = common.features and [c for c in common.features if c not in (offset, weights)]
     return Job(
         method=method,
         key=uuid.uuid4().hex,
@@ -93,15 +95,17 @@ def first_job(
         model=None,
         data=DataSpec(
             common.label,
-            common.features,
+            features,
             common.classes if supervised else None,
             common.holdout if supervised else 0.0,  # without labels, nothing is evaluated on rows held out
             [],
             supervised=supervised,
-            regression=getattr(common, "objective", None) == "regression",
+            regression=common.regression,
             exclude=common.exclude or [],
             missing=missing,
             subgroup=common.subgroup,
+            offset=offset,
+            weights=weights,
         ),
         minimum_rows=common.minimum_rows,
         precision=common.precision,

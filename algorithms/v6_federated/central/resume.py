@@ -36,7 +36,7 @@ def check(
     if asked.class_weights != kept["settings"].get("class_weights"):
         raise UserInputError("resume: the earlier job had other class_weights; expected the same")
     alike = {"features": 0, "classes": 0, "weights": None}  # these depend on the data
-    if {**models.parse(asked.model), **alike} != {**kept["model"], **alike}:
+    if {**models.parse(asked.named_model), **alike} != {**kept["model"], **alike}:
         raise UserInputError(
             f"resume: the earlier job had the model {kept['model']['name']!r} or other options of it; expected the same"
         )
@@ -67,9 +67,10 @@ def check_kind(kept: Mapping[str, Any], method: str, asked: Any) -> None:
     if kept.get("method") != method:
         raise UserInputError(f"resume: a result of the method {kept.get('method')!r}; expected one of {method!r}")
     data = kept.get("data")
-    objective = "regression" if isinstance(data, dict) and data.get("regression") else "classification"
-    if getattr(asked, "objective", objective) != objective:
-        raise UserInputError(f"resume: a result of objective={objective!r}; expected the same objective")
+    regression = isinstance(data, dict) and bool(data.get("regression"))
+    if asked.regression != regression:
+        found = "a number" if regression else "a class"
+        raise UserInputError(f"resume: the earlier job predicts {found}; expected the same")
 
 
 def _check_same_rows(kept: Mapping[str, Any], asked: Common, organizations: Sequence[int]) -> None:

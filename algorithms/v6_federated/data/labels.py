@@ -52,7 +52,7 @@ def checked_numbers(y: Array) -> Array:
     kinds = (int, float, np.integer, np.floating)
     plain_numbers = y.dtype.kind == "O" and all(isinstance(v, kinds) and not isinstance(v, bool) for v in y)
     if y.dtype.kind not in "iuf" and not plain_numbers:
-        raise DataError("labels that are not numbers; expected numbers, as objective=regression predicts them")
+        raise DataError("labels that are not numbers; expected numbers to predict")
     try:
         numbers = y.astype(np.float64)
     except OverflowError:  # a whole number of hundreds of digits

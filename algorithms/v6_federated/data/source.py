@@ -124,24 +124,29 @@ class Source:
             DataError: a column is missing, or the label is among the features.
         """
         if self.table is None:
-            if spec.label is not None or spec.features is not None or spec.exclude:
+            if spec.label is not None or spec.features is not None or spec.exclude or spec.special:
                 raise DataError(
-                    "the database holds arrays without column names; leave label, features and exclude unset"
+                    "the database holds arrays without column names; leave label, features, exclude, offset and "
+                    "weights unset"
                 )
             return [], "y"
         present = list(self.table.columns)
         none = not spec.supervised and spec.label is None and spec.features is not None
         label = "" if none else present[-1] if spec.label is None else spec.label
         features = (
-            [c for c in present if c != label and c not in spec.exclude] if spec.features is None else [*spec.features]
+            [c for c in present if c not in (label, *spec.exclude, *spec.special)]
+            if spec.features is None
+            else [*spec.features]
         )
         there = set(present)
-        missing = [c for c in [*features, *([] if none else [label])] if c not in there]
+        missing = [c for c in [*features, *spec.special, *([] if none else [label])] if c not in there]
         if missing:
             # the table's names are not listed: the operator may not allow some
             raise DataError(f"no column {', '.join(missing)} in the table; name others with --features and --label")
         if len(set(features)) < len(features):
             raise DataError("features names a column twice; name each column once")
+        if twice := [c for c in spec.special if c in (label, *features)]:
+            raise DataError(f"{twice[0]} cannot be an offset or weights and the label or a feature too; name another")
         if label and label in spec.exclude:
             raise DataError(f"the label {label} is excluded; remove it from exclude, or name another label")
         if label in features:
@@ -181,7 +186,7 @@ class Source:
         """
         names = None if spec.features is None else tuple(spec.features)
         categories = None if spec.categories is None else tuple(spec.categories)
-        key = ("features", spec.label, names, categories, spec.supervised, tuple(spec.exclude))
+        key = ("features", spec.label, names, categories, spec.supervised, tuple(spec.exclude), *spec.special)
         if key not in self._read:
             if self.table is None:
                 assert self.X is not None
@@ -191,6 +196,23 @@ class Source:
                 self._read[key] = read_features(self.table, self.columns(spec)[0], spec.categories)
         features: Features = self._read[key]
         return features
+
+    def special(self, column: str) -> Features:
+        """Return a column that is neither a feature nor the label.
+
+        Args:
+            column: its name.
+
+        Returns:
+            Its numbers, of all rows.
+
+        Raises:
+            DataError: values are missing, or not numbers.
+        """
+        assert self.table is not None
+        found = read_features(self.table, [column])
+        found.check_complete("an offset, or a weight,")
+        return found
 
     def labels(self, spec: DataSpec) -> Array:
         """Return the labels of all rows as they are in the data.

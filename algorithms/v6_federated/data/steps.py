@@ -233,11 +233,13 @@ class OneHot(Step):
 
     The levels are those that some node has in enough rows (its operator's minimum). A row with another level has 0 in
     all of them. Without ``columns``, all columns of words are replaced; a column that also holds numbers must be named.
+    ``drop=first`` leaves out each column's first level, with which a regression then compares the others.
     """
 
     main: ClassVar[str] = "columns"
     example: ClassVar[str] = "onehot"
     columns: Columns = None
+    drop: Literal["first"] | None = None
 
     def fit(self, layout: Features, ask: Ask) -> dict[str, Any]:
         """Fit the levels, by column."""
@@ -248,7 +250,7 @@ class OneHot(Step):
         if not columns:
             return {"levels": {}}
         counts = pooled_levels(columns, ask("levels", columns=columns, counts=False))
-        return {"levels": {c: list(counts[c]) for c in columns}}
+        return {"levels": {c: list(counts[c])[1 if self.drop else 0 :] for c in columns}}
 
     @staticmethod
     def apply(fitted: Mapping[str, Any], features: Features) -> Features:

@@ -1,6 +1,7 @@
 """The settings that all methods share: the model, the data, the organizations, evaluation and missing answers."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
@@ -38,9 +39,33 @@ def _by_class(value: Any) -> Any:
 
 
 class Common(BaseModel):
-    """The settings that all methods share; each field describes itself."""
+    """The settings that all methods share; each field describes itself.
+
+    Attributes:
+        for_numbers: the setting with which the method predicts a number in place of a class; empty if it cannot.
+    """
 
     model_config = CHECKED
+    for_numbers: ClassVar[str] = ""
+
+    @classmethod
+    def predicts_numbers(cls, values: Mapping[str, Any]) -> bool:
+        """Say whether a job predicts a number in place of a class.
+
+        Args:
+            values: its settings; those that are missing have their defaults.
+        """
+        return False
+
+    @property
+    def regression(self) -> bool:
+        """Whether the job predicts a number in place of a class."""
+        return self.predicts_numbers(dict(self))
+
+    @property
+    def named_model(self) -> str | dict[str, Any]:
+        """The model, as nodes are told its name and options."""
+        return self.model
 
     model: Annotated[str | dict[str, Any], Field(description="name of a model, or its name and options")] = "logreg"
     start_from: Annotated[

@@ -14,12 +14,8 @@ KEY = re.compile("[0-9a-f]{32}")  # of a job
 SHARED_FUNCTIONS = ("describe", "confirm", "count_rows", "fit_step", "keep_steps", "evaluate", "forget")
 
 
-SELDOM = (
-    "exclude",
-    "missing",
-    "subgroup",
-    "levels",
-)  # attributes of a DataSpec that are left out of messages if they say nothing
+# attributes of a DataSpec that are left out of messages if they say nothing
+SELDOM = ("exclude", "missing", "subgroup", "levels", "offset", "weights")
 
 
 @dataclass(frozen=True)
@@ -39,6 +35,8 @@ class DataSpec:
         missing: whether the model takes missing values as they are.
         subgroup: a column by whose levels the last evaluation counts rows; None means none.
         levels: these levels; empty until the nodes have named them.
+        offset: column of numbers that is added to the linear predictor. It is no feature.
+        weights: column of numbers that weight the rows. It is no feature.
     """
 
     label: str | None = None
@@ -53,14 +51,20 @@ class DataSpec:
     missing: bool = False
     subgroup: str | None = None
     levels: Sequence[str] = ()
+    offset: str | None = None
+    weights: str | None = None
+
+    @property
+    def special(self) -> list[str]:
+        """The columns that are neither features nor the label."""
+        return [*filter(None, (self.offset, self.weights))]
 
     def has_types(self) -> bool:
         """Whether every attribute has the type that central sends, and a value that it can have."""
         texts = [names for names in (self.features, self.categories, self.exclude, self.levels) if names is not None]
         return (
             all(isinstance(names, list | tuple) and all(isinstance(n, str) for n in names) for names in texts)
-            and isinstance(self.label, str | None)
-            and isinstance(self.subgroup, str | None)
+            and all(isinstance(name, str | None) for name in (self.label, self.subgroup, self.offset, self.weights))
             and isinstance(self.classes, list | tuple | None)
             and all(isinstance(named, str | int | float) for named in self.classes or ())
             and type(self.holdout) in (int, float)

@@ -7,7 +7,7 @@ convolutions, the recurrent network and some options of ``mlp`` import torch.
 import functools
 import importlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import isqrt
@@ -245,12 +245,12 @@ class Registered:
     Attributes:
         name: its name.
         build: makes it.
-        options: names of its options.
+        options: names of its options; a mapping has the words that each accepts, none if it is a number.
     """
 
     name: str
     build: Callable[..., Any]
-    options: Sequence[str] = ()
+    options: Collection[str] = ()
 
     def __call__(self, features: int, classes: int, **options: Any) -> Model:
         """Make the model; a torch module becomes one."""
@@ -263,7 +263,7 @@ class Registered:
         return Module(self.name, made, build, features, classes)
 
 
-def register(name: str, build: Callable[..., Any], options: Sequence[str] = ()) -> None:
+def register(name: str, build: Callable[..., Any], options: Collection[str] = ()) -> None:
     """Add a model to the models by name: that of a method, or one of your own.
 
     Where a job runs in other processes or on real nodes, the name must be registered there too. Mock networks take care
@@ -275,7 +275,8 @@ def register(name: str, build: Callable[..., Any], options: Sequence[str] = ()) 
             module without buffers, which maps rows (n, features) to decision values (n, classes), or a ``Model``. Of
             the latter, evaluation needs ``init``, ``scores`` and ``loss``; its ``size`` is None if it grows, and then
             the method checks it.
-        options: names of the options, each a number, with which a job may name the model: ``"mine:width=32"``.
+        options: names of the options, each a number, with which a job may name the model: ``"mine:width=32"``. A
+            mapping says which words an option accepts in place of numbers.
 
     Raises:
         SafeError: the name is not a word, or that of a model which is always there.
@@ -284,7 +285,7 @@ def register(name: str, build: Callable[..., Any], options: Sequence[str] = ()) 
         raise SafeError(f"a model cannot be called {name!r}; expected a word, for example my_network")
     if name in BUILT_IN:
         raise SafeError(f"there is a model {name} already; register yours under another name")
-    MODELS[name] = Registered(name, build, tuple(options))
+    MODELS[name] = Registered(name, build, dict(options) if isinstance(options, Mapping) else tuple(options))
 
 
 def registered(model: Any) -> Registered | None:
@@ -397,6 +398,10 @@ LARGE_IMAGE = 64  # pixels; of larger ones resnet18 sees a quarter of the lines 
 def _check_option(model: str, option: str, value: Any) -> None:
     takers, kind, least, most = OPTIONS.get(option, ((), float, 0, 0))
     own = registered(model)
+    if own is not None and isinstance(own.options, Mapping) and (words := own.options.get(option)):
+        if value not in words:
+            raise SafeError(f"{option}={value!r} of the model {model} is refused: expected {', '.join(words)}")
+        return
     if own is not None and option in own.options:
         takers, kind, least, most = (model,), float, -LARGE, LARGE
     if model not in takers:

@@ -431,6 +431,8 @@ def _told(job: Job) -> str:
         "supervised": spec.supervised,
         "regression": spec.regression,
         "subgroup": [spec.subgroup, *spec.levels],
+        "offset": spec.offset,
+        "weights": spec.weights,
         "privacy": job.privacy,
     }
     return transcript.canonical(told).decode()

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -117,7 +117,7 @@ class Node:
                 self.noising.rows = self.source
         features, label = self.source.columns(self.job.data)
         if self.source.table is not None:
-            used = [*features, *filter(None, [label, job.data.subgroup])]
+            used = [*features, *filter(None, [label, job.data.subgroup]), *self.job.data.special]
             self.policy.check_columns(used, self.source.twins(used))
 
     @staticmethod
@@ -268,6 +268,28 @@ class Node:
         features = self.source.training(self.job.data, self.identity, self.policy)
         levelling = preprocessing.Levelling(self.policy.minimum_rows_a_side)
         return preprocessing.apply(features, self.job.data.preprocess, levelling.fit)
+
+    def special(self, name: Literal["offset", "weights"], default: float) -> Array:
+        """Return a column that is neither a feature nor the label, for the rows to train on.
+
+        Args:
+            name: which of the job's ``DataSpec`` names it.
+            default: what it holds if the job names none.
+
+        Returns:
+            Numbers (n,), float64.
+
+        Raises:
+            DataError: values are missing, or not numbers.
+            PrivacyThresholdViolation: all rows but a few have the same value.
+        """
+        column = getattr(self.job.data, name)
+        if column is None:
+            return np.full(self.n, default)
+        kept, _ = self.source.split(self.job.data, self.identity, self.policy.minimum_rows)
+        found = self.source.special(column).take(kept)
+        self.policy.check_marks(column, len(found.marks(self.policy.minimum_rows_a_side).columns))
+        return found.X[:, 0]
 
     def check_time(self) -> None:
         """End a task that takes longer than the operator allows.

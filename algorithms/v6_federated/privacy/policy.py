@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from v6_federated.base.arrays import Array
 from v6_federated.base.vantage6_api import NodePermissionException, PrivacyThresholdViolation
 from v6_federated.privacy.environment import read_environment
 from v6_federated.privacy.limits import LIMITS, MOST_MADE, PREFIX
@@ -433,6 +434,39 @@ class Policy:
                 f"({PREFIX}MINIMUM_ROWS); leave them out (--exclude {named}), let them count as empty here "
                 f"(--preprocess missing_indicator:{named} before other steps), or leave this organization out "
                 "(--set organizations=...)"
+            )
+
+    def check_marks(self, column: str, marks: int) -> None:
+        """Refuse a column of weights or offsets that marks few rows: in sums, these would stand for themselves.
+
+        Args:
+            column: its name.
+            marks: whether all rows but a few have one value in it.
+
+        Raises:
+            PrivacyThresholdViolation: they have.
+        """
+        if marks:
+            raise PrivacyThresholdViolation(
+                f"all rows but fewer than {self.minimum_rows_a_side} have one value in the column {column} "
+                f"({PREFIX}MINIMUM_ROWS_A_SIDE); leave it out, or leave this organization out"
+            )
+
+    def check_dominance(self, weights: Array) -> None:
+        """Refuse sums in which few rows weigh more than all others: they would describe these rows.
+
+        Args:
+            weights: what each row weighs, from 0 (n,). Of equal weights, (sum w)^2 / sum w^2 is their number.
+
+        Raises:
+            PrivacyThresholdViolation: the weights are those of too few rows.
+        """
+        total = float(weights.sum())
+        if total**2 < self.minimum_rows_a_side * float(weights @ weights):
+            raise PrivacyThresholdViolation(
+                f"the sums would be about fewer than {self.minimum_rows_a_side} rows, as all others have hardly any "
+                f"weight in them ({PREFIX}MINIMUM_ROWS_A_SIDE). The columns predict nearly all labels with certainty, "
+                "or the column of weights is too uneven; leave out columns, set l2, or leave this organization out"
             )
 
     def check_rows(self, rows: int, minimum_rows: int | None) -> None:

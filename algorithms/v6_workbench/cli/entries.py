@@ -41,7 +41,7 @@ class Entry:
     @property
     def measure(self) -> str:
         """What its models are measured by: ``accuracy``, or ``r2`` of a regression."""
-        return "r2" if self.settings.get("objective") == "regression" else "accuracy"
+        return "r2" if registry.predicts_numbers(self.method, self.settings) else "accuracy"
 
 
 def read(text: str, shared: dict[str, Any]) -> Entry:

@@ -187,12 +187,11 @@ def check_job(method: str, settings: Mapping[str, Any], experiment: Experiment, 
     job.check_has_accuracy(method, checked, target)
     registry.check(method, checked)
     study.check_there(checked.aggregation, experiment)
-    regression = getattr(checked, "objective", None) == "regression"
     noisy = getattr(checked, "clip", None) is not None
     experiment.check(
         steps=bool(steps),
         supervised=supervised,
-        regression=regression,
+        regression=checked.regression,
         noisy=noisy,
         missing=registry.takes_missing(method),
     )

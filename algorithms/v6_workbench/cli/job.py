@@ -96,8 +96,8 @@ def check_has_accuracy(method: str, checked: Common, target: float | None) -> No
     """
     if target is None:
         return
-    if getattr(checked, "objective", None) == "regression":
-        raise SafeError(f"--target {target:g} is an accuracy, which objective=regression does not have; remove it")
+    if checked.regression:
+        raise SafeError(f"--target {target:g} is an accuracy, which a number to predict does not have; remove it")
     if not registry.supervised(method):
         raise SafeError(f"--target {target:g} is an accuracy, which {method} does not have; remove it")
 

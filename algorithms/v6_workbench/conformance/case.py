@@ -12,12 +12,11 @@ from typing import Any, Literal, get_args, get_origin
 
 import numpy as np
 import pandas as pd
-from pydantic import BaseModel
 
 from v6_federated.base.errors import SafeError
 from v6_federated.messages.common import Common
 from v6_federated.messages.job import SHARED_FUNCTIONS
-from v6_federated.messages.settings import Role
+from v6_federated.messages.settings import LARGE, Role
 from v6_federated.models import Model
 from v6_workbench import registry
 from v6_workbench.conformance import tables
@@ -85,6 +84,7 @@ class MethodCase:
         method: a registered method's name, or the import package of any method, for example ``v6_fednova``.
         settings: settings that the checks are to use.
         name: tells apart several cases of one method.
+        most_classes: number of classes that the method can tell apart at most.
         models: the models that are trained; None: all kinds of models that the method accepts.
         keeps_state: whether nodes keep something from round to round.
         asynchronous: whether answers are used in the order in which they arrive.
@@ -103,6 +103,7 @@ class MethodCase:
     method: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     name: str = ""
+    most_classes: int = LARGE
     models: Sequence[str] | None = None
     keeps_state: bool = False
     asynchronous: bool = False
@@ -170,7 +171,7 @@ class MethodCase:
     # ---- its settings
 
     @property
-    def schema(self) -> type[BaseModel]:
+    def schema(self) -> type[Common]:
         """All settings of the method."""
         return self.central.settings
 
@@ -235,7 +236,7 @@ class MethodCase:
     @property
     def regression(self) -> bool:
         """Whether the label is a number to predict."""
-        return self.settings.get("objective") == "regression"
+        return self.schema.predicts_numbers(self.settings)
 
     def nodes(self, nodes: Nodes) -> Nodes:
         """Give nodes labels as the case needs them.

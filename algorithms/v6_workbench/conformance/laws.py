@@ -24,9 +24,10 @@ def one_node_equals_centralized_training(case: MethodCase) -> None:
     rounds, seed = 6, 4
     reference = case.centralized or gradient_descent
     for model in case.trained_models():
-        for classes in (2,) if case.regression or not case.supervised else (2, 3):
+        only_two = case.regression or not case.supervised or case.most_classes < 3
+        for classes in (2,) if only_two else (2, 3):
             rows = case.rows(tables.table(40, classes=classes))
-            result = run(case, {1: rows}, **case.all_rows, **case.values(model=model, rounds=rounds, seed=seed))
+            result = run(case, {1: rows}, **case.values(model=model, rounds=rounds, seed=seed, **case.all_rows))
             built = models.build(result["model"]) if case.supervised else None
             pooled = Pooled(
                 X=rows.iloc[:, :-1].to_numpy(np.float32),

@@ -52,7 +52,8 @@ def predict(result: Mapping[str, Any], source: Source) -> tuple[pd.DataFrame, di
             Z = pca.project(X, arrays["mean"], arrays["scale"], arrays["components"])
             return pd.DataFrame(Z, columns=[f"pc{i + 1}" for i in range(Z.shape[1])]), {}
         X = _features(source, unlabelled, spec.preprocess, result["model"]["features"]).astype(np.float32)
-        scores = model.scores(arrays["weights"], np.ascontiguousarray(X))
+        offset = () if spec.offset is None else (_offset(source, spec.offset),)
+        scores = model.scores(arrays["weights"], np.ascontiguousarray(X), *offset)
         labelled = _labelled(source, spec)
         if spec.regression:
             table = pd.DataFrame({"prediction": scores[:, 0]})
@@ -123,6 +124,13 @@ def _labels(source: Source, spec: DataSpec, labelled: np.ndarray) -> np.ndarray:
     if source.table is None:
         return source.labels(spec)
     return Source(table=source.table[labelled]).labels(spec)
+
+
+def _offset(source: Source, column: str) -> np.ndarray:
+    """The offsets of the rows (n, 1), on which the label's mean depends as it does in training."""
+    if source.table is None or column not in source.table.columns:
+        raise SafeError(f"no column {column} in the table, the offset with which the model was trained; add it")
+    return source.special(column).X
 
 
 def _r2(y: np.ndarray, prediction: np.ndarray) -> dict[str, float]:

@@ -127,8 +127,8 @@ def _check_labels(y: np.ndarray, regression: bool) -> None:
     count, most = len(np.unique(y)), Policy.of("trusting").maximum_classes
     if regression:
         if y.dtype.kind not in "iuf" or count < 2:
-            raise SafeError("the label is not a number that varies; expected one, as objective=regression predicts it")
+            raise SafeError("the label is not a number that varies; expected one to predict")
     elif not 2 <= count <= most:
         able = registry.predict_numbers() if y.dtype.kind in "iuf" else []
-        number = f"; to predict a number, use {' or '.join(able)} with --set objective=regression" if able else ""
+        number = f"; to predict a number, use {' or '.join(able)}" if able else ""
         raise SafeError(f"the label has {count} value(s); expected a column with 2 to {most} classes{number}")

@@ -268,7 +268,7 @@ class Experiment:
         """
         values = {**(values or {}), **settings}
         if values.get("classes") is None:
-            data_checks.check_test(self.dataset, values.get("objective") == "regression")
+            data_checks.check_test(self.dataset, registry.predicts_numbers(method, values))
         supervised = registry.supervised(method)
         databases, common = self.deal(), self.common(supervised)
         if self.test is not None and supervised:
@@ -338,7 +338,7 @@ class Experiment:
         node: int | None = None,
     ) -> dict[str, Any]:
         known: dict[str, Any] = {"organizations": [1], "evaluators": [2], "holdout": 0.0, "aggregation": "plain"}
-        if values.get("objective") != "regression":
+        if not registry.predicts_numbers(method, values):
             known["classes"] = values.get("classes") or self._classes()
         own = {k: v for k, v in values.items() if k != "fraction"}
         return self._run(method, {1: rows, 2: test}, {**self.common(), **own, **known}, on_round, outcomes, kind, node)

@@ -32,7 +32,7 @@ def described(experiment: Experiment, method: str, values: Mapping[str, Any]) ->
         label = experiment.columns()[1]
         last = "" if experiment.label else " (the last column)"
         about = [f"label {label}{last}"] if label else []
-        if values.get("objective") != "regression":
+        if not registry.predicts_numbers(method, values):
             counts = experiment.class_counts()
             about.append(f"{len(counts)} classes: {shortened([f'{name} ({n})' for name, n in counts.items()])}")
         parts += [", ".join(about)] if about else []
@@ -72,7 +72,7 @@ def warnings_about(experiment: Experiment, method: str, values: Mapping[str, Any
             "counts as empty there; use a larger --holdout to avoid this"
         )
     names = {"node": list(named)}
-    if registry.supervised(method) and values.get("objective") != "regression":
+    if registry.supervised(method) and not registry.predicts_numbers(method, values):
         names["class"] = [str(name) for name in experiment.class_counts()]
     names |= {f"level of {column}": levels for column, levels in _levels(experiment, features).items()}
     for what, spellings in names.items():

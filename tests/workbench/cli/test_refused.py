@@ -49,7 +49,7 @@ WORDS = [
     (["submit", "pca", "--rounds", "9", "--target", "0.9"], "--target 0.9 is an accuracy, which pca does not have"),
     (
         ["submit", "gbdt", "--rounds", "9", "--target", "0.9", "--set", "objective=regression"],
-        "--target 0.9 is an accuracy, which objective=regression does not have; remove it",
+        "--target 0.9 is an accuracy, which a number to predict does not have; remove it",
     ),
     ([*RUN, "--nodes", "0"], "--nodes 0 is too few; expected at least 1"),
     ([*RUN, "--processes", "0"], "--processes 0 is too few; expected at least 1"),
@@ -135,7 +135,7 @@ DATA = [
     ([*WINE, "--partition", "column:ash", "--label", "ash"], "--label ash: this column names the nodes"),
     ([*RUN, "--features", "mean radius,mean radius"], "each once"),
     ([*RUN, "--label", "mean radius"], "expected a column with 2 to 100 classes"),
-    (["run", "fedavg", "--data", "diabetes"], "to predict a number, use gbdt with --set objective=regression"),
+    (["run", "fedavg", "--data", "diabetes"], "objective=regression or glm with --set family=gaussian"),
     ([*RUN, "--nodes", "1000"], "569 rows are too few for 1000 nodes; use --nodes 569 or fewer"),
     ([*RUN, "--partition", "random"], "unknown partition 'random'; expected one of iid"),
     ([*WINE, "--partition", "alcohol"], "or column:alcohol if it is a column"),

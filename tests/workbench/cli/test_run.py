@@ -130,9 +130,9 @@ def test_numbers_to_predict(call, refused, tmp_path):
     resume = ["--resume", tmp_path / "r"]
     for says, *arguments in [
         ("y_test holds classes that y_train lacks; expected only classes of y_train", *run),
-        ("objective='regression'", *run, *resume, "--set", "objective=classification"),
+        ("the earlier job predicts a number", *run, *resume, "--set", "objective=classification"),
         ("'gbdt'", "run", "fedavg", *run[2:4], *resume),
-        ("--target 0.9 is an accuracy, which objective=regression does not have", *regression, "--target", "0.9"),
+        ("--target 0.9 is an accuracy, which a number to predict does not have", *regression, "--target", "0.9"),
         ("--target 0.9 is an accuracy", *regression, "--target", "0.9", "--stop-at-target"),
         ("classes=[0]", "compare", "gbdt:classes=[0]", *regression[2:]),
     ]:

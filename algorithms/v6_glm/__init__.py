@@ -1,0 +1,17 @@
+"""Exact generalised linear models by Newton's method on federated sums, as a vantage6 algorithm."""
+
+from v6_federated import confirm, count_rows, describe, evaluate, fit_step, forget, keep_steps
+from v6_glm.central import central
+from v6_glm.partial import newton
+
+__all__ = [
+    "central",
+    "confirm",
+    "count_rows",
+    "describe",
+    "evaluate",
+    "fit_step",
+    "forget",
+    "keep_steps",
+    "newton",
+]

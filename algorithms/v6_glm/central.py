@@ -1,0 +1,198 @@
+"""The server of generalised linear models."""
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from v6_federated import Answer, Common, Federation, Number, Result, Rounds, SafeError, affine, central
+from v6_glm import inference
+from v6_glm.families import Glm, check_link
+from v6_glm.measures import MEASURES
+from v6_glm.scoring import Scoring
+
+L2 = Annotated[
+    float,
+    Field(ge=0, allow_inf_nan=False, description="penalty l2/2 |W|^2 on the mean loss, not on the intercept"),
+    Number,
+]
+Confidence = Annotated[float, Field(gt=0, lt=1, description="coverage of the confidence intervals"), Number]
+Tolerance = Annotated[
+    float,
+    Field(gt=0, le=0.1, description="step, in standard errors, at which the coefficients have converged"),
+    Number,
+]
+
+InFull = Annotated[Literal["float64"], Field(description="number format of what is sent, here in full")]
+
+
+class Settings(Common):
+    """The settings that every method takes; the model is always a generalised linear one, sent in float64."""
+
+    for_numbers: ClassVar[str] = "family=gaussian"
+
+    model: Annotated[Literal["glm"], Field(description="a generalised linear model, which this method fits")] = "glm"
+    family: Annotated[
+        Literal["binomial", "gaussian", "poisson", "gamma"], Field(description="distribution of the label")
+    ] = "binomial"
+    link: Annotated[
+        Literal["logit", "probit", "cloglog", "identity", "log", "inverse"] | None,
+        Field(description="link between mean and columns (unset: logit, identity, log, log, by family)"),
+    ] = None
+    offset: Annotated[
+        str | None, Field(description="column that is added to the linear predictor, such as log exposure")
+    ] = None
+    weights: Annotated[str | None, Field(description="column of prior weights of the rows, from 0")] = None
+    holdout: Annotated[float, Field(ge=0, lt=1, description="share of a node's rows kept for evaluation"), Number] = 0.0
+    precision: InFull = "float64"  # type: ignore[assignment]  # no other method accepts it
+
+    @classmethod
+    def predicts_numbers(cls, values: Mapping[str, Any]) -> bool:
+        """Say whether the label is a number: for all families but binomial."""
+        return values.get("family", "binomial") != "binomial"
+
+    @property
+    def named_model(self) -> dict[str, Any]:
+        """The model with its family and link."""
+        return {"name": "glm", "family": self.family, "link": check_link(self.family, self.link)}
+
+
+def check_settings(settings: Any) -> None:
+    """Reject settings that do not fit each other.
+
+    Args:
+        settings: the job's settings.
+
+    Raises:
+        SafeError: they do not.
+    """
+    check_link(settings.family, settings.link)
+    if settings.rounds < 2:
+        raise SafeError(f"rounds={settings.rounds} are too few; expected at least 2, for a first step and its check")
+    if settings.regression and (settings.classes or settings.target):
+        name = "classes" if settings.classes else "target"
+        raise SafeError(f"{name} has no effect with family={settings.family}, whose label is a number; leave it out")
+    if settings.classes and len(settings.classes) != 2:
+        raise SafeError(f"{len(settings.classes)} classes are named; family=binomial has two")
+    if settings.class_weights is not None:
+        raise SafeError("class_weights would move the coefficients of glm; leave it out, or name a column in weights")
+    for name in ("offset", "weights"):
+        if getattr(settings, name) is not None and (settings.holdout or settings.evaluators):
+            raise SafeError(f"{name} cannot be used with rows to evaluate on; leave out holdout and evaluators")
+
+
+@central(
+    common=Settings,
+    check=check_settings,
+    known_as={
+        "logistic": "--set family=binomial",
+        "ols": "--set family=gaussian",
+        "linear": "--set family=gaussian",
+        "poisson": "--set family=poisson",
+        "gamma": "--set family=gamma",
+    },
+)
+def central(
+    federation: Federation,
+    *,
+    rounds: Rounds = 25,
+    l2: L2 = 0.0,
+    confidence: Confidence = 0.95,
+    tolerance: Tolerance = 1e-8,
+) -> Result:
+    """Generalised linear models by Fisher scoring: McCullagh and Nelder 1989, section 2.5, on sums over all nodes.
+
+    Symbols: n_k rows of node k, D (n_k, p) its columns, centred and scaled after round 1, and 1, p = d + 1, beta (p,),
+    W = w mu'^2 / V and s = w (y - mu) mu' / V (n_k,) for prior weights w. What leaves a node: in each round D^T s (p,),
+    D^T W D (p, p), and ``measures``: sums over its rows of labels, weights, deviance and the like. In the first round
+    beta is unset, and the means are near the labels. Bytes up a node and round: 16/3 p (p + 3) in float64, 32 p down;
+    15 times as many up under masks, where sums of any size are exact.
+    """
+    model = federation.model
+    assert isinstance(model, Glm)
+    p, names = model.size, [*federation.features]
+    shapes = {"gradient": (p,), "hessian": (p * (p + 1) // 2,), "measures": (len(MEASURES),)}
+    # its numbers are kept as lists: an array would be kept in float32
+    s = federation.start(w=federation.initial_weights, scoring=Scoring(l2).to_json)
+    for t in federation.rounds(rounds):
+        scoring = Scoring.from_json(s.scoring)
+        sent = {"weights": scoring.coefficients, "center": scoring.center, "scale": scoring.scale} if t > 1 else {}
+        answers = federation.ask(
+            "newton",
+            federation.organizations,
+            null=scoring.null,
+            returns=shapes,
+            means={name: ["sum"] for name in shapes},
+            measures={"gradient": of_a_row("gradient"), "hessian": of_a_row("hessian"), "measures": None},
+            validate=wrong_sums,
+            **sent,
+        )
+        g, H = answers.exact_sum("gradient"), inference.symmetric(answers.exact_sum("hessian"), p)
+        sums = dict(zip(MEASURES, answers.exact_sum("measures").tolist(), strict=True))
+        federation.record(answers, deviance=None if sums["impossible"] else sums["deviance"])
+        inference.check_labels(model, sums)
+        if t == 1:
+            scoring.begin(g, H, sums)
+        elif scoring.accept(sums):
+            if scoring.first is None and not l2:
+                inference.check_identified(H, names)
+            elif scoring.first is not None and not l2 and not model.family.dispersed:
+                inference.check_not_separated(scoring, model, H, sums, names)
+            scoring.advance(g, H, inference.dispersion(model.family, sums, p), tolerance)
+        s.scoring = scoring.to_json()
+        s.w = scoring.coefficients.astype(np.float32)
+        if scoring.converged:
+            break
+    scoring = Scoring.from_json(s.scoring)
+    scoring.end()
+    result = federation.result(scoring.coefficients)
+    names, E = affine.original(result["data"]["preprocess"], original_names(result), result["data"]["categories"] or [])
+    return {**result, **inference.summary(model, scoring, names, E, confidence)}
+
+
+def original_names(result: Result) -> list[str]:
+    """Name the columns before the first step.
+
+    Args:
+        result: of the job.
+
+    Returns:
+        Their names; their indices if the data are arrays.
+    """
+    data = result["data"]
+    if data["features"] is not None:
+        return [*data["features"]]
+    widths = [step["fitted"]["shapes"]["mean"][0] for step in data["preprocess"] if step["step"] == "pca"]
+    return [str(i) for i in range(next(iter(widths), result["model"]["features"]))]
+
+
+def of_a_row(name: str) -> Callable[[Answer], np.ndarray]:
+    """Select what is compared of the nodes' sums: their means, in the columns' own units.
+
+    Args:
+        name: the sum.
+
+    Returns:
+        A function of an answer.
+    """
+    return lambda answer: np.asarray(answer[name] / answer.n)
+
+
+def wrong_sums(answer: Answer) -> str | None:
+    """Check the sums in a node's answer.
+
+    Args:
+        answer: the node's answer.
+
+    Returns:
+        What is wrong with them; None if nothing is.
+    """
+    sums = dict(zip(MEASURES, answer["measures"].tolist(), strict=True))
+    i = np.arange(len(answer["gradient"]))
+    positive = [sums[name] for name in ("weight", "pearson", "null_hessian")]
+    fits = 0 <= sums["rows"] <= answer.n and min(*positive, *answer["hessian"][i * (i + 3) // 2]) >= 0
+    other = [*answer["gradient"], *answer["hessian"], sums["deviance"], sums["null_deviance"]]
+    if not fits or sums["impossible"] not in (0, 1) or (sums["impossible"] and any(other)):
+        return f"sent sums that {answer.n} rows cannot have; expected those of weights from 0"
+    return None

@@ -1,0 +1,261 @@
+"""Families and links of generalised linear models, and the model that they make."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from v6_federated import SafeError, models
+
+Function = Callable[[np.ndarray], np.ndarray]
+TINY = float(np.finfo(np.float64).eps)  # how near to 0 or 1 a fitted probability may come
+
+
+@dataclass(frozen=True)
+class Link:
+    """A link g between the mean mu and the linear predictor eta = g(mu).
+
+    Attributes:
+        of: g(mu).
+        inverse: mu(eta).
+        slope: d mu / d eta, as a function of eta.
+    """
+
+    of: Function
+    inverse: Function
+    slope: Function
+
+
+LINKS = {
+    "identity": Link(lambda mu: mu, lambda eta: eta, np.ones_like),
+    "log": Link(np.log, np.exp, np.exp),
+    "inverse": Link(lambda mu: 1 / mu, lambda eta: 1 / eta, lambda eta: -1 / eta**2),
+    "logit": Link(special.logit, special.expit, lambda eta: special.expit(eta) * special.expit(-eta)),
+    "probit": Link(special.ndtri, special.ndtr, lambda eta: np.exp(-(eta**2) / 2) / math.sqrt(2 * math.pi)),
+    "cloglog": Link(
+        lambda mu: np.log(-np.log1p(-mu)), lambda eta: -np.expm1(-np.exp(eta)), lambda eta: np.exp(eta - np.exp(eta))
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family of distributions of the label, given its mean mu.
+
+    Attributes:
+        links: names of its links, the default first.
+        variance: V(mu), without the dispersion.
+        deviance: of each row, from label and mean.
+        start: a mean near each label, or near all, where Newton's method begins.
+        constant: the part of each row's log-likelihood that no coefficient enters, see ``inference.log_likelihood``.
+        dispersed: whether its dispersion is estimated.
+        positive: whether means must be above 0.
+        labels: which labels are possible, for errors; empty: all numbers, or two classes.
+        possible: whether each label is possible.
+    """
+
+    links: tuple[str, ...]
+    variance: Function
+    deviance: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    start: Function
+    constant: Function
+    dispersed: bool
+    positive: bool
+    labels: str = ""
+    possible: Function = np.isfinite
+
+
+FAMILIES = {
+    "binomial": Family(
+        links=("logit", "probit", "cloglog"),
+        variance=lambda mu: mu * (1 - mu),
+        deviance=lambda y, mu: -2 * (special.xlogy(y, mu) + special.xlog1py(1 - y, -mu)),
+        start=lambda y: (y + 0.5) / 2,
+        constant=np.zeros_like,
+        dispersed=False,
+        positive=False,
+    ),
+    "gaussian": Family(
+        links=("identity", "log"),
+        variance=np.ones_like,
+        deviance=lambda y, mu: (y - mu) ** 2,
+        start=lambda y: y,
+        constant=np.zeros_like,
+        dispersed=True,
+        positive=False,
+    ),
+    "poisson": Family(
+        links=("log",),
+        variance=lambda mu: mu,
+        deviance=lambda y, mu: 2 * (special.xlogy(y, y / mu) - (y - mu)),
+        start=lambda y: y + 0.1,
+        constant=lambda y: special.xlogy(y, y) - y - special.gammaln(y + 1),
+        dispersed=False,
+        positive=True,
+        labels="counts: whole numbers from 0",
+        possible=lambda y: (y >= 0) & (y == np.floor(y)),
+    ),
+    "gamma": Family(
+        links=("log", "inverse"),
+        variance=lambda mu: mu**2,
+        deviance=lambda y, mu: 2 * ((y - mu) / mu - np.log(y / mu)),
+        start=lambda y: np.full_like(y, y.mean()),  # with the labels themselves, the largest would outweigh the rest
+        constant=np.log,
+        dispersed=True,
+        positive=True,
+        labels="numbers above 0",
+        possible=lambda y: y > 0,
+    ),
+}
+
+
+class Glm(models.LinearModel):
+    """A generalised linear model: g(mu) = X W^T + b. Its parameters w (d + 1,) are W and, last, b.
+
+    The scores of a number to predict are the means mu; those of two classes are the log-odds of mu, whatever the link.
+    The loss is the squared error, or the cross-entropy. Only the method ``glm`` trains it.
+
+    Args:
+        features: number of features, d.
+        classes: 2, or 1 for a number.
+        family: a name in ``FAMILIES``.
+        link: a name in ``LINKS`` that the family has.
+    """
+
+    def __init__(self, features: int, classes: int, family: str = "binomial", link: str = "") -> None:
+        super().__init__("logistic", features, 2)
+        self.regression = family != "binomial"
+        if classes != (1 if self.regression else 2):
+            raise SafeError(
+                f"family={family} needs a label of two classes, and this one has {classes}; choose another label, or "
+                "fedavg, which trains models of more classes"
+            )
+        self.family = FAMILIES[family]
+        self.link = LINKS[check_link(family, link or None)]
+
+    def mean(self, eta: np.ndarray) -> np.ndarray:
+        """Compute means from linear predictors.
+
+        Args:
+            eta: linear predictors.
+
+        Returns:
+            mu, of the same shape; probabilities stay between 0 and 1.
+        """
+        mu = self.link.inverse(eta)
+        return mu if self.regression else np.clip(mu, TINY, 1 - TINY)
+
+    def scores(self, w: np.ndarray, X: np.ndarray, offset: np.ndarray | float = 0.0) -> np.ndarray:
+        """Compute means, or log-odds of the second class.
+
+        Args:
+            w: parameters (d + 1,).
+            X: rows (n, d).
+            offset: is added to the linear predictors, (n, 1).
+
+        Returns:
+            The scores, float64 (n, 1).
+        """
+        mu = self.mean(super().scores(w.astype(np.float64), X) + offset)
+        return mu if self.regression else special.logit(mu)
+
+    def loss(self, scores: np.ndarray, y: np.ndarray) -> float:
+        """Compute the mean squared error, or the mean cross-entropy.
+
+        Args:
+            scores: what ``scores`` returned for n rows.
+            y: labels (n,).
+
+        Returns:
+            The mean over the rows.
+        """
+        return float(np.mean((scores[:, 0] - y) ** 2)) if self.regression else super().loss(scores, y)
+
+    def loss_and_gradient(self, w: np.ndarray, X: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
+        """Refuse training by gradients: they would be those of logistic regression.
+
+        Raises:
+            SafeError: always.
+        """
+        raise SafeError("the model glm is fitted by the method glm only; choose logreg for other methods")
+
+    def predict(self, w: np.ndarray, X: np.ndarray) -> np.ndarray:
+        """Predict the label of each row.
+
+        Args:
+            w: parameters (d + 1,).
+            X: rows (n, d).
+
+        Returns:
+            The predicted means (n,), or indices of classes (n,).
+        """
+        scores = self.scores(w, X)
+        return scores[:, 0] if self.regression else models.predicted(scores)
+
+
+def check_link(family: str, link: str | None) -> str:
+    """Choose the link of a family.
+
+    Args:
+        family: a name in ``FAMILIES``.
+        link: the link's name; None: the family's default.
+
+    Returns:
+        The link's name.
+
+    Raises:
+        SafeError: the family has no such link.
+    """
+    links = FAMILIES[family].links
+    if link not in (None, *links):
+        raise SafeError(f"link={link} cannot be used with family={family}; expected {' or '.join(links)}")
+    return link or links[0]
+
+
+models.register("glm", Glm, {"family": tuple(FAMILIES), "link": tuple(LINKS)})
+
+
+def newton_sums(
+    model: Glm, D: np.ndarray, y: np.ndarray, weights: np.ndarray, offset: np.ndarray, beta: np.ndarray | None
+) -> dict[str, Any] | None:
+    """Sum up what a step of Fisher scoring needs of some rows (McCullagh and Nelder 1989, section 2.5).
+
+    Args:
+        model: family and link.
+        D: the design (n, p).
+        y: labels (n,).
+        weights: prior weights (n,).
+        offset: offsets (n,).
+        beta: coefficients (p,); None: the step begins at means near the labels, and its ``gradient`` is that at 0 of
+            the weighted least squares problem which the first coefficients solve.
+
+    Returns:
+        ``gradient`` D^T s (p,) for s = weights (y - mu) mu' / V, ``hessian`` D^T W D (p, p) for W = weights mu'^2 / V,
+        ``deviance``, ``pearson`` (Pearson's X^2), and W itself (n,) as ``working``; None if some mean is impossible.
+    """
+    family, link = model.family, model.link
+    with np.errstate(all="ignore"):  # what is not finite is found below
+        if beta is None:
+            mu = family.start(y)
+            if link is LINKS["log"]:  # labels of family gaussian can be 0 or less
+                mu = np.where(mu > 0, mu, max(0.1 * float(np.abs(mu).mean()), TINY))
+            eta = link.of(mu)
+        else:
+            eta = D @ beta + offset
+            mu = model.mean(eta)
+        slope, V = link.slope(eta), family.variance(mu)
+        W, s = weights * slope**2 / V, weights * (y - mu) * slope / V
+        if beta is None:
+            s = s + W * (eta - offset)
+        found = {
+            "gradient": D.T @ s,
+            "hessian": D.T @ (W[:, None] * D),
+            "deviance": float(weights @ family.deviance(y, mu)),
+            "pearson": float(weights @ ((y - mu) ** 2 / V)),
+            "working": W,
+        }
+    sound = all(np.isfinite(part).all() for part in found.values()) and (not family.positive or bool((mu > 0).all()))
+    return found if sound else None

@@ -1,0 +1,170 @@
+"""Fisher scoring at central: from the sums of a round to the coefficients of the next one."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from v6_federated import SafeError
+
+CONSTANT = 1e-12  # variance of a column over its mean square
+ALONE = 1e-10  # eigenvalues of the first Hessian, relative, that are rounding
+RISE = 1e-9  # of the deviance, relative, that is rounding
+Numbers = dict[str, float]
+
+
+@dataclass
+class Scoring:
+    """Where Fisher scoring stands.
+
+    Coefficients b (p,) are of columns (D - center) / scale, the last of which is the intercept. D has these columns'
+    moments, weighted as in round 1, so that H = D^T W D is well conditioned.
+
+    Attributes:
+        l2: the penalty on the mean loss.
+        center: (p,), 0 for the intercept.
+        scale: (p,), 1 for the intercept and for constant columns.
+        b: the coefficients to try next (p,).
+        null: the intercept to try next of the model without columns.
+        good: the best coefficients so far: ``b``, ``null``, ``objective`` (the deviance with the penalty), ``H`` (p, p)
+            and ``sums`` (see ``measures``) there, and ``next``, where the step from them leads.
+        first: H at the first good coefficients (p, p).
+        converged: whether the last step was shorter than the tolerance; ``b`` are then the result.
+    """
+
+    l2: float = 0.0
+    center: np.ndarray | None = None
+    scale: np.ndarray | None = None
+    b: np.ndarray | None = None
+    null: float | None = None
+    good: dict[str, Any] = field(default_factory=dict)
+    first: np.ndarray | None = None
+    converged: bool = False
+
+    @property
+    def back(self) -> np.ndarray:
+        """The matrix T (p, p) by which coefficients of the columns as they are follow from b."""
+        assert self.center is not None and self.scale is not None
+        T = np.diag(1 / self.scale)
+        T[-1, :-1] = -(self.center / self.scale)[:-1]
+        return T
+
+    def begin(self, g: np.ndarray, H: np.ndarray, sums: Numbers) -> None:
+        """Solve the weighted least squares problem of round 1.
+
+        Args:
+            g: D^T W z (p,), for columns D as they are and working labels z.
+            H: D^T W D (p, p).
+            sums: sums over all rows.
+        """
+        total = H[-1, -1]
+        center, square = H[-1] / total, np.diag(H) / total
+        center[-1] = 0.0
+        variance = square - center**2
+        variance[-1] = 1.0
+        self.center, self.scale = center, np.sqrt(np.where(variance > CONSTANT * square, variance, 1.0))
+        T = self.back
+        H, g = T.T @ H @ T, T.T @ g
+        # columns may depend on each other: the next Hessian, of centred columns, says so exactly
+        self.b = np.linalg.pinv(H + np.diag(self._penalty(sums)), rcond=ALONE, hermitian=True) @ g
+        self.null = sums["null_gradient"] / sums["null_hessian"]
+        alone = np.zeros(len(g))
+        alone[-1] = self.null
+        self.good = {"b": alone, "null": self.null, "objective": None}
+
+    def accept(self, sums: Numbers) -> bool:
+        """Say whether the coefficients that were tried are better than the best so far; if not, halve the step.
+
+        Args:
+            sums: sums over all rows at these coefficients.
+
+        Returns:
+            Whether they are.
+        """
+        assert self.b is not None and self.null is not None
+        objective = sums["deviance"] + float(self._penalty(sums) @ self.b**2)
+        best = self.good["objective"]
+        if sums["impossible"] or (best is not None and objective > best + RISE * (abs(best) + 0.1)):
+            self.b = (self.b + self.good["b"]) / 2
+            self.null = (self.null + self.good["null"]) / 2
+            return False
+        self.good = {"b": self.b, "null": self.null, "objective": objective, "sums": sums}
+        return True
+
+    def advance(self, g: np.ndarray, H: np.ndarray, phi: float | None, tolerance: float) -> None:
+        """Take a step from coefficients that were accepted.
+
+        Args:
+            g: the gradient D^T s of the log-likelihood there (p,), without dispersion.
+            H: the Hessian there (p, p).
+            phi: the dispersion; None if it is not known.
+            tolerance: length of a step, in standard errors, at which they have converged.
+        """
+        assert self.b is not None and self.null is not None
+        sums, penalty = self.good["sums"], self._penalty(self.good["sums"])
+        slope = g - penalty * self.b
+        try:
+            step = np.linalg.solve(H + np.diag(penalty), slope)
+        except np.linalg.LinAlgError:
+            raise SafeError(
+                "the Hessian has become singular: the model fits some rows with certainty; set l2"
+            ) from None
+        distance = float(np.sqrt(max(step @ slope, 0.0) / phi)) if phi else 0.0
+        self.good["H"] = H
+        self.first = H if self.first is None else self.first
+        self.b, self.null = self.b + step, self.null + sums["null_gradient"] / sums["null_hessian"]
+        self.good["next"] = self.b
+        self.converged = distance <= tolerance
+
+    @property
+    def coefficients(self) -> np.ndarray:
+        """The coefficients (p,) of the columns as they are: the result, or the next to try."""
+        assert self.b is not None
+        return np.asarray(self.back @ self.b)
+
+    def end(self) -> None:
+        """Choose the best coefficients as the result.
+
+        Raises:
+            SafeError: none were.
+        """
+        if "H" not in self.good:
+            raise SafeError(
+                "no coefficients were found under which all means are possible; choose link=log, or standardize columns"
+            )
+        self.b = np.asarray(self.good["next"])  # the last ones tried may have been worse
+
+    def _penalty(self, sums: Numbers) -> np.ndarray:
+        """The diagonal (p,) of the penalty's Hessian in b."""
+        assert self.scale is not None
+        penalty = self.l2 * sums["weight"] / self.scale**2
+        penalty[-1] = 0.0
+        return penalty
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as numbers and lists."""
+        return _listed(vars(self))
+
+    @classmethod
+    def from_json(cls, kept: dict[str, Any]) -> "Scoring":
+        """Go on from what ``to_json`` returned.
+
+        Args:
+            kept: numbers and lists.
+
+        Returns:
+            The same state.
+        """
+        return cls(**{name: _arrays(value) for name, value in kept.items()})
+
+
+def _listed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _listed(inner) for name, inner in value.items()}
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def _arrays(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _arrays(inner) for name, inner in value.items()}
+    return np.array(value) if isinstance(value, list) else value

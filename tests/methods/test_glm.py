@@ -1,0 +1,345 @@
+"""Generalised linear models against statsmodels on the pooled rows, and by hand."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+from helpers import OPEN, pooled, train
+from scipy import stats
+from sklearn.linear_model import LogisticRegression
+from vantage6.algorithm.tools.exceptions import CollectResultsError, UserInputError
+
+from v6_federated.base.errors import SafeError
+from v6_federated.data.source import Source
+from v6_federated.messages import codec
+from v6_workbench.conformance import MethodCase, conformance_tests
+from v6_workbench.reporting import prediction
+from v6_workbench.simulation.mock import MockNetwork
+
+F, L = sm.families, sm.families.links
+CUTS = (0, 25, 160, 230, 400)  # four hospitals of unequal sizes
+N = CUTS[-1]
+
+
+def penalised(rows):
+    """scikit-learn's coefficients of logistic regression on all rows; the kit's classes are far apart."""
+    fitted = LogisticRegression(C=1 / (rows.settings["l2"] * len(rows.y)), tol=1e-12, max_iter=10_000)
+    fitted.fit(rows.X.astype(np.float64), rows.y)
+    return np.append(fitted.coef_[0], fitted.intercept_)
+
+
+def of_gamma(rows):
+    """statsmodels' coefficients on all rows: of the columns, then the intercept."""
+    D = np.column_stack([rows.X.astype(np.float64), np.ones(len(rows.y))])
+    return sm.GLM(rows.y, D, family=F.Gamma(L.Log())).fit(tol=1e-14, tol_criterion="params", maxiter=99).params
+
+
+test_conformance = conformance_tests(
+    MethodCase("glm", {"holdout": 0.2, "l2": 0.1}, most_classes=2, centralized=penalised),
+    MethodCase("glm", {"holdout": 0.2, "family": "gamma"}, "gamma", centralized=of_gamma),
+)
+
+
+def dealt(rows):
+    """The rows at four hospitals."""
+    return {k: rows.iloc[a:b].reset_index(drop=True) for k, a, b in zip((2, 3, 5, 9), CUTS, CUTS[1:], strict=False)}
+
+
+def columns():
+    """Columns whose sizes differ by orders of magnitude, and the linear predictor of their labels."""
+    rng = np.random.default_rng(1)
+    X = pd.DataFrame({"age": rng.normal(60, 10, N), "year": rng.integers(2000, 2020, N) * 1.0})
+    X["dose"], X["ill"] = rng.exponential(1e-3, N), rng.integers(0, 2, N) * 1.0
+    return X, -1 + 0.05 * (X.age - 60) + 0.05 * (X.year - 2010) + 300 * (X.dose - 1e-3) + 0.5 * X.ill, rng
+
+
+def labels(family, eta, rng):
+    """Labels of a family with its mean as an inverse link of eta."""
+    match family:
+        case "binomial":
+            return (rng.random(N) < 1 / (1 + np.exp(-eta))).astype(int)
+        case "poisson":
+            return rng.poisson(np.exp(0.5 * eta + 1))
+        case "gamma":
+            return rng.gamma(5, (1 + np.log1p(np.exp(eta))) / 5) + 1e-3
+    return 3 + np.exp(0.3 * eta) + 0.1 * rng.normal(size=N)
+
+
+KINDS = {
+    ("binomial", "logit"): F.Binomial(),
+    ("binomial", "probit"): F.Binomial(L.Probit()),
+    ("binomial", "cloglog"): F.Binomial(L.CLogLog()),
+    ("gaussian", "identity"): F.Gaussian(),
+    ("gaussian", "log"): F.Gaussian(L.Log()),
+    ("poisson", "log"): F.Poisson(),
+    ("gamma", "log"): F.Gamma(L.Log()),
+    ("gamma", "inverse"): F.Gamma(L.InversePower()),
+}
+
+
+def theirs(rows, kind, start=None, **options):
+    """statsmodels' fit to the pooled rows, on centred columns; its coefficients and errors, the intercept first."""
+    D = sm.add_constant(rows.drop(columns=["y", *options.pop("special", [])]).astype(float))
+    scale = np.where(D.std() > 0, D.std(), 1.0)
+    center = np.where(D.std() > 0, D.mean(), 0.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # InversePower and the domain of Gamma
+        model = sm.GLM(rows.y.astype(float), (D - center) / scale, family=KINDS[kind], **options)
+        fitted = model.fit(tol=1e-14, tol_criterion="params", maxiter=200)
+    T = np.diag(1 / scale)
+    T[0, 1:] = -(center / scale)[1:]
+    return fitted, T @ fitted.params.to_numpy(), np.sqrt(np.diag(T @ fitted.cov_params().to_numpy() @ T.T))
+
+
+def column(result, name):
+    return np.array([row[name] for row in result["coefficients"]], dtype=float)
+
+
+def aic_of_r(rows, kind, fitted):
+    """AIC as R's families compute it: the dispersion is a parameter, of gamma estimated from the deviance."""
+    y, mu, n, p = rows.y.to_numpy(float), fitted.mu, N, len(fitted.params)
+    match kind[0]:
+        case "binomial":
+            return fitted.deviance + 2 * p
+        case "poisson":
+            return -2 * stats.poisson.logpmf(y, mu).sum() + 2 * p
+        case "gaussian":
+            return -2 * stats.norm.logpdf(y, mu, np.sqrt(fitted.deviance / n)).sum() + 2 * (p + 1)
+    phi = fitted.deviance / n
+    return -2 * stats.gamma.logpdf(y, 1 / phi, scale=mu * phi).sum() + 2 * (p + 1)
+
+
+@pytest.mark.parametrize("aggregation", ["plain", "masked"])
+@pytest.mark.parametrize("kind", KINDS, ids="-".join)
+def test_coefficients_and_errors_equal_statsmodels(kind, aggregation):
+    X, eta, rng = columns()
+    rows = X.assign(y=labels(kind[0], eta, rng))
+    result = train("v6_glm", dealt(rows), family=kind[0], link=kind[1], aggregation=aggregation)
+    fitted, estimates, errors = theirs(rows, kind)
+    assert result["converged"] and [row["name"] for row in result["coefficients"]] == ["intercept", *X.columns]
+    np.testing.assert_allclose(column(result, "estimate"), estimates, rtol=1e-8)
+    np.testing.assert_allclose(column(result, "std_error"), errors, rtol=1e-8)
+    np.testing.assert_allclose(column(result, "z"), estimates / errors, rtol=1e-7)
+    free = N - len(estimates)
+    t = stats.t(free) if kind[0] in ("gaussian", "gamma") else stats.norm()
+    np.testing.assert_allclose(column(result, "p"), 2 * t.sf(np.abs(estimates / errors)), rtol=1e-6)
+    np.testing.assert_allclose(column(result, "upper"), estimates + t.ppf(0.975) * errors, rtol=1e-7)
+    for name, value in (("deviance", fitted.deviance), ("null_deviance", fitted.null_deviance)):
+        assert result[name] == pytest.approx(value, rel=1e-9), name
+    assert result["dispersion"] == pytest.approx(fitted.scale, rel=1e-8)
+    assert result["aic"] == pytest.approx(aic_of_r(rows, kind, fitted), rel=1e-9)
+    assert (result["n"], result["df_residual"]) == (N, free)
+    assert len(result["history"]) <= 11  # links that are not canonical converge linearly
+
+
+@pytest.mark.parametrize("aggregation", ["plain", "masked"])
+def test_offset_and_weights_equal_statsmodels(aggregation):
+    X, eta, rng = columns()
+    exposure = rng.uniform(0.5, 20, N)
+    rows = X.assign(log_t=np.log(exposure), w=rng.integers(1, 4, N), y=rng.poisson(exposure * np.exp(0.3 * eta)))
+    common = {"family": "poisson", "offset": "log_t", "weights": "w", "aggregation": aggregation}
+    result = train("v6_glm", dealt(rows), **common)
+    special = {"special": ["log_t", "w"], "offset": rows.log_t, "var_weights": rows.w}
+    fitted, estimates, errors = theirs(rows, ("poisson", "log"), **special)
+    np.testing.assert_allclose(column(result, "estimate"), estimates, rtol=1e-8)
+    np.testing.assert_allclose(column(result, "std_error"), errors, rtol=1e-8)
+    assert result["null_deviance"] == pytest.approx(fitted.null_deviance, rel=1e-7)
+    assert result["data"]["features"] == [*X.columns]
+    predicted, _ = prediction.predict(result, Source(table=rows))
+    np.testing.assert_allclose(predicted["prediction"], fitted.mu, rtol=2e-4)  # of a model in float32
+
+
+def test_weights_of_a_gaussian_are_prior_weights():
+    """As R's: the dispersion is Pearson's X^2 over n - p, and rows of weight 0 do not count."""
+    X, eta, rng = columns()
+    rows = X.assign(w=rng.integers(0, 3, N), y=labels("gaussian", eta, rng))
+    result = train("v6_glm", dealt(rows), family="gaussian", weights="w")
+    some = rows[rows.w > 0]
+    _, estimates, errors = theirs(some, ("gaussian", "identity"), special=["w"], var_weights=some.w)
+    np.testing.assert_allclose(column(result, "estimate"), estimates, rtol=1e-8)
+    np.testing.assert_allclose(column(result, "std_error"), errors, rtol=1e-8)
+    assert result["n"] == len(some)
+
+
+def test_rounds_by_hand():
+    """Round 1 solves weighted least squares at mu = (y + 1/2) / 2, and each later round is a Newton step."""
+    X, eta, rng = columns()
+    rows = X[["age", "ill"]].assign(y=labels("binomial", eta, rng))
+    D, y = np.column_stack([rows[["age", "ill"]], np.ones(N)]), rows.y.to_numpy(float)
+    mu = (y + 0.5) / 2
+    W = mu * (1 - mu)
+    working = np.log(mu / (1 - mu)) + (y - mu) / W
+    beta, deviances = np.linalg.solve(D.T @ (W[:, None] * D), D.T @ (W * working)), []
+    for _ in range(3):
+        mu = 1 / (1 + np.exp(-D @ beta))
+        deviances.append(-2 * (y @ np.log(mu) + (1 - y) @ np.log(1 - mu)))
+        beta = beta + np.linalg.solve(D.T @ ((mu * (1 - mu))[:, None] * D), D.T @ (y - mu))
+    result = train("v6_glm", dealt(rows), rounds=4)
+    np.testing.assert_allclose([row["deviance"] for row in result["history"][1:]], deviances, rtol=1e-12)
+    np.testing.assert_allclose(column(result, "estimate"), beta[[2, 0, 1]], rtol=1e-10)
+    assert not result["converged"]
+    np.testing.assert_allclose(codec.decode(result["weights"])["weights"], beta, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        ["standardize"],
+        ["impute:mean", "standardize", "onehot:sex,drop=first"],
+        ["onehot:sex,drop=first", "standardize", "pca:5"],
+        ["onehot:sex,drop=first", "clip:lower=-1e9", "standardize"],
+    ],
+    ids="+".join,
+)
+def test_coefficients_and_errors_are_those_of_the_table_s_columns(steps):
+    """Whatever affine steps come first; ``pca`` of as many components as columns is a rotation."""
+    X, eta, rng = columns()
+    sex = rng.choice(["f", "m"], N)
+    rows = X.assign(y=labels("binomial", eta, rng))
+    if len(steps) > 1:
+        rows.insert(0, "sex", sex)
+    result = train("v6_glm", dealt(rows), preprocess=steps)
+    coded = rows.assign(**{"sex=m": sex == "m"}).drop(columns="sex") if len(steps) > 1 else rows
+    _, estimates, errors = theirs(coded, ("binomial", "logit"))
+    names = ["intercept", *coded.columns.drop("y")]
+    found = {row["name"]: row for row in result["coefficients"]}
+    assert {*found} == {*names}
+    np.testing.assert_allclose([found[name]["estimate"] for name in names], estimates, rtol=1e-5)
+    np.testing.assert_allclose([found[name]["std_error"] for name in names], errors, rtol=1e-5)
+    assert found["age"]["odds_ratio"] == pytest.approx(np.exp(found["age"]["estimate"]))
+
+
+def test_after_a_clip_of_standardized_columns_coefficients_are_of_the_clipped_ones():
+    X, eta, rng = columns()
+    rows = X[["age"]].assign(y=labels("binomial", eta, rng))
+    result = train("v6_glm", dealt(rows), preprocess=["standardize", "clip:lower=-1,upper=1"])
+    age = (rows.age - rows.age.mean()) / rows.age.std(ddof=0)
+    _, estimates, errors = theirs(rows.assign(age=age.clip(-1, 1)), ("binomial", "logit"))
+    np.testing.assert_allclose(column(result, "estimate"), estimates, rtol=1e-5)
+    np.testing.assert_allclose(column(result, "std_error"), errors, rtol=1e-5)
+
+
+def test_a_step_that_is_too_long_is_halved():
+    """With the inverse link a step can lead to means below 0; the deviance then never rises."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 2, N)
+    rows = pd.DataFrame({"x": x, "y": rng.gamma(1, 1 / (0.1 + x))})
+    result = train("v6_glm", dealt(rows), family="gamma", link="inverse")
+    b0, b1 = column(result, "estimate")
+    mu = 1 / (b0 + b1 * x)  # statsmodels, which halves no step, ends elsewhere
+    assert (mu > 0).all() and result["converged"]
+    for score in (rows.y - mu, (rows.y - mu) * x):  # the score equations of a canonical link
+        assert abs(score.sum()) < 1e-8 * np.abs(score).sum()
+    assert any(row["deviance"] is None for row in result["history"])
+
+
+def stopped(rows, **settings):
+    """Why a job ends without coefficients."""
+    with MockNetwork("v6_glm", dealt(rows), environment=OPEN, on_round=lambda row: None) as network:
+        try:
+            return network.run(**settings)["stopped"]
+        except (CollectResultsError, UserInputError, SafeError) as error:
+            return str(error)
+
+
+def with_rows(**changed):
+    X, eta, rng = columns()
+    rows = X.assign(y=labels(changed.pop("family", "binomial"), eta, rng))
+    for name, made in changed.items():
+        rows[name] = made(rows)
+    return rows[[*rows.columns.drop("y"), "y"]]
+
+
+REFUSED = {
+    "separation": (
+        {"y": lambda r: (r.dose > 1e-3).astype(int)},
+        {},
+        "the column(s) dose separate the labels",
+    ),
+    "a level without events": (
+        {"rare": lambda r: (np.arange(N) % 8 == 0) * 1.0, "y": lambda r: np.where(r.rare == 1, 0, r.y)},
+        {},
+        "the column(s) rare separate the labels",
+    ),
+    "a copy": ({"twice": lambda r: 2 * r.age}, {}, "the column twice follows from age, so that"),
+    "a sum": ({"both": lambda r: r.age + r.year}, {}, "the column both follows from age, year, so that"),
+    "a constant": ({"unit": lambda r: 3.0}, {}, "the column unit has one value in all rows"),
+    "all levels": (
+        {"sex": lambda r: np.where(np.arange(N) % 3 == 0, "f", "m")},
+        {"preprocess": ["onehot"]},
+        "the column sex=m follows from sex=f, so that their coefficients are not determined; leave one of them out "
+        "(--exclude), or one level of each category (--preprocess onehot:sex,drop=first)",
+    ),
+    "half counts": ({"y": lambda r: np.arange(N) / 2}, {"family": "poisson"}, "expected counts: whole numbers from 0"),
+    "negative counts": ({"y": lambda r: np.arange(N) - 1}, {"family": "poisson"}, "expected counts"),
+    "zeros": ({"y": lambda r: np.arange(N) * 1.0}, {"family": "gamma"}, "expected numbers above 0"),
+    "no counts": ({"y": lambda r: 0}, {"family": "poisson"}, "all counts are 0"),
+    "one class": ({"y": lambda r: 0}, {"classes": [0, 1]}, "all rows have the same class"),
+    "three classes": ({"y": lambda r: np.arange(N) % 3}, {}, "family=binomial needs a label of two classes"),
+    "a wrong link": ({}, {"link": "log"}, "link=log cannot be used with family=binomial; expected logit or probit"),
+    "negative weights": ({"w": lambda r: np.arange(N) - 5.0}, {"weights": "w"}, "expected weights from 0"),
+    "missing weights": (
+        {"w": lambda r: np.where(np.arange(N) % 5, 1.0, np.nan)},
+        {"weights": "w"},
+        "missing values in the column(s) w",
+    ),
+    "no such column": ({}, {"offset": "there"}, "no column there in the table"),
+    "the label": ({}, {"offset": "y"}, "y cannot be an offset or weights"),
+    "rows to evaluate": (
+        {},
+        {"offset": "age", "holdout": 0.2},
+        "offset cannot be used with rows to evaluate on; leave out holdout and evaluators",
+    ),
+    "one round": ({}, {"rounds": 1}, "rounds=1 are too few"),
+}
+
+
+@pytest.mark.parametrize("changed, settings, said", REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_fitted_is_named(changed, settings, said):
+    problem = stopped(with_rows(**changed), **settings)
+    assert said in problem and "\n" not in problem
+
+
+def test_a_penalty_fits_what_is_separated_and_has_no_standard_errors():
+    rows = with_rows(y=lambda r: (r.dose > 1e-3).astype(int))
+    result = train("v6_glm", dealt(rows), l2=0.01, preprocess=["standardize"])
+    assert result["converged"] and column(result, "estimate").all()
+    assert all(row["std_error"] is row["p"] is row["lower"] is None for row in result["coefficients"])
+    assert result["aic"] is None
+
+
+def test_masks_change_nothing():
+    X, eta, rng = columns()
+    nodes = dealt(X.assign(y=labels("poisson", eta, rng)))
+    plain, masked = (train("v6_glm", nodes, family="poisson", aggregation=how) for how in ("plain", "masked"))
+    for name in ("estimate", "std_error"):
+        np.testing.assert_allclose(column(masked, name), column(plain, name), rtol=1e-10)
+    assert not masked["per_node"]
+
+
+def test_held_out_rows_are_evaluated_and_predicted_on_the_scale_of_the_label():
+    X, eta, rng = columns()
+    rows = X.assign(y=labels("poisson", eta, rng))
+    result = train("v6_glm", dealt(rows), family="poisson", holdout=0.25)
+    table, measured = prediction.predict(result, Source(table=rows))
+    b = dict(zip(["intercept", *X.columns], column(result, "estimate"), strict=True))
+    mu = np.exp(b["intercept"] + sum(b[name] * X[name] for name in X))
+    np.testing.assert_allclose(table["prediction"], mu, rtol=2e-3)
+    assert result["final"]["r2"] == pytest.approx(measured["r2"], abs=0.1) and result["final"]["evaluated"] > 80
+
+
+def test_predicted_probabilities_are_those_of_the_link():
+    X, eta, rng = columns()
+    rows = X.assign(y=labels("binomial", eta, rng))
+    result = train("v6_glm", dealt(rows), link="probit", preprocess=["standardize"])
+    fitted, _, _ = theirs(rows, ("binomial", "probit"))
+    table, _ = prediction.predict(result, Source(table=rows))
+    np.testing.assert_allclose(table["probability=1"], fitted.mu, atol=1e-5)
+    assert list(table["prediction"]) == [*(fitted.mu > 0.5).astype(int)]
+
+
+def test_all_rows_of_all_nodes_are_used():
+    rows = with_rows()
+    assert train("v6_glm", dealt(rows))["n"] == len(pooled(dealt(rows))) == N
