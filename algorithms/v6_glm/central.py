@@ -130,7 +130,7 @@ def central(
         )
         g, H = answers.exact_sum("gradient"), inference.symmetric(answers.exact_sum("hessian"), p)
         sums = dict(zip(MEASURES, answers.exact_sum("measures").tolist(), strict=True))
-        federation.record(answers, deviance=None if sums["impossible"] else sums["deviance"])
+        federation.record(answers, deviance=None if t == 1 or sums["impossible"] else sums["deviance"])
         inference.check_labels(model, sums)
         if t == 1:
             scoring.begin(g, H, sums)

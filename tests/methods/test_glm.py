@@ -15,7 +15,7 @@ from v6_federated.base.errors import SafeError
 from v6_federated.data.source import Source
 from v6_federated.messages import codec
 from v6_workbench.conformance import MethodCase, conformance_tests
-from v6_workbench.reporting import prediction
+from v6_workbench.reporting import diagnostics, page, pictures, prediction, spreadsheets, tables
 from v6_workbench.simulation.mock import MockNetwork
 
 F, L = sm.families, sm.families.links
@@ -232,7 +232,7 @@ def test_a_step_that_is_too_long_is_halved():
     assert (mu > 0).all() and result["converged"]
     for score in (rows.y - mu, (rows.y - mu) * x):  # the score equations of a canonical link
         assert abs(score.sum()) < 1e-8 * np.abs(score).sum()
-    assert any(row["deviance"] is None for row in result["history"])
+    assert any(row["deviance"] is None for row in result["history"][1:])
 
 
 def stopped(rows, **settings):
@@ -343,3 +343,21 @@ def test_predicted_probabilities_are_those_of_the_link():
 def test_all_rows_of_all_nodes_are_used():
     rows = with_rows()
     assert train("v6_glm", dealt(rows))["n"] == len(pooled(dealt(rows))) == N
+
+
+def test_tables_picture_and_page_show_coefficients_with_intervals(tmp_path):
+    result = train("v6_glm", dealt(with_rows()))
+    table = tables.coefficients_table(result)
+    first = next(row for row in result["coefficients"] if row["name"] == "age")
+    cells = [[*column.cells][1] for column in table.columns]
+    assert cells[:2] == ["age", f"{first['estimate']:.4g}"] and cells[4] in ("<0.001", f"{first['p']:.3f}")
+    assert f"{first['odds_ratio']:.4g} ({first['odds_ratio_lower']:.4g} to" in cells[6]
+    assert "400 rows, 395 degrees of freedom; deviance" in tables.fit_of(result)
+    assert pictures.coefficients(result, tmp_path / "coefficients.png")
+    written = page.page({"glm": result})
+    assert "odds ratio (95% interval)" in written and "They have no intervals" not in written
+    spreadsheets.write_all({"glm": result}, tmp_path)
+    assert list(pd.read_csv(tmp_path / "coefficients.csv")["std_error"]) == pytest.approx(column(result, "std_error"))
+    assert not diagnostics.warnings_about(result)
+    few = train("v6_glm", dealt(with_rows()), rounds=3)
+    assert "not converged: do not read the coefficients" in diagnostics.warnings_about(few)[0]

@@ -37,9 +37,9 @@ def warnings_about(result: Result) -> list[str]:
         Lines of text; none if there is nothing to say.
     """
     found = []
-    if (result.get("final") or {}).get("evaluated") == 0:
+    if (result.get("final") or {}).get("evaluated") == 0 and not result.get("coefficients"):
         found.append("the model was not evaluated: no rows were held out, or fewer than the nodes' policy requires")
-    own = _of_the_model(result)
+    own = _of_the_model(result) if "converged" not in result else unfinished(result)
     if own is None:
         own = growing(result) or unconverged(result)
     return [*found, *rounded(result), *poor(result), *too_good(result), *hidden_components(result), *own]
@@ -51,6 +51,24 @@ def _of_the_model(result: Result) -> list[str] | None:
         return None
     own = getattr(model_of(result), "diagnostics", None)
     return None if own is None else own(codec.decode(result["weights"])["weights"], result["settings"])
+
+
+def unfinished(result: Result) -> list[str]:
+    """Return a warning if Newton's method has not converged.
+
+    Args:
+        result: the result.
+
+    Returns:
+        One line, or none.
+    """
+    if result["converged"] or "stopped" in result:
+        return []
+    rounds = len(result["history"])
+    return [
+        f"not converged: do not read the coefficients; set more rounds (--rounds {2 * rounds}), or l2 if they grow in "
+        "each round"
+    ]
 
 
 def rounded(result: Result) -> list[str]:

@@ -198,7 +198,7 @@ def _sections(result: Result, draw: _Drawing, target: float | None) -> Iterator[
     yield Section("By hospital", [*_by_hospital(result, draw)])
     yield Section("Subgroups", [*_subgroups(result)])
     yield Section("Training", [*_training(result, draw, target)])
-    yield Section("Coefficients", [*_coefficients(result)])
+    yield Section("Coefficients", [*_coefficients(result, draw)])
     yield Section("Importances", [*_importances(result, draw)])
     yield Section("Components", [*_components(result, draw)])
     yield Section("Hospitals", [*_hospitals(result)])
@@ -247,7 +247,12 @@ def _training(result: Result, draw: _Drawing, target: float | None) -> Iterator[
     yield of_rich(tables.rounds_table(result), "Rounds")
 
 
-def _coefficients(result: Result) -> Iterator[str | Table | Figure]:
+def _coefficients(result: Result, draw: _Drawing) -> Iterator[str | Table | Figure]:
+    if (table := tables.coefficients_table(result)) is not None:
+        yield of_rich(table, "Coefficients of columns as they are in the table, by one unit")
+        yield f"{tables.fit_of(result)}."
+        yield from draw(lambda path: pictures.coefficients(result, path), "Coefficients with their intervals")
+        return
     if not (found := coefficients.of(result)):
         return
     several, odds = len({c.of for c in found}) > 1, result["model"]["name"] == "logreg"

@@ -19,6 +19,7 @@ from v6_workbench.reporting.hospitals import called, own_results
 from v6_workbench.reporting.intervals import accuracy_interval
 from v6_workbench.reporting.noise import Alternative
 from v6_workbench.reporting.summary import MEASURES, Result, Verdict, components_of, measure, simulated, spent
+from v6_workbench.reporting.tables import ratio_of
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; the line styles differ in grey too
 # Okabe and Ito, then Tol: more than there are line styles, so that no two of 12 curves look alike
@@ -31,7 +32,7 @@ UNITS = {
     "bytes": "megabytes sent, both ways",
     "seconds": "seconds of simulated time",
 }
-KINDS = ("distances", "components", "importances", "scores", "hospitals")  # of pictures of one result
+KINDS = ("distances", "components", "importances", "scores", "hospitals", "coefficients")  # of pictures of one result
 REFERENCES = {"distance": "global model", "from_reference": "reference"}  # what a node's model is compared with
 
 
@@ -309,6 +310,43 @@ def of_one(result: Result, folder: Path, form: str = "png", number: str = "", na
     importances(result, files["importances"])
     scores(result, files["scores"])
     hospitals(result, files["hospitals"])
+    coefficients(result, files["coefficients"])
+
+
+def coefficients(result: Result, path: Path, most: int = 40) -> bool:
+    """Draw coefficients, or the ratios that they mean, with their intervals.
+
+    Args:
+        result: the result.
+        path: the picture. If there is nothing to draw, an earlier picture at this path is removed.
+        most: columns that are drawn, the first ones of the table.
+
+    Returns:
+        Whether there is a picture: not of coefficients without intervals.
+    """
+    rows = [row for row in result.get("coefficients") or () if row["name"] != "intercept" and row["lower"] is not None]
+    ratio = ratio_of(result)
+    middle, low, high = (ratio, f"{ratio}_lower", f"{ratio}_upper") if ratio else ("estimate", "lower", "upper")
+    rows = [row for row in rows if None not in (row[middle], row[low], row[high])][:most]
+    if not rows:
+        path.unlink(missing_ok=True)
+        return False
+    figure, axis = plt.subplots(figsize=(6, 1.2 + 0.28 * len(rows)), constrained_layout=True)
+    at, values = np.arange(len(rows)), np.array([row[middle] for row in rows])
+    axis.hlines(at, [row[low] for row in rows], [row[high] for row in rows], COLOURS[0])
+    axis.plot(values, at, "s", color=COLOURS[0], markersize=5)
+    axis.axvline(1 if ratio else 0, color="0.5", linewidth=0.8)
+    axis.set_yticks(at, [_plain(_wrapped(str(row["name"]))) for row in rows])
+    axis.invert_yaxis()
+    what = ratio.replace("_", " ") or "coefficient"
+    axis.set_xlabel(f"{what} of one unit, with {100 * result['confidence']:g}% interval")
+    if ratio:
+        axis.set_xscale("log")
+        axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axis.xaxis.set_minor_formatter(StrMethodFormatter("{x:g}") if max(values) < 10 * min(values) else "")
+    axis.grid(axis="x", alpha=0.3)
+    finished(figure, path)
+    return True
 
 
 def posteriors(found: Mapping[tuple[str, str], Verdict], rope: float, path: Path, what: str = "accuracy") -> None:

@@ -49,7 +49,9 @@ def write_all(results: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
         tables["hospitals"] += _of_hospitals(name, result, own_results(result), "organization")
         groups = result.get("subgroups") or {"rows": []}
         tables["subgroups"] += [{"result": name, "column": groups["column"], **_flat(row)} for row in groups["rows"]]
-        for c in coefficients.of(result) or ():
+        exact = result.get("coefficients") or ()
+        tables["coefficients"] += [{"result": name, **row} for row in exact]
+        for c in () if exact else coefficients.of(result) or ():
             own = {"coefficient": c.value, "coefficient_of_one_deviation": c.per_deviation}
             tables["coefficients"].append({"result": name, "column": c.column, "class": c.of, **own})
         tables["importances"] += [{"result": name, **row} for row in result.get("feature_importance") or ()]

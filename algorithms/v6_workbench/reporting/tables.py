@@ -445,3 +445,71 @@ def _interval(interval: Interval | None) -> str:
 
 def _number(value: float | None, form: str, absent: str = "-") -> str:
     return absent if value is None else format(value, form)
+
+
+def coefficients_table(result: Result) -> Table | None:
+    """Make a table of coefficients with their standard errors, tests and intervals.
+
+    Args:
+        result: the result.
+
+    Returns:
+        The table; None if the method has found none.
+    """
+    if not (rows := result.get("coefficients")):
+        return None
+    out, ratio = Table(box=None, pad_edge=False), ratio_of(result)
+    inside = f"{100 * result['confidence']:g}% interval"
+    statistic = "z" if result["family"] in ("binomial", "poisson") else "t"
+    out.add_column("coefficient", overflow="fold")
+    for heading in ("estimate", "std. error", statistic, "p", inside):
+        out.add_column(heading, justify="right", no_wrap=True)
+    if ratio:
+        out.add_column(f"{ratio.replace('_', ' ')} ({inside})", justify="right", no_wrap=True)
+    for row in rows:
+        cells = [_number(row[name], ".4g") for name in ("estimate", "std_error")]
+        cells += [_number(row["z"], ".3f"), "-" if row["p"] is None else _p(row["p"])]
+        cells.append(_between(row, "lower", "upper"))
+        if ratio and row.get(ratio) is not None:
+            cells.append(f"{row[ratio]:.4g} ({_between(row, f'{ratio}_lower', f'{ratio}_upper')})")
+        out.add_row(escape(str(row["name"])), *cells)
+    return out
+
+
+def ratio_of(result: Result) -> str:
+    """Name what the exponentials of a result's coefficients are.
+
+    Args:
+        result: the result.
+
+    Returns:
+        For example "odds_ratio"; empty if they are nothing.
+    """
+    names = {name for row in result.get("coefficients") or () for name in row if name.endswith("_ratio")}
+    return next(iter(names), "")
+
+
+def fit_of(result: Result) -> str:
+    """Say in a line how well a model with coefficients fits.
+
+    Args:
+        result: the result.
+
+    Returns:
+        The line; empty if there are no coefficients.
+    """
+    if not result.get("coefficients"):
+        return ""
+    numbers = {"deviance": "deviance", "null deviance": "null_deviance", "AIC": "aic", "dispersion": "dispersion"}
+    said = [f"{label} {result[name]:.6g}" for label, name in numbers.items() if result[name] is not None]
+    family, rows = f"{result['family']}, link {result['link']}", f"{result['n']:,} rows"
+    return f"{family}; {rows}, {result['df_residual']:,} degrees of freedom; {', '.join(said)}"
+
+
+def _between(row: Mapping[str, Any], lower: str, upper: str) -> str:
+    low, high = row[lower], row[upper]
+    return "-" if low is None or high is None else f"{low:.4g} to {high:.4g}"
+
+
+def _p(p: float) -> str:
+    return "<0.001" if p < 0.001 else f"{p:.3f}"

@@ -1,6 +1,6 @@
 """``v6-federated run``: one method on mock nodes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -33,6 +33,8 @@ def run(options: RunOptions) -> int:
         repeating.check(options.repeats, {options.method: once})
     if options.resume is None:
         check_holdout(options, labelled)
+        if labelled and options.holdout is None:
+            options = replace(options, holdout=registry.settings_of(options.method).model_fields["holdout"].default)
         experiment = experiment_of(options, labelled)
         check_job(options.method, settings, experiment, options.target)
     else:
