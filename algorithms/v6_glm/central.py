@@ -75,6 +75,8 @@ def check_settings(settings: Any) -> None:
         raise SafeError(f"{name} has no effect with family={settings.family}, whose label is a number; leave it out")
     if settings.classes and len(settings.classes) != 2:
         raise SafeError(f"{len(settings.classes)} classes are named; family=binomial has two")
+    if settings.start_from is not None:
+        raise SafeError("start_from has no effect on glm, whose result does not depend on its start; leave it out")
     if settings.class_weights is not None:
         raise SafeError("class_weights would move the coefficients of glm; leave it out, or name a column in weights")
     for name in ("offset", "weights"):
