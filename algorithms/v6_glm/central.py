@@ -75,8 +75,9 @@ def check_settings(settings: Any) -> None:
         raise SafeError(f"{name} has no effect with family={settings.family}, whose label is a number; leave it out")
     if settings.classes and len(settings.classes) != 2:
         raise SafeError(f"{len(settings.classes)} classes are named; family=binomial has two")
-    if settings.start_from is not None:
-        raise SafeError("start_from has no effect on glm, whose result does not depend on its start; leave it out")
+    for name, use in (("start_from", "leave it out"), ("until_converged", "set tolerance in its place")):
+        if getattr(settings, name) is not None:
+            raise SafeError(f"{name} has no effect on glm, whose coefficients follow from the rows alone; {use}")
     if settings.class_weights is not None:
         raise SafeError("class_weights would move the coefficients of glm; leave it out, or name a column in weights")
     for name in ("offset", "weights"):
@@ -150,7 +151,8 @@ def central(
     scoring.end()
     result = federation.result(scoring.coefficients)
     names, E = affine.original(result["data"]["preprocess"], original_names(result), result["data"]["categories"] or [])
-    return {**result, **inference.summary(model, scoring, names, E, confidence)}
+    found = inference.summary(model, scoring, names, E, confidence)
+    return {**result, **found, "iterations": len(result["history"])}
 
 
 def original_names(result: Result) -> list[str]:

@@ -223,8 +223,8 @@ def summary(model: Glm, scoring: Scoring, names: Sequence[str], E: np.ndarray, c
         confidence: of the intervals.
 
     Returns:
-        ``coefficients``, see ``table``, and ``deviance``, ``null_deviance``, ``aic``, ``dispersion``, ``iterations``
-        is the history's length, ``n`` and ``df_residual``.
+        ``coefficients``, see ``table``, and ``deviance``, ``null_deviance``, ``aic``, ``dispersion``,
+        ``n`` and ``df_residual``.
     """
     sums, p = scoring.good["sums"], len(scoring.good["H"])
     link = next(name for name, one in LINKS.items() if one is model.link)
