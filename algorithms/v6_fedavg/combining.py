@@ -10,7 +10,7 @@ from v6_federated import Answers, Federation, LocalSGD, Number
 
 AggregateName = Annotated[
     Literal["mean", "median", "trimmed", "geometric"],
-    Field(description="the nodes' mean by rows, or a robust mean of their models (which needs aggregation=plain)"),
+    Field(description="the nodes' mean by rows, or a robust one (aggregation=plain)"),
 ]
 Trim = Annotated[
     float,
@@ -19,7 +19,7 @@ Trim = Annotated[
 ]
 ScheduleName = Annotated[
     Literal["parallel", "cyclic"],
-    Field(description="parallel: nodes train at once; cyclic: one after the other (which needs aggregation=plain)"),
+    Field(description="nodes train at once, or one after the other (aggregation=plain)"),
 ]
 SMOOTHING = 1e-6  # nu of the smoothed Weiszfeld algorithm
 STEPS = 100  # of it at most

@@ -8,9 +8,7 @@ from v6_federated import Epochs, LocalSGD, Node, Number, Record, Role, Vector
 
 PersonalizeName = Annotated[
     Literal["none", "finetune", "ditto"],
-    Field(
-        description="a model of each hospital's own: the last one trained on, or Ditto's; only its evaluation leaves"
-    ),
+    Field(description="a model of each hospital's own; only its evaluation leaves"),
     Role.OTHER,
 ]
 PersonalMu = Annotated[

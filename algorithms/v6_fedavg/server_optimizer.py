@@ -10,7 +10,7 @@ from v6_federated import Number, Record
 
 ServerOptimizerName = Annotated[
     Literal["sgd", "adagrad", "adam", "yogi"],
-    Field(description="the server's step on w - w_t, w the nodes' mean; sgd with server_lr=1 takes the mean itself"),
+    Field(description="the server's step on w - w_t, w the nodes' mean; sgd: w itself"),
 ]
 ServerRate = Annotated[
     float, Field(gt=0, allow_inf_nan=False, description="eta, the step of the server's optimiser"), Number
