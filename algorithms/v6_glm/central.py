@@ -38,7 +38,7 @@ class Settings(Common):
     ] = "binomial"
     link: Annotated[
         Literal["logit", "probit", "cloglog", "identity", "log", "inverse"] | None,
-        Field(description="link between mean and columns (unset: logit, identity, log, log, by family)"),
+        Field(description="link (unset: the family's usual one)"),
     ] = None
     offset: Annotated[
         str | None, Field(description="column that is added to the linear predictor, such as log exposure")
