@@ -18,6 +18,7 @@ NAMES = (
     "careful",
     "clipping",
     "cost",
+    "flamby",
     "garst2021",
     "garst2021_gbdt",
     "garst2021_pca",
@@ -41,6 +42,7 @@ APART = (*TIMED, "attacks", "canaries")  # not part of ``all``; small versions o
 WITHOUT_DATA = ("attacks", "canaries", "careful", "clipping", "network", "poisoning", "secagg_cost")
 MNIST, FASHION = "mnist.npz", "fashion_mnist.npz"
 OTHER_DATA = {
+    "flamby": ("heart_disease.csv", "tcga_brca.csv"),
     "garst2021_gbdt": (MNIST, FASHION),
     "garst2021_pca": ("golub.npz",),
     "glm": ("heart_disease.csv",),

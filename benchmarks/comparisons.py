@@ -18,17 +18,18 @@ class Rule:
         what: the numbers that are compared.
         near: which of our numbers are near, in words.
         below, above: the verdict on a number that is too small, or too large.
-        bounds: the least and the largest of our numbers that are near a number of the document's.
+        bounds: the least and the largest of our numbers that are near a number of the document's, given also the
+            comparison's own tolerance.
     """
 
     what: str
     near: str
     below: str
     above: str
-    bounds: Callable[[float], tuple[float, float]]
+    bounds: Callable[[float, float], tuple[float, float]]
 
 
-def _points(theirs: float) -> tuple[float, float]:
+def _points(theirs: float, tolerance: float) -> tuple[float, float]:
     return theirs - APART, theirs + APART
 
 
@@ -38,14 +39,21 @@ RULES = {
         f"{LEAST:g} to {MOST:g} times the document's",
         "fewer",
         "more",
-        lambda theirs: (LEAST * theirs, MOST * theirs),
+        lambda theirs, _: (LEAST * theirs, MOST * theirs),
     ),
     "accuracy": Rule("accuracies", "within 1 point of the document's", "lower", "higher", _points),
     "area": Rule(
         "areas under the accuracy by round", f"within {APART:g} of the document's", "lower", "higher", _points
     ),
     "sign": Rule(
-        "pairs of methods", "better, equivalent or worse as in the document", "other", "other", lambda s: (s, s)
+        "pairs of methods", "better, equivalent or worse as in the document", "other", "other", lambda s, _: (s, s)
+    ),
+    "spread": Rule(
+        "means of seeds",
+        "apart by at most 2 SD sqrt(1/5 + 1/n), SD the document's spread over its 5 seeds and n our seeds",
+        "lower",
+        "higher",
+        lambda theirs, tolerance: (theirs - tolerance, theirs + tolerance),
     ),
 }
 
@@ -64,6 +72,7 @@ class Comparison:
         seeds: how many runs our number is the mean of.
         chosen: a setting that the document leaves open and that was chosen because it fits; else empty.
         not_counted: why the comparison is not counted; else empty.
+        tolerance: for the rule "spread", how far apart two numbers may be.
     """
 
     table: str
@@ -74,6 +83,7 @@ class Comparison:
     seeds: int = 1
     chosen: str = ""
     not_counted: str = ""
+    tolerance: float = 0.0
 
     @property
     def counted(self) -> bool:
@@ -95,7 +105,7 @@ class Comparison:
             elif isinstance(self.ours, str):
                 return "not reached"
             else:
-                least, most = rule.bounds(theirs)
+                least, most = rule.bounds(theirs, self.tolerance)
                 if self.ours < least - 1e-9:
                     return rule.below
                 if self.ours > most + 1e-9:
@@ -109,7 +119,7 @@ class Comparison:
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> "Comparison":
         """From what ``to_json`` gave; the verdict is found again."""
-        fields = {field.name: stored[field.name] for field in dataclasses.fields(cls)}
+        fields = {field.name: stored[field.name] for field in dataclasses.fields(cls) if field.name in stored}
         return cls(**{**fields, "theirs": tuple(fields["theirs"])})
 
 

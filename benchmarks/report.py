@@ -36,6 +36,8 @@ PAGES = {
     "glm": "coefficients and standard errors beside statsmodels on pooled rows, with rounds and bytes",
     "reddy2020": "what dynamic averaging saves, and what it costs, on MNIST",
     "reddy2020-fashion_mnist": "the same on Fashion-MNIST",
+    "flamby-heart_disease": "FLamby's strategies with its own random numbers; our methods on its heart disease data",
+    "flamby-tcga_brca": "the same strategies on FLamby's survival data of six regions",
     "one_label": "FedAvg and SCAFFOLD with one label a node: where SCAFFOLD wins, and where its loss explodes",
     "careful": "accuracy, AUC and loss of all methods under the profile careful beside trusting",
     "masked": "rounds of the 2NN with secure aggregation in ten blocks, beside plain sums of the same blocks",

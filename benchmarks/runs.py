@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
@@ -182,6 +183,12 @@ def digest(dataset: Dataset) -> str:
     """Eight hexadecimal digits that distinguish tables of the same name."""
     arrays = dataset.rows if isinstance(dataset.rows, tuple) else (dataset.rows.to_numpy(),)
     return hashlib.sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays)).hexdigest()[:8]
+
+
+def text_digest(dataset: Dataset) -> str:
+    """Eight hexadecimal digits of a table as text. ``digest`` is of addresses where a table has words."""
+    assert isinstance(dataset.rows, pd.DataFrame)
+    return hashlib.sha256(dataset.rows.to_csv(index=False).encode()).hexdigest()[:8]
 
 
 def kept(

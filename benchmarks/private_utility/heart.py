@@ -1,7 +1,6 @@
 """Heart disease at four hospitals, each with a privacy budget of its own: accuracy, AUC and log-loss by epsilon."""
 
 import functools
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -91,10 +90,16 @@ def split(table: pd.DataFrame) -> Split:
     training, test = dict[str, pd.DataFrame](), dict[str, pd.DataFrame]()
     for name, rows in table.groupby(HOSPITAL):
         rows = rows.drop(columns=HOSPITAL)
-        by = rows[LABEL] if rows[LABEL].value_counts().min() > 2 else None
-        parts = train_test_split(rows, test_size=TEST, random_state=SPLIT, stratify=by)
+        parts = (rows.iloc[part] for part in parted(rows[LABEL].to_numpy()))
         training[str(name)], test[str(name)] = (part.reset_index(drop=True) for part in parts)
     return Split(training, test)
+
+
+def parted(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """FLamby's training and test rows of a hospital, by their numbers; y (n,) are the classes."""
+    by = y if np.unique(y, return_counts=True)[1].min() > 2 else None
+    training, test = train_test_split(np.arange(len(y)), test_size=TEST, random_state=SPLIT, stratify=by)
+    return training, test
 
 
 def settings(epsilon: float | None, local: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,18 +137,12 @@ def measured(probabilities: np.ndarray, test: Mapping[str, pd.DataFrame]) -> lis
     return [*each, {"accuracy": float(right.mean()), "auc": auc, "loss": loss}]
 
 
-def _digest(dataset: Dataset) -> str:
-    """Eight hexadecimal digits of the table as text. ``runs.digest`` is of addresses where a table has words."""
-    assert isinstance(dataset.rows, pd.DataFrame)
-    return hashlib.sha256(dataset.rows.to_csv(index=False).encode()).hexdigest()[:8]
-
-
 def trained(dataset: Dataset, values: Mapping[str, Any], seed: int) -> runs.Run:
     """A job on mock nodes, evaluated on the test rows; kept."""
     plan = plan_of(values)
     known = {
         "method": "fedavg",
-        "data": f"{dataset.name} {_digest(dataset)}",
+        "data": f"{dataset.name} {runs.text_digest(dataset)}",
         "schema": SCHEMA.shared_digest,
         **({} if plan is None else {"plan_noise": plan.noise}),
         **values,
@@ -179,7 +178,7 @@ def searched(dataset: Dataset, values: Mapping[str, Any]) -> runs.Run:
     assert plan is not None
     known = {
         "method": "search",
-        "data": f"{dataset.name} {_digest(dataset)}",
+        "data": f"{dataset.name} {runs.text_digest(dataset)}",
         "schema": SCHEMA.shared_digest,
         "folds": FOLDS,
         "repeats": REPEATS,

@@ -1,0 +1,30 @@
+"""FLamby (Ogier du Terrail et al. 2022): its two data sets of hospitals whose models are linear.
+
+``theirs`` trains with FLamby's own strategies and random numbers, ``ours`` with this package's methods.
+"""
+
+from itertools import chain
+
+import pandas as pd
+
+from benchmarks import tables
+from benchmarks.flamby import emulated, ours
+from benchmarks.flamby.data import TASKS
+from v6_workbench.simulation.datasets import Dataset
+
+DOCUMENT = "flamby"
+TITLES = {
+    "heart_disease": "FLamby: heart disease at four hospitals",
+    "tcga_brca": "FLamby: survival with breast cancer in six regions",
+}
+
+
+def main(dataset: Dataset, full: bool) -> None:
+    """Print and keep the tables."""
+    assert isinstance(dataset.rows, pd.DataFrame)
+    name, task = dataset.name, TASKS[dataset.name](dataset.rows)
+    page = tables.Page(DOCUMENT, TITLES[name], full, emulated.about(task), name, file=f"{name}.csv")
+    lines, most = emulated.lines(dataset, task, full), emulated.most(task, full)
+    if name == "heart_disease":
+        lines, most = chain(lines, ours.lines(dataset, task, full)), most + ours.most(full)
+    tables.page(page, lines, most)
