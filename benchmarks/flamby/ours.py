@@ -68,6 +68,7 @@ def trained(
     values: Mapping[str, Any],
     seed: int,
     environment: Mapping[str, str] | None = None,
+    start: np.ndarray | None = None,
     **known: Any,
 ) -> runs.Run:
     """Run a job; kept. Its history has a row for each test row: whether it was classified right, and its log-loss.
@@ -79,6 +80,7 @@ def trained(
         values: its settings.
         seed: of the job.
         environment: the operators' policies.
+        start: the first model (d,); None: the package's own, which is zero for a linear model.
         known: what else distinguishes the run.
 
     Returns:
@@ -99,7 +101,11 @@ def trained(
         quiet = on_round or (lambda row: None)
         package = registry.package_of(method).__name__
         with MockNetwork(package, databases, environment=environment, on_round=quiet) as network:
-            result = network.run(**values, seed=seed)
+            began = {}
+            if start is not None:
+                began["start_from"] = str(network.folder / "start.npz")
+                np.savez(began["start_from"], weights=start)
+            result = network.run(**values, **began, seed=seed)
         return {"history": [row for test in hospitals.test for row in scored(result, test)]}
 
     return runs.kept_as(DOCUMENT, settings, train)
@@ -145,27 +151,27 @@ def same_settings(task: Task, name: str) -> tuple[str, dict[str, Any]]:
 
 def lines(dataset: Dataset, task: Task, full: bool) -> Iterator[tables.Line]:
     """Our methods with FLamby's settings beside its results."""
-    hospitals, here = as_flamby(task), emulated.seeds(full)
+    here = emulated.seeds(full)
     yield ""
     yield "## This package with FLamby's settings"
     yield ""
     yield (
-        "Rows, scaling, rounds, steps, batches and rates are FLamby's. The nodes draw their own minibatches. Nodes have "
-        "the profile `trusting`: others refuse batches of 4. The cycle takes 4 rounds of 4 visits for FLamby's 15 visits."
+        "Rows, scaling, rounds, steps, batches and rates are FLamby's. The nodes draw their own minibatches. Models "
+        "start at torch's random weights, as FLamby's, and in one column at zero, as this package's do. Nodes have "
+        "the profile `trusting`: others refuse batches of 4. The cycle takes 4 rounds of 4 visits; FLamby's has 15."
     )
     yield ""
-    yield from tables.head("strategy", "FLamby", "ours", "verdict", *(f"{n}: FLamby, ours" for n in task.names))
+    columns = ("strategy", "FLamby", "ours", "verdict", "ours from zero")
+    yield from tables.head(*columns, *(f"{n}: FLamby, ours" for n in task.names))
     for name, (_, _, why) in SAME.items():
         if not full and name not in emulated.PARTLY:
             continue
         published = theirs.published(task.key, name)
-        method, values = same_settings(task, name)
         try:
-            found = [by_hospital(trained(dataset, hospitals, method, values, seed), hospitals) for seed in here]
+            ours, zero = (accuracies(dataset, task, name, here, zero) for zero in (False, True))
         except runs.NotRun:
             yield tables.row(name, emulated.spread(published.mean(1)), tables.NOT_RUN_YET)
             continue
-        ours = np.array(found)
         sites, mean = emulated.compared(task, name, published, ours, "this package", why)
         yield from sites
         yield mean
@@ -174,10 +180,21 @@ def lines(dataset: Dataset, task: Task, full: bool) -> Iterator[tables.Line]:
             emulated.spread(published.mean(1)),
             emulated.spread(ours.mean(1)),
             f"{mean.verdict}; {sum(site.verdict == 'near' for site in sites)} of {len(sites)} hospitals",
+            emulated.spread(zero.mean(1)),
             *emulated.pairs(published, ours),
         )
 
 
+def accuracies(dataset: Dataset, task: Task, name: str, seeds: Sequence[int], zero: bool) -> np.ndarray:
+    """Seeds by hospitals; the first model is zero, or FLamby's."""
+    hospitals, (method, values) = as_flamby(task), same_settings(task, name)
+    found = []
+    for seed in seeds:
+        known = {} if zero else {"start": theirs.first_model(task, seed).numpy(), "started": "torch"}
+        found.append(by_hospital(trained(dataset, hospitals, method, values, seed, **known), hospitals))
+    return np.array(found)
+
+
 def most(full: bool) -> int:
     """The most runs of the table."""
-    return sum(full or name in emulated.PARTLY for name in SAME) * len(emulated.seeds(full))
+    return 2 * sum(full or name in emulated.PARTLY for name in SAME) * len(emulated.seeds(full))

@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -73,7 +74,7 @@ class Batches:
     """Minibatches without end, each pass in an order of its own; the last one of a pass may be small."""
 
     def __init__(self, rows: Site, size: int) -> None:
-        self.rows, self.loader = rows, DataLoader(range(len(rows.X)), batch_size=size, shuffle=True)
+        self.rows, self.loader = rows, _loader(rows, size)
         self.these = iter(self.loader)  # as FLamby does: it draws from torch's generator before the seed is set
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
@@ -81,6 +82,11 @@ class Batches:
             for batch in self.these:
                 yield self.rows.X[batch], self.rows.y[batch]
             self.these = iter(self.loader)
+
+
+def _loader(rows: Site, size: int) -> "DataLoader[Tensor]":
+    numbers: Any = range(len(rows.X))  # of rows: torch draws as it does for the rows themselves
+    return DataLoader(numbers, batch_size=size, shuffle=True)
 
 
 def first_model(task: Task, seed: int) -> Tensor:
@@ -164,7 +170,7 @@ def _local(
 
 def _alone(task: Task, w: Tensor, rows: Site, seed: int) -> Tensor:
     """Adam on the rows of one place."""
-    loader = DataLoader(range(len(rows.X)), batch_size=task.batch_size, shuffle=True)
+    loader = _loader(rows, task.batch_size)
     torch.manual_seed(seed)
     w = w.clone().requires_grad_()
     optimizer = torch.optim.Adam([w], lr=task.adam)

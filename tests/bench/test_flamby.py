@@ -1,0 +1,166 @@
+"""The benchmark of FLamby: its preparation of rows, its losses and strategies, and what this package is given."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from benchmarks import runs
+from benchmarks.comparisons import Comparison
+from benchmarks.flamby import data, emulated, ours, theirs
+from benchmarks.flamby.data import Site, Task
+
+from v6_workbench.simulation import datasets
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Heart disease of four hospitals, 40 rows each, some of them with a missing value."""
+    rng = np.random.default_rng(1)
+    n = 40
+    parts = []
+    for hospital in data.HOSPITALS:
+        y = rng.permutation(np.arange(n) % 2)
+        numbers = {name: rng.normal(50 + 10 * y, 10, n).round() for name in data.NUMBERS}
+        codes = {"cp": rng.integers(1, 5, n), "restecg": rng.integers(0, 3, n)}
+        binary = {name: rng.integers(0, 2, n) for name in ("sex", "fbs", "exang")}
+        parts.append(pd.DataFrame({"hospital": hospital, **numbers, **codes, **binary, "target": y}))
+    whole = pd.concat(parts, ignore_index=True)
+    whole.loc[::20, "chol"] = np.nan
+    return whole
+
+
+@pytest.fixture(scope="module")
+def task(table):
+    return data.heart(table)
+
+
+def test_rows_are_scaled_by_their_own_hospital(table, task):
+    """2 of 40 rows are dropped; columns in FLamby's order; test rows by the training rows' mean and deviation."""
+    site = task.sites[1]
+    rows = table[table["hospital"] == "hungarian"].dropna().reset_index(drop=True)
+    training, test = data.parted(rows["target"].to_numpy())
+    assert site.X.shape == (25, 13) and site.X_test.shape == (13, 13) and sorted([*training, *test]) == [*range(38)]
+    age = rows["age"].to_numpy()
+    own = age[np.sort(training)]
+    scaled = (age[np.sort(test)] - own.mean()) / own.std(ddof=1)
+    np.testing.assert_allclose(site.X_test[:, 0], scaled, atol=1e-5)
+    pain = (rows["cp"] == 2).to_numpy(float)[np.sort(training)]
+    np.testing.assert_allclose(site.X[:, 8], (pain - pain.mean()) / pain.std(ddof=1), atol=1e-5)
+    assert abs(task.pooled.X.mean(0)).max() < 1e-5 and abs(task.pooled.X[:25].mean(0)).max() > 0.05
+
+
+def test_coxs_loss_and_the_concordance_index_by_their_definitions():
+    """Times fall in the order of rows 2, 0, 3, 1; rows 0 and 3 tie and keep their order."""
+    s, y = torch.tensor([0.5, -1.0, 2.0, 0.0]), torch.tensor([[1.0, 5], [1, 1], [0, 9], [1, 5]])
+    at_risk = {0: [2, 0], 3: [2, 0, 3], 1: [2, 0, 3, 1]}
+    loss = sum(np.log(sum(np.exp(float(s[j])) for j in rows)) - float(s[i]) for i, rows in at_risk.items()) / 4
+    assert float(data.cox_loss(s, y)) == pytest.approx(loss, abs=1e-6)
+    # pairs of an event and a later row: 0 with 2, 3 with 2, 1 with all others; of 0 and 3, both events, none
+    assert data.concordance(s, y) == pytest.approx(0 / 5)
+    assert data.concordance(-s, y) == 1
+    assert data.concordance(torch.tensor([0.0, 0, 0, 1]), y) == pytest.approx((0.5 + 1 + 0.5 + 0.5 + 0) / 5)
+    y[3, 0] = 0  # censored at the time of row 0's event, so it lived longer: a pair more, and one less
+    assert data.concordance(torch.tensor([2.0, 3, 1, 0]), y) == 1
+
+
+def test_strategies_by_hand(task, monkeypatch):
+    """One round and then two of two steps; minibatches as torch draws them after the seed."""
+    monkeypatch.setattr(theirs, "UPDATES", 2)
+    two = replaced(task, rounds=2)
+    w_0 = theirs.first_model(task, 7)
+    torch.manual_seed(7)
+    linear = torch.nn.Linear(13, 1)
+    assert torch.equal(w_0, torch.cat([linear.weight[0], linear.bias]).detach())
+    torch.manual_seed(7)
+    orders = [
+        torch.randperm(25, generator=torch.Generator().manual_seed(int(torch.empty((), dtype=torch.int64).random_())))
+        for _ in task.sites
+    ]
+
+    def local(w, k, steps, lr, more=0.0, mu=0.0, start=None):
+        """Plain numpy: the mean gradient of the logistic loss of rows 4 i to 4 i + 3 of the order."""
+        site, w = task.sites[k], w.copy()
+        for i in steps:
+            batch = orders[k][4 * i : 4 * i + 4]
+            X, y = np.c_[site.X[batch], np.ones(4)], site.y[batch].numpy()
+            g = X.T @ (1 / (1 + np.exp(-X @ w)) - y) / 4
+            w -= lr * (g + more + (0 if start is None else mu * (w - start)))
+        return w
+
+    w = w_0.numpy().astype(float)
+
+    def rounds(lr, mu=0.0):
+        first = np.mean([local(w, k, (0, 1), lr, mu=mu, start=w) for k in range(4)], axis=0)
+        return first, np.mean([local(first, k, (2, 3), lr, mu=mu, start=first) for k in range(4)], axis=0)
+
+    def near(strategy, expected, of=two):
+        np.testing.assert_allclose(theirs.trained(of, strategy, 7), expected, atol=2e-6, err_msg=strategy)
+
+    near("FedAvg", rounds(0.001)[1])
+    near("FedProx", rounds(0.001, 0.01)[1])
+    delta = rounds(0.01)[0] - w
+    near("FedAdam", w + 0.01 * 0.1 * delta / (np.sqrt(0.001 * delta**2) + 1e-8), replaced(task, rounds=1))
+    delta = rounds(0.003162)[0] - w
+    near("FedYogi", w + 0.01 * 0.1 * delta / (np.sqrt(0.001 * delta**2) + 1e-8), replaced(task, rounds=1))
+    near("FedAdagrad", w + 0.316228 * 0.1 * delta / (abs(delta) + 1e-8), replaced(task, rounds=1))
+    y_k = [local(w, k, (0, 1), 0.001) for k in range(4)]
+    x = np.mean(y_k, axis=0)
+    c_k = [(w - y) / (2 * 0.001) for y in y_k]
+    corrected = [local(x, k, (2, 3), 0.001, more=np.mean(c_k, axis=0) - c_k[k]) for k in range(4)]
+    near("SCAFFOLD, option II", np.mean(corrected, axis=0))
+    theirs_ = [local(x, k, (2, 3), 0.001, more=-(x - y_k[k]) / (2 * 0.001)) for k in range(4)]
+    near("SCAFFOLD", np.mean(theirs_, axis=0))
+
+
+def test_a_cycle_that_passes_nothing_on_scores_the_first_hospitals_own_model(task, monkeypatch):
+    """Five visits: the order is drawn again after four. Each visit here adds its hospital's power of ten."""
+    visits = [lambda w, k=k: w + 10**k for k in range(4)]
+    order = [*(rng := np.random.default_rng(3)).permutation(4), rng.permutation(4)[0]]
+    zero = torch.zeros(1)
+    assert theirs._cyclic(visits, zero, 5, 3, passed_on=False) == order.count(0)
+    assert theirs._cyclic(visits, zero, 5, 3, passed_on=True) == sum(10**k for k in order)
+
+
+def replaced(task: Task, **changes) -> Task:
+    return Task(**{**vars(task), **changes})
+
+
+def test_this_package_takes_flambys_steps(table, task, monkeypatch, tmp_path):
+    """With batches of all rows nothing is drawn: FedAvg, FedProx and the server's optimisers have the same accuracies
+    and losses as FLamby's, from the same start."""
+    monkeypatch.setattr(runs, "RESULTS", tmp_path)
+    monkeypatch.setattr(theirs, "UPDATES", 3)
+    dataset, whole = datasets.load(table, name="heart_disease"), replaced(task, batch_size=25, rounds=3)
+    hospitals = ours.as_flamby(whole)
+    for name in ("FedAvg", "FedProx", "FedAdagrad", "FedAdam", "FedYogi"):
+        method, values = ours.same_settings(whole, name)
+        run = ours.trained(dataset, hospitals, method, values, 5, start=theirs.first_model(whole, 5).numpy())
+        w = theirs.trained(whole, name, 5)
+        losses = [
+            torch.nn.functional.binary_cross_entropy_with_logits(data.scores(w, s.X_test), s.y_test, reduction="none")
+            for s in whole.sites
+        ]
+        np.testing.assert_allclose([row["loss"] for row in run.history], torch.cat(losses), atol=3e-5, err_msg=name)
+        np.testing.assert_allclose(ours.by_hospital(run, hospitals), whole.metrics(w), atol=1e-6)
+
+
+def test_the_published_numbers():
+    """Seeds by hospitals, with the means that FLamby's files have."""
+    assert theirs.published("heart", "FedAvg").shape == (5, 4) and theirs.published("tcga", "pooled").shape == (5, 6)
+    means = {"pooled": 0.7353, "FedAvg": 0.6850, "SCAFFOLD": 0.6840, "Cyclic": 0.7180, "FedAdam": 0.7255}
+    for strategy, mean in means.items():
+        assert theirs.published("heart", strategy).mean() == pytest.approx(mean, abs=5e-5)
+    means = {"pooled": 0.6759, "FedAvg": 0.7319, "FedAdagrad": 0.8129, "local 1": 0.7496}
+    for strategy, mean in means.items():
+        assert theirs.published("tcga", strategy).mean() == pytest.approx(mean, abs=5e-5)
+
+
+def test_near_is_two_standard_errors_of_the_difference_of_two_means():
+    site = Site(*[torch.zeros(2, 1)] * 4)
+    task = Task("heart", ["a"], [site], site, None, None, "accuracy", 4, 15, 50, 0.001)
+    theirs_ = np.array([[0.6], [0.7], [0.8], [0.7], [0.7]])  # SD 0.0707
+    (found,), mean = emulated.compared(task, "FedAvg", theirs_, np.full((5, 1), 0.78))
+    assert found.tolerance == pytest.approx(2 * 0.07071 * np.sqrt(2 / 5), abs=1e-4)
+    assert found.verdict == "near" and found.counted and not mean.counted
+    assert emulated.compared(task, "FedAvg", theirs_, np.full((5, 1), 0.79))[0][0].verdict == "higher"
+    assert Comparison.from_json(found.to_json()) == found
