@@ -35,7 +35,7 @@ lint: $(STAMP)
 docs: $(STAMP)  ## the documentation, in site/
 	$(SITE)
 
-data: $(STAMP)  ## MNIST, Fashion-MNIST, Shakespeare and Golub from their homes
+data: $(STAMP)  ## the data of all benchmarks from their homes
 	$(BIN)/python -m benchmarks download --data $(DATA)
 
 bench: $(STAMP)  ## reduced benchmarks of all documents, anew: make bench DATA=FOLDER, with mnist.npz, ...

@@ -11,11 +11,12 @@ import urllib.request
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
+import pandas as pd
 import rdata
 
 from v6_federated.base.errors import SafeError
@@ -53,7 +54,24 @@ PLAYS_SHA256 = "97ec6deee68fc595f2f817f901aa9f791d641b7a64d228a2f4c155cba4006bc2
 # Golub et al. 1999: 72 patients, 7,129 gene expressions, in R's format
 GOLUB = "https://raw.githubusercontent.com/ramhiser/datamicroarray/a95f6f68ed3debf48ee54f198435fa12aa655b16/data/golub.RData"
 GOLUB_SHA256 = "594f5507597fb2352d210c803a88a218fbf6d1f2705372029e5738815216747b"
-NAMES = (*HOMES, "shakespeare", "golub")
+# UCI's heart disease data of four hospitals, with names of columns
+HEART = (
+    "https://raw.githubusercontent.com/peter-biz/AI-Project-1/ae41f9ba5d2f233e65f458d928f608cc73ece998/"
+    "heart%2Bdisease/processed.{}.data"
+)
+HEART_SHA256 = {
+    "cleveland": "a597fa0641f4559d721092562729d0feb2541e536f9319895e8096c182c7657c",
+    "hungarian": "df272dfbbb07dc1f111a4513d8d3ede423c6376291f166951b04ee0a585f5d34",
+    "switzerland": "a8a346fba9f44620c9d0befab8f180f48bb8937e449e415c77f0873045b1e8ec",
+    "va": "203937eea74ac67b519c00194c712b74ee14cf2748d3550d4798c91cfb59ee31",
+}
+# FLamby's Fed-TCGA-BRCA: 1,088 patients, and which of six regions and which part each belongs to
+TCGA = "https://raw.githubusercontent.com/owkin/FLamby/edacf54d5211520583b0133d55ac39b6fda8324b/flamby/datasets/fed_tcga_brca/"
+TCGA_SHA256 = {
+    "brca.csv": "07cb53423f7d579d33cfdbf2cba57b2aee75318b85866c68ce39a75b1f1ba020",
+    "dataset_creation_scripts/train_test_split.csv": "1249c6543a4060ff0fdaf8510fc37017755836db6c9fc5e6af96057c36510990",
+}
+NAMES = (*HOMES, "shakespeare", "golub", "heart_disease", "tcga_brca")
 SECONDS = 60  # without a byte
 
 
@@ -64,7 +82,7 @@ def download(name: str, folder: Path) -> Path:
         SafeError: its site does not answer, or sends other bytes than expected.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    others = {"shakespeare": shakespeare, "golub": golub}
+    others = {"shakespeare": shakespeare, "golub": golub, "heart_disease": heart_disease, "tcga_brca": tcga_brca}
     return others[name](folder) if name in others else images(name, folder)
 
 
@@ -110,6 +128,34 @@ def golub(folder: Path, url: str = GOLUB, digest: str = GOLUB_SHA256) -> Path:
     labels = np.asarray(found["y"]) == "AML"
     np.savez_compressed(part, allow_pickle=False, x=np.asarray(found["x"], np.float32), y=labels.astype(np.uint8))
     return part.replace(folder / "golub.npz")
+
+
+def heart_disease(folder: Path, url: str = HEART, digests: Mapping[str, str] = HEART_SHA256) -> Path:
+    """``heart_disease.csv``: hospital, 13 features, num, and target, which is 1 if num is above 0."""
+    parts = {hospital: _table(_checked(url.format(hospital), digest)) for hospital, digest in digests.items()}
+    table = pd.concat(parts, names=["hospital"]).reset_index("hospital")
+    return _written(table.assign(target=(table["num"].astype(int) > 0).astype(int)), folder / "heart_disease.csv")
+
+
+def tcga_brca(folder: Path, url: str = TCGA, digests: Mapping[str, str] = TCGA_SHA256) -> Path:
+    """``tcga_brca.csv``: center (0 to 5), fold (train or test), 39 features, E and T."""
+    rows, parts = (_table(_checked(url + name, digest)) for name, digest in digests.items())
+    table = rows.merge(parts, on="pid")
+    center = table.pop("fold2").str[-1]  # train_0, ...
+    table.insert(0, "fold", table.pop("fold"))
+    table.insert(0, "center", center)
+    return _written(table.drop(columns="pid"), folder / "tcga_brca.csv")
+
+
+def _table(content: bytes) -> pd.DataFrame:
+    """A CSV file, its numbers as they are written."""
+    return pd.read_csv(io.BytesIO(content), dtype=str, na_values="?", skipinitialspace=True)
+
+
+def _written(table: pd.DataFrame, path: Path) -> Path:
+    part = path.with_suffix(".part.csv")
+    table.to_csv(part, index=False)
+    return part.replace(path)
 
 
 def _checked(url: str, expected: str, unpack: Callable[[bytes], bytes] = bytes) -> bytes:

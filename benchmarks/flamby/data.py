@@ -52,6 +52,7 @@ class Task:
         rounds: of a strategy.
         epochs: of pooled and local training, with Adam.
         adam: its rate.
+        ahead: whether FLamby's results were made with worker processes, which draw the first pass before the seed.
     """
 
     key: str
@@ -65,6 +66,7 @@ class Task:
     rounds: int
     epochs: int
     adam: float
+    ahead: bool
 
     def metrics(self, w: Tensor) -> list[float]:
         """Compute the metric of the linear model w (d + 1,), the intercept last, on each hospital's test rows."""
@@ -110,6 +112,7 @@ def heart(table: pd.DataFrame) -> Task:
         rounds=15,
         epochs=50,
         adam=0.001,
+        ahead=False,
     )
 
 
@@ -141,6 +144,7 @@ def tcga(table: pd.DataFrame) -> Task:
         rounds=5,
         epochs=30,
         adam=0.1,
+        ahead=True,
     )
 
 

@@ -69,9 +69,10 @@ def trained(
     seed: int,
     environment: Mapping[str, str] | None = None,
     start: np.ndarray | None = None,
+    each: bool = False,
     **known: Any,
 ) -> runs.Run:
-    """Run a job; kept. Its history has a row for each test row: whether it was classified right, and its log-loss.
+    """Run a job; kept. Its history has a row for each hospital: the accuracy and log-loss on its test rows.
 
     Args:
         dataset: the data.
@@ -80,7 +81,8 @@ def trained(
         values: its settings.
         seed: of the job.
         environment: the operators' policies.
-        start: the first model (d,); None: the package's own, which is zero for a linear model.
+        start: the first model (d,), torch's from the seed; None: the package's own, which is zero for a linear model.
+        each: whether the history has a row for each test row instead.
         known: what else distinguishes the run.
 
     Returns:
@@ -91,6 +93,7 @@ def trained(
         "data": f"{dataset.name} {runs.text_digest(dataset)}",
         "prepared": hospitals.name,
         **({"environment": dict(environment)} if environment else {}),
+        **({} if start is None else {"started": "torch"}),
         **known,
         **values,
         "seed": seed,
@@ -106,29 +109,22 @@ def trained(
                 began["start_from"] = str(network.folder / "start.npz")
                 np.savez(began["start_from"], weights=start)
             result = network.run(**values, **began, seed=seed)
-        return {"history": [row for test in hospitals.test for row in scored(result, test)]}
+        found = [scored(result, test) for test in hospitals.test]
+        rows = np.concatenate(found) if each else np.array([part.mean(axis=0) for part in found])
+        return {"history": [{"round": values["rounds"], "accuracy": a, "loss": b} for a, b in rows.tolist()]}
 
     return runs.kept_as(DOCUMENT, settings, train)
 
 
-def scored(result: Mapping[str, Any], test: Database) -> list[dict[str, float]]:
-    """Each test row: 1 or 0 as its ``accuracy``, and its log-loss."""
+def scored(result: Mapping[str, Any], test: Database) -> np.ndarray:
+    """Whether each test row is classified right, and its log-loss (n, 2)."""
     if isinstance(test, pd.DataFrame):
         y, source = test[LABEL].to_numpy(int), Source(table=test.drop(columns=LABEL))
     else:
         y, source = test[1], Source(X=test[0])
     found, _ = predict(result, source)
     p = np.where(y == 1, found["probability=1"], found["probability=0"])
-    right = found["prediction"].to_numpy(int) == y
-    losses = -np.log(np.maximum(p, 1e-12))
-    rows = len(result["history"])
-    return [{"round": rows, "accuracy": float(a), "loss": float(b)} for a, b in zip(right, losses, strict=True)]
-
-
-def by_hospital(run: runs.Run, hospitals: Hospitals) -> list[float]:
-    """The accuracy on each hospital's test rows."""
-    ends = np.cumsum([len(y) for y in hospitals.labels])[:-1]
-    return [float(part.mean()) for part in np.split(np.array(tables.accuracies(run)), ends)]
+    return np.column_stack([found["prediction"].to_numpy(int) == y, -np.log(np.maximum(p, 1e-12))])
 
 
 def same_settings(task: Task, name: str) -> tuple[str, dict[str, Any]]:
@@ -190,8 +186,8 @@ def accuracies(dataset: Dataset, task: Task, name: str, seeds: Sequence[int], ze
     hospitals, (method, values) = as_flamby(task), same_settings(task, name)
     found = []
     for seed in seeds:
-        known = {} if zero else {"start": theirs.first_model(task, seed).numpy(), "started": "torch"}
-        found.append(by_hospital(trained(dataset, hospitals, method, values, seed, **known), hospitals))
+        start = None if zero else theirs.first_model(task, seed).numpy()
+        found.append(tables.accuracies(trained(dataset, hospitals, method, values, seed, start=start)))
     return np.array(found)
 
 

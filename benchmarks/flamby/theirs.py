@@ -1,20 +1,20 @@
 """FLamby's training strategies with its own random numbers, and the results that it published.
 
-From the same seed, torch draws the same first model and the same minibatches as FLamby's code, so that its numbers come
-out again. What that code does differently from its papers is done here as it does it; ``AS_THE_PAPERS_SAY`` has the
-other versions.
+From the same seed, torch draws the same first model and the same minibatches as it did for FLamby, so that its numbers
+come out again. What that code does differently from its papers is done here as it does it; ``AS_THE_PAPERS_SAY`` lists
+the other versions.
 """
 
 import functools
+import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from torch.utils.data import DataLoader
 
 from benchmarks.flamby.data import Site, Task, Tensor, pooled, scores
 
@@ -71,22 +71,65 @@ def published(key: str, strategy: str) -> np.ndarray:
 
 
 class Batches:
-    """Minibatches without end, each pass in an order of its own; the last one of a pass may be small."""
+    """Minibatches without end, as torch's ``DataLoader`` draws them; the last one of a pass may be small.
 
-    def __init__(self, rows: Site, size: int) -> None:
-        self.rows, self.loader = rows, _loader(rows, size)
-        self.these = iter(self.loader)  # as FLamby does: it draws from torch's generator before the seed is set
+    Args:
+        rows: the rows.
+        size: of a minibatch.
+        ahead: whether the first pass is drawn at once, as worker processes do, not with the first minibatch.
+    """
+
+    def __init__(self, rows: Site, size: int, ahead: bool = False) -> None:
+        self.rows, self.size = rows, size
+        draw()  # of workers
+        self.first = self._order() if ahead else None
+
+    def _order(self) -> Tensor:
+        return torch.randperm(len(self.rows.X), generator=torch.Generator().manual_seed(draw()))
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        order = self._order() if self.first is None else self.first
         while True:
-            for batch in self.these:
+            for batch in order.split(self.size):
                 yield self.rows.X[batch], self.rows.y[batch]
-            self.these = iter(self.loader)
+            draw()
+            order = self._order()
 
 
-def _loader(rows: Site, size: int) -> "DataLoader[Tensor]":
-    numbers: Any = range(len(rows.X))  # of rows: torch draws as it does for the rows themselves
-    return DataLoader(numbers, batch_size=size, shuffle=True)
+def draw() -> int:
+    """Draw a seed from torch's generator."""
+    return int(torch.empty((), dtype=torch.int64).random_())
+
+
+def passes(task: Task, k: int, steps: int) -> int:
+    """Count the passes over hospital k's rows that a number of minibatches begins."""
+    return -(-steps // -(-len(task.sites[k].X) // task.batch_size))
+
+
+def at_construction(task: Task, strategy: str, seed: int) -> None:
+    """Bring torch's generator to where it is when FLamby constructs a strategy: after the run before, and its tests.
+
+    Both take two numbers a pass, except for those that were drawn before the seed was set; a test takes one a hospital
+    and one for all.
+    """
+    torch.manual_seed(seed)
+    names = sorted(RATES[task.key], key=str.lower)
+    K, place = len(task.sites), names.index(strategy)
+    if place == 0:
+        drawn = 2 * task.epochs  # the last hospital alone
+    elif names[place - 1] == "Cyclic":
+        visits = Counter(cycle(K, task.rounds, seed))
+        drawn = sum(2 * (passes(task, k, n * UPDATES) - 1) for k, n in visits.items())
+    else:
+        drawn = sum(2 * (passes(task, k, task.rounds * UPDATES) - 1) for k in range(K))
+    for _ in range(drawn + K + 1):
+        draw()
+
+
+def cycle(hospitals: int, rounds: int, seed: int) -> list[int]:
+    """Draw which hospital trains in each round of Cyclic: all in an order, then again in another one."""
+    rng = np.random.default_rng(seed)
+    return [int(k) for _ in range(-(-rounds // hospitals)) for k in rng.permutation(hospitals)][:rounds]
 
 
 def first_model(task: Task, seed: int) -> Tensor:
@@ -122,12 +165,14 @@ def trained(task: Task, strategy: str, seed: int) -> Tensor:
         return _alone(task, w, task.sites[int(strategy.split()[1])], seed)
     name, _, other = strategy.partition(", ")
     rates = RATES[task.key][name]
-    batches = [Batches(site, task.batch_size) for site in task.sites]
+    if task.ahead:
+        at_construction(task, name, seed)
+    batches = [Batches(site, task.batch_size, task.ahead) for site in task.sites]
     torch.manual_seed(seed)
     local = functools.partial(_local, task, rates.local)
     everyone = [functools.partial(local, iter(rows)) for rows in batches]
     if name == "Cyclic":
-        return _cyclic(everyone, w, task.rounds, seed, passed_on=bool(other))
+        return _cyclic(everyone, w, cycle(len(everyone), task.rounds, seed), passed_on=bool(other))
     shares = torch.tensor([float(len(site.X)) for site in task.sites])
     shares /= shares.sum()
     if name == "SCAFFOLD":
@@ -170,28 +215,25 @@ def _local(
 
 def _alone(task: Task, w: Tensor, rows: Site, seed: int) -> Tensor:
     """Adam on the rows of one place."""
-    loader = _loader(rows, task.batch_size)
     torch.manual_seed(seed)
-    w = w.clone().requires_grad_()
-    optimizer = torch.optim.Adam([w], lr=task.adam)
-    for _ in range(task.epochs):
-        for batch in loader:
-            optimizer.zero_grad()
-            task.loss(scores(w, rows.X[batch]), rows.y[batch]).backward()
-            optimizer.step()
-    return w.detach()
+    batches = iter(Batches(rows, task.batch_size))
+    m, v = torch.zeros_like(w), torch.zeros_like(w)
+    for t in range(1, 1 + task.epochs * -(-len(rows.X) // task.batch_size)):
+        g = gradient(task, w, *next(batches))
+        m = (BETA_1 * m).add(g, alpha=1 - BETA_1)
+        v = (BETA_2 * v).addcmul(g, g, value=1 - BETA_2)
+        root = (v.sqrt() / math.sqrt(1 - BETA_2**t)) + TAU
+        w = w.addcdiv(m, root, value=-task.adam / (1 - BETA_1**t))
+    return w
 
 
 Train = Callable[..., Tensor]
 
 
-def _cyclic(everyone: Sequence[Train], w: Tensor, rounds: int, seed: int, passed_on: bool) -> Tensor:
-    """One hospital a round, in an order drawn anew when all had their turn. FLamby's pass nothing on: each has a model
-    of its own, and that of the first hospital is scored."""
-    rng, order, own = np.random.default_rng(seed), list[int](), [w] * len(everyone)
-    for _ in range(rounds):
-        order = order or [*rng.permutation(len(everyone))]
-        k = order.pop(0)
+def _cyclic(everyone: Sequence[Train], w: Tensor, order: Sequence[int], passed_on: bool) -> Tensor:
+    """One hospital a round. FLamby's pass nothing on: each has a model of its own; that of the first one is scored."""
+    own = [w] * len(everyone)
+    for k in order:
         own[k] = everyone[k](own[k])
         if passed_on:
             own = [own[k]] * len(everyone)

@@ -132,3 +132,27 @@ def test_a_character_that_only_test_rows_have(start, tmp_path):
     assert (
         "| roles | 1 | 10 | 164 | not in 3 |" in (tmp_path / "out" / "mcmahan2017_shakespeare-reduced.md").read_text()
     )
+
+
+def served(folder, files):
+    """The address of a folder of files, and their digests."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return f"{folder.as_uri()}/", {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()}
+
+
+def test_tables_of_hospitals_are_put_together(tmp_path):
+    """Numbers stay as they are written, a question mark is a missing value; patients follow the file of their rows."""
+    files = {"a.data": "age, ca, num\n63.0,?,0\n", "b.data": "age, ca, num\n.5,1,3\n"}
+    url, digests = served(tmp_path, files)
+    by_hospital = {name[0]: digest for name, digest in digests.items()}
+    path = download.heart_disease(tmp_path, url + "{}.data", by_hospital)
+    assert path.read_text() == "hospital,age,ca,num,target\na,63.0,,0,0\nb,.5,1,3,1\n"
+    rows = "pid,x,E,T\nP2,1,0.0,9.0\nP1,0,1.0,5.0\nP0,0,1.0,5.0\n"
+    parts = "pid,fold,fold2\nP1,train,train_4\nP2,test,test_0\n"
+    url, digests = served(tmp_path, {"rows.csv": rows, "split/parts.csv": parts})
+    path = download.tcga_brca(tmp_path, url, digests)
+    assert path.read_text() == "center,fold,x,E,T\n0,test,1,0.0,9.0\n4,train,0,1.0,5.0\n"
+    with pytest.raises(SafeError, match="is not the expected file"):
+        download.tcga_brca(tmp_path, url, dict.fromkeys(digests, "0"))

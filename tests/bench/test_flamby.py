@@ -8,6 +8,7 @@ from benchmarks import runs
 from benchmarks.comparisons import Comparison
 from benchmarks.flamby import data, emulated, ours, theirs
 from benchmarks.flamby.data import Site, Task
+from torch.utils.data import DataLoader
 
 from v6_workbench.simulation import datasets
 
@@ -115,10 +116,54 @@ def test_strategies_by_hand(task, monkeypatch):
 def test_a_cycle_that_passes_nothing_on_scores_the_first_hospitals_own_model(task, monkeypatch):
     """Five visits: the order is drawn again after four. Each visit here adds its hospital's power of ten."""
     visits = [lambda w, k=k: w + 10**k for k in range(4)]
-    order = [*(rng := np.random.default_rng(3)).permutation(4), rng.permutation(4)[0]]
+    order = theirs.cycle(4, 5, seed=3)
+    assert order == [*(rng := np.random.default_rng(3)).permutation(4), rng.permutation(4)[0]]
     zero = torch.zeros(1)
-    assert theirs._cyclic(visits, zero, 5, 3, passed_on=False) == order.count(0)
-    assert theirs._cyclic(visits, zero, 5, 3, passed_on=True) == sum(10**k for k in order)
+    assert theirs._cyclic(visits, zero, order, passed_on=False) == order.count(0)
+    assert theirs._cyclic(visits, zero, order, passed_on=True) == sum(10**k for k in order)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_minibatches_are_those_of_torch(workers):
+    """Two passes of 10 rows by 4. Worker processes draw the first pass before the seed, others after it."""
+    rows = Site(*[torch.arange(10.0)] * 4)
+    torch.manual_seed(1)
+    loader = DataLoader(rows.X, batch_size=4, shuffle=True, num_workers=workers)
+    expected = iter(loader)
+    torch.manual_seed(2)
+    first = [*expected]
+    expected = [*first, *loader]
+    torch.manual_seed(1)
+    found = theirs.Batches(rows, 4, ahead=workers > 0)
+    torch.manual_seed(2)
+    for batch, (X, y) in zip(expected, found, strict=False):
+        assert torch.equal(batch, X) and torch.equal(batch, y)
+
+
+def test_random_numbers_between_two_strategies(task):
+    """FLamby makes FedAdagrad's loaders after Cyclic's run and FedAdam's after FedAdagrad's, each with its tests."""
+    ahead = replaced(task, ahead=True, rounds=3)
+
+    def drawn(run, strategy):
+        """What is drawn next after a run with its loaders, and a number for each hospital and for all."""
+        theirs.at_construction(ahead, strategy, 5)
+        loaders = [theirs.Batches(site, 4, ahead=True) for site in ahead.sites]
+        torch.manual_seed(5)
+        run([iter(loader) for loader in loaders])
+        return [theirs.draw() for _ in range(len(ahead.sites) + 2)][-1]
+
+    def cyclic(loaders):
+        for k in theirs.cycle(4, 3, 5):
+            [next(loaders[k]) for _ in range(100)]
+
+    def everyone(loaders):
+        for _ in range(3):
+            [next(loader) for loader in loaders for _ in range(100)]
+
+    for run, before, after in ((cyclic, "Cyclic", "FedAdagrad"), (everyone, "FedAdagrad", "FedAdam")):
+        expected = drawn(run, before)
+        theirs.at_construction(ahead, after, 5)
+        assert theirs.draw() == expected
 
 
 def replaced(task: Task, **changes) -> Task:
@@ -134,14 +179,17 @@ def test_this_package_takes_flambys_steps(table, task, monkeypatch, tmp_path):
     hospitals = ours.as_flamby(whole)
     for name in ("FedAvg", "FedProx", "FedAdagrad", "FedAdam", "FedYogi"):
         method, values = ours.same_settings(whole, name)
-        run = ours.trained(dataset, hospitals, method, values, 5, start=theirs.first_model(whole, 5).numpy())
+        start = theirs.first_model(whole, 5).numpy()
+        run, rows = (
+            ours.trained(dataset, hospitals, method, values, 5, start=start, each=e, e=e) for e in (False, True)
+        )
         w = theirs.trained(whole, name, 5)
         losses = [
             torch.nn.functional.binary_cross_entropy_with_logits(data.scores(w, s.X_test), s.y_test, reduction="none")
             for s in whole.sites
         ]
-        np.testing.assert_allclose([row["loss"] for row in run.history], torch.cat(losses), atol=3e-5, err_msg=name)
-        np.testing.assert_allclose(ours.by_hospital(run, hospitals), whole.metrics(w), atol=1e-6)
+        np.testing.assert_allclose([row["loss"] for row in rows.history], torch.cat(losses), atol=3e-5, err_msg=name)
+        np.testing.assert_allclose([row["accuracy"] for row in run.history], whole.metrics(w), atol=1e-5)
 
 
 def test_the_published_numbers():
@@ -157,7 +205,7 @@ def test_the_published_numbers():
 
 def test_near_is_two_standard_errors_of_the_difference_of_two_means():
     site = Site(*[torch.zeros(2, 1)] * 4)
-    task = Task("heart", ["a"], [site], site, None, None, "accuracy", 4, 15, 50, 0.001)
+    task = Task("heart", ["a"], [site], site, None, None, "accuracy", 4, 15, 50, 0.001, False)
     theirs_ = np.array([[0.6], [0.7], [0.8], [0.7], [0.7]])  # SD 0.0707
     (found,), mean = emulated.compared(task, "FedAvg", theirs_, np.full((5, 1), 0.78))
     assert found.tolerance == pytest.approx(2 * 0.07071 * np.sqrt(2 / 5), abs=1e-4)
