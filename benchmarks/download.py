@@ -82,7 +82,12 @@ def download(name: str, folder: Path) -> Path:
         SafeError: its site does not answer, or sends other bytes than expected.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    others = {"shakespeare": shakespeare, "golub": golub, "heart_disease": heart_disease, "tcga_brca": tcga_brca}
+    others: Mapping[str, Callable[[Path], Path]] = {
+        "shakespeare": shakespeare,
+        "golub": golub,
+        "heart_disease": heart_disease,
+        "tcga_brca": tcga_brca,
+    }
     return others[name](folder) if name in others else images(name, folder)
 
 
