@@ -117,7 +117,8 @@ def central(
     data = result["data"]
     names = names if data["features"] is None else data["features"]
     names, E = affine.original(data["preprocess"], names, data["categories"] or [])
-    return {**result, "ties": ties, "strata": "hospital", **summary(stepping, names, E[:, 1:].T, confidence)}
+    found = summary(stepping, names, E[:, 1:].T, confidence)
+    return {**result, "ties": ties, "strata": "hospital", **found, "iterations": len(result["history"])}
 
 
 def summary(stepping: Stepping, names: list[str], M: np.ndarray, confidence: float) -> dict[str, Any]:
