@@ -14,7 +14,7 @@ from v6_federated.central.answers import Answers
 from v6_federated.central.federation import Federation
 from v6_federated.central.job import Result, central
 from v6_federated.central.privacy import training_plan
-from v6_federated.data import affine, pca, pooling
+from v6_federated.data import affine, inference, pca, pooling
 from v6_federated.messages import codec
 from v6_federated.messages.common import Common, Fraction, Rounds
 from v6_federated.messages.local_sgd import BatchSize, Epochs, LearningRate, LocalSGD, PlainSGD
@@ -60,6 +60,7 @@ __all__ = [
     "evaluate",
     "fit_step",
     "forget",
+    "inference",
     "keep_steps",
     "models",
     "number_of_threads",

@@ -6,8 +6,8 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from v6_federated import Answer, Common, Federation, Number, Result, Rounds, SafeError, affine, central
-from v6_glm import inference
+from v6_federated import Answer, Common, Federation, Number, Result, Rounds, SafeError, affine, central, inference
+from v6_glm import fit
 from v6_glm.families import Glm, check_link
 from v6_glm.measures import MEASURES
 from v6_glm.scoring import Scoring
@@ -134,15 +134,15 @@ def central(
         g, H = answers.exact_sum("gradient"), inference.symmetric(answers.exact_sum("hessian"), p)
         sums = dict(zip(MEASURES, answers.exact_sum("measures").tolist(), strict=True))
         federation.record(answers, deviance=None if t == 1 or sums["impossible"] else sums["deviance"])
-        inference.check_labels(model, sums)
+        fit.check_labels(model, sums)
         if t == 1:
             scoring.begin(g, H, sums)
         elif scoring.accept(sums):
             if scoring.first is None and not l2:
                 inference.check_identified(H, names)
             elif scoring.first is not None and not l2 and not model.family.dispersed:
-                inference.check_not_separated(scoring, model, H, sums, names)
-            scoring.advance(g, H, inference.dispersion(model.family, sums, p), tolerance)
+                fit.check_not_separated(scoring, model, H, sums, names)
+            scoring.advance(g, H, fit.dispersion(model.family, sums, p), tolerance)
         s.scoring = scoring.to_json()
         s.w = scoring.coefficients.astype(np.float32)
         if scoring.converged:
@@ -151,7 +151,7 @@ def central(
     scoring.end()
     result = federation.result(scoring.coefficients)
     names, E = affine.original(result["data"]["preprocess"], original_names(result), result["data"]["categories"] or [])
-    found = inference.summary(model, scoring, names, E, confidence)
+    found = fit.summary(model, scoring, names, E, confidence)
     return {**result, **found, "iterations": len(result["history"])}
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from v6_federated import SafeError
+from v6_federated import SafeError, inference
 
 CONSTANT = 1e-12  # variance of a column over its mean square
 ALONE = 1e-10  # eigenvalues of the first Hessian, relative, that are rounding
@@ -143,7 +143,7 @@ class Scoring:
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as numbers and lists."""
-        return _listed(vars(self))
+        return dict(inference.listed(vars(self)))
 
     @classmethod
     def from_json(cls, kept: dict[str, Any]) -> "Scoring":
@@ -155,16 +155,4 @@ class Scoring:
         Returns:
             The same state.
         """
-        return cls(**{name: _arrays(value) for name, value in kept.items()})
-
-
-def _listed(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _listed(inner) for name, inner in value.items()}
-    return value.tolist() if isinstance(value, np.ndarray) else value
-
-
-def _arrays(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _arrays(inner) for name, inner in value.items()}
-    return np.array(value) if isinstance(value, list) else value
+        return cls(**inference.arrays(kept))

@@ -269,6 +269,31 @@ def largest_values(researcher: Researcher) -> Outcome:
     return researcher.found(np.array(claims))
 
 
+def largest_at_risk(researcher: Researcher) -> Outcome:
+    """The rows with the largest and the smallest value of each column, by the gradient of a partial likelihood.
+
+    The label, 0 or 1, is the time, and all rows have the event. Under steep coefficients of one column, the mean of the
+    rows at risk is the row with its largest value, if that row's label is 1: it is then at risk until the end.
+    """
+    d = len(researcher.features)
+    mean, scale, n = researcher.moments()
+    claims = []
+    for k in range(3 if researcher.small else d):
+        for sign in (1, -1):
+            weights = np.zeros(d + 1)
+            weights[k] = sign * 1000.0 / scale[k]
+            answer = researcher.ask(
+                "v6_cox",
+                "newton",
+                data={"regression": True, "classes": None},
+                model={"name": "cox"},
+                arrays={"weights": weights},
+                ties="breslow",
+            )
+            claims.append(mean - answer["gradient"] / n)
+    return researcher.found(np.array(claims))
+
+
 # ---- few rows
 
 

@@ -203,6 +203,13 @@ ATTACKS = (
         stops="`MINIMUM_ROWS_A_SIDE`: few rows may not outweigh the others",
     ),
     Attack(
+        "the largest value's row, while at risk",
+        "Under chosen coefficients of Cox's model, the mean of the rows at risk in the gradient of `cox` is the row "
+        "with the largest value of a column.",
+        people.largest_at_risk,
+        stops="`MINIMUM_ROWS_A_SIDE`: few rows may not outweigh the others",
+    ),
+    Attack(
         "rare flag, mixed",
         "The same after a forged step `pca` has added another column to the flag.",
         people.rare_flag_mixed,

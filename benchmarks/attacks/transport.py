@@ -245,7 +245,7 @@ def parts_of(
     if statistic == "below":
         return [Part("below", "one", 64, (len(arguments["columns"]), EDGES))]
     if function == "newton":
-        p = len(arrays["weights"])
+        p = len(arrays["weights"]) - (job["model"]["name"] == "cox")  # which has no intercept
         return [*ladder("gradient", (p,)), *ladder("hessian", (p * (p + 1) // 2,))]
     if function == "evaluate":
         if job["data"].get("regression"):

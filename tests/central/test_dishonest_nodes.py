@@ -21,7 +21,10 @@ from v6_workbench.simulation.call_outcomes import CallOutcome
 from v6_workbench.simulation.mock import MockNetwork
 
 LIAR = 2
+FEW = {"rounds": 3, "preprocess": ["pca:5"]}  # all pixels of 100 digits determine no coefficients
 SETTINGS = {  # the jobs of some methods; all others have the default settings
+    "cox": FEW,
+    "glm": {**FEW, "family": "poisson"},
     "gbdt": {"rounds": 4, "growth": {}, "min_rows_leaf": 10},  # nodes take turns
     "pca": {"rounds": 3, "components": 3},
 }

@@ -24,7 +24,7 @@ from v6_federated.data.reading import KINDS
 from v6_federated.data.steps import Step
 from v6_federated.messages.codec import Shape
 from v6_federated.messages.common import Common
-from v6_federated.messages.job import AGGREGATIONS, DataSpec, Job
+from v6_federated.messages.job import AGGREGATIONS, SPECIAL, DataSpec, Job
 from v6_federated.models import metrics
 from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.secagg.agreement import Entry
@@ -83,8 +83,8 @@ def first_job(
     Returns:
         The job, with a new random key.
     """
-    offset, weights = getattr(common, "offset", None), getattr(common, "weights", None)
-    features = common.features and [c for c in common.features if c not in (offset, weights)]
+    special = {name: getattr(common, name, None) for name in SPECIAL}
+    features = common.features and [c for c in common.features if c not in special.values()]
     return Job(
         method=method,
         key=uuid.uuid4().hex,
@@ -104,8 +104,7 @@ def first_job(
             exclude=common.exclude or [],
             missing=missing,
             subgroup=common.subgroup,
-            offset=offset,
-            weights=weights,
+            **special,
         ),
         minimum_rows=common.minimum_rows,
         precision=common.precision,

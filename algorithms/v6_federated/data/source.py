@@ -126,8 +126,8 @@ class Source:
         if self.table is None:
             if spec.label is not None or spec.features is not None or spec.exclude or spec.special:
                 raise DataError(
-                    "the database holds arrays without column names; leave label, features, exclude, offset and "
-                    "weights unset"
+                    "the database holds arrays without column names; leave label, features, exclude, offset, weights "
+                    "and event unset"
                 )
             return [], "y"
         present = list(self.table.columns)
@@ -146,7 +146,9 @@ class Source:
         if len(set(features)) < len(features):
             raise DataError("features names a column twice; name each column once")
         if twice := [c for c in spec.special if c in (label, *features)]:
-            raise DataError(f"{twice[0]} cannot be an offset or weights and the label or a feature too; name another")
+            raise DataError(
+                f"{twice[0]} cannot be an offset, weights or event, and the label or a feature too; name another"
+            )
         if label and label in spec.exclude:
             raise DataError(f"the label {label} is excluded; remove it from exclude, or name another label")
         if label in features:
@@ -211,7 +213,7 @@ class Source:
         """
         assert self.table is not None
         found = read_features(self.table, [column])
-        found.check_complete("an offset, or a weight,")
+        found.check_complete("an offset, a weight or an event")
         return found
 
     def labels(self, spec: DataSpec) -> Array:

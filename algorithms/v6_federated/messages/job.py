@@ -14,8 +14,10 @@ KEY = re.compile("[0-9a-f]{32}")  # of a job
 SHARED_FUNCTIONS = ("describe", "confirm", "count_rows", "fit_step", "keep_steps", "evaluate", "forget")
 
 
+# attributes of a DataSpec that name columns which are neither features nor the label
+SPECIAL = ("offset", "weights", "event")
 # attributes of a DataSpec that are left out of messages if they say nothing
-SELDOM = ("exclude", "missing", "subgroup", "levels", "offset", "weights")
+SELDOM = ("exclude", "missing", "subgroup", "levels", *SPECIAL)
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class DataSpec:
         levels: these levels; empty until the nodes have named them.
         offset: column of numbers that is added to the linear predictor. It is no feature.
         weights: column of numbers that weight the rows. It is no feature.
+        event: column that is 1 in rows whose label is the time of an event, and 0 in censored ones. It is no feature.
     """
 
     label: str | None = None
@@ -53,18 +56,20 @@ class DataSpec:
     levels: Sequence[str] = ()
     offset: str | None = None
     weights: str | None = None
+    event: str | None = None
 
     @property
     def special(self) -> list[str]:
         """The columns that are neither features nor the label."""
-        return [*filter(None, (self.offset, self.weights))]
+        return [*filter(None, (getattr(self, name) for name in SPECIAL))]
 
     def has_types(self) -> bool:
         """Whether every attribute has the type that central sends, and a value that it can have."""
         texts = [names for names in (self.features, self.categories, self.exclude, self.levels) if names is not None]
+        columns = (self.label, self.subgroup, *(getattr(self, name) for name in SPECIAL))
         return (
             all(isinstance(names, list | tuple) and all(isinstance(n, str) for n in names) for names in texts)
-            and all(isinstance(name, str | None) for name in (self.label, self.subgroup, self.offset, self.weights))
+            and all(isinstance(name, str | None) for name in columns)
             and isinstance(self.classes, list | tuple | None)
             and all(isinstance(named, str | int | float) for named in self.classes or ())
             and type(self.holdout) in (int, float)

@@ -269,7 +269,7 @@ class Node:
         levelling = preprocessing.Levelling(self.policy.minimum_rows_a_side)
         return preprocessing.apply(features, self.job.data.preprocess, levelling.fit)
 
-    def special(self, name: Literal["offset", "weights"], default: float) -> Array:
+    def special(self, name: Literal["offset", "weights", "event"], default: float) -> Array:
         """Return a column that is neither a feature nor the label, for the rows to train on.
 
         Args:
@@ -288,7 +288,8 @@ class Node:
             return np.full(self.n, default)
         kept, _ = self.source.split(self.job.data, self.identity, self.policy.minimum_rows)
         found = self.source.special(column).take(kept)
-        self.policy.check_marks(column, len(found.marks(self.policy.minimum_rows_a_side).columns))
+        if name != "event":  # few events are another matter, see ``Policy.check_events``
+            self.policy.check_marks(column, len(found.marks(self.policy.minimum_rows_a_side).columns))
         return found.X[:, 0]
 
     def check_time(self) -> None:

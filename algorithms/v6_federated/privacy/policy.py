@@ -452,6 +452,21 @@ class Policy:
                 f"({PREFIX}MINIMUM_ROWS_A_SIDE); leave it out, or leave this organization out"
             )
 
+    def check_events(self, events: int) -> None:
+        """Refuse sums over few events: the gradient of a partial likelihood is one over the rows that have some.
+
+        Args:
+            events: events among the rows of the node.
+
+        Raises:
+            PrivacyThresholdViolation: there are too few.
+        """
+        if events < self.minimum_rows_a_side:
+            raise PrivacyThresholdViolation(
+                f"fewer than {self.minimum_rows_a_side} rows of this node have the event ({PREFIX}MINIMUM_ROWS_A_SIDE);"
+                " leave this organization out (--set organizations=...)"
+            )
+
     def check_dominance(self, weights: Array) -> None:
         """Refuse sums in which few rows weigh more than all others: they would describe these rows.
 

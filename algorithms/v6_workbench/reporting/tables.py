@@ -460,7 +460,7 @@ def coefficients_table(result: Result) -> Table | None:
         return None
     out, ratio = Table(box=None, pad_edge=False), ratio_of(result)
     inside = f"{100 * result['confidence']:g}% interval"
-    statistic = "z" if result["family"] in ("binomial", "poisson") else "t"
+    statistic = "t" if result.get("family") in ("gaussian", "gamma") else "z"
     out.add_column("coefficient", overflow="fold")
     for heading in ("estimate", "std. error", statistic, "p", inside):
         out.add_column(heading, justify="right", no_wrap=True)
@@ -500,10 +500,22 @@ def fit_of(result: Result) -> str:
     """
     if not result.get("coefficients"):
         return ""
+    if "events" in result:
+        return _fit_of_hazards(result)
     numbers = {"deviance": "deviance", "null deviance": "null_deviance", "AIC": "aic", "dispersion": "dispersion"}
     said = [f"{label} {result[name]:.6g}" for label, name in numbers.items() if result[name] is not None]
     family, rows = f"{result['family']}, link {result['link']}", f"{result['n']:,} rows"
     return f"{family}; {rows}, {result['df_residual']:,} degrees of freedom; {', '.join(said)}"
+
+
+def _fit_of_hazards(result: Result) -> str:
+    """How well proportional hazards fit."""
+    test, concordance = result["likelihood_ratio_test"], result["concordance"]
+    strata = "strata by hospital" if result["strata"] == "hospital" else f"{len(result['grid'])} bins of time"
+    said = [f"{strata}, ties {result['ties']}", f"{result['n']:,} rows, {result['events']:,} events"]
+    said += [f"log-likelihood {result['log_likelihood']:.6g}, AIC {result['aic']:.6g}"]
+    said += [f"likelihood-ratio test {test['statistic']:.4g} on {test['df']} degrees of freedom, p {_p(test['p'])}"]
+    return "; ".join([*said, *([] if concordance is None else [f"concordance in training rows {concordance:.3f}"])])
 
 
 def _between(row: Mapping[str, Any], lower: str, upper: str) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 
+from v6_federated.messages.job import SPECIAL
 from v6_workbench import registry
 from v6_workbench.reporting.diagnostics import shortened
 from v6_workbench.simulation.experiments import Experiment
@@ -94,7 +95,9 @@ def _alike(what: str, names: list[str]) -> list[str]:
 def _features(experiment: Experiment, values: Mapping[str, Any]) -> list[str]:
     """The names of the features of a table."""
     table, (there, _) = experiment.dataset.rows, experiment.columns()
-    return [c for c in values.get("features") or experiment.features or there if c in table] if there else []
+    special = {values.get(name) for name in SPECIAL}
+    features = values.get("features") or experiment.features or there
+    return [c for c in features if c in table and c not in special] if there else []
 
 
 def _identifiers(experiment: Experiment, features: list[str]) -> list[str]:

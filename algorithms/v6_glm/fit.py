@@ -7,64 +7,11 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from v6_federated import SafeError
+from v6_federated import SafeError, inference
 from v6_glm.families import FAMILIES, LINKS, Family, Glm
 from v6_glm.scoring import Scoring
 
-ALIASED = 1e-9  # share of a column's information that is not in the columns before it
-SEPARATED = 1e-7  # share of the first step's information on some coefficient that is left
 RATIOS = {"logit": "odds_ratio", "cloglog": "hazard_ratio", "log": "mean_ratio"}  # what exp(coefficient) is, by link
-
-
-def symmetric(triangle: np.ndarray, p: int) -> np.ndarray:
-    """Write a symmetric matrix in full.
-
-    Args:
-        triangle: its lower triangle, row by row.
-        p: its size.
-
-    Returns:
-        The matrix (p, p).
-    """
-    H = np.zeros((p, p))
-    H[np.tril_indices(p)] = triangle
-    return H + np.tril(H, -1).T
-
-
-def check_identified(H: np.ndarray, names: Sequence[str]) -> None:
-    """Reject columns that say nothing beyond the intercept and the columns before them.
-
-    Args:
-        H: the Hessian (p, p) of centred columns divided by their deviations; the last is the intercept.
-        names: of the columns, without the intercept.
-
-    Raises:
-        SafeError: there are such columns; it names them.
-    """
-    p = len(H)
-    order = [p - 1, *range(p - 1)]
-    A = H[np.ix_(order, order)].copy()
-    before, taken = np.diag(A).copy(), [0]
-    for j in range(p):
-        if j and A[j, j] <= ALIASED * max(before[j], before[0]):
-            name = names[order[j]]
-            if len(taken) > 1:
-                own = H[np.ix_([order[i] for i in taken], [order[i] for i in taken])]
-                with_it = np.linalg.solve(own, H[[order[i] for i in taken], order[j]])
-                same = [names[order[i]] for i, b in zip(taken, with_it, strict=True) if i and abs(b) > 1e-6]
-            else:
-                same = []
-            if not same:
-                raise SafeError(f"the column {name} has one value in all rows, as the intercept has; leave it out")
-            levels = sorted({c.partition("=")[0] for c in (name, *same) if "=" in c})
-            onehot = f", or one level of each category (--preprocess onehot:{','.join(levels)},drop=first)"
-            raise SafeError(
-                f"the column {name} follows from {', '.join(same)}, so that their coefficients are not determined; "
-                f"leave one of them out (--exclude){onehot if levels else ''}, or set l2"
-            )
-        if A[j, j] > 0:
-            taken += [j] if j else []
-            A[j + 1 :, j + 1 :] -= np.outer(A[j + 1 :, j], A[j, j + 1 :]) / A[j, j]
 
 
 def check_not_separated(
@@ -90,15 +37,14 @@ def check_not_separated(
     if binary and sums["deviance"] < 2 * math.log(2):
         direction = np.abs(scoring.b)
     else:
-        L = np.linalg.cholesky(scoring.first)
-        values, vectors = np.linalg.eigh(np.linalg.solve(L, np.linalg.solve(L, H).T))
-        if values[0] > SEPARATED * values.max():
+        lost = inference.lost_direction(scoring.first, H)
+        if lost is None:
             return
-        direction = np.abs(np.linalg.solve(L.T, vectors[:, 0]))
+        direction = lost
     direction[-1] = 0.0  # the intercept goes along
-    matter = [name for name, part in zip(names, direction, strict=False) if part > 0.1 * direction.max()]
+    matter = inference.that_matter(names, direction)
     raise SafeError(
-        f"the column(s) {', '.join(matter)} separate the labels: some of their values predict the label with "
+        f"the column(s) {matter} separate the labels: some of their values predict the label with "
         "certainty, so that no finite coefficients fit best; leave them out, merge levels, or set l2, for example "
         "l2=0.01"
     )
@@ -145,55 +91,6 @@ def dispersion(family: Family, sums: Mapping[str, float], p: int) -> float | Non
     return sums["pearson"] / free if free > 0 else None
 
 
-def table(
-    names: Sequence[str],
-    estimates: np.ndarray,
-    covariance: np.ndarray | None,
-    ratio: str | None,
-    confidence: float,
-    degrees: float | None,
-) -> list[dict[str, Any]]:
-    """Make the rows of the coefficients.
-
-    Args:
-        names: of the coefficients (k,).
-        estimates: the coefficients (k,).
-        covariance: of them (k, k); None if it is not known.
-        ratio: what the exponential of a coefficient is called; None if it has no meaning.
-        confidence: of the intervals.
-        degrees: of freedom of the t distribution; None: the normal distribution, as the dispersion is known.
-
-    Returns:
-        For each coefficient ``name``, ``estimate``, ``std_error``, ``z`` (t if the dispersion was estimated), ``p`` and
-        the interval from ``lower`` to ``upper``; and the exponentials of estimate and interval, as ``odds_ratio``,
-        ``odds_ratio_lower`` and ``odds_ratio_upper``, or under the other names that ``ratio`` may have.
-    """
-    found = []
-    at = (1 + confidence) / 2
-    quantile = float(special.ndtri(at) if degrees is None else special.stdtrit(degrees, at))
-    for i, (name, value) in enumerate(zip(names, estimates.tolist(), strict=True)):
-        row: dict[str, Any] = {"name": name, "estimate": value}
-        row |= dict.fromkeys(("std_error", "z", "p", "lower", "upper"))
-        if covariance is not None:
-            error = math.sqrt(max(float(covariance[i, i]), 0.0))
-            z = value / error if error else None
-            p = None
-            if z is not None:
-                p = 2 * float(special.ndtr(-abs(z)) if degrees is None else special.stdtr(degrees, -abs(z)))
-            low, high = value - quantile * error, value + quantile * error
-            row |= {"std_error": error, "z": z, "p": p, "lower": low, "upper": high}
-        if ratio is not None and name != "intercept":
-            row[ratio] = _exp(value)
-            row |= {f"{ratio}_{end}": None if row[end] is None else _exp(row[end]) for end in ("lower", "upper")}
-        found.append(row)
-    return found
-
-
-def _exp(value: float) -> float | None:
-    """The exponential; None if it is too large for JSON."""
-    return math.exp(value) if value < 709 else None
-
-
 def check_labels(model: Glm, sums: Mapping[str, float]) -> None:
     """Reject labels that are all alike, for which no finite coefficients fit best.
 
@@ -223,7 +120,7 @@ def summary(model: Glm, scoring: Scoring, names: Sequence[str], E: np.ndarray, c
         confidence: of the intervals.
 
     Returns:
-        ``coefficients``, see ``table``, and ``deviance``, ``null_deviance``, ``aic``, ``dispersion``,
+        ``coefficients``, see ``inference.table``, and ``deviance``, ``null_deviance``, ``aic``, ``dispersion``,
         ``n`` and ``df_residual``.
     """
     sums, p = scoring.good["sums"], len(scoring.good["H"])
@@ -242,7 +139,7 @@ def summary(model: Glm, scoring: Scoring, names: Sequence[str], E: np.ndarray, c
     if sums["null_hessian"] > 0:
         null -= sums["null_gradient"] ** 2 / sums["null_hessian"]  # the last step, which is short
     return {
-        "coefficients": table(
+        "coefficients": inference.table(
             ["intercept", *names],
             M @ scoring.good["next"],
             covariance,

@@ -1,0 +1,17 @@
+"""Cox's proportional hazards by Newton's method on federated sums, as a vantage6 algorithm."""
+
+from v6_cox.central import central
+from v6_cox.partial import newton
+from v6_federated import confirm, count_rows, describe, evaluate, fit_step, forget, keep_steps
+
+__all__ = [
+    "central",
+    "confirm",
+    "count_rows",
+    "describe",
+    "evaluate",
+    "fit_step",
+    "forget",
+    "keep_steps",
+    "newton",
+]

@@ -1,0 +1,171 @@
+"""What regressions by Newton's method say: whether coefficients are determined, and their standard errors and tests."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from v6_federated.base.arrays import Array
+from v6_federated.base.errors import SafeError
+
+ALIASED = 1e-9  # share of a column's information that is not in the columns before it
+SEPARATED = 1e-7  # share of the first step's information on some coefficient that is left
+
+
+def symmetric(triangle: Array, p: int) -> Array:
+    """Write a symmetric matrix in full.
+
+    Args:
+        triangle: its lower triangle, row by row.
+        p: its size.
+
+    Returns:
+        The matrix (p, p).
+    """
+    H = np.zeros((p, p))
+    H[np.tril_indices(p)] = triangle
+    return H + np.tril(H, -1).T
+
+
+def check_identified(H: Array, names: Sequence[str], constant: str = "in all rows, as the intercept has") -> None:
+    """Reject columns that say nothing beyond the intercept and the columns before them.
+
+    Args:
+        H: the Hessian (p, p) of centred columns divided by their deviations; the last is the intercept.
+        names: of the columns, without the intercept.
+        constant: where a column without information has one value, for the error.
+
+    Raises:
+        SafeError: there are such columns; it names them.
+    """
+    p = len(H)
+    order = [p - 1, *range(p - 1)]
+    A = H[np.ix_(order, order)].copy()
+    before, taken = np.diag(A).copy(), [0]
+    for j in range(p):
+        if j and A[j, j] <= ALIASED * max(before[j], before[0]):
+            name = names[order[j]]
+            if len(taken) > 1:
+                own = H[np.ix_([order[i] for i in taken], [order[i] for i in taken])]
+                with_it = np.linalg.solve(own, H[[order[i] for i in taken], order[j]])
+                same = [names[order[i]] for i, b in zip(taken, with_it, strict=True) if i and abs(b) > 1e-6]
+            else:
+                same = []
+            if not same:
+                raise SafeError(f"the column {name} has one value {constant}; leave it out (--exclude)")
+            levels = sorted({c.partition("=")[0] for c in (name, *same) if "=" in c})
+            onehot = f", or one level of each category (--preprocess onehot:{','.join(levels)},drop=first)"
+            raise SafeError(
+                f"the column {name} follows from {', '.join(same)}, so that their coefficients are not determined; "
+                f"leave one of them out (--exclude){onehot if levels else ''}, or set l2"
+            )
+        if A[j, j] > 0:
+            taken += [j] if j else []
+            A[j + 1 :, j + 1 :] -= np.outer(A[j + 1 :, j], A[j, j + 1 :]) / A[j, j]
+
+
+def lost_direction(first: Array, H: Array) -> Array | None:
+    """Find coefficients of which the rows tell nothing any more, as they grow for ever.
+
+    Args:
+        first: the Hessian at the first coefficients (p, p).
+        H: the Hessian now (p, p).
+
+    Returns:
+        How much each coefficient grows (p,), from 0; None if there are none.
+    """
+    L = np.linalg.cholesky(first)
+    values, vectors = np.linalg.eigh(np.linalg.solve(L, np.linalg.solve(L, H).T))
+    return None if values[0] > SEPARATED * values.max() else np.abs(np.linalg.solve(L.T, vectors[:, 0]))
+
+
+def that_matter(names: Sequence[str], direction: Array) -> str:
+    """Name the columns that a direction of coefficients is mostly about.
+
+    Args:
+        names: of the columns.
+        direction: a number for each, from 0.
+
+    Returns:
+        Their names, by commas.
+    """
+    return ", ".join(name for name, part in zip(names, direction, strict=False) if part > 0.1 * direction.max())
+
+
+def listed(value: Any) -> Any:
+    """Turn arrays into lists, which JSON keeps in full precision.
+
+    Args:
+        value: dictionaries, arrays and anything else.
+
+    Returns:
+        The same with lists for arrays.
+    """
+    if isinstance(value, dict):
+        return {name: listed(inner) for name, inner in value.items()}
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def arrays(value: Any) -> Any:
+    """Turn lists back into arrays.
+
+    Args:
+        value: what ``listed`` returned.
+
+    Returns:
+        The same with arrays for lists.
+    """
+    if isinstance(value, dict):
+        return {name: arrays(inner) for name, inner in value.items()}
+    return np.array(value) if isinstance(value, list) else value
+
+
+def table(
+    names: Sequence[str],
+    estimates: Array,
+    covariance: Array | None,
+    ratio: str | None,
+    confidence: float,
+    degrees: float | None,
+) -> list[dict[str, Any]]:
+    """Make the rows of the coefficients.
+
+    Args:
+        names: of the coefficients (k,).
+        estimates: the coefficients (k,).
+        covariance: of them (k, k); None if it is not known.
+        ratio: what the exponential of a coefficient is called; None if it has no meaning.
+        confidence: of the intervals.
+        degrees: of freedom of the t distribution; None: the normal distribution, as the dispersion is known.
+
+    Returns:
+        For each coefficient ``name``, ``estimate``, ``std_error``, ``z`` (t if the dispersion was estimated), ``p`` and
+        the interval from ``lower`` to ``upper``; and the exponentials of estimate and interval, as ``odds_ratio``,
+        ``odds_ratio_lower`` and ``odds_ratio_upper``, or under the other names that ``ratio`` may have.
+    """
+    found = []
+    at = (1 + confidence) / 2
+    quantile = float(special.ndtri(at) if degrees is None else special.stdtrit(degrees, at))
+    for i, (name, value) in enumerate(zip(names, estimates.tolist(), strict=True)):
+        row: dict[str, Any] = {"name": name, "estimate": value}
+        row |= dict.fromkeys(("std_error", "z", "p", "lower", "upper"))
+        if covariance is not None:
+            error = math.sqrt(max(float(covariance[i, i]), 0.0))
+            z = value / error if error else None
+            p = None
+            if z is not None:
+                p = 2 * float(special.ndtr(-abs(z)) if degrees is None else special.stdtr(degrees, -abs(z)))
+            low, high = value - quantile * error, value + quantile * error
+            row |= {"std_error": error, "z": z, "p": p, "lower": low, "upper": high}
+        if ratio is not None and name != "intercept":
+            row[ratio] = _exp(value)
+            row |= {f"{ratio}_{end}": None if row[end] is None else _exp(row[end]) for end in ("lower", "upper")}
+        found.append(row)
+    return found
+
+
+def _exp(value: float) -> float | None:
+    """The exponential; None if it is too large for JSON."""
+    return math.exp(value) if value < 709 else None

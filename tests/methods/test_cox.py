@@ -1,0 +1,299 @@
+"""Proportional hazards against statsmodels on the pooled rows, and by hand."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+from helpers import OPEN, crafted, train
+from scipy import optimize, stats
+from vantage6.algorithm.tools.exceptions import CollectResultsError, UserInputError
+
+from v6_cox import likelihood
+from v6_federated.base.errors import SafeError
+from v6_federated.data.source import Source
+from v6_federated.messages import codec
+from v6_workbench.conformance import MethodCase, conformance_tests
+from v6_workbench.reporting import prediction
+from v6_workbench.simulation.mock import MockNetwork
+
+CUTS = (0, 40, 160, 230, 400)  # four hospitals of unequal sizes
+N = CUTS[-1]
+HOSPITAL = np.repeat(range(4), np.diff(CUTS))
+
+
+def of_one_stratum(rows):
+    """Newton's method with statsmodels' derivatives on all rows, which all have the event; then a 0."""
+    model, beta = sm.PHReg(rows.y, rows.X.astype(np.float64), ties="efron"), np.zeros(rows.X.shape[1])
+    for _ in range(rows.rounds):
+        beta = beta - np.linalg.solve(model.hessian(beta), model.score(beta))
+    return np.append(beta, 0.0)
+
+
+NOTHING_HELD_OUT = "it holds no rows out and evaluates none, see the page"
+test_conformance = conformance_tests(
+    MethodCase(
+        "cox",
+        centralized=of_one_stratum,
+        exceptions={
+            "rows_held_out_are_not_trained_on": NOTHING_HELD_OUT,
+            "as_many_rounds_as_a_node_allows": NOTHING_HELD_OUT,
+            "preprocessing_comes_first": NOTHING_HELD_OUT,
+        },
+    )
+)
+
+
+def patients(n=N, seed=1):
+    """Patients whose columns' sizes differ by orders of magnitude, with tied times and censoring."""
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame({"age": rng.normal(60, 10, n), "year": rng.integers(2000, 2020, n) * 1.0})
+    X["dose"], X["ill"] = rng.exponential(1e-3, n), rng.integers(0, 2, n) * 1.0
+    eta = 0.03 * (X.age - 60) + 0.02 * (X.year - 2010) + 200 * (X.dose - 1e-3) + 0.5 * X.ill
+    event, censored = rng.exponential(10 * np.exp(-eta)), rng.exponential(12, n)
+    return X.assign(dead=(event <= censored) * 1, months=np.ceil(2 * np.minimum(event, censored)) / 2)
+
+
+def dealt(rows):
+    """The rows at four hospitals."""
+    return {k: rows.iloc[a:b].reset_index(drop=True) for k, a, b in zip((2, 3, 5, 9), CUTS, CUTS[1:], strict=False)}
+
+
+def fit(rows, **settings):
+    """The result of a job; rows may be those of single hospitals."""
+    nodes = rows if isinstance(rows, dict) else dealt(rows)
+    return train("v6_cox", nodes, **{"label": "months", "event": "dead", **settings})
+
+
+def theirs(rows, ties="efron", strata=HOSPITAL):
+    """statsmodels' fit to the pooled rows, on standardised columns; its coefficients and errors."""
+    X = rows.drop(columns=["months", "dead"]).astype(float)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = sm.PHReg(rows.months, (X - X.mean()) / X.std(), status=rows.dead, ties=ties, strata=strata)
+        fitted = model.fit(disp=0, gtol=1e-12)
+    return fitted, fitted.params / X.std().to_numpy(), fitted.bse / X.std().to_numpy()
+
+
+def column(result, name):
+    return np.array([row[name] for row in result["coefficients"]], dtype=float)
+
+
+@pytest.mark.parametrize("aggregation", ["plain", "masked"])
+@pytest.mark.parametrize("ties", ["efron", "breslow"])
+def test_coefficients_and_errors_equal_statsmodels(ties, aggregation):
+    rows = patients()
+    result = fit(rows, ties=ties, aggregation=aggregation)
+    fitted, estimates, errors = theirs(rows, ties)
+    assert result["converged"] and len(result["history"]) <= 7
+    assert [row["name"] for row in result["coefficients"]] == ["age", "year", "dose", "ill"]
+    np.testing.assert_allclose(column(result, "estimate"), estimates, rtol=1e-8)
+    np.testing.assert_allclose(column(result, "std_error"), errors, rtol=1e-8)
+    np.testing.assert_allclose(column(result, "p"), 2 * stats.norm.sf(np.abs(estimates / errors)), rtol=1e-6)
+    np.testing.assert_allclose(column(result, "hazard_ratio"), np.exp(estimates), rtol=1e-8)
+    upper = np.exp(estimates + stats.norm.ppf(0.975) * errors)
+    np.testing.assert_allclose(column(result, "hazard_ratio_upper"), upper, rtol=1e-8)
+    assert result["log_likelihood"] == pytest.approx(fitted.llf, rel=1e-10)
+    null = fitted.model.loglike(np.zeros(4))
+    assert result["null_log_likelihood"] == pytest.approx(null, rel=1e-10)
+    test = result["likelihood_ratio_test"]
+    assert test["p"] == pytest.approx(stats.chi2(4).sf(2 * (fitted.llf - null)), rel=1e-6) and test["df"] == 4
+    assert result["wald_test"]["statistic"] == pytest.approx(
+        fitted.params @ np.linalg.solve(fitted.cov_params(), fitted.params), rel=1e-7
+    )
+    assert result["aic"] == pytest.approx(2 * 4 - 2 * fitted.llf)
+    assert (result["n"], result["events"]) == (N, rows.dead.sum())
+
+
+def test_gradient_and_hessian_of_a_hospital_equal_statsmodels():
+    """Each of them, not only the fit, and at coefficients that are not the best ones."""
+    rows = patients(80)
+    X, beta = rows[["age", "ill"]].to_numpy(), np.array([0.02, -0.7])
+    for ties in ("efron", "breslow"):
+        model = sm.PHReg(rows.months, X, status=rows.dead, ties=ties)
+        found = likelihood.of_stratum(X, rows.months.to_numpy(), rows.dead.to_numpy(float), beta, ties)
+        np.testing.assert_allclose(found["gradient"], model.score(beta), rtol=1e-9)
+        np.testing.assert_allclose(found["hessian"], -model.hessian(beta), rtol=1e-9)
+        assert found["log_likelihood"] == pytest.approx(model.loglike(beta), rel=1e-12)
+        assert found["working"].sum() == pytest.approx(rows.dead.sum())
+
+
+def test_a_round_by_hand():
+    """Efron's likelihood of five patients at coefficient 0: three at risk at time 2, of whom two die."""
+    x = np.array([[4.0], [1.0], [3.0], [2.0], [7.0]])
+    time, event = np.array([1.0, 2, 2, 1, 3]), np.array([0.0, 1, 1, 1, 0])
+    found = likelihood.of_stratum(x, time, event, np.zeros(1), "efron")
+    first, second, third = x.mean(), (1 + 3 + 7) / 3, ((1 + 3) / 2 + 7) / 2
+    assert found["gradient"][0] == pytest.approx((2 - first) + (1 - second) + (3 - third))
+    spread = (16 + 1 + 9 + 4 + 49) / 5 - first**2 + (1 + 9 + 49) / 3 - second**2 + ((1 + 9) / 2 + 49) / 2 - third**2
+    assert found["hessian"][0, 0] == pytest.approx(spread)
+    assert found["log_likelihood"] == pytest.approx(-np.log(5 * 3 * 2))
+
+
+def test_rounds_by_hand():
+    rows = patients()[["age", "ill", "dead", "months"]]
+    beta, likelihoods = np.zeros(2), []
+    for _ in range(3):
+        g, H, total = np.zeros(2), np.zeros((2, 2)), 0.0
+        for hospital in range(4):
+            own = rows[hospital == HOSPITAL]
+            for _, died in own[own.dead == 1].iterrows():
+                at_risk = own[own.months >= died.months]
+                X = at_risk[["age", "ill"]].to_numpy()
+                w = np.exp(X @ beta)
+                mean = w @ X / w.sum()
+                g += died[["age", "ill"]].to_numpy(float) - mean
+                H += X.T @ (w[:, None] * X) / w.sum() - np.outer(mean, mean)
+                total += float(died[["age", "ill"]].to_numpy(float) @ beta) - np.log(w.sum())
+        likelihoods.append(total)
+        beta = beta + np.linalg.solve(H, g)
+    result = fit(rows, ties="breslow", rounds=3)
+    np.testing.assert_allclose([row["log_likelihood"] for row in result["history"]], likelihoods, rtol=1e-12)
+    np.testing.assert_allclose(column(result, "estimate"), beta, rtol=1e-9)
+
+
+def test_without_a_column_of_events_all_times_are_events():
+    rows = patients()
+    without = fit(rows.drop(columns="dead"), event=None)
+    _, estimates, _ = theirs(rows.assign(dead=1))
+    np.testing.assert_allclose(column(without, "estimate"), estimates, rtol=1e-8)
+    assert without["events"] == without["n"]
+
+
+@pytest.mark.parametrize("steps", [["standardize"], ["onehot:sex,drop=first", "standardize", "pca:5"]], ids=len)
+def test_coefficients_are_those_of_the_table_s_columns(steps):
+    rows = patients()
+    sex = np.where(np.arange(N) % 3 == 0, "f", "m")
+    coded = rows
+    if len(steps) > 1:
+        coded = rows.assign(**{"sex=m": (sex == "m") * 1.0})
+        rows = rows.assign(sex=sex)
+    result = fit(rows, preprocess=steps)
+    _, estimates, errors = theirs(coded)
+    found = {row["name"]: row for row in result["coefficients"]}
+    names = [*coded.columns.drop(["months", "dead"])]
+    np.testing.assert_allclose([found[name]["estimate"] for name in names], estimates, rtol=1e-5)
+    np.testing.assert_allclose([found[name]["std_error"] for name in names], errors, rtol=1e-5)
+
+
+def pairs_by_hand(time, event, eta):
+    """Comparable and concordant pairs of rows, one by one."""
+    pairs = concordant = 0.0
+    for i in np.flatnonzero(event):
+        for j in range(len(time)):
+            if time[j] > time[i] or (time[j] == time[i] and not event[j]):
+                pairs += 1
+                concordant += 1.0 if eta[i] > eta[j] else 0.5 if eta[i] == eta[j] else 0.0
+    return pairs, concordant
+
+
+def test_concordance_counts_pairs_of_one_hospital():
+    rng = np.random.default_rng(3)
+    for n in (1, 2, 60):
+        time, event, eta = rng.integers(1, 9, n), rng.integers(0, 2, n), rng.integers(0, 6, n) / 2
+        assert likelihood.concordance(time, event, eta) == pairs_by_hand(time, event, eta)
+    rows = patients()
+    result = fit(rows)
+    eta = rows[["age", "year", "dose", "ill"]].to_numpy() @ column(result, "estimate")
+    counted = [
+        pairs_by_hand(rows.months[own].to_numpy(), rows.dead[own].to_numpy(), eta[own])
+        for own in (hospital == HOSPITAL for hospital in range(4))
+    ]
+    pairs, concordant = np.sum(counted, axis=0)
+    assert result["concordance"] == pytest.approx(concordant / pairs, abs=1e-4)
+
+
+def test_a_step_that_is_too_long_is_halved():
+    """One row with a huge value: the first step, of a quadratic at 0, goes too far."""
+    rng = np.random.default_rng(0)
+    x = np.where(np.arange(N) % 40 == 0, 60.0, rng.normal(size=N))
+    months = np.where(x == 60, 0.01, 1.0) * rng.exponential(1, N)
+    rows = pd.DataFrame({"x": x, "dead": 1, "months": months})
+    result = fit(rows)
+    likelihoods = [row["log_likelihood"] for row in result["history"]]
+    assert result["converged"] and np.diff(likelihoods).min() < -1  # some step was too long
+
+    def minus(beta):
+        parts = [rows[hospital == HOSPITAL] for hospital in range(4)]
+        arrays = [(r[["x"]].to_numpy(), r.months.to_numpy(), r.dead.to_numpy(float)) for r in parts]
+        return -sum(likelihood.of_stratum(*a, np.array([beta]), "efron")["log_likelihood"] for a in arrays)
+
+    best = optimize.minimize_scalar(minus, bounds=(0, 3), method="bounded", options={"xatol": 1e-10})
+    assert column(result, "estimate")[0] == pytest.approx(best.x, rel=1e-6)
+
+
+def test_predictions_are_log_hazard_ratios():
+    rows = patients()
+    result = fit(rows, preprocess=["standardize"])
+    table, _ = prediction.predict(result, Source(table=rows))
+    X = rows[["age", "year", "dose", "ill"]].to_numpy()
+    expected = (X - X.mean(axis=0)) @ column(result, "estimate")
+    np.testing.assert_allclose(table["prediction"], expected, atol=1e-4)
+
+
+def stopped(nodes, **settings):
+    """Why a job ends without coefficients."""
+    environment = {**OPEN, **settings.pop("environment", {})}
+    with MockNetwork("v6_cox", nodes, environment=environment, on_round=lambda row: None) as network:
+        try:
+            return network.run(**{"label": "months", "event": "dead", **settings})["stopped"]
+        except (CollectResultsError, UserInputError, SafeError) as error:
+            return str(error)
+
+
+REFUSED = {
+    "no events": ({"dead": lambda r: 0}, {}, "no row has the event"),
+    "other events": ({"dead": lambda r: 2 * r.dead}, {}, "the column of events holds other numbers than 0 and 1"),
+    "missing events": ({"dead": lambda r: r.dead.where(r.dead == 1)}, {}, "missing values in the column(s) dead"),
+    "the label as event": ({}, {"event": "months"}, "months cannot be an offset, weights or event"),
+    "a copy": ({"twice": lambda r: 2 * r.age}, {}, "the column twice follows from age"),
+    "of the hospital": ({"beds": lambda r: HOSPITAL * 100.0}, {}, "the column beds has one value at each hospital"),
+    "a level without events": (
+        {"cured": lambda r: 1.0 - r.dead},
+        {},
+        "the column(s) cured predict with certainty who has the event first",
+    ),
+    "one round": ({}, {"rounds": 1}, "rounds=1 are too few"),
+    "rows to evaluate": ({}, {"holdout": 0.2}, "holdout"),
+    "evaluators": ({}, {"evaluators": [9]}, "evaluators has no effect on cox"),
+    "words": ({"sex": lambda r: "f"}, {}, "sex"),
+}
+
+
+@pytest.mark.parametrize("changed, settings, said", REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_fitted_is_named(changed, settings, said):
+    problem = stopped(dealt(patients().assign(**changed)), **settings)
+    assert said in problem and "\n" not in problem
+
+
+CAREFUL = {"V6_FEDERATED_PROFILE": "careful", "V6_FEDERATED_AGGREGATION": "plain"}
+
+
+def test_few_events_are_refused_by_careful_hospitals():
+    rows = patients()
+    rows.loc[np.flatnonzero(HOSPITAL == 0)[4:], "dead"] = 0
+    assert "fewer than 5 rows of this node have the event" in stopped(dealt(rows), environment=CAREFUL)
+
+
+OF_COX = {
+    "participants": [2, 3, 5, 9],
+    "model": {"name": "cox", "features": 2, "classes": 1},
+    "precision": "float64",
+    "data": {
+        **{"label": "months", "features": ["age", "ill"], "event": "dead", "classes": None, "holdout": 0.0},
+        **{"preprocess": [], "regression": True},
+    },
+}
+
+
+@pytest.mark.parametrize("profile", ["trusting", "careful"])
+def test_a_row_that_outweighs_all_others_is_refused_by_careful_hospitals(profile):
+    """With coefficients of choice the row with the largest value, while it is at risk, is the mean of all at risk."""
+    arrays = codec.encode({"weights": np.array([50.0, 0.0, 0.0])}, "float64")
+    environment = {**OPEN, **(CAREFUL if profile == "careful" else {})}
+    status, log = crafted(
+        dealt(patients()), "newton", OF_COX, "v6_cox", environment=environment, arrays=arrays, ties="efron"
+    )
+    assert (status == "completed") == (profile == "trusting"), log
+    assert profile == "trusting" or "about fewer than 5 rows" in log
