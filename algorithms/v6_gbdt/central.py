@@ -69,7 +69,9 @@ def why_single(settings: Any) -> str:
     Returns:
         The reason; empty if sums suffice.
     """
-    return "each tree is one node's own" if settings.mode in ("cyclic", "bagging") else ""
+    if settings.mode in ("random", "histogram"):
+        return ""
+    return f"with mode={settings.mode} each tree is one node's own; mode=random and mode=histogram use sums"
 
 
 def check_settings(settings: Any) -> None:
@@ -97,9 +99,8 @@ def check_settings(settings: Any) -> None:
         raise SafeError(
             f"max_depth={settings.max_depth} is too deep for mode={settings.mode}; expected at most {MOST_DEPTH}"
         )
-    if settings.mode == "random":
-        if idle := changed(settings, ["max_leaves", "min_rows_leaf"]):
-            raise SafeError(f"{', '.join(idle)} has no effect with mode=random; set max_depth, or leave it out")
+    if settings.mode == "random" and (idle := changed(settings, ["max_leaves", "min_rows_leaf"])):
+        raise SafeError(f"{', '.join(idle)} has no effect with mode=random; set max_depth, or leave it out")
 
 
 @central(

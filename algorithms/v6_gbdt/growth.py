@@ -17,7 +17,9 @@ MinRowsLeaf = Annotated[
     int, Field(ge=1, le=LARGE, description="rows in a leaf at least; not below a node's minimum of rows"), Number
 ]
 MaxDepth = Annotated[
-    int | None, Field(ge=1, le=1000, description="splits above a leaf (unset: no limit; random: 6; histogram: 5)"), Number
+    int | None,
+    Field(ge=1, le=1000, description="splits above a leaf (unset: no limit; random: 6; histogram: 5)"),
+    Number,
 ]
 LambdaL2 = Annotated[
     float, Field(ge=0, allow_inf_nan=False, description="lambda of the penalty on a leaf's output"), Number

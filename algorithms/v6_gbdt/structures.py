@@ -70,10 +70,10 @@ class Split:
 def best_splits(
     sums: np.ndarray, edges: Sequence[np.ndarray], min_rows_leaf: int, lambda_l2: float
 ) -> list[Split | None]:
-    """Find the split of each leaf with the largest gain, the sum of G^2 / (H + lambda) of its sides less the leaf's own.
+    """Find the split of each leaf with the largest gain: the sum of G^2 / (H + lambda) of its sides, less the leaf's.
 
-    Edges between which no row lies split alike: the middle one is taken. Where no row of a leaf lacks a value, missing
-    values go with most rows.
+    Of edges that split alike the first is taken: bins that seem empty may have rows, which nodes count with the next
+    ones because they are few. Where no row of a leaf lacks a value, missing values go with most rows.
 
     Args:
         sums: of first and second derivatives, and numbers of rows (3, leaves, d, b + 1), see ``leaves.sums_of_bins``.
@@ -107,10 +107,8 @@ def best_splits(
             found.append(None)
             continue
         rows = left[2, leaf, j, goes_left]
-        alike = np.flatnonzero((rows == rows[k]) & (np.arange(len(rows)) < max(lengths[j], k + 1)))
         missing_left = bool(goes_left) if gone[2, leaf, j, 0] else bool(2 * rows[k] >= total[2, leaf, j, 0, 0])
-        k = int(alike[len(alike) // 2])
-        found.append(Split(j, k, missing_left, float(of_leaf[j, goes_left, alike[0]])))
+        found.append(Split(j, k, missing_left, float(of_leaf[j, goes_left, k])))
     return found
 
 

@@ -88,7 +88,7 @@ def test_no_sum_of_a_bin_is_about_few_rows(minimum):
 
 
 def test_bins_are_folded_by_hand():
-    """Bins of 3, 2, 0, 4 and 1 rows, and 2 without a value, in fives: 5 at the second, 4 + 1 at the last, and 2 there."""
+    """Bins of 3, 2, 0, 4 and 1 rows, and 2 without a value, in fives: 5 at the second, all others at the last."""
     counts = np.array([3.0, 2, 0, 4, 1, 2])
     found = leaves.folded(np.stack([counts * 10, counts]), 5)
     np.testing.assert_array_equal(found[1], [0, 5, 0, 0, 7, 0])
@@ -97,11 +97,12 @@ def test_bins_are_folded_by_hand():
     np.testing.assert_array_equal(leaves.folded(np.array([[1.0, 1, 0, 0, 0, 9]]), 5)[0], [0, 0, 0, 0, 0, 11])
 
 
-def test_splits_between_which_no_row_lies_are_taken_in_the_middle():
+def test_of_splits_that_are_alike_the_first_is_taken():
+    """It is where a node has counted enough rows; in the middle, its few rows in between would be on the other side."""
     sums = np.zeros((3, 1, 1, 7))
     sums[:, 0, 0, 0], sums[:, 0, 0, 4] = (-8, 8, 8), (8, 8, 9)
     [split] = best_splits(sums, [np.arange(5)], 5, 0.0)
-    assert split == Split(0, 2, False, 16.0)
+    assert split == Split(0, 0, False, 16.0)
     assert best_splits(sums, [np.arange(5)], 9, 0.0) == [None]
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from boosted import RANDOM, edges_of, ensemble, features, numbers
+from boosted import RANDOM, ensemble, features, numbers
 from helpers import table, train
 from vantage6.algorithm.tools.exceptions import UserInputError
 
