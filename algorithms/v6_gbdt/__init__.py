@@ -1,11 +1,12 @@
-"""Gradient boosted trees, InPrivate (Zhao et al. 2018), as a vantage6 algorithm."""
+"""Gradient boosted trees as a vantage6 algorithm: InPrivate (Zhao et al. 2018), and trees from sums over nodes."""
 
 from v6_federated import confirm, count_rows, describe, evaluate, fit_step, forget, keep_steps
 from v6_gbdt.central import central
-from v6_gbdt.partial import average, count, grow
+from v6_gbdt.partial import average, bin_sums, count, grow, leaf_sums
 
 __all__ = [
     "average",
+    "bin_sums",
     "central",
     "confirm",
     "count",
@@ -16,4 +17,5 @@ __all__ = [
     "forget",
     "grow",
     "keep_steps",
+    "leaf_sums",
 ]

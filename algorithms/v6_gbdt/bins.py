@@ -6,8 +6,11 @@ of the range, half at quantiles of the rows counted by cell. The even ones separ
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+
+from v6_federated import codec
 
 SPREAD = 4.0
 CELLS_A_BIN = 8
@@ -90,6 +93,24 @@ def assign(edges: Sequence[np.ndarray], X: np.ndarray) -> tuple[list[np.ndarray]
     return used, np.where(np.isnan(X), np.float32(np.nan), binned)
 
 
+def indices(edges: Sequence[np.ndarray], X: np.ndarray) -> np.ndarray:
+    """Sort a node's values into the agreed bins; values between edges too close for the node, as ``assign`` does.
+
+    Args:
+        edges: the agreed edges of each column.
+        X: the node's rows (n, d).
+
+    Returns:
+        How many agreed edges lie below each value (n, d), float32; NaN if missing.
+    """
+    used, binned = assign(edges, X)
+    places = [np.append(np.searchsorted(e, u), len(e)) for e, u in zip(edges, used, strict=True)]
+    gone = np.isnan(binned)
+    at = np.where(gone, 0, binned).astype(np.intp)
+    found = np.column_stack([place[k] for place, k in zip(places, at.T, strict=True)]).astype(np.float32)
+    return np.where(gone, np.float32(np.nan), found)
+
+
 def coarse(e: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Choose the edges that a node uses for a column: the first of any that are too close together for it.
 
@@ -126,6 +147,22 @@ def unpack(arrays: dict[str, np.ndarray]) -> list[np.ndarray]:
         The edges of each column.
     """
     return np.split(arrays["edges"], np.cumsum(arrays["lengths"].astype(np.int64))[:-1])
+
+
+def decoded(edges: Any, features: int) -> list[np.ndarray]:
+    """Read edges from the payload in which they travel.
+
+    Args:
+        edges: the payload.
+        features: number of columns.
+
+    Returns:
+        The edges of each column.
+
+    Raises:
+        SafeError: it holds no edges of so many columns.
+    """
+    return unpack(codec.decode(edges, {"edges": (None,), "lengths": (features,)}))
 
 
 def _grain(x: np.ndarray) -> float:

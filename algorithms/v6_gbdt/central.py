@@ -1,6 +1,5 @@
 """The server of boosted trees."""
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -12,47 +11,37 @@ from v6_federated import (
     Answer,
     Common,
     Federation,
-    LearningRate,
     Number,
-    Record,
     Result,
     Rounds,
     SafeError,
     central,
+    changed,
     codec,
     pooling,
 )
 from v6_gbdt import bins
 from v6_gbdt.early_stopping import best_round, check_early_stopping
-from v6_gbdt.trees import EVERY, FEATURE, LEAF, VALUE, Trees
+from v6_gbdt.growth import Growth, Mode
+from v6_gbdt.modes import Booster
+from v6_gbdt.trees import LEAF, Trees
 
-TreesARound = Annotated[int, Field(ge=1, le=1000, description="trees that a node adds in its round (a class)"), Number]
-MaxLeaves = Annotated[int, Field(ge=2, le=4096, description="leaves of a tree at most"), Number]
-MinRowsLeaf = Annotated[
-    int, Field(ge=1, le=LARGE, description="rows in a leaf at least; not below a node's minimum of rows"), Number
-]
-MaxDepth = Annotated[int | None, Field(ge=1, le=1000, description="splits above a leaf (unset: no limit)"), Number]
-LambdaL2 = Annotated[
-    float, Field(ge=0, allow_inf_nan=False, description="lambda of the penalty on a leaf's output"), Number
-]
+MOST_DEPTH = 12  # of a tree whose sums all nodes send, for each leaf
+
 MaxBin = Annotated[int, Field(ge=4, le=255, description="bins of a column at most, agreed before training"), Number]
 Objective = Annotated[
     Literal["classification", "regression"], Field(description="what the label is: a class, or a number to predict")
 ]
+ModeName = Annotated[
+    Mode,
+    Field(
+        description="cyclic: one node's trees after another's; bagging: trees of all nodes; from sums over all nodes, "
+        "random: outputs of random splits, histogram: the trees of the pooled rows"
+    ),
+]
 EarlyStopping = Annotated[
     int | None, Field(ge=1, le=LARGE, description="rounds without a smaller loss on held-out rows that end it"), Number
 ]
-
-
-class Growth(Record):
-    """How a node grows its trees."""
-
-    trees: TreesARound = 1
-    lr: LearningRate = 0.1
-    max_leaves: MaxLeaves = 31
-    min_rows_leaf: MinRowsLeaf = 20
-    max_depth: MaxDepth = None
-    lambda_l2: LambdaL2 = 1.0  # with LightGBM's 0, a node's leaf of small curvature can undo the other nodes' trees
 
 
 class Pinned(Common):
@@ -69,6 +58,20 @@ class Pinned(Common):
     precision: Annotated[Literal["float32"], Field(description="number format of what is sent, here in full")] = (
         "float32"
     )
+
+
+def why_single(settings: Any) -> str:
+    """Say which settings need single answers.
+
+    Args:
+        settings: the job's settings.
+
+    Returns:
+        The reason; empty if sums suffice.
+    """
+    if settings.mode in ("random", "histogram"):
+        return ""
+    return f"with mode={settings.mode} each tree is one node's own; mode=random and mode=histogram use sums"
 
 
 def check_settings(settings: Any) -> None:
@@ -90,10 +93,18 @@ def check_settings(settings: Any) -> None:
         value = getattr(settings, name)
         if settings.objective == "regression" and value is not None:
             raise SafeError(f"{name}={value} has no effect with objective=regression; leave it out")
+    if settings.mode == "histogram" and settings.trees not in (None, 1):
+        raise SafeError(f"trees={settings.trees} cannot be used with mode=histogram, whose trees would be equal; set 1")
+    if settings.mode in ("random", "histogram") and (settings.max_depth or 0) > MOST_DEPTH:
+        raise SafeError(
+            f"max_depth={settings.max_depth} is too deep for mode={settings.mode}; expected at most {MOST_DEPTH}"
+        )
+    if settings.mode == "random" and (idle := changed(settings, ["max_leaves", "min_rows_leaf"])):
+        raise SafeError(f"{', '.join(idle)} has no effect with mode=random; set max_depth, or leave it out")
 
 
 @central(
-    single_answers="each tree is one node's own",
+    single_answers=why_single,
     missing=True,
     known_as={"lightgbm": "", "xgboost": ""},
     common=Pinned,
@@ -104,19 +115,20 @@ def central(
     *,
     rounds: Rounds,
     objective: Objective = "classification",
+    mode: ModeName = "cyclic",
     growth: Growth,
     max_bin: MaxBin = 64,
     early_stopping: EarlyStopping = None,
 ) -> Result:
-    """Gradient boosted trees, InPrivate: Zhao et al. 2018; Garst 2021, Algorithm 2.
+    """Gradient boosted trees: InPrivate (Zhao et al. 2018; Garst 2021, Algorithm 2), and trees of random splits.
 
-    Symbols: N nodes in the order of their ids, r the round, C_active the one node asked in it, W^g (m, 3) the ensemble,
-    a row for each split and leaf. What leaves a node: before round 1, for each column the number, mean and sum of
-    squares of its values, and its rows counted by cell in multiples of its minimum of rows; in its rounds, one tree for
-    each class, n_k and its mean loss; and counts of how W^g does on its held-out rows. Bytes a round: 16 m down to each
-    node that evaluates, 16 for each new split or leaf up.
+    Symbols: r the round, W^g (m, 3) the ensemble, a row for each split and leaf. What leaves a node: before round 1,
+    for each column the number, mean and sum of squares of its values, and its rows counted by cell in multiples of its
+    minimum of rows; then, cyclic, in its rounds one tree for each class; random, in every round the sums of first and
+    second derivatives of its rows' loss in each leaf, of no row or of its minimum at least; n_k and its mean loss; and
+    counts of how W^g does on its held-out rows. Bytes a round: 16 m down to each node that evaluates; cyclic, 16 for
+    each new split or leaf up; random, 16 for each new split or leaf down, and 32/3 for each leaf up, 64/3 under masks.
     """
-    N = len(federation.organizations)
     regression = objective == "regression"
     s = federation.start(
         # the box starts from a random W^g; here from no tree, and for a regression from one leaf, the labels' mean
@@ -127,28 +139,17 @@ def central(
     )
     ensemble, edges = federation.model, codec.encode(s.edges)
     assert isinstance(ensemble, Trees)
-    validate = functools.partial(wrong_trees, ensemble, bins.unpack(s.edges), growth.trees, growth.max_leaves)
-    most = growth.trees * ensemble.columns * (2 * growth.max_leaves - 1)  # rows of a round's trees
+    grown = Booster(federation, ensemble, edges, growth.of(mode)).round_of(mode)
     for r in federation.rounds(rounds):
-        C_active = federation.organizations[(r - 1) % N]
-        (answer,) = federation.ask(
-            "grow",
-            [C_active],
-            weights=s.W_g,
-            edges=edges,
-            growth=growth,
-            returns={"trees": (range(1, most + 1), 3)},
-            validate=validate,
-            measures={"trees": outputs},
-        ).each()
+        answers, trees = grown(r, s.W_g)
         # the nodes have evaluated the last W^g with this request
         best = best_round(federation.history, early_stopping, federation.evaluate_every)
         if best is None:
-            s.W_g = np.concatenate([s.W_g, answer["trees"]])  # a node sends its new trees alone, not all of W^g
+            s.W_g = np.concatenate([s.W_g, trees])  # nodes send new trees or sums alone, not all of W^g
         else:
             s.W_g = s.W_g[: s.ends[best]]
         s.ends.append(len(s.W_g))
-        federation.record([answer], trees=len(ensemble.split(s.W_g)))
+        federation.record(answers, trees=len(ensemble.split(s.W_g)))
         if best is not None:
             break
     result = federation.result(s.W_g)
@@ -182,20 +183,21 @@ def agree_on_edges(federation: Federation, max_bin: int) -> dict[str, np.ndarray
     columns = [*federation.features]
     answers = federation.statistic("present", columns=columns)
     federation.count_preparation(answers)
-    n, mean, deviation = pooling.pooled_present(columns, list(answers.each()))
+    n, mean, deviation = pooling.pooled_present(columns, answers.parts())
     low, high = ((mean + s * bins.SPREAD * deviation).astype(np.float32) for s in (-1, 1))
     at = bins.boundaries(low, high, max_bin)
     answers = federation.ask(
         "count",
         federation.organizations,
-        returns={"counts": at.shape},
+        returns={"counts": (at.size,)},
+        means={"counts": ["count"]},
         validate=wrong_counts,
         low=low,
         high=high,
         max_bin=max_bin,
     )
     federation.count_preparation(answers)
-    return bins.pack(bins.edges(answers.sum("counts"), at, n, max_bin))
+    return bins.pack(bins.edges(answers.whole_sum("counts").reshape(at.shape), at, n, max_bin))
 
 
 def wrong_counts(answer: Answer) -> str | None:
@@ -210,48 +212,6 @@ def wrong_counts(answer: Answer) -> str | None:
     counts = answer["counts"]
     if counts.size and not (counts.min() >= 0 and counts.max() <= answer.n):
         return f"sent counts that {answer.n} rows cannot have; expected numbers from 0 to {answer.n}"
-    return None
-
-
-def outputs(answer: Answer) -> np.ndarray:
-    """Select what is compared of the nodes' trees: the root of the mean square of their leaves' outputs.
-
-    Args:
-        answer: a node's answer to ``grow``.
-
-    Returns:
-        The outputs, divided by the root of their number.
-    """
-    trees = answer["trees"]
-    leaves = trees[trees[:, FEATURE] == LEAF, VALUE].astype(np.float64)
-    return leaves / np.sqrt(len(leaves))
-
-
-def wrong_trees(
-    ensemble: Trees, edges: Sequence[np.ndarray], trees: int, max_leaves: int, answer: Answer
-) -> str | None:
-    """Check the trees in a node's answer to ``grow``.
-
-    Args:
-        ensemble: the kind of ensemble that they are to be part of.
-        edges: the agreed edges of each column.
-        trees: how many the node was asked for (a class).
-        max_leaves: leaves that each may have.
-        answer: the node's answer.
-
-    Returns:
-        What is wrong with them; None if nothing is.
-    """
-    try:
-        grown = ensemble.split(answer["trees"])
-    except SafeError as error:
-        return f"sends no trees: {error}"
-    expected = trees * ensemble.columns
-    if len(grown) != expected or max(map(len, grown)) > 2 * max_leaves - 1:
-        return f"sends other trees than asked for; expected {expected} of at most {max_leaves} leaves"
-    for row in answer["trees"]:
-        if row[FEATURE] != LEAF and row[VALUE] != EVERY and row[VALUE] not in edges[int(row[FEATURE])]:
-            return "sends a threshold that is not an agreed bin edge; expected one of them"
     return None
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from v6_federated import number_of_threads
 from v6_gbdt import bins
-from v6_gbdt.central import Growth
+from v6_gbdt.growth import Growth
 from v6_gbdt.trees import EVERY, LEAF
 
 MINIMUM_HESSIAN = 1e-3  # of a leaf; LightGBM's own default

@@ -1,14 +1,16 @@
 """The clients of boosted trees."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from v6_federated import Node, Result, SafeError, Vector, codec, partial
-from v6_gbdt import bins
-from v6_gbdt.central import Growth, MaxBin
+from v6_federated import Node, Result, SafeError, Vector, partial
+from v6_gbdt import bins, leaves
+from v6_gbdt.central import MaxBin
+from v6_gbdt.growth import Growth
 from v6_gbdt.lightgbm_tree import Grower
-from v6_gbdt.trees import Trees
+from v6_gbdt.trees import VALUE, Trees
 
 
 @partial
@@ -17,9 +19,9 @@ def average(node: Node) -> Result:
     return {"mean": np.array([node.rows.y.mean()], np.float32)}
 
 
-@partial
+@partial(weights="one")
 def count(node: Node, low: Vector, high: Vector, *, max_bin: MaxBin) -> Result:
-    """Rows up to each boundary between cells, (d, boundaries), in multiples of the node's minimum of rows.
+    """Rows up to each boundary between cells, (d boundaries,), in multiples of the node's minimum of rows.
 
     The cells of each column lie between ``low`` and ``high``, (d,) each.
     """
@@ -28,7 +30,7 @@ def count(node: Node, low: Vector, high: Vector, *, max_bin: MaxBin) -> Result:
         raise SafeError("low and high do not fit the columns; expected one number each for every column")
     node.policy.check_size(d * bins.CELLS_A_BIN * max_bin, f"the counts of {d} columns")
     step = node.policy.minimum_rows  # not the request's: many requests with other steps would reveal exact counts
-    return {"counts": bins.counts(node.rows.X, bins.boundaries(low, high, max_bin), step)}
+    return {"counts": bins.counts(node.rows.X, bins.boundaries(low, high, max_bin), step).ravel()}
 
 
 @partial
@@ -40,16 +42,52 @@ def grow(node: Node, weights: Vector, *, edges: dict[str, Any], growth: Growth) 
     minimum_rows = node.policy.check_leaf(growth.min_rows_leaf, node.job.minimum_rows)
     ensemble, X, y = node.model, node.rows.X, node.rows.y
     assert isinstance(ensemble, Trees)
-    leaves = growth.trees * ensemble.columns * growth.max_leaves
-    node.policy.check_size(weights.size + 3 * (2 * leaves - 1), "the ensemble with the new trees")
-    agreed = bins.unpack(codec.decode(edges, {"edges": (None,), "lengths": (X.shape[1],)}))
+    trees = growth.of("cyclic").trees * ensemble.columns
+    node.policy.check_size(weights.size + 3 * trees * (2 * growth.max_leaves - 1), "the ensemble with the new trees")
+    agreed = bins.decoded(edges, X.shape[1])
     grower = Grower(X, agreed, growth, ensemble.columns, minimum_rows)
     f = ensemble.scores(weights, X)
     loss = ensemble.loss(f, y)  # calculate loss on local training set
-    trees = []
-    for _ in range(growth.trees):
+    grown = []
+    for _ in range(growth.trees or 1):
         node.check_time()
         tree = grower.grow(*ensemble.gradient(f, y))  # create new tree using calculated loss to boost; one a class
-        trees.append(tree)  # add tree to W^g
+        grown.append(tree)  # add tree to W^g
         f = f + ensemble.scores(tree, X)
-    return {"trees": np.concatenate(trees), "train_loss": loss}
+    return {"trees": np.concatenate(grown), "train_loss": loss}
+
+
+@partial(weights="one")
+def leaf_sums(node: Node, weights: Vector, structure: Vector, *, edges: dict[str, Any]) -> Result:
+    """Sums of the first and second derivatives of the rows' loss under the ensemble W^g (m, 3), by leaf: (2 leaves,).
+
+    ``structure`` (m', 3) holds trees whose outputs are not known yet. Each sum is about no row, or about the node's
+    minimum of rows at least, see ``leaves.cells``.
+    """
+    return _sums(node, weights, structure, edges, leaves.sums_of_leaves)
+
+
+@partial(weights="one")
+def bin_sums(node: Node, weights: Vector, structure: Vector, *, edges: dict[str, Any]) -> Result:
+    """The same sums and numbers of rows by open leaf, column and bin: (3 open leaves d (b + 1),).
+
+    A leaf of ``structure`` (m', 3) is open if its output is above 0; b is the number of bins of the column with most.
+    """
+    numbers = 3 * int((structure[:, VALUE] > 0).sum()) if structure.ndim == 2 and structure.shape[1] == 3 else 0
+    agreed = bins.decoded(edges, node.rows.X.shape[1])
+    node.policy.check_size(numbers * len(agreed) * (leaves.bins_of(agreed) + 1), "the sums by bin")
+    return _sums(node, weights, structure, edges, leaves.sums_of_bins)
+
+
+def _sums(node: Node, weights: Vector, structure: Vector, edges: dict[str, Any], sums: Callable[..., Any]) -> Result:
+    """Sums of derivatives of the node's rows, as they travel."""
+    ensemble, X, y = node.model, node.rows.X, node.rows.y
+    assert isinstance(ensemble, Trees)
+    trees = ensemble.split(structure)
+    node.policy.check_size(weights.size + structure.size, "the ensemble with the new trees")
+    agreed = bins.decoded(edges, X.shape[1])
+    f = ensemble.scores(weights, X)
+    minimum = max(node.policy.minimum_rows, node.job.minimum_rows or 0)
+    found = sums(trees, agreed, bins.indices(agreed, X), *ensemble.gradient(f, y), minimum, node.check_time).ravel()
+    travel = found.astype(np.float32) if ensemble.regression else leaves.whole(found)
+    return {"sums": travel, "train_loss": ensemble.loss(f, y)}

@@ -10,6 +10,7 @@ from v6_federated import SafeError, models, number_of_threads
 
 FEATURE, VALUE, GAIN = 0, 1, 2
 LEAF = -1
+MOST_RATE = 2.0  # of the trees of a round together; more are said to be many
 EVERY = np.finfo(np.float32).max  # threshold of a split of missing values from all others
 
 
@@ -41,7 +42,6 @@ class Trees:
     def __init__(self, features: int, classes: int) -> None:
         self.features, self.classes = features, classes
         self.regression = classes == 1
-        self.plain_only = True  # each tree is one node's own: what is asked under masks is no job of this method
         self.columns = 1 if classes == 2 else classes
 
     def init(self, rng: np.random.Generator) -> np.ndarray:
@@ -170,7 +170,7 @@ class Trees:
         )
 
     def diagnostics(self, w: np.ndarray, settings: Mapping[str, Any]) -> list[str]:
-        """Say what a user should know: if no tree has a split, all rows have the same scores.
+        """Say what a user should know: that no tree has a split, or that steps of many trees are too large.
 
         Args:
             w: the ensemble (m, 3).
@@ -179,6 +179,8 @@ class Trees:
         Returns:
             Lines of text; none if there is nothing to say.
         """
+        if settings.get("mode") == "random":
+            return _of_rate(settings)
         if not w.size or (w[:, FEATURE] != LEAF).any():
             return []
         least = settings["min_rows_leaf"]
@@ -212,6 +214,17 @@ class Trees:
         }
         lines = "\n".join(f"{key}={value}" for key, value in head.items())
         return f"tree\n{lines}\n\n{''.join(trees)}end of trees\n"
+
+
+def _of_rate(settings: Mapping[str, Any]) -> list[str]:
+    """Trees of one round have the same gradient, so that their steps add up."""
+    trees = settings.get("trees") or 10
+    if trees * settings["lr"] <= MOST_RATE:
+        return []
+    return [
+        f"trees={trees} of a round step in the same direction, lr={settings['lr']:g} each; more than {MOST_RATE:g} in "
+        f"all is often too far: try lr={float(f'{1 / trees:.2g}'):g}"
+    ]
 
 
 def _block(tree: np.ndarray) -> str:

@@ -210,7 +210,7 @@ def recoverable(method: str) -> bool:
 
 
 def single_answers(method: str) -> str:
-    """Say why a method needs single answers, so that it cannot run where central learns sums only.
+    """Say why a method's defaults need single answers, so that they cannot run where central learns sums only.
 
     Args:
         method: the method's name.
@@ -221,7 +221,9 @@ def single_answers(method: str) -> str:
     Raises:
         SafeError: the method is not installed.
     """
-    return central_of(method).single_answers
+    central = central_of(method)
+    required = {"rounds": 1} if central.settings.model_fields["rounds"].is_required() else {}
+    return str(central.why_single(settings.validate(central.settings, required)))
 
 
 def takes_missing(method: str) -> bool:

@@ -10,6 +10,8 @@ from v6_gbdt.trees import Trees
 from v6_workbench.reporting import export
 
 SHARED = {"min_rows_leaf": 15, "max_leaves": 6, "lr": 0.3, "lambda_l2": 0.5}
+RANDOM = {"mode": "random", "trees": 3, "max_depth": 3}
+HISTOGRAM = {"mode": "histogram", "max_depth": 2, "min_rows_leaf": 10, "max_bin": 16}
 SMALL = {"min_rows_leaf": 10, "max_leaves": 4}
 
 

@@ -2,14 +2,25 @@
 
 import numpy as np
 import pytest
-from boosted import SHARED, SMALL, by_lightgbm, edges_of, ensemble, exported, features, splits
+from boosted import HISTOGRAM, RANDOM, SHARED, SMALL, by_lightgbm, edges_of, ensemble, exported, features, splits
 from helpers import table, train
 from vantage6.algorithm.tools.exceptions import UserInputError
 
 from v6_workbench.conformance import MethodCase, conformance_tests
 
+OF_SUMS = {"equal_nodes_equal_one": "three times the rows count more against the penalty, as in one place"}
+OF_LEVELS = {
+    **OF_SUMS,
+    "as_many_rounds_as_a_node_allows": "a request a level: a node's limit of rounds counts levels",
+    "failed_answers_change_nothing": "a node that fails in one request of a tree takes part in its others",
+}
 test_conformance = conformance_tests(
-    MethodCase("gbdt", SMALL), MethodCase("gbdt", {**SMALL, "objective": "regression"}, "regression")
+    MethodCase("gbdt", SMALL),
+    MethodCase("gbdt", {**SMALL, "objective": "regression"}, "regression"),
+    MethodCase("gbdt", RANDOM, "random", exceptions=OF_SUMS),
+    MethodCase("gbdt", HISTOGRAM, "histogram", exceptions=OF_LEVELS),
+    MethodCase("gbdt", {**HISTOGRAM, "objective": "regression"}, "histogram regression", exceptions=OF_LEVELS),
+    MethodCase("gbdt", {**SMALL, "mode": "bagging"}, "bagging"),
 )
 
 

@@ -124,6 +124,21 @@ class Answers:
         self._check_single()
         return self._combined(name, "share", weight)
 
+    def whole_sum(self, name: str) -> Array:
+        """Add up an array of whole numbers.
+
+        Args:
+            name: the array in each answer.
+
+        Returns:
+            The sum, float64, in the array's shape; exact below 2^53.
+
+        Raises:
+            SafeError: the answers are sums, and the request did not ask for this one (``means={name: ["count"]}``).
+        """
+        total: Array = np.add.reduce([self._array(a, name, "count").astype(np.float64) for a in self._answers])
+        return total
+
     def _combined(self, name: str, way: str, weight: Callable[[Answer], float]) -> Array:
         total = np.zeros(self._array(self._answers[0], name, way).shape)
         with np.errstate(over="ignore", invalid="ignore"):  # the error below says it better

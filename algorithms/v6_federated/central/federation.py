@@ -532,7 +532,7 @@ class Federation:
                 was sent, or as it is. None in place of a function means that this array is not compared.
             means: which means of each array the method takes, if central sees sums only, see ``sums.Part``: "share",
                 which ``weighted_mean`` needs (it is the default), "equal" for ``mean`` and ``sum``, "equal/NAME" for
-                ``sum(..., per=NAME)``, "sum" for ``exact_sum``, and "count" for ``noisy_sum``.
+                ``sum(..., per=NAME)``, "sum" for ``exact_sum``, and "count" for ``noisy_sum`` and ``whole_sum``.
             counts: names of truth values of which the method asks ``any``.
             quorum_of: number of organizations that ``min_responses`` is a share of; None means those that are asked.
                 In a later request of a round, give the number of its first; 0 means that no answer is needed.

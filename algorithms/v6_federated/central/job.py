@@ -75,8 +75,8 @@ def central(
         check: raises a SafeError for settings that do not fit each other.
 
     Returns:
-        The central function. Its attributes ``settings``, ``check``, ``supervised`` and ``recoverable`` hold what the
-        method declares. It raises UserInputError for wrong settings.
+        The central function. Its attributes ``settings``, ``check``, ``supervised``, ``recoverable`` and others hold
+        what the method declares. It raises UserInputError for wrong settings.
     """
     if function is None:
         return functools.partial(
@@ -149,6 +149,7 @@ def central(
     call.settings, call.check = accepted, check_all
     call.supervised, call.recoverable = supervised, recoverable
     call.single_answers = "" if callable(single_answers) else single_answers  # whatever the settings are
+    call.why_single = why_single
     call.private, call.plan_of, call.missing, call.known_as = bool(private), plan_of, missing, known_as
     return call
 

@@ -16,7 +16,7 @@ import pandas as pd
 from v6_federated.base.errors import SafeError
 from v6_federated.messages.common import Common
 from v6_federated.messages.job import SHARED_FUNCTIONS
-from v6_federated.messages.settings import LARGE, Role
+from v6_federated.messages.settings import LARGE, Role, validate
 from v6_federated.models import Model
 from v6_workbench import registry
 from v6_workbench.conformance import tables
@@ -177,8 +177,8 @@ class MethodCase:
 
     @property
     def single_answers(self) -> str:
-        """Why the method needs single answers; empty if sums suffice."""
-        return str(self.central.single_answers)
+        """Why the method needs single answers with the case's settings; empty if sums suffice."""
+        return str(self.central.why_single(validate(self.schema, self.values(rounds=1))))
 
     def having(self, *roles: Role) -> list[str]:
         """List the settings with one of some roles.

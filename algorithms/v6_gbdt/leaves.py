@@ -1,0 +1,175 @@
+"""Sums over a node's rows, by leaves of trees and by bins: every number is about no row, or about enough of them.
+
+Where a part of the rows is smaller than the node's minimum, the few follow the many: rows that a split would part from
+the others as too few go with these, and so do rows of a bin that are too few. So all that a node tells are sums over
+sets of rows that are large enough, or 0, and the limit needs no answer from other nodes.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from v6_gbdt.trees import EVERY, FEATURE, LEAF, VALUE
+
+UNIT = 2.0**-30  # of sums of derivatives of a classification's loss, which travel as whole numbers
+
+
+def cells(tree: np.ndarray, edges: Sequence[np.ndarray], binned: np.ndarray, minimum: int) -> np.ndarray:
+    """Sort rows into the leaves of a tree, with no leaf of few rows.
+
+    Args:
+        tree: the tree (m, 3), as ``Trees`` describes it.
+        edges: the agreed edges of each column.
+        binned: indices of the rows' bins (n, d), see ``bins.indices``.
+        minimum: rows that a leaf has at least, unless it has none.
+
+    Returns:
+        The number of each row's leaf (n,), counted from the left.
+    """
+    found = np.empty(len(binned), np.intp)
+    leaf, todo = 0, [np.arange(len(binned))]
+    for feature, value, gain in tree:
+        rows = todo.pop()
+        if feature == LEAF:
+            found[rows] = leaf
+            leaf += 1
+            continue
+        if not len(rows):
+            todo += [rows, rows]
+            continue
+        j = int(feature)
+        x = binned[rows, j]
+        k = len(edges[j]) if value == EVERY else np.searchsorted(edges[j], value)
+        left = x <= k
+        if not np.signbit(gain):
+            left |= np.isnan(x)
+        count = np.count_nonzero(left)
+        if min(count, len(rows) - count) < minimum:
+            left[:] = 2 * count >= len(rows)
+        todo += [rows[~left], rows[left]]
+    return found
+
+
+def sums_of_leaves(
+    trees: Sequence[np.ndarray],
+    edges: Sequence[np.ndarray],
+    binned: np.ndarray,
+    g: np.ndarray,
+    h: np.ndarray,
+    minimum: int,
+    pause: Callable[[], None] = lambda: None,
+) -> np.ndarray:
+    """Add up derivatives by leaf.
+
+    Args:
+        trees: of any structure; tree t is for column t mod c of the scores.
+        edges: the agreed edges of each column of the rows.
+        binned: indices of the rows' bins (n, d).
+        g: first derivatives of each row's loss (n, c).
+        h: second derivatives (n, c).
+        minimum: rows that a leaf has at least, unless it has none.
+        pause: is called before each tree; it may end the task.
+
+    Returns:
+        The sums of ``g`` in all leaves of all trees, and then those of ``h``, (2 leaves,) float64.
+    """
+    first, second = [], []
+    for t, tree in enumerate(trees):
+        pause()
+        c, leaves = t % g.shape[1], int(np.count_nonzero(tree[:, FEATURE] == LEAF))
+        cell = cells(tree, edges, binned, minimum)
+        first.append(np.bincount(cell, g[:, c], leaves))
+        second.append(np.bincount(cell, h[:, c], leaves))
+    return np.concatenate(first + second)
+
+
+def sums_of_bins(
+    trees: Sequence[np.ndarray],
+    edges: Sequence[np.ndarray],
+    binned: np.ndarray,
+    g: np.ndarray,
+    h: np.ndarray,
+    minimum: int,
+    pause: Callable[[], None] = lambda: None,
+) -> np.ndarray:
+    """Add up derivatives by open leaf, column and bin. A leaf is open if its output is above 0.
+
+    Args:
+        trees: of any structure; tree t is for column t mod c of the scores.
+        edges: the agreed edges of each of the d columns of the rows.
+        binned: indices of the rows' bins (n, d).
+        g: first derivatives of each row's loss (n, c).
+        h: second derivatives (n, c).
+        minimum: rows that a sum is about at least, unless it is about none.
+        pause: is called before each tree; it may end the task.
+
+    Returns:
+        Sums of ``g``, of ``h``, and numbers of rows: (3, open leaves, d, b + 1) float64 for the b bins of the column
+        with most, and last the rows without a value.
+    """
+    most, d = bins_of(edges), binned.shape[1]
+    place = np.where(np.isnan(binned), most, binned).astype(np.intp) + (most + 1) * np.arange(d)
+    found = []
+    for t, tree in enumerate(trees):
+        pause()
+        c, is_open = t % g.shape[1], tree[tree[:, FEATURE] == LEAF, VALUE] > 0
+        cell = cells(tree, edges, binned, minimum)
+        rows = np.flatnonzero(is_open[cell])
+        number = (np.cumsum(is_open) - 1)[cell[rows]]
+        key = (number[:, None] * d * (most + 1) + place[rows]).ravel()
+        shape = int(is_open.sum()), d, most + 1
+        sums = [np.bincount(key, np.repeat(x[rows, c], d), np.prod(shape)) for x in (g, h, np.ones_like(h))]
+        found.append(np.reshape(sums, (3, *shape)))
+    return folded(np.concatenate(found, axis=1), minimum)
+
+
+def bins_of(edges: Sequence[np.ndarray]) -> int:
+    """Count the bins of the column that has most.
+
+    Args:
+        edges: the agreed edges of each column.
+
+    Returns:
+        Their number, without that of missing values.
+    """
+    return max(map(len, edges)) + 1
+
+
+def folded(sums: np.ndarray, minimum: int) -> np.ndarray:
+    """Add sums of bins with few rows to those of a neighbour.
+
+    Bins are joined from the left until they have rows enough; a rest at the right, and few rows without a value, go
+    with the last bins before them.
+
+    Args:
+        sums: (3, ..., b + 1), the last of three being numbers of rows, the last of b + 1 rows without a value.
+        minimum: rows that a sum is about at least, unless it is about none.
+
+    Returns:
+        The sums, (3, ..., b + 1).
+    """
+    found, most = np.zeros_like(sums), sums.shape[-1] - 1
+    rest, last = np.zeros_like(sums[..., 0]), np.full(sums.shape[1:-1], -1)
+    for b in range(most):
+        rest = rest + sums[..., b]
+        full = rest[-1] >= minimum
+        found[..., b] = np.where(full, rest, 0.0)
+        rest, last = np.where(full, 0.0, rest), np.where(full, b, last)
+    gone = sums[..., most]
+    few = gone[-1] < minimum
+    rest, found[..., most] = rest + np.where(few, gone, 0.0), np.where(few, 0.0, gone)
+    # with few others, rows without a value may be enough; else the rest joins them, if no bin is full
+    place = np.where(rest[-1] >= minimum, most - 1, np.where(last < 0, most, last))
+    return found + np.where(np.arange(most + 1) == place[..., None], rest[..., None], 0.0)
+
+
+def whole(sums: np.ndarray) -> np.ndarray:
+    """Write sums as whole numbers of ``UNIT`` with 24 digits, so that they are the same in each kind of answer.
+
+    Args:
+        sums: any numbers.
+
+    Returns:
+        The whole numbers, float32.
+    """
+    return np.rint(sums / UNIT).astype(np.float32)
