@@ -125,8 +125,11 @@ def test_small_subgroups_are_not_counted():
     assert confusions(["a"] * 21 + ["b"] * 9, y) == {"a": [[0, 0]] * 2, "b": [[0, 0]] * 2}, "all minus a would be b"
     three = confusions(["a"] * 12 + ["b"] * 14 + ["c"] * 4, y)
     assert three == {"a": [[0, 0]] * 2, "b": [[0, 7], [0, 7]], "c": [[0, 0]] * 2}, "the next smallest goes too"
-    few = confusions(["a"] * 15 + ["b"] * 15, [0] * 14 + [1] + [0, 1] * 7 + [0])
-    assert few == {"a": [[0, 0]] * 2, "b": [[0, 8], [0, 7]]}, "one row of class 1 in a; it is one of 15 rows"
+    said = ["a"] * 15 + ["b"] * 15
+    few = confusions(said, [0] * 14 + [1] + [0, 1] * 7 + [0])
+    assert few == {"a": [[0, 0]] * 2, "b": [[0, 0]] * 2}, "one row of class 1 in a, and all minus b would tell it"
+    most = confusions([*said, *["c"] * 15], [0] * 14 + [1] + [0, 1] * 7 + [0] + [0, 1] * 7 + [0])
+    assert most == {"a": [[0, 0]] * 2, "b": [[0, 0]] * 2, "c": [[0, 8], [0, 7]]}, "b is left out with a"
 
 
 def test_rounded_subgroups_have_no_small_cells():

@@ -82,6 +82,21 @@ def _under_another_name(file: Path, mode: int, durable: bool, name: Callable[[Pa
         part.unlink(missing_ok=True)
 
 
+def keep_latest(folder: Path, pattern: str, most: int) -> None:
+    """Remove old files, so that tasks do not fill a disk.
+
+    Args:
+        folder: their folder.
+        pattern: which files, as ``Path.glob`` reads it.
+        most: how many of the latest stay.
+
+    Raises:
+        OSError: one cannot be removed.
+    """
+    for old in sorted(folder.glob(pattern), key=lambda file: file.lstat().st_mtime)[:-most]:
+        old.unlink(missing_ok=True)
+
+
 def open_regular(file: Path, append: bool = False) -> BinaryIO:
     """Open a file in a folder that others can write to.
 

@@ -1,5 +1,6 @@
-"""JSON from others: its nesting and its whole numbers are bounded, so that every reader and writer can handle it."""
+"""JSON from others: nesting and whole numbers are bounded and texts are Unicode, so that all can read and write it."""
 
+import itertools
 import json
 from typing import Any
 
@@ -9,6 +10,7 @@ MOST_LEVELS = 100  # lists and objects within each other; messages, results and 
 NESTED = (dict, list, tuple)
 SMALLEST, LARGEST = -(2**63), 2**64 - 1  # whole numbers that others than Python can read, and numpy can hold
 TOO_LARGE = "JSON with a whole number of more than 64 bits; expected smaller numbers"
+NO_TEXT = "JSON with a text that is no Unicode; expected one that can be written as UTF-8"
 TOO_DEEP = f"JSON of more than {MOST_LEVELS} levels; expected lists and objects that are nested less deeply"
 
 
@@ -34,20 +36,30 @@ def parse(text: str | bytes) -> Any:
 
 
 def check(value: Any) -> None:
-    """Check how deeply lists and objects are nested, and how large whole numbers are.
+    """Check how deeply lists and objects are nested, how large whole numbers are, and that texts can be written.
 
     Args:
         value: JSON.
 
     Raises:
-        SafeError: more than ``MOST_LEVELS`` deep, or a number has more than 64 bits.
+        SafeError: more than ``MOST_LEVELS`` deep, a number has more than 64 bits, or a text is half a character.
     """
     level = [value]
     for _ in range(MOST_LEVELS + 1):
         if any(type(part) is int and not SMALLEST <= part <= LARGEST for part in level):
             raise SafeError(TOO_LARGE)
+        keys = (key for part in level if isinstance(part, dict) for key in part)
+        if not all(_is_text(part) for part in itertools.chain(level, keys) if isinstance(part, str)):
+            raise SafeError(NO_TEXT)
         nested = [part for part in level if isinstance(part, NESTED)]
         if not nested:
             return
         level = [part for outer in nested for part in (outer.values() if isinstance(outer, dict) else outer)]
     raise SafeError(TOO_DEEP)
+
+
+def _is_text(text: str) -> bool:
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:  # of half a character, which JSON can hold
+        return False

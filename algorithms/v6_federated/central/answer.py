@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from v6_federated.base import json_text
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.messages import codec, serialization
@@ -199,6 +200,10 @@ def _checked(result: Any, call: Call) -> Answer:
         raise Unusable(f"answered as organization {sender!r}; expected its own id")
     if result.get("round") != call.round:
         raise Unusable(f"answered for round {result.get('round')!r}; expected round {call.round}")
+    try:
+        json_text.check(result)
+    except SafeError as error:
+        raise Unusable(f"sent {error}") from None
     if unknown := sorted({*result} - expected.names):
         named = ", ".join(name[:MOST_NAME] for name in unknown[:3]) + (", ..." if len(unknown) > 3 else "")
         raise Unusable(f"sent {len(unknown)} unknown value(s): {named}; expected {', '.join(sorted(expected.names))}")

@@ -189,6 +189,7 @@ def prepare(
         spec = replace(spec, levels=sorted({level for a in answers for level in a.values.get("subgroup", ())}))
         if not spec.levels:
             raise SafeError(f"subgroup={spec.subgroup}: no organization has a value of it in enough rows; leave it out")
+        Policy.of_node().check_levels(len(spec.levels))
     if isinstance(features, list):  # one order and one label at all nodes, also at those that come later
         label = spec.label or answers[0].values.get("label") or None
         spec = replace(spec, features=spec.features or features, label=label, exclude=[])

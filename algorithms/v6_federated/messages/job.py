@@ -173,5 +173,7 @@ class Job:
         spec, classes = self.data, self.data.classes  # the limits on labels count them
         if classes is not None and (spec.regression or not spec.supervised or len({*map(str, classes)}) < len(classes)):
             raise SafeError("class lists are rejected for jobs without classes, and must name each class once")
+        if len({*spec.levels}) < len(spec.levels):  # rows of a level that is named twice would count twice
+            raise SafeError("the job names a level of the subgroup's column twice; it must name each once")
         if self.model is not None and self.model.get("classes") != (1 if spec.regression else len(classes or [])):
             raise SafeError("the job's model must have as many classes as the job names, or one if it is a regression")

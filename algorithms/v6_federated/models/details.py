@@ -65,8 +65,8 @@ def by_level(
     """Count predictions by true class, for each level of a column.
 
     A level is not counted if fewer rows than the node's minimum have it, or if some but too few of its rows have a
-    class. What is left of all rows would be about them again: while it is fewer rows than the minimum, the smallest
-    level that was counted is left out too.
+    class. What is left of all rows would be about them again: while the same holds for it, the smallest level that was
+    counted is left out too.
 
     Args:
         model: the model.
@@ -87,10 +87,17 @@ def by_level(
     for confusion, level in zip(found, levels, strict=True):
         own = said == level
         np.add.at(confusion, (y[own], guess[own]), 1)
-    rows, of_class = found.sum(axis=(1, 2)), found.sum(axis=2)
-    few = ((of_class > 0) & (of_class < policy.minimum_rows_a_class)).any(axis=1)
-    counted = (rows >= policy.minimum_rows) & ~few
-    while counted.any() and 0 < len(y) - rows[counted].sum() < policy.minimum_rows:
+
+    def few(of_class: Array) -> Any:
+        """Whether (..., c) rows by class are too few, although there are some."""
+        rows = of_class.sum(axis=-1)
+        some = (of_class > 0) & (of_class < policy.minimum_rows_a_class)
+        return ((rows > 0) & (rows < policy.minimum_rows)) | some.any(axis=-1)
+
+    of_class, of_all = found.sum(axis=2), np.bincount(y, minlength=classes)
+    rows = of_class.sum(axis=1)
+    counted = ~few(of_class)
+    while counted.any() and few(of_all - of_class[counted].sum(axis=0)):
         counted[np.flatnonzero(counted)[rows[counted].argmin()]] = False
     found[~counted] = 0
     if rounding:
@@ -153,6 +160,10 @@ def wrong(details: Any, calibrated: bool, levels: int, classes: int) -> str | No
         whole = array.dtype.kind in ("iu" if name in ("counts", "subgroups") else "iuf")
         if array.shape != asked[name] or not whole or not ((array >= 0) & (array < metrics.MOST_ROWS)).all():
             return problem
+    if "counts" in details:
+        rows = np.sum(details["counts"], axis=0)
+        if (np.asarray(details["predicted"]) > rows * (1 + 1e-9)).any() or details["brier"][0] > rows.sum():
+            return "sent probabilities above 1 in the details of its evaluation"
     return None
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from v6_federated import models
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
-from v6_federated.base.files import replacing
+from v6_federated.base.files import keep_latest, replacing
 from v6_federated.base.randomness import generator
 from v6_federated.base.vantage6_api import NodePermissionException, job_folder
 from v6_federated.data import preprocessing
@@ -94,10 +94,12 @@ class Node:
         self.key = str(organization_id)
         self.own_model: Any = None
         self.evaluated: tuple[Rows, Array | slice] | None = None
+        self._share = 1.0  # of the training rows, as which they count with the weights of their classes
         self.policy, self.request, self._began = request.policy, request, time.monotonic()
         self.policy.check_request(job.minimum_rows, len(job.participants), max(job.rounds or 0, round_))
         self.policy.check_holdout(job.data.holdout)
         self.policy.check_made(preprocessing.made(steps))
+        self.policy.check_levels(len(job.data.levels))
         limit_threads()
         self.source = open_database(database)
         if schema is not None and self.source.table is not None:
@@ -234,8 +236,18 @@ class Node:
             counted = {c: rows.get(c, 0) for c in map(plain, named)}
             self.policy.check_named_classes(counted)
             if (weights := getattr(self.model, "class_weights", None) if self.job.model else None) is not None:
-                self.policy.check_weights([*counted.values()], weights.tolist(), self.job.minimum_rows)
+                self._share = self.policy.check_weights([*counted.values()], weights.tolist(), self.job.minimum_rows)
         return n
+
+    @property
+    def minimum_batch(self) -> int:
+        """Rows that a minibatch must have: more than the operator's minimum if weights of classes make rows count less.
+
+        Otherwise the step on a minibatch with one row of a heavy class would be that row.
+        """
+        assert self.n
+        least = self.policy.minimum_batch
+        return least if least <= 1 else math.ceil(least / self._share)
 
     @property
     def labels(self) -> Array:
@@ -343,7 +355,7 @@ class Node:
         """
         if self.noising is not None:
             return self.noising.steps_per_epoch
-        return local_training.steps_per_epoch(len(self.rows), batch_size, self.policy.minimum_batch)
+        return local_training.steps_per_epoch(len(self.rows), batch_size, self.minimum_batch)
 
     def steps_of(self, local: PlainSGD) -> int:
         """Count the local steps of a round.
@@ -376,13 +388,13 @@ class Node:
         if batch_size is not None:
             self._check_batch(batch_size)
         X, y = self.model.asarray(self.rows.X), self.model.asarray(self.rows.y)
-        least = self.policy.minimum_batch
+        least = self.minimum_batch
         for batch in local_training.batches(self._shuffle, len(self.rows), epochs, batch_size, least):
             self.check_time()
             yield X[batch], y[batch]
 
     def _check_batch(self, batch_size: int) -> None:
-        self.policy.check_batch(batch_size)
+        self.policy.check_batch(batch_size, self.minimum_batch)
         if batch_size not in self.batch_sizes and self.steps_per_epoch(batch_size) > 1:
             raise SafeError(
                 f"minibatches of {batch_size} rows are refused because the length of their steps was not checked; "
@@ -529,8 +541,8 @@ class Node:
         try:
             with replacing(folder / f"{self.job.key}.npz") as stream:
                 np.savez(stream, weights=np.asarray(w.cpu() if hasattr(w, "cpu") else w), about=text)
-            for old in sorted(folder.glob("*.npz"), key=lambda file: file.lstat().st_mtime)[:-MOST_OWN_MODELS]:
-                old.unlink(missing_ok=True)
+            (folder / f"{self.job.key}.npz").chmod(0o640)
+            keep_latest(folder, "*.npz", MOST_OWN_MODELS)
         except OSError as error:  # a full disk must not end the job of all hospitals
             print(f"this hospital's own model could not be written: {error.strerror}", flush=True)
 

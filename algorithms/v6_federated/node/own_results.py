@@ -3,19 +3,23 @@
 They lie in the hospital's folder and do not leave with it. What leaves is another matter, see ``functions.evaluate``.
 """
 
+import contextlib
 import html
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from v6_federated.base.files import write_whole
+from v6_federated.base import json_text
+from v6_federated.base.errors import SafeError
+from v6_federated.base.files import keep_latest, open_regular, write_whole
 from v6_federated.data.source import Rows
 from v6_federated.models import details, metrics
 from v6_federated.node.node import Node
 from v6_federated.privacy import audit
 
 FOLDER = "results"  # in the hospital's folder
+MOST_RESULTS = 1000  # of the latest jobs: tasks must not fill the hospital's disk
 BANDS = 255
 MEASURES = {
     "evaluated": "held-out rows",
@@ -52,7 +56,8 @@ def results(node: Node, w: Any, rows: Rows) -> dict[str, Any]:
 def write(node: Node, w: Any, rows: Rows) -> None:
     """Write a node's own results into the hospital's folder, as JSON and as a page.
 
-    A full disk must not end the job of all hospitals: it is a line in the node's log.
+    Those of the latest ``MOST_RESULTS`` jobs are kept. A full disk must not end the job of all hospitals: it is a line
+    in the node's log.
 
     Args:
         node: the node; without a folder, as on a developer's own rows, nothing is written.
@@ -67,6 +72,7 @@ def write(node: Node, w: Any, rows: Rows) -> None:
         for path, text in ((file, json.dumps(found, indent=2)), (file.with_suffix(".html"), page(found))):
             write_whole(path, text)
             path.chmod(0o640)
+            keep_latest(path.parent, f"*{path.suffix}", MOST_RESULTS)
     except OSError as error:
         print(f"this hospital's own results could not be written: {error.strerror}", flush=True)
 
@@ -79,9 +85,21 @@ def read(folder: Path) -> list[dict[str, Any]]:
 
     Returns:
         The results, the oldest first.
+
+    Raises:
+        SafeError: a file holds no results.
     """
-    found = [json.loads(file.read_text()) for file in sorted((folder / FOLDER).glob("*.json"))]
+    found = [_read(file) for file in sorted((folder / FOLDER).glob("*.json"))]
     return sorted(found, key=lambda result: str(result["time"]))
+
+
+def _read(file: Path) -> dict[str, Any]:
+    with contextlib.suppress(OSError, ValueError), open_regular(file) as stream:
+        found = json_text.parse(stream.read())
+        texts = isinstance(found, dict) and all(isinstance(found.get(name), str) for name in ("job", "method", "time"))
+        if texts and all(isinstance(found.get(name), int | float | None) for name in MEASURES):
+            return dict(found)
+    raise SafeError(f"{file} holds no results of a job; move it out of the folder")
 
 
 def page(found: Mapping[str, Any]) -> str:

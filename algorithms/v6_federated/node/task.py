@@ -235,7 +235,7 @@ def _check_training(node: Node, checked: BaseModel, batch_size: int | None) -> N
         raise SafeError(f"training rounds start at 1; got {node.round}")
     if batch_size is not None and node.steps_per_epoch(batch_size) > 1:  # otherwise each step is on all rows
         n = len(node.rows)
-        share = local_training.largest(n, batch_size, node.policy.minimum_batch) / n
+        share = local_training.largest(n, batch_size, node.minimum_batch) / n
         check_steps(checked, float(getattr(node.model, "l2", 0)), share)
         node.batch_sizes.add(batch_size)
 

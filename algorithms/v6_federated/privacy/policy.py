@@ -250,11 +250,12 @@ class Policy:
                 "or trees a round, or for a smaller model"
             )
 
-    def check_batch(self, batch_size: int) -> None:
+    def check_batch(self, batch_size: int, least: int = 0) -> None:
         """Refuse minibatches of fewer rows than the minimum, as a step on one row is that row's gradient.
 
         Args:
             batch_size: rows of a minibatch.
+            least: rows that it must have with the weights of their classes; the error does not tell it.
 
         Raises:
             PrivacyThresholdViolation: they are too few.
@@ -263,6 +264,11 @@ class Policy:
             raise PrivacyThresholdViolation(
                 f"batch_size={batch_size} is below the {self.minimum_batch} rows that this node requires "
                 f"({PREFIX}MINIMUM_BATCH); set batch_size={self.minimum_batch} or more"
+            )
+        if batch_size < least:
+            raise PrivacyThresholdViolation(
+                f"with these class_weights {batch_size} rows of this node count as fewer than {self.minimum_batch} "
+                f"({PREFIX}MINIMUM_BATCH); set a larger batch_size, or weights that differ less"
             )
 
     def check_leaf(self, min_rows_leaf: int, minimum_rows: int | None) -> int:
@@ -315,6 +321,21 @@ class Policy:
                 f"({PREFIX}MINIMUM_ROWS_A_CLASS); choose a column of classes"
             )
 
+    def check_levels(self, named: int) -> None:
+        """Refuse to count rows by very many levels.
+
+        Args:
+            named: levels of the subgroup's column that the request names.
+
+        Raises:
+            PrivacyThresholdViolation: there are too many.
+        """
+        if named > self.most_classes:
+            raise PrivacyThresholdViolation(
+                f"the request names {named} levels of the subgroup's column, but this node accepts at most "
+                f"{self.most_classes} ({PREFIX}MAXIMUM_CLASSES); choose a column with fewer"
+            )
+
     def check_named_classes(self, rows: Mapping[Any, int]) -> None:
         """Refuse classes that too few of the node's rows have: their parameters would single out rows.
 
@@ -335,7 +356,7 @@ class Policy:
                 f"classes ({PREFIX}CLASSES=NAME,NAME,..., or * for all)"
             )
 
-    def check_weights(self, rows: Sequence[int], weights: Sequence[float], minimum_rows: int | None) -> None:
+    def check_weights(self, rows: Sequence[int], weights: Sequence[float], minimum_rows: int | None) -> float:
         """Refuse weights with which a gradient would be about few rows.
 
         Args:
@@ -343,17 +364,22 @@ class Policy:
             weights: the weight of each class.
             minimum_rows: the minimum number of rows that the request asks for, if it does.
 
+        Returns:
+            As which share of their number the rows count.
+
         Raises:
             PrivacyThresholdViolation: the rows count as fewer than the minimum, by Kish's effective number of rows,
                 the square of the sum of their weights over the sum of their squares.
         """
         required = max(self.minimum_rows, minimum_rows or 0)
         total = sum(n * w for n, w in zip(rows, weights, strict=True))
-        if total**2 < required * sum(n * w**2 for n, w in zip(rows, weights, strict=True)):
+        squares = sum(n * w**2 for n, w in zip(rows, weights, strict=True))
+        if total**2 < required * squares:
             raise PrivacyThresholdViolation(
                 f"with these class_weights this node's rows count as fewer than {required} ({PREFIX}MINIMUM_ROWS); "
                 "set weights that differ less, or class_weights=balanced"
             )
+        return total**2 / squares / sum(rows) if squares else 1.0
 
     def check_size(self, parameters: int, what: str) -> None:
         """Refuse what has too many numbers, before it takes memory.
