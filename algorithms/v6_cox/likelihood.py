@@ -104,7 +104,7 @@ def terms(at: AtRisk, ties: str) -> Terms:
         which, count = np.flatnonzero(at.events), at.events[at.events > 0].astype(np.float64)
         lacking = np.zeros(len(which))
     else:
-        which, count = np.repeat(np.arange(len(at.events)), at.events.astype(np.int64)), 1.0
+        which, count = np.repeat(np.arange(len(at.events)), at.events.astype(np.int64)), np.ones(1)
         first = np.concatenate([[0], np.cumsum(at.events)[:-1]])
         lacking = (np.arange(len(which)) - first[which]) / at.events[which]
     risk = at.zeroth[which] - lacking * at.tied_zeroth[which]

@@ -149,7 +149,7 @@ class Branch:
             max_leaves: leaves to keep at most.
         """
         kept, waiting, number = set[int](), list[tuple[float, int, Branch]](), 0
-        branches = (self,)
+        branches: tuple[Branch, ...] = (self,)
         while len(kept) < max_leaves - 1:
             for branch in branches:
                 if branch.split is not None:

@@ -83,7 +83,7 @@ def first_job(
     Returns:
         The job, with a new random key.
     """
-    special = {name: getattr(common, name, None) for name in SPECIAL}
+    special: dict[str, Any] = {name: getattr(common, name, None) for name in SPECIAL}
     features = common.features and [c for c in common.features if c not in special.values()]
     return Job(
         method=method,

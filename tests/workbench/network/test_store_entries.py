@@ -5,7 +5,7 @@ import json
 import pytest
 
 from v6_workbench.network import store
-from v6_workbench.registry import names, settings_of, single_answers
+from v6_workbench.registry import central_of, names, settings_of
 
 
 def values(entry):
@@ -54,7 +54,8 @@ def test_secure_aggregation_is_offered_where_it_is_possible(method):
     entry = store.entry(method)
     [function] = entry["functions"]
     [aggregation] = [a for a in function["arguments"] if a["name"] == "aggregation"]
-    reason, not_possible = single_answers(method), "Secure aggregation is not possible"
+    # of a method that needs single answers with some settings only, the settings' descriptions say so
+    reason, not_possible = central_of(method).single_answers, "Secure aggregation is not possible"
     assert aggregation["allowed_values"] == ["auto", "plain", *([] if reason else ["masked", "pinned"])]
     assert aggregation["default_value"] == "auto"
     for text in (entry["description"], function["description"]):
