@@ -10,6 +10,9 @@ Method = Annotated[str, Option("name of a method, for example fedavg", "METHOD",
 ResultFolder = Annotated[Path | None, Option("folder for result.json and its pictures", "DIR")]
 TaskId = Annotated[int, Option("id of the task, as `tasks` lists it", "TASK", positional=True, read=read_id)]
 Target = Annotated[float | None, Option("accuracy to count the rounds to", "A")]
+PageFile = Annotated[
+    Path | None, Option("page of the rounds, written anew after each while the job runs; open it in a browser", "FILE")
+]
 
 
 @dataclass(frozen=True, kw_only=True)

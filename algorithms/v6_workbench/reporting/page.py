@@ -26,6 +26,7 @@ from v6_workbench.reporting.intervals import MEANING, accuracy_interval, auc_int
 from v6_workbench.reporting.summary import MEASURES, Result, measure, summary
 
 TEMPLATE = "page.html"
+REFRESH = 5  # seconds after which a browser loads the page of a running job again
 ELSEWHERE = ("nodes", "rows", "organizations", "limits")  # parts of an experiment that other sections show
 
 
@@ -105,6 +106,50 @@ def page(results: Mapping[str, Result], target: float | None = None) -> str:
     ]
     everywhere = set.intersection(*({section.title for section in own} for own in sections.values()))
     comparison = [*_comparison(results, draw, target)] if len(results) > 1 else []
+    items = Table("Items of TRIPOD+AI", ["item", "asks for", "answered under"], tripod.answered(everywhere))
+    return _rendered(chapters, comparison, items)
+
+
+def live(method: str, rows: Sequence[Mapping[str, Any]], rounds: int | None, target: float | None = None) -> str:
+    """Write a page of a job that is running; a browser that shows it loads it again every few seconds.
+
+    Args:
+        method: the method's name.
+        rows: rows of the history so far; there may be none.
+        rounds: number of rounds that the job is to train; None if unknown.
+        target: accuracy to draw a line at.
+
+    Returns:
+        HTML with its styles and pictures in it.
+    """
+    so_far: Result = {"method": method, "history": [*rows], "per_node": [], "final": None, "settings": {}}
+    parts: list[str | Table | Figure] = ["No round is finished yet."]
+    numbers = [("rounds", f"{len(rows)} of {rounds}" if rounds else str(len(rows)))]
+    if rows:
+        draw = _Drawing()
+        curves = draw(lambda path: pictures.curves({method: so_far}, path, target), "Accuracy and loss by round")
+        parts = [*curves, of_rich(tables.rounds_table(so_far), "Rounds")]
+        evaluated = next((row for row in reversed(rows) if row.get("loss") is not None), {})
+        shown = [name for name in (*MEASURES, "loss") if evaluated.get(name) is not None]
+        numbers += [(MEASURES.get(name, name), f"{evaluated[name]:.3f}") for name in shown]
+        numbers.append(("sent by hospitals", f"{sum(row['bytes_up'] for row in rows) / 1e6:.3f} MB"))
+    chapter = {
+        "name": method,
+        "title": f"{method} is running",
+        "about": f"This page is written anew after each round, and a browser loads it again every {REFRESH} seconds.",
+        "numbers": numbers,
+        "remarks": [],
+        "sections": [Section("Training", parts)],
+    }
+    return _rendered([chapter], refresh=REFRESH)
+
+
+def _rendered(
+    chapters: Sequence[Mapping[str, Any]],
+    comparison: Sequence[Table | Figure | str] = (),
+    items: Table | None = None,
+    refresh: int = 0,
+) -> str:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader(__package__, "."), autoescape=True, trim_blocks=True, lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
@@ -112,7 +157,8 @@ def page(results: Mapping[str, Result], target: float | None = None) -> str:
     return environment.get_template(TEMPLATE).render(
         chapters=chapters,
         comparison=comparison,
-        tripod=Table("Items of TRIPOD+AI", ["item", "asks for", "answered under"], tripod.answered(everywhere)),
+        tripod=items,
+        refresh=refresh,
         version=__version__,
         kind=lambda part: type(part).__name__,
     )

@@ -6,10 +6,11 @@ from typing import Annotated
 
 from v6_federated.base.errors import Interrupted, SafeError
 from v6_workbench import registry
-from v6_workbench.cli import console, job, repeating, results, show, study
+from v6_workbench.cli import console, job, live_page, repeating, results, show, study
 from v6_workbench.cli.entries import Entry
 from v6_workbench.cli.experiment import check_holdout, check_job, check_same_rows, experiment_of
-from v6_workbench.cli.options import ExperimentOptions, Method, ResultFolder
+from v6_workbench.cli.live_page import LivePage
+from v6_workbench.cli.options import ExperimentOptions, Method, PageFile, ResultFolder
 from v6_workbench.cli.records import Command, Option
 from v6_workbench.simulation import overview
 
@@ -20,6 +21,7 @@ class RunOptions(ExperimentOptions):
 
     method: Method
     out: ResultFolder = None
+    page: PageFile = None
     resume: Annotated[Path | None, Option("resume an earlier result.json, up to --rounds in total", "RESULT")] = None
 
 
@@ -47,6 +49,9 @@ def run(options: RunOptions) -> int:
         check_job(options.method, settings, experiment, options.target)
         check_same_rows(earlier.get("experiment", {}), experiment)
     results.check_folder(options.out)
+    live_page.check(options.page)
+    if options.page is not None and options.repeats is not None:
+        raise SafeError("--page is of one job and cannot be used with --repeats; remove one of the two")
     if options.out and (options.out / "result.json").exists():
         console.say(f"replacing the earlier result in {options.out}")
     print(overview.described(experiment, options.method, settings), flush=True)
@@ -54,11 +59,13 @@ def run(options: RunOptions) -> int:
         console.say(warning)
     if options.repeats is not None:
         return repeating.run(experiment, {options.method: once}, options.repeats, options.out, options.target)
+    page = LivePage(options.page, options.method, options.rounds, options.target)
     try:
         with console.Bar(options.rounds, options.method, one_job=True) as bar:
-            result = experiment.federated(options.method, settings, bar.on_round)
+            result = experiment.federated(options.method, settings, page.on_round(bar.on_round))
     except Interrupted as error:  # what has been trained is not lost
         result = error.result
+    page.end(result)
     return show.finish(result, options.out, options.target)
 
 

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 
 from v6_federated.base.errors import SafeError
 from v6_workbench import registry
-from v6_workbench.cli import console, job, results, show
-from v6_workbench.cli.options import JobOptions, Method, ResultFolder, ServerOptions
+from v6_workbench.cli import console, job, live_page, results, show
+from v6_workbench.cli.live_page import LivePage
+from v6_workbench.cli.options import JobOptions, Method, PageFile, ResultFolder, ServerOptions
 from v6_workbench.cli.place import Place, connect
 from v6_workbench.cli.records import Command, Option
 from v6_workbench.errors import NetworkError
@@ -23,6 +24,7 @@ class SubmitOptions(ServerOptions, JobOptions):
 
     method: Method
     out: ResultFolder = None
+    page: PageFile = None
     resume: Annotated[
         str | None,
         Option("resume an earlier result.json, or a task by its id, up to --rounds in total", "RESULT|TASK"),
@@ -61,8 +63,11 @@ def run(options: SubmitOptions) -> int:
     if options.resumed_task is None:  # otherwise it is checked with the settings of the earlier task
         registry.check(options.method, checked)
     results.check_folder(options.out)
+    live_page.check(options.page)
+    page = LivePage(options.page, options.method, options.rounds, options.target)
     with console.Bar(options.rounds, options.method, one_job=True) as bar:
-        result = _send(options, settings, bar.on_round)
+        result = _send(options, settings, page.on_round(bar.on_round))
+    page.end(result)
     return show.finish(result, options.out, options.target)
 
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from v6_federated.base.errors import SafeError
 from v6_workbench import registry
-from v6_workbench.cli import console, job, results, show
-from v6_workbench.cli.options import ResultFolder, ServerOptions, Target, TaskId
+from v6_workbench.cli import console, job, live_page, results, show
+from v6_workbench.cli.live_page import LivePage
+from v6_workbench.cli.options import PageFile, ResultFolder, ServerOptions, Target, TaskId
 from v6_workbench.cli.place import Place, connect
 from v6_workbench.cli.records import Command, Option
 
@@ -41,6 +42,7 @@ class WatchOptions(TaskOptions):
 
     out: ResultFolder = None
     target: Target = None
+    page: PageFile = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,19 +107,23 @@ def watch(options: WatchOptions) -> int:
 
     job.check_target(options.target)
     results.check_folder(options.out)
+    live_page.check(options.page)
     place = connect(options)
     task = tasks.find(place.client, options.task)
     if task.running and task.silent:
         console.say(SILENT)
     if task.waits:
         console.say(WAITS)
+    page = LivePage(options.page, task.method, task.rounds, options.target)
     try:
         with console.Bar(task.rounds, task.method, one_job=True) as bar:
-            result = submit.follow(place.client, task.id, task.method, bar.on_round)
+            result = submit.follow(place.client, task.id, task.method, page.on_round(bar.on_round))
     except KeyboardInterrupt:
         console.say(f"\ntask {task.id} goes on; to come back to it: {place.command('watch', task.id)}")
         raise
-    return show.finish(place.labelled(result, task.id), options.out, options.target)
+    result = place.labelled(result, task.id)
+    page.end(result)
+    return show.finish(result, options.out, options.target)
 
 
 def fetch(options: FetchOptions) -> int:
