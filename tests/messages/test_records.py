@@ -103,3 +103,8 @@ def test_a_record_cannot_be_changed_only_replaced():
     assert local.replace(epochs=5) == PlainSGD(epochs=5, lr=0.3) and local.epochs == 2
     with pytest.raises(ValidationError, match="greater than or equal to 1"):
         local.replace(epochs=0)
+
+
+def test_a_misspelt_setting_is_named_before_one_that_is_missing():
+    with pytest.raises(SafeError, match="unknown setting 'learning_rate'"):
+        settings.validate(settings.settings_of(server, Common), {"learning_rate": 1})

@@ -254,7 +254,9 @@ def explain(model: type[BaseModel], error: ValidationError, example: str = "") -
     Returns:
         The line: it names the setting and says what is accepted.
     """
-    return _explain(model, error.errors()[0], f", for example {example}" if example else "")
+    found = error.errors()
+    first = next((e for e in found if e["type"] == "extra_forbidden"), found[0])  # misspelt, so another one is missing
+    return _explain(model, first, f", for example {example}" if example else "")
 
 
 def problem_of(error: Any) -> str:

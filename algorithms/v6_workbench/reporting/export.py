@@ -143,7 +143,7 @@ def about(result: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def save(result: Mapping[str, Any], path: Path) -> None:
+def save(result: Mapping[str, Any], path: str | Path) -> None:
     """Write a result's model to a file.
 
     Args:
@@ -159,6 +159,7 @@ def save(result: Mapping[str, Any], path: Path) -> None:
         ".pt": _pt,
         ".txt": _txt,
     }
+    path = Path(path)
     if path.suffix not in writers:
         raise SafeError(f"cannot export to {path.name}; expected a file that ends in {', '.join(writers)}")
     if not path.parent.is_dir():

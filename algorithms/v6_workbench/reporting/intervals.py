@@ -167,7 +167,7 @@ def explained(result: Result) -> list[str]:
     found = [MEANING]
     if final.get("accuracy_error"):
         what = "added noise to" if noisy(result) else "rounded"
-        found.append(f"nodes have {what} their counts: the intervals are wider by the error that this causes, about")
+        found.append(f"nodes have {what} their counts: the intervals are wider by the error of that")
     if final.get("auc") is not None and final.get("confusion"):
         rows, interval = [sum(row) for row in final["confusion"]], auc_interval(result)
         if interval and (final.get("auc_error") or 0.0) > (interval[1] - interval[0]) / 2:

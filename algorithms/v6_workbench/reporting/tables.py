@@ -257,13 +257,15 @@ def subgroups_table(result: Result) -> Table | None:
     out.add_column(escape(str(found["column"])), overflow="fold")
     for heading in ("held-out rows", "accuracy", *(f"recall {escape(str(c))}" for c in result["data"]["classes"])):
         out.add_column(heading, justify="right")
+    # nodes round each subgroup's counts as they round those of all rows
+    rounding = (result["final"].get("accuracy_error") or 0.0) * result["final"]["evaluated"]
     for row in found["rows"]:
-        interval = accuracy_interval({"final": row})
+        interval = accuracy_interval({"final": {**row, "accuracy_error": rounding / row["evaluated"]}})
         recalls = (f"{own[i] / sum(own):.3f}" if sum(own) else "-" for i, own in enumerate(row["confusion"]))
         accuracy = _with_interval({**row, "accuracy_interval": interval}, "accuracy")
         out.add_row(escape(str(row["level"])), str(row["evaluated"]), accuracy, *recalls)
     if left := result["final"]["evaluated"] - sum(row["evaluated"] for row in found["rows"]):
-        out.add_row("not counted", str(left), *["-"] * (1 + len(result["data"]["classes"])))
+        out.add_row("not counted: too few rows at a hospital", str(left), *["-"] * (1 + len(result["data"]["classes"])))
     return out
 
 

@@ -108,3 +108,23 @@ def test_intervals_of_several_results():
     assert heading.split() == ["95%", "interval", "accuracy", "AUC"]
     assert a.split() == ["[a]", "0.8256", "to", "0.9448", "0.7102", "to", "0.8672"]  # log 4 -+ 1.96 * 0.04 / 0.16
     assert b.split() == ["b", "0.8256", "to", "0.9448", "-"] and c.split() == ["c", "-", "-"]
+
+
+def test_intervals_of_subgroups_are_wider_if_counts_are_rounded():
+    row = {"level": "f", "evaluated": 20, "accuracy": 0.75, "confusion": [[8, 2], [3, 7]]}
+    result = {
+        "data": {"classes": ["no", "yes"]},
+        "final": {"evaluated": 60, "accuracy": 0.75},
+        "subgroups": {"column": "sex", "rows": [row], "suppressed": []},
+    }
+    exact = tables.subgroups_table(result)
+    result["final"]["accuracy_error"] = 0.02
+    rounded = tables.subgroups_table(result)
+
+    def interval(table):
+        text = next(iter(table.columns[2].cells))
+        low, high = text[text.index("(") + 1 : -1].split(" to ")
+        return float(low), float(high)
+
+    assert interval(rounded)[0] < interval(exact)[0] and interval(exact)[1] < interval(rounded)[1]
+    assert [*exact.columns[0].cells][-1] == "not counted: too few rows at a hospital"
