@@ -86,12 +86,13 @@ def central(
     w (d,) the model. What leaves a node: its w after local training, n_k, its mean training loss, and counts of how
     w_t does on its held-out rows. Bytes a round: 16/3 d down and up for each of the m nodes, and a little JSON.
     """
-    # nodes are not sent what the server's optimiser carries, nor, in a cycle, a round's model: with these, a job cannot
-    # go on from what nodes were sent
+    # nodes are not sent what the server's optimiser carries, nor, in a cycle, a round's model; the last request about
+    # their own models is of no round: with these, a job cannot go on from what nodes were sent
     cycle = {"order": list[int]()} if schedule == "cyclic" else {}
+    own_models = {} if personal.personalize == "none" else {"own_models": personal.personalize}
     ditto = personal.personalize == "ditto"
     known = {"known": dict[str, int]()} if ditto else {}  # the round in which a node kept its own model
-    s = federation.start(w=federation.initial_weights, **server.carried(), **cycle, **known)
+    s = federation.start(w=federation.initial_weights, **server.carried(), **cycle, **own_models, **known)
     if ditto:
         federation.keep_state()
     for t in federation.rounds(rounds):
@@ -113,7 +114,7 @@ def central(
         federation.record(answers, s.w)
     if personal.personalize == "none":
         return federation.result(s.w)
-    told = {"local": local, "personal": personal, "known": s.known if ditto else {}}
+    told = {"personal": personal, "known": s.known} if ditto else {"personal": personal, "known": {}, "local": local}
     return {"personal": federation.evaluate_own_models("evaluate_own", s.w, **told), **federation.result(s.w)}
 
 

@@ -22,7 +22,9 @@ def ditto_update(node: Node, weights: Vector, *, local: LocalSGD, personal: Pers
 
 
 @partial(weights="one", own_model=True)
-def evaluate_own(node: Node, weights: Vector, *, local: LocalSGD, personal: Personal, known: Known) -> Result:
+def evaluate_own(
+    node: Node, weights: Vector, *, local: LocalSGD = LocalSGD(), personal: Personal, known: Known
+) -> Result:
     """The evaluation of the node's own model: Ditto's v_k, or w (d,) trained on for some epochs on the node's rows."""
     v, _ = own_model(node, weights, known)
     if personal.personalize == "finetune":

@@ -723,7 +723,7 @@ class Federation:
         expected = self._tasks.expected(values=["own_results"])
         who = self._tasks.job.participants
         group = Group(function, who, self._tasks.job, values, arrays, expected, "held_out", weights={})
-        answers = self._tasks.ask([], [group])
+        answers = self._tasks.ask([group], quorum_of=len(self.organizations))
         shown = [a for a in answers if not a.members and a.values.get("own_results") is True]
         by_hospital = [{"organization": a.organization_id, **self._history.measured([a])} for a in shown]
         found = self._history.measured(answers)

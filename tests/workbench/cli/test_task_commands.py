@@ -141,7 +141,7 @@ def last(err: str) -> str:
 
 def test_tasks_lists_the_newest_jobs_of_all_methods_and_no_other_task(there, call):
     sent_elsewhere = there.add("from the user interface", status="completed", description="")
-    there.add("another program", image="registry.example/v6-glm:1.0")
+    there.add("another program", image="registry.example/v6-other:1.0")
     there.add("to every node", description="")
     there.runs[3] *= 2  # a partial function, not a job
     mine = there.add(log=line({"round": 1, "accuracy": 0.5}) + line({"round": 2, "accuracy": 0.75}))
@@ -382,10 +382,11 @@ def test_cancel_stops_the_task_and_its_calls(there, call):
         (lambda there: None, 99, 2, "there is no task 99; `v6-federated tasks` lists those that there are"),
         (lambda there: None, "twelve", 2, "'twelve' is not the id of a task; expected a whole number"),
         (
-            lambda there: there.add("glm", image="v6-glm"),
+            lambda there: there.add("other", image="v6-other"),
             1,
             2,
-            "task 1 (glm) is not one of v6-federated: its image is v6-glm; `v6-federated tasks` lists those that are",
+            "task 1 (other) is not one of v6-federated: its image is v6-other; `v6-federated tasks` lists those that "
+            "are",
         ),
         (
             lambda there: (there.add(), there.ask_for(1, "client_update", 1, "active")),
