@@ -30,7 +30,9 @@ WORDS = {k: rows.assign(sex=["f", "m"] * 20) for k, rows in NODES.items()}
     ids=str,
 )
 def test_a_malformed_description_is_refused(values):
-    says = "round 0, describe: organization 2: sent a malformed data description"
+    says = (
+        "round 0, describe: organization 2: sent (a malformed data description|JSON with a whole number of more than)"
+    )
     with pytest.raises(CollectResultsError, match=says):
         run(at([2], edited(**values), "describe"), classes=None)
 
