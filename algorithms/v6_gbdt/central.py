@@ -32,13 +32,7 @@ MaxBin = Annotated[int, Field(ge=4, le=255, description="bins of a column at mos
 Objective = Annotated[
     Literal["classification", "regression"], Field(description="what the label is: a class, or a number to predict")
 ]
-ModeName = Annotated[
-    Mode,
-    Field(
-        description="cyclic: one node's trees after another's; bagging: trees of all nodes; from sums over all nodes, "
-        "random: outputs of random splits, histogram: the trees of the pooled rows"
-    ),
-]
+ModeName = Annotated[Mode, Field(description="cyclic, bagging: trees of nodes' own; random, histogram: from sums")]
 EarlyStopping = Annotated[
     int | None, Field(ge=1, le=LARGE, description="rounds without a smaller loss on held-out rows that end it"), Number
 ]
