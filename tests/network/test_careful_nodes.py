@@ -30,7 +30,8 @@ def options(method: str) -> list[str]:
     settings = {"batch_size": BATCH, "min_rows_leaf": BATCH} if method != "pca" else {"components": 2}
     declared = settings_of(method).model_fields
     chosen = [text for name, value in settings.items() if name in declared for text in ("--set", f"{name}={value}")]
-    return [*TRAINING, *chosen, "--set", f"organizations={NODES}"]
+    time = ["--label", "b", "--features", "a,c"] if method == "cox" else []
+    return [*TRAINING, *time, *chosen, "--set", f"organizations={NODES}"]
 
 
 @pytest.fixture(scope="module")
