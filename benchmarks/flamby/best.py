@@ -18,9 +18,9 @@ from benchmarks.flamby.data import HOSPITALS
 from benchmarks.flamby.ours import LABEL, Hospitals, trained
 from benchmarks.private_utility import heart
 from v6_workbench.reporting import intervals
-from v6_workbench.simulation.datasets import Dataset
+from v6_workbench.simulation.datasets import Dataset, pool
 
-SEEDS, FOLDS, LEVEL = (42, 43, 44), 3, 0.05
+SEED, FOLDS, LEVEL = 42, 3, 0.05
 RATES = (0.01, 0.03, 0.1)
 COMMON: Mapping[str, Any] = {"preprocess": ["onehot", "standardize"], "label": LABEL, "holdout": 0.0, "classes": [0, 1]}
 MINIBATCHES: Mapping[str, Any] = {"model": "logreg", "rounds": 20, "batch_size": 10}
@@ -82,9 +82,9 @@ ABOUT = (
     "Ten columns of FLamby's rows, categories as columns of 0 and 1, standardized by the means and deviations over all "
     "hospitals. Rows without a value in these columns are left out, as FLamby does. One setting of each method is the "
     f"best log-loss of a grid in {FOLDS}-fold cross-validation within the training rows, in which the nodes train "
-    "without a fold of their rows. No test row takes part. The mean of hospitals is FLamby's measure (and deviation "
-    "over seeds); accuracy and AUC are of all 254 test rows, seed 42, with 95% intervals for new rows of these hospitals: "
-    "Wilson's, and Hanley and McNeil's on the logit scale."
+    "without a fold of their rows. No test row takes part. The mean of hospitals is FLamby's measure; accuracy "
+    f"and AUC are of all 254 test rows, with 95% intervals for new rows of these hospitals: Wilson's, and Hanley and "
+    f"McNeil's on the logit scale. One run each, seed {SEED}."
 )
 
 
@@ -136,26 +136,17 @@ class Found:
     cells: Sequence[str]
 
 
-def measured(found: Sequence[runs.Run], of: Hospitals) -> Found:
-    """The cells of a row from one run a seed, each with a row for each test row."""
-    y, ends = np.concatenate(of.labels), np.cumsum([len(labels) for labels in of.labels])[:-1]
-    rights = [np.array(tables.accuracies(run)) for run in found]
-    means = [float(np.mean([part.mean() for part in np.split(right, ends)])) for right in rights]
-    right, losses = rights[0], np.array([row["loss"] for row in found[0].history])
-    own = np.exp(-losses)
-    auc = float(roc_auc_score(y, np.where(y == 1, own, 1 - own)))
-    n1 = int(y.sum())
-    interval = intervals.on_logit_scale(auc, intervals.hanley_mcneil(auc, len(y) - n1, n1))
-    accuracy = float(right.mean())
-    return Found(
-        right,
-        [
-            emulated.spread(means),
-            _with(accuracy, intervals.wilson(accuracy, len(y))),
-            _with(auc, interval),
-            f"{losses.mean():.3f}".removeprefix("0"),
-        ],
-    )
+def measured(run: runs.Run, of: Hospitals) -> Found:
+    """The cells of a row, from a run with a row for each test row."""
+    y, right = np.concatenate(of.labels), np.array(tables.accuracies(run))
+    losses = np.array([row["loss"] for row in run.history])
+    hospital = np.repeat(np.arange(len(of.labels)), [len(labels) for labels in of.labels])
+    mean = float(np.mean(np.bincount(hospital, right) / np.bincount(hospital)))
+    p, accuracy, n1 = np.exp(-losses), float(right.mean()), int(y.sum())
+    auc = float(roc_auc_score(y, np.where(y == 1, p, 1 - p)))
+    area = intervals.on_logit_scale(auc, intervals.hanley_mcneil(auc, len(y) - n1, n1))
+    shown = _with(accuracy, intervals.wilson(accuracy, len(y))), _with(auc, area)
+    return Found(right, [emulated.spread([mean]), *shown, f"{losses.mean():.3f}".removeprefix("0")])
 
 
 def _with(value: float, interval: Sequence[float]) -> str:
@@ -163,23 +154,16 @@ def _with(value: float, interval: Sequence[float]) -> str:
 
 
 def finished(
-    dataset: Dataset,
-    of: Hospitals,
-    method: Method,
-    value: float,
-    seeds: Sequence[int],
-    environment: Mapping[str, str] | None = None,
+    dataset: Dataset, of: Hospitals, method: Method, value: float, environment: Mapping[str, str] | None = None
 ) -> Found:
     """Train with a setting and measure on the test rows."""
-    values = method.values(value)
-    return measured(
-        [trained(dataset, of, method.package, values, seed, environment, each=True, rows="each") for seed in seeds], of
-    )
+    run = trained(dataset, of, method.package, method.values(value), SEED, environment, each=True, rows="each")
+    return measured(run, of)
 
 
 def lines(dataset: Dataset, full: bool) -> Iterator[str]:
     """Each method's best, pooled rows and each hospital alone, and what the profile ``careful`` leaves of it."""
-    of, here = hospitals(dataset), runs.seeds(SEEDS if full else SEEDS[:1])
+    of = hospitals(dataset)
     yield ""
     yield "## All methods within one preprocessing"
     yield ""
@@ -192,23 +176,23 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
     for name, method in methods.items():
         try:
             values[name] = best(dataset, of, method)
-            found[name] = finished(dataset, of, method, values[name], here)
+            found[name] = finished(dataset, of, method, values[name])
         except runs.NotRun:
             yield tables.row(name, tables.NOT_RUN_YET, *[None] * 4)
             continue
         yield tables.row(name, f"{method.searched} {values[name]:g}", *found[name].cells)
     for name, rows in baselines(of).items() if EXACT in values else ():
-        alone = finished(dataset, rows, METHODS[EXACT], values[EXACT], here[:1], ALONE)
+        alone = finished(dataset, rows, METHODS[EXACT], values[EXACT], ALONE)
         yield tables.row(f"{name}, {EXACT}", None, *alone.cells)
     yield ""
     yield significance({name: one.right for name, one in found.items()})
     if full:
-        yield from careful(dataset, of, values, here)
+        yield from careful(dataset, of, values)
 
 
 def baselines(of: Hospitals) -> Mapping[str, Hospitals]:
     """All rows at one node, and each hospital's rows alone; tested on all hospitals."""
-    every = Hospitals("pooled", [pd.concat(of.training, ignore_index=True)], of.test)
+    every = Hospitals("pooled", [pool(of.training)], of.test)
     names = HOSPITALS.values()
     alone = {f"{n} alone": Hospitals(f"{n} alone", [rows], of.test) for n, rows in zip(names, of.training, strict=True)}
     return {"pooled rows": every, **alone}
@@ -240,24 +224,24 @@ def significance(right: Mapping[str, np.ndarray]) -> str:
     )
 
 
-def careful(dataset: Dataset, of: Hospitals, values: Mapping[str, float], seeds: Sequence[int]) -> Iterator[str]:
+def careful(dataset: Dataset, of: Hospitals, values: Mapping[str, float]) -> Iterator[str]:
     """The same settings where every node has the profile ``careful``."""
     yield ""
     yield "## Under the profile careful"
     yield ""
     yield (
-        "The same settings. The profile as it is refuses Switzerland, where fewer than 5 training rows have no disease, unless "
-        "its operator names the classes (`V6_FEDERATED_CLASSES=0,1`), as here. Methods that need single answers "
+        "The same settings. The profile itself refuses Switzerland, where fewer than 5 training rows have no disease, "
+        "unless its operator names the classes (`V6_FEDERATED_CLASSES=0,1`), as here. Methods that need single answers "
         "are refused unless operators set `V6_FEDERATED_AGGREGATION=plain`, as here too. FLamby's own settings are "
         "refused: batches of 4 rows."
     )
     yield ""
-    yield from tables.head("method", "careful as it is", "mean of hospitals", "accuracy", "AUC", "log-loss")
+    yield from tables.head("method", "careful itself", "mean of hospitals", "accuracy", "AUC", "log-loss")
     for name, value in values.items():
         method = METHODS[name]
         refused = "permitted" if method.masked else "refused: aggregation"
         try:
-            cells = finished(dataset, of, method, value, seeds[:1], CAREFUL).cells
+            cells: Sequence[str | None] = finished(dataset, of, method, value, CAREFUL).cells
         except runs.NotRun:
             cells = [tables.NOT_RUN_YET, *[None] * 3]
         yield tables.row(name, refused, *cells)
@@ -270,5 +254,4 @@ def careful(dataset: Dataset, of: Hospitals, values: Mapping[str, float], seeds:
 
 def most(full: bool) -> int:
     """The most runs of these tables."""
-    n, seeds = (len(METHODS), len(runs.seeds(SEEDS))) if full else (1, 1)
-    return n * (3 * FOLDS + seeds + full) + 5
+    return (len(METHODS) if full else 1) * (3 * FOLDS + 1 + full) + 5

@@ -259,7 +259,7 @@ def test_measures_of_test_rows():
     history = [
         {"accuracy": float((a > 0.5) == b), "loss": -np.log(a if b else 1 - a)} for a, b in zip(p, y, strict=True)
     ]
-    found = best.measured([runs.Run({}, history, "", "")], of)
+    found = best.measured(runs.Run({}, history, "", ""), of)
     mean, accuracy, auc, loss = found.cells
     assert [*found.right] == [1, 1, 0, 1, 0] and mean == ".6667"  # 2 of 2, 1 of 3
     assert accuracy.startswith(".600 [.231, .882]") and auc.startswith(".833 [")
