@@ -1,12 +1,14 @@
 """The benchmark of FLamby: its preparation of rows, its losses and strategies, and what this package is given."""
 
+from math import comb
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from benchmarks import runs
 from benchmarks.comparisons import Comparison
-from benchmarks.flamby import data, emulated, ours, theirs
+from benchmarks.flamby import best, data, emulated, ours, theirs
 from benchmarks.flamby.data import Site, Task
 from torch.utils.data import DataLoader
 
@@ -212,3 +214,53 @@ def test_near_is_two_standard_errors_of_the_difference_of_two_means():
     assert found.verdict == "near" and found.counted and not mean.counted
     assert emulated.compared(task, "FedAvg", theirs_, np.full((5, 1), 0.79))[0][0].verdict == "higher"
     assert Comparison.from_json(found.to_json()) == found
+
+
+def test_whether_methods_differ():
+    """McNemar's exact test: of 12 rows that only one of two methods has right, 11 are the first one's."""
+    base = np.ones(40)
+    worse, other = base.copy(), base.copy()
+    worse[:11], base[11] = 0, 0
+    other[12:15] = 0  # a difference of 1 to 3
+    p = 2 * sum(comb(12, k) for k in (0, 1)) / 2**12
+    assert p < 0.05 / 3  # Holm's first bound
+    found = best.significance({"a": base, "b": worse, "c": other})
+    assert f"1 differ: a and b (p = {p:.4f})." in found and found.startswith("Of 3 pairs")
+    same = best.significance({"a": base, "c": other})
+    assert "no two methods differ; the smallest p of a single pair is 0.625 (a, c). No ranking" in same
+
+
+def test_a_search_reads_training_rows_only(monkeypatch):
+    """Each training row is left out in one fold; the value with the smallest log-loss is taken."""
+    rows = [pd.DataFrame({"x": np.arange(30) + 100 * k, "target": np.arange(30) % 2}) for k in range(2)]
+    of = ours.Hospitals("tables", rows, [part + 1000 for part in rows])
+    left_out = []
+    for f in range(best.FOLDS):
+        part = best.fold(of, f)
+        for known, unseen, whole in zip(part.training, part.test, of.training, strict=True):
+            assert len(known) == 20 and sorted([*known["x"], *unseen["x"]]) == [*whole["x"]]
+            left_out += [*unseen["x"]]
+    assert sorted(left_out) == [*range(30), *range(100, 130)]
+    seen = []
+
+    def run(dataset, part, package, values, seed):
+        seen.append((part.name, values["lr"]))
+        return runs.Run({}, [{"loss": abs(values["lr"] - 0.03)}] * 2, "", "")
+
+    monkeypatch.setattr(best, "trained", run)
+    assert best.best(None, of, best.METHODS["FedAvg"]) == 0.03 and len(seen) == 9
+
+
+def test_measures_of_test_rows():
+    """Two hospitals with 2 and 3 rows; an AUC of 5 of 6 pairs."""
+    of = ours.Hospitals("tables", [], [(None, np.array([0, 1])), (None, np.array([1, 0, 1]))])
+    p = np.array([0.2, 0.9, 0.4, 0.3, 0.25])
+    y = np.concatenate(of.labels)
+    history = [
+        {"accuracy": float((a > 0.5) == b), "loss": -np.log(a if b else 1 - a)} for a, b in zip(p, y, strict=True)
+    ]
+    found = best.measured(runs.Run({}, history, "", ""), of)
+    mean, accuracy, auc, loss = found.cells
+    assert [*found.right] == [1, 1, 0, 1, 0] and mean == ".6667"  # 2 of 2, 1 of 3
+    assert accuracy.startswith(".600 [.231, .882]") and auc.startswith(".833 [")
+    assert float(loss) == pytest.approx(np.mean([row["loss"] for row in history]), abs=5e-4)
