@@ -115,7 +115,7 @@ def test_a_method_that_needs_single_answers_must_refuse_masks_and_say_why(method
     case, name = MethodCase(method(*looks)), "the_sum_under_masks_equals_the_sum_without"
     found = outcome(case, name)
     assert (found.status, found.reason) == ("pass", "needs single answers: each answer moves the model")
-    monkeypatch.setattr(case.central, "single_answers", "another reason")
+    monkeypatch.setattr(case.central, "why_single", lambda settings: "another reason")
     found = outcome(case, name)
     assert found.status == "fail"
     assert found.reason.startswith("aggregation=masked ends in 'outside") and "'another reason'" in found.reason

@@ -50,12 +50,12 @@ class Common(BaseModel):
 
     @classmethod
     def predicts_numbers(cls, values: Mapping[str, Any]) -> bool:
-        """Say whether a job predicts a number in place of a class.
+        """Say whether a job predicts a number and no class, as with ``objective=regression``.
 
         Args:
             values: its settings; those that are missing have their defaults.
         """
-        return False
+        return values.get("objective") == "regression"
 
     @property
     def regression(self) -> bool:
