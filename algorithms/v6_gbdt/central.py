@@ -64,7 +64,8 @@ def why_single(settings: Any) -> str:
         The reason; empty if sums suffice.
     """
     if settings.mode in ("random", "histogram"):
-        return ""
+        number = settings.objective == "regression"
+        return "the squared errors of trees that predict a number tell single rows, also in a sum" if number else ""
     return f"with mode={settings.mode} each tree is one node's own; mode=random and mode=histogram use sums"
 
 

@@ -42,6 +42,8 @@ class Trees:
     def __init__(self, features: int, classes: int) -> None:
         self.features, self.classes = features, classes
         self.regression = classes == 1
+        # of a regression: squared errors of chosen trees tell single rows, whatever sum they are in
+        self.plain_only = True
         self.columns = 1 if classes == 2 else classes
 
     def init(self, rng: np.random.Generator) -> np.ndarray:

@@ -150,15 +150,11 @@ def test_a_regression_equals_means_of_pooled_rows():
             assert outputs[i] == pytest.approx(residual.sum() / (len(residual) + 0.5), rel=1e-4, abs=1e-4)
 
 
-def test_a_regression_under_masks():
-    """Sums of any size are exact to float64, so that masks move the last digit of a float32 output at most."""
-    nodes = {k: numbers(70, seed=k).assign(pressure=lambda rows: 1e4 * rows["pressure"]) for k in (1, 2, 3)}
-    settings = {**RANDOM, "objective": "regression", "rounds": 12}
-    plain, masked = (train("v6_gbdt", nodes, aggregation=mode, **settings) for mode in ("plain", "masked"))
-    (_, w), (_, mine) = ensemble(plain), ensemble(masked)
-    np.testing.assert_array_equal(mine[:, FEATURE], w[:, FEATURE])
-    np.testing.assert_allclose(mine, w, rtol=1e-5, atol=1e-2)
-    assert masked["final"]["r2"] == pytest.approx(plain["final"]["r2"], abs=1e-6) and plain["final"]["r2"] > 0.2
+def test_a_regression_under_masks_is_refused():
+    """Whoever chooses the trees reads single rows off the squared errors: benchmarks/attacks, regression losses."""
+    nodes = {k: numbers(70, seed=k) for k in (1, 2, 3)}
+    with pytest.raises(UserInputError, match="squared errors of trees that predict a number tell single rows"):
+        train("v6_gbdt", nodes, aggregation="masked", **{**RANDOM, "objective": "regression"})
 
 
 def test_a_remark_on_large_steps():
