@@ -154,7 +154,7 @@ def test_a_regression_under_masks_is_refused():
     """Whoever chooses the trees reads single rows off the squared errors: benchmarks/attacks, regression losses."""
     nodes = {k: numbers(70, seed=k) for k in (1, 2, 3)}
     with pytest.raises(UserInputError, match="squared errors of trees that predict a number tell single rows"):
-        train("v6_gbdt", nodes, aggregation="masked", **{**RANDOM, "objective": "regression"})
+        train("v6_gbdt", nodes, aggregation="masked", **{**RANDOM, "objective": "regression", "rounds": 2})
 
 
 def test_a_remark_on_large_steps():
