@@ -121,7 +121,7 @@ def run_tasks(profile: str) -> None:
     from v6_workbench.simulation.mock import CallOutcome, MockNetwork
 
     nodes = {k: clinic(60, k, ["qzkward", "qzkhome"]) for k in (1, 2, 3)}
-    steps = ["impute:median", "impute:most_frequent", "onehot", "clip:0.05", "standardize"]
+    steps = ["impute:median", "impute:most_frequent", "onehot:drop=first", "clip:0.05", "standardize"]
     recorded: dict[tuple, dict] = {}
 
     def record(package):

@@ -139,7 +139,7 @@ def test_a_mark_that_windows_writes_is_no_mistake(tmp_path):
         ('"name": "sex", ', "", "column 2 of the list has no name"),
         ('"sex"', '"ill"', "the label 'ill' is among the columns"),
         ('"sex"', '"patient"', "the column 'patient' of person is a feature or the label"),
-        ('"sex"', '"\\ud800"', "the name of a column holds half a character"),
+        ('"sex"', '"\\ud800"', "JSON with a text that is no Unicode"),
         ('"no", "yes"', '"no"', "label 'ill' needs at least two classes"),
         ('"no", "yes"', '"no", "yes", "no"', "label 'ill': the class \"no\" occurs twice"),
         ('"no", "yes"', '0, 0.0', "label 'ill': the class 0 occurs twice"),
