@@ -58,6 +58,20 @@ class Settings(Common):
         return {"name": "glm", "family": self.family, "link": check_link(self.family, self.link)}
 
 
+def why_single(settings: Any) -> str:
+    """Say which settings need single answers.
+
+    Args:
+        settings: the job's settings.
+
+    Returns:
+        The reason; empty if sums suffice.
+    """
+    if not settings.regression or not (settings.holdout or settings.evaluators):
+        return ""
+    return "squared errors of a number's predictions can tell single rows, also in a sum; leave out holdout"
+
+
 def check_settings(settings: Any) -> None:
     """Reject settings that do not fit each other.
 
@@ -88,6 +102,7 @@ def check_settings(settings: Any) -> None:
 @central(
     common=Settings,
     check=check_settings,
+    single_answers=why_single,
     known_as={
         "logistic": "--set family=binomial",
         "ols": "--set family=gaussian",

@@ -1,6 +1,7 @@
 """Generalised linear models against statsmodels on the pooled rows, and by hand."""
 
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -12,8 +13,10 @@ from sklearn.linear_model import LogisticRegression
 from vantage6.algorithm.tools.exceptions import CollectResultsError, UserInputError
 
 from v6_federated.base.errors import SafeError
-from v6_federated.data.source import Source
+from v6_federated.data.source import Rows, Source
 from v6_federated.messages import codec
+from v6_federated.node.node import Node
+from v6_glm.families import Glm
 from v6_workbench.conformance import MethodCase, conformance_tests
 from v6_workbench.reporting import diagnostics, page, pictures, prediction, spreadsheets, tables
 from v6_workbench.simulation.mock import MockNetwork
@@ -363,3 +366,27 @@ def test_tables_picture_and_page_show_coefficients_with_intervals(tmp_path):
     assert not diagnostics.warnings_about(result)
     few = train("v6_glm", dealt(with_rows()), rounds=3)
     assert "not converged: do not read the coefficients" in diagnostics.warnings_about(few)[0]
+
+
+def test_errors_of_numbers_are_not_added_up_under_masks():
+    """With a log link, coefficients can be chosen under which one row's squared error is nearly the whole sum."""
+    rows = with_rows(family="poisson")
+    asked = {"family": "poisson", "holdout": 0.25, "aggregation": "masked"}
+    with pytest.raises(UserInputError, match="squared errors of a number's predictions can tell single rows"):
+        train("v6_glm", dealt(rows), **asked)
+
+
+@pytest.mark.parametrize(("aggregation", "refused"), [("masked", True), ("plain", False)])
+def test_a_node_refuses_to_evaluate_numbers_under_masks(aggregation, refused, monkeypatch):
+    """Central could skip its own check: the node's stands by itself."""
+    X, y = np.ones((9, 2), np.float32), np.arange(9.0)
+    source = SimpleNamespace(prepared=lambda *options, **more: (Rows(X, y), Rows(X, y)), split=lambda *o: (0, 1))
+    job = SimpleNamespace(data=SimpleNamespace(regression=True), aggregation=aggregation)
+    policy = SimpleNamespace(round_evaluations=False, minimum_rows=3)
+    model = Glm(2, 1, "poisson", "log")
+    node = SimpleNamespace(noising=None, job=job, model=model, source=source, policy=policy, identity=1)
+    if refused:
+        with pytest.raises(SafeError, match="aggregation=plain only; leave out holdout"):
+            Node.evaluate(node, model.init(np.random.default_rng(0)), "held_out")
+    else:
+        assert Node.evaluate(node, model.init(np.random.default_rng(0)), "held_out")["n"] == 9

@@ -602,6 +602,11 @@ class Node:
                 return {"n": 0}
             self.evaluated = rows, self.source.split(self.job.data, self.identity, self.policy.minimum_rows)[1]
         if self.job.data.regression:
+            if self.job.aggregation != "plain" and getattr(self.model, "plain_evaluation", False):
+                # chosen coefficients can make the error of one row outweigh all others, whatever sum it is in
+                raise SafeError(
+                    "such a number is evaluated with aggregation=plain only; leave out holdout and evaluators"
+                )
             return metrics.evaluate_regression(self.model, weights, rows, self.policy.round_evaluations)
         assert self.job.data.classes is not None
         classes = len(self.job.data.classes)
