@@ -4,9 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DATA ?= data
+WORKERS ?= auto
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 SITE = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet  # without the theme's notice about MkDocs 2
 
-.PHONY: demo test test-long lint docs data bench images requirements network wheel version hooks clean
+.PHONY: demo test coverage test-long lint docs data bench images requirements network wheel version hooks clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -16,14 +18,17 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)  ## five mock hospitals: federated, centralized, and each alone
 	$(BIN)/v6-federated demo
 
-test: $(STAMP)  ## the tests, and what they cover; those on a real network are skipped where there is no Docker
-	$(BIN)/python -m pytest --cov
+test: $(STAMP)  ## the tests, on all processors or WORKERS=N; those on a real network are skipped where there is no Docker
+	$(PYTEST)
+
+coverage: $(STAMP)  ## the tests, and which lines they run; takes twice as long
+	$(PYTEST) --cov
 
 test-long: $(STAMP)  ## what takes long: tests marked so, 1000 federations, 200 schedules of faults a method, 3000 changed messages
-	$(BIN)/python -m pytest -m long
-	COVERAGE_FEDERATIONS=1000 $(BIN)/python -m pytest tests/workbench/reporting/test_intervals.py
-	FAULT_SCHEDULES=200 $(BIN)/python -m pytest tests/methods -k faults
-	MUTATED_PAYLOADS=3000 $(BIN)/python -m pytest tests/messages/test_mutated_payloads.py
+	$(PYTEST) -m long
+	COVERAGE_FEDERATIONS=1000 $(PYTEST) tests/workbench/reporting/test_intervals.py
+	FAULT_SCHEDULES=200 $(PYTEST) tests/methods -k faults
+	MUTATED_PAYLOADS=3000 $(PYTEST) tests/messages/test_mutated_payloads.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -6,6 +6,14 @@ import pytest
 from v6_workbench.conformance import tables
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A worker runs a whole file, whose fixtures are then made once, and one worker runs all that need Docker."""
+    for item in items:
+        file = item.path
+        item.add_marker(pytest.mark.xdist_group("network" if file.parent.name == "network" else str(file)))
+
+
 @pytest.fixture
 def hospitals() -> dict[int, pd.DataFrame]:
     """Three nodes with different numbers of rows and differently distributed rows."""

@@ -20,7 +20,7 @@ from v6_workbench.conformance.jobs import Call, Ended, Tape, attempt, learned
 from v6_workbench.conformance.outcome import NotApplicable, require
 from v6_workbench.simulation.call_outcomes import CallOutcome
 
-SCHEDULES = int(os.environ.get("FAULT_SCHEDULES", 60))
+SCHEDULES = int(os.environ.get("FAULT_SCHEDULES", 20))
 ROUNDS = 4
 DEADLINE = 20.0
 Answer = dict[str, Any]

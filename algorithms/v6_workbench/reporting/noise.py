@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from v6_federated.base.errors import SafeError
@@ -79,7 +80,7 @@ class Alternative:
         rounds: of the job.
         plan: what it asks of a node.
         epsilon: what it costs, by Renyi differential privacy, as the ledgers count.
-        epsilon_pld: what it costs alone, by privacy loss distributions.
+        delta: the probability that epsilon does not bound the loss.
         rows_a_step: q N, the rows that take part in a step, on average.
         deviation: standard deviation of the noise in a coordinate of the mean gradient.
         of_step: the same over C / sqrt(d), a coordinate of the mean gradient if all rows pull the same way.
@@ -91,12 +92,17 @@ class Alternative:
     rounds: int
     plan: Plan
     epsilon: float
-    epsilon_pld: float
+    delta: float
     rows_a_step: float
     deviation: float
     of_step: float
     of_job: float
     accuracy_error: float | None
+
+    @cached_property
+    def epsilon_pld(self) -> float:
+        """What it costs alone, by privacy loss distributions. This takes seconds, and pictures do not show it."""
+        return accountant.epsilon_pld(self.plan, self.delta)
 
     def to_json(self) -> dict[str, Any]:
         """Write it.
@@ -199,7 +205,7 @@ def _alternative(name: str, checked: Any, hospitals: Hospitals, study: bool = Tr
         rounds=checked.rounds,
         plan=plan,
         epsilon=accountant.epsilon([plan], checked.delta),
-        epsilon_pld=accountant.epsilon_pld(plan, checked.delta),
+        delta=checked.delta,
         rows_a_step=rows,
         deviation=deviation,
         of_step=of_step,

@@ -159,9 +159,9 @@ def test_two_narrow_ones_make_a_wide_one(sigma, bound):
 
 def test_noise_is_cheap():
     def seconds():
-        start = time.perf_counter()
+        start = time.process_time()
         discrete_gaussian(KEY, LARGEST, 500_000)
-        return time.perf_counter() - start
+        return time.process_time() - start
 
     ns = min(seconds() for _ in range(3)) / 500_000 * 1e9
     print(f"{ns:.0f} ns a value at sigma 2^40")

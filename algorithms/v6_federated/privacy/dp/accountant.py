@@ -85,6 +85,7 @@ def epsilon(plans: Iterable[Plan], delta: float) -> float:
     return _epsilon(_divergences(plans), delta)
 
 
+@functools.lru_cache(maxsize=256)
 def epsilon_pld(plan: Plan, delta: float) -> float:
     """What one plan costs, by privacy loss distributions: a tighter bound than ``epsilon``, for a fixed plan alone.
 
