@@ -14,8 +14,8 @@ from v6_workbench.cli.place import Place
 
 DIGEST = f"sha256:{'0a' * 32}"
 ROUNDS = 2
-EVERY = {"report", "page", "pdf", "npz", "safetensors", "predict", "predict exported", "beside", "resume"}
-NO_FOLDER = {"report", "page", "pdf", "beside"}  # of several results: no single model to export or resume
+EVERY = {"report", "page", "npz", "safetensors", "predict", "predict exported", "beside", "resume"}
+NO_FOLDER = {"report", "page", "beside"}  # of several results: no single model to export or resume
 
 # kind of result: how it is made, and which commands must work; all others must be refused
 LINEAR = ["fedavg", "scaffold", "fsvrg", "loadaboost", "colearning", "coop", "dynavg"]
@@ -27,6 +27,9 @@ KINDS = {
     "gbdt": (["gbdt"], EVERY | {"txt"}),
     "regression": (["gbdt", "--set", "objective=regression"], EVERY | {"txt"}),
     "pca": (["pca", "--set", "components=2"], EVERY - {"resume"}),
+    "glm": (["glm"], EVERY),
+    "glm of numbers": (["glm", "--set", "family=gaussian"], EVERY),
+    "cox": (["cox"], EVERY),
     "not evaluated": (["fedavg", "--holdout", "0"], EVERY),
     "masked": (["fedavg", "--set", "aggregation=masked"], EVERY),
     "private": (["fedavg", *PRIVATE], EVERY),
@@ -44,8 +47,10 @@ def rows_of(kind: str) -> pd.DataFrame:
     rows = table(150, seed=3)
     if kind == "many classes":
         rows["label"] = np.array(["one", "two", "three"])[np.arange(150) % 3]
-    if kind == "regression":
+    if kind in ("regression", "glm of numbers"):
         rows["label"] = 2.0 * rows["x0"] + rows["x1"]
+    if kind == "cox":
+        rows["label"] = np.random.default_rng(0).exponential(np.exp(-rows["x0"]))
     return rows.drop(columns="label") if kind == "pca" else rows
 
 
@@ -123,8 +128,7 @@ def test_every_command_works_or_says_why(kind, call, capsys, tmp_path, monkeypat
     commands = {
         "report": ["report", out],
         "page": ["report", out, "--html", page, "--csv", made_there, "--out", made_there, "--format", "svg"],
-        "pdf": ["report", out, "--out", made_there, "--format", "pdf"],
-        "beside": ["report", out, other, "--html", made_there / "both.html"],
+        "beside": ["report", out, other, "--out", made_there, "--format", "pdf"],
         "npz": ["export", out, "--to", made_there / "m.npz"],
         "safetensors": ["export", out, "--to", made_there / "m.safetensors"],
         "txt": ["export", out, "--to", made_there / "m.txt"],
