@@ -168,7 +168,8 @@ def test_numbers_in_another_notation_are_refused_as_categories(clinics, values):
     odd = {k: rows[["x0", "label"]].assign(age=np.resize(values, len(rows))) for k, rows in clinics.items()}
     odd = {k: rows[["age", "x0", "label"]] for k, rows in odd.items()}
     with pytest.raises(
-        SafeError, match=r"age hold both numbers and words; expected numbers \(with a decimal point, no"
+        SafeError,
+        match=r"age hold both numbers and words, or numbers with commas or signs; expected numbers \(with a decimal",
     ):
         fitted(odd, "onehot")
     levels = fitted(odd, "onehot:age")[0]["levels"]["age"]

@@ -14,6 +14,10 @@ from v6_federated.base.vantage6_api import DataError
 ONEHOT = "add a step onehot (--preprocess onehot)"
 OMIT = "leave these columns out (--exclude)"
 DATES = "replace each date by a number, such as an age in years or the days since another date"
+COMMAS = (
+    "write decimal commas as points, and leave out those between thousands, or save the table as csv with semicolons, "
+    "where decimal commas are read; if they are codes, add --preprocess onehot:"
+)
 BLOCK = 1024  # rows
 UNKNOWN = object()  # replaces a word that too few rows have; it equals no level
 

@@ -157,8 +157,9 @@ def categories(
     for organization, found in sorted(kinds_of.items()):
         if wrong := [c for c in found["mixed"] if c not in named]:
             raise SafeError(
-                f"organization {organization}: the column(s) {', '.join(wrong)} hold both numbers and words; expected "
-                "numbers (with a decimal point, no signs like <, and nothing for a missing value), or, if they are "
+                f"organization {organization}: the column(s) {', '.join(wrong)} hold both numbers and words, or "
+                "numbers with commas or signs; expected numbers (with a decimal point, no signs like <, and nothing "
+                "for a missing value), or, if they are "
                 f"categories, a step onehot that names them (--preprocess onehot:{'|'.join(wrong)})"
             )
         if not every and (wrong := [c for c in found["words"] if c not in named]):

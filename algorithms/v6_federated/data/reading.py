@@ -10,7 +10,7 @@ import pandas as pd
 
 from v6_federated.base.arrays import Array
 from v6_federated.base.vantage6_api import DataError
-from v6_federated.data.columns import DATES, OMIT, ONEHOT, Features, UnfitColumns
+from v6_federated.data.columns import COMMAS, DATES, OMIT, ONEHOT, Features, UnfitColumns
 
 DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 # text that is nearly a number: with a comma instead of the point, a sign like <, or a percentage
@@ -20,6 +20,8 @@ DATE = re.compile(
     r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2}))([T ]\d{1,2}:\d{2}(:\d{2})?[^a-zA-Z]*Z?)?",
     re.ASCII,
 )
+# a number with commas, as text: pandas reads it as a word where commas separate columns, and in Excel
+COMMA = re.compile(r"[+-]?[\d.,]*,[\d.]+", re.ASCII)
 TRUE, FALSE = ("True", "TRUE", "true"), ("False", "FALSE", "false")  # pandas reads a column of only these as 1 and 0
 KINDS = ("words", "mixed", "empty")  # of columns that are not all numbers
 
@@ -59,7 +61,7 @@ def read_features(table: pd.DataFrame, columns: Sequence[str], categories: Seque
             text.append(name)
         X[:, i] = np.nan if name in words else numbers
     if text:
-        _check_dates(frame, text)
+        _check_written(frame, text)
         raise UnfitColumns(f"the column(s) {', '.join(text)} hold values that are not numbers", f"{ONEHOT}, or {OMIT}")
     return Features(list(columns), X, words)
 
@@ -127,11 +129,14 @@ def kinds(table: pd.DataFrame, columns: Sequence[str]) -> dict[str, list[str]]:
     return found
 
 
-def _check_dates(frame: pd.DataFrame, columns: Sequence[str]) -> None:
-    """Refuse columns of words that are dates; for others, the error of the caller helps more."""
+def _check_written(frame: pd.DataFrame, columns: Sequence[str]) -> None:
+    """Refuse columns of words that are dates, or numbers with commas; for others, the caller's error helps more."""
     said = {name: [word for word in _read_column(frame[name])[1] if word is not None] for name in columns}
     if dates := [name for name, words in said.items() if words and all(map(DATE.fullmatch, words))]:
         raise _dates(dates)
+    if commas := [name for name, words in said.items() if words and all(map(COMMA.fullmatch, words))]:
+        named = ",".join(commas)
+        raise UnfitColumns(f"the column(s) {named} hold numbers with commas as text", f"{COMMAS}{named}")
 
 
 def _dates(columns: Sequence[str]) -> UnfitColumns:

@@ -81,6 +81,16 @@ class Bar:
         if self.console.is_terminal:  # elsewhere it would print an empty line
             self.progress.stop()
 
+    def on_call(self, text: str) -> None:
+        """Show what is done before the first round is finished.
+
+        Args:
+            text: what is done.
+        """
+        self.progress.update(self.bar, last=text)
+        if not self.console.is_terminal:
+            say(f"{self.text}: {text}")
+
     def on_round(self, row: Mapping[str, Any]) -> None:
         """Show a finished round.
 

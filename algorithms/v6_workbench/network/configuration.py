@@ -32,7 +32,7 @@ LOGGING = {
 
 def write_node(
     folder: Path,
-    number: int,
+    organization: str,
     source: Path,
     *,
     environment: dict[str, str],
@@ -45,7 +45,7 @@ def write_node(
 
     Args:
         folder: the folder, which is created; its name is the node's name.
-        number: number of the node, from 1.
+        organization: name of the organization.
         source: the database, a file or a folder.
         environment: environment variables of the node's algorithms.
         label: label of the database.
@@ -61,7 +61,7 @@ def write_node(
     database = folder / (label + (source.suffix if source.is_dir() else suffix(source)))
     (shutil.copytree if source.is_dir() else shutil.copy)(source, database)
     hospital = Hospital(
-        organization=f"hospital_{number}",
+        organization=organization,
         node=folder.name,
         api_key=str(uuid.uuid4()),
         folder=folder,

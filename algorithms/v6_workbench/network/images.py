@@ -27,6 +27,12 @@ ROOT = Path(__file__).resolve().parents[3]
 RECIPES = ROOT / "docker"
 INFRASTRUCTURE = f"v6-federated-infrastructure:{VANTAGE6}"
 PYTHON = "python:3.11-slim-bookworm"
+CODE = "v6-federated.code"  # label of an image: ``registry.code`` of what it was built from
+OWN = re.compile(r"v6-([^:@/]+)(:[^/@]+)?")  # name of an image that this machine has built
+STALE = (
+    "built from other code than this machine has: {names}; results may differ, and newer settings are refused as "
+    "unknown; build again with `make images`"
+)
 
 Log = Callable[[str], None]
 
@@ -97,7 +103,9 @@ def build_method(image: Image, *, network: str | None = None, python: str = PYTH
         "VERSION": __version__,
         "SOURCE": source_url(),
     }
-    build(tag, RECIPES / "Dockerfile", files, arguments, network, log)
+    method = image.name.removeprefix("v6-")
+    labels = {CODE: registry.code(method)} if method in registry.names() else {}
+    build(tag, RECIPES / "Dockerfile", files, arguments, network, log, labels)
     engine().images.get(tag).tag(image.name, "latest")
     return tag
 
@@ -162,6 +170,7 @@ def build(
     arguments: Mapping[str, str] = MappingProxyType({}),
     network: str | None = None,
     log: Log = print,
+    labels: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Build an image of a recipe (a Dockerfile) and the files that it copies. Raises EngineError in one line.
 
@@ -175,6 +184,7 @@ def build(
             custom_context=True,
             tag=tag,
             buildargs={**arguments, **index},
+            labels=dict(labels),
             network_mode=network or os.environ.get("DOCKER_BUILD_NETWORK"),
             rm=True,
             forcerm=True,
@@ -220,6 +230,30 @@ def digest(name: str) -> str | None:
         return None
     known = _with_digest(name)
     return str(image.id) if known is None else known.partition("@")[2]
+
+
+def stale(names: Iterable[str]) -> list[str]:
+    """Find images that do not hold the code of this machine, for example as it was updated after they were built.
+
+    Args:
+        names: names of images, with a tag or without.
+
+    Returns:
+        Those that this machine has built from other code. Images that the engine does not have, or that another machine
+        has built, are not among them.
+    """
+    found = []
+    for name in names:
+        own = OWN.fullmatch(name)
+        if own is None or own[1] not in registry.names():
+            continue
+        try:
+            labels = engine().images.get(name).labels
+        except (DockerException, EngineError):
+            continue
+        if labels.get(CODE) != registry.code(own[1]):
+            found.append(name)
+    return found
 
 
 def _with_digest(name: str) -> str | None:

@@ -3,8 +3,9 @@
 ``up`` does what ``v6 server start``, ``v6 server import`` and ``v6 node start`` of vantage6 4.15 do, for several
 networks at the same time; ``down`` leaves nothing behind, in the engine (``docker_engine``) and in ``folder(name)``.
 
-Organizations are ``hospital_1`` .. ``hospital_N`` with ids 1..N, each with one node. The researcher belongs to
-``hospital_1``: vantage6 lets only members of a collaboration send tasks, and a member without a node never answers.
+Organizations have ids 1..N and one node each; without names, they are ``hospital_1`` .. ``hospital_N``. The researcher
+belongs to the first: vantage6 lets only members of a collaboration send tasks, and a member without a node never
+answers.
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ class Network:
 def up(
     databases: Sequence[Path],
     *,
+    organizations: Sequence[str] | None = None,
     name: str = "default",
     port: int | None = None,
     encrypted: bool = False,
@@ -88,6 +90,7 @@ def up(
 
     Args:
         databases: N files or folders, copied into the network's folder; node k serves the k-th.
+        organizations: a name for each node's organization; None: ``hospital_1`` and so on.
         name: the network's name; networks that are up at the same time have different names.
         port: the server's port on this machine; None takes a free one.
         encrypted: make a key for each organization, and encrypt what they send each other.
@@ -113,6 +116,8 @@ def up(
     sources = [Path(path) for path in databases]
     environments = _per_node(algorithm_env, len(sources))
     _check(name, label, sources)
+    named = [f"hospital_{k}" for k in range(1, len(sources) + 1)] if organizations is None else [*organizations]
+    _check_organizations(named, len(sources))
     least = 0 if study is None else max(Policy.of_node(it).minimum_organizations for it in environments)
     if study is not None:
         studies.dealt([str(path) for path in sources], study.size, least)
@@ -129,7 +134,7 @@ def up(
         hospitals = [
             configuration.write_node(
                 folder(name) / docker_engine.node_name(name, number),
-                number,
+                organization,
                 source,
                 environment=environment,
                 label=label,
@@ -137,7 +142,9 @@ def up(
                 encrypted=encrypted,
                 settings=node_config or {},
             )
-            for number, (source, environment) in enumerate(zip(sources, environments, strict=True), start=1)
+            for number, (organization, source, environment) in enumerate(
+                zip(named, sources, environments, strict=True), start=1
+            )
         ]
         if study is not None:
             studies.make({it.organization: it.folder / docker_engine.HOSPITAL for it in hospitals}, study, least)
@@ -381,6 +388,11 @@ def _check(name: str, label: str, sources: list[Path]) -> None:
     for source in sources:
         if not source.exists():
             raise SafeError(f"database {source} does not exist; expected a file or folder for each node")
+
+
+def _check_organizations(named: Sequence[str], nodes: int) -> None:
+    if len(named) != nodes or len({*named}) < nodes or not all(name.strip() == name != "" for name in named):
+        raise SafeError(f"organizations={named}: expected {nodes} different names, without spaces at their ends")
 
 
 def _check_name(name: str) -> None:

@@ -1,6 +1,7 @@
 """A researcher's task on a real vantage6 server: send it, show its rounds as they happen, fetch the result."""
 
 import contextlib
+import re
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,10 +13,11 @@ from vantage6.common.task_status import has_task_finished
 from v6_federated.base import json_text, logs, vantage6_api
 from v6_federated.base.errors import SafeError
 from v6_workbench import registry
-from v6_workbench.network import server
+from v6_workbench.network import calls, server
 
 POLL_SECONDS = 1.0
 LABELS_SECONDS = 2.0  # after which a node that has just come online has sent its labels
+UNKNOWN = re.compile(r"unknown setting '(\w+)'")  # in the log of a task whose image is older than this machine's code
 # what a run's status means, if its log does not say it better
 AGAIN = "send the task again, and if that does not help, ask its operator, whose node's log says more"
 WHY = {
@@ -112,7 +114,13 @@ def _nodes(client: UserClient, collaboration: int) -> dict[int, dict[str, Any]]:
     return {node["organization"]["id"]: node for node in server.nodes(client, collaboration)}
 
 
-def follow(client: UserClient, task_id: int, method: str, on_round: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+def follow(
+    client: UserClient,
+    task_id: int,
+    method: str,
+    on_round: Callable[[dict[str, Any]], None],
+    on_call: Callable[[str], None] = lambda text: None,
+) -> dict[str, Any]:
     """Wait for a task to end.
 
     Args:
@@ -121,6 +129,7 @@ def follow(client: UserClient, task_id: int, method: str, on_round: Callable[[di
         method: the method's name.
         on_round: called once with each row of the history, as soon as the log of the run has it. If the node does not
             share its logs, the rows come with the result.
+        on_call: called with what nodes are asked for, whenever that changes before the first round is finished.
 
     Returns:
         The task's result.
@@ -130,6 +139,7 @@ def follow(client: UserClient, task_id: int, method: str, on_round: Callable[[di
     """
     run_id = server.one_run(client, task_id)["id"]
     shown = silent = 0
+    said = ""
 
     def show(rows: Sequence[dict[str, Any]]) -> None:
         nonlocal shown
@@ -143,6 +153,9 @@ def follow(client: UserClient, task_id: int, method: str, on_round: Callable[[di
         silent = 0 if status else silent + 1
         ended = status is not None and has_task_finished(status)
         show(rounds_in(_answer(client, f"run/{run_id}", params={"fields": "log"}).get("log") or ""))
+        if not shown and not ended and (asked := _asked_last(client, task_id)) not in ("", said):
+            said = asked
+            on_call(asked)
         if ended:
             result = result_of(client, task_id, method)
             show(result["history"])
@@ -177,6 +190,14 @@ def _answer(client: UserClient, endpoint: str, **parameters: Any) -> dict[str, A
         return client.request(endpoint, **parameters)
     except RequestException:
         return {}
+
+
+def _asked_last(client: UserClient, task_id: int) -> str:
+    """What central has asked nodes for last; empty if the server fails for a moment."""
+    try:
+        return calls.described(calls.latest(client, task_id))
+    except RequestException:
+        return ""
 
 
 def result_of(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
@@ -233,4 +254,18 @@ def failure(client: UserClient, task_id: int) -> str:
     if run["status"] in WHY:
         return who + WHY[run["status"]].format(image=client.task.get(task_id)["image"])
     words = logs.last_words(server.last_line(run.get("log") or ""))
+    if words and (older := _older(client, task_id, words)):
+        return f"{words}; {older}"
     return words or f"{who}its run is {run['status']}, and its node does not share the log"
+
+
+def _older(client: UserClient, task_id: int, words: str) -> str:
+    """What to do if an image does not know a setting that this machine knows; empty if that is not what happened."""
+    task = client.task.get(task_id)
+    unknown, method = UNKNOWN.search(words), str(task.get("name")).removeprefix("v6-federated ")
+    if unknown is None or method not in registry.names() or unknown[1] not in registry.settings_of(method).model_fields:
+        return ""
+    return (
+        f"this machine knows that setting, so the image {task['image']} holds older code than is here: build it again "
+        "(`make images`), or have the hospitals pull the newer one"
+    )

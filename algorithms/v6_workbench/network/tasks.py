@@ -1,7 +1,7 @@
 """A researcher's tasks on a vantage6 server: find them again, see how far they are, stop one."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
@@ -13,13 +13,13 @@ from v6_federated.base.errors import SafeError
 from v6_federated.messages.job import SHARED_FUNCTIONS
 from v6_workbench import registry
 from v6_workbench.errors import NetworkError
-from v6_workbench.network import server, submit
+from v6_workbench.network import calls, server, submit
+from v6_workbench.network.calls import Call
 
 NAME = re.compile(r"v6-federated (\S+)")  # of a task that ``submit`` sent
 IMAGE = re.compile(r"(?:.*/)?v6-([^:@/]+)(?:[:@].*)?")  # of a task that was sent from elsewhere
 ROUNDS = re.compile(r"\S+, (\d+) rounds")  # description of a task that ``submit`` sent
 DIGEST = re.compile(r"(?:@|, image )(sha256:[0-9a-f]{64})$")  # in the name of an image, or in such a description
-CALL = re.compile(r"\S+ (\w+), round (\d+)")  # name of a task that central sent
 STOPPED = (
     "task {task} is stopped: nodes remove its containers, and no new ones start. A container at a node that is not "
     "connected to the server at the moment ends only by itself. What nodes have already sent is not taken back"
@@ -45,8 +45,7 @@ class Task:
         rounds: number of rounds that it was to train; None if unknown.
         history: rows of the finished rounds in its log; empty if there are none, or if its node does not share the log.
         begun: the latest round in which nodes were asked to train; 0 if none was.
-        calls: names of the functions that central has asked nodes for, the newest call first, and whether each call has
-            ended. A call is to one node, and there are only those of the latest page.
+        calls: what central has asked nodes for, the newest call first; only those of the latest page.
         waits: whether it has not begun because its node is offline.
     """
 
@@ -64,7 +63,7 @@ class Task:
     rounds: int | None
     history: Sequence[Mapping[str, Any]]
     begun: int
-    calls: Sequence[tuple[str, bool]]
+    calls: Sequence[Call]
     waits: bool
 
     @property
@@ -196,8 +195,8 @@ def stop(client: UserClient, task_id: int) -> None:
 
 def _described(client: UserClient, row: Mapping[str, Any], run: Mapping[str, Any], names: dict[int, str]) -> Task:
     """A task and its run as the server describes them; ``names`` holds the names of users by their ids."""
-    calls = [*_calls(client, row["id"])]
-    own = (round_ for function, round_, _ in calls if function not in SHARED_FUNCTIONS)
+    asked = calls.latest(client, row["id"])
+    own = (call.round for call in asked if call.function not in SHARED_FUNCTIONS)
     said = row["image"], row["description"] or ""
     rounds = ROUNDS.match(said[1])
     return Task(
@@ -215,17 +214,9 @@ def _described(client: UserClient, row: Mapping[str, Any], run: Mapping[str, Any
         rounds=int(rounds[1]) if rounds else None,
         history=submit.rounds_in(run.get("log") or ""),
         begun=next(own, 0),
-        calls=[(f"{function}, round {round_}", ended) for function, round_, ended in calls],
+        calls=asked,
         waits=row["status"] == TaskStatus.PENDING and (run.get("node") or {}).get("status") != "online",
     )
-
-
-def _calls(client: UserClient, task_id: int) -> Iterator[tuple[str, int, bool]]:
-    """Function, round and whether it has ended, of the latest calls of a central function; the newest first."""
-    page = client.request("task", params={"parent_id": task_id, "sort": "-id", "page": 1, "per_page": server.PAGE})
-    for row in page.get("data", []):
-        if found := CALL.fullmatch(row["name"] or ""):
-            yield found[1], int(found[2]), has_task_finished(row["status"])
 
 
 def _user(client: UserClient, user: Mapping[str, Any] | None, names: dict[int, str]) -> str:

@@ -13,7 +13,7 @@ import pytest
 from helpers import OPEN, train
 
 from v6_federated.base import logs
-from v6_workbench.cli import parser
+from v6_workbench.cli import console, parser
 from v6_workbench.cli.main import main
 from v6_workbench.cli.options import ServerOptions
 from v6_workbench.cli.place import Place, connect
@@ -123,6 +123,7 @@ def there(monkeypatch):
     monkeypatch.setattr(local, "client", lambda network: found)
     monkeypatch.setattr(submit, "POLL_SECONDS", 0)
     monkeypatch.setattr(images, "digest", lambda name: DIGEST)
+    monkeypatch.setattr(images, "stale", lambda names: [])
     return found
 
 
@@ -362,6 +363,75 @@ def test_ctrl_c_in_submit_says_how_to_bring_the_result(there, call, monkeypatch,
         f"v6-federated fetch 1 --network here --out {folder}",
         "v6-federated: interrupted",
     ]
+
+
+def test_ctrl_c_right_after_the_task_was_sent_asks_too(there, call, monkeypatch):
+    say = console.say
+
+    def say_and_press(text):
+        say(text)
+        if "was sent" in str(text):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(console, "say", say_and_press)
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    status, _, err = call("submit", "fedavg", "--rounds", 6)
+    assert status == 130 and "Stop task 1 at the nodes too? [y/N]" in err
+    assert there.tasks[1]["status"] == "killed by user"
+
+
+def test_the_bar_is_gone_before_a_line_to_copy_is_shown(there, call, monkeypatch):
+    """Otherwise a terminal's bar is drawn into it."""
+    shown, leave, say = [], console.Bar.__exit__, console.say
+    monkeypatch.setattr(console.Bar, "__exit__", lambda *them: (shown.append("no bar"), leave(*them))[1])
+    monkeypatch.setattr(console, "say", lambda text: (shown.append(str(text)), say(text)))
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+
+    def press():
+        raise KeyboardInterrupt
+
+    there.looks = [press]
+    assert call("submit", "fedavg", "--rounds", 6)[0] == 130
+    assert shown.index("no bar") < shown.index("v6-federated fetch 1 --network here --out runs/task-1")
+
+
+@pytest.mark.parametrize("command", [["submit", "fedavg", "--rounds", 6], ["watch", 1]], ids=lambda it: it[0])
+def test_what_central_prepares_is_shown(there, call, result, command):
+    """Until the first round is finished; each change once."""
+    if command[0] == "watch":
+        there.add()
+    there.looks = [
+        lambda: there.ask_for(1, "describe", 0, "completed", "active"),
+        lambda: None,
+        lambda: there.ask_for(1, "fit_step", 0, "active"),
+        lambda: there.runs[1][0].update(log=line(result["history"][0])),
+        lambda: there.ask_for(1, "client_update", 2, "active"),
+        lambda: there.end(1, "completed", result),
+    ]
+    status, _, err = call(*command)
+    assert status == 0
+    assert [said for said in err.splitlines() if "nodes have ended it" in said] == [
+        "fedavg: describe, before round 1; 1 of 2 nodes have ended it",
+        "fedavg: fit_step, before round 1; 0 of 1 nodes have ended it",
+    ]
+
+
+def test_submit_says_that_an_image_is_older_than_the_code(there, call, monkeypatch, result):
+    monkeypatch.setattr(images, "stale", list)
+    there.looks = [lambda: there.end(1, "completed", result)]
+    status, _, err = call("submit", "fedavg", "--rounds", 6)
+    assert status == 0
+    assert err.startswith("built from other code than this machine has: v6-fedavg; results may differ, and newer")
+    assert "build again with `make images`" in err.splitlines()[0]
+
+
+def test_cancel_of_a_task_that_cannot_be_resumed_says_so(there, call):
+    status, _, err = call("cancel", there.add())
+    assert status == 0
+    assert last(err) == (
+        "it cannot be resumed, as the server has nothing that a new task could begin with; how far it was: "
+        "v6-federated status 1 --network here"
+    )
 
 
 def test_cancel_stops_the_task_and_its_calls(there, call):

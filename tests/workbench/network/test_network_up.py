@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 from docker.errors import APIError
 from helpers import table
@@ -33,6 +34,7 @@ def started(monkeypatch, tmp_path):
         return Network(name, "http://x", 1, "/api", "u", "p", 1, organizations, encrypted, None, "default")
 
     monkeypatch.setattr(images, "engine", lambda: None)
+    monkeypatch.setattr(images, "stale", lambda names: [])
     monkeypatch.setattr(docker_engine, "containers", lambda engine, name: [])
     monkeypatch.setattr(docker_engine, "infrastructure", lambda engine, official, log: ("server", "node"))
     monkeypatch.setattr(docker_engine, "empty", lambda engine, name, folder: None)
@@ -69,6 +71,23 @@ def test_nodes_are_careful_and_in_no_study(rows, started):
     [hospitals] = started
     assert [limits(hospital) for hospital in hospitals] == [CAREFUL] * 3
     assert not any([*own(hospital).iterdir()] for hospital in hospitals)
+
+
+@pytest.mark.parametrize(
+    ("partition", "names"),
+    [
+        ("column:ward", ["Sint Jan", "a (3)", "a", "Übach"]),
+        ("iid", ["hospital_1", "hospital_2", "hospital_3"]),
+    ],
+)
+def test_organizations_are_called_as_the_column_says(tmp_path, started, capsys, partition, names):
+    """In one line, and each once: vantage6 finds organizations by their names."""
+    rows = table(200).assign(ward=np.array(["Sint  Jan", "a\t", "a", "Übach"])[np.arange(200) % 4])
+    rows[["ward", *rows.columns[:-1]]].to_csv(tmp_path / "wards.csv", index=False)
+    exclude = ["--exclude", "ward"] if partition == "iid" else []
+    assert up(tmp_path / "wards.csv", "--partition", partition, *exclude) == 0
+    assert {hospital.organization for hospital in started[0]} == {*names}
+    assert set(json.loads(capsys.readouterr().out)["organizations"]) == {*names}
 
 
 def test_a_limit_of_one_node(rows, started):

@@ -66,7 +66,7 @@ def task(status, log="", result=None):
     """A client of a server with one task, whose run is number 9 at organization 4."""
     run = {"id": 9, "status": status, "log": log, "organization": {"id": 4}}
     return SimpleNamespace(
-        task=SimpleNamespace(get=lambda task: {"image": "v6-a"}),
+        task=SimpleNamespace(get=lambda task: {"image": "v6-a", "name": "v6-federated fedavg"}),
         result=SimpleNamespace(from_task=lambda task: {"data": [{"result": result}]}),
         request=lambda endpoint, params=None: {
             "run/9": {"log": log},
@@ -89,6 +89,11 @@ def task(status, log="", result=None):
         (
             task("failed", "a\nError encountered while calling central: 2 rounds are too many\n"),
             "2 rounds are too many",
+        ),
+        (
+            task("failed", "Error encountered while calling central: unknown setting 'lr'; expected one of epochs\n"),
+            "unknown setting 'lr'; expected one of epochs; this machine knows that setting, so the image v6-a holds "
+            "older code than is here: build it again (`make images`)",
         ),
         (task("completed", result='{"method": "pca"}'), "the image v6-a does not hold fedavg; check --image"),
     ],

@@ -1,6 +1,7 @@
 """``v6-federated network up|status|down``: a real vantage6 network on this machine."""
 
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +19,7 @@ from v6_workbench.simulation import dealing
 from v6_workbench.simulation.mock_node import Database
 
 NODES = 3
+LONGEST = 60  # letters of an organization's name
 Name = Annotated[str, Option("name of the network ({default})")]
 
 
@@ -43,7 +45,7 @@ class UpOptions(DealOptions, ColumnOptions):
 
 def up(options: UpOptions) -> int:
     """Deal the data to files, one for each node, and start a network whose nodes hold them."""
-    from v6_workbench.network import local
+    from v6_workbench.network import images, local
 
     if options.nodes is not None and options.nodes < 1:
         raise SafeError(f"--nodes {options.nodes} is too few; expected at least 1")
@@ -67,6 +69,7 @@ def up(options: UpOptions) -> int:
         files = [_write(part, Path(folder) / f"node-{k}") for k, part in enumerate(parts.values(), start=1)]
         found = local.up(
             files,
+            organizations=_organizations(parts) if partition.startswith("column:") else None,
             name=options.name,
             port=options.port,
             encrypted=options.encrypted,
@@ -74,6 +77,8 @@ def up(options: UpOptions) -> int:
             study=plan,
             log=console.say,
         )
+    if old := images.stale(images.listed()):
+        console.say(images.STALE.format(names=", ".join(old)))
     console.last_line({"network": found.name, "url": f"{found.url}:{found.port}", "organizations": found.organizations})
     return console.OK
 
@@ -106,6 +111,15 @@ def down(options: NetworkOptions) -> int:
         )
     console.last_line({"network": options.name, "down": True})
     return console.OK
+
+
+def _organizations(values: Iterable[str]) -> list[str]:
+    """Names of organizations from the values of a column: of one line, not too long, and each once."""
+    found: list[str] = []
+    for k, value in enumerate(values, start=1):
+        name = " ".join("".join(c if c.isprintable() else " " for c in value).split())[:LONGEST] or f"hospital_{k}"
+        found.append(name if name not in found else f"{name} ({k})")
+    return found
 
 
 def _write(database: Database, stem: Path) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -65,15 +64,12 @@ def run(options: SubmitOptions) -> int:
     results.check_folder(options.out)
     live_page.check(options.page)
     page = LivePage(options.page, options.method, options.rounds, options.target)
-    with console.Bar(options.rounds, options.method, one_job=True) as bar:
-        result = _send(options, settings, page.on_round(bar.on_round))
+    result = _send(options, settings, page)
     page.end(result)
     return show.finish(result, options.out, options.target)
 
 
-def _send(
-    options: SubmitOptions, settings: dict[str, Any], on_round: Callable[[dict[str, Any]], None]
-) -> dict[str, Any]:
+def _send(options: SubmitOptions, settings: dict[str, Any], page: LivePage) -> dict[str, Any]:
     """Send the task, show its rounds, return its result. Ctrl-C asks whether the nodes should stop too."""
     from v6_workbench.network import earlier_tasks, images, submit
 
@@ -93,6 +89,8 @@ def _send(
         settings = job.resumed(earlier, options.method, settings)
         registry.check(options.method, registry.validate(options.method, settings))
     image = options.image or f"v6-{options.method}"
+    if network is not None and (stale := images.stale([image])):
+        console.say(images.STALE.format(names=", ".join(stale)))
     task = submit.send(
         client,
         options.method,
@@ -104,9 +102,10 @@ def _send(
         query=options.query,
         digest=None if network is None else images.digest(image),
     )
-    console.say(f"task {task} was sent to {place.name}; to come back to it: {place.command('watch', task)}")
     try:
-        result = submit.follow(client, task, options.method, on_round)
+        console.say(f"task {task} was sent to {place.name}; to come back to it: {place.command('watch', task)}")
+        with console.Bar(options.rounds, options.method, one_job=True) as bar:
+            result = submit.follow(client, task, options.method, page.on_round(bar.on_round), bar.on_call)
     except KeyboardInterrupt:
         _ask_to_stop(place, task, options)
         raise

@@ -80,7 +80,7 @@ def list_tasks(options: TasksOptions) -> int:
 
 def status(options: TaskOptions) -> int:
     """Show how far a task is, and what to do next."""
-    from v6_workbench.network import submit, tasks
+    from v6_workbench.network import calls, submit, tasks
 
     place = connect(options)
     task = tasks.find(place.client, options.task)
@@ -88,10 +88,8 @@ def status(options: TaskOptions) -> int:
     print(f"{_rounds(task)} rounds are finished{_reached(task)}")
     ended = f", ended {_local(task.ended)}" if task.ended else ""
     print(f"sent {_local(task.sent)} by {task.user} of organization {task.organization}{ended}")
-    if task.running and task.calls:
-        asked = task.calls[0][0]
-        answered = [call_ended for call, call_ended in task.calls if call == asked]
-        print(f"asked last: {asked}; {sum(answered)} of {len(answered)} nodes have ended it")
+    if task.running and (asked := calls.described(task.calls)):
+        print(f"asked last: {asked}")
     if task.silent:
         print(SILENT)
     if not task.running and task.status != "completed":
@@ -117,7 +115,7 @@ def watch(options: WatchOptions) -> int:
     page = LivePage(options.page, task.method, task.rounds, options.target)
     try:
         with console.Bar(task.rounds, task.method, one_job=True) as bar:
-            result = submit.follow(place.client, task.id, task.method, page.on_round(bar.on_round))
+            result = submit.follow(place.client, task.id, task.method, page.on_round(bar.on_round), bar.on_call)
     except KeyboardInterrupt:
         console.say(f"\ntask {task.id} goes on; to come back to it: {place.command('watch', task.id)}")
         raise
@@ -153,7 +151,9 @@ def cancel(options: TaskOptions) -> int:
         raise SafeError(f"task {task.id} has ended already ({task.status}); there is nothing to stop")
     tasks.stop(place.client, task.id)
     console.say(tasks.STOPPED.format(task=task.id))
-    _say_how_to_resume(place, task)
+    if not _say_how_to_resume(place, task):
+        kept = f"how far it was: {place.command('status', task.id)}"
+        console.say(f"it cannot be resumed, as the server has nothing that a new task could begin with; {kept}")
     console.last_line({"task": task.id, "cancelled": True, "rounds": task.finished})
     return console.OK
 
@@ -170,12 +170,14 @@ def _say_next(place: Place, task: Task) -> None:
         _say_how_to_resume(place, task)
 
 
-def _say_how_to_resume(place: Place, task: Task) -> None:
-    """Print the command that goes on with a stopped task, if the server has kept enough for it."""
-    if task.history and registry.recoverable(task.method) and not place.encrypted:
+def _say_how_to_resume(place: Place, task: Task) -> bool:
+    """Print the command that goes on with a stopped task, and return whether the server has kept enough for it."""
+    able = bool(task.history) and registry.recoverable(task.method) and not place.encrypted
+    if able:
         rounds = () if task.rounds is None else ("--rounds", task.rounds)
         same = ("--organization", task.central, "--image", task.image, *rounds)
         console.say(f"to go on from there: {place.command('submit', task.method, '--resume', task.id, after=same)}")
+    return able
 
 
 def _rounds(task: Task) -> str:
