@@ -11,6 +11,7 @@ from helpers import table
 from v6_workbench.cli import console, results
 from v6_workbench.cli.main import main
 from v6_workbench.cli.place import Place
+from v6_workbench.reporting import pictures
 
 DIGEST = f"sha256:{'0a' * 32}"
 ROUNDS = 2
@@ -18,7 +19,7 @@ EVERY = {"report", "page", "npz", "safetensors", "predict", "predict exported", 
 NO_FOLDER = {"report", "page", "beside"}  # of several results: no single model to export or resume
 
 # kind of result: how it is made, and which commands must work; all others must be refused
-LINEAR = ["fedavg", "scaffold", "fsvrg", "loadaboost", "colearning", "coop", "dynavg"]
+LINEAR = ["fedavg", "fsvrg", "coop", "dynavg"]  # the results of the others are like the first
 PRIVATE = ["--set", "clip=1", "--set", "noise=5", "--set", "aggregation=masked"]
 KINDS = {
     **{method: ([method], EVERY) for method in LINEAR},
@@ -87,19 +88,26 @@ class Client:
 
 def made(kind, arguments, data, out, monkeypatch) -> None:
     """Write a result of this kind to the folder."""
-    where = ["--data", str(data), "--nodes", "3", "--out", str(out)]
+    where = ["--data", str(data), "--nodes", "3", "--partition", "iid", "--out", str(out)]
     if kind != "pca":
         where += ["--rounds", str(ROUNDS)]
     with monkeypatch.context() as patched:
+        without_pictures(patched)
         if kind == "interrupted":
             patched.setattr(console.Bar, "on_round", press)
         command = "compare" if kind in ("compared", "tested") else "run"
         assert main([command, *arguments, *where]) == (130 if kind == "interrupted" else 0)
-    if kind.startswith("network"):
-        names = [] if "unnamed" in kind else [{"id": k, "name": f"hospital {k}"} for k in (1, 2, 3)]
-        place = Place(Client(names), 1, "network here", ("--network", "here"), SimpleNamespace(encrypted=False))
-        result = {name: value for name, value in results.read(out).items() if name not in ("started", "ended")}
-        results.write(out, place.labelled({**result, "experiment": {}}, 7))
+        if kind.startswith("network"):
+            names = [] if "unnamed" in kind else [{"id": k, "name": f"hospital {k}"} for k in (1, 2, 3)]
+            place = Place(Client(names), 1, "network here", ("--network", "here"), SimpleNamespace(encrypted=False))
+            result = {name: value for name, value in results.read(out).items() if name not in ("started", "ended")}
+            results.write(out, place.labelled({**result, "experiment": {}}, 7))
+
+
+def without_pictures(patched) -> None:
+    """Draw no curves, which take most of the time and have tests of their own; the page draws all others."""
+    for name in ("curves", "comparison", "of_one"):
+        patched.setattr(pictures, name, lambda *arguments, **named: None)
 
 
 def press(bar, row):
@@ -111,7 +119,9 @@ def other(tmp_path_factory):
     """A result of another kind, to be reported side by side."""
     folder = tmp_path_factory.mktemp("other")
     run = ["run", "fedavg", "--data", "wine", "--rounds", "1", "--preprocess", "standardize", "--out", str(folder)]
-    assert main(run) == 0
+    with pytest.MonkeyPatch.context() as patched:
+        without_pictures(patched)
+        assert main(run) == 0
     return folder
 
 
@@ -123,6 +133,7 @@ def test_every_command_works_or_says_why(kind, call, capsys, tmp_path, monkeypat
     rows.to_csv(data, index=False)
     made_there.mkdir()
     made(kind, arguments, data, out, monkeypatch)
+    without_pictures(monkeypatch)
     method, page = arguments[0], made_there / "page.html"
     capsys.readouterr()
     commands = {
