@@ -85,7 +85,7 @@ def prepared(
     model_comparison.check(len(compared), rope)
     scores = model_comparison.Scores(
         out / "folds.json" if out else None,
-        {name: _depends_on(experiment, name, entry, folds) for name, entry in compared.items()},
+        {name: depends_on(experiment, name, entry, folds) for name, entry in compared.items()},
     )
     settings = {"folds": folds, "iterations": iterations, "rope": rope}
     return Test(experiment, experiments, compared, scores, measure, settings, out)
@@ -146,8 +146,18 @@ def _pair(first: str, second: str, verdict: Verdict) -> dict[str, Any]:
     return {"first": first, "second": second, **numbers}
 
 
-def _depends_on(experiment: Experiment, name: str, entry: Entry, folds: int) -> dict[str, Any]:
-    """All that the scores of an entry depend on, the program too."""
+def depends_on(experiment: Experiment, name: str, entry: Entry, folds: int | None) -> dict[str, Any]:
+    """List all that the scores of an entry depend on, the program too.
+
+    Args:
+        experiment: the experiment on all rows.
+        name: the entry's name.
+        entry: the entry.
+        folds: folds of the cross-validation; None: there is none.
+
+    Returns:
+        It, as JSON.
+    """
     return {
         "name": name,
         "kind": entry.kind,

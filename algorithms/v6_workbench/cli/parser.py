@@ -18,6 +18,7 @@ from v6_workbench.cli.commands import (
     settings,
     submit,
     tasks,
+    tune,
 )
 from v6_workbench.cli.records import Command, Group, Parser
 
@@ -25,6 +26,7 @@ COMMANDS: tuple[Command[Any] | Group, ...] = (
     demo.COMMAND,
     run.COMMAND,
     compare.COMMAND,
+    tune.COMMAND,
     settings.COMMAND,
     report.COMMAND,
     export.COMMAND,

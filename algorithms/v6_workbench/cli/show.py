@@ -8,13 +8,16 @@ from v6_workbench.cli import console, results
 from v6_workbench.reporting import diagnostics, intervals, summary
 
 
-def finish(result: dict[str, Any], out: Path | None, target: float | None) -> int:
+def finish(
+    result: dict[str, Any], out: Path | None, target: float | None, more: Mapping[str, Any] | None = None
+) -> int:
     """Write a result's files, show it, and end with the line of JSON.
 
     Args:
         result: the result.
         out: the folder of ``--out``.
         target: the accuracy to count the rounds to.
+        more: what the line of JSON holds besides.
 
     Returns:
         The exit status.
@@ -24,7 +27,7 @@ def finish(result: dict[str, Any], out: Path | None, target: float | None) -> in
     show(result)
     if target is not None:
         print(f"accuracy {target:g}: {_reached(result, target)}")
-    console.last_line(summary.summary(result, target))
+    console.last_line({**summary.summary(result, target), **(more or {})})
     if "stopped" in result:
         rounds = len(result["history"])
         kept = f"; resume it with --resume {out}" if out else _where_it_is(result.get("experiment", {}).get("task"))

@@ -18,7 +18,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, StrMethodFormatter
 from v6_workbench.reporting.hospitals import called, own_results
 from v6_workbench.reporting.intervals import accuracy_interval
 from v6_workbench.reporting.noise import Alternative
-from v6_workbench.reporting.summary import MEASURES, Result, Verdict, components_of, measure, simulated, spent
+from v6_workbench.reporting.summary import MEASURES, Result, Try, Verdict, components_of, measure, simulated, spent
 from v6_workbench.reporting.tables import ratio_of
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; the line styles differ in grey too
@@ -426,6 +426,51 @@ def noise(found: Mapping[str, Sequence[Alternative]], rounds: int, path: Path) -
     both[0].yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     both[1].set_ylim(bottom=0)
     _save_with_legend(figure, both[0], path)
+
+
+def search(tries: Sequence[Try], path: Path, of: str = "accuracy") -> None:
+    """Draw the score of each try by each setting that has several values; the best is filled.
+
+    Args:
+        tries: the tries; those that failed are left out.
+        path: the picture. If no try was trained, an earlier picture at this path is removed.
+        of: what they were scored by.
+    """
+    scored = [one for one in tries if not one.failed]
+    if not scored:
+        path.unlink(missing_ok=True)
+        return
+    best = max(scored, key=lambda one: one.score)
+    names = [name for name in best.settings if len({str(one.settings[name]) for one in tries}) > 1] or [*best.settings]
+    across = min(3, len(names))
+    down = -(-len(names) // across)
+    size = (3.6 * across, 3.2 * down)
+    figure, axes = plt.subplots(down, across, figsize=size, sharey=True, squeeze=False, constrained_layout=True)
+    for axis in axes.flat[len(names) :]:
+        axis.set_axis_off()
+    sign = -1 if of == "loss" else 1
+    for axis, name in zip(axes.flat, names, strict=False):
+        values = [one.settings[name] for one in scored]
+        numbers = all(type(v) in (int, float) for v in values)
+        if not numbers:
+            words = [*dict.fromkeys(map(str, values))]
+            axis.set_xticks(range(len(words)), [_wrapped(word) for word in words], fontsize=8)
+        elif min(values) > 0 and max(values) >= 10 * min(values):
+            axis.set_xscale("log")
+            axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        if numbers and len({*values}) <= 6:
+            axis.set_xticks(sorted({*values}), minor=False)
+            axis.set_xticks([], minor=True)
+        for one, v in zip(scored, values, strict=True):
+            x = v if numbers else words.index(str(v))
+            fill_with = COLOURS[0] if one is best else "none"
+            axis.plot(x, sign * one.score, "o", color=COLOURS[0], markerfacecolor=fill_with, markersize=6)
+        axis.set_xlabel(_plain(name))
+        axis.grid(alpha=0.3)
+        axis.spines[["top", "right"]].set_visible(False)
+    for row in axes:
+        row[0].set_ylabel(f"{MEASURES.get(of, of)} on rows\nkept for choosing")
+    finished(figure, path)
 
 
 def _short(text: str, most: int = 40) -> str:

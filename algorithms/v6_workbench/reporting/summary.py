@@ -1,7 +1,8 @@
 """What results amount to: a line of numbers, what was spent on the way, and which of two methods is better."""
 
 import itertools
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,6 +135,26 @@ def components_of(result: Result) -> dict[str, np.ndarray] | None:
     kept = result.get("weights")
     needed = {"components", "explained_variance", "explained_variance_ratio"}
     return codec.decode(kept) if isinstance(kept, dict) and needed <= {*kept.get("shapes", ())} else None
+
+
+@dataclass(frozen=True)
+class Try:
+    """One combination of settings and how good it was.
+
+    Attributes:
+        settings: the values that were tried, by the names of the settings.
+        scores: its score on the rows of each fold, or on those held out; more is better.
+        failed: why it was not trained to the end; empty if it was.
+    """
+
+    settings: Mapping[str, Any]
+    scores: Sequence[float]
+    failed: str = ""
+
+    @property
+    def score(self) -> float:
+        """The mean score; minus infinity if it was not trained to the end."""
+        return -math.inf if self.failed or not self.scores else float(np.mean(self.scores))
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from v6_workbench.reporting.summary import (
     CLEAR,
     MEASURES,
     Result,
+    Try,
     Verdict,
     components_of,
     measure,
@@ -362,6 +363,38 @@ def signs(found: Mapping[tuple[str, str], Verdict], scores: Mapping[str, Sequenc
             else:
                 cells.append("")
         out.add_row(f"{i} {escape(name)}", f"{np.mean(own):.4f}", f"{np.std(own, ddof=1):.4f}", *cells)
+    return out
+
+
+def search_table(tries: Sequence[Try], measure: str, most: int = 20) -> Table:
+    """Make a table of what a search has tried, the best first.
+
+    Args:
+        tries: the tries.
+        measure: what they were scored by.
+        most: number of lines.
+
+    Returns:
+        The table: the settings, the mean score, and from which fold's score to which.
+    """
+    out = Table(box=None, pad_edge=False)
+    names = [*tries[0].settings]
+    for name in names:
+        out.add_column(escape(name), justify="right", overflow="fold")
+    out.add_column(MEASURES.get(measure, measure), justify="right")
+    if several := any(len(one.scores) > 1 for one in tries):
+        out.add_column("by fold", justify="right")
+    ranked = sorted(tries, key=lambda one: -one.score)
+    sign = -1 if measure == "loss" else 1
+    for one in ranked[:most]:
+        cells = [escape(f"{one.settings[name]}") for name in names]
+        if one.failed:
+            out.add_row(*cells, "failed")
+            continue
+        own = sorted(sign * score for score in one.scores)
+        out.add_row(*cells, f"{sign * one.score:.4f}", *([f"{own[0]:.4f} to {own[-1]:.4f}"] if several else []))
+    if len(ranked) > most:
+        out.add_row(f"... {len(ranked) - most} more")
     return out
 
 

@@ -98,7 +98,9 @@ def _read(file: Path) -> dict[str, list[float]]:
             return dict(found)
     except (ValueError, AttributeError, TypeError, RecursionError, OSError):
         pass
-    raise SafeError(f"{file} does not hold scores that `v6-federated compare --test` wrote; remove it, or change --out")
+    raise SafeError(
+        f"{file} does not hold scores that `v6-federated compare --test` or `tune` wrote; remove it, or change --out"
+    )
 
 
 def check(methods: int, rope: float) -> None:
@@ -122,7 +124,7 @@ def score(result: Mapping[str, Any], measure: str) -> float:
 
     Args:
         result: the result.
-        measure: ``accuracy``, or ``r2`` of a regression.
+        measure: ``accuracy``, ``auc``, ``r2`` of a regression, or ``loss``, of which less is better: its negative.
 
     Raises:
         SafeError: the last model was not evaluated.
@@ -130,7 +132,7 @@ def score(result: Mapping[str, Any], measure: str) -> float:
     found = (result["final"] or {}).get(measure)
     if found is None:
         raise SafeError(f"{result['method']} was not evaluated on a fold's rows; use fewer folds, or more rows")
-    return float(found)
+    return -float(found) if measure == "loss" else float(found)
 
 
 def verdicts(

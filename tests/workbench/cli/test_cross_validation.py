@@ -92,7 +92,9 @@ def test_a_refused_command_makes_no_folder(refused, tmp_path):
 )
 def test_a_file_without_scores_is_refused(scores, tmp_path, refused):
     (tmp_path / "folds.json").write_text(scores)
-    says = "folds.json does not hold scores that `v6-federated compare --test` wrote; remove it, or change --out"
+    says = (
+        "folds.json does not hold scores that `v6-federated compare --test` or `tune` wrote; remove it, or change --out"
+    )
     refused(says, "compare", "fedavg", "scaffold", "--data", "wine", "--test", "--out", tmp_path)
 
 
