@@ -390,3 +390,23 @@ def test_a_node_refuses_to_evaluate_numbers_under_masks(aggregation, refused, mo
             Node.evaluate(node, model.init(np.random.default_rng(0)), "held_out")
     else:
         assert Node.evaluate(node, model.init(np.random.default_rng(0)), "held_out")["n"] == 9
+
+
+def test_black_cherry_trees():
+    """Volume by girth of 31 trees: the table of R's ``trees``, which v6-glm-py's tests print to seven digits."""
+    girth = "8.3 8.6 8.8 10.5 10.7 10.8 11 11 11.1 11.2 11.3 11.4 11.4 11.7 12 12.9 12.9 13.3 13.7 13.8 14 14.2 14.5 16"
+    volume = "10.3 10.3 10.2 16.4 18.8 19.7 15.6 18.2 22.6 19.9 24.2 21 21.4 21.3 19.1 22.2 33.8 27.4 25.7 24.9 34.5"
+    X = [float(x) for x in f"{girth} 16.3 17.3 17.5 17.9 18 18 20.6".split()]
+    y = [float(v) for v in f"{volume} 31.7 36.3 38.3 42.6 55.4 55.7 58.3 51.5 51 77".split()]
+    trees = pd.DataFrame({"girth": X, "label": y})
+    result = train("v6_glm", {k: trees.iloc[k - 1 :: 3].reset_index(drop=True) for k in (1, 2, 3)}, family="gaussian")
+    found = {row["name"]: row for row in result["coefficients"]}
+    for name, estimate, error, z, p in (
+        ("intercept", -36.94346, 3.36514, -10.97827, 7.621448e-12),
+        ("girth", 5.0658564, 0.247376, 20.47828, 8.64433e-19),
+    ):
+        assert found[name]["estimate"] == pytest.approx(estimate, rel=2e-7)
+        assert found[name]["std_error"] == pytest.approx(error, rel=5e-6)  # theirs are cut off
+        assert found[name]["z"] == pytest.approx(z, rel=1e-6)
+        assert found[name]["p"] == pytest.approx(p, rel=1e-6)
+    assert result["deviance"] == pytest.approx(524.3025, rel=1e-7)
