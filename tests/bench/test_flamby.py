@@ -12,7 +12,9 @@ from benchmarks.flamby import best, data, emulated, ours, theirs
 from benchmarks.flamby.data import Site, Task
 from torch.utils.data import DataLoader
 
+from v6_workbench import registry
 from v6_workbench.simulation import datasets
+from v6_workbench.simulation.mock import MockNetwork
 
 
 @pytest.fixture(scope="module")
@@ -264,3 +266,31 @@ def test_measures_of_test_rows():
     assert [*found.right] == [1, 1, 0, 1, 0] and mean == ".6667"  # 2 of 2, 1 of 3
     assert accuracy.startswith(".600 [.231, .882]") and auc.startswith(".833 [")
     assert float(loss) == pytest.approx(np.mean([row["loss"] for row in history]), abs=5e-4)
+
+
+@pytest.mark.parametrize("name", best.METHODS)
+def test_what_careful_refuses(name):
+    """Four hospitals with 19 columns; the third one has 30 rows, all of one class."""
+    rng, method = np.random.default_rng(2), best.METHODS[name]
+    databases = {}
+    for k, n in enumerate((120, 100, 30, 80), start=1):
+        y = rng.permutation(np.arange(n) % 2) if n > 30 else np.ones(n, int)
+        databases[k] = pd.DataFrame(rng.normal(size=(n, 19)), columns=[f"x{i}" for i in range(19)]).assign(target=y)
+    package = registry.package_of(method.package).__name__
+    values = {**method.values(method.grid[0]), "preprocess": ["standardize"], "rounds": 2, "evaluate_every": 2}
+    environment = {name: value for name, value in best.CAREFUL.items() if not name.endswith("AGGREGATION")}
+
+    def run(environment):
+        with MockNetwork(package, databases, environment=environment, on_round=lambda row: None) as network:
+            network.run(**values, seed=1)
+
+    if not method.refused:
+        run(environment)
+        return
+    with pytest.raises(Exception, match=r"aggregation=masked|could not compute their part"):
+        run(environment)
+    if method.refused == "rows":
+        with pytest.raises(Exception, match="V6_FEDERATED_MINIMUM_ROWS_A_COLUMN"):
+            run(best.CAREFUL)
+    else:
+        run(best.CAREFUL)
