@@ -16,6 +16,7 @@ NAMES = (
     "attacks",
     "canaries",
     "careful",
+    "cifar10",
     "clipping",
     "cost",
     "flamby",
@@ -42,6 +43,7 @@ APART = (*TIMED, "attacks", "canaries")  # not part of ``all``; small versions o
 WITHOUT_DATA = ("attacks", "canaries", "careful", "clipping", "network", "poisoning", "secagg_cost")
 MNIST, FASHION = "mnist.npz", "fashion_mnist.npz"
 OTHER_DATA = {
+    "cifar10": ("cifar10.npz",),
     "flamby": ("heart_disease.csv", "tcga_brca.csv"),
     "garst2021_gbdt": (MNIST, FASHION),
     "garst2021_pca": ("golub.npz",),
