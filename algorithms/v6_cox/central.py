@@ -54,8 +54,9 @@ def check_settings(settings: Any) -> None:
     """
     if settings.rounds < 2:
         raise SafeError(f"rounds={settings.rounds} are too few; expected at least 2, for a first step and its check")
-    if settings.start_from is not None:
-        raise SafeError("start_from has no effect on cox, whose result does not depend on its start; leave it out")
+    for name, use in (("start_from", "leave it out"), ("until_converged", "set tolerance in its place")):
+        if getattr(settings, name) is not None:
+            raise SafeError(f"{name} has no effect on cox, whose coefficients follow from the rows alone; {use}")
     for name in ("evaluators", "classes", "class_weights", "target"):
         if getattr(settings, name):
             raise SafeError(f"{name} has no effect on cox, whose label is a time; leave it out")

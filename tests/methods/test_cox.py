@@ -255,6 +255,7 @@ REFUSED = {
         "the column(s) cured predict with certainty who has the event first",
     ),
     "one round": ({}, {"rounds": 1}, "rounds=1 are too few"),
+    "another end": ({}, {"until_converged": 0.01}, "until_converged has no effect on cox"),
     "rows to evaluate": ({}, {"holdout": 0.2}, "holdout"),
     "evaluators": ({}, {"evaluators": [9]}, "evaluators has no effect on cox"),
     "words": ({"sex": lambda r: "f"}, {}, "sex"),
