@@ -1,16 +1,37 @@
 """The server of Cox's proportional hazards."""
 
+import functools
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 from scipy import special
 
+from v6_cox import grid as grid_of
 from v6_cox.likelihood import Cox
-from v6_cox.measures import MEASURES, Ties
+from v6_cox.measures import MEASURES, Strata, Ties
 from v6_cox.stepping import Stepping, scaled, solved
-from v6_federated import Answer, Common, Federation, Number, Result, Rounds, SafeError, affine, central, inference
+from v6_federated import (
+    Answer,
+    Answers,
+    Common,
+    Federation,
+    Number,
+    Result,
+    Rounds,
+    SafeError,
+    affine,
+    bins_of_time,
+    central,
+    changed,
+    codec,
+    inference,
+    times,
+)
+
+ROUNDING = 1e-12  # deviation of a column, relative to its mean, that is rounding
 
 Confidence = Annotated[float, Field(gt=0, lt=1, description="coverage of the confidence intervals"), Number]
 Tolerance = Annotated[
@@ -19,6 +40,16 @@ Tolerance = Annotated[
     Number,
 ]
 Tied = Annotated[Ties, Field(description="how events at the same time are treated")]
+Stratified = Annotated[
+    Strata, Field(description="hospital: a baseline hazard each; none: one for all, in bins of time")
+]
+Bins = Annotated[
+    int, Field(ge=2, le=times.MOST, description="bins of time, at quantiles of the events, with strata=none"), Number
+]
+Grid = Annotated[
+    list[float] | None,
+    Field(min_length=1, max_length=times.MOST, description="times at which bins end, in place of quantiles"),
+]
 InFull = Annotated[Literal["float64"], Field(description="number format of what is sent, here in full")]
 
 
@@ -60,6 +91,13 @@ def check_settings(settings: Any) -> None:
     for name in ("evaluators", "classes", "class_weights", "target"):
         if getattr(settings, name):
             raise SafeError(f"{name} has no effect on cox, whose label is a time; leave it out")
+    idle = changed(settings, ["ties"] if settings.strata == "none" else ["bins", "grid"])
+    if idle:
+        raise SafeError(f"{', '.join(idle)} has no effect with strata={settings.strata}; leave it out")
+    if settings.grid is not None:
+        times.checked_ends(settings.grid)
+        if changed(settings, ["bins"]):
+            raise SafeError("bins has no effect with grid, which names the ends of bins; leave one of them out")
 
 
 @central(
@@ -71,44 +109,51 @@ def central(
     federation: Federation,
     *,
     rounds: Rounds = 25,
+    strata: Stratified = "hospital",
     ties: Tied = "efron",
+    bins: Bins = 50,
+    grid: Grid = None,
     confidence: Confidence = 0.95,
     tolerance: Tolerance = 1e-8,
 ) -> Result:
-    """Proportional hazards by Newton's method: Cox 1972 and 1975, stratified by hospital.
+    """Proportional hazards by Newton's method: Cox 1972 and 1975, stratified by hospital, or on agreed bins of time.
 
-    Symbols: n_k rows of node k, X (n_k, d) its columns, beta (d,). Each node's rows are a stratum with a baseline
-    hazard of its own, so the log partial likelihood is the sum of the nodes' own ones. What leaves a node: in each
-    round its gradient (d,) and Hessian (d, d), and ``measures``: rows, events, log-likelihood, pairs of rows and
-    concordant ones. No time leaves it. Bytes up a node and round: 16/3 d (d + 3) in float64, 11 d down; 15 times as
-    many up under masks, where sums of any size are exact.
+    Symbols: n_k rows of node k, X (n_k, d) its columns, beta (d,), B bins. With ``strata=hospital`` each node's rows
+    have a baseline hazard of their own, so the log partial likelihood is the sum of the nodes' own ones. What leaves a
+    node: in each round its gradient (d,) and Hessian (d, d), and ``measures``: rows, events, log-likelihood, pairs of
+    rows and concordant ones. No time leaves it. With ``strata=none`` all rows have one baseline hazard, constant in each
+    bin. What leaves a node: before round 1, its events counted by cell of time in multiples of its minimum of rows; in
+    each round, for each bin its events and the sums of exp(X beta) times time at risk (1, X), and over all bins a
+    Hessian, sums of X over events, and ``measures``. Bytes up a node and round: 16/3 d (d + 3) in float64, with bins
+    32/3 B (d + 2) more; 11 d down, and 11 B; 15 times as many up under masks, where sums of any size are exact.
     """
     model = federation.model
     assert isinstance(model, Cox)
     p, names = model.features, [*federation.features]
-    shapes = {"gradient": (p,), "hessian": (p * (p + 1) // 2,), "measures": (len(MEASURES),)}
     # its numbers are kept as lists: an array would be kept in float32
-    s = federation.start(w=federation.initial_weights, stepping=inference.listed(vars(Stepping(np.zeros(p)))))
+    s = federation.start(
+        w=federation.initial_weights,
+        stepping=inference.listed(vars(Stepping(np.zeros(p)))),
+        ends=lambda: agreed(federation, strata, bins, grid),
+        shared={},
+    )
     for _ in federation.rounds(rounds):
         stepping = Stepping(**inference.arrays(s.stepping))
-        answers = federation.ask(
-            "newton",
-            federation.organizations,
-            returns=shapes,
-            means={name: ["sum"] for name in shapes},
-            measures={"gradient": of_a_row("gradient"), "hessian": of_a_row("hessian"), "measures": None},
-            validate=wrong_sums,
-            weights=np.append(stepping.b, 0.0),
-            ties=ties,
-        )
-        g, H = answers.exact_sum("gradient"), inference.symmetric(answers.exact_sum("hessian"), p)
-        measures = dict(zip(MEASURES, answers.exact_sum("measures").tolist(), strict=True))
-        federation.record(answers, log_likelihood=measures["log_likelihood"], concordance=share(measures))
-        if not stepping.good:
-            check_identified(H, measures, names)
-        elif measures["log_likelihood"] > stepping.good["measures"]["log_likelihood"]:
-            check_finite(stepping, H, names)
-        stepping.accept(g, H, measures, tolerance)
+        if strata == "hospital":
+            found = of_strata(federation, stepping.b, ties)
+        else:
+            found = on_grid(federation, stepping.b, np.array(s.ends), inference.arrays(s.shared))
+        measures = found.measures
+        federation.record(found.answers, log_likelihood=measures["log_likelihood"], concordance=share(measures))
+        accepted = True
+        if found.H is not None:
+            if not stepping.good:
+                check_identified(found.H, measures, names, strata)
+            elif measures["log_likelihood"] > stepping.good["measures"]["log_likelihood"]:
+                check_finite(stepping, found.H, names)
+            accepted = stepping.accept(found.g, found.H, measures, tolerance)
+        if accepted:
+            s.shared = inference.listed(found.shared)
         s.stepping = inference.listed(vars(stepping))
         s.w = np.append(stepping.b, 0.0).astype(np.float32)
         if stepping.converged:
@@ -118,8 +163,157 @@ def central(
     data = result["data"]
     names = names if data["features"] is None else data["features"]
     names, E = affine.original(data["preprocess"], names, data["categories"] or [])
-    found = summary(stepping, names, E[:, 1:].T, confidence)
-    return {**result, "ties": ties, "strata": "hospital", **found, "iterations": len(result["history"])}
+    shown = {"strata": strata, "ties": ties} if strata == "hospital" else {"strata": strata}
+    if strata == "none":
+        shown["baseline"] = baseline(np.array(s.ends), inference.arrays(s.shared), stepping.good["next"])
+    return {
+        **result,
+        **shown,
+        **summary(stepping, names, E[:, 1:].T, confidence),
+        "iterations": len(result["history"]),
+    }
+
+
+@dataclass
+class Asked:
+    """The sums of a round.
+
+    Attributes:
+        answers: the nodes' answers.
+        g: gradient of the log-likelihood (p,).
+        H: minus its second derivatives (p, p); None if they are not known yet.
+        measures: sums over all rows, by name.
+        shared: what the next round needs of this one, if its step is taken.
+    """
+
+    answers: Answers
+    g: np.ndarray
+    H: np.ndarray | None
+    measures: dict[str, float]
+    shared: dict[str, np.ndarray]
+
+
+def of_strata(federation: Federation, b: np.ndarray, ties: Ties) -> Asked:
+    """Ask for the derivatives of the nodes' own partial likelihoods, and add them up.
+
+    Args:
+        federation: the nodes.
+        b: the coefficients (p,).
+        ties: how ties are treated.
+
+    Returns:
+        The sums.
+    """
+    p = len(b)
+    shapes = {"gradient": (p,), "hessian": (p * (p + 1) // 2,), "measures": (len(MEASURES),)}
+    answers = federation.ask(
+        "newton",
+        federation.organizations,
+        returns=shapes,
+        means={name: ["sum"] for name in shapes},
+        measures={"gradient": of_a_row("gradient"), "hessian": of_a_row("hessian"), "measures": None},
+        validate=wrong_sums,
+        weights=np.append(b, 0.0),
+        ties=ties,
+    )
+    g, H = answers.exact_sum("gradient"), inference.symmetric(answers.exact_sum("hessian"), p)
+    return Asked(answers, g, H, named(answers), {})
+
+
+def agreed(federation: Federation, strata: Strata, bins: int, ends: list[float] | None) -> list[float]:
+    """Agree on the ends of bins of time.
+
+    Args:
+        federation: the nodes.
+        strata: whether there are any.
+        bins: their number; the last one is open.
+        ends: the ends that the researcher has named.
+
+    Returns:
+        The ends of all bins but the last (B - 1,).
+    """
+    if strata == "hospital":
+        return []
+    return bins_of_time(federation, np.arange(1, bins) / bins) if ends is None else [*map(float, ends)]
+
+
+def on_grid(federation: Federation, b: np.ndarray, ends: np.ndarray, shared: Mapping[str, Any]) -> Asked:
+    """Ask for the sums of the piecewise exponential model, and compute its derivatives.
+
+    Args:
+        federation: the nodes.
+        b: the coefficients (p,).
+        ends: of all bins but the last (B - 1,).
+        shared: of the last round whose step was taken; empty in the first one.
+
+    Returns:
+        The sums; without a Hessian in the first round, as the hazards are not known yet.
+    """
+    p, B = len(b), len(ends) + 1
+    shapes = {
+        "events": (B,),
+        "risk": (B * (1 + p),),
+        "happened": (p,),
+        "hessian": (p * (p + 1) // 2,),
+        "measures": (len(MEASURES),),
+    }
+    known = {name: shared[name] for name in ("b", "events", "hazard", "means") if name in shared}
+    center = shared["center"] if known else np.zeros(p)
+    hazard = grid_of.Baseline(**known).at(b) if known else np.zeros(B)
+    answers = federation.ask(
+        "newton_on_grid",
+        federation.organizations,
+        returns=shapes,
+        means={name: ["sum"] for name in shapes},
+        measures={name: None if name == "measures" else of_a_row(name) for name in shapes},
+        validate=functools.partial(wrong_sums_on_grid, hazard),
+        weights=np.append(b, 0.0),
+        center=np.append(center, 0.0),
+        bins=codec.encode({"ends": ends, "hazard": hazard}, "float64"),
+    )
+    sums = {name: answers.exact_sum(name) for name in shapes if name != "measures"}
+    risk = sums["risk"].reshape(B, 1 + p)
+    if not risk[:, 0].any():
+        raise SafeError("the label is 0 in all rows; expected the time from entry to the event or to censoring")
+    found = grid_of.of_sums(sums["events"], risk, sums["happened"], inference.symmetric(sums["hessian"], p), b, hazard)
+    measures = {**named(answers), "log_likelihood": found["log_likelihood"]}
+    if not known:
+        center = risk[:, 1:].sum(axis=0) / risk[:, 0].sum()
+        about = {**vars(found["baseline"]), "means": found["baseline"].means - center, "center": center}
+        return Asked(answers, found["gradient"], None, measures, about)
+    H = found["hessian"]
+    constant = np.sqrt(np.diag(H).clip(0) / max(measures["events"], 1)) <= ROUNDING * np.abs(center)
+    H[constant], H[:, constant] = 0.0, 0.0
+    return Asked(answers, found["gradient"], H, measures, {**vars(found["baseline"]), "center": center})
+
+
+def named(answers: Answers) -> dict[str, float]:
+    """Add up what ``MEASURES`` names."""
+    return dict(zip(MEASURES, answers.exact_sum("measures").tolist(), strict=True))
+
+
+def baseline(ends: np.ndarray, shared: Mapping[str, Any], b: np.ndarray) -> dict[str, Any]:
+    """Say what the baseline hazard is.
+
+    Args:
+        ends: of all bins but the last (B - 1,).
+        shared: of the last round whose step was taken.
+        b: the coefficients (p,).
+
+    Returns:
+        ``ends`` of the bins (B,), None for the last one; ``events`` in them (B,); ``hazard`` (B,), of a row whose
+        columns are at their means, weighted by time at risk; ``survival`` of such a row at each end (B - 1,);
+        ``prediction`` of such a row, as by ``v6-federated predict``.
+    """
+    hazard = grid_of.Baseline(**{n: shared[n] for n in ("b", "events", "hazard", "means")}).at(b)
+    widths = np.diff(np.concatenate([[0.0], ends]))
+    return {
+        "ends": [*ends.tolist(), None],
+        "events": shared["events"].tolist(),
+        "hazard": hazard.tolist(),
+        "survival": np.exp(-np.cumsum(hazard[:-1] * widths)).tolist(),
+        "prediction": float(shared["center"] @ b),
+    }
 
 
 def summary(stepping: Stepping, names: list[str], M: np.ndarray, confidence: float) -> dict[str, Any]:
@@ -173,13 +367,14 @@ def share(measures: Mapping[str, float]) -> float | None:
     return measures["concordant"] / measures["pairs"] if measures["pairs"] else None
 
 
-def check_identified(H: np.ndarray, measures: Mapping[str, float], names: list[str]) -> None:
+def check_identified(H: np.ndarray, measures: Mapping[str, float], names: list[str], strata: Strata) -> None:
     """Reject rows without events, and columns whose coefficients are not determined.
 
     Args:
         H: the Hessian at coefficients 0 (p, p).
         measures: sums over all rows.
         names: of the columns.
+        strata: whose rows are compared.
 
     Raises:
         SafeError: there are such columns; it names them.
@@ -189,7 +384,8 @@ def check_identified(H: np.ndarray, measures: Mapping[str, float], names: list[s
     p = len(H)
     with_one = np.eye(p + 1)
     with_one[:p, :p] = scaled(H, H)
-    inference.check_identified(with_one, names, "at each hospital, among the rows that are at risk when events happen")
+    where = "at each hospital" if strata == "hospital" else "at all hospitals"
+    inference.check_identified(with_one, names, f"{where}, among the rows that are at risk when events happen")
 
 
 def check_finite(stepping: Stepping, H: np.ndarray, names: list[str]) -> None:
@@ -244,4 +440,26 @@ def wrong_sums(answer: Answer) -> str | None:
         or (diagonal < -1e-9 * np.abs(answer["hessian"]).max(initial=1)).any()
     ):
         return f"sent sums that {answer.n} rows cannot have; expected those of a partial likelihood"
+    return None
+
+
+def wrong_sums_on_grid(hazard: np.ndarray, answer: Answer) -> str | None:
+    """Check the sums by bin in a node's answer.
+
+    Args:
+        hazard: of each bin (B,), as the node was told.
+        answer: the node's answer.
+
+    Returns:
+        What is wrong with them; None if nothing is.
+    """
+    sums = dict(zip(MEASURES, answer["measures"].tolist(), strict=True))
+    p, events = len(answer["happened"]), answer["events"]
+    i, risk = np.arange(p), answer["risk"].reshape(-1, p + 1)
+    ordered = 0 <= sums["events"] <= sums["rows"] == answer.n and 0 <= sums["concordant"] <= sums["pairs"]
+    if not ordered or min(events.min(), risk[:, 0].min()) < 0 or abs(events.sum() - sums["events"]) > 1e-6 * answer.n:
+        return f"sent sums that {answer.n} rows cannot have; expected those of events and time at risk"
+    squares = np.square(risk[:, 1:]) / np.where(risk[:, :1] > 0, risk[:, :1], 1.0)
+    if (answer["hessian"][i * (i + 3) // 2] < (1 - 1e-6) * (hazard @ squares)).any():
+        return "sent sums of squares that are too small for its sums; expected those of the same rows"
     return None

@@ -3,11 +3,12 @@
 from typing import Literal
 
 Ties = Literal["efron", "breslow"]
+Strata = Literal["hospital", "none"]
 
 MEASURES = (
     "rows",
     "events",
-    "log_likelihood",  # partial
+    "log_likelihood",  # partial; 0 without strata, as it follows from other sums
     "pairs",  # of rows of the node, see ``likelihood.concordance``
     "concordant",
 )

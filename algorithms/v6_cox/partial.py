@@ -1,10 +1,13 @@
 """The client of Cox's proportional hazards."""
 
+from typing import Any
+
 import numpy as np
 
-from v6_cox.likelihood import Cox, concordance, of_stratum
+from v6_cox import grid
+from v6_cox.likelihood import FURTHEST, Cox, concordance, of_stratum
 from v6_cox.measures import MEASURES, Ties
-from v6_federated import Node, Result, SafeError, Vector, partial
+from v6_federated import Node, Result, SafeError, Vector, codec, partial, times
 
 
 @partial(weights="one")
@@ -21,19 +24,70 @@ def newton(node: Node, weights: Vector, *, ties: Ties) -> Result:
     node.check_time()
     found = of_stratum(X, time, event, beta, ties)
     node.policy.check_dominance(found["working"])
-    pairs, concordant = concordance(time, event, X @ beta)
-    measures = {
-        "rows": float(len(time)),
-        "events": float(event.sum()),
-        "log_likelihood": found["log_likelihood"],
-        "pairs": pairs,
-        "concordant": concordant,
-    }
     return {
         "gradient": found["gradient"],
         "hessian": found["hessian"][np.tril_indices(p)],
-        "measures": np.array([measures[name] for name in MEASURES]),
+        "measures": measures(time, event, X @ beta, found["log_likelihood"]),
     }
+
+
+@partial(weights="one")
+def newton_on_grid(node: Node, weights: Vector, center: Vector, *, bins: dict[str, Any]) -> Result:
+    """The same for one baseline hazard of all nodes, in bins of time: see ``grid.of_rows``.
+
+    ``bins`` holds their ``ends`` (B - 1,), as the last one is open, and the ``hazard`` (B,) of a row at the ``center``
+    (d + 1,) of the columns; both are zeros in the first round, when they are not known.
+    """
+    assert isinstance(node.model, Cox)
+    X, time, event = of_node(node)
+    p, beta = X.shape[1], np.asarray(weights[:-1], np.float64)
+    sent = codec.decode(bins, {"ends": (None,), "hazard": (None,)})
+    ends, hazard, B = times.checked_ends(sent["ends"]), sent["hazard"], len(sent["hazard"])
+    if len(ends) + 1 != B or not (hazard >= 0).all():
+        raise SafeError("the hazards are not those of the bins; send them as central does")
+    node.policy.check_size(B * (2 + p) + p + p * (p + 1) // 2 + len(MEASURES), f"the sums of {B} bins")
+    node.check_time()
+    followed = times.Followed(time, event, ends, node.policy.minimum_rows_a_side)
+    X = X - center[:-1]
+    if (np.abs(X @ beta) > FURTHEST / 2).any():
+        raise SafeError(
+            "the hazard ratios are too large to compute with; leave out columns, or divide them by a number"
+        )
+    found = grid.of_rows(X, followed, beta, hazard)
+    of_bins = found.pop("weights")
+    node.policy.check_dominance(of_bins.sum(axis=1))
+    if hazard.any():
+        node.policy.check_dominance(of_bins @ hazard)
+    node.policy.check_bins(of_bins)
+    return {
+        **{name: found[name] for name in ("events", "happened")},
+        "risk": found["risk"].ravel(),
+        "hessian": found["hessian"][np.tril_indices(p)],
+        "measures": measures(time, event, X @ beta, 0.0),
+    }
+
+
+def measures(time: np.ndarray, event: np.ndarray, eta: np.ndarray, log_likelihood: float) -> np.ndarray:
+    """Count rows, events and pairs.
+
+    Args:
+        time: of event or censoring (n,).
+        event: 1 for an event (n,).
+        eta: log hazard ratios (n,).
+        log_likelihood: of the rows, if they are a stratum.
+
+    Returns:
+        What ``MEASURES`` names.
+    """
+    pairs, concordant = concordance(time, event, eta)
+    found = {
+        "rows": float(len(time)),
+        "events": float(event.sum()),
+        "log_likelihood": log_likelihood,
+        "pairs": pairs,
+        "concordant": concordant,
+    }
+    return np.array([found[name] for name in MEASURES])
 
 
 def of_node(node: Node) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -47,13 +101,10 @@ def of_node(node: Node) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
     Raises:
         SafeError: the column of events holds other numbers than 0 and 1.
-        PrivacyThresholdViolation: there are too few rows or events.
+        PrivacyThresholdViolation: there are too few rows or events, or too many columns for the rows.
     """
     node.features.check_complete("cox")
-    X, time = np.asarray(node.features.X, np.float64), node.rows.y.astype(np.float64)
-    event = node.special("event", 1.0)
-    if not np.isin(event, (0, 1)).all():
-        raise SafeError("the column of events holds other numbers than 0 and 1; expected 1 for an event")
+    X = np.asarray(node.features.X, np.float64)
+    time, event = node.times()
     node.policy.check_wide(len(time), X.shape[1])
-    node.policy.check_events(int(event.sum()))
     return X, time, event

@@ -11,16 +11,26 @@ from v6_federated.base.vantage6_api import CollectResultsError, UserInputError
 from v6_federated.base.version import __version__
 from v6_federated.central.answer import Answer
 from v6_federated.central.answers import Answers
+from v6_federated.central.bins_of_time import bins_of_time
 from v6_federated.central.federation import Federation
 from v6_federated.central.job import Result, central
 from v6_federated.central.privacy import training_plan
-from v6_federated.data import affine, inference, pca, pooling
+from v6_federated.data import affine, inference, pca, pooling, times
 from v6_federated.messages import codec
 from v6_federated.messages.common import Common, Fraction, Rounds
 from v6_federated.messages.local_sgd import BatchSize, Epochs, LearningRate, LocalSGD, PlainSGD
 from v6_federated.messages.settings import LARGE, Number, Record, Role, changed
 from v6_federated.models import Vector
-from v6_federated.node.functions import confirm, count_rows, describe, evaluate, fit_step, forget, keep_steps
+from v6_federated.node.functions import (
+    confirm,
+    count_events,
+    count_rows,
+    describe,
+    evaluate,
+    fit_step,
+    forget,
+    keep_steps,
+)
 from v6_federated.node.node import Node
 from v6_federated.node.task import partial
 from v6_federated.privacy.dp.plan import Plan
@@ -51,10 +61,12 @@ __all__ = [
     "Vector",
     "__version__",
     "affine",
+    "bins_of_time",
     "central",
     "changed",
     "codec",
     "confirm",
+    "count_events",
     "count_rows",
     "describe",
     "evaluate",
@@ -67,5 +79,6 @@ __all__ = [
     "partial",
     "pca",
     "pooling",
+    "times",
     "training_plan",
 ]

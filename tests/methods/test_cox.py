@@ -12,6 +12,7 @@ from vantage6.algorithm.tools.exceptions import CollectResultsError, UserInputEr
 
 from v6_cox import likelihood
 from v6_federated.base.errors import SafeError
+from v6_federated.data import times
 from v6_federated.data.source import Source
 from v6_federated.messages import codec
 from v6_workbench.conformance import MethodCase, conformance_tests
@@ -31,6 +32,34 @@ def of_one_stratum(rows):
     return np.append(beta, 0.0)
 
 
+BINS = 3
+
+
+def ends_of(time, event, step=3):
+    """Bins as central chooses them, from one hospital's counts, which are multiples of the step."""
+    counts = times.upto(time, event, None, step)
+    (end,) = times.quantiles(counts, times.cells(None), np.ones(1))
+    return times.quantiles(times.upto(time, event, end, step), times.cells(end), np.arange(1, BINS) / BINS)
+
+
+def of_one_baseline(rows):
+    """Newton's method for coefficients under hazards of three bins, which each step predicts; then a 0."""
+    X, t = rows.X.astype(np.float64), rows.y.astype(np.float64)[:, None]
+    ends = np.array(ends_of(t[:, 0], np.ones(len(t))))
+    begins, last = np.append(0, ends), np.append(ends, np.inf)
+    spent, died = np.clip(t - begins, 0, last - begins), ((begins < t) & (t <= last)).sum(axis=0)
+    beta, hazard = np.zeros(X.shape[1]), died / spent.sum(axis=0)
+    for _ in range(rows.rounds - 1):
+        at_risk = spent * np.exp(X @ beta)[:, None]
+        means = at_risk.T @ X / at_risk.sum(axis=0)[:, None]
+        g = X.sum(axis=0) - died @ means
+        expected = hazard * at_risk.sum(axis=0)
+        step = np.linalg.solve(X.T @ ((at_risk @ hazard)[:, None] * X) - means.T @ (expected[:, None] * means), g)
+        hazard = died / at_risk.sum(axis=0) * np.exp(-means @ step)
+        beta = beta + step
+    return np.append(beta, 0.0)
+
+
 NOTHING_HELD_OUT = "it holds no rows out and evaluates none, see the page"
 test_conformance = conformance_tests(
     MethodCase(
@@ -41,7 +70,18 @@ test_conformance = conformance_tests(
             "as_many_rounds_as_a_node_allows": NOTHING_HELD_OUT,
             "preprocessing_comes_first": NOTHING_HELD_OUT,
         },
-    )
+    ),
+    MethodCase(
+        "cox",
+        name="one baseline",
+        settings={"strata": "none", "bins": BINS},
+        centralized=of_one_baseline,
+        exceptions={
+            "rows_held_out_are_not_trained_on": NOTHING_HELD_OUT,
+            "as_many_rounds_as_a_node_allows": NOTHING_HELD_OUT,
+            "preprocessing_comes_first": NOTHING_HELD_OUT,
+        },
+    ),
 )
 
 
@@ -255,6 +295,15 @@ REFUSED = {
         "the column(s) cured predict with certainty who has the event first",
     ),
     "one round": ({}, {"rounds": 1}, "rounds=1 are too few"),
+    "bins of strata": ({}, {"bins": 10}, "bins has no effect with strata=hospital"),
+    "ties in bins": ({}, {"strata": "none", "ties": "breslow"}, "ties has no effect with strata=none"),
+    "bins and their ends": ({}, {"strata": "none", "bins": 9, "grid": [1]}, "bins has no effect with grid"),
+    "ends that fall": ({}, {"strata": "none", "grid": [3, 2]}, "the ends of bins do not increase"),
+    "times below 0": ({"months": lambda r: r.months - 1}, {"strata": "none"}, "the label holds times below 0"),
+    "no time": ({"months": lambda r: 0 * r.months}, {"strata": "none", "grid": [1]}, "the label is 0 in all rows"),
+    "too few to choose": ({"dead": lambda r: 1 * (r.index < 2)}, {"strata": "none"}, "too few rows with the event"),
+    "a constant": ({"one": lambda r: 2e5}, {"strata": "none"}, "the column one has one value at all hospitals"),
+    "a copy in bins": ({"twice": lambda r: 2 * r.age}, {"strata": "none"}, "the column twice follows from age"),
     "another end": ({}, {"until_converged": 0.01}, "until_converged has no effect on cox"),
     "rows to evaluate": ({}, {"holdout": 0.2}, "holdout"),
     "evaluators": ({}, {"evaluators": [9]}, "evaluators has no effect on cox"),
@@ -298,3 +347,106 @@ def test_a_row_that_outweighs_all_others_is_refused_by_careful_hospitals(profile
     )
     assert (status == "completed") == (profile == "trusting"), log
     assert profile == "trusting" or "about fewer than 5 rows" in log
+
+
+# ---- one baseline hazard, on bins of time
+
+
+def split_rows(rows, ends):
+    """A row for each patient and bin of time in which the patient is at risk: time there, and whether the event is."""
+    begins, last = np.array([0.0, *ends]), np.array([*ends, np.inf])
+    t, dead = rows.months.to_numpy()[:, None], rows.dead.to_numpy()[:, None]
+    spent, died = np.clip(t - begins, 0, last - begins), (begins < t) & (t <= last) & (dead == 1)
+    i, b = np.nonzero(spent > 0)
+    X = rows.drop(columns=["months", "dead"]).to_numpy(float)[i]
+    return X, b, spent[i, b], died[i, b] * 1.0
+
+
+@pytest.mark.parametrize("aggregation", ["plain", "masked"])
+def test_without_strata_the_model_is_a_poisson_one_on_split_rows(aggregation):
+    rows, ends = patients(), [1.0, 2.5, 4, 8]
+    result = fit(rows, strata="none", grid=ends, aggregation=aggregation)
+    X, b, time, died = split_rows(rows, ends)
+    Z = np.column_stack([(X - X.mean(axis=0)) / X.std(axis=0), np.eye(len(ends) + 1)[b]])
+    fitted = sm.GLM(died, Z, sm.families.Poisson(), offset=np.log(time)).fit(tol=1e-12)
+    assert result["converged"] and len(result["history"]) <= 8
+    np.testing.assert_allclose(column(result, "estimate"), fitted.params[:4] / X.std(axis=0), rtol=1e-8)
+    errors = np.sqrt(np.diag(np.linalg.inv(Z.T @ (fitted.mu[:, None] * Z))))[:4]  # theirs lack the last step
+    np.testing.assert_allclose(errors, fitted.bse[:4], rtol=1e-6)
+    np.testing.assert_allclose(column(result, "std_error"), errors / X.std(axis=0), rtol=1e-8)
+    assert result["log_likelihood"] == pytest.approx(fitted.llf - died @ np.log(time), rel=1e-10)
+    baseline, at = result["baseline"], column(result, "estimate")
+    zero = np.exp(fitted.params[4:] - fitted.params[:4] @ (X.mean(axis=0) / X.std(axis=0)))
+    np.testing.assert_allclose(np.array(baseline["hazard"]) * np.exp(-baseline["prediction"]), zero, rtol=1e-8)
+    mean = time @ X / time.sum()
+    assert baseline["prediction"] == pytest.approx(mean @ at)
+    survival = np.exp(-np.cumsum(np.array(baseline["hazard"][:-1]) * np.diff([0, *ends])))
+    np.testing.assert_allclose(baseline["survival"], survival)
+    assert baseline["events"] == np.bincount(b, died).tolist() and baseline["ends"] == [*ends, None]
+
+
+def test_rounds_on_bins_by_hand():
+    """Newton's method for the logarithms of the hazards and the coefficients together, on sums over all rows."""
+    rows, ends = patients()[["age", "ill", "dead", "months"]], [2.0, 6.0]
+    X, b, time, died = split_rows(rows, ends)
+    Z, here = np.column_stack([X, np.eye(3)[b]]), np.zeros(5)
+    here[2:] = np.log(np.bincount(b, died) / np.bincount(b, time))  # what the first round tells
+    likelihoods = []
+    for _ in range(3):
+        mu = time * np.exp(Z @ here)
+        beta = here[:2]
+        exposed = np.bincount(b, time * np.exp(X @ beta))
+        best = np.log(np.bincount(b, died) / exposed)  # central knows the best hazards at these coefficients
+        likelihoods.append(died @ (X @ beta + best[b]) - died.sum())
+        here = here + np.linalg.solve(Z.T @ (mu[:, None] * Z), Z.T @ (died - mu))
+    result = fit(rows, strata="none", grid=ends, rounds=4)
+    found = [row["log_likelihood"] for row in result["history"]]
+    np.testing.assert_allclose(found[1:3], likelihoods[:2], rtol=1e-9)
+    assert found[0] == pytest.approx(found[1], rel=1e-12)
+    np.testing.assert_allclose(found[3], likelihoods[2], rtol=1e-6)
+
+
+def without_ties(n, seed):
+    """Patients whose hazard rises with time; all times differ."""
+    rng = np.random.default_rng(seed)
+    rows = patients(n, seed)
+    eta = 0.03 * (rows.age - 60) + 0.02 * (rows.year - 2010) + 200 * (rows.dose - 1e-3) + 0.5 * rows.ill
+    event, censored = 10 * rng.weibull(1.5, n) * np.exp(-eta / 1.5), rng.exponential(12, n)
+    return rows.assign(dead=(event <= censored) * 1, months=np.minimum(event, censored))
+
+
+@pytest.mark.parametrize(
+    "bins, profile, least, most",
+    [(5, "trusting", 0.2, 0.5), (50, "trusting", 0.0, 0.1), (50, "careful", 0.0, 0.15)],
+)
+def test_coefficients_come_near_those_of_cox_with_more_bins(bins, profile, least, most):
+    """Errors are in standard errors of Cox's model with one stratum, with Efron's ties, on the pooled rows."""
+    rows = without_ties(1500, 2)
+    nodes = {k: rows[k::4].reset_index(drop=True) for k in range(4)}
+    nodes = {k + 2: table for k, table in nodes.items()}
+    result = fit(nodes, strata="none", bins=bins, environment={"V6_FEDERATED_PROFILE": profile})
+    _, estimates, errors = theirs(rows, strata=None)
+    off = np.abs((column(result, "estimate") - estimates) / errors).max()
+    assert least <= off <= most
+    np.testing.assert_allclose(column(result, "std_error"), errors, rtol=0.01)
+    assert len(result["baseline"]["ends"]) <= bins and sum(result["baseline"]["events"]) == pytest.approx(
+        rows.dead.sum()
+    )
+
+
+@pytest.mark.parametrize(
+    "weights, hazard",
+    [
+        ([5.0, 0.0, 0.0], [0.1, 0.1, 0.1]),  # the oldest patient weighs all
+        ([0.0, 0.0, 0.0], [0.0, 0.0, 1e6]),  # fine: a hazard of choice selects bins with many rows
+    ],
+    ids=["steep", "one bin"],
+)
+def test_bins_about_few_rows_are_refused_by_careful_hospitals(weights, hazard):
+    bins = codec.encode({"ends": np.array([2.0, 4.0]), "hazard": np.array(hazard)}, "float64")
+    arrays = codec.encode({"weights": np.array(weights), "center": np.array([60.0, 0, 0])}, "float64")
+    environment = {**OPEN, **CAREFUL}
+    tables = dealt(patients())
+    status, log = crafted(tables, "newton_on_grid", OF_COX, "v6_cox", environment=environment, arrays=arrays, bins=bins)
+    assert (status == "completed") == (weights[0] == 0), log
+    assert weights[0] == 0 or "about fewer than 5 rows" in log

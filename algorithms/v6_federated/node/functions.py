@@ -10,7 +10,7 @@ import numpy as np
 from v6_federated.base.errors import SafeError
 from v6_federated.base.logs import one_line
 from v6_federated.base.vantage6_api import algorithm_client
-from v6_federated.data import aggregates, pca
+from v6_federated.data import aggregates, pca, times
 from v6_federated.data.labels import plain
 from v6_federated.data.reading import kinds
 from v6_federated.data.source import Rows
@@ -219,6 +219,25 @@ def fit_step(
     if statistic == "levels":
         return {"counts": aggregates.counts_of(known or {}, found["levels"])}
     return found
+
+
+@partial(weights="one")
+def count_events(node: Node, *, end: float | None = None) -> dict[str, Any]:
+    """Count events up to the end of each cell of time, so that central can choose bins, see ``times.upto``.
+
+    Args:
+        node: this node.
+        end: the end of the last of equal cells; None for cells that end at powers of 2.
+
+    Returns:
+        ``counts``, in multiples of the rows that a class must have.
+
+    Raises:
+        SafeError: no cells end there, or the rows hold no times.
+        PrivacyThresholdViolation: there are too few rows or events.
+    """
+    time, event = node.times()
+    return {"counts": times.upto(time, event, end, node.policy.minimum_rows_a_class).astype(np.float64)}
 
 
 @partial

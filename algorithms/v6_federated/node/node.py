@@ -304,6 +304,22 @@ class Node:
             self.policy.check_marks(column, len(found.marks(self.policy.minimum_rows_a_side).columns))
         return found.X[:, 0]
 
+    def times(self) -> tuple[Array, Array]:
+        """Return the times of the rows to train on: the label.
+
+        Returns:
+            Times of the event or of censoring (n,), and 1 for an event or 0 for censoring (n,), float64.
+
+        Raises:
+            SafeError: the column of events holds other numbers than 0 and 1.
+            PrivacyThresholdViolation: there are too few rows or events.
+        """
+        time, event = self.rows.y.astype(np.float64), self.special("event", 1.0)
+        if not np.isin(event, (0, 1)).all():
+            raise SafeError("the column of events holds other numbers than 0 and 1; expected 1 for an event")
+        self.policy.check_events(int(event.sum()))
+        return time, event
+
     def check_time(self) -> None:
         """End a task that takes longer than the operator allows.
 

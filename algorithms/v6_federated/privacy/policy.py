@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from v6_federated.base.arrays import Array
 from v6_federated.base.vantage6_api import NodePermissionException, PrivacyThresholdViolation
 from v6_federated.privacy.environment import read_environment
@@ -508,6 +510,22 @@ class Policy:
                 f"the sums would be about fewer than {self.minimum_rows_a_side} rows, as all others have hardly any "
                 f"weight in them ({PREFIX}MINIMUM_ROWS_A_SIDE). The columns predict nearly all labels with certainty, "
                 "or the column of weights is too uneven; leave out columns, set l2, or leave this organization out"
+            )
+
+    def check_bins(self, weights: Array) -> None:
+        """Refuse sums by bin in which one row weighs more than all others together.
+
+        Args:
+            weights: what each row weighs in each bin, from 0 (n, B).
+
+        Raises:
+            PrivacyThresholdViolation: in some bin the weights are those of fewer than two rows.
+        """
+        total, squares = weights.sum(axis=0), np.square(weights).sum(axis=0)
+        if self.minimum_rows_a_side and (np.square(total) < 2 * squares).any():
+            raise PrivacyThresholdViolation(
+                "in some bin of time the sums would be about one row, as all others have hardly any weight in them "
+                f"({PREFIX}MINIMUM_ROWS_A_SIDE); set fewer bins, leave out columns, or leave this organization out"
             )
 
     def check_rows(self, rows: int, minimum_rows: int | None) -> None:

@@ -116,7 +116,8 @@ class Faulty:
 
 
 def _key(call: Call) -> tuple[Any, ...]:
-    return call.function, call.round, call.organization, call.arguments.get("statistic")
+    apart = [call.arguments.get(name) for name in ("statistic", "end")]  # several requests of one function in a round
+    return call.function, call.round, call.organization, *apart
 
 
 def _values(case: MethodCase) -> dict[str, Any]:

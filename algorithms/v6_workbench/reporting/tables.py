@@ -546,8 +546,11 @@ def fit_of(result: Result) -> str:
 def _fit_of_hazards(result: Result) -> str:
     """How well proportional hazards fit."""
     test, concordance = result["likelihood_ratio_test"], result["concordance"]
-    strata = "strata by hospital" if result["strata"] == "hospital" else f"{len(result['grid'])} bins of time"
-    said = [f"{strata}, ties {result['ties']}", f"{result['n']:,} rows, {result['events']:,} events"]
+    if result["strata"] == "hospital":
+        strata = f"strata by hospital, ties {result['ties']}"
+    else:
+        strata = f"one baseline hazard, constant in each of {len(result['baseline']['ends'])} bins of time"
+    said = [strata, f"{result['n']:,} rows, {result['events']:,} events"]
     said += [f"log-likelihood {result['log_likelihood']:.6g}, AIC {result['aic']:.6g}"]
     said += [f"likelihood-ratio test {test['statistic']:.4g} on {test['df']} degrees of freedom, p {_p(test['p'])}"]
     return "; ".join([*said, *([] if concordance is None else [f"concordance in training rows {concordance:.3f}"])])

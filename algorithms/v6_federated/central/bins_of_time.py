@@ -1,0 +1,54 @@
+"""Bins of time for the rows of all nodes, chosen without a time of a single event."""
+
+import numpy as np
+
+from v6_federated.base.arrays import Array
+from v6_federated.central.answer import Answer
+from v6_federated.central.federation import Federation
+from v6_federated.data import times
+
+
+def bins_of_time(federation: Federation, shares: Array) -> list[float]:
+    """Choose ends of bins that hold about equally many events.
+
+    Two requests: events up to powers of 2, and then up to the ends of equal cells below the power that holds them all.
+    The nodes round their counts down.
+
+    Args:
+        federation: the nodes, whose function ``count_events`` is asked.
+        shares: of the events, up to the end of each bin (B,).
+
+    Returns:
+        The ends; fewer than B if many events happened at the same time.
+
+    Raises:
+        SafeError: there are too few events to count.
+        CollectResultsError: fewer nodes answered than the job needs.
+    """
+    rough = _counted(federation, None)
+    (end,) = times.quantiles(rough, times.cells(None), np.ones(1))
+    return times.quantiles(_counted(federation, end), times.cells(end), shares)
+
+
+def _counted(federation: Federation, end: float | None) -> Array:
+    """Events at all nodes up to the end of each cell."""
+    shape = times.cells(end).shape
+    answers = federation.ask(
+        "count_events",
+        federation.organizations,
+        returns={"counts": shape},
+        means={"counts": ["count"]},
+        measures={"counts": None},
+        validate=_wrong,
+        end=end,
+    )
+    federation.count_preparation(answers)
+    return answers.whole_sum("counts")
+
+
+def _wrong(answer: Answer) -> str | None:
+    """What is wrong with a node's counts; None if nothing is."""
+    counts = answer["counts"]
+    if (np.diff(counts, prepend=0) < 0).any() or counts[-1] > answer.n:
+        return f"sent counts of events that {answer.n} rows cannot have; expected some that rise"
+    return None

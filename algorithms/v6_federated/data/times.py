@@ -1,0 +1,201 @@
+"""Times of events in bins that all hospitals agree on, so that no single time leaves one of them.
+
+A bin ends at each agreed time, and the last one is open. At a hospital with limits, bins that few rows leave are joined
+and what is summed in them is spread evenly over them. So are all bins once few rows are left at risk.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from v6_federated.base.arrays import Array
+from v6_federated.base.errors import SafeError
+
+CELLS = 512  # equal ones in which events are counted before bins are chosen
+POWERS = [2.0**k for k in range(-20, 41)]  # where the cells can end: times from 1e-6 to 1e12
+GRAIN = (
+    256  # times closer than this fraction of a hospital's own standard deviation count as one when cells are counted
+)
+MOST = 500  # bins
+AT_RISK = 2  # times the rows that must leave a bin: so many must be at risk when it begins
+
+
+def checked_ends(ends: Sequence[float] | Array) -> Array:
+    """Check the times at which bins end.
+
+    Args:
+        ends: the times (B,).
+
+    Returns:
+        The same, float64.
+
+    Raises:
+        SafeError: they are not increasing times above 0, or too many.
+    """
+    found = np.asarray(ends, np.float64)
+    if found.ndim != 1 or not 1 <= len(found) <= MOST or not np.isfinite(found).all():
+        raise SafeError(f"the ends of bins are no list of 1 to {MOST} times; expected times such as grid=[6,12,24]")
+    if found[0] <= 0 or (np.diff(found) <= 0).any():
+        raise SafeError("the ends of bins do not increase from above 0; expected times such as grid=[6,12,24]")
+    return found
+
+
+def upto(time: Array, event: Array, end: float | None, step: int) -> Array:
+    """Count the events up to the end of each cell.
+
+    Args:
+        time: of event or censoring (n,).
+        event: 1 for an event (n,).
+        end: the end of the last of ``CELLS`` equal cells, one of ``POWERS``; None means that these are the cells' ends.
+        step: counts are rounded down to multiples of it.
+
+    Returns:
+        The counts, whole numbers, as many as ``cells`` returns.
+
+    Raises:
+        SafeError: no cells end there, or a time is below 0.
+    """
+    check_times(time)
+    if end is not None and end not in POWERS:
+        raise SafeError("cells of time do not end there; expected a power of 2, as central sends it")
+    at = cells(end)
+    grain = float(np.std(time)) / GRAIN if step > 1 else 0.0
+    at = np.floor(at / grain) * grain if grain else at
+    return np.searchsorted(np.sort(time[event > 0]), at, side="right") // step * step
+
+
+def cells(end: float | None) -> Array:
+    """List the ends of cells, see ``upto``.
+
+    Args:
+        end: of the last of equal cells; None for cells that end at powers of 2.
+
+    Returns:
+        The ends, ascending.
+    """
+    return np.array(POWERS) if end is None else np.arange(1, CELLS + 1) * (end / CELLS)
+
+
+def quantiles(counts: Array, ends: Array, shares: Array) -> list[float]:
+    """Choose ends of bins that hold about equally many events.
+
+    Args:
+        counts: events up to the end of each cell (C,), over all nodes.
+        ends: of the cells (C,).
+        shares: of the events, up to the end of each bin (B,).
+
+    Returns:
+        The ends, those of some cells; fewer than B if many events happened in few cells.
+
+    Raises:
+        SafeError: there are too few events to count.
+    """
+    if not counts[-1]:
+        raise SafeError(
+            "hospitals have too few rows with the event to choose bins of time; name the column in event whose value "
+            "is 1 for an event, or set the ends of bins, such as grid=[6,12,24]"
+        )
+    return [float(t) for t in ends[np.unique(np.searchsorted(counts, shares * counts[-1] - 1e-9))]]
+
+
+def check_times(time: Array) -> None:
+    """Reject times below 0.
+
+    Args:
+        time: times (n,).
+
+    Raises:
+        SafeError: there is one.
+    """
+    if (time < 0).any():
+        raise SafeError("the label holds times below 0; expected the time from entry to the event or to censoring")
+
+
+@dataclass(frozen=True)
+class Followed:
+    """Rows that are followed over bins of time, as far as a hospital lets it be seen.
+
+    Attributes:
+        time: of event or censoring (n,).
+        event: 1 for an event, 0 for censoring (n,).
+        ends: of the bins but the last, which is open (B - 1,).
+        least: rows that a bin must lose, and events that it must have, unless it has none; 0 means any number.
+
+    Raises:
+        SafeError: a time is below 0.
+    """
+
+    time: Array
+    event: Array
+    ends: Array
+    least: int
+
+    def __post_init__(self) -> None:
+        """Reject times below 0.
+
+        Raises:
+            SafeError: there is one.
+        """
+        check_times(self.time)
+
+    @property
+    def bins(self) -> Array:
+        """The bin in which each row leaves (n,). A time at which a bin ends is in this bin."""
+        return np.searchsorted(self.ends, self.time, side="left")
+
+    def spent(self) -> Array:
+        """The time that each row is at risk in each bin (n, B), of bins that few rows leave spread over joined ones."""
+        begins = np.concatenate([[0.0], self.ends])
+        spent = np.clip(self.time[:, None] - begins, 0, np.append(np.diff(begins), np.inf))
+        return self._spread(spent, np.ones(len(self.time)))
+
+    def events(self) -> Array:
+        """The events in each bin (B,), those of bins with few spread over joined ones."""
+        return self._counted(self.event)
+
+    def censored(self) -> Array:
+        """The rows that are censored in each bin (B,), spread in the same way."""
+        return self._counted(1 - self.event)
+
+    def _counted(self, which: Array) -> Array:
+        return self._spread(np.bincount(self.bins, which, len(self.ends) + 1), which)
+
+    def _spread(self, values: Array, which: Array) -> Array:
+        """Spread values (..., B) evenly over bins that few of some rows leave; the open bin is as wide as the last."""
+        if not self.least:
+            return values
+        joined = joins(np.bincount(self.bins, which, len(self.ends) + 1), self.least)
+        joined = np.minimum(joined, joined[self._last])
+        widths = np.diff(np.concatenate([[0.0], self.ends]))
+        widths = np.append(widths, widths[-1])
+        same = joined[:, None] == joined
+        spread: Array = values @ same * (widths / (same @ widths))
+        return spread
+
+    @property
+    def _last(self) -> int:
+        """The last bin that begins with enough rows at risk, with which all later ones are joined."""
+        at_risk = len(self.time) - np.searchsorted(np.sort(self.time), self.ends, side="right")  # after each end
+        return int(np.searchsorted(-at_risk, -AT_RISK * self.least, side="right"))
+
+
+def joins(counts: Array, least: int) -> Array:
+    """Join each bin that holds some rows, but too few, with those after it, and the last ones with those before.
+
+    Args:
+        counts: rows in each bin (B,).
+        least: rows that joined bins must hold.
+
+    Returns:
+        The number of the joined bin to which each bin belongs (B,), ascending.
+    """
+    begins, rows = [0], 0.0
+    for b, count in enumerate(counts):
+        rows += count
+        if rows >= least or not rows:
+            begins.append(b + 1)
+            rows = 0.0
+    while len(begins) > 1 and 0 < counts[begins[-1] :].sum() < least:
+        begins.pop()
+    return np.searchsorted(begins, np.arange(len(counts)), side="right")

@@ -1,0 +1,80 @@
+"""Bins of time: how they are chosen, and what of a hospital's rows they let be seen."""
+
+import numpy as np
+import pytest
+from vantage6.algorithm.tools.exceptions import PrivacyThresholdViolation
+
+from v6_federated.base.errors import SafeError
+from v6_federated.data import times
+from v6_federated.privacy.policy import Policy
+
+
+def test_bins_that_few_rows_leave_are_joined():
+    counts = np.array([3, 0, 4, 0, 9, 1, 0, 0, 2, 6, 1])
+    assert times.joins(counts, 5).tolist() == [1, 1, 1, 2, 3, 4, 4, 4, 4, 4, 4]
+    assert times.joins(np.array([0, 1, 0]), 5).tolist() == [1, 1, 1]
+    assert times.joins(np.array([5, 5]), 5).tolist() == [1, 2]
+
+
+def followed(least=5, n=60, seed=0):
+    rng = np.random.default_rng(seed)
+    return times.Followed(rng.exponential(5, n), rng.integers(0, 2, n) * 1.0, np.arange(1.0, 15), least)
+
+
+def test_joined_bins_hold_enough_rows_and_keep_the_totals():
+    rows, exact = followed(), followed(least=0)
+    for name in ("events", "censored"):
+        seen, all_of_them = getattr(rows, name)(), getattr(exact, name)()
+        assert all_of_them.sum() == pytest.approx(seen.sum())
+        levels = np.split(seen, np.flatnonzero(np.diff(seen)) + 1)  # all bins are equally wide
+        assert all(level.sum() == 0 or level.sum() > 5 - 1e-9 for level in levels), name
+    np.testing.assert_allclose(rows.spent().sum(axis=1), rows.time)
+    at_risk = (rows.time[:, None] > np.append(0, rows.ends)).sum(axis=0)
+    tail = rows.spent()[:, at_risk < 10]
+    assert tail.shape[1] > 1 and np.ptp(tail, axis=1).max() < 1e-12  # all bins with few at risk look alike
+
+
+def test_time_at_risk_and_events_by_hand():
+    rows = times.Followed(np.array([0.0, 1, 2.5, 9]), np.array([1.0, 1, 0, 1]), np.array([1.0, 3]), 0)
+    assert rows.spent().tolist() == [[0, 0, 0], [1, 0, 0], [1, 1.5, 0], [1, 2, 6]]
+    assert rows.events().tolist() == [2, 0, 1] and rows.censored().tolist() == [0, 1, 0]
+
+
+def test_events_are_counted_in_multiples_and_no_finer_than_the_hospital_s_deviation():
+    time = np.arange(1.0, 101)
+    event = (time % 2 == 0) * 1.0
+    exact = times.upto(time, event, 128.0, 1)
+    assert exact[[3, 7, 511]].tolist() == [0, 1, 50]  # up to 1, 2 and 128
+    rounded = times.upto(time, event, 128.0, 5)
+    assert not (rounded % 5).any() and (rounded <= exact).all() and (exact - rounded).max() < 6
+    close = times.upto(1000 + time / 1e6, event, 1024.0, 5)
+    assert np.unique(close).tolist() == [0, 50]
+    for end in (100.0, 2.0**41):
+        with pytest.raises(SafeError, match="do not end there"):
+            times.upto(time, event, end, 5)
+
+
+def test_bins_hold_equally_many_events():
+    time = np.arange(1.0, 101)
+    counts = times.upto(time, np.ones(100), 128.0, 1)
+    assert times.quantiles(counts, times.cells(128.0), np.array([0.25, 0.5, 1])) == [25.0, 50.0, 100.0]
+    assert times.quantiles(np.full(512, 7), times.cells(128.0), np.array([0.25, 0.5])) == [0.25]
+    with pytest.raises(SafeError, match="too few rows with the event"):
+        times.quantiles(np.zeros(512), times.cells(128.0), np.ones(1))
+
+
+@pytest.mark.parametrize("ends", [[], [0.0], [2.0, 1.0], [1.0, np.inf], [[1.0]], list(range(1, 600))])
+def test_ends_that_are_none(ends):
+    with pytest.raises(SafeError, match="ends of bins"):
+        times.checked_ends(ends)
+
+
+def test_a_bin_about_one_row_is_refused():
+    weights = np.ones((12, 3))
+    careful = Policy.of("careful")
+    careful.check_bins(weights)
+    weights[0, 2] = 30.0
+    with pytest.raises(PrivacyThresholdViolation, match="about one row"):
+        careful.check_bins(weights)
+    Policy.of("trusting").check_bins(weights)
+    careful.check_bins(np.zeros((12, 3)))
