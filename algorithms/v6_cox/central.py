@@ -121,7 +121,7 @@ def central(
     Symbols: n_k rows of node k, X (n_k, d) its columns, beta (d,), B bins. With ``strata=hospital`` each node's rows
     have a baseline hazard of their own, so the log partial likelihood is the sum of the nodes' own ones. What leaves a
     node: in each round its gradient (d,) and Hessian (d, d), and ``measures``: rows, events, log-likelihood, pairs of
-    rows and concordant ones. No time leaves it. With ``strata=none`` all rows have one baseline hazard, constant in each
+    rows and concordant ones. No time leaves it. With ``strata=none`` all rows have one baseline hazard, constant in a
     bin. What leaves a node: before round 1, its events counted by cell of time in multiples of its minimum of rows; in
     each round, for each bin its events and the sums of exp(X beta) times time at risk (1, X), and over all bins a
     Hessian, sums of X over events, and ``measures``. Bytes up a node and round: 16/3 d (d + 3) in float64, with bins
@@ -163,8 +163,10 @@ def central(
     data = result["data"]
     names = names if data["features"] is None else data["features"]
     names, E = affine.original(data["preprocess"], names, data["categories"] or [])
-    shown = {"strata": strata, "ties": ties} if strata == "hospital" else {"strata": strata}
-    if strata == "none":
+    shown: dict[str, Any] = {"strata": strata}
+    if strata == "hospital":
+        shown["ties"] = ties
+    else:
         shown["baseline"] = baseline(np.array(s.ends), inference.arrays(s.shared), stepping.good["next"])
     return {
         **result,

@@ -1,6 +1,6 @@
 """One baseline hazard for all hospitals, constant within agreed bins of time: the piecewise exponential model.
 
-Its likelihood is a sum over rows and bins, so hospitals' sums add up. In each bin the best hazard follows from the sums:
+Its likelihood is a sum over rows and bins, so hospitals' sums add up. In each bin the best hazard follows from them:
 events over the sum of exp(eta) times time at risk.
 """
 
