@@ -157,7 +157,7 @@ def central(
                 inference.check_identified(H, names)
             elif scoring.first is not None and not l2 and not model.family.dispersed:
                 fit.check_not_separated(scoring, model, H, sums, names)
-            scoring.advance(g, H, fit.dispersion(model.family, sums, p), tolerance)
+            scoring.advance(g, H, fit.dispersion(model.family, sums, p), tolerance, model.canonical)
         s.scoring = scoring.to_json()
         s.w = scoring.coefficients.astype(np.float32)
         if scoring.converged:

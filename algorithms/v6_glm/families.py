@@ -112,6 +112,9 @@ FAMILIES = {
 }
 
 
+CANONICAL = {"binomial": "logit", "gaussian": "identity", "poisson": "log", "gamma": "inverse"}
+
+
 class Glm(models.LinearModel):
     """A generalised linear model: g(mu) = X W^T + b. Its parameters w (d + 1,) are W and, last, b.
 
@@ -136,6 +139,7 @@ class Glm(models.LinearModel):
             )
         self.family = FAMILIES[family]
         self.link = LINKS[check_link(family, link or None)]
+        self.canonical = self.link is LINKS[CANONICAL[family]]  # then the Hessian does not depend on labels
 
     def mean(self, eta: np.ndarray) -> np.ndarray:
         """Compute means from linear predictors.

@@ -10,6 +10,8 @@ from v6_federated import SafeError, inference
 CONSTANT = 1e-12  # variance of a column over its mean square
 ALONE = 1e-10  # eigenvalues of the first Hessian, relative, that are rounding
 RISE = 1e-9  # of the deviance, relative, that is rounding
+SECANTS = 5  # steps whose change of the gradient corrects the Hessian
+SKEW = 1e-8  # a correction with a smaller denominator, relative, is left out (Nocedal and Wright 2006, 6.26)
 Numbers = dict[str, float]
 
 
@@ -29,6 +31,9 @@ class Scoring:
         good: the best coefficients so far: ``b``, ``null``, ``objective`` (the deviance with the penalty), ``H`` (p, p)
             and ``sums`` (see ``measures``) there, and ``next``, where the step from them leads.
         first: H at the first good coefficients (p, p).
+        steps: the latest steps between good coefficients (k, p), and ``changes``, by how much the gradient fell along
+            each (k, p); None: there are none.
+        at: the gradient at the best coefficients so far (p,).
         converged: whether the last step was shorter than the tolerance; ``b`` are then the result.
     """
 
@@ -39,6 +44,9 @@ class Scoring:
     null: float | None = None
     good: dict[str, Any] = field(default_factory=dict)
     first: np.ndarray | None = None
+    steps: np.ndarray | None = None
+    changes: np.ndarray | None = None
+    at: np.ndarray | None = None
     converged: bool = False
 
     @property
@@ -88,23 +96,27 @@ class Scoring:
             self.b = (self.b + self.good["b"]) / 2
             self.null = (self.null + self.good["null"]) / 2
             return False
-        self.good = {"b": self.b, "null": self.null, "objective": objective, "sums": sums}
+        self.good = {"b": self.b, "null": self.null, "objective": objective, "sums": sums, "before": self.good["b"]}
         return True
 
-    def advance(self, g: np.ndarray, H: np.ndarray, phi: float | None, tolerance: float) -> None:
+    def advance(self, g: np.ndarray, H: np.ndarray, phi: float | None, tolerance: float, canonical: bool) -> None:
         """Take a step from coefficients that were accepted.
 
         Args:
             g: the gradient D^T s of the log-likelihood there (p,), without dispersion.
-            H: the Hessian there (p, p).
+            H: the expected Hessian there (p, p).
+            canonical: whether it is the Hessian itself. If not, it is corrected by what the gradient has done along the
+                latest steps (symmetric rank one: Nocedal and Wright 2006, section 6.2), which saves rounds.
             phi: the dispersion; None if it is not known.
             tolerance: length of a step, in standard errors, at which they have converged.
         """
         assert self.b is not None and self.null is not None
         sums, penalty = self.good["sums"], self._penalty(self.good["sums"])
         slope = g - penalty * self.b
+        if not canonical:
+            self._remember(slope)
         try:
-            step = np.linalg.solve(H + np.diag(penalty), slope)
+            step = np.linalg.solve(self._corrected(H + np.diag(penalty)), slope)
         except np.linalg.LinAlgError:
             raise SafeError(
                 "the Hessian has become singular: the model fits some rows with certainty; set l2"
@@ -115,6 +127,27 @@ class Scoring:
         self.b, self.null = self.b + step, self.null + sums["null_gradient"] / sums["null_hessian"]
         self.good["next"] = self.b
         self.converged = distance <= tolerance
+
+    def _remember(self, slope: np.ndarray) -> None:
+        """Keep the step that has led to the best coefficients, and how the gradient has changed."""
+        assert self.b is not None
+        if self.at is not None:
+            step, change = self.b - self.good["before"], self.at - slope
+            kept = [] if self.steps is None or self.changes is None else [*zip(self.steps, self.changes, strict=True)]
+            kept = [*kept, (step, change)][-SECANTS:]
+            self.steps, self.changes = (np.array(one) for one in zip(*kept, strict=True))
+        self.at = slope
+
+    def _corrected(self, H: np.ndarray) -> np.ndarray:
+        """The Hessian (p, p) that fits the latest steps; H itself if there are none, or if it is not positive."""
+        if self.steps is None or self.changes is None:
+            return H
+        fits = H
+        for step, change in zip(self.steps, self.changes, strict=True):
+            off = change - fits @ step
+            if abs(off @ step) > SKEW * np.linalg.norm(off) * np.linalg.norm(step):
+                fits = fits + np.outer(off, off) / (off @ step)
+        return fits if np.linalg.eigvalsh(fits)[0] > 0 else H
 
     @property
     def coefficients(self) -> np.ndarray:

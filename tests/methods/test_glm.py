@@ -186,6 +186,46 @@ def test_rounds_by_hand():
     np.testing.assert_allclose(codec.decode(result["weights"])["weights"], beta, rtol=1e-6)
 
 
+def test_rounds_of_a_link_that_is_not_canonical_by_hand():
+    """From the third step on, the Hessian is corrected so that it says what the gradient did along earlier steps."""
+    X, eta, rng = columns()
+    rows = X[["age", "ill"]].assign(y=labels("binomial", eta, rng))
+    D, y = np.column_stack([rows[["age", "ill"]], np.ones(N)]), rows.y.to_numpy(float)
+
+    def sums(eta, mu):
+        """The gradient of the log-likelihood by beta, and its expected Hessian: probit's mu' is the normal density."""
+        slope = stats.norm.pdf(eta)
+        s, W = (y - mu) * slope / (mu * (1 - mu)), slope**2 / (mu * (1 - mu))
+        return D.T @ s, D.T @ (W[:, None] * D), W
+
+    mu = (y + 0.5) / 2
+    g, H, W = sums(stats.norm.ppf(mu), mu)
+    beta = np.linalg.solve(H, g + D.T @ (W * stats.norm.ppf(mu)))
+    before, known, deviances = None, [], []
+    for _ in range(4):
+        mu = stats.norm.cdf(D @ beta)
+        deviances.append(-2 * (y @ np.log(mu) + (1 - y) @ np.log(1 - mu)))
+        g, H, _ = sums(D @ beta, mu)
+        if before is not None:
+            known.append((beta - before[0], before[1] - g))
+        for step, change in known:
+            off = change - H @ step
+            H = H + np.outer(off, off) / (off @ step)
+        before, beta = (beta, g), beta + np.linalg.solve(H, g)
+    result = train("v6_glm", dealt(rows), link="probit", rounds=5)
+    np.testing.assert_allclose([row["deviance"] for row in result["history"][1:]], deviances, rtol=1e-12)
+    np.testing.assert_allclose(column(result, "estimate"), beta[[2, 0, 1]], rtol=1e-8)
+
+
+@pytest.mark.parametrize(("family", "link", "most"), [("gamma", "log", 7), ("binomial", "cloglog", 9)])
+def test_links_that_are_not_canonical_need_few_rounds(family, link, most):
+    """Fisher scoring alone needs 8 and 11 on these rows."""
+    X, eta, rng = columns()
+    rows = X.assign(y=labels(family, eta, rng))
+    result = train("v6_glm", dealt(rows), family=family, link=link)
+    assert result["converged"] and result["iterations"] <= most
+
+
 @pytest.mark.parametrize(
     "steps",
     [
