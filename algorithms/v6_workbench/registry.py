@@ -9,7 +9,7 @@ import functools
 import hashlib
 import importlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
@@ -47,12 +47,28 @@ def package_of(method: str) -> ModuleType:
     """
     if method not in names():
         raise SafeError(f"unknown method {method!r}; expected one of {', '.join(names())}{_meant(method)}")
-    return importlib.import_module(_registered()[method].module)
+    try:
+        return importlib.import_module(_registered()[method].module)
+    except Exception as error:  # a package from elsewhere may fail in any way
+        raise SafeError(
+            f"the method {method} cannot be imported ({type(error).__name__}: {error}); correct or remove its package "
+            f"{_registered()[method].module}"
+        ) from error
+
+
+def _working() -> Iterator[str]:
+    """The methods that can be imported: a broken one is an error for those who name it, and for nobody else."""
+    for method in names():
+        try:
+            central_of(method)
+        except (SafeError, AttributeError):
+            continue
+        yield method
 
 
 def _meant(name: str) -> str:
     """What a wrong name may mean, for the end of an error."""
-    for method in names():
+    for method in _working():
         if (options := central_of(method).known_as.get(name.lower())) is not None:
             return f"; {name} is `{' '.join(filter(None, [method, options]))}`"
     near = difflib.get_close_matches(name.lower(), names(), n=1, cutoff=0.75)
@@ -243,7 +259,7 @@ def takes_missing(method: str) -> bool:
 
 def predict_numbers() -> list[str]:
     """List the methods that can predict a number in place of a class, each with the setting for it."""
-    found = {name: settings_of(name).for_numbers for name in names()}
+    found = {name: settings_of(name).for_numbers for name in _working()}
     return [f"{name} with --set {setting}" for name, setting in found.items() if setting]
 
 

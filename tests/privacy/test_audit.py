@@ -259,3 +259,14 @@ def test_the_log_names_the_method_of_the_image_and_the_database(tmp_path, monkey
     monkeypatch.setenv("USER_REQUESTED_DATABASE_LABELS", "default,other")
     entry = audit.entry(Policy.of("careful"), 1, "gradient", 1, {"method": "fedavg"})
     assert (entry.method, entry.database, entry.run) == ("fsvrg", "default", 12)
+
+
+def test_what_answers_under_masks_hold_is_in_words(tmp_path):
+    """Once for a job, whatever the number of its answers; nothing of it for answers that are plain."""
+    line(tmp_path, job="aa", function="confirm", left={"tags": {"x": "text of 64"}})
+    line(tmp_path, job="aa", function="sums", left={"T": "text of 64", "y32": ["uint32", 7], "y64": ["uint64", 5]})
+    line(tmp_path, job="bb", left={"T_cells": ["float32", 7], "weights": ["float32", 7]})
+    lines, _ = shown.shown(tmp_path)
+    meant = [said.strip() for said in lines if said.startswith("    ")]
+    assert [said.partition(":")[0] for said in meant] == ["tags", "T", "y32", "y64"]
+    assert "random by themselves, they tell only the sum over all hospitals of the block" in meant[2]

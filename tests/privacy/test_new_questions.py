@@ -8,6 +8,7 @@ import pytest
 from helpers import OPEN, table
 
 from v6_federated.__main__ import main
+from v6_federated.base.vantage6_api import CollectResultsError
 from v6_federated.messages import codec
 from v6_federated.models import details
 from v6_federated.node import own_results
@@ -137,6 +138,13 @@ def test_probabilities_above_one_are_no_part_of_the_curves(change):
     good = {"counts": [[1] * 10, [2] * 10], "predicted": [3.0] * 10, "brier": [30.0]}
     assert details.wrong(good, True, 0, 2) is None
     assert "above 1" in details.wrong({**good, **change}, True, 0, 2)
+
+
+def test_a_node_that_names_very_many_levels_is_named():
+    """It can end the job, and one knows whom to leave out."""
+    says = r"organization 2 names most, 99: leave it out \(organizations\), or choose a column with fewer levels"
+    with pytest.raises(CollectResultsError, match=says):
+        lied("describe", lambda answer: {**answer, "subgroup": [f"l{i}" for i in range(99)]})
 
 
 def test_half_a_character_in_an_answer_ends_no_job():

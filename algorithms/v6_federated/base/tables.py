@@ -110,6 +110,10 @@ def read_csv(file: Path, name: str, *, own: bool = False, **options: Any) -> pd.
         OSError: the file is missing or may not be read.
     """
     try:
+        if suffix(file).endswith(".gz") and not _is_packed(file):
+            raise SafeError(
+                f"{name} ends in .gz and is not packed by gzip; pack it, or give it the ending of what it is"
+            )
         if _has_nul(file):  # pandas would end a value there
             raise SafeError(f"{name} holds NUL bytes, as UTF-16 does; save it as CSV UTF-8")
         form: dict[str, Any] = {"sep": separator(file), "compression": "gzip" if _is_packed(file) else None}
@@ -185,7 +189,12 @@ def _check_names(names: list[str], name: str, own: bool) -> None:
     if not twice:
         return
     shown = own and not any(map(_is_number, twice))  # it may be a patient's
-    found = ", ".join(twice) if shown else "a number" if own else "a name"
+    if own and not shown:
+        raise SafeError(
+            f"the first line of {name} seems to be a row, as a number is in it more than once; write the names of the "
+            "columns above it"
+        )
+    found = ", ".join(twice) if shown else "a name"
     raise SafeError(f"the first line of {name} has {found} more than once; expected each column's name once")
 
 

@@ -189,7 +189,7 @@ def prepare(
         spec = replace(spec, levels=sorted({level for a in answers for level in a.values.get("subgroup", ())}))
         if not spec.levels:
             raise SafeError(f"subgroup={spec.subgroup}: no organization has a value of it in enough rows; leave it out")
-        Policy.of_node().check_levels(len(spec.levels))
+        _check_levels(spec.subgroup, len(spec.levels), answers)
     if isinstance(features, list):  # one order and one label at all nodes, also at those that come later
         label = spec.label or answers[0].values.get("label") or None
         spec = replace(spec, features=spec.features or features, label=label, exclude=[])
@@ -212,6 +212,18 @@ def prepare(
             full["weights"] = _weights(class_weights, job, here, measure)
         job = replace(job, model=full)
     return job, layout.names
+
+
+def _check_levels(subgroup: str, named: int, answers: Sequence[Answer]) -> None:
+    """Refuse more levels in all than a node would count, and say who named most: it may not be honest."""
+    if named <= (most := Policy.of_node().most_classes):
+        return
+    first = max(answers, key=lambda a: len(a.values.get("subgroup", ())))
+    raise CollectResultsError(
+        f"subgroup={subgroup}: the organizations name {named} levels in all, and {most} are accepted (MAXIMUM_CLASSES "
+        f"at the node where central runs); organization {first.organization_id} names most, "
+        f"{len(first.values.get('subgroup', ()))}: leave it out (organizations), or choose a column with fewer levels"
+    )
 
 
 def _weights(class_weights: str | Mapping[str, float], job: Job, here: Sequence[int], measure: Measure) -> list[float]:

@@ -8,6 +8,7 @@ import numpy as np
 from v6_federated.base.arrays import Array
 from v6_federated.base.vantage6_api import DataError
 
+MOST_NUMBERS = 20  # different numbers in a column that may be classes without being named so
 LARGEST = 1e12  # label of a regression: sums of squares over many rows must fit float32
 
 
@@ -62,6 +63,25 @@ def checked_numbers(y: Array) -> Array:
             f"labels that are missing, infinite or above {LARGEST:g}; expected numbers, large ones in another unit"
         )
     return numbers
+
+
+def check_classes_of_numbers(values: Array, label: str) -> None:
+    """Refuse a column of a table that holds a quantity, as an age, where classes are expected.
+
+    Nodes would otherwise agree on the ages that enough rows have, and fail on the others in the first round.
+
+    Args:
+        values: the different labels (c,).
+        label: the column.
+
+    Raises:
+        DataError: there are too many different numbers. The text quotes none.
+    """
+    if values.dtype.kind in "iuf" and len(values) > MOST_NUMBERS:
+        raise DataError(
+            f"the label {label} has more than {MOST_NUMBERS} different numbers, like a quantity; choose a column of "
+            "classes, name all of them with `classes` if these are, or use a method that predicts numbers"
+        )
 
 
 def encode_labels(y: Array, classes: Sequence[Any]) -> Array:

@@ -7,6 +7,7 @@ Settings that belong together are the fields of a ``Record``. Methods pass the r
 its fields by their own names.
 """
 
+import difflib
 import inspect
 import math
 import re
@@ -19,6 +20,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Val
 from v6_federated.base.errors import SafeError
 
 LARGE = 2**31 - 1
+# what other libraries and papers call a setting
+CALLED = {"learning_rate": "lr", "eta": "lr", "step_size": "lr", "mu": "proximal_mu", "batch": "batch_size"}
 LINE = 300  # letters of a wrong value that an error quotes
 Settings = TypeVar("Settings", bound=BaseModel)
 
@@ -287,7 +290,8 @@ def _explain(model: type[BaseModel], error: Any, example: str) -> str:
         assert record is not None
         return _explain(record, {**error, "loc": place[1:]}, example)
     if error["type"] == "extra_forbidden":
-        return f"unknown setting {name!r}; expected one of {', '.join(sorted(model.model_fields))}{example}"
+        there = ", ".join(sorted(model.model_fields))
+        return f"unknown setting {name!r}; expected one of {there}{example}{_meant(model, name)}"
     if error["type"] == "missing":
         return f"the setting {name!r} is missing; it has no default{example}"
     field = model.model_fields[name]
@@ -295,6 +299,13 @@ def _explain(model: type[BaseModel], error: Any, example: str) -> str:
         example = f", for example {name}={field.default}"
     meaning = f"; {name} is {field.description}" if field.description else ""
     return f"{name}={_short(error['input'])} is refused: {problem}{meaning}{example}"
+
+
+def _meant(model: type[BaseModel], name: str) -> str:
+    """What an unknown name may mean, for the end of an error."""
+    there, spelt = [*model.model_fields], name.lower().replace("-", "_")
+    near = [CALLED[spelt]] if spelt in CALLED else difflib.get_close_matches(spelt, there, n=1, cutoff=0.75)
+    return f"; did you mean {near[0]}?" if near and near[0] in there else ""
 
 
 def _short(value: Any) -> str:

@@ -11,7 +11,7 @@ from v6_federated.base.errors import SafeError
 from v6_federated.base.logs import one_line
 from v6_federated.base.vantage6_api import algorithm_client
 from v6_federated.data import aggregates, pca, times
-from v6_federated.data.labels import plain
+from v6_federated.data.labels import check_classes_of_numbers, plain
 from v6_federated.data.reading import kinds
 from v6_federated.data.source import Rows
 from v6_federated.messages.job import DataSpec, Job
@@ -66,6 +66,8 @@ def describe(node: Node, *, raw: bool) -> dict[str, Any]:
     if spec.classes is None and spec.supervised and not spec.regression:
         values, counts = np.unique(node.source.labels(spec), return_counts=True)
         node.policy.check_classes(len(values))
+        if node.source.table is not None:
+            check_classes_of_numbers(values, label)
         answer["classes"] = [
             plain(v) for v, count in zip(values, counts, strict=True) if count >= node.policy.minimum_rows_a_class
         ]

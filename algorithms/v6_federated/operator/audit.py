@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,13 @@ from v6_federated.privacy.stopped import Stopped
 T = TypeVar("T")
 MOST_BYTES = 2**31  # of an answer
 EXPECTED = f"expected a hospital's folder, its {audit.NAME}, or a task's output"
+MEANING = {  # what answers under masks are called, as in the protocol's description
+    "tags": "by which the other hospitals see that all have the same list of keys; nothing of a row",
+    "colluders": "how many hospitals the study assumes to work with the server; nothing of a row",
+    "T": "what all requests of this round were, as a digest, so that only answers to the same ones are added up",
+    "y32": "under a mask, 32 bits each: random by themselves, they tell only the sum over all hospitals of the block",
+    "y64": "the same, 64 bits each",
+}
 MOST_JOBS = 20  # that are shown in full
 
 
@@ -177,6 +185,9 @@ def _by_function(job: _Job) -> Iterator[str]:
     for (function, held), same in job.left.items():
         about = _about(same.rows, same.evaluated)
         yield f"  {function}: {same.answers} answer(s) about {about}, {same.bytes:,} bytes: {held}"
+    held = {name for _, held in job.left for name in MEANING if re.search(rf"(?<!\w){name}\b", held)}
+    for name in (name for name in MEANING if name in held):
+        yield f"    {name}: {MEANING[name]}"
     for (function, reason), times in job.refused.items():
         yield f"  {function}: refused {times} time(s): {reason}"
 

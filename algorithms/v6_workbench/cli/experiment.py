@@ -194,6 +194,7 @@ def check_job(method: str, settings: Mapping[str, Any], experiment: Experiment, 
         regression=checked.regression,
         noisy=noisy,
         missing=registry.takes_missing(method),
+        named=checked.classes is not None,
     )
     experiment.deal()
 

@@ -105,6 +105,23 @@ def write(folder: Path, result: dict[str, Any], target: float | None = None, nam
         )
 
 
+def unwritten(option: str, path: Path, error: OSError) -> str:
+    """Say that a file could not be written, as on a full disk.
+
+    Args:
+        option: the option that names it.
+        path: the file or folder.
+        error: what went wrong.
+
+    Returns:
+        The line.
+    """
+    return (
+        f"{option} {path} cannot be written ({error.strerror or error}); make room or name another place, and run the "
+        "command again: files that were there before are as they were"
+    )
+
+
 def check_folder(folder: Path | None, option: str = "--out") -> None:
     """Make the folder of an option and try to write to it, before anything is trained.
 

@@ -18,6 +18,7 @@ from docker.client import DockerClient
 from docker.errors import BuildError, DockerException, ImageNotFound
 from docker.utils import parse_repository_tag
 
+from v6_federated.base.errors import SafeError
 from v6_federated.base.version import __version__
 from v6_workbench import registry
 from v6_workbench.errors import EngineError
@@ -248,11 +249,10 @@ def stale(names: Iterable[str]) -> list[str]:
         if own is None or own[1] not in registry.names():
             continue
         try:
-            labels = engine().images.get(name).labels
-        except (DockerException, EngineError):
+            if engine().images.get(name).labels.get(CODE) != registry.code(own[1]):
+                found.append(name)
+        except (DockerException, EngineError, SafeError):  # no engine, no image, or a method that cannot be imported
             continue
-        if labels.get(CODE) != registry.code(own[1]):
-            found.append(name)
     return found
 
 

@@ -23,6 +23,7 @@ LEFT = 0.02  # the share of a linear model that may be left to change
 LAST_ROUNDS = 5  # or the last quarter of the rounds, if that is more, or the last half, if that is fewer
 SURE = 3  # standard errors that a fall must have: minibatches and samples of nodes make losses vary
 RATES = ("lr", "stepsize")  # settings that make steps longer
+USUAL = 0.1  # a rate that is rarely too large
 SURELY_SAFE = 0.25  # a rate that four times as long steps hardly ever make too long, for standardized columns
 CLOSE = 0.02  # a score this close to that of always predicting the same is not better
 
@@ -137,7 +138,11 @@ def growing(result: Result) -> list[str]:
         return [f"the loss on held-out rows grew while the training loss fell: train for fewer rounds{clip}"]
     what = "grew" if losses[-1] > noise * losses[0] else "is far above that of guessing"
     standardize = "" if "standardize" in steps else ", or --preprocess standardize"
-    return [f"the loss on held-out rows {what}: try a smaller lr{standardize}"]
+    rate = next((name for name in RATES if result["settings"].get(name)), None)
+    smaller = "a smaller lr"
+    if rate:
+        smaller = f"a smaller {rate} (--set {rate}={min(result['settings'][rate] / 4, USUAL):.3g})"
+    return [f"the loss on held-out rows {what}: try {smaller}{standardize}"]
 
 
 def unconverged(result: Result) -> list[str]:

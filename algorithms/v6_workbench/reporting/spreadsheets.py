@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from v6_federated.base.files import replacing
 from v6_federated.data.reading import DECIMAL
-from v6_workbench.reporting import coefficients
+from v6_workbench.reporting import coefficients, subgroups
 from v6_workbench.reporting.hospitals import called, own_results
 from v6_workbench.reporting.summary import summary
 
@@ -26,11 +27,13 @@ def write(table: pd.DataFrame, path: Path) -> None:
         path: the file.
 
     Raises:
-        OSError: the file cannot be written.
+        OSError: the file cannot be written; it is then as it was before.
     """
     safe = {i: _inert_column(table.iloc[:, i]) for i in range(table.shape[1])}
     names = pd.Index([_inert(name) for name in table.columns])
-    pd.DataFrame(safe).set_axis(names, axis=1).to_csv(path, index=False, quoting=csv.QUOTE_NONNUMERIC)
+    whole = pd.DataFrame(safe).set_axis(names, axis=1)
+    with replacing(path) as stream:
+        whole.to_csv(stream, index=False, quoting=csv.QUOTE_NONNUMERIC)
 
 
 def write_all(results: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
@@ -47,8 +50,7 @@ def write_all(results: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
         tables["rounds"] += [{"result": name, **_flat(row)} for row in result["history"]]
         tables["nodes"] += _of_hospitals(name, result, result["per_node"], "organization_id")
         tables["hospitals"] += _of_hospitals(name, result, own_results(result), "organization")
-        groups = result.get("subgroups") or {"rows": []}
-        tables["subgroups"] += [{"result": name, "column": groups["column"], **_flat(row)} for row in groups["rows"]]
+        tables["subgroups"] += subgroup_rows(name, result)
         exact = result.get("coefficients") or ()
         tables["coefficients"] += [{"result": name, **row} for row in exact]
         for c in () if exact else coefficients.of(result) or ():
@@ -61,6 +63,27 @@ def write_all(results: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
             write(pd.DataFrame(rows), file)
         else:
             file.unlink(missing_ok=True)  # of an earlier report
+
+
+def subgroup_rows(name: str, result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of ``subgroups.csv``.
+
+    Args:
+        name: the result's name.
+        result: the result.
+
+    Returns:
+        For each level its held-out rows, the accuracy with its interval, and the recall of each class.
+    """
+    if not (groups := result.get("subgroups")):
+        return []
+    classes = [f"recall {c}" for c in result["data"]["classes"]]
+    rows = []
+    for row in groups["rows"]:
+        own = _flat(row | {"accuracy_interval": subgroups.interval(result, row)})
+        recalls = dict(zip(classes, subgroups.recalls(row), strict=True))
+        rows.append({"result": name, "column": groups["column"], **own, **recalls})
+    return rows
 
 
 def _of_hospitals(name: str, result: Mapping[str, Any], rows: Iterable[Mapping[str, Any]], key: str) -> list[Any]:

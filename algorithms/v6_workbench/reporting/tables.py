@@ -9,6 +9,7 @@ from rich.table import Table
 
 from v6_federated.base.errors import SafeError
 from v6_federated.messages.result import Round
+from v6_workbench.reporting import subgroups
 from v6_workbench.reporting.hospitals import called, own_results
 from v6_workbench.reporting.intervals import Interval, accuracy_interval, auc_interval, noisy
 from v6_workbench.reporting.noise import Alternative
@@ -258,12 +259,9 @@ def subgroups_table(result: Result) -> Table | None:
     out.add_column(escape(str(found["column"])), overflow="fold")
     for heading in ("held-out rows", "accuracy", *(f"recall {escape(str(c))}" for c in result["data"]["classes"])):
         out.add_column(heading, justify="right")
-    # nodes round each subgroup's counts as they round those of all rows
-    rounding = (result["final"].get("accuracy_error") or 0.0) * result["final"]["evaluated"]
     for row in found["rows"]:
-        interval = accuracy_interval({"final": {**row, "accuracy_error": rounding / row["evaluated"]}})
-        recalls = (f"{own[i] / sum(own):.3f}" if sum(own) else "-" for i, own in enumerate(row["confusion"]))
-        accuracy = _with_interval({**row, "accuracy_interval": interval}, "accuracy")
+        recalls = (_number(recall, ".3f") for recall in subgroups.recalls(row))
+        accuracy = _with_interval({**row, "accuracy_interval": subgroups.interval(result, row)}, "accuracy")
         out.add_row(escape(str(row["level"])), str(row["evaluated"]), accuracy, *recalls)
     if left := result["final"]["evaluated"] - sum(row["evaluated"] for row in found["rows"]):
         out.add_row("not counted: too few rows at a hospital", str(left), *["-"] * (1 + len(result["data"]["classes"])))

@@ -8,6 +8,7 @@ import pandas as pd
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import DataError
 from v6_federated.data.columns import UnfitColumns
+from v6_federated.data.labels import MOST_NUMBERS
 from v6_federated.data.source import Source
 from v6_federated.messages.job import DataSpec
 from v6_federated.privacy.policy import Policy
@@ -53,6 +54,7 @@ def check(
     regression: bool = False,
     noisy: bool = False,
     missing: bool = False,
+    named: bool = False,
 ) -> None:
     """Check that a method can be trained on a dataset.
 
@@ -66,6 +68,7 @@ def check(
         regression: whether the label is a number to predict, and not a class.
         noisy: whether nodes add noise, so that only a schema can fill missing values.
         missing: whether the model takes missing values as they are.
+        named: whether the job names the classes.
 
     Raises:
         SafeError: columns do not exist, values are missing, or labels are not classes (numbers of a regression).
@@ -91,7 +94,7 @@ def check(
         if not steps:
             source.rows(spec)
         if supervised:
-            _check_labels(source.labels(spec), regression)
+            _check_labels(source.labels(spec), regression, MOST_NUMBERS if not named else None)
     except UnfitColumns as error:
         raise SafeError(f"{error.problem}; {WITH_NOISE}" if noisy else str(error)) from None
     except DataError as error:
@@ -123,12 +126,17 @@ def _labels_of(rows: tuple[np.ndarray, np.ndarray], regression: bool) -> np.ndar
         raise SafeError(str(error)) from None
 
 
-def _check_labels(y: np.ndarray, regression: bool) -> None:
+def _check_labels(y: np.ndarray, regression: bool, most_numbers: int | None = None) -> None:
+    """Check labels; of those from a table, at most ``most_numbers`` different numbers can be classes."""
     count, most = len(np.unique(y)), Policy.of("trusting").maximum_classes
+    if y.dtype.kind in "iuf" and most_numbers is not None:
+        most = min(most, most_numbers)
     if regression:
         if y.dtype.kind not in "iuf" or count < 2:
             raise SafeError("the label is not a number that varies; expected one to predict")
     elif not 2 <= count <= most:
         able = registry.predict_numbers() if y.dtype.kind in "iuf" else []
         number = f"; to predict a number, use {' or '.join(able)}" if able else ""
+        if able and most == most_numbers and count > most:
+            number = f", or all of them named by --set classes=...{number}"
         raise SafeError(f"the label has {count} value(s); expected a column with 2 to {most} classes{number}")

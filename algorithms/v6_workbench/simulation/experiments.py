@@ -198,6 +198,7 @@ class Experiment:
         regression: bool = False,
         noisy: bool = False,
         missing: bool = False,
+        named: bool = False,
     ) -> None:
         """Check that a method can be trained on the data.
 
@@ -207,6 +208,7 @@ class Experiment:
             regression: whether the label is a number to predict.
             noisy: whether nodes add noise; a schema then says what fills missing values.
             missing: whether the model takes missing values as they are.
+            named: whether the job names the classes.
 
         Raises:
             SafeError: the method cannot be trained on them.
@@ -226,6 +228,7 @@ class Experiment:
             regression=regression,
             noisy=noisy,
             missing=missing,
+            named=named,
         )
 
     def common(self, supervised: bool = True) -> dict[str, Any]:
@@ -399,6 +402,8 @@ class Experiment:
         kind: str = "federated",
         node: int | None = None,
     ) -> dict[str, Any]:
+        if on_round is not None and not callable(on_round):
+            raise SafeError(f"on_round={on_round!r} is no function; expected one that takes a row of the history")
         registry.check(method, registry.validate(method, values))
         described = {**self.description(), "trained": kind}
         baseline = kind != "federated"

@@ -308,8 +308,8 @@ def check(name: str) -> None:
         return
     if kind not in PARTITIONS:
         raise SafeError(
-            f"unknown partition {name!r}; expected one of {', '.join(PARTITIONS)}, or column:{name} if it is a "
-            "column"
+            f"unknown partition {name!r}; expected one of {', '.join(PARTITIONS)}, or column:{argument or name} if it "
+            "is a column"
         )
     if argument:
         try:

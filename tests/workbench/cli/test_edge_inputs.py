@@ -6,12 +6,14 @@ A case whose status is 0 says what the result must be.
 
 import gzip
 import json
+from importlib.metadata import EntryPoint
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from v6_federated.base.errors import SafeError
+from v6_workbench import registry
 from v6_workbench.cli.main import main
 from v6_workbench.simulation.datasets import Dataset
 from v6_workbench.simulation.experiments import Experiment
@@ -156,6 +158,12 @@ CASES = {
         2,
         "missing values in the label",
     ),
+    "an age as label": (
+        numbers,
+        [*BY, "--label", "age", "--exclude", "ill"],
+        2,
+        "expected a column with 2 to 20 classes, or all of them named by --set classes=...; to predict a number, use",
+    ),
     "a number as label": (lambda: numbers().assign(ill=np.arange(N) * 0.1), BY, 2, "--set objective=regression"),
     "a label that is no column": (numbers, [*BY, "--label", "died"], 2, "no label column 'died'; expected one of"),
     "the hospital as label": (numbers, [*BY, "--label", "hospital"], 2, "this column names the nodes"),
@@ -181,7 +189,7 @@ CASES = {
         2,
         "has missing values",
     ),
-    "no such partition": (numbers, ["--partition", "colum:hospital"], 2, "unknown partition 'colum:hospital'"),
+    "no such partition": (numbers, ["--partition", "colum:hospital"], 2, "or column:hospital if it is a column"),
     "no such hospital column": (
         numbers,
         ["--partition", "column:clinic"],
@@ -191,7 +199,8 @@ CASES = {
     "more nodes than rows": (numbers, ["--nodes", 999, "--exclude", "hospital"], 2, "use --nodes 120 or fewer"),
     "no nodes": (numbers, ["--nodes", 0], 2, "--nodes 0 is too few"),
     # settings
-    "a setting that does not exist": (numbers, [*BY, "--set", "learning_rate=1"], 2, "lr"),
+    "a setting that does not exist": (numbers, [*BY, "--set", "learning_rate=1"], 2, "; did you mean lr?"),
+    "a setting that is misspelt": (numbers, [*BY, "--set", "epoch=1"], 2, "; did you mean epochs?"),
     "a rate of words": (numbers, [*BY, "--set", "lr=high"], 2, "lr='high' is refused"),
     "a rate below zero": (numbers, [*BY, "--set", "lr=-1"], 2, "lr"),
     "holdout of all": (numbers, [*BY, "--holdout", 1], 2, "holdout"),
@@ -230,6 +239,9 @@ def test_one_line_says_what_is_wrong_and_what_helps(name, tmp_path, call):
         (b"\xff\xfea,b\n1,2\n", "rows.csv", "not in UTF-8"),
         (b"a,a\n1,2\n", "rows.csv", "has a more than once"),
         (b"1,0\n2,1\n3,0\n", "rows.csv", "seems to have no header"),
+        (b"a,1,1\nb,2,2\n", "rows.csv", "the first line of rows.csv seems to be a row"),
+        (b"a,b\n1,2\n", "rows.csv.gz", "rows.csv.gz ends in .gz and is not packed by gzip"),
+        (b"\xff\x00", "rows.csv.gz", "rows.csv.gz ends in .gz and is not packed by gzip"),
         (b"not a book", "rows.xlsx", "rows.xlsx cannot be read as excel"),
         (b"old book", "rows.xls", "has the ending .xls; expected .csv"),
         (b"PAR1", "rows.parquet", "cannot be read as parquet"),
@@ -272,11 +284,25 @@ def test_a_method_that_was_meant(method, says, refused):
             lambda t: Experiment(Dataset("t", t), 3).federated("fedavg", {"rounds": 1, "features": "age"}),
             "list of names",
         ),
+        (
+            lambda t: Experiment(Dataset("t", t), 3).federated("fedavg", on_round=3, rounds=1),
+            "on_round=3 is no function; expected one that takes a row of the history",
+        ),
     ],
 )
 def test_in_python(make, says):
     with pytest.raises(SafeError, match=says):
         make(numbers().drop(columns="hospital"))
+
+
+def test_a_method_that_cannot_be_imported_hinders_only_those_who_name_it(refused, monkeypatch):
+    broken = EntryPoint("broken", "v6_nowhere:central", registry.GROUP)
+    there = {"broken": broken, **registry._registered()}
+    monkeypatch.setattr(registry, "_registered", lambda: there)
+    assert registry.predict_numbers()
+    refused("did you mean fedavg?", "run", "FedAvg", "--data", "wine")
+    says = "the method broken cannot be imported (ModuleNotFoundError: No module named 'v6_nowhere'); correct or remove"
+    refused(says, "run", "broken", "--data", "wine")
 
 
 def test_a_full_disk_does_not_hide_that_the_result_is_written(tmp_path, call, monkeypatch):

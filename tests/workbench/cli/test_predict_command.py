@@ -5,6 +5,8 @@ import pandas as pd
 import pytest
 from helpers import table
 
+from v6_federated.base import files
+
 
 @pytest.fixture
 def model(call, tmp_path):
@@ -136,3 +138,22 @@ def test_formulas_in_names_of_classes_and_in_kept_columns_are_escaped(call, tmp_
     assert found.columns[0] == "'=id" and found["'=id"][:2].tolist() == ["'=1+1", "+1"]
     assert {*found["prediction"]} <= {'\'=HYPERLINK("http://evil","no")', "'@yes"}
     assert found["score"].str.startswith("-").any()
+
+
+def test_a_full_disk_is_one_line_and_the_file_stays(model, call, tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    (tmp_path / "p.csv").write_text("before")
+    monkeypatch.setattr(files.os, "replace", full)
+    status, _, err = call("predict", model, "--data", tmp_path / "train.csv", "--out", tmp_path / "p.csv")
+    assert status == 1 and err.startswith(f"v6-federated: --out {tmp_path}/p.csv cannot be written (No space left on")
+    assert len(err.splitlines()) == 1 and (tmp_path / "p.csv").read_text() == "before"
+
+
+def test_an_accuracy_says_which_rows_it_holds_for(model, call, tmp_path):
+    """A model does not say which rows it was trained on. Without labels there is nothing to say."""
+    says = "hold for rows that the model was not trained on"
+    assert says in call("predict", model, "--data", tmp_path / "train.csv", "--out", tmp_path / "p.csv")[2]
+    table(9).drop(columns="label").to_csv(tmp_path / "new.csv", index=False)
+    assert says not in call("predict", model, "--data", tmp_path / "new.csv", "--out", tmp_path / "p.csv")[2]

@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from v6_federated.base import files
 from v6_workbench.cli.main import main
+from v6_workbench.reporting import page
 
 RUN = ["run", "fedavg", "--data", "breast-cancer", "--rounds", "2"]
 
@@ -18,6 +20,10 @@ def test_a_folder_that_compare_wrote_stands_for_all_its_results(call, tmp_path):
     drawn = {path.name for path in (tmp_path / "again").iterdir()}
     of_one = {f"{kind}-{i}.png" for kind in ("distances", "hospitals") for i in (1, 2)}  # three classes: no curves
     assert drawn == {"curves.png", "comparison.png", *of_one}
+
+
+def test_a_format_that_is_none_is_refused(refused, tmp_path):
+    refused("--format gif is no format of the pictures; expected png, svg, pdf", "report", tmp_path, "--format", "gif")
 
 
 def test_pictures_of_an_earlier_report_are_removed(call, tmp_path):
@@ -160,3 +166,24 @@ def test_a_report_has_the_intervals_and_the_remark_of_the_run(capsys, tmp_path):
     both = capsys.readouterr().out
     cell = "{:.4f} to {:.4f}".format(*numbers["accuracy_interval"])
     assert both.count(cell) == 2 and both.count(lines[1]) == 1
+
+
+def test_a_full_disk_is_a_line_for_each_file_and_the_table_is_shown(call, tmp_path, monkeypatch):
+    from v6_workbench.reporting import pictures
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    assert call("run", "fedavg", "--data", "wine", "--rounds", 1, "--out", tmp_path / "r")[0] == 0
+    (tmp_path / "page.html").write_text("before")
+    monkeypatch.setattr(pictures, "curves", full)
+    monkeypatch.setattr(files.os, "replace", full)
+    words = ["--html", tmp_path / "page.html", "--csv", tmp_path / "csv", "--out", tmp_path / "p"]
+    monkeypatch.setattr(page, "page", lambda *results: "after")
+    status, out, err = call("report", tmp_path / "r", *words)
+    lines = err.splitlines()
+    assert status == 1 and len(lines) == 3, err
+    for line, option in zip(lines, ("--out", "--html", "--csv"), strict=True):
+        assert line.startswith(f"v6-federated: {option} {tmp_path}") and "(No space left on device); make room" in line
+    assert (tmp_path / "page.html").read_text() == "before" and [*(tmp_path / "csv").iterdir()] == []
+    assert "fedavg" in out and out.strip().endswith("}")

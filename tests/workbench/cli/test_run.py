@@ -181,7 +181,8 @@ def test_a_training_that_diverges_is_shown(call, tmp_path):
 def test_warnings_about_a_result_are_printed(call, tmp_path):
     table(120).assign(x1=table(120)["x1"] * 1e9).to_csv(tmp_path / "rows.csv", index=False)
     status, _, err = call("run", "fedavg", "--data", tmp_path / "rows.csv", "--nodes", 2, "--rounds", 1)
-    assert status == 0 and "is far above that of guessing: try a smaller lr, or --preprocess standardize" in err
+    assert status == 0 and "is far above that of guessing: try a smaller lr (--set lr=" in err
+    assert "), or --preprocess standardize" in err
     trees = ["run", "gbdt", "--data", "wine", "--rounds", 2]
     status, _, err = call(*trees)
     assert status == 0 and "with min_rows_leaf=20 a node needs 40 training rows or more" in err

@@ -9,10 +9,11 @@ from v6_workbench.simulation import datasets
 from v6_workbench.simulation.experiments import Experiment
 
 
-def trained(*losses, steps=(), classes=("a", "b")):
+def trained(*losses, steps=(), classes=("a", "b"), lr=0.2):
     """A result with a round for each (loss in training, loss on held-out rows)."""
     history = [{"round": t, "train_loss": a, "loss": b} for t, (a, b) in enumerate(losses, start=1)]
-    return {"history": history, "data": {"classes": [*classes], "preprocess": [{"step": step} for step in steps]}}
+    data = {"classes": [*classes], "preprocess": [{"step": step} for step in steps]}
+    return {"history": history, "data": data, "settings": {"lr": lr}}
 
 
 @pytest.mark.parametrize(
@@ -29,12 +30,19 @@ def trained(*losses, steps=(), classes=("a", "b")):
         ),
         (
             trained((1.0, 1.0), (2.0, 2.0)),
-            "the loss on held-out rows grew: try a smaller lr, or --preprocess standardize",
+            "the loss on held-out rows grew: try a smaller lr (--set lr=0.05), or --preprocess standardize",
         ),
-        (trained((1.0, 1.0), (2.0, 2.0), steps=["standardize"]), "the loss on held-out rows grew: try a smaller lr"),
+        (
+            trained((1.0, 1.0), (2.0, 2.0), steps=["standardize"]),
+            "the loss on held-out rows grew: try a smaller lr (--set lr=0.05)",
+        ),
+        (
+            trained((1.0, 1.0), (2.0, 2.0), steps=["standardize"], lr=1e9),
+            "the loss on held-out rows grew: try a smaller lr (--set lr=0.1)",
+        ),
         (
             trained((1.0, 7.0), steps=["standardize"]),  # 10 log 2 = 6.93
-            "the loss on held-out rows is far above that of guessing: try a smaller lr",
+            "the loss on held-out rows is far above that of guessing: try a smaller lr (--set lr=0.05)",
         ),
     ],
 )

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from v6_workbench.reporting import spreadsheets
+from v6_workbench.reporting import spreadsheets, subgroups
 
 
 def cells(path):
@@ -42,3 +42,39 @@ def test_two_columns_of_one_name_and_no_rows(tmp_path):
     assert cells(tmp_path / "t.csv") == [["a", "a"], ["1", "'=2"]]
     spreadsheets.write(pd.DataFrame(columns=["a", "b"]), tmp_path / "t.csv")
     assert cells(tmp_path / "t.csv") == [["a", "b"]]
+
+
+def test_a_full_disk_leaves_the_file_as_it_was(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    (tmp_path / "t.csv").write_text("before")
+    monkeypatch.setattr(pd.DataFrame, "to_csv", full)
+    with pytest.raises(OSError, match="No space left"):
+        spreadsheets.write(pd.DataFrame({"a": [1]}), tmp_path / "t.csv")
+    assert [file.name for file in tmp_path.iterdir()] == ["t.csv"] and (tmp_path / "t.csv").read_text() == "before"
+
+
+def test_subgroups_have_what_the_table_has(tmp_path):
+    """Recalls by hand: 8 of 10, and no row of the second class; Wilson's interval of 8 of 10."""
+    row = {"level": "f", "evaluated": 10, "accuracy": 0.8, "confusion": [[8, 2], [0, 0]]}
+    result = {
+        "method": "fedavg",
+        "settings": {"seed": 0},
+        "data": {"classes": ["no", "yes"]},
+        "history": [],
+        "per_node": [],
+        "weights": {},
+        "organizations": [1],
+        "final": {"evaluated": 10, "accuracy": 0.8},
+        "subgroups": {"column": "sex", "rows": [row], "suppressed": []},
+        "coefficients": [{"name": "x", "estimate": 1.0}],
+    }
+    assert subgroups.recalls(row) == [0.8, None]
+    lower, upper = subgroups.interval(result, row)
+    z = 1.959964
+    centre, half = (0.8 + z**2 / 20) / (1 + z**2 / 10), z * np.sqrt(0.016 + z**2 / 400) / (1 + z**2 / 10)
+    np.testing.assert_allclose([lower, upper], [centre - half, centre + half], atol=1e-6)
+    names = ["result", "column", "level", "evaluated", "accuracy", "accuracy_interval_lower", "accuracy_interval_upper"]
+    found = spreadsheets.subgroup_rows("r", result)
+    assert [*found[0]] == [*names, "recall no", "recall yes"]

@@ -11,6 +11,7 @@ import pandas as pd
 
 from v6_federated.base.errors import SafeError
 from v6_federated.privacy.limits import DEFAULT, PREFIX, PROFILES
+from v6_workbench import registry
 from v6_workbench.cli import console, job, node_environment, study
 from v6_workbench.cli.experiment import dataset_of, with_columns
 from v6_workbench.cli.options import ColumnOptions, DealOptions
@@ -77,7 +78,7 @@ def up(options: UpOptions) -> int:
             study=plan,
             log=console.say,
         )
-    if old := images.stale(images.listed()):
+    if old := images.stale(f"v6-{method}" for method in registry.names()):
         console.say(images.STALE.format(names=", ".join(old)))
     console.last_line({"network": found.name, "url": f"{found.url}:{found.port}", "organizations": found.organizations})
     return console.OK

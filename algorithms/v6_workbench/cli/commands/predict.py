@@ -12,6 +12,10 @@ from v6_workbench.cli import console, results, values
 from v6_workbench.cli.records import Command, Option
 from v6_workbench.simulation import datasets
 
+TRAINED_ON = (
+    "accuracy, AUC and their intervals hold for rows that the model was not trained on; of rows that it was trained on "
+    "they are too good, and nothing in a model tells which these were"
+)
 MODELS = (".npz", ".safetensors", ".pt")
 
 
@@ -46,7 +50,12 @@ def run(options: PredictOptions) -> int:
     table, measured = prediction.predict(model, rows)
     if options.keep is not None:
         table = pd.concat([_kept(options.keep, options.data, rows, table), table], axis=1)
-    spreadsheets.write(table, options.out)
+    try:
+        spreadsheets.write(table, options.out)
+    except OSError as error:
+        return console.complain(console.FAILED, results.unwritten("--out", options.out, error))
+    if "accuracy_interval" in measured:
+        console.say(TRAINED_ON)
     for warning in prediction.warnings_about(model, rows):
         console.say(warning)
     console.last_line({"predictions": str(options.out), "rows": len(table), **measured})

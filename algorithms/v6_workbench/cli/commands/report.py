@@ -1,6 +1,6 @@
 """``v6-federated report``: tables and pictures of results on disk."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -34,6 +34,8 @@ def run(options: ReportOptions) -> int:
     from v6_workbench.reporting import tables
 
     job.check_target(options.target)
+    if options.format not in FORMATS:
+        raise SafeError(f"--format {options.format} is no format of the pictures; expected {', '.join(FORMATS)}")
     found = {str(path): results.read(path) for path in results.found_in(options.results)}
     results.check_folder(options.out)
     results.check_folder(options.csv, "--csv")
@@ -41,16 +43,7 @@ def run(options: ReportOptions) -> int:
         raise SafeError(
             f"--html {options.html} is not a file in a folder that exists; expected for example result.html"
         )
-    if options.out:
-        _draw(found, options.out, options.target, options.format)
-    if options.html is not None:
-        from v6_workbench.reporting import page
-
-        write_whole(options.html, page.page(found, options.target))
-    if options.csv is not None:
-        from v6_workbench.reporting import spreadsheets
-
-        spreadsheets.write_all(found, options.csv)
+    problems = [*_written(options, found)]
     for name, result in found.items():
         if len(found) == 1:
             show.show(result)
@@ -58,8 +51,31 @@ def run(options: ReportOptions) -> int:
     console.console().print(tables.table(found, options.target))
     if len(found) > 1:
         show.show_intervals(found)
+    for problem in problems:
+        console.complain(console.FAILED, problem)
     console.last_line({name: summary.summary(result, options.target) for name, result in found.items()})
-    return console.OK
+    return console.FAILED if problems else console.OK
+
+
+def _written(options: ReportOptions, found: Mapping[str, dict[str, Any]]) -> Iterator[str]:
+    """Write pictures, page and tables as files; yields a line for each of these that could not be written."""
+    from v6_workbench.reporting import page, spreadsheets
+
+    try:
+        if options.out:
+            _draw(found, options.out, options.target, options.format)
+    except OSError as error:
+        yield results.unwritten("--out", options.out or Path(), error)
+    try:
+        if options.html is not None:
+            write_whole(options.html, page.page(found, options.target))
+    except OSError as error:
+        yield results.unwritten("--html", options.html or Path(), error)
+    try:
+        if options.csv is not None:
+            spreadsheets.write_all(found, options.csv)
+    except OSError as error:
+        yield results.unwritten("--csv", options.csv or Path(), error)
 
 
 def _draw(found: Mapping[str, dict[str, Any]], out: Path, target: float | None, form: str) -> None:
