@@ -214,7 +214,7 @@ def prepare(
     return job, layout.names
 
 
-def _check_levels(subgroup: str, named: int, answers: Sequence[Answer]) -> None:
+def _check_levels(subgroup: str | None, named: int, answers: Sequence[Answer]) -> None:
     """Refuse more levels in all than a node would count, and say who named most: it may not be honest."""
     if named <= (most := Policy.of_node().most_classes):
         return

@@ -185,8 +185,8 @@ def _by_function(job: _Job) -> Iterator[str]:
     for (function, held), same in job.left.items():
         about = _about(same.rows, same.evaluated)
         yield f"  {function}: {same.answers} answer(s) about {about}, {same.bytes:,} bytes: {held}"
-    held = {name for _, held in job.left for name in MEANING if re.search(rf"(?<!\w){name}\b", held)}
-    for name in (name for name in MEANING if name in held):
+    answers = " ".join(held for _, held in job.left)
+    for name in (name for name in MEANING if re.search(rf"(?<!\w){name}\b", answers)):
         yield f"    {name}: {MEANING[name]}"
     for (function, reason), times in job.refused.items():
         yield f"  {function}: refused {times} time(s): {reason}"
