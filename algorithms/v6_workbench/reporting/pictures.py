@@ -15,6 +15,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, StrMethodFormatter
 
+from v6_federated.base.files import replacing
 from v6_workbench.reporting.hospitals import called, own_results
 from v6_workbench.reporting.intervals import accuracy_interval
 from v6_workbench.reporting.noise import Alternative
@@ -568,9 +569,16 @@ def finished(figure: Figure, path: Path) -> None:
     Args:
         figure: the figure.
         path: the file, whose ending is the format. In an SVG, text stays text.
+
+    Raises:
+        OSError: the file cannot be written; it is then as it was before.
     """
     with warnings.catch_warnings(), matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "v6-federated"}):
         # a hospital's name in a script that the font lacks is drawn as boxes; the tables show it
         warnings.filterwarnings("ignore", "Glyph .* missing from|Matplotlib currently does not support")
-        figure.savefig(path, dpi=120, transparent=path.suffix == ".svg")
-    plt.close(figure)
+        form = path.suffix.removeprefix(".")
+        try:
+            with replacing(path) as stream:
+                figure.savefig(stream, format=form, dpi=120, transparent=form == "svg")
+        finally:
+            plt.close(figure)
