@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, auto
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError, create_model
 
@@ -240,6 +240,9 @@ def validate(model: type[Settings], values: dict[str, Any]) -> Settings:
     Raises:
         SafeError: a setting is wrong, missing or unknown; its one line names the setting and says what is accepted.
     """
+    words = {name for name, field in model.model_fields.items() if "none" in get_args(field.annotation)}
+    # a command line, and JSON, have one null, which is the word none of these settings
+    values = {name: "none" if value is None and name in words else value for name, value in values.items()}
     try:
         return model(**values)
     except ValidationError as error:

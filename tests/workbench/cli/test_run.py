@@ -234,3 +234,11 @@ def test_lists_in_a_column_that_is_not_used(call, tmp_path):
 def test_the_rounds_to_a_target_are_printed(target, says, capsys):
     assert main([*RUN, "--preprocess", "standardize", "--target", target]) == 0
     assert says in capsys.readouterr().out.splitlines()
+
+
+def test_none_is_a_word_where_a_setting_has_it(call, tmp_path):
+    """Otherwise it is null, as in batch_size=none."""
+    words = ["--data", "wine", "--preprocess", "standardize", "--nodes", 2, "--rounds", 1, "--out", tmp_path]
+    status, _, err = call("run", "fedavg", *words, "--set", "personalize=none", "--set", "batch_size=none")
+    settings = json.loads((tmp_path / "result.json").read_text())["settings"]
+    assert status == 0 and settings["personalize"] == "none" and settings["batch_size"] is None, err
