@@ -94,7 +94,7 @@ def check_settings(settings: Any) -> None:
         raise SafeError(
             f"max_depth={settings.max_depth} is too deep for mode={settings.mode}; expected at most {MOST_DEPTH}"
         )
-    if settings.mode == "random" and (idle := changed(settings, ["max_leaves", "min_rows_leaf"])):
+    if settings.mode == "random" and (idle := changed(settings, ["max_leaves", "min_rows_leaf", "criterion"])):
         raise SafeError(f"{', '.join(idle)} has no effect with mode=random; set max_depth, or leave it out")
 
 

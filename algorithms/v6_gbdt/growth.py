@@ -24,6 +24,10 @@ MaxDepth = Annotated[
 LambdaL2 = Annotated[
     float, Field(ge=0, allow_inf_nan=False, description="lambda of the penalty on a leaf's output"), Number
 ]
+Criterion = Annotated[
+    Literal["newton", "variance"],
+    Field(description="newton: splits by G^2 / (H + lambda); variance: by G^2 / rows"),
+]
 
 
 class Growth(Record):
@@ -34,6 +38,7 @@ class Growth(Record):
     max_leaves: MaxLeaves = 31
     min_rows_leaf: MinRowsLeaf = 20
     max_depth: MaxDepth = None
+    criterion: Criterion = "newton"
     lambda_l2: LambdaL2 = 1.0  # with LightGBM's 0, a node's leaf of small curvature can undo the other nodes' trees
 
     def of(self, mode: Mode) -> "Growth":

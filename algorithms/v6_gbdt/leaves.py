@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from v6_gbdt.trees import EVERY, FEATURE, LEAF, VALUE
+from v6_gbdt.trees import EVERY, FEATURE, GAIN, LEAF, VALUE, ends
 
+MOST_PAIRS = 1 << 16  # of a row and a tree, that are worked on at a time
 UNIT = 2.0**-30  # of sums of derivatives of a classification's loss, which travel as whole numbers
 
 
@@ -26,28 +27,33 @@ def cells(tree: np.ndarray, edges: Sequence[np.ndarray], binned: np.ndarray, min
     Returns:
         The number of each row's leaf (n,), counted from the left.
     """
-    found = np.empty(len(binned), np.intp)
-    leaf, todo = 0, [np.arange(len(binned))]
-    for feature, value, gain in tree:
-        rows = todo.pop()
-        if feature == LEAF:
-            found[rows] = leaf
-            leaf += 1
-            continue
-        if not len(rows):
-            todo += [rows, rows]
-            continue
-        j = int(feature)
-        x = binned[rows, j]
-        k = len(edges[j]) if value == EVERY else np.searchsorted(edges[j], value)
-        left = x <= k
-        if not np.signbit(gain):
-            left |= np.isnan(x)
-        count = np.count_nonzero(left)
-        if min(count, len(rows) - count) < minimum:
-            left[:] = 2 * count >= len(rows)
-        todo += [rows[~left], rows[left]]
-    return found
+    numbers = np.cumsum(tree[:, FEATURE] == LEAF) - 1
+    return numbers[_leaves(tree, np.zeros(1, np.intp), edges, binned, minimum)[0]]
+
+
+def _leaves(
+    trees: np.ndarray, roots: np.ndarray, edges: Sequence[np.ndarray], binned: np.ndarray, minimum: int
+) -> np.ndarray:
+    """The leaf, a row of the trees (m, 3), to which each row comes in each tree: (trees, n)."""
+    feature, missing_left = trees[:, FEATURE].astype(np.intp), ~np.signbit(trees[:, GAIN])
+    edge, right = np.zeros(len(trees)), np.append(ends(trees)[1:], 0)
+    for j in np.unique(feature[feature != LEAF]):
+        here, value = feature == j, trees[feature == j, VALUE]
+        edge[here] = np.where(value == EVERY, len(edges[j]), np.searchsorted(edges[j], value))
+    n = len(binned)
+    at = np.repeat(roots, n)
+    todo = np.flatnonzero(feature[at] != LEAF)  # pairs of a tree and a row
+    row, here = todo % n, at[todo]
+    while len(todo):
+        x = binned[row, feature[here]]
+        left = (x <= edge[here]) | (np.isnan(x) & missing_left[here])
+        rows, lefts = (np.bincount(h, minlength=len(trees)) for h in (here, here[left]))
+        few = np.minimum(lefts, rows - lefts) < minimum
+        left = np.where(few[here], (2 * lefts >= rows)[here], left)
+        here = at[todo] = np.where(left, here + 1, right[here])
+        going = np.flatnonzero(feature[here] != LEAF)
+        todo, row, here = todo[going], row[going], here[going]
+    return at.reshape(len(roots), n)
 
 
 def sums_of_leaves(
@@ -68,18 +74,23 @@ def sums_of_leaves(
         g: first derivatives of each row's loss (n, c).
         h: second derivatives (n, c).
         minimum: rows that a leaf has at least, unless it has none.
-        pause: is called before each tree; it may end the task.
+        pause: is called now and then; it may end the task.
 
     Returns:
         The sums of ``g`` in all leaves of all trees, and then those of ``h``, (2 leaves,) float64.
     """
     first, second = [], []
-    for t, tree in enumerate(trees):
+    c = g.shape[1]
+    several = max(1, MOST_PAIRS // max(1, len(binned)) // c) * c  # trees that are worked on at a time
+    for begin in range(0, len(trees), several):
         pause()
-        c, leaves = t % g.shape[1], int(np.count_nonzero(tree[:, FEATURE] == LEAF))
-        cell = cells(tree, edges, binned, minimum)
-        first.append(np.bincount(cell, g[:, c], leaves))
-        second.append(np.bincount(cell, h[:, c], leaves))
+        part = trees[begin : begin + several]
+        roots, together = np.cumsum([0, *map(len, part[:-1])]), np.concatenate(part)
+        leaf = _leaves(together, roots, edges, binned, minimum).ravel()
+        is_leaf = together[:, FEATURE] == LEAF
+        for sums, x in ((first, g), (second, h)):
+            each = x.T[np.arange(len(part)) % c].ravel()
+            sums.append(np.bincount(leaf, each, len(together))[is_leaf])
     return np.concatenate(first + second)
 
 

@@ -121,7 +121,7 @@ class Booster:
             answers = self._summed("bin_sums", structure, W_g, 3, len(opened) * shape[0] * shape[1])
             asked.append(answers)
             sums = self._total(answers).reshape(3, len(opened), *shape)
-            splits = structures.best_splits(sums, edges, growth.min_rows_leaf, growth.lambda_l2)
+            splits = structures.best_splits(sums, edges, growth)
             for leaf, split in zip(opened, splits, strict=True):
                 leaf.grow(split)
         for tree in trees:

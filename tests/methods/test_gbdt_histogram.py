@@ -9,6 +9,7 @@ from helpers import table, train
 from vantage6.algorithm.tools.exceptions import UserInputError
 
 from v6_gbdt import bins, leaves
+from v6_gbdt.growth import Growth
 from v6_gbdt.structures import Branch, Split, best_splits
 from v6_gbdt.trees import FEATURE, LEAF, VALUE
 
@@ -46,7 +47,7 @@ def test_ten_trees_equal_lightgbm_on_the_pooled_rows(kind, mode):
     rows = pd.concat(nodes.values())
     X, y = features(rows), rows.iloc[:, -1].to_numpy()
     indices = bins.indices(edges_of(result), X)
-    common = {"min_data_in_leaf": 0, "num_leaves": 6, "max_depth": 3, "lambda_l2": 2.0}
+    common = {"num_leaves": 6, "max_depth": 3, "lambda_l2": 2.0}
     central = by_lightgbm(indices, y, 10, boost_from_average=kind == "numbers", **common, **own)
     trees = model.split(w)[1 if regression else 0 :]
     theirs = central.dump_model()["tree_info"]
@@ -103,9 +104,9 @@ def test_of_splits_that_are_alike_the_first_is_taken():
     """It is where a node has counted enough rows; in the middle, its few rows in between would be on the other side."""
     sums = np.zeros((3, 1, 1, 7))
     sums[:, 0, 0, 0], sums[:, 0, 0, 4] = (-8, 8, 8), (8, 8, 9)
-    [split] = best_splits(sums, [np.arange(5)], 5, 0.0)
+    [split] = best_splits(sums, [np.arange(5)], Growth(min_rows_leaf=5, lambda_l2=0.0))
     assert split == Split(0, 0, False, 16.0)
-    assert best_splits(sums, [np.arange(5)], 9, 0.0) == [None]
+    assert best_splits(sums, [np.arange(5)], Growth(min_rows_leaf=9, lambda_l2=0.0)) == [None]
 
 
 def test_pruned_as_if_grown_leaf_by_leaf():

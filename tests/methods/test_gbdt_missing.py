@@ -9,7 +9,8 @@ from helpers import table, train
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import CollectResultsError
 from v6_federated.data.source import Source
-from v6_gbdt.lightgbm_tree import as_rows
+from v6_gbdt.grower import Grower
+from v6_gbdt.growth import Growth
 from v6_gbdt.trees import EVERY, GAIN, Trees
 from v6_workbench.reporting import prediction
 
@@ -25,7 +26,7 @@ def with_gaps(n=300, seed=1, share=0.3):
 
 
 def test_one_node_equals_lightgbm_on_the_same_rows_and_bins(tmp_path):
-    rows, rounds = with_gaps(), 8
+    rows, rounds = with_gaps(2000), 8
     open_ = {"V6_FEDERATED_MINIMUM_ROWS": "1"}
     result = train("v6_gbdt", {1: rows}, rounds=rounds, holdout=0, environment=open_, **SHARED)
     model, w = ensemble(result)
@@ -79,16 +80,14 @@ def test_where_nothing_was_missing_missing_values_go_with_most_rows():
 
 @pytest.mark.parametrize(("few", "chosen"), [(9, "left"), (10, "right")])
 def test_the_way_of_few_rows_is_that_of_most_others(few, chosen):
-    """LightGBM sends missing values right; of fewer than 10 rows, that would tell which leaf suits them."""
-    binned = np.array([[0.0]] * 30 + [[1.0]] * 20 + [[np.nan]] * few)
-    leaf = {"leaf_value": 0.5}
-    split = {"split_feature": 0, "threshold": 0.5, "split_gain": 3.0, "default_left": False}
-    structure = {**split, "left_child": leaf, "right_child": leaf}
-    tree = as_rows(structure, binned, [np.array([7.0])], 1.0, 10, lambda rows: -1.0)
+    """The labels of rows without a value are those of the right side; of fewer than 10 rows, the way would tell it."""
+    x = np.array([0.0] * 30 + [1.0] * 20 + [np.nan] * few, np.float32)
+    g = np.where(x == 0, 1.0, -1.0)[:, None]
+    growth = Growth(min_rows_leaf=10, max_leaves=2, lambda_l2=0.0, lr=1.0)
+    tree = Grower(x[:, None], [np.array([0.5, 0.7])], growth, 10).grow(g, np.ones_like(g))
     assert np.signbit(tree[0, GAIN]) == (chosen == "right")
-    assert tree[1:, 1].tolist() == (
-        [-1, -1] if few < 10 else [0.5, 0.5]
-    ), "outputs are those of the rows that are there"
+    expected = [(few - 30) / (few + 30), 1] if few < 10 else [-1, 1]
+    assert tree[1:, 1] == pytest.approx(expected), "outputs are those of the rows that are there"
 
 
 def test_the_sign_of_a_gain_is_no_importance():

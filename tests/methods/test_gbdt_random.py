@@ -189,6 +189,7 @@ def test_missing_values_and_early_stopping_under_masks():
     [
         ({"max_leaves": 5}, "max_leaves has no effect with mode=random; set max_depth, or leave it out"),
         ({"min_rows_leaf": 30}, "min_rows_leaf has no effect with mode=random"),
+        ({"criterion": "variance"}, "criterion has no effect with mode=random"),
         ({"max_depth": 20}, "max_depth=20 is too deep for mode=random; expected at most 12"),
     ],
 )

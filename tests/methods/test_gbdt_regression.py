@@ -17,12 +17,12 @@ from v6_workbench.simulation.mock import MockNetwork
 def test_regression_of_one_node_equals_lightgbm(tmp_path):
     """LightGBM's own objective, which starts from the labels' mean too, on the indices of the same bins."""
     rows = numbers(300)
-    settings = {**SHARED, "objective": "regression"}
+    settings = {**SHARED, "objective": "regression", "min_rows_leaf": 15}
     result = train("v6_gbdt", {1: rows}, rounds=8, holdout=0, **settings)
     model, w = ensemble(result)
     X, y = features(rows), rows["pressure"].to_numpy()
     indices = np.column_stack([np.searchsorted(e, x) for e, x in zip(edges_of(result), X.T, strict=True)])
-    central = by_lightgbm(indices, y, 8, objective="regression")
+    central = by_lightgbm(indices, y, 8, objective="regression", min_data_in_leaf=15)
     theirs = central.predict(indices.astype(float))
     np.testing.assert_allclose(model.predict(w, X), theirs, rtol=1e-6)
     np.testing.assert_allclose(exported(result, tmp_path).predict(X), theirs, rtol=1e-6)
