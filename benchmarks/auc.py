@@ -41,7 +41,7 @@ JOBS: dict[str, list[dict[str, Any]]] = {
     "colearning": [{"batch_size": 20}],
     "dynavg": [{}, {"batch_size": 20}, {"lr": 0.02}, {"model": "fnn", "batch_size": 20}],
     "coop": [{"rounds": 20}],
-    "gbdt": [{}, {"rounds": 30}],
+    "gbdt": [{"mode": "cyclic"}, {"mode": "cyclic", "rounds": 30}],
 }
 
 

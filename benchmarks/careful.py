@@ -27,7 +27,7 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {  # name, method, settings
     "Co-Learning": ("colearning", LOCAL),
     "dynamic averaging": ("dynavg", LOCAL),
     "CO-OP": ("coop", LOCAL),
-    "boosted trees": ("gbdt", {"model": "trees"}),
+    "boosted trees": ("gbdt", {"model": "trees", "mode": "cyclic"}),
 }
 MEASURES = {"accuracy": 3, "auc": 4, "loss": 3}  # and their decimals
 

@@ -149,7 +149,8 @@ def numbers(
         found = [centralized(dataset, rounds, own, every)]
     else:
         few = {"V6_FEDERATED_MINIMUM_ROWS": "1"} if own["min_rows_leaf"] == 1 else {}
-        common = {"rounds": rounds, "evaluate_every": every, "lr": own["lr"], "lambda_l2": own["lambda_l2"]}
+        common = {"mode": "cyclic", "rounds": rounds, "evaluate_every": every}
+        common |= {"lr": own["lr"], "lambda_l2": own["lambda_l2"]}
         found = [
             runs.kept(
                 DOCUMENT,

@@ -36,7 +36,7 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {  # name, method, settings
     "dynamic averaging, SVD": ("dynavg", {**LOCAL, "protocol": "svd"}),
     "dynamic averaging, loss": ("dynavg", {**LOCAL, "protocol": "loss"}),
     "CO-OP": ("coop", LOCAL),
-    "boosted trees": ("gbdt", {"model": "trees", "min_rows_leaf": 10}),
+    "boosted trees": ("gbdt", {"model": "trees", "mode": "cyclic", "min_rows_leaf": 10}),
 }
 HONEST, FLIPPED, RANDOM, DRIVEN = "all honest", "sign flipped", "random", "towards a wrong model"
 LIES = (HONEST, FLIPPED, RANDOM, DRIVEN)

@@ -110,7 +110,7 @@ def central(
     *,
     rounds: Rounds,
     objective: Objective = "classification",
-    mode: ModeName = "cyclic",
+    mode: ModeName = "random",
     growth: Growth,
     max_bin: MaxBin = 64,
     early_stopping: EarlyStopping = None,

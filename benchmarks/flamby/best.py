@@ -74,7 +74,7 @@ METHODS: Mapping[str, Method] = {
     "LoAdaBoost": Method("loadaboost", MINIBATCHES, refused="aggregation"),
     "dynamic averaging": Method("dynavg", MINIBATCHES, refused="aggregation"),
     "CO-OP": Method("coop", MINIBATCHES, refused="aggregation"),
-    "boosted trees": Method("gbdt", {"model": "trees", "rounds": 20}, refused="aggregation"),
+    "boosted trees": Method("gbdt", {"model": "trees", "mode": "cyclic", "rounds": 20}, refused="aggregation"),
     "exact regression": Method("glm", {"family": "binomial", "rounds": 25}, "l2", (0.01, 0.1, 1.0), refused="rows"),
 }
 EXACT = "exact regression"

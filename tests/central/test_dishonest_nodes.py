@@ -25,7 +25,7 @@ FEW = {"rounds": 3, "preprocess": ["pca:5"]}  # all pixels of 100 digits determi
 SETTINGS = {  # the jobs of some methods; all others have the default settings
     "cox": FEW,
     "glm": {**FEW, "family": "poisson"},
-    "gbdt": {"rounds": 4, "growth": {}, "min_rows_leaf": 10},  # nodes take turns
+    "gbdt": {"rounds": 4, "mode": "cyclic", "growth": {}, "min_rows_leaf": 10},  # nodes take turns
     "pca": {"rounds": 3, "components": 3},
 }
 BASE = {"rounds": 3, "classes": list(range(10))}

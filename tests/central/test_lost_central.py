@@ -56,7 +56,7 @@ def test_fitted_steps_are_neither_fitted_nor_handed_over_again(large, hospitals,
     assert calls["keep_steps"] == (3 if large == 1 else 0)
 
 
-@pytest.mark.parametrize(("package", "own"), [("v6_fedavg", {}), ("v6_gbdt", {"min_rows_leaf": 10})])
+@pytest.mark.parametrize(("package", "own"), [("v6_fedavg", {}), ("v6_gbdt", {"mode": "cyclic", "min_rows_leaf": 10})])
 def test_it_is_lost_while_fitted_steps_are_handed_over(package, own, hospitals, monkeypatch):
     """They are handed over again, and not fitted again."""
     monkeypatch.setattr(preprocessing, "LARGE", 1)

@@ -10,12 +10,12 @@ from v6_gbdt.trees import Trees
 from v6_workbench.reporting import export
 
 # without a minimum of rows, which LightGBM only estimates, and with few large leaves: small ones can be cut in several
-# ways of equal gain, of which LightGBM may take another. And a small penalty: below a split, LightGBM does not try columns
-# again that brought no gain above it
-SHARED = {"min_rows_leaf": 1, "max_leaves": 5, "lr": 0.3, "lambda_l2": 0.5}
+# ways of equal gain, of which LightGBM may take another. And a small penalty: below a split, LightGBM does not try
+# columns again that brought no gain above it
+SHARED = {"mode": "cyclic", "min_rows_leaf": 1, "max_leaves": 5, "lr": 0.3, "lambda_l2": 0.5}
 RANDOM = {"mode": "random", "trees": 3, "max_depth": 3}
 HISTOGRAM = {"mode": "histogram", "max_depth": 2, "min_rows_leaf": 10, "max_bin": 16}
-SMALL = {"min_rows_leaf": 10, "max_leaves": 4}
+SMALL = {"mode": "cyclic", "min_rows_leaf": 10, "max_leaves": 4}
 
 
 def ensemble(result):

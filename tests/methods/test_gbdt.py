@@ -59,7 +59,16 @@ def test_two_rounds_by_hand():
     lr, lam, least = 0.4, 0.7, 12
     nodes = {3: table(50, seed=1), 8: table(60, seed=2, shift=0.3)}
     result = train(
-        "v6_gbdt", nodes, rounds=2, holdout=0, lr=lr, lambda_l2=lam, min_rows_leaf=least, max_leaves=2, max_bin=16
+        "v6_gbdt",
+        nodes,
+        rounds=2,
+        mode="cyclic",
+        holdout=0,
+        lr=lr,
+        lambda_l2=lam,
+        min_rows_leaf=least,
+        max_leaves=2,
+        max_bin=16,
     )
     edges, trees = edges_of(result), []
 
@@ -100,7 +109,7 @@ def test_bytes_equal_the_formula():
     nodes = {k: table(400, d=6, seed=k) for k in (1, 2, 3)}
     overhead = []
     for leaves in (2, 25):
-        result = train("v6_gbdt", nodes, rounds=4, max_leaves=leaves, min_rows_leaf=10)
+        result = train("v6_gbdt", nodes, rounds=4, mode="cyclic", max_leaves=leaves, min_rows_leaf=10)
         edges, (model, w) = sum(map(len, edges_of(result))), ensemble(result)
         sizes = [len(t) for t in model.split(w)]
         for t, row in enumerate(result["history"]):

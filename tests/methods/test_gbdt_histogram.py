@@ -129,7 +129,7 @@ def test_pruned_as_if_grown_leaf_by_leaf():
 def test_bagging_adds_every_nodes_tree_by_its_share_of_the_rows():
     nodes = {1: table(60, seed=1), 2: table(120, seed=2)}
     apart = {k: train("v6_gbdt", {k: rows}, rounds=1, holdout=0, **SMALL) for k, rows in nodes.items()}
-    both = train("v6_gbdt", nodes, rounds=2, holdout=0, mode="bagging", **SMALL)
+    both = train("v6_gbdt", nodes, rounds=2, holdout=0, **{**SMALL, "mode": "bagging"})
     assert [row["trees"] for row in both["history"]] == [2, 4]
     assert [row["participants"] for row in both["history"]] == [[1, 2], [1, 2]]
     model, w = ensemble(both)

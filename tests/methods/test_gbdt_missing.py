@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from boosted import SHARED, by_lightgbm, edges_of, ensemble, exported, features, rows_of_leaves, splits
+from boosted import SHARED, SMALL, by_lightgbm, edges_of, ensemble, exported, features, rows_of_leaves, splits
 from helpers import table, train
 
 from v6_federated.base.errors import SafeError
@@ -47,7 +47,7 @@ def test_no_leaf_has_few_rows_even_if_few_values_are_missing():
     rows = table(200, d=2, classes=2)
     rows.loc[:3, "x0"] = np.nan
     rows["label"] = rows["x0"].isna().astype(int) | (np.arange(200) % 2)
-    result = train("v6_gbdt", {1: rows}, rounds=5, holdout=0, min_rows_leaf=10)
+    result = train("v6_gbdt", {1: rows}, rounds=5, mode="cyclic", holdout=0, min_rows_leaf=10)
     model, w = ensemble(result)
     X = features(rows)
     assert min(n for tree in model.split(w) for n in rows_of_leaves(tree, X)) >= 10
@@ -57,7 +57,7 @@ def test_hospitals_with_and_without_values_train_together_and_predict():
     nodes = {k: with_gaps(seed=k) for k in (1, 2, 3)}
     nodes[3]["x0"] = np.nan  # never measured there
     nodes[2]["x1"] = nodes[2]["x1"].fillna(0.0)
-    result = train("v6_gbdt", nodes, rounds=9, min_rows_leaf=10)
+    result = train("v6_gbdt", nodes, rounds=9, mode="cyclic", min_rows_leaf=10)
     assert result["data"]["missing"] and result["final"]["accuracy"] > 0.7
     new = pd.DataFrame({"x0": [np.nan, 1.0], "x1": [np.nan, np.nan], "x2": [0.5, np.nan], "x3": [0.1, 0.2]})
     found, _ = prediction.predict(result, Source(table=new))
@@ -71,7 +71,7 @@ def test_other_methods_still_refuse_missing_values():
 
 def test_where_nothing_was_missing_missing_values_go_with_most_rows():
     rows = table(100, d=1, classes=2)
-    model, w = ensemble(train("v6_gbdt", {1: rows}, rounds=1, holdout=0, min_rows_leaf=10, max_leaves=2))
+    model, w = ensemble(train("v6_gbdt", {1: rows}, rounds=1, holdout=0, **{**SMALL, "max_leaves": 2}))
     x, (_, t, gain) = features(rows)[:, 0], w[0]
     side = w[2 if np.signbit(gain) else 1, 1]
     assert ((x <= t).sum() * 2 >= len(x)) != np.signbit(gain)

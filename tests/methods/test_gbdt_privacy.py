@@ -70,7 +70,7 @@ def test_cells_crafted_to_zoom_in_tell_no_more():
 @pytest.mark.parametrize(("least", "classes"), [(10, 2), (10, 3), (40, 2)])
 def test_no_leaf_has_fewer_rows_than_the_operators_minimum(least, classes):
     nodes = {k: table(200, d=6, classes=classes, seed=k) for k in (1, 2, 3)}
-    result = train("v6_gbdt", nodes, rounds=6, lr=0.3, lambda_l2=0, min_rows_leaf=least, holdout=0)
+    result = train("v6_gbdt", nodes, rounds=6, mode="cyclic", lr=0.3, lambda_l2=0, min_rows_leaf=least, holdout=0)
     model, w = ensemble(result)
     found = [
         min(rows_of_leaves(tree, features(nodes[i // model.columns % 3 + 1]))) for i, tree in enumerate(model.split(w))
@@ -109,7 +109,7 @@ def test_requests_with_other_minima_count_the_same(monkeypatch):
 
 def test_leaves_of_few_rows_are_refused(hospitals):
     with pytest.raises(CollectResultsError, match="min_rows_leaf=9 is below the 10 rows"):
-        train("v6_gbdt", hospitals, rounds=1, min_rows_leaf=9)
+        train("v6_gbdt", hospitals, rounds=1, mode="cyclic", min_rows_leaf=9)
     with pytest.raises(CollectResultsError, match="min_rows_leaf=10 is below the 12 rows"):
         train("v6_gbdt", hospitals, rounds=1, minimum_rows=12, **SMALL)
     Policy.of("trusting", minimum_rows=10).check_leaf(10, None)
@@ -119,7 +119,7 @@ def test_leaves_of_few_rows_are_refused(hospitals):
 
 def test_leaves_hold_the_rows_asked_for(hospitals):
     rows = hospitals[5]
-    result = train("v6_gbdt", {1: rows}, rounds=1, holdout=0, min_rows_leaf=13, max_leaves=31)
+    result = train("v6_gbdt", {1: rows}, rounds=1, mode="cyclic", holdout=0, min_rows_leaf=13, max_leaves=31)
     model, w = ensemble(result)
     _, counts = np.unique(model.scores(w, features(rows)), return_counts=True)
     assert counts.min() >= 13

@@ -109,7 +109,7 @@ def test_a_model_of_classes_takes_no_regression(hospitals, model):
         ("v6_loadaboost", {"epochs": 40}),
         ("v6_fsvrg", {}),
         ("v6_fsvrg", {"model": "fnn:hidden=3"}),
-        ("v6_gbdt", {"trees": 20, "min_rows_leaf": 10}),
+        ("v6_gbdt", {"mode": "cyclic", "trees": 20, "min_rows_leaf": 10}),
     ],
 )
 def test_a_task_that_takes_too_long_is_ended(package, settings, hospitals, monkeypatch):

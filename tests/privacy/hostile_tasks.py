@@ -63,7 +63,7 @@ def honest() -> list[tuple[str, dict[str, Any]]]:
         *((name, {"preprocess": STEPS[: 3 if name == "gbdt" else None]}) for name in registry.names() if name != "pca"),
         ("pca", {"components": 2, "features": ["x0", "x2", "x3"]}),
         ("fedavg", {"model": "2nn", "features": ["x0", "x2", "x3"], "batch_size": 10}),
-        ("gbdt", {"objective": "regression", "label": "x0", "features": ["x2", "x3"]}),
+        ("gbdt", {"mode": "cyclic", "objective": "regression", "label": "x0", "features": ["x2", "x3"]}),
     ]
     for name, settings in jobs:
         package = registry.package_of(name).__name__

@@ -122,7 +122,7 @@ def test_numbers_to_predict(call, refused, tmp_path):
     y, y_test = (np.round(100 + 10 * x[:, 0]).astype(int) for x in (X, X_test))
     y_test[0] = 999
     np.savez(tmp_path / "days.npz", x_train=X, y_train=y, x_test=X_test, y_test=y_test)
-    run = ["run", "gbdt", "--data", tmp_path / "days.npz", "--nodes", 2, "--set", "min_rows_leaf=10"]
+    run = ["run", "gbdt", "--data", tmp_path / "days.npz", "--nodes", 2]
     regression = [*run, "--set", "objective=regression"]
     status, line, _ = call(*regression, "--rounds", 4, "--out", tmp_path / "r")
     assert status == 0 and line["r2"] is not None
@@ -183,7 +183,7 @@ def test_warnings_about_a_result_are_printed(call, tmp_path):
     status, _, err = call("run", "fedavg", "--data", tmp_path / "rows.csv", "--nodes", 2, "--rounds", 1)
     assert status == 0 and "is far above that of guessing: try a smaller lr (--set lr=" in err
     assert "), or --preprocess standardize" in err
-    trees = ["run", "gbdt", "--data", "wine", "--rounds", 2]
+    trees = ["run", "gbdt", "--data", "wine", "--rounds", 2, "--set", "mode=cyclic"]
     status, _, err = call(*trees)
     assert status == 0 and "with min_rows_leaf=20 a node needs 40 training rows or more" in err
     status, _, err = call(*trees, "--set", "min_rows_leaf=10")

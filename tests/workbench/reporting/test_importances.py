@@ -13,7 +13,7 @@ from v6_workbench.reporting import export, page, pictures, spreadsheets, tables,
 @pytest.fixture(scope="module")
 def trees():
     nodes = {k: table(60, seed=k).rename(columns={"x0": "[/a] $x$"}) for k in (1, 2, 3)}
-    return train("v6_gbdt", nodes, rounds=6)
+    return train("v6_gbdt", nodes, rounds=6, mode="cyclic")
 
 
 def cells(found):

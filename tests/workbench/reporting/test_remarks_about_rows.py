@@ -38,7 +38,7 @@ def test_predict_names_empty_rows_and_columns_in_another_unit(result):
 
 @pytest.mark.parametrize("method", ["fedavg", "gbdt"])
 def test_a_feature_that_repeats_the_label_is_remarked(method, result):
-    settings = {"lr": 5.0, "preprocess": STEPS} if method == "fedavg" else {"min_rows_leaf": 10}
+    settings = {"lr": 5.0, "preprocess": STEPS} if method == "fedavg" else {"mode": "cyclic", "min_rows_leaf": 10}
     told = train(f"v6_{method}", {k: rows(k, True) for k in (1, 2, 3)}, rounds=12, holdout=0.3, **settings)
     assert told["final"]["accuracy"] == 1
     (line,) = [line for line in diagnostics.warnings_about(told) if "does a feature say the label" in line]
