@@ -10,7 +10,7 @@ from v6_federated import SafeError, models
 
 FEATURE, VALUE, GAIN = 0, 1, 2
 LEAF = -1
-MOST_PAIRS = 1 << 14  # of a row and a tree, that are worked on at a time: few enough for a processor's cache
+MOST_PAIRS = 1 << 15  # of a tree and a row, that are worked on at a time: few enough for a processor's cache
 MOST_RATE = 2.0  # of the trees of a round together; more are said to be many
 EVERY = np.finfo(np.float32).max  # threshold of a split of missing values from all others
 
@@ -112,13 +112,10 @@ class Trees:
         if not w.size:
             return outputs
         trees = self.split(w)
-        roots = np.cumsum([0, *map(len, trees[:-1])])
-        right, rows = np.append(ends(w)[1:], 0), max(1, MOST_PAIRS // len(trees))
-        for begin in range(0, len(X), rows):
-            part = slice(begin, begin + rows)
-            leaves = _leaves(w, right, roots, X[part].astype(np.float32))
-            by_round = w[leaves, VALUE].astype(np.float64).reshape(len(leaves), -1, self.columns)
-            outputs[part] = by_round.sum(axis=1)
+        several = max(1, MOST_PAIRS // max(1, len(X)) // self.columns) * self.columns  # worked on at a time
+        for begin in range(0, len(trees), several):
+            found = _outputs(trees[begin : begin + several], X.astype(np.float32))
+            outputs += found.astype(np.float64).reshape(-1, self.columns, len(X)).sum(axis=0).T
         return outputs
 
     def predict(self, w: np.ndarray, X: np.ndarray) -> np.ndarray:
@@ -241,12 +238,14 @@ def ends(w: np.ndarray) -> np.ndarray:
     return order[np.searchsorted(key[order], (balance - step - 1) * (m + 1) + np.arange(m))] + 1
 
 
-def _leaves(w: np.ndarray, right: np.ndarray, roots: np.ndarray, X: np.ndarray) -> np.ndarray:
-    """The leaf, a row of the ensemble (m, 3), to which each row of X (n, d) comes in each tree: (n, trees)."""
-    feature, value, missing_left = w[:, FEATURE].astype(np.intp), w[:, VALUE], ~np.signbit(w[:, GAIN])
-    values, at = X.ravel(), np.tile(roots, len(X))
-    todo = np.flatnonzero(feature[at] != LEAF)  # pairs of a row and a tree
-    row, here = todo // len(roots) * X.shape[1], at[todo]
+def _outputs(trees: Sequence[np.ndarray], X: np.ndarray) -> np.ndarray:
+    """The output of some trees for each row of X (n, d), (trees, n)."""
+    w, roots = np.concatenate(trees), np.cumsum([0, *map(len, trees[:-1])])
+    feature, value, right = w[:, FEATURE].astype(np.intp), w[:, VALUE], np.append(ends(w)[1:], 0)
+    missing_left = ~np.signbit(w[:, GAIN])
+    values, at = X.ravel(), np.repeat(roots, len(X))
+    todo = np.flatnonzero(feature[at] != LEAF)  # pairs of a tree and a row
+    row, here = todo % len(X) * X.shape[1], at[todo]
     while len(todo):
         x = values[row + feature[here]]
         left = x <= value[here]
@@ -255,7 +254,7 @@ def _leaves(w: np.ndarray, right: np.ndarray, roots: np.ndarray, X: np.ndarray) 
         here = at[todo] = np.where(left, here + 1, right[here])
         going = np.flatnonzero(feature[here] != LEAF)
         todo, row, here = todo[going], row[going], here[going]
-    return at.reshape(len(X), len(roots))
+    return value[at].reshape(len(trees), len(X))
 
 
 def _of_rate(settings: Mapping[str, Any]) -> list[str]:

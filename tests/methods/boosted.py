@@ -14,7 +14,7 @@ from v6_workbench.reporting import export
 # columns again that brought no gain above it
 SHARED = {"mode": "cyclic", "min_rows_leaf": 1, "max_leaves": 5, "lr": 0.3, "lambda_l2": 0.5}
 RANDOM = {"mode": "random", "trees": 3, "max_depth": 3}
-HISTOGRAM = {"mode": "histogram", "max_depth": 2, "min_rows_leaf": 10, "max_bin": 16}
+HISTOGRAM = {"mode": "histogram", "max_depth": 2, "min_rows_leaf": 10, "max_bin": 8}
 SMALL = {"mode": "cyclic", "min_rows_leaf": 10, "max_leaves": 4}
 
 

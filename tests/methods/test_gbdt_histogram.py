@@ -16,7 +16,7 @@ from v6_gbdt.trees import FEATURE, LEAF, VALUE
 LEAST_1 = {"V6_FEDERATED_MINIMUM_ROWS": "1"}
 # few large leaves: small ones can be cut in several ways of equal gain, of which LightGBM may take another. And a small
 # penalty: in the leaves below a split, LightGBM does not try columns again that brought no gain above it
-GROWN = {"lr": 0.3, "lambda_l2": 2.0, "min_rows_leaf": 1, "max_bin": 32, "max_depth": 3, "max_leaves": 6}
+GROWN = {"lr": 0.3, "lambda_l2": 2.0, "min_rows_leaf": 1, "max_bin": 16, "max_depth": 3, "max_leaves": 6}
 
 
 def with_missing(rows, seed):

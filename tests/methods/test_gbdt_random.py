@@ -178,7 +178,9 @@ def test_missing_values_and_early_stopping_under_masks():
     nodes = {k: table(120, seed=k) for k in (1, 2, 3)}
     for k, rows in nodes.items():
         rows.loc[np.random.default_rng(k).random(len(rows)) < 0.2, "x0"] = np.nan
-    result = train("v6_gbdt", nodes, aggregation="masked", rounds=40, early_stopping=3, mode="random", lr=0.3)
+    result = train(
+        "v6_gbdt", nodes, aggregation="masked", rounds=40, early_stopping=1, **{**RANDOM, "trees": 5, "lr": 1.0}
+    )
     losses = [row["loss"] for row in result["history"]]
     assert len(losses) < 40 and losses[-1] == min(losses)
     assert result["final"]["accuracy"] > 0.7

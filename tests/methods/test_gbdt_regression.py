@@ -43,6 +43,7 @@ def test_two_rounds_of_a_regression_by_hand():
         "v6_gbdt",
         nodes,
         rounds=2,
+        mode="cyclic",
         holdout=0,
         lr=lr,
         lambda_l2=lam,
