@@ -36,6 +36,7 @@ NAMES = (
     "private_utility",
     "reddy2020",
     "secagg_cost",
+    "trees",
 )
 # not part of ``all``, since nothing else may run at the same time
 TIMED = ("clipping", "cost", "network", "secagg_cost")
@@ -49,6 +50,7 @@ OTHER_DATA = {
     "garst2021_pca": ("golub.npz",),
     "glm": ("heart_disease.csv",),
     "mcmahan2017_shakespeare": ("shakespeare.json.gz",),
+    "trees": ("heart_disease.csv", FASHION),
 }
 OTHER_DATA_FULL = {
     "reddy2020": (MNIST, FASHION),

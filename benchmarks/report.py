@@ -33,6 +33,8 @@ PAGES = {
     "garst2021_gbdt": "boosted trees on 4 against 9 of MNIST, beside LightGBM on pooled rows",
     "garst2021_gbdt-fashion_mnist": "the same on Fashion-MNIST, also with nodes that hold different classes",
     "garst2021_pca-golub": "what PCA sends and needs as columns grow; classifiers on components of gene expressions",
+    "trees-small": "boosted trees in all modes beside LightGBM, on heart disease, digits and diabetes",
+    "trees-fashion_mnist": "the same on a part of Fashion-MNIST",
     "glm": "coefficients and standard errors beside statsmodels on pooled rows, with rounds and bytes",
     "reddy2020": "what dynamic averaging saves, and what it costs, on MNIST",
     "reddy2020-fashion_mnist": "the same on Fashion-MNIST",

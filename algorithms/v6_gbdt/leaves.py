@@ -79,7 +79,7 @@ def sums_of_leaves(
     Returns:
         The sums of ``g`` in all leaves of all trees, and then those of ``h``, (2 leaves,) float64.
     """
-    first, second = [], []
+    first, second = list[np.ndarray](), list[np.ndarray]()
     c = g.shape[1]
     several = max(1, MOST_PAIRS // max(1, len(binned)) // c) * c  # trees that are worked on at a time
     for begin in range(0, len(trees), several):

@@ -32,10 +32,12 @@ def drawn(rng: np.random.Generator, edges: Sequence[np.ndarray], depth: int, tre
 
 def _drawn(rng: np.random.Generator, edges: Sequence[np.ndarray], depth: int) -> np.ndarray:
     """One tree (m, 3), level by level: a leaf's box lies between two edges of each column."""
-    lengths = np.array([len(e) for e in edges])
+    lengths: np.ndarray = np.array([len(e) for e in edges])
     starts, values = np.cumsum(lengths) - lengths, np.concatenate(edges)
     found, there = np.zeros((2 ** (depth + 1) - 1, 3), np.float32), np.zeros(2 ** (depth + 1) - 1, bool)
-    place, low, high = np.zeros(1, np.intp), np.zeros((1, len(edges)), np.intp), lengths[None]
+    place: np.ndarray = np.zeros(1, np.intp)
+    low: np.ndarray = np.zeros((1, len(edges)), np.intp)
+    high = lengths[None]
     for level in range(depth + 1):
         there[place], found[place, FEATURE] = True, LEAF
         free = low < high

@@ -596,7 +596,7 @@ def test_one_block_can_train_alone(tmp_path):
 
 @pytest.mark.parametrize("package", ["v6_coop", "v6_dynavg", "v6_loadaboost", "v6_gbdt"])
 def test_methods_that_need_single_answers_are_refused_with_the_reason(package):
-    own = {"mode": "cyclic"} if package == "v6_gbdt" else {}
+    own = {"objective": "regression"} if package == "v6_gbdt" else {}
     with pytest.raises(Exception, match="needs aggregation=plain: "):
         run(package, nodes(3), "masked", rounds=2, **own)
 
