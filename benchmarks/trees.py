@@ -151,9 +151,10 @@ def trained(case: Case, data: Dataset, way: str, seed: int) -> runs.Run:
         values = {**objective, **MODES[way]}
     else:
         values = dict(CENTRAL)
+    digest = runs.text_digest if isinstance(experiment.dataset.rows, pd.DataFrame) else runs.digest
     known = {
         "method": "gbdt" if way in MODES else way,
-        "data": f"{case.name} {runs.digest(experiment.dataset)}",
+        "data": f"{case.name} {digest(experiment.dataset)}",
         "partition": case.partition,
         "nodes": case.nodes,
         "seed": seed,
