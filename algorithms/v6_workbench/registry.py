@@ -242,6 +242,21 @@ def single_answers(method: str) -> str:
     return str(central.why_single(settings.validate(central.settings, required)))
 
 
+def times_only(method: str) -> bool:
+    """Say whether a method looks at times, events and groups only, and at no features.
+
+    Args:
+        method: the method's name.
+
+    Returns:
+        Whether it does.
+
+    Raises:
+        SafeError: the method is not installed.
+    """
+    return settings_of(method).times_only
+
+
 def takes_missing(method: str) -> bool:
     """Say whether a method's model takes missing values as they are.
 

@@ -286,7 +286,7 @@ REFUSED = {
     "no events": ({"dead": lambda r: 0}, {}, "no row has the event"),
     "other events": ({"dead": lambda r: 2 * r.dead}, {}, "the column of events holds other numbers than 0 and 1"),
     "missing events": ({"dead": lambda r: r.dead.where(r.dead == 1)}, {}, "missing values in the column(s) dead"),
-    "the label as event": ({}, {"event": "months"}, "months cannot be an offset, weights or event"),
+    "the label as event": ({}, {"event": "months"}, "months cannot be an offset, weights, event or time"),
     "a copy": ({"twice": lambda r: 2 * r.age}, {}, "the column twice follows from age"),
     "of the hospital": ({"beds": lambda r: HOSPITAL * 100.0}, {}, "the column beds has one value at each hospital"),
     "a level without events": (

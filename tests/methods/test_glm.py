@@ -329,7 +329,7 @@ REFUSED = {
         "missing values in the column(s) w",
     ),
     "no such column": ({}, {"offset": "there"}, "no column there in the table"),
-    "the label": ({}, {"offset": "y"}, "y cannot be an offset, weights or event"),
+    "the label": ({}, {"offset": "y"}, "y cannot be an offset, weights, event or time"),
     "rows to evaluate": (
         {},
         {"offset": "age", "holdout": 0.2},

@@ -321,6 +321,11 @@ class Federation:
         return state
 
     @property
+    def levels(self) -> Sequence[str]:
+        """The levels of the job's column of subgroups, sorted; empty if it names none."""
+        return self._tasks.job.data.levels
+
+    @property
     def history(self) -> Sequence[Mapping[str, Any]]:
         """A row a round so far, as in the result."""
         return self._history.rounds

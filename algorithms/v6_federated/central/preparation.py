@@ -83,7 +83,9 @@ def first_job(
     Returns:
         The job, with a new random key.
     """
+    timed = common.times_only
     special: dict[str, Any] = {name: getattr(common, name, None) for name in SPECIAL}
+    special |= {"time": common.label} if timed else {}
     features = common.features and [c for c in common.features if c not in special.values()]
     return Job(
         method=method,
@@ -94,8 +96,8 @@ def first_job(
         rounds=getattr(common, "rounds", None),
         model=None,
         data=DataSpec(
-            common.label,
-            features,
+            None if timed else common.label,
+            [] if timed else features,
             common.classes if supervised else None,
             common.holdout if supervised else 0.0,  # without labels, nothing is evaluated on rows held out
             [],
@@ -103,7 +105,7 @@ def first_job(
             regression=common.regression,
             exclude=common.exclude or [],
             missing=missing,
-            subgroup=common.subgroup,
+            subgroup=getattr(common, "by", common.subgroup),
             **special,
         ),
         minimum_rows=common.minimum_rows,

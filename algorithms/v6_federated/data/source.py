@@ -126,8 +126,8 @@ class Source:
         if self.table is None:
             if spec.label is not None or spec.features is not None or spec.exclude or spec.special:
                 raise DataError(
-                    "the database holds arrays without column names; leave label, features, exclude, offset, weights "
-                    "and event unset"
+                    "the database holds arrays without column names; leave label, features, exclude, offset, weights, "
+                    "event and time unset"
                 )
             return [], "y"
         present = list(self.table.columns)
@@ -147,13 +147,13 @@ class Source:
             raise DataError("features names a column twice; name each column once")
         if twice := [c for c in spec.special if c in (label, *features)]:
             raise DataError(
-                f"{twice[0]} cannot be an offset, weights or event, and the label or a feature too; name another"
+                f"{twice[0]} cannot be an offset, weights, event or time, and the label or a feature too; name another"
             )
         if label and label in spec.exclude:
             raise DataError(f"the label {label} is excluded; remove it from exclude, or name another label")
         if label in features:
             raise DataError(f"the label {label} is among the features; remove it from features, or name another label")
-        if not features:
+        if not features and spec.time is None:
             hint = "; the columns seem to be separated by semicolons or tabs: separate them by commas"
             separated = len(present) == 1 and any(separator in present[0] for separator in ";\t")
             raise DataError(

@@ -15,7 +15,7 @@ SHARED_FUNCTIONS = ("describe", "confirm", "count_rows", "fit_step", "keep_steps
 
 
 # attributes of a DataSpec that name columns which are neither features nor the label
-SPECIAL = ("offset", "weights", "event")
+SPECIAL = ("offset", "weights", "event", "time")
 # attributes of a DataSpec that are left out of messages if they say nothing
 SELDOM = ("exclude", "missing", "subgroup", "levels", *SPECIAL)
 
@@ -40,6 +40,7 @@ class DataSpec:
         offset: column of numbers that is added to the linear predictor. It is no feature.
         weights: column of numbers that weight the rows. It is no feature.
         event: column that is 1 in rows whose label is the time of an event, and 0 in censored ones. It is no feature.
+        time: column of times, if there is no label: of the event, or of censoring. It is no feature.
     """
 
     label: str | None = None
@@ -57,6 +58,7 @@ class DataSpec:
     offset: str | None = None
     weights: str | None = None
     event: str | None = None
+    time: str | None = None
 
     @property
     def special(self) -> list[str]:

@@ -79,7 +79,7 @@ class ModelSpec(_Part):
     """Name, options and sizes of the model."""
 
     name: str
-    features: Annotated[int, Field(ge=1, le=LARGE)]
+    features: Annotated[int, Field(ge=0, le=LARGE)]
     classes: Annotated[int, Field(ge=1, le=LARGE)] | None = None
 
 

@@ -62,7 +62,7 @@ def describe(node: Node, *, raw: bool) -> dict[str, Any]:
         if mode != "plain":
             answer["levels"] = _levels(node, [c for c in features if c in {*found["words"], *found["mixed"]}])
     else:
-        answer["features"] = features or node.source.rows(spec).X.shape[1]
+        answer["features"] = features if node.source.table is not None else node.source.rows(spec).X.shape[1]
     if spec.classes is None and spec.supervised and not spec.regression:
         values, counts = np.unique(node.source.labels(spec), return_counts=True)
         node.policy.check_classes(len(values))

@@ -28,7 +28,7 @@ from v6_federated.base.vantage6_api import (
 )
 from v6_federated.base.version import __version__
 from v6_federated.messages import codec
-from v6_federated.messages.job import Job
+from v6_federated.messages.job import SPECIAL, Job
 from v6_federated.node.node import Node
 from v6_federated.node.request import Request
 from v6_federated.node.state import State
@@ -431,8 +431,7 @@ def _told(job: Job) -> str:
         "supervised": spec.supervised,
         "regression": spec.regression,
         "subgroup": [spec.subgroup, *spec.levels],
-        "offset": spec.offset,
-        "weights": spec.weights,
+        **{name: getattr(spec, name) for name in SPECIAL},
         "privacy": job.privacy,
     }
     return transcript.canonical(told).decode()

@@ -281,7 +281,7 @@ class Node:
         levelling = preprocessing.Levelling(self.policy.minimum_rows_a_side)
         return preprocessing.apply(features, self.job.data.preprocess, levelling.fit)
 
-    def special(self, name: Literal["offset", "weights", "event"], default: float) -> Array:
+    def special(self, name: Literal["offset", "weights", "event", "time"], default: float) -> Array:
         """Return a column that is neither a feature nor the label, for the rows to train on.
 
         Args:
@@ -305,7 +305,7 @@ class Node:
         return found.X[:, 0]
 
     def times(self) -> tuple[Array, Array]:
-        """Return the times of the rows to train on: the label.
+        """Return the times of the rows to train on: the label, or a column of its own if there is none.
 
         Returns:
             Times of the event or of censoring (n,), and 1 for an event or 0 for censoring (n,), float64.
@@ -314,11 +314,29 @@ class Node:
             SafeError: the column of events holds other numbers than 0 and 1.
             PrivacyThresholdViolation: there are too few rows or events.
         """
-        time, event = self.rows.y.astype(np.float64), self.special("event", 1.0)
+        time = self.rows.y.astype(np.float64) if self.job.data.supervised else self.special("time", 0.0)
+        event = self.special("event", 1.0)
         if not np.isin(event, (0, 1)).all():
             raise SafeError("the column of events holds other numbers than 0 and 1; expected 1 for an event")
         self.policy.check_events(int(event.sum()))
         return time, event
+
+    def groups(self) -> Array:
+        """Sort the rows to train on by the levels of the job's column of subgroups.
+
+        Returns:
+            The index of each row's level (n,); 0 if the job names no column, and -1 in rows with none of the levels,
+            or with one that too few rows have.
+        """
+        spec = self.job.data
+        if spec.subgroup is None:
+            return np.zeros(self.n, np.intp)
+        kept, _ = self.source.split(spec, self.identity, self.policy.minimum_rows)
+        said = self.source.words(spec.subgroup)[kept]
+        place = {level: i for i, level in enumerate(spec.levels)}
+        found = np.array([place.get(word, -1) for word in said], np.intp)
+        rows = np.bincount(found[found >= 0], minlength=len(place))
+        return np.where(rows[found] < self.policy.minimum_rows_a_class, -1, found)
 
     def check_time(self) -> None:
         """End a task that takes longer than the operator allows.

@@ -195,6 +195,7 @@ def check_job(method: str, settings: Mapping[str, Any], experiment: Experiment, 
         noisy=noisy,
         missing=registry.takes_missing(method),
         named=checked.classes is not None,
+        times=registry.times_only(method),
     )
     experiment.deal()
 

@@ -62,11 +62,11 @@ def show(result: dict[str, Any]) -> None:
     out.print(tables.rounds_table(result))
     of_model = (tables.classes_table, tables.components_table, tables.importances_table, tables.calibration_table)
     of_rows = (tables.hospitals_table, tables.personal_table, tables.subgroups_table)
-    for table in (make(result) for make in (*of_model, *of_rows, tables.coefficients_table)):
+    for table in (make(result) for make in (*of_model, *of_rows, tables.coefficients_table, tables.survival_table)):
         if table is not None:
             out.print(table)
-    if fit := tables.fit_of(result):
-        print(fit)
+    for line in filter(None, (tables.fit_of(result), tables.survival_of(result))):
+        print(line)
     if suppressed := (result.get("subgroups") or {}).get("suppressed"):
         print(f"not shown, since hospitals have too few rows: {', '.join(map(str, suppressed))}")
     show_intervals({result["method"]: result})

@@ -217,6 +217,8 @@ class MethodCase:
         Returns:
             The settings by name.
         """
+        if self.without_features:
+            values.pop("preprocess", None)
         chosen = {**dict.fromkeys(self.rates, RATE), **dict.fromkeys(self.having(Role.BATCH), None)}
         return {**chosen, **self.settings, **{name: value for name, value in values.items() if value is not None}}
 
@@ -232,6 +234,11 @@ class MethodCase:
         return self.values(**dict.fromkeys(self.having(Role.BATCH), BATCH), **values)
 
     # ---- its rows
+
+    @property
+    def without_features(self) -> bool:
+        """Whether the method looks at times and groups only, so that there are no columns to preprocess."""
+        return self.schema.times_only
 
     @property
     def regression(self) -> bool:

@@ -159,6 +159,8 @@ def as_many_rounds_as_a_node_allows(case: MethodCase) -> None:
 
 def preprocessing_comes_first(case: MethodCase) -> None:
     """The method runs on rows that all kinds of steps were applied to."""
+    if case.without_features:
+        raise NotApplicable("it has no features")
     steps = STEPS if case.supervised else STEPS[:-1]
     result = run(case, case.nodes(tables.clinics()), **case.values(rounds=2, preprocess=steps))
     done = [step["step"] for step in result["data"]["preprocess"]]

@@ -56,9 +56,10 @@ def recorded(case: MethodCase) -> list[Call]:
 def operators_limits_hold_in_every_function(case: MethodCase) -> None:
     """Each limit of the node stops each partial function, called by itself."""
     batches: dict[str, list[str]] = {}  # what a node says that asks for more rows in a minibatch, by function
+    limits = {**LIMITS, **({"DISALLOWED_COLUMNS": "label"} if case.without_features else {})}
     for call in recorded(case):
         require(*_works(case, call))
-        for name, limit in LIMITS.items():
+        for name, limit in limits.items():
             _refused(case, call, f"V6_FEDERATED_{name}", environment={f"V6_FEDERATED_{name}": limit})
         _refused(
             case,

@@ -245,6 +245,7 @@ def _sections(result: Result, draw: _Drawing, target: float | None) -> Iterator[
     yield Section("Subgroups", [*_subgroups(result)])
     yield Section("Training", [*_training(result, draw, target)])
     yield Section("Coefficients", [*_coefficients(result, draw)])
+    yield Section("Survival", [*_survival(result, draw)])
     yield Section("Importances", [*_importances(result, draw)])
     yield Section("Components", [*_components(result, draw)])
     yield Section("Hospitals", [*_hospitals(result)])
@@ -315,6 +316,13 @@ def _coefficients(result: Result, draw: _Drawing) -> Iterator[str | Table | Figu
     caption = "Coefficients by class" if several else f"Coefficients for the class {found[0].of}"
     yield Table(caption, [*columns], [[cell(c) for cell in columns.values()] for c in found])
     yield "Of columns as they are in the table, after the steps that cannot be folded in. They have no intervals."
+
+
+def _survival(result: Result, draw: _Drawing) -> Iterator[str | Table | Figure]:
+    if (table := tables.survival_table(result)) is not None:
+        yield f"{tables.survival_of(result)}."
+        yield from draw(lambda path: pictures.survival(result, path), "Survival curves, with numbers at risk below")
+        yield of_rich(table, "Survival at the ends of some bins of time")
 
 
 def _signed(value: float | None) -> str:

@@ -33,7 +33,15 @@ UNITS = {
     "bytes": "megabytes sent, both ways",
     "seconds": "seconds of simulated time",
 }
-KINDS = ("distances", "components", "importances", "scores", "hospitals", "coefficients")  # of pictures of one result
+KINDS = (
+    "distances",
+    "components",
+    "importances",
+    "scores",
+    "hospitals",
+    "coefficients",
+    "survival",
+)  # of pictures of one result
 REFERENCES = {"distance": "global model", "from_reference": "reference"}  # what a node's model is compared with
 
 
@@ -312,6 +320,7 @@ def of_one(result: Result, folder: Path, form: str = "png", number: str = "", na
     scores(result, files["scores"])
     hospitals(result, files["hospitals"])
     coefficients(result, files["coefficients"])
+    survival(result, files["survival"])
 
 
 def coefficients(result: Result, path: Path, most: int = 40) -> bool:
@@ -346,6 +355,57 @@ def coefficients(result: Result, path: Path, most: int = 40) -> bool:
         axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axis.xaxis.set_minor_formatter(StrMethodFormatter("{x:g}") if max(values) < 10 * min(values) else "")
     axis.grid(axis="x", alpha=0.3)
+    finished(figure, path)
+    return True
+
+
+def survival(result: Result, path: Path, ticks: int = 6) -> bool:
+    """Draw survival curves with their intervals, and the numbers at risk below.
+
+    Args:
+        result: the result.
+        path: the picture. If there is nothing to draw, an earlier picture at this path is removed.
+        ticks: times at which the numbers at risk stand.
+
+    Returns:
+        Whether there is a picture: not without curves.
+    """
+    curves = [found for found in result.get("curves_of_survival") or () if found["rows"]]
+    if not curves:
+        path.unlink(missing_ok=True)
+        return False
+    figure, (axis, below) = plt.subplots(
+        2,
+        1,
+        figsize=(6.4, 4 + 0.22 * len(curves)),
+        height_ratios=(4, 0.5 + 0.22 * len(curves)),
+        sharex=True,
+        constrained_layout=True,
+    )
+    last = max(found["rows"][-1]["end"] for found in curves)
+    times = np.linspace(0, last, ticks)
+    for i, found in enumerate(curves):
+        rows, colour = found["rows"], COLOURS[i % len(COLOURS)]
+        ends, at_risk = [0.0, *(row["end"] for row in rows)], [row["at_risk"] for row in rows]
+        name = "all" if found["group"] is None else _plain(str(found["group"]))
+        axis.step(ends, [1.0, *(row["survival"] for row in rows)], color=colour, where="post", label=name)
+        bands = [[1.0, *(np.nan if row[side] is None else row[side] for row in rows)] for side in ("lower", "upper")]
+        axis.fill_between(ends, *bands, step="post", color=colour, alpha=0.15, linewidth=0)
+        for time in times[times <= ends[-1] + 1e-9]:  # a bin's rows are at risk until its end
+            place = min(int(np.searchsorted(ends[1:], time - 1e-9)), len(rows) - 1)
+            below.text(time, i, f"{at_risk[place]:.0f}", ha="center", va="center", fontsize=8)
+    axis.set_ylim(0, 1.02)
+    axis.set_ylabel(f"survival, with {100 * result['confidence']:g}% interval")
+    axis.grid(alpha=0.3)
+    if len(curves) > 1:
+        axis.legend()
+    names = ["at risk" if found["group"] is None else _plain(_wrapped(str(found["group"]))) for found in curves]
+    below.set_yticks(range(len(curves)), names, fontsize=8)
+    below.set_ylim(len(curves) - 0.5, -0.5)
+    below.set_xticks(times, [f"{time:.3g}" for time in times])
+    below.set_xlabel("time; the numbers are rows at risk")
+    below.spines[:].set_visible(False)
+    below.tick_params(length=0)
     finished(figure, path)
     return True
 

@@ -55,6 +55,7 @@ def check(
     noisy: bool = False,
     missing: bool = False,
     named: bool = False,
+    times: bool = False,
 ) -> None:
     """Check that a method can be trained on a dataset.
 
@@ -69,6 +70,7 @@ def check(
         noisy: whether nodes add noise, so that only a schema can fill missing values.
         missing: whether the model takes missing values as they are.
         named: whether the job names the classes.
+        times: whether the method looks at the label, a time, and at no features.
 
     Raises:
         SafeError: columns do not exist, values are missing, or labels are not classes (numbers of a regression).
@@ -89,7 +91,8 @@ def check(
     labels(Dataset(dataset.name, table), label)
     try:
         source = Source(table=table)
-        spec = DataSpec(label=label, features=features, supervised=supervised, regression=regression, missing=missing)
+        about = {"time": label, "features": []} if times else {"label": label, "features": features}
+        spec = DataSpec(**about, supervised=supervised, regression=regression, missing=missing)
         source.columns(spec)
         if not steps:
             source.rows(spec)

@@ -199,6 +199,7 @@ class Experiment:
         noisy: bool = False,
         missing: bool = False,
         named: bool = False,
+        times: bool = False,
     ) -> None:
         """Check that a method can be trained on the data.
 
@@ -209,6 +210,7 @@ class Experiment:
             noisy: whether nodes add noise; a schema then says what fills missing values.
             missing: whether the model takes missing values as they are.
             named: whether the job names the classes.
+            times: whether the method looks at the label, a time, and at no features.
 
         Raises:
             SafeError: the method cannot be trained on them.
@@ -229,6 +231,7 @@ class Experiment:
             noisy=noisy,
             missing=missing,
             named=named,
+            times=times,
         )
 
     def common(self, supervised: bool = True) -> dict[str, Any]:

@@ -37,7 +37,9 @@ def described(experiment: Experiment, method: str, values: Mapping[str, Any]) ->
             counts = experiment.class_counts()
             about.append(f"{len(counts)} classes: {shortened([f'{name} ({n})' for name, n in counts.items()])}")
         parts += [", ".join(about)] if about else []
-    if features := _features(experiment, values):
+    if registry.times_only(method):
+        parts.append(f"times {experiment.label}")
+    elif features := _features(experiment, values):
         parts.append(f"{len(features)} features: {shortened(features, 8)}")
     return "; ".join(parts)
 
@@ -54,7 +56,7 @@ def warnings_about(experiment: Experiment, method: str, values: Mapping[str, Any
         A line for each thing: features that look like identifiers, columns that are empty at a node or in its held-out
         rows, and names of nodes, classes or levels that differ only in spaces or capitals.
     """
-    features, named = _features(experiment, values), experiment.named()
+    features, named = [] if registry.times_only(method) else _features(experiment, values), experiment.named()
     found = _identifiers(experiment, features)
     table = experiment.dataset.rows
     nowhere = [c for c in features if table[c].isna().all()] if isinstance(table, pd.DataFrame) else []

@@ -1,0 +1,149 @@
+"""Kaplan-Meier curves and the log-rank test against statsmodels on rows whose times are the ends of bins."""
+
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+from helpers import OPEN, train
+from scipy import stats
+from statsmodels.duration.survfunc import SurvfuncRight, survdiff
+from vantage6.algorithm.tools.exceptions import CollectResultsError, UserInputError
+
+from v6_federated.base.errors import SafeError
+from v6_federated.data import times
+from v6_km.curves import curve, log_rank
+from v6_workbench.conformance import MethodCase, conformance_tests
+from v6_workbench.simulation.mock import MockNetwork
+
+GRID = [1.0, 2.0, 3.5, 5.0, 8.0, 13.0]
+CUTS = (0, 40, 160, 230, 400)  # four hospitals of unequal sizes
+
+
+def counts_of(rows):
+    """Rows in bins that hold a quarter of the events each, as one hospital counts these, and after the last."""
+    counts = times.upto(rows.y, np.ones(len(rows.y)), None, 3)
+    (end,) = times.quantiles(counts, times.cells(None), np.ones(1))
+    ends = times.quantiles(times.upto(rows.y, np.ones(len(rows.y)), end, 3), times.cells(end), np.arange(1, 5) / 4)
+    events = [((a < rows.y) & (rows.y <= b)).sum() for a, b in pairwise([-1.0, *ends, np.inf])]
+    return {"ends": np.array(ends), "events": np.array([events]), "censored": np.zeros((1, len(events)))}
+
+
+test_conformance = conformance_tests(
+    MethodCase(
+        "km",
+        settings={"label": "label", "bins": 4},
+        centralized=counts_of,
+        exceptions={
+            "equal_nodes_equal_one": "its result holds numbers of rows",
+            "nodes_keep_what_is_declared_and_nothing_in_the_end": "it has one round, and the check stops the second",
+        },
+    )
+)
+
+
+def patients(n=CUTS[-1], seed=1):
+    rng = np.random.default_rng(seed)
+    arm = rng.choice(["a", "b", "c"], n, p=[0.5, 0.3, 0.2])
+    event, censored = rng.exponential(np.where(arm == "a", 9, 5)), rng.exponential(8, n)
+    dead, months = (event <= censored) * 1, np.minimum(event, censored)
+    return pd.DataFrame({"arm": arm, "age": rng.normal(60, 9, n), "dead": dead, "months": months})
+
+
+def dealt(rows):
+    """The rows at four hospitals."""
+    return {k: rows.iloc[a:b].reset_index(drop=True) for k, a, b in zip((2, 3, 5, 9), CUTS, CUTS[1:], strict=False)}
+
+
+def fit(rows, **settings):
+    return train("v6_km", dealt(rows), **{"label": "months", "event": "dead", "grid": GRID, **settings})
+
+
+def on_grid(rows, ends=GRID):
+    """Rows whose times are the ends of their bins; those after the last end are censored there."""
+    place = np.searchsorted(ends, rows.months, side="left")
+    after = place == len(ends)
+    return rows.assign(months=np.append(ends, ends[-1])[place], dead=np.where(after, 0, rows.dead))
+
+
+@pytest.mark.parametrize("aggregation", ["plain", "masked"])
+def test_curves_and_test_equal_statsmodels_on_the_grid(aggregation):
+    rows = patients()
+    result = fit(rows, by="arm", minimum_at_risk=1, aggregation=aggregation)
+    rounded = on_grid(rows)
+    statistic, p = survdiff(rounded.months, rounded.dead, rounded.arm)
+    assert result["log_rank"]["df"] == 2
+    np.testing.assert_allclose([result["log_rank"]["statistic"], result["log_rank"]["p"]], [statistic, p], rtol=1e-10)
+    assert [found["group"] for found in result["curves_of_survival"]] == ["a", "b", "c"]
+    for found in result["curves_of_survival"]:
+        own = rounded[rounded.arm == found["group"]]
+        theirs = SurvfuncRight(own.months, own.dead)
+        mine = {row["end"]: row for row in found["rows"]}
+        named = {"survival": theirs.surv_prob, "std_error": theirs.surv_prob_se, "at_risk": theirs.n_risk}
+        for name, values in named.items():
+            np.testing.assert_allclose([mine[t][name] for t in theirs.surv_times], values, rtol=1e-10)
+        assert found["n"] == len(own) and found["events"] == rows.dead[rows.arm == found["group"]].sum()
+
+
+def test_a_curve_by_hand():
+    """Five patients at risk, one dies; four, of whom one is censored; three, of whom two die; then nothing is known."""
+    found = curve(None, [1.0, 2.0, 3.0], np.array([1.0, 0, 2, 1]), np.array([0.0, 1, 0, 0]), 0.95, 1)
+    assert [row["at_risk"] for row in found["rows"]] == [5, 4, 3]
+    np.testing.assert_allclose([row["survival"] for row in found["rows"]], [4 / 5, 4 / 5, 4 / 15])
+    spread = np.sqrt(1 / (5 * 4) + 2 / (3 * 1))
+    assert found["rows"][2]["std_error"] == pytest.approx(4 / 15 * spread)
+    near = np.log(-np.log(4 / 15)) + stats.norm.ppf(0.975) * spread / np.abs(np.log(4 / 15)) * np.array([1, -1])
+    np.testing.assert_allclose([found["rows"][2][end] for end in ("lower", "upper")], np.exp(-np.exp(near)))
+    assert found["median"] == 3.0 and (found["n"], found["events"]) == (5, 4)
+    ended = curve(None, [1.0, 2.0, 3.0], np.array([1.0, 0, 2, 1]), np.array([0.0, 1, 0, 0]), 0.95, 4)
+    assert [row["end"] for row in ended["rows"]] == [1, 2] and ended["median"] is None
+    nobody = curve(None, [1.0], np.array([4.0, 0]), np.zeros(2), 0.95, 1)["rows"][0]
+    assert nobody["survival"] == 0 and nobody["std_error"] is None and nobody["lower"] is None
+
+
+def test_one_group_has_no_test():
+    rows = patients()
+    result = fit(rows, minimum_at_risk=1)
+    assert result["log_rank"] is None and [found["group"] for found in result["curves_of_survival"]] == [None]
+    assert log_rank(np.zeros((2, 3)), np.ones((2, 3))) is None
+
+
+def test_bins_at_quantiles_and_under_careful_hospitals_come_near_the_exact_curve():
+    rows = patients()
+    theirs = SurvfuncRight(rows.months, rows.dead)
+    for profile, most in (("trusting", 0.03), ("careful", 0.04)):
+        (found,) = fit(rows, grid=None, bins=40, environment={"V6_FEDERATED_PROFILE": profile})["curves_of_survival"]
+        ends, mine = (np.array([row[name] for row in found["rows"]]) for name in ("end", "survival"))
+        exact = theirs.surv_prob[np.searchsorted(theirs.surv_times, ends, side="right") - 1]
+        assert np.abs(mine - exact).max() < most, profile
+        assert len(ends) > 20 and found["rows"][-1]["at_risk"] >= 10
+
+
+def test_levels_that_few_rows_have_are_in_no_group():
+    rows = patients()
+    rows.loc[[0, 1], "arm"] = "rare"
+    result = fit(rows, by="arm", environment={"V6_FEDERATED_PROFILE": "careful"})
+    assert [found["group"] for found in result["curves_of_survival"]] == ["a", "b", "c"]
+    assert sum(found["n"] for found in result["curves_of_survival"]) == len(rows) - 2
+
+
+REFUSED = {
+    "no label": ({}, {"label": None}, "label is missing: name the column of times"),
+    "other events": ({"dead": lambda r: 2 * r.dead}, {}, "the column of events holds other numbers than 0 and 1"),
+    "no events": ({"dead": lambda r: 0}, {"grid": None}, "too few rows with the event"),
+    "times below 0": ({"months": lambda r: r.months - 1}, {}, "the label holds times below 0"),
+    "words": ({"months": lambda r: "long"}, {}, "months"),
+    "features": ({}, {"features": ["age"]}, "features has no effect on km"),
+    "a model": ({}, {"holdout": 0.3}, "holdout has no effect on km"),
+    "no such group": ({}, {"by": "site"}, "no column site"),
+    "times as groups": ({}, {"by": "months"}, "by=months is the column of times or events"),
+    "bins and their ends": ({}, {"bins": 9}, "bins has no effect with grid"),
+}
+
+
+@pytest.mark.parametrize("changed, settings, said", REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_drawn_is_named(changed, settings, said):
+    network = MockNetwork("v6_km", dealt(patients().assign(**changed)), environment=OPEN, on_round=lambda row: None)
+    with network, pytest.raises((CollectResultsError, UserInputError, SafeError), match="^[^\n]*$") as problem:
+        network.run(**{"label": "months", "event": "dead", "grid": GRID, **settings})
+    assert said in str(problem.value)
