@@ -91,8 +91,9 @@ def check(
     labels(Dataset(dataset.name, table), label)
     try:
         source = Source(table=table)
-        about = {"time": label, "features": []} if times else {"label": label, "features": features}
-        spec = DataSpec(**about, supervised=supervised, regression=regression, missing=missing)
+        spec = DataSpec(label=label, features=features, supervised=supervised, regression=regression, missing=missing)
+        if times:
+            spec = DataSpec(time=label, features=[], supervised=False)
         source.columns(spec)
         if not steps:
             source.rows(spec)
