@@ -1,0 +1,17 @@
+"""What hospitals agree on with their keys, so that no hospital is told something else later in the job."""
+
+from dataclasses import replace
+
+import pytest
+
+from v6_federated.messages.job import SPECIAL, DataSpec, Job
+from v6_federated.node import masking
+
+
+@pytest.mark.parametrize("name", SPECIAL)
+def test_a_masked_job_cannot_change_a_special_column(name):
+    """With another column of events at one hospital, the sum would differ by what this column says there."""
+    spec = DataSpec("months", ["age"], **{name: "a"})
+    job = Job("cox", "0" * 32, 0, [1, 2, 3], [], 3, None, spec, None, "float64")
+    other = replace(job, data=replace(job.data, **{name: "b"}))
+    assert masking._told(job) != masking._told(other)
