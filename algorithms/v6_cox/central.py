@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from scipy import special
 
 from v6_cox import grid as grid_of
@@ -41,7 +41,9 @@ Tolerance = Annotated[
 ]
 Tied = Annotated[Ties, Field(description="how events at the same time are treated")]
 Stratified = Annotated[
-    Strata, Field(description="hospital: a baseline hazard each; none: one for all, in bins of time")
+    Strata,
+    Field(description="hospital: a baseline hazard each; none: one for all, in bins of time"),
+    BeforeValidator(lambda value: "none" if value is None else value),  # as the command line reads none
 ]
 Bins = Annotated[
     int, Field(ge=2, le=times.MOST, description="bins of time, at quantiles of the events, with strata=none"), Number
