@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 from scipy import special
 
 from v6_cox import grid as grid_of
@@ -43,7 +43,6 @@ Tied = Annotated[Ties, Field(description="how events at the same time are treate
 Stratified = Annotated[
     Strata,
     Field(description="hospital: a baseline hazard each; none: one for all, in bins of time"),
-    BeforeValidator(lambda value: "none" if value is None else value),  # as the command line reads none
 ]
 Bins = Annotated[
     int, Field(ge=2, le=times.MOST, description="bins of time, at quantiles of the events, with strata=none"), Number
