@@ -24,6 +24,7 @@ def test_every_setting_is_shown_with_the_default_that_a_run_has(method, capsys):
     defaults = json.loads(last)["defaults"]
     assert fields.keys() - defaults.keys() <= {"rounds"}
     own = {name: value for name, value in NEEDED.items() if name in fields}
+    own |= {"label": "label"} if registry.times_only(method) else {}
     rows = {k: table(40, seed=k) for k in (1, 2)}
     used = train(registry.package_of(method).__name__, rows, rounds=2, **own)["settings"]
     used = {name: value for name, value in used.items() if name not in {*BY_THE_DATA, *own}}
