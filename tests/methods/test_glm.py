@@ -19,6 +19,8 @@ from v6_federated.node.node import Node
 from v6_glm.families import Glm
 from v6_workbench.conformance import MethodCase, conformance_tests
 from v6_workbench.reporting import diagnostics, page, pictures, prediction, spreadsheets, tables
+from v6_workbench.simulation.datasets import load
+from v6_workbench.simulation.experiments import Experiment
 from v6_workbench.simulation.mock import MockNetwork
 
 F, L = sm.families, sm.families.links
@@ -450,3 +452,19 @@ def test_black_cherry_trees():
         assert found[name]["z"] == pytest.approx(z, rel=1e-6)
         assert found[name]["p"] == pytest.approx(p, rel=1e-6)
     assert result["deviance"] == pytest.approx(524.3025, rel=1e-7)
+
+
+@pytest.mark.parametrize("family", ["binomial", "poisson"])
+def test_under_dither_sums_of_zeros_are_zero(family):
+    """Under careful, hospitals dither masked values by 2^-76: a flag that none has set must not seem to be set."""
+    rows = pd.concat([part.assign(hospital=k) for k, part in dealt(with_rows(family=family)).items()])
+    job = {"family": family, "holdout": 0.0}
+    found = [
+        Experiment(
+            load(rows[["hospital", *rows.columns[:-1]]]), partition="column:hospital", environment=own
+        ).federated("glm", job, **({} if own else {"aggregation": "masked"}))
+        for own in ({}, {"V6_FEDERATED_PROFILE": "careful"})
+    ]
+    assert [result["privacy"]["aggregation"] for result in found] == ["masked", "masked"]
+    assert found[0]["iterations"] == found[1]["iterations"]
+    np.testing.assert_allclose(column(found[0], "estimate"), column(found[1], "estimate"), rtol=1e-9)
