@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from four_hospitals import GENES, LIMITS, ROWS, TRAINING
+from four_hospitals import GENES, LIMITS, ROWS, training
 
 from v6_federated.privacy import audit
 from v6_workbench.cli.main import main
@@ -133,6 +133,7 @@ def table(tmp_path_factory):
     rows.loc[0, "rare"] = "unheard-of"
     rows["hospital"] = np.repeat(["north", "east", "south", "west"], ROWS)
     rows["outcome"] = np.where(rows["a"] + rng.normal(size=len(rows)) > 0, "ill", "well")
+    rows["days"] = rng.exponential(100, size=len(rows)).round(6)
     path = tmp_path_factory.mktemp("hospitals") / "patients.csv"
     rows.to_csv(path, index=False)
     return path
@@ -171,7 +172,7 @@ def submit(hospitals, image_of, capsys):
             image_of(method)
         capsys.readouterr()
         for _ in range(2):  # as in ``at_once``
-            status = main(["submit", method, "--network", hospitals, *TRAINING, *map(str, arguments)])
+            status = main(["submit", method, "--network", hospitals, *training(method), *map(str, arguments)])
             out, err = capsys.readouterr()
             assert "Traceback" not in err
             if AGAIN not in err:
@@ -186,7 +187,7 @@ def at_once(hospitals, image_of):
     """``v6-federated submit`` of several jobs at a time: futures of what has come of them."""
 
     def submit_in_a_process(method, *arguments):
-        command = ["submit", method, "--network", hospitals, *TRAINING, *map(str, arguments)]
+        command = ["submit", method, "--network", hospitals, *training(method), *map(str, arguments)]
         for _ in range(2):  # under load a node of vantage6 loses a container now and then, and asks for the task again
             process = subprocess.run(
                 [sys.executable, "-m", "v6_workbench.cli.main", *command], capture_output=True, text=True

@@ -13,6 +13,13 @@ LIMITS = {
 }
 
 
+def training(method: str) -> list[str]:
+    """The options of a short job. Methods of survival look at days, and one of them takes no features."""
+    if method in ("cox", "km"):
+        return [*TRAINING[:4], "--label", "days", *(["--features", "a,c"] if method == "cox" else [])]
+    return TRAINING
+
+
 def selected(request, test: str) -> list[str]:
     """The ids of the cases of a test that are to run."""
     return [item.callspec.id for item in request.session.items if item.originalname == test]

@@ -12,7 +12,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from four_hospitals import TRAINING, complaint, selected
+from four_hospitals import complaint, selected, training
 
 from v6_workbench.cli.main import main
 from v6_workbench.network import docker_engine, images, local
@@ -27,11 +27,10 @@ AGREEMENT = {"describe", "confirm", "keep_steps"}  # of which a masked job needs
 
 def options(method: str) -> list[str]:
     """Settings of an honest job on hospitals of 40 rows."""
-    settings = {"batch_size": BATCH, "min_rows_leaf": BATCH} if method != "pca" else {"components": 2}
+    settings = {"batch_size": BATCH} if method != "pca" else {"components": 2}
     declared = settings_of(method).model_fields
     chosen = [text for name, value in settings.items() if name in declared for text in ("--set", f"{name}={value}")]
-    time = ["--label", "b", "--features", "a,c"] if method == "cox" else []
-    return [*TRAINING, *time, *chosen, "--set", f"organizations={NODES}"]
+    return [*training(method), *chosen, "--set", f"organizations={NODES}"]
 
 
 @pytest.fixture(scope="module")
