@@ -18,6 +18,7 @@ from v6_federated import (
     Answers,
     Common,
     Federation,
+    Grid,
     Number,
     Result,
     Rounds,
@@ -26,6 +27,7 @@ from v6_federated import (
     bins_of_time,
     central,
     changed,
+    check_grid,
     codec,
     inference,
     times,
@@ -46,10 +48,6 @@ Stratified = Annotated[
 ]
 Bins = Annotated[
     int, Field(ge=2, le=times.MOST, description="bins of time, at quantiles of the events, with strata=none"), Number
-]
-Grid = Annotated[
-    list[float] | None,
-    Field(min_length=1, max_length=times.MOST, description="times at which bins end, in place of quantiles"),
 ]
 InFull = Annotated[Literal["float64"], Field(description="number format of what is sent, here in full")]
 
@@ -95,10 +93,7 @@ def check_settings(settings: Any) -> None:
     idle = changed(settings, ["ties"] if settings.strata == "none" else ["bins", "grid"])
     if idle:
         raise SafeError(f"{', '.join(idle)} has no effect with strata={settings.strata}; leave it out")
-    if settings.grid is not None:
-        times.checked_ends(settings.grid)
-        if changed(settings, ["bins"]):
-            raise SafeError("bins has no effect with grid, which names the ends of bins; leave one of them out")
+    check_grid(settings)
 
 
 @central(
@@ -237,7 +232,7 @@ def agreed(federation: Federation, strata: Strata, bins: int, ends: list[float] 
     """
     if strata == "hospital":
         return []
-    return bins_of_time(federation, np.arange(1, bins) / bins) if ends is None else [*map(float, ends)]
+    return bins_of_time(federation, np.arange(1, bins) / bins, ends)
 
 
 def on_grid(federation: Federation, b: np.ndarray, ends: np.ndarray, shared: Mapping[str, Any]) -> Asked:

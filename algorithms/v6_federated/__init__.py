@@ -11,7 +11,7 @@ from v6_federated.base.vantage6_api import CollectResultsError, UserInputError
 from v6_federated.base.version import __version__
 from v6_federated.central.answer import Answer
 from v6_federated.central.answers import Answers
-from v6_federated.central.bins_of_time import bins_of_time
+from v6_federated.central.bins_of_time import Grid, bins_of_time, check_grid
 from v6_federated.central.federation import Federation
 from v6_federated.central.job import Result, central
 from v6_federated.central.privacy import training_plan
@@ -46,6 +46,7 @@ __all__ = [
     "Epochs",
     "Federation",
     "Fraction",
+    "Grid",
     "LearningRate",
     "LocalSGD",
     "Node",
@@ -64,6 +65,7 @@ __all__ = [
     "bins_of_time",
     "central",
     "changed",
+    "check_grid",
     "codec",
     "confirm",
     "count_events",

@@ -10,6 +10,7 @@ from v6_federated import (
     Answer,
     Common,
     Federation,
+    Grid,
     Number,
     Result,
     Rounds,
@@ -17,16 +18,13 @@ from v6_federated import (
     bins_of_time,
     central,
     changed,
+    check_grid,
     codec,
     times,
 )
 from v6_km.curves import curve, log_rank
 
 Bins = Annotated[int, Field(ge=1, le=times.MOST, description="bins of time, at quantiles of the events"), Number]
-Grid = Annotated[
-    list[float] | None,
-    Field(min_length=1, max_length=times.MOST, description="times at which bins end, in place of quantiles"),
-]
 Confidence = Annotated[float, Field(gt=0, lt=1, description="coverage of the confidence intervals"), Number]
 AtRisk = Annotated[int, Field(ge=1, description="a curve ends once fewer rows of all hospitals are at risk"), Number]
 IDLE = ("features", "exclude", "preprocess", "start_from", "until_converged")
@@ -65,10 +63,7 @@ def check_settings(settings: Any) -> None:
         raise SafeError(f"{', '.join(idle)} has no effect on km, which looks at times only; leave it out")
     if settings.by is not None and settings.by in (settings.label, settings.event):
         raise SafeError(f"by={settings.by} is the column of times or events; name another one, or leave it out")
-    if settings.grid is not None:
-        times.checked_ends(settings.grid)
-        if changed(settings, ["bins"]):
-            raise SafeError("bins has no effect with grid, which names the ends of bins; leave one of them out")
+    check_grid(settings)
 
 
 @central(
@@ -97,7 +92,7 @@ def central(
     """
     groups: list[str | None] = [*federation.levels] or [None]
     for _ in federation.rounds(min(rounds, 1)):
-        ends = [*map(float, grid)] if grid else bins_of_time(federation, np.arange(1, bins + 1) / bins)
+        ends = bins_of_time(federation, np.arange(1, bins + 1) / bins, grid)
         shape = (len(groups) * (len(ends) + 1),)
         answers = federation.ask(
             "leaving",

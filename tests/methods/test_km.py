@@ -14,6 +14,8 @@ from v6_federated.base.errors import SafeError
 from v6_federated.data import times
 from v6_km.curves import curve, log_rank
 from v6_workbench.conformance import MethodCase, conformance_tests
+from v6_workbench.simulation.datasets import load
+from v6_workbench.simulation.experiments import Experiment
 from v6_workbench.simulation.mock import MockNetwork
 
 GRID = [1.0, 2.0, 3.5, 5.0, 8.0, 13.0]
@@ -147,3 +149,26 @@ def test_what_cannot_be_drawn_is_named(changed, settings, said):
     with network, pytest.raises((CollectResultsError, UserInputError, SafeError), match="^[^\n]*$") as problem:
         network.run(**{"label": "months", "event": "dead", "grid": GRID, **settings})
     assert said in str(problem.value)
+
+
+@pytest.mark.parametrize("aggregation", ["plain", "masked"])
+def test_what_jobs_with_other_ends_tell(aggregation):
+    """The attack that the page leaves open: bisecting the end of a bin gives the time of one patient's event.
+
+    Hospitals are careful; the counts of both bins are of many rows. Each job halves the interval that holds the time of
+    the thirtieth event of all.
+    """
+    rng = np.random.default_rng(3)
+    rows = {k: pd.DataFrame({"days": rng.exponential(100, 40).round(6), "hospital": k}) for k in (1, 2, 3)}
+    pooled = pd.concat(rows.values())[["hospital", "days"]]
+    own = {"V6_FEDERATED_PROFILE": "careful", "V6_FEDERATED_AGGREGATION": aggregation}
+    experiment = Experiment(load(pooled), partition="column:hospital", label="days", environment=own)
+    leaving = np.sort(pooled["days"].to_numpy())
+    low, high, jobs = float(leaving[4]), float(np.median(leaving)), 0
+    target = 30  # so many events lie at or before the time that is looked for
+    while high - low > 1e-3:
+        middle = (low + high) / 2
+        found = experiment.federated("km", label="days", grid=[middle])["curves_of_survival"][0]["rows"][0]
+        low, high = (low, middle) if round(found["events"]) >= target else (middle, high)
+        jobs += 1
+    assert abs(high - leaving[target - 1]) < 2e-3 and jobs < 20

@@ -1,4 +1,4 @@
-"""What hospitals agree on with their keys, so that no hospital is told something else later in the job."""
+"""During a masked job, central cannot ask a hospital for other columns than those that all have agreed on."""
 
 from dataclasses import replace
 

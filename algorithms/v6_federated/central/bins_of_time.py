@@ -1,22 +1,49 @@
-"""Bins of time for the rows of all nodes, chosen without a time of a single event."""
+"""Bins of time for the rows of all nodes: those that a job names, or quantiles of rounded counts of events."""
+
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
 from v6_federated.base.arrays import Array
+from v6_federated.base.errors import SafeError
 from v6_federated.central.answer import Answer
 from v6_federated.central.federation import Federation
 from v6_federated.data import times
+from v6_federated.messages.settings import changed
+
+Grid = Annotated[
+    list[float] | None,
+    Field(min_length=1, max_length=times.MOST, description="times at which bins end, in place of quantiles"),
+]
 
 
-def bins_of_time(federation: Federation, shares: Array) -> list[float]:
-    """Choose ends of bins that hold about equally many events.
+def check_grid(settings: Any) -> None:
+    """Reject a ``grid`` that is no list of times, or that leaves ``bins`` without effect.
 
-    Two requests: events up to powers of 2, and then up to the ends of equal cells below the power that holds them all.
-    The nodes round their counts down.
+    Args:
+        settings: the job's settings, with ``bins`` and ``grid``.
+
+    Raises:
+        SafeError: they do not fit each other.
+    """
+    if settings.grid is None:
+        return
+    times.checked_ends(settings.grid)
+    if changed(settings, ["bins"]):
+        raise SafeError("bins has no effect with grid, which names the ends of bins; leave one of them out")
+
+
+def bins_of_time(federation: Federation, shares: Array, grid: list[float] | None) -> list[float]:
+    """Choose ends of bins: those of the grid, or such that bins hold about equally many events.
+
+    For the latter, two requests: events up to powers of 2, and then up to the ends of equal cells below the power that
+    holds them all. The nodes round their counts down.
 
     Args:
         federation: the nodes, whose function ``count_events`` is asked.
         shares: of the events, up to the end of each bin (B,).
+        grid: the ends that the job names; None if it names none.
 
     Returns:
         The ends; fewer than B if many events happened at the same time.
@@ -25,6 +52,8 @@ def bins_of_time(federation: Federation, shares: Array) -> list[float]:
         SafeError: there are too few events to count.
         CollectResultsError: fewer nodes answered than the job needs.
     """
+    if grid is not None:
+        return [*map(float, grid)]
     rough = _counted(federation, None)
     (end,) = times.quantiles(rough, times.cells(None), np.ones(1))
     return times.quantiles(_counted(federation, end), times.cells(end), shares)

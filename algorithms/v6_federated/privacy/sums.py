@@ -19,7 +19,7 @@ from v6_federated.privacy.secagg.encoding import HEADER, Term
 MOST_PARTS = 1000
 MOST_SEQ = 2**31
 RUNGS = tuple(range(-20, 261, 20))  # of sums whose size nobody knows: the next is 2^20 coarser
-FINEST = 2.0 ** (RUNGS[0] - encoding.FRACTION[64])  # the unit in which they are told
+FINEST = 2.0 ** (RUNGS[0] - encoding.FRACTION[64])  # the smallest value, except 0, that such a sum can have
 BLUR = 36  # bits of the noise in the coarser words of a ladder
 WEIGHTS = ("one", "rows", "share", "equal")
 

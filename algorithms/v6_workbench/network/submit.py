@@ -16,6 +16,7 @@ from v6_workbench import registry
 from v6_workbench.network import calls, server
 
 POLL_SECONDS = 1.0
+CALLS_EVERY = 5  # polls: the list of calls is the largest of the answers, and the server serves all at once
 LABELS_SECONDS = 2.0  # after which a node that has just come online has sent its labels
 UNKNOWN = re.compile(r"unknown setting '(\w+)'")  # in the log of a task whose image is older than this machine's code
 # what a run's status means, if its log does not say it better
@@ -138,7 +139,7 @@ def follow(
         CollectResultsError: the task has no result; the text says why.
     """
     run_id = server.one_run(client, task_id)["id"]
-    shown = silent = 0
+    shown = silent = polls = 0
     said = ""
 
     def show(rows: Sequence[dict[str, Any]]) -> None:
@@ -153,9 +154,11 @@ def follow(
         silent = 0 if status else silent + 1
         ended = status is not None and has_task_finished(status)
         show(rounds_in(_answer(client, f"run/{run_id}", params={"fields": "log"}).get("log") or ""))
-        if not shown and not ended and (asked := _asked_last(client, task_id)) not in ("", said):
+        due = not shown and not ended and polls % CALLS_EVERY == 0
+        if due and (asked := _asked_last(client, task_id)) not in ("", said):
             said = asked
             on_call(asked)
+        polls += 1
         if ended:
             result = result_of(client, task_id, method)
             show(result["history"])
