@@ -26,6 +26,7 @@ SETTINGS = {  # the jobs of some methods; all others have the default settings
     "cox": FEW,
     "glm": {**FEW, "family": "poisson"},
     "gbdt": {"rounds": 4, "mode": "cyclic", "growth": {}, "min_rows_leaf": 10},  # nodes take turns
+    "km": {"label": "target", "bins": 4},
     "pca": {"rounds": 3, "components": 3},
 }
 BASE = {"rounds": 3, "classes": list(range(10))}

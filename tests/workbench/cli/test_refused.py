@@ -134,7 +134,7 @@ DATA = [
     ),
     ([*WINE, "--partition", "column:ash", "--label", "ash"], "--label ash: this column names the nodes"),
     ([*RUN, "--features", "mean radius,mean radius"], "each once"),
-    ([*RUN, "--label", "mean radius"], "expected a column with 2 to 100 classes"),
+    ([*RUN, "--label", "mean radius"], "expected a column with 2 to 20 classes"),
     (["run", "fedavg", "--data", "diabetes"], "objective=regression or glm with --set family=gaussian"),
     ([*RUN, "--nodes", "1000"], "569 rows are too few for 1000 nodes; use --nodes 569 or fewer"),
     ([*RUN, "--partition", "random"], "unknown partition 'random'; expected one of iid"),

@@ -122,6 +122,7 @@ def there(monkeypatch):
     monkeypatch.setattr(local, "load", lambda name: HERE)
     monkeypatch.setattr(local, "client", lambda network: found)
     monkeypatch.setattr(submit, "POLL_SECONDS", 0)
+    monkeypatch.setattr(submit, "CALLS_EVERY", 1)
     monkeypatch.setattr(images, "digest", lambda name: DIGEST)
     monkeypatch.setattr(images, "stale", lambda names: [])
     return found
