@@ -12,7 +12,7 @@ SITE = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet  # without the
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[torch,lightgbm,cli,bench,docs,test,lint]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[torch,cli,bench,docs,test,lint]"
 	touch $@
 
 demo: $(STAMP)  ## five mock hospitals: federated, centralized, and each alone
@@ -53,7 +53,7 @@ images: $(STAMP)  ## the Docker images of all methods; BASE=python@sha256:DIGEST
 # What images install, with hashes. torch, whose wheels differ by index, and what CUDA's need are left out (docker/Dockerfile).
 requirements: $(STAMP)  ## docker/requirements/ from pyproject.toml and constraints.txt; UPGRADE=--upgrade takes what is newest
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt uv
-	for kind in numpy torch lightgbm; do \
+	for kind in numpy torch; do \
 	    extra="--extra $$kind" file="docker/requirements/$$kind.txt"; test $$kind != numpy || extra=; \
 	    $(BIN)/uv pip compile --quiet $(UPGRADE) pyproject.toml $$extra --constraints constraints.txt --generate-hashes \
 	        --universal --python-version 3.10 --no-annotate --custom-compile-command "make requirements" -o $$file \

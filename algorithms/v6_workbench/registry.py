@@ -1,7 +1,7 @@
 """The methods that are installed, and what each declares about itself. No method is known here by name.
 
 A method registers by an entry point of the group ``v6_federated.methods``: its name, its central function, and in
-brackets the extra of this project that it needs (``torch``, ``lightgbm``).
+brackets the extra of this project that it needs (``torch``).
 """
 
 import difflib
