@@ -61,7 +61,7 @@ def too_good(result: Mapping[str, Any]) -> list[str]:
 
 def _used(result: Mapping[str, Any]) -> tuple[dict[str, float], str]:
     """How much a linear model, or trees, use each column of the table, and by what; none if that cannot be told."""
-    columns = result["data"]["features"] or []
+    columns = result["data"].get("features") or []
     if result.get("feature_importance"):
         gains = {row["feature"]: row["gain"] for row in result["feature_importance"]}
         of = _columns_of([*gains], columns)
