@@ -133,10 +133,12 @@ def run_tasks(profile: str) -> None:
 
         return outcomes
 
-    for package in (f"v6_{method}" for method in registry.names()):
+    for method in registry.names():
+        package = f"v6_{method}"
+        own = {"label": "label"} if registry.times_only(method) else {"preprocess": steps}
         network = MockNetwork(package, nodes, on_round=lambda row: None, outcomes=record(package))
         with network, contextlib.suppress(SafeError):  # regressions refuse the constant column, once they have asked
-            network.run(rounds=2, preprocess=steps)
+            network.run(rounds=2, **own)
     assert len(recorded) > 40, recorded.keys()
     values = {str(v) for rows in nodes.values() for v in rows.select_dtypes("number").stack() if len(str(v)) > 6}
     words = {str(v) for rows in nodes.values() for v in rows.select_dtypes(object).stack()}

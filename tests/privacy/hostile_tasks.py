@@ -60,7 +60,12 @@ def honest() -> list[tuple[str, dict[str, Any]]]:
     """The tasks that honest jobs of all methods send to the target: package, and the task's input."""
     found = list[tuple[str, dict[str, Any]]]()
     jobs: list[tuple[str, dict[str, Any]]] = [
-        *((name, {"preprocess": STEPS[: 3 if name == "gbdt" else None]}) for name in registry.names() if name != "pca"),
+        *(
+            (name, {"preprocess": STEPS[: 3 if name == "gbdt" else None]})
+            for name in registry.names()
+            if name not in ("km", "pca")
+        ),
+        ("km", {"label": "label", "bins": 2}),
         ("pca", {"components": 2, "features": ["x0", "x2", "x3"]}),
         ("fedavg", {"model": "2nn", "features": ["x0", "x2", "x3"], "batch_size": 10}),
         ("gbdt", {"mode": "cyclic", "objective": "regression", "label": "x0", "features": ["x2", "x3"]}),
