@@ -38,7 +38,7 @@ LARGEST = float(np.finfo(np.float32).max)
 
 
 def read(*lines: str) -> pd.DataFrame:
-    return pd.read_csv(io.StringIO("\n".join(["x,w,y,who", *lines])))
+    return pd.read_csv(io.StringIO("\n".join(["x,w,y,who", *lines])), float_precision="round_trip")  # as nodes do
 
 
 def row(found: Source, i: int) -> tuple:
