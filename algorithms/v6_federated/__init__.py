@@ -16,8 +16,9 @@ from v6_federated.central.federation import Federation
 from v6_federated.central.job import Result, central
 from v6_federated.central.privacy import training_plan
 from v6_federated.data import affine, inference, pca, pooling, times
+from v6_federated.data.source import Rows
 from v6_federated.messages import codec
-from v6_federated.messages.common import Common, Fraction, Rounds
+from v6_federated.messages.common import Common, EvaluatedWithNoise, Fraction, Rounds
 from v6_federated.messages.local_sgd import BatchSize, Epochs, LearningRate, LocalSGD, PlainSGD
 from v6_federated.messages.settings import LARGE, Number, Record, Role, changed
 from v6_federated.models import Vector
@@ -44,6 +45,7 @@ __all__ = [
     "CollectResultsError",
     "Common",
     "Epochs",
+    "EvaluatedWithNoise",
     "Federation",
     "Fraction",
     "Grid",
@@ -57,6 +59,7 @@ __all__ = [
     "Result",
     "Role",
     "Rounds",
+    "Rows",
     "SafeError",
     "UserInputError",
     "Vector",

@@ -2,7 +2,7 @@
 
 from v6_federated import confirm, count_rows, describe, evaluate, fit_step, forget, keep_steps
 from v6_gbdt.central import central
-from v6_gbdt.partial import average, bin_sums, count, grow, leaf_sums
+from v6_gbdt.partial import average, bin_sums, count, grow, leaf_sums, noisy_leaf_sums
 
 __all__ = [
     "average",
@@ -18,4 +18,5 @@ __all__ = [
     "grow",
     "keep_steps",
     "leaf_sums",
+    "noisy_leaf_sums",
 ]

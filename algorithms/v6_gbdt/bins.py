@@ -77,6 +77,20 @@ def edges(total: np.ndarray, at: np.ndarray, n: np.ndarray, max_bin: int) -> lis
     return chosen
 
 
+def even(indicators: Sequence[bool], max_bin: int) -> list[np.ndarray]:
+    """Choose edges without looking at rows, for columns that the step ``scale`` has put between -1 and 1.
+
+    Args:
+        indicators: whether each column is 0 or 1, as the step ``onehot`` makes it.
+        max_bin: bins of a column at most.
+
+    Returns:
+        The edges of each column: even steps, or one half for a column of 0 and 1; float32.
+    """
+    steps = np.linspace(-1, 1, max_bin + 1)[1:-1].astype(np.float32)
+    return [np.array([0.5], np.float32) if of_words else steps for of_words in indicators]
+
+
 def assign(edges: Sequence[np.ndarray], X: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
     """Sort a node's values into bins.
 

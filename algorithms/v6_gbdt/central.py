@@ -9,9 +9,10 @@ from pydantic import Field
 from v6_federated import (
     LARGE,
     Answer,
-    Common,
+    EvaluatedWithNoise,
     Federation,
     Number,
+    Plan,
     Result,
     Rounds,
     SafeError,
@@ -38,7 +39,7 @@ EarlyStopping = Annotated[
 ]
 
 
-class Pinned(Common):
+class Pinned(EvaluatedWithNoise):
     """The settings that every method takes; here the model is always trees, and they are sent in full."""
 
     for_numbers: ClassVar[str] = "objective=regression"
@@ -63,6 +64,8 @@ def why_single(settings: Any) -> str:
     Returns:
         The reason; empty if sums suffice.
     """
+    if settings.clip is not None:
+        return ""  # sums with noise, or nothing: ``check_with_noise``
     if settings.mode in ("random", "histogram"):
         number = settings.objective == "regression"
         return "the squared errors of trees that predict a number tell single rows, also in a sum" if number else ""
@@ -78,6 +81,8 @@ def check_settings(settings: Any) -> None:
     Raises:
         SafeError: they do not.
     """
+    if settings.clip is not None:
+        check_with_noise(settings)
     if settings.start_from is not None:
         raise SafeError("start_from cannot be used with gbdt, which starts from no tree; use resume to go on")
     if settings.until_converged is not None:
@@ -98,7 +103,37 @@ def check_settings(settings: Any) -> None:
         raise SafeError(f"{', '.join(idle)} has no effect with mode=random; set max_depth, or leave it out")
 
 
+def check_with_noise(settings: Any) -> None:
+    """Reject settings that do not fit noise.
+
+    Args:
+        settings: the job's settings.
+
+    Raises:
+        SafeError: they do not fit it.
+    """
+    if settings.mode != "random":
+        raise SafeError(
+            f"mode={settings.mode} cannot be used with clip: its trees follow from rows in ways that no noise covers; "
+            "set mode=random"
+        )
+    if settings.early_stopping is not None:
+        raise SafeError("early_stopping cannot be used with clip: no noise covers losses; leave it out")
+    if "scale" not in [step.partition(":")[0] for step in settings.preprocess]:
+        raise SafeError(
+            "with clip, splits are drawn between the bounds that hospitals declare: add the step scale (preprocess="
+            "scale; before onehot)"
+        )
+
+
+def noisy_sums(settings: Any) -> Plan:
+    """With noise a node is asked for one sum of its rows' clipped derivatives a round, and for evaluations."""
+    evaluations = (settings.rounds - 1) // settings.evaluate_every + 1
+    return Plan(statistics=settings.rounds, evaluations=evaluations, holdout=settings.holdout)
+
+
 @central(
+    private=noisy_sums,
     single_answers=why_single,
     missing=True,
     known_as={"lightgbm": "", "xgboost": ""},
@@ -123,18 +158,21 @@ def central(
     second derivatives of its rows' loss in each leaf, of no row or of its minimum at least; n_k and its mean loss; and
     counts of how W^g does on its held-out rows. Bytes a round: 16 m down to each node that evaluates; cyclic, 16 for
     each new split or leaf up; random, 16 for each new split or leaf down, and 32/3 for each leaf up, 64/3 under masks.
+    With ``clip`` these sums are of clipped derivatives and have noise, and nothing is asked for before round 1.
     """
-    regression = objective == "regression"
+    regression, plan = objective == "regression", federation.plan
     s = federation.start(
         # the box starts from a random W^g; here from no tree, and for a regression from one leaf, the labels' mean
         W_g=(lambda: mean_label(federation)) if regression else federation.initial_weights,
-        edges=lambda: agree_on_edges(federation, max_bin),
+        edges=lambda: agree_on_edges(federation, max_bin)
+        if plan is None
+        else bins.pack(bins.even(federation.indicators, max_bin)),
         ends=[int(regression)],  # rows of W^g after each round, from round 0
         names=lambda: [*federation.features],
     )
     ensemble, edges = federation.model, codec.encode(s.edges)
     assert isinstance(ensemble, Trees)
-    grown = Booster(federation, ensemble, edges, growth.of(mode)).round_of(mode)
+    grown = Booster(federation, ensemble, edges, growth.of(mode, plan is not None)).round_of(mode)
     for r in federation.rounds(rounds):
         answers, trees = grown(r, s.W_g)
         # the nodes have evaluated the last W^g with this request

@@ -18,7 +18,7 @@ MinRowsLeaf = Annotated[
 ]
 MaxDepth = Annotated[
     int | None,
-    Field(ge=1, le=1000, description="splits above a leaf (unset: no limit; random: 6; histogram: 5)"),
+    Field(ge=1, le=1000, description="splits above a leaf (unset: no limit; random: 6, 3 with clip; histogram: 5)"),
     Number,
 ]
 LambdaL2 = Annotated[
@@ -41,15 +41,16 @@ class Growth(Record):
     criterion: Criterion = "newton"
     lambda_l2: LambdaL2 = 1.0  # with LightGBM's 0, a node's leaf of small curvature can undo the other nodes' trees
 
-    def of(self, mode: Mode) -> "Growth":
+    def of(self, mode: Mode, noisy: bool = False) -> "Growth":
         """Fill in what depends on the mode.
 
         Args:
             mode: the mode.
+            noisy: whether nodes add noise to their sums, which leaves of many rows bear better.
 
         Returns:
             The settings with all numbers that the mode needs.
         """
-        own = {"random": {"trees": 10, "max_depth": 6}, "histogram": {"trees": 1, "max_depth": 5}}
+        own = {"random": {"trees": 10, "max_depth": 3 if noisy else 6}, "histogram": {"trees": 1, "max_depth": 5}}
         unset = own.get(mode, {"trees": 1})
         return self.model_copy(update={name: value for name, value in unset.items() if getattr(self, name) is None})

@@ -9,9 +9,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from v6_gbdt.trees import EVERY, FEATURE, GAIN, LEAF, VALUE, ends
+from v6_gbdt.trees import EVERY, FEATURE, GAIN, LEAF, VALUE, ends, outputs_of
 
 MOST_PAIRS = 1 << 16  # of a row and a tree, that are worked on at a time
+UNITS = 2.0**20  # of a clip, in sums with noise
+STEEPER = 3.0  # times second derivatives, in such sums: of two classes, |(g, 3 h)| is still 1 at most, with less noise
 UNIT = 2.0**-30  # of sums of derivatives of a classification's loss, which travel as whole numbers
 
 
@@ -132,6 +134,69 @@ def sums_of_bins(
         sums = [np.bincount(key, np.repeat(x[rows, c], d), np.prod(shape)) for x in (g, h, np.ones_like(h))]
         found.append(np.reshape(sums, (3, *shape)))
     return folded(np.concatenate(found, axis=1), minimum)
+
+
+def clipped_sums(
+    trees: Sequence[np.ndarray], X: np.ndarray, g: np.ndarray, h: np.ndarray, clip: float, pause: Callable[[], None]
+) -> np.ndarray:
+    """Add up clipped derivatives by leaf, as whole numbers of which one row changes no more than is proven.
+
+    A row's v = (g, ``STEEPER`` h), 2 c numbers, becomes z = u v / max(|v|, C), u = ``UNITS``, whose numbers are cut to
+    whole ones towards zero, so that |z| is u at most: rounding in float64 makes |v| and u v / |v| wrong by less than
+    2^-40 of themselves, and u is taken smaller by 2^-29. The row adds z to one leaf in each of the T trees of each
+    class, so that all it contributes has a norm of sqrt(T) u at most, see ``reach``. A row that is not finite adds
+    nothing. What a row adds follows from this row alone: no leaf is folded into another, however few rows it has.
+
+    Args:
+        trees: of any structure; tree t is for column t mod c of the scores.
+        X: rows (n, d).
+        g: first derivatives of each row's loss (n, c).
+        h: second derivatives (n, c).
+        clip: C, the largest norm of v.
+        pause: is called now and then; it may end the task.
+
+    Returns:
+        The sums of the z of ``g`` in all leaves of all trees, and then those of ``h``: (2 leaves,) int64.
+    """
+    v = np.hstack([g, STEEPER * h])
+    v[~np.isfinite(v).all(axis=1)] = 0
+    norms = np.sqrt(np.vecdot(v, v))
+    z = np.trunc(v * (UNITS * (1 - 2.0**-29) / np.maximum(norms, clip))[:, None]).astype(np.int64)
+    found, c = list[np.ndarray](), g.shape[1]
+    for t, tree in enumerate(trees):
+        pause()
+        is_leaf = tree[:, FEATURE] == LEAF
+        numbered = tree.copy()
+        numbered[is_leaf, VALUE] = np.arange(is_leaf.sum())
+        (leaf,) = outputs_of([numbered], X)
+        sums = np.zeros((2, int(is_leaf.sum())), np.int64)
+        for total, x in zip(sums, (z[:, t % c], z[:, c + t % c]), strict=True):
+            np.add.at(total, leaf.astype(np.intp), x)
+        found.append(sums)
+    return np.concatenate(found, axis=1).ravel()
+
+
+def reach(trees: int) -> float:
+    """Bound how far one row can move ``clipped_sums``: the L2 norm, in its units.
+
+    Args:
+        trees: T, the trees of each class.
+    """
+    return float(np.sqrt(trees)) * UNITS
+
+
+def of_clipped(total: np.ndarray, clip: float) -> tuple[np.ndarray, np.ndarray]:
+    """Read ``clipped_sums``.
+
+    Args:
+        total: the sum over nodes (2 leaves,), with noise.
+        clip: C.
+
+    Returns:
+        Sums of first and of second derivatives, (leaves,) float64 each.
+    """
+    G, H = np.split(total * (clip / UNITS), 2)
+    return G, H / STEEPER
 
 
 def bins_of(edges: Sequence[np.ndarray]) -> int:

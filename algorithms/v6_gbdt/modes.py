@@ -78,7 +78,7 @@ class Booster:
         assert trees is not None and depth is not None
         rng = self.federation.generator("structure")
         structure = structures.drawn(rng, self.agreed, depth, trees * self.ensemble.columns)
-        return self._filled(structure, W_g)
+        return self._filled(structure, W_g) if self.federation.plan is None else self._filled_with_noise(structure, W_g)
 
     def bagging(self, r: int, W_g: np.ndarray) -> tuple[Answers, np.ndarray]:
         """Ask all nodes for trees of their own, whose outputs count by their share of the rows.
@@ -134,6 +134,22 @@ class Booster:
         answers = self._summed("leaf_sums", structure, W_g, 2, int(np.count_nonzero(structure[:, FEATURE] == LEAF)))
         G, H = np.split(self._total(answers), 2)
         return answers, structures.filled(structure, G, H, self.growth.lr, self.growth.lambda_l2)
+
+    def _filled_with_noise(self, structure: np.ndarray, W_g: np.ndarray) -> tuple[Answers, np.ndarray]:
+        """The same from sums with noise."""
+        federation, plan, growth = self.federation, self.federation.plan, self.growth
+        assert plan is not None and growth.trees is not None
+        answers = federation.ask(
+            "noisy_leaf_sums",
+            federation.organizations,
+            weights=W_g,
+            structure=structure,
+            returns={"sums": (2 * int(np.count_nonzero(structure[:, FEATURE] == LEAF)),)},
+            means={"sums": ["count"]},
+        )
+        G, H = leaves.of_clipped(federation.noisy_sum(answers, "sums"), plan.clip)
+        deviation = plan.statistics_noise * federation.noises(answers) ** 0.5 * plan.clip * growth.trees**0.5
+        return answers, structures.filled(structure, G, H, growth.lr, growth.lambda_l2 + deviation)
 
     def _summed(self, function: str, structure: np.ndarray, W_g: np.ndarray, kinds: int, size: int) -> Answers:
         """Sums of derivatives at all nodes, of some kinds."""

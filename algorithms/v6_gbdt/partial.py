@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from v6_federated import Node, Result, SafeError, Vector, partial
+from v6_federated import Node, Result, Rows, SafeError, Vector, partial
 from v6_gbdt import bins, leaves
 from v6_gbdt.central import MaxBin
 from v6_gbdt.grower import Grower
 from v6_gbdt.growth import Growth
-from v6_gbdt.trees import VALUE, Trees
+from v6_gbdt.trees import FEATURE, LEAF, VALUE, Trees
 
 
 @partial
@@ -65,6 +65,24 @@ def leaf_sums(node: Node, weights: Vector, structure: Vector, *, edges: dict[str
     minimum of rows at least, see ``leaves.cells``.
     """
     return _sums(node, weights, structure, edges, leaves.sums_of_leaves)
+
+
+@partial(weights="one")
+def noisy_leaf_sums(node: Node, weights: Vector, structure: Vector) -> Result:
+    """The same sums of clipped derivatives, with noise, for leaves of any number of rows: (2 leaves,) whole numbers."""
+    ensemble, C = node.model, node.clip
+    assert isinstance(ensemble, Trees)
+    trees = ensemble.split(structure)
+    if not trees:
+        raise SafeError("the task sends no trees; expected one for each class at least")
+
+    def summed(rows: Rows) -> np.ndarray:
+        X = rows.X.astype(np.float32)
+        g, h = ensemble.gradient(ensemble.scores(weights, X), rows.y)
+        return leaves.clipped_sums(trees, X, g, h, C, node.check_time)
+
+    size = 2 * int(np.count_nonzero(structure[:, FEATURE] == LEAF))
+    return {"sums": node.noisy_sum(summed, size, leaves.reach(len(trees) // ensemble.columns))}
 
 
 @partial(weights="one")

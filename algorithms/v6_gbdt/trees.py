@@ -38,6 +38,7 @@ class Trees:
 
     size = None  # it grows
     takes_missing = True
+    row_by_row = True  # the score of a row follows from this row alone
     class_weights: np.ndarray | None = None  # (classes,), by which training multiplies the losses of rows
 
     def __init__(self, features: int, classes: int) -> None:
@@ -114,7 +115,7 @@ class Trees:
         trees = self.split(w)
         several = max(1, MOST_PAIRS // max(1, len(X)) // self.columns) * self.columns  # worked on at a time
         for begin in range(0, len(trees), several):
-            found = _outputs(trees[begin : begin + several], X.astype(np.float32))
+            found = outputs_of(trees[begin : begin + several], X.astype(np.float32))
             outputs += found.astype(np.float64).reshape(-1, self.columns, len(X)).sum(axis=0).T
         return outputs
 
@@ -238,8 +239,16 @@ def ends(w: np.ndarray) -> np.ndarray:
     return order[np.searchsorted(key[order], (balance - step - 1) * (m + 1) + np.arange(m))] + 1
 
 
-def _outputs(trees: Sequence[np.ndarray], X: np.ndarray) -> np.ndarray:
-    """The output of some trees for each row of X (n, d), (trees, n)."""
+def outputs_of(trees: Sequence[np.ndarray], X: np.ndarray) -> np.ndarray:
+    """Compute the output of each tree for each row.
+
+    Args:
+        trees: the trees.
+        X: rows (n, d), float32.
+
+    Returns:
+        The outputs (trees, n), float32.
+    """
     w, roots = np.concatenate(trees), np.cumsum([0, *map(len, trees[:-1])])
     feature, value, right = w[:, FEATURE].astype(np.intp), w[:, VALUE], np.append(ends(w)[1:], 0)
     missing_left = ~np.signbit(w[:, GAIN])

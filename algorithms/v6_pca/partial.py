@@ -5,8 +5,10 @@ from v6_federated import Node, Result, SafeError, Vector, partial, pca
 
 @partial(weights="one")
 def noisy_moments(node: Node) -> Result:
-    """With noise, in place of lines 1 to 16: the sums of clipped rows and of their products, and the block's noise."""
-    return {"moments": node.noisy_moments()}
+    """With noise, in place of lines 1 to 16: the sums of clipped rows and of their products, d + d (d + 1) / 2."""
+    d, C = node.width, node.clip
+    size, reach = d + d * (d + 1) // 2, pca.moments_sensitivity()
+    return {"moments": node.noisy_sum(lambda rows: pca.clipped_moments(rows.X, C), size, reach)}
 
 
 @partial

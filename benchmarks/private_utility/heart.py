@@ -12,7 +12,6 @@ from sklearn.model_selection import StratifiedKFold, train_test_split
 
 from benchmarks import runs, tables
 from benchmarks.private_utility.jobs import DOCUMENT, descended
-from v6_federated.central import privacy
 from v6_federated.data.declared import conformed
 from v6_federated.data.source import Source
 from v6_federated.models.linear import LinearModel
@@ -58,12 +57,15 @@ GRID: tuple[Mapping[str, Any], ...] = tuple(
     for rounds in (10, 30, 100)
     for lr in (0.3, 1.0, 3.0)
 )
+TREES: Mapping[str, Any] = {"rounds": 10, "clip": 1.0}  # the method's defaults otherwise
+MORE = (8.0,)  # epsilon
 PLAIN: Mapping[str, Any] = {"rounds": 300, "lr": 1.0, "server_momentum": 0.0}
 FOLDS, REPEATS = 5, 10  # of the search
 ABOUT = (
-    "Logistic regression on ten columns of UCI's heart disease data, at its four hospitals. Rows and split are those "
-    f"of FLamby's Fed-Heart-Disease: rows without a missing value in these columns, a share of {TEST} of each hospital "
-    "to test on. FedSGD on all rows, with noise that the hospitals share in a study of one block, which assumes that "
+    "Logistic regression, and boosted trees with their default settings, on ten columns of UCI's heart disease data, "
+    "at its four hospitals. Rows and split are those of FLamby's Fed-Heart-Disease: rows without a missing value in "
+    f"these columns, a share of {TEST} of each hospital to test on. Regression is FedSGD on all rows. Its sums, and "
+    "those of the trees, have noise that the hospitals share in a study of one block, which assumes that "
     f"one of them works with the server; delta {DELTA:g}. The nodes run under the profile `private`, with a budget of "
     "epsilon in their ledgers. What the hospitals declare about their columns, in the second table, was fixed "
     "beforehand from what these columns mean, and costs nothing. Rounds and learning rate are the best log-loss of a "
@@ -102,10 +104,10 @@ def parted(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return training, test
 
 
-def settings(epsilon: float | None, local: Mapping[str, Any]) -> dict[str, Any]:
+def settings(epsilon: float | None, local: Mapping[str, Any], method: str = "fedavg") -> dict[str, Any]:
     """The settings of a job; without epsilon it has no noise."""
     return {
-        "model": "logreg",
+        **({"model": "logreg"} if method == "fedavg" else {}),
         "aggregation": "pinned",
         "evaluate_every": local["rounds"],
         "holdout": 0.0,
@@ -115,9 +117,10 @@ def settings(epsilon: float | None, local: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def plan_of(values: Mapping[str, Any]) -> Plan | None:
+def plan_of(values: Mapping[str, Any], method: str = "fedavg") -> Plan | None:
     """What a job asks of a node in all; None if it has no noise."""
-    return privacy.plan_of(registry.validate("fedavg", dict(values)))
+    plan: Plan | None = registry.central_of(method).plan_of(registry.validate(method, dict(values)))
+    return plan
 
 
 def _declared(rows: pd.DataFrame) -> pd.DataFrame:
@@ -137,27 +140,27 @@ def measured(probabilities: np.ndarray, test: Mapping[str, pd.DataFrame]) -> lis
     return [*each, {"accuracy": float(right.mean()), "auc": auc, "loss": loss}]
 
 
-def trained(dataset: Dataset, values: Mapping[str, Any], seed: int) -> runs.Run:
+def trained(dataset: Dataset, values: Mapping[str, Any], seed: int, method: str = "fedavg") -> runs.Run:
     """A job on mock nodes, evaluated on the test rows; kept."""
-    plan = plan_of(values)
+    plan = plan_of(values, method)
     known = {
-        "method": "fedavg",
+        "method": method,
         "data": f"{dataset.name} {runs.text_digest(dataset)}",
         "schema": SCHEMA.shared_digest,
-        **({} if plan is None else {"plan_noise": plan.noise}),
+        **({} if plan is None else {"plan_noise": plan.noise if plan.steps else plan.statistics_noise}),
         **values,
         "seed": seed,
     }
-    return runs.kept_as(DOCUMENT, known, functools.partial(_job, dataset, values, seed))
+    return runs.kept_as(DOCUMENT, known, functools.partial(_job, dataset, values, seed, method))
 
 
-def _job(dataset: Dataset, values: Mapping[str, Any], seed: int, on_round: Any) -> dict[str, Any]:
+def _job(dataset: Dataset, values: Mapping[str, Any], seed: int, method: str, on_round: Any) -> dict[str, Any]:
     assert isinstance(dataset.rows, pd.DataFrame)
     rows = split(dataset.rows)
     private = "epsilon" in values
     environment = {**PROFILE, "V6_FEDERATED_EPSILON": f"{values['epsilon']:g}"} if private else {}
     network = MockNetwork(
-        "v6_fedavg",
+        f"v6_{method}",
         dict(enumerate(rows.training.values(), start=1)),
         environment=environment,
         study=StudyPlan(schema=SCHEMA),
@@ -224,8 +227,19 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
         bounds = accountant.epsilon([plan], DELTA), accountant.epsilon_pld(plan, DELTA)
         noise = (local["rounds"], f"{plan.noise:.2f}", local["clip"], local["lr"])
         yield _row(("ours", *(f"{bound:.3f}" for bound in bounds), *noise), dataset, values, full)
+    for epsilon in (*epsilons, *MORE) if full else epsilons:
+        values = settings(epsilon, TREES, "gbdt")
+        plan = plan_of(values, "gbdt")
+        assert plan is not None
+        bounds = accountant.epsilon([plan], DELTA), accountant.epsilon_pld(plan, DELTA)
+        noise = (TREES["rounds"], f"{plan.statistics_noise:.2f}", TREES["clip"], 0.1)
+        known = ("ours, 100 boosted trees", *(f"{bound:.3f}" for bound in bounds), *noise)
+        yield _row(known, dataset, values, full, "gbdt")
     plain = (PLAIN["rounds"], None, None, PLAIN["lr"])
     yield _row(("ours, without noise, not clipped", None, None, *plain), dataset, settings(None, PLAIN), False)
+    plain = (TREES["rounds"], None, None, 0.1)
+    values = settings(None, {"rounds": TREES["rounds"]}, "gbdt")
+    yield _row(("ours, 100 boosted trees without noise", None, None, *plain), dataset, values, False, "gbdt")
     absent = (None,) * 3
     yield tables.row("prototype, untuned", "1", None, *absent, None, ".732", None, ".808", ".591")
     yield tables.row(
@@ -251,9 +265,11 @@ def _loss(dataset: Dataset, epsilon: float, local: Mapping[str, Any]) -> float:
     return float(searched(dataset, settings(epsilon, local)).history[-1]["loss"])
 
 
-def _row(known: tuple[object, ...], dataset: Dataset, values: Mapping[str, Any], full: bool) -> str:
+def _row(
+    known: tuple[object, ...], dataset: Dataset, values: Mapping[str, Any], full: bool, method: str = "fedavg"
+) -> str:
     def cells() -> list[str]:
-        found = [trained(dataset, values, seed).history for seed in runs.seeds(SEEDS if full else SEEDS[:1])]
+        found = [trained(dataset, values, seed, method).history for seed in runs.seeds(SEEDS if full else SEEDS[:1])]
         hospitals = [np.mean([row["accuracy"] for row in history[:-1]]) for history in found]
         of_all = ([history[-1][name] for history in found] for name in ("accuracy", "auc", "loss"))
         accuracy, auc, loss = map(_spread, of_all)
@@ -270,4 +286,4 @@ def _spread(values: Sequence[Any]) -> str:
 def most(full: bool) -> int:
     """The most runs of the page."""
     epsilons, seeds = (len(EPSILONS), len(runs.seeds(SEEDS))) if full else (1, 1)
-    return epsilons * (len(GRID) + seeds) + 1
+    return epsilons * (len(GRID) + 2 * seeds) + len(MORE) * seeds + 2

@@ -61,7 +61,7 @@ def test_without_noise_it_is_that_of_the_clipped_rows(silent):
     np.testing.assert_allclose(np.abs(got["components"]), np.abs(expected.components_), atol=5e-3)
     np.testing.assert_allclose(got["explained_variance"], expected.explained_variance_, rtol=5e-3)
     np.testing.assert_allclose(got["mean"], clipped.mean(axis=0), atol=2 / units.MOMENT)
-    assert result["privacy"]["noised"] == "sums of clipped rows and of their products"
+    assert result["privacy"]["noised"] == "sums over clipped rows"
 
 
 def test_by_hand():

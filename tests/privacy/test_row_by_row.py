@@ -208,8 +208,9 @@ def test_two_sums_of_one_request_have_their_own_noise_and_both_count(tmp_path):
     again = noising.Noising(found.plan, request, "job")  # the same request once more counts once
     assert [again.use("steps", 2), again.use("steps", 1)] == [0, 2]
     assert Ledger(tmp_path, 10, 1e-5).spent().jobs[0].steps == 3
-    X = np.zeros((1, 20))
-    assert (found.moments(X, 0) != found.moments(X, 1)).any() and (found.moments(X, 1) == found.moments(X, 1)).all()
+    zeros = np.zeros(20, np.int64)
+    one, other, same = (found.statistic(zeros, 10.0, number) for number in (0, 1, 1))
+    assert (one != other).any() and (other == same).all()
 
 
 def test_a_model_that_refuses_all_rows_for_one_is_not_evaluated():

@@ -341,6 +341,13 @@ class Federation:
         return self._progress.resumed
 
     @property
+    def indicators(self) -> list[bool]:
+        """Whether each feature is 0 or 1, as the step ``onehot`` makes it from a column of words."""
+        fitted = [step["fitted"]["levels"] for step in self._tasks.job.data.preprocess if step["step"] == "onehot"]
+        made = {f"{column}={level}" for levels in fitted for column in levels for level in levels[column]}
+        return [name in made for name in self.features]
+
+    @property
     def one_noisy_sum(self) -> bool:
         """Whether nodes answer a round with one noisy sum of gradients: the nodes of a block then share its noise."""
         return self.plan is not None and self.plan.steps == getattr(self._common, "rounds", None)

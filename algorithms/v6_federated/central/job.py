@@ -67,9 +67,9 @@ def central(
         known_as: other names, in small letters, of what the method does with some settings, and these settings as
             options. An error that knows no method of such a name points here.
         private: whether nodes read their rows for nothing but what noise can be added to: ``Node.train``,
-            ``Node.noisy_gradient``, ``Node.noisy_moments`` and evaluations. A function of the settings says what the
+            ``Node.noisy_gradient``, ``Node.noisy_sum`` and evaluations. A function of the settings says what the
             method asks of a node in all; True means ``epochs`` in each round. The method then takes the settings of
-            ``WithNoise`` too (``TrainingWithNoise`` if it has labels), and no ``common`` of its own.
+            ``WithNoise`` too (``TrainingWithNoise`` if it has labels); a ``common`` of its own must be one of these.
         common: the settings that every method takes. A method that accepts fewer values of some declares these again
             in a subclass of ``Common``, with a narrower type.
         check: raises a SafeError for settings that do not fit each other.
@@ -91,8 +91,9 @@ def central(
             check=check,
         )
     method_function = function
-    noisy = TrainingWithNoise if supervised else WithNoise
-    accepted = settings.settings_of(function, noisy if private else common)
+    if private and common is Common:
+        common = TrainingWithNoise if supervised else WithNoise
+    accepted = settings.settings_of(function, common)
     plan_of = functools.partial(privacy.plan_of, planned=private if callable(private) else privacy.training_plan)
     method = function.__module__.split(".")[0].removeprefix("v6_")
 

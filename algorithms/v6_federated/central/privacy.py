@@ -16,7 +16,7 @@ Planner = Callable[[Any], Plan]
 NOISED = {
     "steps": "sums of clipped gradients of rows",
     "evaluations": "counts of evaluations",
-    "statistics": "sums of clipped rows and of their products",
+    "statistics": "sums over clipped rows",
 }
 OF_NOISE = ("noise", "epsilon", "delta", "sampling", "steps_per_epoch", "evaluation_noise")
 EVALUATION_NOISE = 10.0  # if neither it nor an epsilon is set

@@ -192,8 +192,18 @@ class WithNoise(Common):
     delta: Annotated[float, Field(gt=0, lt=1, description="delta of epsilon, below 1 / rows"), Number] = 1e-5
 
 
-class TrainingWithNoise(WithNoise):
-    """The same for methods that train models, step by step, and evaluate them."""
+class EvaluatedWithNoise(WithNoise):
+    """The same for methods whose models are evaluated."""
+
+    evaluation_noise: Annotated[
+        float | None,
+        Field(gt=0, allow_inf_nan=False, description="as noise, of an evaluation's counts (unset: 0.9 of epsilon)"),
+        Number,
+    ] = None
+
+
+class TrainingWithNoise(EvaluatedWithNoise):
+    """The same for methods that train models step by step."""
 
     sampling: Annotated[
         float,
@@ -203,10 +213,5 @@ class TrainingWithNoise(WithNoise):
     steps_per_epoch: Annotated[
         int | None,
         Field(ge=1, le=LARGE, description="steps with noise of an epoch (unset: 1 / sampling; 1: FedSGD)"),
-        Number,
-    ] = None
-    evaluation_noise: Annotated[
-        float | None,
-        Field(gt=0, allow_inf_nan=False, description="as noise, of an evaluation's counts (unset: 0.9 of epsilon)"),
         Number,
     ] = None

@@ -5,7 +5,7 @@ import itertools
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -173,7 +173,7 @@ class Node:
         assert self.job.model is not None
         spec = models.parse(self.job.model)
         self.policy.check_size(models.parameters(spec), f"the model {spec['name']}")
-        d = self._width
+        d = self.width
         if spec.get("features") != d:  # before it is built: a network for a million columns would fill the memory
             raise SafeError(f"the job's model does not have {d} features, as many as there are columns after the steps")
         model = models.build(spec)
@@ -192,8 +192,8 @@ class Node:
         return model
 
     @property
-    def _width(self) -> int:
-        """How many columns there are after the steps."""
+    def width(self) -> int:
+        """How many columns there are after the steps; no row is read."""
         layout = self.source.features(self.job.data).take(slice(0))
         return len(preprocessing.apply(layout, self.job.data.preprocess).names)
 
@@ -528,12 +528,27 @@ class Node:
         X, y = self.model.asarray(self._rows.X), self.model.asarray(self._rows.y)
         return self._noisy_gradient(w, X, y, i, shared=True)[0]
 
-    def noisy_moments(self) -> Array:
-        """Add up the clipped rows and their products, with the node's share of the block's noise.
+    @property
+    def clip(self) -> float:
+        """C, the largest norm of what a row contributes to a sum with noise.
+
+        Raises:
+            SafeError: the job has no privacy plan.
+        """
+        if self.noising is None:
+            raise SafeError("sums with noise need a privacy plan; set clip")
+        return self.noising.plan.clip
+
+    def noisy_sum(self, summed: Callable[[Rows], Array], size: int, reach: float) -> Array:
+        """Add up what the rows contribute, in whole numbers, with the node's share of the block's noise.
+
+        Args:
+            summed: returns the sum over some rows, int64. What one row contributes follows from this row alone.
+            size: how many numbers the sum has.
+            reach: the largest L2 norm of what one row contributes.
 
         Returns:
-            The sum (d + d (d + 1) / 2,), int64, see ``pca.clipped_moments``. Central must learn nothing but the sum
-            over a block of it.
+            The sum, int64. Central must learn nothing but the sum over a block of it.
 
         Raises:
             SafeError: the job has no privacy plan.
@@ -541,11 +556,10 @@ class Node:
             NodePermissionException: its plan has no such sum left.
         """
         if self.noising is None:
-            raise SafeError("noisy_moments needs a privacy plan; set clip")
-        d = self._width
-        self.policy.check_size(d + d * (d + 1) // 2, "the sum of products")
+            raise SafeError("sums with noise need a privacy plan; set clip")
+        self.policy.check_size(size, "the sum with noise")
         number = self.noising.use("statistics", 1)
-        return self.noising.moments(self._rows.X, number)
+        return self.noising.statistic(summed(self._rows), reach, number)
 
     def _noisy_gradient(self, w: Any, X: Any, y: Any, i: int, shared: bool) -> tuple[Array, Any]:
         """The noisy sum of step i in units, and the mean that it stands for."""
@@ -657,7 +671,8 @@ class Node:
         assert self.noising is not None and self.job.data.classes is not None
         if which != "held_out":
             raise SafeError(noising.UNCOVERED)
-        clipping.check(self.model)  # of these models each row has a score of its own; others refuse all rows for one
+        if not getattr(self.model, "row_by_row", False):
+            clipping.check(self.model)  # of these models each row has a score of its own; others refuse all for one
         number = self.noising.use("evaluations", 1)
         classes, bands = len(self.job.data.classes), self.policy.score_bands
         _, rows = self.source.prepared(self.job.data, self.identity, self.policy)

@@ -17,7 +17,6 @@ import pandas as pd
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import NodePermissionException
-from v6_federated.data import pca
 from v6_federated.data.declared import UNKNOWN
 from v6_federated.data.labels import plain
 from v6_federated.data.source import Rows, Source, ready
@@ -183,19 +182,19 @@ class Noising:
         reach = self.rows_of_a_person * sensitivity(len(total), units.GRADIENT)
         return total + self._noise(f"gradient {step}", self.plan.noise * reach, len(total), shared)
 
-    def moments(self, X: Array, number: int) -> Array:
-        """Add up clipped rows and their products, with noise that the nodes of a block share.
+    def statistic(self, total: Array, reach: float, number: int) -> Array:
+        """Add noise to a sum over rows, which the nodes of a block share.
 
         Args:
-            X: rows (n, d).
+            total: the sum, int64.
+            reach: the largest L2 norm of what one row contributes.
             number: of this sum in the request.
 
         Returns:
-            The sum, see ``pca.clipped_moments``.
+            The sum with noise, int64.
         """
-        total = pca.clipped_moments(X, self.plan.clip)
-        sigma = self.plan.statistics_noise * self.rows_of_a_person * pca.moments_sensitivity()
-        return total + self._noise(f"moments {number}", sigma, len(total), shared=True)
+        sigma = self.plan.statistics_noise * self.rows_of_a_person * reach
+        return total + self._noise(f"statistic {number}", sigma, len(total), shared=True)
 
     def counts(self, counts: Array, reach: float, purpose: str) -> Array:
         """Add noise to counts of rows, which the nodes of a block share.

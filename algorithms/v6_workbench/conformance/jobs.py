@@ -125,9 +125,11 @@ def attempt(case: MethodCase, nodes: Nodes, environment: Mapping[str, str] | Non
         case: the method.
         nodes: a table for each organization.
         environment: of every node.
-        options: of the mock network (``processes``, ``environments``, ``outcomes``, ``online``), and settings.
+        options: of the mock network (``processes``, ``environments``, ``outcomes``, ``online``, ``study``), and
+            settings.
     """
-    network_options = {k: options.pop(k) for k in ("processes", "environments", "outcomes", "online") if k in options}
+    of_network = ("processes", "environments", "outcomes", "online", "study")
+    network_options = {k: options.pop(k) for k in of_network if k in options}
     network = MockNetwork(
         case.package, nodes, environment=OPEN | {**(environment or {})}, on_round=lambda row: None, **network_options
     )

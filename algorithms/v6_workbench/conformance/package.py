@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import v6_federated
 from v6_federated.messages.job import SHARED_FUNCTIONS
@@ -12,6 +13,7 @@ from v6_workbench.conformance.case import MethodCase
 from v6_workbench.conformance.jobs import Tape, run, told_by
 from v6_workbench.conformance.outcome import NotApplicable, require
 from v6_workbench.network import store
+from v6_workbench.simulation.studies import StudyPlan
 
 
 def exports_are_the_functions_that_a_task_may_call(cases: Sequence[MethodCase]) -> None:
@@ -97,6 +99,9 @@ def _told(case: MethodCase) -> dict[str, set[str]]:
 
 def _called_with_noise(case: MethodCase) -> set[str]:
     tape = Tape()
-    values = {**case.noisy, **({"aggregation": "plain"} if case.single_answers else {})}
-    run(case, case.nodes(tables.three()), outcomes=tape, **case.values(**values, rounds=2, clip=1.0, noise=1.0))
+    options: dict[str, Any] = (
+        {"aggregation": "plain"} if case.single_answers else {"study": StudyPlan(schema=tables.schema())}
+    )
+    values = case.values(**case.noisy, **options, rounds=2, clip=1.0, noise=1.0)
+    run(case, case.nodes(tables.three()), outcomes=tape, **values)
     return {call.function for call in tape.own()}

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from v6_federated.privacy.schema import Column, Schema
+
 MISSING = 0.15  # share of missing values in two columns of the clinics
 
 Nodes = dict[int, pd.DataFrame]
@@ -30,6 +32,12 @@ def table(n: int = 40, d: int = 4, classes: int = 2, seed: int = 0, shift: float
 def with_numbers(rows: pd.DataFrame) -> pd.DataFrame:
     """The same table with a number as its label, for a regression."""
     return rows.assign(label=100 + 10 * rows["x0"] - 5 * np.sin(rows["x2"]) + rows["label"])
+
+
+def schema(d: int = 4, classes: int = 2) -> Schema:
+    """What hospitals could declare about such a table."""
+    columns = [Column(f"x{i}", "number", -6.0, 6.0) for i in range(d)]
+    return Schema(tuple(columns), label="label", classes=tuple(range(classes)))
 
 
 def three(rows: int = 30) -> Nodes:
