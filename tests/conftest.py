@@ -2,8 +2,12 @@
 
 import pandas as pd
 import pytest
+from hypothesis import settings
 
 from v6_workbench.conformance import tables
+
+settings.register_profile("any machine", deadline=None)  # how long an example takes says how busy the machine is
+settings.load_profile("any machine")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -133,19 +133,19 @@ def check_every_row(model, w, X, y, clip, units):
         assert np.linalg.norm(change.astype(np.float64)) <= bound
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(case([*NUMPY, "cnn_garst", "cnn_reddy"], 12))
 def test_one_row_changes_the_sum_by_the_sensitivity_at_most(case):
     check_every_row(*case)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(case(["cnn_mcmahan"], 6))
 def test_one_row_changes_the_sum_of_a_large_network_by_the_sensitivity_at_most(case):
     check_every_row(*case)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(case(["logreg", "svm", "2nn:hidden=7"], 12), st.integers(0, 63))
 def test_one_row_among_many_that_cancel_each_other(case, place):
     """In a full chunk of large rows that add up to almost nothing, the errors of float32 are largest."""
@@ -167,7 +167,7 @@ def test_the_sensitivity_is_hardly_more_than_what_a_row_can_change():
 
 
 @given(st.sampled_from([*NUMPY, "cnn_garst"]), st.sampled_from(ODD), st.integers(0, 9), st.booleans())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_a_row_that_is_not_finite_contributes_nothing_and_spoils_nothing(name, value, i, whole):
     model = built(name)
     X, y = rows_of(10)

@@ -83,7 +83,7 @@ finite = st.floats(-1e30, 1e30).map(lambda value: value if abs(value) > 1e-30 el
 values = st.lists(st.one_of(st.integers(-50, 50), finite, st.sampled_from([0.0, 0.1, 99.5, -1e-9])), min_size=1)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(values, st.integers(1, 6))
 def test_bounds_are_two_digits_outside_of_all_values_that_few_rows_have(values, least):
     values = np.array(values, dtype=float)

@@ -93,7 +93,7 @@ def test_the_sum_over_hospitals_is_exactly_that_of_all_rows(monkeypatch):
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True, width=32)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     X=st.integers(1, 6).flatmap(
         lambda d: arrays(np.float32, st.tuples(st.integers(1, 5), st.just(d)), elements=NUMBERS)

@@ -72,7 +72,7 @@ def test_clipping_at_one_changes_nothing_of_two_classes():
         assert np.hypot(g, leaves.STEEPER * h).max() <= 1
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     classes=st.integers(2, 4),
     trees=st.integers(1, 4),

@@ -52,7 +52,7 @@ def schemas(draw):
     return Schema(tuple(columns), label, classes, bounds, n=draw(st.none() | st.integers(1, 10**9)), **own)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(schemas())
 def test_a_schema_is_read_as_it_was_written(one):
     again = Schema.parse(one.text())

@@ -9,7 +9,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -92,7 +92,6 @@ def test_other_keys_and_sizes_are_refused():
             discrete_gaussian(KEY, 4, size)
 
 
-@settings(deadline=None)
 @given(st.floats(4, LARGEST))
 def test_variances_add_up_exactly(sigma):
     factor, total = 1, Fraction(0)

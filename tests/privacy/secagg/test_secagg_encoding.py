@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import second
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from v6_federated.base.errors import SafeError
@@ -56,7 +56,6 @@ def test_numbers_that_wrap(vectors):
         assert encode(term, np.array(wrapped["values"], float)).tolist() == wrapped["words"]
 
 
-@settings(deadline=None)
 @given(st.lists(FINITE, max_size=9), st.integers(-40, 40), st.sampled_from([32, 64]))
 def test_both_implementations_encode_alike(values, e, bits):
     assume(all(math.isfinite(x * 2.0**100) for x in values))
@@ -76,7 +75,6 @@ def test_both_implementations_draw_the_same_factors(T, size):
     assert factors(T, size).tolist() == second.factors(T, size)
 
 
-@settings(deadline=None)
 @given(st.integers(1, 100), st.integers(-40, 40), st.integers(0, 2**32))
 def test_sums_of_32_bits_are_within_the_bound(n, e, seed):
     x = np.random.default_rng(seed).uniform(-1, 1, (n, 20)) * 2.0**e / n
@@ -85,7 +83,6 @@ def test_sums_of_32_bits_are_within_the_bound(n, e, seed):
     assert (np.abs(decode(term, add([encode(term, x_k) for x_k in x])) - exact) <= n * 2.0 ** (e - 31)).all()
 
 
-@settings(deadline=None)
 @given(st.integers(1, 100), st.integers(-64, 280), st.integers(0, 2**32))
 def test_sums_of_64_bits_are_within_the_bound(n, e, seed):
     x = np.random.default_rng(seed).uniform(-1, 1, (n, 20)) * 2.0**e
@@ -108,7 +105,6 @@ def test_a_sum_tells_nothing_but_the_sum_of_the_values(bits, units):
 
 @pytest.mark.parametrize("bits", [32, 64])
 @given(st.integers(0, 2**32), st.integers(-40, 40), st.floats(2.0**7, 1e38), st.lists(st.integers(0, 29), min_size=1))
-@settings(deadline=None)
 def test_checks_show_that_a_sum_has_wrapped(bits, seed, e, times, places):
     """Whether it is just too large or the largest that float32 has, and however many wrap alike."""
     rng = np.random.default_rng(seed)
@@ -150,7 +146,6 @@ def test_roundings_of_many_numbers_are_no_wrap(n):
     assert not has_wrapped(e, total, [float(decode(c, add([encode(c, v) for v in told]))) for c in checks(e)])
 
 
-@settings(deadline=None)
 @given(st.binary(min_size=32, max_size=32), st.lists(st.integers(0, 29), min_size=2, max_size=29, unique=True))
 def test_numbers_that_wrap_alike_do_not_cancel(T, places):
     """As many upwards as downwards, by the same."""
