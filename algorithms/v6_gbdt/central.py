@@ -26,6 +26,7 @@ from v6_gbdt.early_stopping import best_round, check_early_stopping
 from v6_gbdt.growth import Growth, Mode
 from v6_gbdt.modes import Booster
 from v6_gbdt.trees import LEAF, Trees
+from v6_gbdt.votes import check_votes, weighted
 
 MOST_DEPTH = 12  # of a tree whose sums all nodes send, for each leaf
 
@@ -34,6 +35,10 @@ Objective = Annotated[
     Literal["classification", "regression"], Field(description="what the label is: a class, or a number to predict")
 ]
 ModeName = Annotated[Mode, Field(description="cyclic, bagging: trees of nodes' own; random, histogram: from sums")]
+Prediction = Annotated[
+    Literal["sum", "vote"],
+    Field(description="of trees' outputs: their sum; vote: of each round's trees, by its accuracy; cyclic"),
+]
 EarlyStopping = Annotated[
     int | None, Field(ge=1, le=LARGE, description="rounds without a smaller loss on held-out rows that end it"), Number
 ]
@@ -89,6 +94,8 @@ def check_settings(settings: Any) -> None:
         raise SafeError("until_converged cannot be used with gbdt: every round adds trees; use early_stopping")
     held_out = bool(settings.holdout or settings.evaluators)
     check_early_stopping(settings.early_stopping, held_out, settings.evaluate_every)
+    if settings.prediction == "vote":
+        check_votes(settings)
     for name in ("classes", "target", "class_weights", "subgroup"):
         value = getattr(settings, name)
         if settings.objective == "regression" and value is not None:
@@ -148,6 +155,7 @@ def central(
     mode: ModeName = "random",
     growth: Growth,
     max_bin: MaxBin = 64,
+    prediction: Prediction = "sum",
     early_stopping: EarlyStopping = None,
 ) -> Result:
     """Gradient boosted trees: InPrivate (Zhao et al. 2018; Garst 2021, Algorithm 2), and trees of random splits.
@@ -182,6 +190,8 @@ def central(
         else:
             s.W_g = s.W_g[: s.ends[best]]
         s.ends.append(len(s.W_g))
+        if prediction == "vote":
+            s.W_g = weighted(s.W_g, s.ends, federation.history)
         federation.record(answers, trees=len(ensemble.split(s.W_g)))
         if best is not None:
             break

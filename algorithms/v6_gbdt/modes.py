@@ -9,7 +9,7 @@ import numpy as np
 from v6_federated import Answer, Answers, Federation, SafeError
 from v6_gbdt import bins, leaves, structures
 from v6_gbdt.growth import Growth
-from v6_gbdt.trees import EVERY, FEATURE, LEAF, VALUE, Trees
+from v6_gbdt.trees import EVERY, FEATURE, GAIN, LEAF, VALUE, Trees
 
 
 @dataclass(frozen=True)
@@ -237,6 +237,8 @@ def wrong_trees(ensemble: Trees, edges: Sequence[np.ndarray], growth: Growth, an
     expected = growth.trees * ensemble.columns
     if len(grown) != expected or max(map(len, grown)) > 2 * growth.max_leaves - 1:
         return f"sends other trees than asked for; expected {expected} of at most {growth.max_leaves} leaves"
+    if answer["trees"][answer["trees"][:, FEATURE] == LEAF, GAIN].any():
+        return "sends leaves with a weight of votes, which central alone gives; expected 0"
     for row in answer["trees"]:
         if row[FEATURE] != LEAF and row[VALUE] != EVERY and row[VALUE] not in edges[int(row[FEATURE])]:
             return "sends a threshold that is not an agreed bin edge; expected one of them"

@@ -46,14 +46,14 @@ def grow(node: Node, weights: Vector, *, edges: dict[str, Any], growth: Growth) 
     node.policy.check_size(weights.size + 3 * trees * (2 * growth.max_leaves - 1), "the ensemble with the new trees")
     agreed = bins.decoded(edges, X.shape[1])
     grower = Grower(X, agreed, growth, minimum_rows)
-    f = ensemble.scores(weights, X)
+    f = ensemble.sums(weights, X)
     loss = ensemble.loss(f, y)  # calculate loss on local training set
     grown = []
     for _ in range(growth.trees or 1):
         node.check_time()
         tree = grower.grow(*ensemble.gradient(f, y))  # create new tree using calculated loss to boost; one a class
         grown.append(tree)  # add tree to W^g
-        f = f + ensemble.scores(tree, X)
+        f = f + ensemble.sums(tree, X)
     return {"trees": np.concatenate(grown), "train_loss": loss}
 
 
@@ -78,7 +78,7 @@ def noisy_leaf_sums(node: Node, weights: Vector, structure: Vector) -> Result:
 
     def summed(rows: Rows) -> np.ndarray:
         X = rows.X.astype(np.float32)
-        g, h = ensemble.gradient(ensemble.scores(weights, X), rows.y)
+        g, h = ensemble.gradient(ensemble.sums(weights, X), rows.y)
         return leaves.clipped_sums(trees, X, g, h, C, node.check_time)
 
     size = 2 * int(np.count_nonzero(structure[:, FEATURE] == LEAF))
@@ -104,7 +104,7 @@ def _sums(node: Node, weights: Vector, structure: Vector, edges: dict[str, Any],
     trees = ensemble.split(structure)
     node.policy.check_size(weights.size + structure.size, "the ensemble with the new trees")
     agreed = bins.decoded(edges, X.shape[1])
-    f = ensemble.scores(weights, X)
+    f = ensemble.sums(weights, X)
     minimum = max(node.policy.minimum_rows, node.job.minimum_rows or 0)
     found = sums(trees, agreed, bins.indices(agreed, X), *ensemble.gradient(f, y), minimum, node.check_time).ravel()
     travel = found.astype(np.float32) if ensemble.regression else leaves.whole(found)

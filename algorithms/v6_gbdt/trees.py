@@ -25,7 +25,8 @@ class Trees:
     left subtree, and that before its right one:
       a split: the feature's index, the threshold (left if x <= threshold), the gain to two digits, which is negative,
       or minus zero, if missing values go right;
-      a leaf: -1, its output, 0.
+      a leaf: -1, its output, and 0; or above 0 the weight of the vote of its round's trees. They then vote for the
+      class of their largest output, and outputs are not added up (Garst 2021, Appendix B).
     So an array can be read in one way only, as whole trees; tree t belongs to column t mod ``columns``. What else
     LightGBM knows of a node's rows, counts and sums of weights for each leaf and split, is not in it.
 
@@ -100,7 +101,28 @@ class Trees:
         return models.LinearModel("logistic", self.features, self.classes).loss(scores, y)
 
     def scores(self, w: np.ndarray, X: np.ndarray) -> np.ndarray:
-        """Compute f of each row.
+        """Compute what predicts each row's class: f, or the logarithms of the votes' shares where trees vote.
+
+        Args:
+            w: the ensemble (m, 3).
+            X: rows (n, d).
+
+        Returns:
+            The scores, (n, columns) float64.
+        """
+        votes = self._votes(w)
+        if votes is None:
+            return self.sums(w, X)
+        found = np.full((len(X), self.classes), votes.mean() / 2)  # half a vote for each class
+        rows = np.arange(len(X))
+        for outputs, weight in zip(self._outputs(w, X), votes, strict=True):
+            chosen = outputs[0] > 0 if self.columns == 1 else outputs.argmax(axis=0)
+            found[rows, chosen.astype(np.intp)] += weight
+        logs = np.log(found)
+        return logs[:, 1:] - logs[:, :1] if self.columns == 1 else logs
+
+    def sums(self, w: np.ndarray, X: np.ndarray) -> np.ndarray:
+        """Compute f of each row, the sum of all trees' outputs, which new trees improve on.
 
         Args:
             w: the ensemble (m, 3).
@@ -109,15 +131,25 @@ class Trees:
         Returns:
             f, (n, columns) float64.
         """
-        outputs = np.zeros((len(X), self.columns))
-        if not w.size:
-            return outputs
+        f = np.zeros((self.columns, len(X)))
+        for outputs in self._outputs(w, X):
+            f += outputs
+        return f.T
+
+    def _outputs(self, w: np.ndarray, X: np.ndarray) -> Iterator[np.ndarray]:
+        """The outputs of each round's trees for each row, (columns, n)."""
         trees = self.split(w)
         several = max(1, MOST_PAIRS // max(1, len(X)) // self.columns) * self.columns  # worked on at a time
         for begin in range(0, len(trees), several):
             found = outputs_of(trees[begin : begin + several], X.astype(np.float32))
-            outputs += found.astype(np.float64).reshape(-1, self.columns, len(X)).sum(axis=0).T
-        return outputs
+            yield from found.reshape(-1, self.columns, len(X))
+
+    def _votes(self, w: np.ndarray) -> np.ndarray | None:
+        """The weight of the vote of each tree for each class; None if outputs are added up."""
+        if not w.size or not w[w[:, FEATURE] == LEAF, GAIN].any():
+            return None
+        first = [tree[tree[:, FEATURE] == LEAF, GAIN][0] for tree in self.split(w)[:: self.columns]]
+        return np.array(first, np.float64)
 
     def predict(self, w: np.ndarray, X: np.ndarray) -> np.ndarray:
         """Predict the label of each row.
@@ -205,6 +237,8 @@ class Trees:
         Returns:
             The file's text.
         """
+        if self._votes(w) is not None:
+            raise SafeError("LightGBM's .txt cannot hold trees that vote; expected .npz or .safetensors")
         objective = {1: "regression", 2: "binary sigmoid:1"}.get(self.classes, f"multiclass num_class:{self.classes}")
         trees = [f"Tree={t}\n{_block(tree)}\n\n\n" for t, tree in enumerate(self.split(w))]
         head = {
