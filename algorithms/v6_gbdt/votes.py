@@ -1,6 +1,7 @@
 """Prediction by a vote of the trees, weighted by accuracy: Garst 2021, Appendix B."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ def weighted(W_g: np.ndarray, ends: Sequence[int], history: Sequence[Mapping[str
         there is any, 1.
     """
     known, voting = 1.0, W_g.copy()
-    for r, (begin, end) in enumerate(zip(ends[:-1], ends[1:], strict=True)):
+    for r, (begin, end) in enumerate(pairwise(ends)):
         if r < len(history) and history[r]["accuracy"]:
             known = float(history[r]["accuracy"])
         trees = voting[begin:end]  # a view
