@@ -28,6 +28,7 @@ NAMES = (
     "mcmahan2017",
     "mcmahan2017_shakespeare",
     "network",
+    "network_jobs",
     "nilsson2018",
     "nilsson2018_cv",
     "one_label",
@@ -39,7 +40,7 @@ NAMES = (
     "trees",
 )
 # not part of ``all``, since nothing else may run at the same time
-TIMED = ("clipping", "cost", "network", "secagg_cost")
+TIMED = ("clipping", "cost", "network", "network_jobs", "secagg_cost")
 APART = (*TIMED, "attacks", "canaries")  # not part of ``all``; small versions of the last two are tests
 WITHOUT_DATA = ("attacks", "canaries", "careful", "clipping", "network", "poisoning", "secagg_cost")
 MNIST, FASHION = "mnist.npz", "fashion_mnist.npz"
@@ -50,6 +51,7 @@ OTHER_DATA = {
     "garst2021_pca": ("golub.npz",),
     "glm": ("heart_disease.csv",),
     "mcmahan2017_shakespeare": ("shakespeare.json.gz",),
+    "network_jobs": ("heart_disease.csv",),
     "trees": ("heart_disease.csv", FASHION),
 }
 OTHER_DATA_FULL = {

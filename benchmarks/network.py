@@ -2,7 +2,7 @@
 
 import json
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from benchmarks import tables
@@ -66,17 +66,18 @@ def _seconds(found: local.Network, blocks: int) -> tuple[list[float], list[float
     ours: list[float] = []
     theirs: list[float] = []
     for block in range(blocks + 1):
-        rounds = [row["seconds"] for row in _result(found, "v6-fedavg", FEDAVG)["history"]]
-        nothing = _result(found, "v6-toy", NOTHING)["seconds"]
+        rounds = [row["seconds"] for row in result_of(found, "v6-fedavg", FEDAVG)["history"]]
+        nothing = result_of(found, "v6-toy", NOTHING)["seconds"]
         print(f"block {block} of {blocks}:", *(f"{s:.1f}" for s in rounds), "|", *(f"{s:.1f}" for s in nothing))
         if block:
             ours, theirs = ours + rounds, theirs + nothing
     return ours, theirs
 
 
-def _result(found: local.Network, image: str, values: dict[str, Any]) -> dict[str, Any]:
+def result_of(found: local.Network, image: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Send a job, and wait for its result."""
     client = local.client(found)
     where: dict[str, Any] = {"collaboration": found.collaboration, "organization": 1, "label": found.label}
-    task = submit.send(client, image, values, image=image, **where)
+    task = submit.send(client, image, dict(values), image=image, **where)
     vantage6_api.wait_for_any(client, [task])
     return json.loads(client.result.from_task(task)["data"][0]["result"])

@@ -65,7 +65,7 @@ def test_a_failed_task_is_one_line(refusals, name):
     [
         ("fedavg", ["--set", "organizations=[1,2,9]"], "organizations [9] have no node in the collaboration"),
         ("fedavg", ["--set", "speed=3"], "unknown setting 'speed'; expected one of "),
-        ("fedavg", ["--model", "mlp"], "unknown model 'mlp'; expected one of "),
+        ("fedavg", ["--model", "vgg"], "unknown model 'vgg'; expected one of "),
         ("nothing", [], "unknown method 'nothing'; expected one of "),
     ],
     ids=["organization", "setting", "model", "method"],
