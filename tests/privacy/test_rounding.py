@@ -37,6 +37,25 @@ def test_nodes_have_offsets_that_are_spread_evenly():
     assert many.min() >= 19 and many.max() <= 21
 
 
+def test_secrets_have_offsets_that_are_spread_evenly():
+    """In floating point, all multiples of a secret of 256 bits were whole: every count of every hospital was cut."""
+    rng = np.random.default_rng(6)
+    offsets = [Rounding.of(M, int.from_bytes(rng.bytes(32), "big")).offset for _ in range(5000)]
+    assert np.bincount(offsets, minlength=M).min() > 850
+
+
+def test_counts_are_right_in_the_mean_whatever_is_left_of_the_rows():
+    """The largest count, of right predictions, has what is left, and was one or two rows too large for it."""
+    rng = np.random.default_rng(8)
+    apart = []
+    for _ in range(4000):
+        n = int(rng.integers(30, 60))
+        right = rng.binomial(n, 0.85)
+        confusion = np.array([[right, n - right], [0, 0]])
+        apart.append(int(np.trace(Rounding(M, int(rng.integers(M))).confusion(confusion))) - right)
+    assert abs(np.mean(apart)) < 0.4
+
+
 def test_the_number_of_right_predictions_is_rounded_once():
     rng = np.random.default_rng(2)
     for _ in range(50):

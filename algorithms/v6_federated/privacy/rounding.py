@@ -12,7 +12,7 @@ import numpy as np
 
 from v6_federated.base.arrays import Array
 
-GOLDEN = (math.sqrt(5) - 1) / 2
+GOLDEN = 2654435769  # 2^32 divided by the golden ratio: its multiples, modulo 2^32, are spread evenly
 
 
 @dataclass(frozen=True)
@@ -30,23 +30,24 @@ class Rounding:
     offset: int
 
     @classmethod
-    def of(cls, step: int, organization: int) -> "Rounding":
+    def of(cls, step: int, identity: int) -> "Rounding":
         """The rounding of a node.
 
         Args:
             step: rows that a count must have.
-            organization: whose node it is.
+            identity: the node's: the organization's id, or a secret of any size.
 
         Returns:
             The rounding.
         """
-        return cls(step, int(step * (organization * GOLDEN % 1)))
+        return cls(step, step * (identity * GOLDEN % 2**32) >> 32)
 
     def counts(self, counts: Array) -> Array:
         """Round counts, so that they still add up to n.
 
         The sum C_j of the first j counts becomes m floor((C_j + u) / m): of the rows in the order of the cells, every
-        m-th is counted m times. What is left of n, fewer than m rows, is added to the largest count.
+        m-th is counted m times. What is left of n, fewer than m rows, is added to the largest count; C_j is made
+        smaller by its share of these before.
 
         Args:
             counts: counts of rows, in an order in which neighbours are alike (k,).
@@ -55,7 +56,7 @@ class Rounding:
             The rounded counts (k,).
         """
         m, n = self.step, int(counts.sum())
-        sums = np.minimum((np.cumsum(counts) + self.offset) // m * m, n - n % m)
+        sums = (np.cumsum(counts) * (n - n % m) // max(n, 1) + self.offset) // m * m
         rounded = np.diff(sums, prepend=0)
         rounded[rounded.argmax()] += n % m
         return rounded
