@@ -34,6 +34,7 @@ NAMES = (
     "one_label",
     "pfitzner_arnrich",
     "poisoning",
+    "private_glm",
     "private_utility",
     "reddy2020",
     "secagg_cost",
@@ -52,6 +53,7 @@ OTHER_DATA = {
     "glm": ("heart_disease.csv",),
     "mcmahan2017_shakespeare": ("shakespeare.json.gz",),
     "network_jobs": ("heart_disease.csv",),
+    "private_glm": ("heart_disease.csv",),
     "trees": ("heart_disease.csv", FASHION),
 }
 OTHER_DATA_FULL = {

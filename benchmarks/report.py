@@ -47,6 +47,7 @@ PAGES = {
     "secagg_cost": "seconds, bytes and requests of masked answers beside plain ones",
     "poisoning": "what one dishonest node of ten costs each method while it stays within the bounds",
     "attacks": "what a dishonest researcher gets from a node, attack by attack, under each privacy profile",
+    "private_glm": "errors and coverage of regression coefficients by epsilon, with intervals that count the noise",
     "private_utility": "accuracy on MNIST by epsilon, with noise that nodes share and with each node's own",
     "canaries": "an audit of the noise: the faults that it catches, and its false alarms",
     "clipping": "what clipping each row's gradient costs beside a plain step",

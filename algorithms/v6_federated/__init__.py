@@ -18,7 +18,7 @@ from v6_federated.central.privacy import training_plan
 from v6_federated.data import affine, inference, pca, pooling, times
 from v6_federated.data.source import Rows
 from v6_federated.messages import codec
-from v6_federated.messages.common import Common, EvaluatedWithNoise, Fraction, Rounds
+from v6_federated.messages.common import Common, EvaluatedWithNoise, Fraction, Rounds, WithNoise
 from v6_federated.messages.local_sgd import BatchSize, Epochs, LearningRate, LocalSGD, PlainSGD
 from v6_federated.messages.settings import LARGE, Number, Record, Role, changed
 from v6_federated.models import Vector
@@ -34,11 +34,13 @@ from v6_federated.node.functions import (
 )
 from v6_federated.node.node import Node
 from v6_federated.node.task import partial
+from v6_federated.privacy.dp.bounded import ROW, bounded_reach, bounded_sum
 from v6_federated.privacy.dp.plan import Plan
 from v6_federated.privacy.environment import number_of_threads
 
 __all__ = [
     "LARGE",
+    "ROW",
     "Answer",
     "Answers",
     "BatchSize",
@@ -63,9 +65,12 @@ __all__ = [
     "SafeError",
     "UserInputError",
     "Vector",
+    "WithNoise",
     "__version__",
     "affine",
     "bins_of_time",
+    "bounded_reach",
+    "bounded_sum",
     "central",
     "changed",
     "check_grid",

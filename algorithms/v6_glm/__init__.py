@@ -2,7 +2,7 @@
 
 from v6_federated import confirm, count_rows, describe, evaluate, fit_step, forget, keep_steps
 from v6_glm.central import central
-from v6_glm.partial import newton
+from v6_glm.partial import newton, noisy_newton
 
 __all__ = [
     "central",
@@ -14,4 +14,5 @@ __all__ = [
     "forget",
     "keep_steps",
     "newton",
+    "noisy_newton",
 ]

@@ -6,8 +6,21 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from v6_federated import Answer, Common, Federation, Number, Result, Rounds, SafeError, affine, central, inference
-from v6_glm import fit
+from v6_federated import (
+    Answer,
+    Federation,
+    Number,
+    Plan,
+    Result,
+    Rounds,
+    SafeError,
+    WithNoise,
+    affine,
+    central,
+    codec,
+    inference,
+)
+from v6_glm import fit, noisy
 from v6_glm.families import Glm, check_link
 from v6_glm.measures import MEASURES
 from v6_glm.scoring import Scoring
@@ -27,10 +40,11 @@ Tolerance = Annotated[
 InFull = Annotated[Literal["float64"], Field(description="number format of what is sent, here in full")]
 
 
-class Settings(Common):
+class Settings(WithNoise):
     """The settings that every method takes; the model is always a generalised linear one, sent in float64."""
 
     for_numbers: ClassVar[str] = "family=gaussian"
+    noise_for_numbers: ClassVar[bool] = True
 
     model: Annotated[Literal["glm"], Field(description="a generalised linear model, which this method fits")] = "glm"
     family: Annotated[
@@ -97,10 +111,18 @@ def check_settings(settings: Any) -> None:
     for name in ("offset", "weights"):
         if getattr(settings, name) is not None and (settings.holdout or settings.evaluators):
             raise SafeError(f"{name} cannot be used with rows to evaluate on; leave out holdout and evaluators")
+    if settings.clip is not None:
+        noisy.check_settings(settings)
+
+
+def few_sums(settings: Any) -> Plan:
+    """With noise a node is asked for three or four sums, which take ``noisy.PARTS`` parts of the budget in all."""
+    return Plan(statistics=noisy.PARTS)
 
 
 @central(
     common=Settings,
+    private=few_sums,
     check=check_settings,
     single_answers=why_single,
     known_as={
@@ -130,6 +152,8 @@ def central(
     model = federation.model
     assert isinstance(model, Glm)
     p, names = model.size, [*federation.features]
+    if federation.plan is not None:
+        return with_noise(federation, federation.plan, model, confidence)
     shapes = {"gradient": (p,), "hessian": (p * (p + 1) // 2,), "measures": (len(MEASURES),)}
     # its numbers are kept as lists: an array would be kept in float32
     s = federation.start(w=federation.initial_weights, scoring=Scoring(l2).to_json)
@@ -168,6 +192,49 @@ def central(
     names, E = affine.original(result["data"]["preprocess"], original_names(result), result["data"]["categories"] or [])
     found = fit.summary(model, scoring, names, E, confidence)
     return {**result, **found, "iterations": len(result["history"])}
+
+
+def with_noise(federation: Federation, plan: Plan, model: Glm, confidence: float) -> Result:
+    """The same from a few sums with noise, see ``noisy``. All that follows is computed from them."""
+    data = federation.job()["data"]
+    s = federation.start(
+        w=federation.initial_weights,
+        fit=lambda: noisy.Fit(*noisy.declared(model, federation.features, data, federation.bounds)).to_json(),
+    )
+    for t in federation.rounds(noisy.MOST):
+        found = noisy.Fit.from_json(s.fit)
+        parts = found.parts
+        q = noisy.size(model.size, first=t == 1)
+        sent = {} if found.b is None else {"coefficients": found.b, "longest": [*found.longest(plan.clip)]}
+        answers = federation.ask(
+            "noisy_newton",
+            federation.organizations,
+            transform=codec.encode({"T": found.T}, "float64"),
+            parts=parts,
+            returns={"sums": (q,), "variance": (1,)},
+            means={"sums": ["count"], "variance": ["count"]},
+            measures={"sums": None, "variance": None},
+            **sent,
+        )
+        total = federation.bounded_sum(answers, "sums")
+        sigma = plan.statistics_noise * (federation.noises(answers, "variance") / parts) ** 0.5
+        found.n = int(answers.n)
+        federation.record(answers)
+        if t == 1:
+            found.begin(model, total, sigma)
+        else:
+            found.advance(model, total, sigma, plan.clip)
+        assert found.b is not None
+        found.used += parts
+        s.fit, s.w = found.to_json(), found.b.astype(np.float32)
+        if found.used == noisy.PARTS:
+            break
+    found = noisy.Fit.from_json(s.fit)
+    assert found.b is not None
+    result = federation.result(found.b)
+    names, E = affine.original(result["data"]["preprocess"], original_names(result), result["data"]["categories"] or [])
+    said = noisy.summary(model, found, names, E, confidence, {**fit.RATIOS, "poisson": "rate_ratio"})
+    return {**result, **said, "iterations": len(result["history"])}
 
 
 def original_names(result: Result) -> list[str]:

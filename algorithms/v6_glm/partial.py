@@ -1,8 +1,11 @@
 """The client of generalised linear models."""
 
+from typing import Any
+
 import numpy as np
 
-from v6_federated import Node, Result, SafeError, Vector, partial
+from v6_federated import Node, Result, SafeError, Vector, bounded_reach, bounded_sum, codec, partial
+from v6_glm import noisy
 from v6_glm.families import Glm, newton_sums
 from v6_glm.measures import MEASURES
 
@@ -62,3 +65,44 @@ def newton(
         "hessian": hessian[np.tril_indices(p)],
         "measures": np.array([measures[name] for name in MEASURES]),
     }
+
+
+@partial(weights="one")
+def noisy_newton(
+    node: Node,
+    coefficients: Vector = None,
+    *,
+    transform: dict[str, Any],
+    longest: list[float] | None = None,
+    parts: int,
+) -> Result:
+    """With noise: a sum of bounded contributions of rows, at most 1 long, see ``noisy``.
+
+    Columns are (X, 1) T for the ``transform`` T (p, p). With ``coefficients`` (p,) the sum is of gradients and Hessians
+    of which the ``longest`` count fully, without them of products of columns and label. ``parts`` is the part of the
+    budget that it takes.
+    """
+    model = node.model
+    assert isinstance(model, Glm)
+    T, bounds = codec.decode(transform).get("T"), node.bounds_of_label
+    p = model.size
+    if T is None or T.shape != (p, p):
+        raise SafeError(f"the task sends a transform of another shape; expected T with {p} rows and columns")
+    if (coefficients is None) != (longest is None) or (
+        longest is not None and (len(longest), min(longest) > 0) != (2, True)
+    ):
+        raise SafeError("coefficients and longest belong together; send them as central does")
+    if node.job.data.special:
+        raise SafeError("offset and weights cannot be used with clip; leave them out")
+    if parts < 1:
+        raise SafeError(f"parts={parts} are too few; expected at least 1")
+
+    def of_rows(X: np.ndarray, y: np.ndarray) -> np.ndarray:
+        y = y.astype(np.float64)
+        if coefficients is None or longest is None:
+            return noisy.first_contributions(X, y, T, bounds)
+        return noisy.contributions(model, X, y, coefficients, T, bounds, (longest[0], longest[1]))
+
+    q = noisy.size(p, first=coefficients is None)
+    total = node.noisy_sum(lambda rows: bounded_sum(of_rows, rows.X, rows.y, q), q, bounded_reach(q), parts)
+    return {"sums": total, "variance": node.variance_for_persons}

@@ -160,10 +160,13 @@ def test_what_was_kept_without_noise_is_not_found_by_a_job_with_noise():
     assert Node.state_of(1, plain, 2).load(1) is not None and Node.state_of(1, noisy, 2).load(1) is None
 
 
-def test_a_regression_is_refused():
-    request = type("Request", (), {"policy": POLICY})()
-    with pytest.raises(SafeError, match="a regression cannot be used with clip"):
-        noising.of_node(replace(job(regression=True), privacy={}), request, SCHEMA)
+@pytest.mark.parametrize("ask", ["noisy_gradient", "_train_with_noise", "_evaluate_with_noise"])
+def test_gradients_and_evaluations_of_a_regression_are_refused(ask):
+    node = object.__new__(Node)
+    node.job, node.noising = job(regression=True), object()
+    arguments = {"noisy_gradient": (0,), "_train_with_noise": (0, 0, 1), "_evaluate_with_noise": (0, "held_out")}[ask]
+    with pytest.raises(SafeError, match="a regression cannot be used with clip here"):
+        getattr(node, ask)(*arguments)
 
 
 def test_a_query_is_refused_whatever_the_operator_allows(monkeypatch):

@@ -37,6 +37,7 @@ from v6_federated.messages.common import Common
 from v6_federated.messages.job import AGGREGATIONS, Job
 from v6_federated.models.clipping import penalty_gradient
 from v6_federated.privacy.dp import units
+from v6_federated.privacy.dp.bounded import ROW
 from v6_federated.privacy.dp.plan import Plan
 from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.secagg.agreement import Entry
@@ -366,18 +367,44 @@ class Federation:
         total: Array = np.add.reduce([a.arrays[Answer.key(name, "count")] for a in answers.parts()])
         return total
 
-    def noises(self, answers: Answers) -> float:
+    @property
+    def bounds(self) -> Mapping[str, Sequence[float]]:
+        """The bounds of columns of numbers, and of a label that is a number, if all operators have declared the same.
+
+        They are known while the job is prepared: keep what is needed later in ``start``.
+        """
+        return {} if self._sums_of_rows is None else self._sums_of_rows.bounds
+
+    def bounded_sum(self, answers: Answers, name: str) -> Array:
+        """Add up what ``Node.noisy_sum`` has returned of a ``bounded_sum``.
+
+        Args:
+            answers: the answers, to a request with ``means={name: ["count"]}``.
+            name: the array's name.
+
+        Returns:
+            The sum over all nodes, float64; the longest contribution of a row is 1 long.
+        """
+        return self.noisy_sum(answers, name) / ROW
+
+    def noises(self, answers: Answers, persons: str = "") -> float:
         """Say how much noise the sum of ``noisy_sum`` has.
 
         Args:
             answers: the answers.
+            persons: the name under which they hold ``Node.variance_for_persons``, asked for as a count; empty if they
+                do not.
 
         Returns:
             Its variance, over that of the noise that hides a row.
         """
-        masks = self._tasks.masks
+        masks, found = self._tasks.masks, 0.0
         assert masks is not None  # noise is for sums
-        return sum(masks.noises(len(a.organizations)) for a in answers.parts())
+        for a in answers.parts():
+            nodes = len(a.organizations)
+            several = float(a.arrays[Answer.key(persons, "count")][0]) / nodes if persons else 1.0
+            found += masks.noises(nodes) * several
+        return found
 
     def mean_gradient(self, answers: Answers, w: Array) -> Array:
         """The mean gradient over all rows from the answers of ``Node.noisy_gradient``.

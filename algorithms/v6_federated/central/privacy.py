@@ -71,7 +71,7 @@ def check(checked: Common, method: str, single_answers: bool) -> None:
         raise SafeError(
             "aggregation=plain cannot be used with clip: noise is for sums; leave it out, or set masked or pinned"
         )
-    if checked.regression:
+    if checked.regression and not checked.noise_for_numbers:
         raise SafeError("a regression cannot be used with clip; choose a label of classes")
     if wrong := [step.name for step in map(preprocessing.parse, checked.preprocess) if step.name not in WITHOUT_ROWS]:
         raise SafeError(

@@ -168,7 +168,13 @@ class Common(BaseModel):
 
 
 class WithNoise(Common):
-    """The settings of methods to whose answers nodes can add noise: differential privacy."""
+    """The settings of methods to whose answers nodes can add noise: differential privacy.
+
+    Attributes:
+        noise_for_numbers: whether the label may be a number to predict.
+    """
+
+    noise_for_numbers: ClassVar[bool] = False
 
     clip: Annotated[
         float | None,

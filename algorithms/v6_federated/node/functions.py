@@ -100,6 +100,8 @@ def _declared(schema: Schema, spec: DataSpec, raw: bool, arrays: bool) -> dict[s
     found["bounds"] = {
         column.name: [column.lower, column.upper] for column in schema.columns if column.kind == "number"
     }
+    if schema.bounds is not None:
+        found["bounds"][schema.label] = [*schema.bounds]
     if spec.classes is None and schema.classes is not None and spec.supervised:
         found["classes"] = [*schema.classes]
     return found

@@ -502,6 +502,7 @@ class Node:
     def _train_with_noise(self, w: Any, step: Step, steps: int) -> None:
         """DP-SGD (Abadi et al. 2016, Algorithm 1): each step on a noisy sum of clipped gradients of sampled rows."""
         assert self.noising is not None
+        self._check_classes()
         first = self.noising.use("steps", steps)
         X, y = self.model.asarray(self._rows.X), self.model.asarray(self._rows.y)
         for i in range(first, first + steps):
@@ -524,6 +525,7 @@ class Node:
         """
         if self.noising is None:
             raise SafeError("noisy_gradient needs a privacy plan; set clip")
+        self._check_classes()
         i = self.noising.use("steps", 1)
         X, y = self.model.asarray(self._rows.X), self.model.asarray(self._rows.y)
         return self._noisy_gradient(w, X, y, i, shared=True)[0]
@@ -539,13 +541,15 @@ class Node:
             raise SafeError("sums with noise need a privacy plan; set clip")
         return self.noising.plan.clip
 
-    def noisy_sum(self, summed: Callable[[Rows], Array], size: int, reach: float) -> Array:
+    def noisy_sum(self, summed: Callable[[Rows], Array], size: int, reach: float, parts: int = 1) -> Array:
         """Add up what the rows contribute, in whole numbers, with the node's share of the block's noise.
 
         Args:
             summed: returns the sum over some rows, int64. What one row contributes follows from this row alone.
             size: how many numbers the sum has.
             reach: the largest L2 norm of what one row contributes.
+            parts: how many of the plan's sums this one takes the place of: k sums with noise z tell as much as one
+                with noise z / sqrt(k).
 
         Returns:
             The sum, int64. Central must learn nothing but the sum over a block of it.
@@ -558,8 +562,31 @@ class Node:
         if self.noising is None:
             raise SafeError("sums with noise need a privacy plan; set clip")
         self.policy.check_size(size, "the sum with noise")
-        number = self.noising.use("statistics", 1)
-        return self.noising.statistic(summed(self._rows), reach, number)
+        number = self.noising.use("statistics", parts)
+        return self.noising.statistic(summed(self._rows), reach / math.sqrt(parts), number)
+
+    @property
+    def bounds_of_label(self) -> tuple[float, float]:
+        """The smallest and the largest label that the schema declares; 0 and 1 for two classes, which are indices.
+
+        Raises:
+            SafeError: nothing is declared.
+        """
+        if not self.job.data.regression:
+            return 0.0, len(self.job.data.classes or ()) - 1.0
+        if self.schema is None or self.schema.bounds is None:
+            raise SafeError("a number with noise needs the label's bounds in schema.json; declare lower and upper")
+        lower, upper = self.schema.bounds
+        return float(lower), float(upper)
+
+    @property
+    def variance_for_persons(self) -> Array:
+        """By how much rows of one person multiply the variance of the node's noise (1,): m^2, as declared."""
+        return np.array([1 if self.noising is None else self.noising.rows_of_a_person**2], np.int64)
+
+    def _check_classes(self) -> None:
+        if self.job.data.regression:
+            raise SafeError("a regression cannot be used with clip here; choose a label of classes")
 
     def _noisy_gradient(self, w: Any, X: Any, y: Any, i: int, shared: bool) -> tuple[Array, Any]:
         """The noisy sum of step i in units, and the mean that it stands for."""
@@ -668,7 +695,9 @@ class Node:
 
     def _evaluate_with_noise(self, weights: Any, which: str) -> dict[str, Any]:
         """Counts with noise, in units of a row divided by ``units.COUNT``; no loss, which no noise covers."""
-        assert self.noising is not None and self.job.data.classes is not None
+        assert self.noising is not None
+        self._check_classes()
+        assert self.job.data.classes is not None
         if which != "held_out":
             raise SafeError(noising.UNCOVERED)
         if not getattr(self.model, "row_by_row", False):

@@ -242,13 +242,12 @@ def of_node(job: Any, request: Request, schema: Schema | None) -> Noising | None
         if request.policy.private:
             raise NodePermissionException(
                 "this node's operator has set a privacy budget (V6_FEDERATED_PROFILE=private), and the job asks for "
-                f"answers without noise; set clip and epsilon, for example clip=1 epsilon=1. {NOTHING_COMPUTED}"
+                "answers without noise; set clip and epsilon, for example clip=1 epsilon=1, or choose a method that has "
+                f"these settings, such as fedavg, glm or pca. {NOTHING_COMPUTED}"
             )
         return None
     if job.evaluators:
         raise SafeError("evaluators cannot be used with clip: their answers would be single ones; leave them out")
-    if job.data.regression:
-        raise SafeError("a regression cannot be used with clip; choose a label of classes")
     plan = Plan.from_json(job.privacy)
     if plan.holdout != job.data.holdout:  # a row that is trained on and held out in one job would pay for one of both
         raise SafeError(f"the privacy plan holds out {plan.holdout:g} of the rows, and the job {job.data.holdout:g}")

@@ -43,7 +43,15 @@ def warnings_about(result: Result) -> list[str]:
     own = _of_the_model(result) if "converged" not in result else unfinished(result)
     if own is None:
         own = growing(result) or unconverged(result)
-    return [*found, *rounded(result), *poor(result), *too_good(result), *hidden_components(result), *own]
+    return [
+        *found,
+        *rounded(result),
+        *poor(result),
+        *too_good(result),
+        *hidden_components(result),
+        *hidden_effects(result),
+        *own,
+    ]
 
 
 def _of_the_model(result: Result) -> list[str] | None:
@@ -63,7 +71,7 @@ def unfinished(result: Result) -> list[str]:
     Returns:
         One line, or none.
     """
-    if result["converged"] or "stopped" in result:
+    if result["converged"] or "stopped" in result or "hidden_directions" in result:
         return []
     rounds = len(result["history"])
     return [
@@ -113,6 +121,33 @@ def hidden_components(result: Result) -> list[str]:
     return [
         f"{hidden} of {len(variances)} components explain no more than noise alone would (a variance of about "
         f"{noise:.2g}); use a smaller clip, a larger epsilon, fewer columns, or more rows"
+    ]
+
+
+def hidden_effects(result: Result) -> list[str]:
+    """Return a warning if noise makes more of the errors of coefficients than rows do.
+
+    Args:
+        result: the result.
+
+    Returns:
+        One line, or none.
+    """
+    rows = result.get("coefficients") or ()
+    errors = [(row["std_error_noise"], row["std_error"]) for row in rows if "std_error_noise" in row]
+    noisiest = [made for made, whole in errors if 2 * made**2 > whole**2]
+    cure = "use fewer columns (--features), a larger epsilon, or more hospitals or rows"
+    if result.get("hidden_directions") or not result.get("converged", True):
+        return [
+            "noise hides what some combinations of columns do: intervals are wide, and may miss the truth more often "
+            f"than they say; {cure}"
+        ]
+    if not noisiest:
+        return []
+    wider = float(np.median([whole / math.sqrt(whole**2 - made**2) for made, whole in errors if whole > made]))
+    return [
+        f"noise makes most of the standard error of {len(noisiest)} of {len(errors)} coefficients; intervals are about "
+        f"{wider:.2g} times as wide as without it: {cure}"
     ]
 
 

@@ -493,14 +493,16 @@ def coefficients_table(result: Result) -> Table | None:
         return None
     out, ratio = Table(box=None, pad_edge=False), ratio_of(result)
     inside = f"{100 * result['confidence']:g}% interval"
-    statistic = "t" if result.get("family") in ("gaussian", "gamma") else "z"
+    noise = "std_error_noise" in rows[0]
+    statistic = "t" if result.get("family") in ("gaussian", "gamma") and not noise else "z"
     out.add_column("coefficient", overflow="fold")
-    for heading in ("estimate", "std. error", statistic, "p", inside):
+    for heading in ("estimate", "std. error", *(["of noise"] if noise else []), statistic, "p", inside):
         out.add_column(heading, justify="right", no_wrap=True)
     if ratio:
         out.add_column(f"{ratio.replace('_', ' ')} ({inside})", justify="right", no_wrap=True)
     for row in rows:
-        cells = [_number(row[name], ".4g") for name in ("estimate", "std_error")]
+        errors = ("std_error", "std_error_noise") if noise else ("std_error",)
+        cells = [_number(row[name], ".4g") for name in ("estimate", *errors)]
         cells += [_number(row["z"], ".3f"), "-" if row["p"] is None else _p(row["p"])]
         cells.append(_between(row, "lower", "upper"))
         if ratio and row.get(ratio) is not None:
@@ -588,7 +590,7 @@ def fit_of(result: Result) -> str:
     numbers = {"deviance": "deviance", "null deviance": "null_deviance", "AIC": "aic", "dispersion": "dispersion"}
     said = [f"{label} {result[name]:.6g}" for label, name in numbers.items() if result[name] is not None]
     family, rows = f"{result['family']}, link {result['link']}", f"{result['n']:,} rows"
-    return f"{family}; {rows}, {result['df_residual']:,} degrees of freedom; {', '.join(said)}"
+    return "; ".join(filter(None, [family, f"{rows}, {result['df_residual']:,} degrees of freedom", ", ".join(said)]))
 
 
 def _fit_of_hazards(result: Result) -> str:
