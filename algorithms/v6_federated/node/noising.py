@@ -242,8 +242,8 @@ def of_node(job: Any, request: Request, schema: Schema | None) -> Noising | None
         if request.policy.private:
             raise NodePermissionException(
                 "this node's operator has set a privacy budget (V6_FEDERATED_PROFILE=private), and the job asks for "
-                "answers without noise; set clip and epsilon, for example clip=1 epsilon=1, or choose a method that has "
-                f"these settings, such as fedavg, glm or pca. {NOTHING_COMPUTED}"
+                "answers without noise; set clip and epsilon, for example clip=1 epsilon=1, or choose a method that "
+                f"has these settings, such as fedavg, glm or pca. {NOTHING_COMPUTED}"
             )
         return None
     if job.evaluators:

@@ -102,6 +102,6 @@ def _called_with_noise(case: MethodCase) -> set[str]:
     options: dict[str, Any] = (
         {"aggregation": "plain"} if case.single_answers else {"study": StudyPlan(schema=tables.schema())}
     )
-    values = case.values(**case.noisy, **options, rounds=2, clip=1.0, noise=1.0)
+    values = case.values(**{"rounds": 2, **case.noisy}, **options, clip=1.0, noise=1.0)
     run(case, case.nodes(tables.three()), outcomes=tape, **values)
     return {call.function for call in tape.own()}

@@ -133,11 +133,13 @@ def hidden_effects(result: Result) -> list[str]:
     Returns:
         One line, or none.
     """
-    rows = result.get("coefficients") or ()
-    errors = [(row["std_error_noise"], row["std_error"]) for row in rows if "std_error_noise" in row]
+    if "hidden_directions" not in result:
+        return []
+    rows = result["coefficients"]
+    errors = [(row["std_error_noise"], row["std_error"]) for row in rows]
     noisiest = [made for made, whole in errors if 2 * made**2 > whole**2]
     cure = "use fewer columns (--features), a larger epsilon, or more hospitals or rows"
-    if result.get("hidden_directions") or not result.get("converged", True):
+    if result["hidden_directions"] or not result["converged"]:
         return [
             "noise hides what some combinations of columns do: intervals are wide, and may miss the truth more often "
             f"than they say; {cure}"
