@@ -210,7 +210,7 @@ def with_noise(federation: Federation, plan: Plan, model: Glm, confidence: float
             "noisy_newton",
             federation.organizations,
             transform=codec.encode({"T": found.T}, "float64"),
-            parts=parts,
+            of_budget=parts,
             returns={"sums": (q,), "variance": (1,)},
             means={"sums": ["count"], "variance": ["count"]},
             measures={"sums": None, "variance": None},

@@ -74,13 +74,13 @@ def noisy_newton(
     *,
     transform: dict[str, Any],
     longest: list[float] | None = None,
-    parts: int,
+    of_budget: int,
 ) -> Result:
     """With noise: a sum of bounded contributions of rows, at most 1 long, see ``noisy``.
 
     Columns are (X, 1) T for the ``transform`` T (p, p). With ``coefficients`` (p,) the sum is of gradients and Hessians
-    of which the ``longest`` count fully, without them of products of columns and label. ``parts`` is the part of the
-    budget that it takes.
+    of which the ``longest`` count fully, without them of products of columns and label. It takes
+    ``of_budget`` parts of the plan.
     """
     model = node.model
     assert isinstance(model, Glm)
@@ -94,8 +94,8 @@ def noisy_newton(
         raise SafeError("coefficients and longest belong together; send them as central does")
     if node.job.data.special:
         raise SafeError("offset and weights cannot be used with clip; leave them out")
-    if parts < 1:
-        raise SafeError(f"parts={parts} are too few; expected at least 1")
+    if of_budget < 1:
+        raise SafeError(f"of_budget={of_budget} is too small; expected at least 1")
 
     def of_rows(X: np.ndarray, y: np.ndarray) -> np.ndarray:
         y = y.astype(np.float64)
@@ -104,5 +104,5 @@ def noisy_newton(
         return noisy.contributions(model, X, y, coefficients, T, bounds, (longest[0], longest[1]))
 
     q = noisy.size(p, first=coefficients is None)
-    total = node.noisy_sum(lambda rows: bounded_sum(of_rows, rows.X, rows.y, q), q, bounded_reach(q), parts)
+    total = node.noisy_sum(lambda rows: bounded_sum(of_rows, rows.X, rows.y, q), q, bounded_reach(q), of_budget)
     return {"sums": total, "variance": node.variance_for_persons}

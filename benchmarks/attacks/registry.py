@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks import tables
-from benchmarks.attacks import masks, people, single_numbers, thresholds, training
+from benchmarks.attacks import analyses, masks, people, single_numbers, thresholds, training
 from benchmarks.attacks.researcher import NotASum, Outcome, Refused, Researcher, hospitals
 
 PRIVATE = ("private 8", "private 1")  # the epsilon of the budget
@@ -210,6 +210,34 @@ ATTACKS = (
         stops="`MINIMUM_ROWS_A_SIDE`: few rows may not outweigh the others",
     ),
     Attack(
+        "rare flag, by a Hessian",
+        "A column is 1 for one patient: its row of the Hessian of `glm` at coefficients 0 is this patient's values.",
+        analyses.rare_flag_hessian,
+        stops="`MINIMUM_ROWS_A_SIDE`",
+        data="rare",
+    ),
+    Attack(
+        "rare flag, as weights",
+        "The same column is named as the weights of rows in `glm`: all sums are about this patient.",
+        analyses.rare_flag_weights,
+        stops="`MINIMUM_ROWS`: so many rows must have a weight above 0, in every profile",
+        data="rare",
+    ),
+    Attack(
+        "rare flag, as events",
+        "The same column is named as the event of `km`: the end of a bin is bisected until it is this patient's time.",
+        analyses.time_of_the_flagged,
+        stops="`MINIMUM_ROWS_A_SIDE`: so many events there must be",
+        data="rare",
+    ),
+    Attack(
+        "rare word, by a curve",
+        "One patient is of a village: a curve of `km` for this village alone, and its bin bisected.",
+        analyses.time_of_a_rare_word,
+        stops="`MINIMUM_ROWS_A_CLASS`: the rows of such a level are in no group, in every profile",
+        data="rare",
+    ),
+    Attack(
         "rare flag, mixed",
         "The same after a forged step `pca` has added another column to the flag.",
         people.rare_flag_mixed,
@@ -227,6 +255,32 @@ ATTACKS = (
         "Two copies of a column, clipped at bounds that differ a little: neither has two values, their difference has.",
         thresholds.two_clips,
         why=DIFFERENCE,
+    ),
+    Attack(
+        "two clips and a Hessian",
+        "The same from the Hessians of `glm` at coefficients 0.",
+        thresholds.two_clips_hessian,
+        why=DIFFERENCE,
+    ),
+    Attack(
+        "times, by other ends",
+        "Any column can be the time of `km`. The end of a bin is bisected until the count rises: a single time.",
+        analyses.times_by_other_ends,
+        why=DIFFERENCE,
+    ),
+    Attack(
+        "rows at risk, by other ends",
+        "`cox` with `strata=none`, whose bin ends at one time, or a little later: sums over the rows at risk then, and "
+        "their differences.",
+        analyses.rows_by_other_ends,
+        why=DIFFERENCE,
+    ),
+    Attack(
+        "largest value's row, with noise",
+        "The Hessian of `glm` with noise, under chosen coefficients, columns and bounds; the whole budget in one sum.",
+        analyses.noisy_hessian,
+        stops="noise",
+        columns=PRIVATE,
     ),
     Attack(
         "clip and mean",

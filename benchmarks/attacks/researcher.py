@@ -21,10 +21,11 @@ import pandas as pd
 from benchmarks.attacks import transport
 from benchmarks.attacks.transport import Agreed, Failed, NotASum, Refused
 from v6_federated.messages import codec
-from v6_federated.privacy.dp import accountant, units
+from v6_federated.privacy.dp import accountant, bounded, units
 from v6_federated.privacy.dp.plan import Plan
 from v6_federated.privacy.schema import Column, Schema
 from v6_federated.privacy.sums import Part, Sums
+from v6_glm import noisy
 from v6_workbench.simulation import datasets, dealing
 from v6_workbench.simulation.call_outcomes import CallOutcome
 from v6_workbench.simulation.mock import MockNetwork, StudyPlan
@@ -386,6 +387,9 @@ class Researcher:
         """The same under a budget: one step of a client is asked for as a noisy sum, with least noise."""
         local, parts, size = settings.get("local", {}), list[Part](), transport.NOTHING
         one_step = function == "client_update"
+        if function == "noisy_newton":
+            p = len(arrays["coefficients"])
+            parts = [Part("sums", "one", 64, (noisy.size(p, first=False),))]
         if one_step:
             function, settings, size = "noisy_gradient", {}, arrays["weights"].shape
             parts = [Part("gradient", "one", 64, size)]
@@ -414,6 +418,8 @@ class Researcher:
             self.refusal = f"organization {TARGET}: {NOISE_ALONE}"
             raise Refused(self.refusal)
         n = int(found[Part("n", "one", 64).key])
+        if function == "noisy_newton":
+            return Answer({"sums": found[parts[0].key] / bounded.ROW}, {"n": n})
         if one_step:
             assert self.plan is not None
             total = found[parts[0].key] * self.plan.clip / units.GRADIENT

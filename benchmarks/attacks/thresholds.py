@@ -4,7 +4,7 @@ Whoever can ask for a sum over the rows above a threshold, and chooses the thres
 hold such a sum: a gradient of a crafted model, a covariance with an indicator, a mean of a clipped column.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,8 @@ from benchmarks.attacks.isolation import (
 )
 from benchmarks.attacks.researcher import Outcome, Refused, Researcher
 from v6_federated.messages import codec
+
+Products = Callable[[Researcher, Sequence[Any], np.ndarray, np.ndarray], np.ndarray]  # sums of products of columns
 
 # ---- gradients of crafted linear models
 
@@ -111,7 +113,12 @@ def indicator(researcher: Researcher) -> Outcome:
     return researcher.found(rows)
 
 
-def two_clips(researcher: Researcher) -> Outcome:
+def two_clips_hessian(researcher: Researcher) -> Outcome:
+    """The same as ``two_clips`` with Hessians of a logit at coefficients of 0: a fourth of the sums of products."""
+    return two_clips(researcher, _of_hessian)
+
+
+def two_clips(researcher: Researcher, products: Products | None = None) -> Outcome:
     """Two copies of a column, clipped at bounds that differ a little, and their covariances.
 
     Neither copy has only two values, but their difference has: 0 below the threshold, and one number above. A step
@@ -131,7 +138,7 @@ def two_clips(researcher: Researcher) -> Outcome:
             steps = [copies, clip({"pc1": [None, t], "pc2": [None, t + little * scale[k]]})]
             centre = mean[columns]
             centre[:2] = t - scale[k]  # so that a row above is at 1 in the first copy, at 1 + little in the second
-            A = _covariance(researcher, steps, centre, scale[columns])
+            A = (products or _covariance)(researcher, steps, centre, scale[columns])
             return [Sum((A[1, 1] - A[0, 0]) / (2 * little + little**2), (A[1, 2:] - A[0, 2:]) / little)]
 
         return ask
@@ -146,6 +153,21 @@ def two_clips(researcher: Researcher) -> Outcome:
             row[others[::2]], row[others[1::2]] = b.rows.total, (below - above).total
             rows.append(_with_own(researcher, b, row * scale + mean, k, n))
     return researcher.found(rows)
+
+
+def _of_hessian(researcher: Researcher, steps: Sequence[Any], centre: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    p = len(centre) + 1
+    answer = researcher.ask(
+        "v6_glm",
+        "newton",
+        data={"preprocess": list(steps)},
+        model={"name": "glm", "family": "binomial", "link": "logit", "features": len(centre)},
+        arrays={"weights": np.zeros(p), "center": np.append(centre, 0.0), "scale": np.append(scale, 1.0)},
+        null=0.0,
+    )
+    H = np.zeros((p, p))
+    H[np.tril_indices(p)] = 4 * answer["hessian"]
+    return H.T[:-1, :-1]
 
 
 def _most(researcher: Researcher) -> int:

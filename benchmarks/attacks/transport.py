@@ -33,6 +33,7 @@ INVENTED = (900, 901)  # organizations that do not exist
 RUNGS = (-10, 30, 70)  # of sums whose size nobody knows: up to 2^77, and from 2^-66 on
 A_JOB = 200  # requests; then the researcher begins another job
 NOTHING: tuple[int, ...] = ()
+OF_TIMES = {"newton_on_grid": "risk", "leaving": "events"}  # what is asked for of the methods for survival
 MODEL = {"client_update": "weights", "gradient": "gradient"}  # arrays as long as the model, by function
 
 
@@ -247,6 +248,12 @@ def parts_of(
     if function == "newton":
         p = len(arrays["weights"]) - (job["model"]["name"] == "cox")  # which has no intercept
         return [*ladder("gradient", (p,)), *ladder("hessian", (p * (p + 1) // 2,))]
+    if function == "newton_on_grid":
+        d, B = len(arrays["weights"]) - 1, arguments["bins"]["shapes"]["hazard"][0]
+        return ladder("risk", (B * (d + 1),))
+    if function == "leaving":
+        groups = max(len(job["data"].get("levels", ())), 1)
+        return ladder("events", (groups * (len(arguments["ends"]) + 1),))
     if function == "evaluate":
         if job["data"].get("regression"):
             scaled = ("evaluation.loss", "evaluation.first", "evaluation.second")
@@ -281,6 +288,9 @@ def answer_of(
         return {"covariance": found["one covariance"]}, {"n": n}
     if function == "newton":
         return {name: found[f"one {name}"] for name in ("gradient", "hessian")}, {"n": n}
+    if function in OF_TIMES:
+        name = OF_TIMES[function]
+        return {name: found[f"one {name}"]}, {"n": n}
     if statistic == "below":
         return {"below": found[Part("below", "one", 64).key]}, {"n": n}
     sums = {name.removeprefix("one ").partition(" ")[0]: value for name, value in found.items()}

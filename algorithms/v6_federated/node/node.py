@@ -204,10 +204,14 @@ class Node:
         Raises:
             PrivacyThresholdViolation: there are fewer rows than the minimum.
         """
-        if self.noising is not None:
-            raise SafeError(noising.UNCOVERED)
+        self._check_covered()
         assert self.n
         return self._rows
+
+    def _check_covered(self) -> None:
+        """Refuse to read rows for a function without noise, in a job with noise."""
+        if self.noising is not None:
+            raise SafeError(noising.UNCOVERED)
 
     @property
     def _rows(self) -> Rows:
@@ -256,6 +260,7 @@ class Node:
         Raises:
             PrivacyThresholdViolation: there are fewer rows than the minimum.
         """
+        self._check_covered()
         assert self.n and self.job.data.classes is not None
         kept, _ = self.source.split(self.job.data, self.identity, self.policy.minimum_rows)
         return encode_labels(self.source.labels(self.job.data)[kept], self.job.data.classes)
@@ -273,8 +278,7 @@ class Node:
         Raises:
             DataError: values are infinite.
         """
-        if self.noising is not None:
-            raise SafeError(noising.UNCOVERED)
+        self._check_covered()
         assert self.n
         self.source.features(self.job.data).check_finite()
         features = self.source.training(self.job.data, self.identity, self.policy)
@@ -295,6 +299,7 @@ class Node:
             DataError: values are missing, or not numbers.
             PrivacyThresholdViolation: all rows but a few have the same value.
         """
+        self._check_covered()
         column = getattr(self.job.data, name)
         if column is None:
             return np.full(self.n, default)
@@ -328,6 +333,7 @@ class Node:
             The index of each row's level (n,); 0 if the job names no column, and -1 in rows with none of the levels,
             or with one that too few rows have.
         """
+        self._check_covered()
         spec = self.job.data
         if spec.subgroup is None:
             return np.zeros(self.n, np.intp)
