@@ -142,7 +142,7 @@ def rows_by_other_ends(researcher: Researcher) -> Outcome:
 
     mean, deviation, _ = researcher.moments()
     starts = [mean[at] + s * deviation[at] for s in np.linspace(-1.5, 2, 15)]
-    most = 60 if researcher.small else 900
+    most = 40 if researcher.small else 400 if len(researcher.block) == 1 else 150
     rows = []
     for b in isolate(ask, [t for t in starts if t > 0], most=most):
         # until rises by the time at risk: of those who stay between both ends, and of the one who leaves

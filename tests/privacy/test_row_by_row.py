@@ -237,7 +237,7 @@ def test_a_model_that_refuses_all_rows_for_one_is_not_evaluated():
     "ask", [lambda node: node.special("time", 0.0), lambda node: node.groups(), lambda node: node.labels]
 )
 def test_columns_that_are_no_features_have_no_noise_either(ask):
-    """Once ``km`` counted rows of hospitals with a budget exactly: its job has no features, whose reading is refused."""
+    """Once ``km`` counted rows of hospitals with a budget exactly: it has no features, whose reading is refused."""
     node = object.__new__(Node)
     node.job, node.noising = job(), object()
     with pytest.raises(SafeError, match="no noise covers"):
