@@ -40,7 +40,9 @@ class Settings(Common):
         str | None,
         Field(description="column that is 1 if the label is the time of an event, 0 if of censoring (unset: all are)"),
     ] = None
-    by: Annotated[str | None, Field(description="column of words: a curve for each, and the log-rank test")] = None
+    subgroup: Annotated[str | None, Field(description="column of words: a curve for each, and the log-rank test")] = (
+        None
+    )
 
     @classmethod
     def predicts_numbers(cls, values: Mapping[str, Any]) -> bool:
@@ -61,8 +63,10 @@ def check_settings(settings: Any) -> None:
         raise SafeError("label is missing: name the column of times, such as --label months")
     if idle := changed(settings, IDLE):
         raise SafeError(f"{', '.join(idle)} has no effect on km, which looks at times only; leave it out")
-    if settings.by is not None and settings.by in (settings.label, settings.event):
-        raise SafeError(f"by={settings.by} is the column of times or events; name another one, or leave it out")
+    if settings.subgroup is not None and settings.subgroup in (settings.label, settings.event):
+        raise SafeError(
+            f"subgroup={settings.subgroup} is the column of times or events; name another one, or leave it out"
+        )
     check_grid(settings)
 
 

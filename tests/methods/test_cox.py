@@ -16,7 +16,7 @@ from v6_federated.data import times
 from v6_federated.data.source import Source
 from v6_federated.messages import codec
 from v6_workbench.conformance import MethodCase, conformance_tests
-from v6_workbench.reporting import prediction
+from v6_workbench.reporting import pictures, prediction
 from v6_workbench.simulation.mock import MockNetwork
 
 CUTS = (0, 40, 160, 230, 400)  # four hospitals of unequal sizes
@@ -363,7 +363,7 @@ def split_rows(rows, ends):
 
 
 @pytest.mark.parametrize("aggregation", ["plain", "masked"])
-def test_without_strata_the_model_is_a_poisson_one_on_split_rows(aggregation):
+def test_without_strata_the_model_is_a_poisson_one_on_split_rows(aggregation, tmp_path):
     rows, ends = patients(), [1.0, 2.5, 4, 8]
     result = fit(rows, strata="none", grid=ends, aggregation=aggregation)
     X, b, time, died = split_rows(rows, ends)
@@ -383,6 +383,9 @@ def test_without_strata_the_model_is_a_poisson_one_on_split_rows(aggregation):
     survival = np.exp(-np.cumsum(np.array(baseline["hazard"][:-1]) * np.diff([0, *ends])))
     np.testing.assert_allclose(baseline["survival"], survival)
     assert baseline["events"] == np.bincount(b, died).tolist() and baseline["ends"] == [*ends, None]
+    assert pictures.baseline(result, tmp_path / "baseline.png") and (tmp_path / "baseline.png").stat().st_size > 5000
+    assert not pictures.baseline({**result, "baseline": None}, tmp_path / "baseline.png")
+    assert not (tmp_path / "baseline.png").exists()
 
 
 def test_rounds_on_bins_by_hand():

@@ -71,7 +71,7 @@ def on_grid(rows, ends=GRID):
 @pytest.mark.parametrize("aggregation", ["plain", "masked"])
 def test_curves_and_test_equal_statsmodels_on_the_grid(aggregation):
     rows = patients()
-    result = fit(rows, by="arm", minimum_at_risk=1, aggregation=aggregation)
+    result = fit(rows, subgroup="arm", minimum_at_risk=1, aggregation=aggregation)
     rounded = on_grid(rows)
     statistic, p = survdiff(rounded.months, rounded.dead, rounded.arm)
     assert result["log_rank"]["df"] == 2
@@ -124,7 +124,7 @@ def test_bins_at_quantiles_and_under_careful_hospitals_come_near_the_exact_curve
 def test_levels_that_few_rows_have_are_in_no_group():
     rows = patients()
     rows.loc[[0, 1], "arm"] = "rare"
-    result = fit(rows, by="arm", environment={"V6_FEDERATED_PROFILE": "careful"})
+    result = fit(rows, subgroup="arm", environment={"V6_FEDERATED_PROFILE": "careful"})
     assert [found["group"] for found in result["curves_of_survival"]] == ["a", "b", "c"]
     assert sum(found["n"] for found in result["curves_of_survival"]) == len(rows) - 2
 
@@ -137,8 +137,8 @@ REFUSED = {
     "words": ({"months": lambda r: "long"}, {}, "months"),
     "features": ({}, {"features": ["age"]}, "features has no effect on km"),
     "a model": ({}, {"holdout": 0.3}, "holdout has no effect on km"),
-    "no such group": ({}, {"by": "site"}, "no column site"),
-    "times as groups": ({}, {"by": "months"}, "by=months is the column of times or events"),
+    "no such group": ({}, {"subgroup": "site"}, "no column site"),
+    "times as groups": ({}, {"subgroup": "months"}, "subgroup=months is the column of times or events"),
     "bins and their ends": ({}, {"bins": 9}, "bins has no effect with grid"),
 }
 

@@ -103,7 +103,8 @@ def central(
     def check_all(checked: Any) -> None:
         if (why := why_single(checked)) and checked.aggregation in ("masked", "pinned"):
             raise SafeError(f"{method} needs aggregation=plain: {why}")
-        if not supervised and (idle := settings.changed(checked, OF_MODELS)):
+        of_models = [name for name in OF_MODELS if name != "subgroup" or not checked.times_only]  # which has curves
+        if not supervised and (idle := settings.changed(checked, of_models)):
             raise SafeError(f"{', '.join(idle)} has no effect on {method}, which trains no model; leave it out")
         if checked.features and checked.exclude:
             raise SafeError("exclude cannot be used with features; remove those columns from features instead")

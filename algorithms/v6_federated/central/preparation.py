@@ -105,7 +105,7 @@ def first_job(
             regression=common.regression,
             exclude=common.exclude or [],
             missing=missing,
-            subgroup=getattr(common, "by", common.subgroup),
+            subgroup=common.subgroup,
             **special,
         ),
         minimum_rows=common.minimum_rows,

@@ -35,7 +35,7 @@ class DataSpec:
         regression: whether the label is a number to predict instead of a class.
         exclude: columns that are not features, until central names the features.
         missing: whether the model takes missing values as they are.
-        subgroup: a column by whose levels the last evaluation counts rows; None means none.
+        subgroup: a column by whose levels the last evaluation, or a method for times, counts rows; None means none.
         levels: these levels; empty until the nodes have named them.
         offset: column of numbers that is added to the linear predictor. It is no feature.
         weights: column of numbers that weight the rows. It is no feature.

@@ -323,6 +323,9 @@ def _survival(result: Result, draw: _Drawing) -> Iterator[str | Table | Figure]:
         yield f"{tables.survival_of(result)}."
         yield from draw(lambda path: pictures.survival(result, path), "Survival curves, with numbers at risk below")
         yield of_rich(table, "Survival at the ends of some bins of time")
+    if result.get("baseline"):
+        caption = "Survival and cumulative hazard of a patient whose columns are at their means"
+        yield from draw(lambda path: pictures.baseline(result, path), caption)
 
 
 def _signed(value: float | None) -> str:

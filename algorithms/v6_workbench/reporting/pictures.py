@@ -41,6 +41,7 @@ KINDS = (
     "hospitals",
     "coefficients",
     "survival",
+    "baseline",
 )  # of pictures of one result
 REFERENCES = {"distance": "global model", "from_reference": "reference"}  # what a node's model is compared with
 
@@ -321,6 +322,7 @@ def of_one(result: Result, folder: Path, form: str = "png", number: str = "", na
     hospitals(result, files["hospitals"])
     coefficients(result, files["coefficients"])
     survival(result, files["survival"])
+    baseline(result, files["baseline"])
 
 
 def coefficients(result: Result, path: Path, most: int = 40) -> bool:
@@ -406,6 +408,39 @@ def survival(result: Result, path: Path, ticks: int = 6) -> bool:
     below.set_xlabel("time; the numbers are rows at risk")
     below.spines[:].set_visible(False)
     below.tick_params(length=0)
+    finished(figure, path)
+    return True
+
+
+def baseline(result: Result, path: Path) -> bool:
+    """Draw the baseline of proportional hazards: survival and cumulative hazard of a patient at the means of columns.
+
+    The hazard is constant in each bin, so the cumulative one is a line between its ends. The last bin is open.
+
+    Args:
+        result: the result.
+        path: the picture. If there is nothing to draw, an earlier picture at this path is removed.
+
+    Returns:
+        Whether there is a picture: not of hospitals with baseline hazards of their own, which stay there.
+    """
+    found = result.get("baseline") or {"ends": []}
+    ends = np.array([0.0, *(end for end in found["ends"] if end is not None)])
+    if len(ends) < 2:
+        path.unlink(missing_ok=True)
+        return False
+    hazard = np.array(found["hazard"][: len(ends) - 1])
+    times = np.unique(np.concatenate([ends, np.linspace(0, ends[-1], 200)]))
+    cumulative = np.interp(times, ends, np.append(0.0, np.cumsum(hazard * np.diff(ends))))
+    figure, axes = plt.subplots(1, 2, figsize=(8, 3.4), constrained_layout=True)
+    for axis, values, name in zip(
+        axes, (np.exp(-cumulative), cumulative), ("survival", "cumulative hazard"), strict=True
+    ):
+        axis.plot(times, values, color=COLOURS[0])
+        axis.set_xlabel("time")
+        axis.set_ylabel(f"{name} at the means of columns")
+        axis.set_ylim(0, 1.02 if name == "survival" else None)
+        axis.grid(alpha=0.3)
     finished(figure, path)
     return True
 
