@@ -19,6 +19,7 @@ NAMES = (
     "cifar10",
     "clipping",
     "cost",
+    "cox_bins",
     "flamby",
     "garst2021",
     "garst2021_gbdt",
@@ -43,7 +44,7 @@ NAMES = (
 # not part of ``all``, since nothing else may run at the same time
 TIMED = ("clipping", "cost", "network", "network_jobs", "secagg_cost")
 APART = (*TIMED, "attacks", "canaries")  # not part of ``all``; small versions of the last two are tests
-WITHOUT_DATA = ("attacks", "canaries", "careful", "clipping", "network", "poisoning", "secagg_cost")
+WITHOUT_DATA = ("attacks", "canaries", "careful", "clipping", "cox_bins", "network", "poisoning", "secagg_cost")
 MNIST, FASHION = "mnist.npz", "fashion_mnist.npz"
 OTHER_DATA = {
     "cifar10": ("cifar10.npz",),
