@@ -90,7 +90,13 @@ def times_by_other_ends(researcher: Researcher) -> Outcome:
     ranks = np.linspace(0.2, 0.8, 2 if researcher.small else 12)
     rows = sum(len(researcher.tables[k]) for k in researcher.block)
     count = _counts(researcher, column)
-    found = [_bisected(lambda t, r=r: count(t) >= r - 0.5, researcher, column, scale) for r in np.rint(ranks * rows)]
+    found = []
+    for rank in np.rint(ranks * rows).tolist():
+
+        def reached(t: float, rank: float = rank) -> bool:
+            return count(t) >= rank - 0.5
+
+        found.append(_bisected(reached, researcher, column, scale))
     return researcher.found_values({column: found}, of=len(ranks))
 
 
