@@ -7,7 +7,7 @@ import numpy as np
 
 from v6_federated import SafeError, models
 
-FURTHEST = 600.0  # below the largest log hazard ratio: smaller ones would count as no risk at all
+FURTHEST = models.outcomes.FURTHEST
 
 
 class Cox(models.LinearModel):
@@ -164,52 +164,3 @@ def of_stratum(X: np.ndarray, time: np.ndarray, event: np.ndarray, beta: np.ndar
         "log_likelihood": float(eta[happened].sum()) - found.log_risk,
         "working": working,
     }
-
-
-def concordance(time: np.ndarray, event: np.ndarray, eta: np.ndarray) -> tuple[float, float]:
-    """Count pairs of rows of which one is known to have had its event first (Harrell et al. 1982).
-
-    Args:
-        time: of event or censoring (n,).
-        event: 1 for an event (n,).
-        eta: log hazard ratios (n,).
-
-    Returns:
-        The number of such pairs, and of those in which the earlier row has the larger eta; equal ones count half.
-    """
-    ranks = np.unique(eta, return_inverse=True)[1]
-    tree = np.zeros(int(ranks.max(initial=-1)) + 2, np.int64)  # counts of ranks, as a Fenwick tree
-    pairs, concordant, later = 0, 0.0, 0
-
-    def below(rank: int) -> int:
-        total = 0
-        while rank > 0:
-            total += int(tree[rank])
-            rank -= rank & -rank
-        return total
-
-    order = np.lexsort((event, -time))  # the latest first, and censored rows before events of the same time
-    waiting: list[int] = []  # events at the time that is looked at: no pairs among them
-    for n, i in enumerate(order.tolist()):
-        if waiting and (not event[i] or time[i] != time[order[n - 1]]):
-            later += _add(tree, waiting)
-        if not event[i]:
-            later += _add(tree, [int(ranks[i])])
-            continue
-        rank = int(ranks[i])
-        less, to_here = below(rank), below(rank + 1)
-        pairs, concordant = pairs + later, concordant + less + (to_here - less) / 2
-        waiting.append(rank)
-    return float(pairs), concordant
-
-
-def _add(tree: np.ndarray, ranks: list[int]) -> int:
-    """Add rows to the tree, empty their list, and return how many they were."""
-    added = len(ranks)
-    for rank in ranks:
-        at = rank + 1
-        while at < len(tree):
-            tree[at] += 1
-            at += at & -at
-    ranks.clear()
-    return added

@@ -9,6 +9,6 @@ MEASURES = (
     "rows",
     "events",
     "log_likelihood",  # partial; 0 without strata, as it follows from other sums
-    "pairs",  # of rows of the node, see ``likelihood.concordance``
+    "pairs",  # of rows of the node, see ``times.concordance``
     "concordant",
 )

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from v6_cox import grid
-from v6_cox.likelihood import FURTHEST, Cox, concordance, of_stratum
+from v6_cox.likelihood import FURTHEST, Cox, of_stratum
 from v6_cox.measures import MEASURES, Ties
 from v6_federated import Node, Result, SafeError, Vector, codec, partial, times
 
@@ -79,7 +79,7 @@ def measures(time: np.ndarray, event: np.ndarray, eta: np.ndarray, log_likelihoo
     Returns:
         What ``MEASURES`` names.
     """
-    pairs, concordant = concordance(time, event, eta)
+    pairs, concordant = times.concordance(time, event, eta)
     found = {
         "rows": float(len(time)),
         "events": float(event.sum()),

@@ -232,7 +232,7 @@ def test_concordance_counts_pairs_of_one_hospital():
     rng = np.random.default_rng(3)
     for n in (1, 2, 60):
         time, event, eta = rng.integers(1, 9, n), rng.integers(0, 2, n), rng.integers(0, 6, n) / 2
-        assert likelihood.concordance(time, event, eta) == pairs_by_hand(time, event, eta)
+        assert times.concordance(time, event, eta) == pairs_by_hand(time, event, eta)
     rows = patients()
     result = fit(rows)
     eta = rows[["age", "year", "dose", "ill"]].to_numpy() @ column(result, "estimate")

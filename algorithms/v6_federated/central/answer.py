@@ -83,6 +83,7 @@ class Expected:
         evaluation: whether the node was asked to evaluate a model.
         minimum_rows: rows that the answer must be about.
         classes: number of classes that an evaluation counts; None means that it is one of a regression.
+        loss: the name of the model's outcome; empty if it has none.
         noisy: whether an evaluation's counts have noise.
         validate: says what else is wrong with an answer, or None.
         measures: what of an answer is compared with the other nodes' answers, see ``bounds.norms``.
@@ -98,6 +99,7 @@ class Expected:
     evaluation: bool = False
     minimum_rows: int = 1
     classes: int | None = None
+    loss: str = ""
     noisy: bool = False
     validate: Callable[[Answer], str | None] | None = None
     measures: Mapping[str, Callable[[Answer], Array] | None] = field(default_factory=dict)
@@ -231,7 +233,7 @@ def _checked(result: Any, call: Call) -> Answer:
     if values.get("train_loss") is not None and not metrics.is_loss(values["train_loss"]):
         raise Unusable("sent no proper train_loss; expected a number from 0, or null")
     is_evaluation = metrics.is_noisy_evaluation if expected.noisy else metrics.is_evaluation
-    if "evaluation" in values and not is_evaluation(values["evaluation"], expected.classes):
+    if "evaluation" in values and not is_evaluation(values["evaluation"], expected.classes, expected.loss):
         raise Unusable("sent a malformed evaluation; expected n, loss and counts that add up to n")
     answer = Answer(call.organization, n, arrays, values, size, call.size, call.function)
     if expected.validate is not None and (problem := expected.validate(answer)):

@@ -98,7 +98,9 @@ class Federation:
         if self.plan is not None:
             job = replace(job, privacy=self.plan.to_json())
         show = functools.partial(logs.progress, client)
-        self._history = History(self.evaluators, job.data.regression, show)
+        named = getattr(common, "loss", "cross_entropy")
+        loss = "" if named == "cross_entropy" else named
+        self._history = History(self.evaluators, job.data.regression, show, loss)
         tolerance = Tolerance.of(common, policy.minimum_organizations, vantage6_api.on_a_node(client))
         self._tasks = RoundTasks(client, tolerance, Bounds(common, self.evaluators), job, self._history)
         folder, name = vantage6_api.own_job_folder(), f"{method}-{client.organization_id}"
@@ -139,6 +141,7 @@ class Federation:
                 self._agree,
                 self._measure,
                 self._common.class_weights,
+                getattr(self._common, "loss", "cross_entropy"),
             )
             self._count_rows()
             self._history.prepared()

@@ -11,7 +11,7 @@ from v6_federated.central.answer import Answer, Unusable, by_organization, is_pl
 from v6_federated.models import metrics
 
 MOST_LETTERS = 200  # of a text in a node's row
-MEASURES = ("loss", "accuracy", "auc", "r2")  # of an evaluation; r2 of regressions only
+MEASURES = ("loss", "accuracy", "auc", "r2", "rmse", "mae", "c_index")  # of an evaluation; all but three of numbers only
 
 
 def lost(t: int, columns: Iterable[str] = ()) -> dict[str, Any]:
@@ -53,15 +53,18 @@ class History:
         last_evaluated: the round whose model was evaluated last.
     """
 
-    def __init__(self, evaluators: Sequence[int], regression: bool, show: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(
+        self, evaluators: Sequence[int], regression: bool, show: Callable[[dict[str, Any]], None], loss: str = ""
+    ) -> None:
         """Begin without rounds.
 
         Args:
             evaluators: ids of the organizations that evaluate; empty if all that train do.
             regression: whether labels are numbers instead of classes.
             show: called with each row when its round is finished and evaluated.
+            loss: the name of the model's outcome; empty if it has none.
         """
-        self._evaluators, self._regression, self._show = evaluators, regression, show
+        self._evaluators, self._regression, self._show, self._loss = evaluators, regression, show, loss
         self.rounds: list[dict[str, Any]] = []
         self.nodes: list[dict[str, Any]] = []
         self.missing: dict[int, Unusable] = {}
@@ -120,7 +123,7 @@ class History:
                 "loss": None,
                 "accuracy": None,
                 "auc": None,
-                **({"r2": None} if self._regression else {}),
+                **(dict.fromkeys(metrics.MEASURED[self._loss]) if self._regression else {}),
                 **({} if model is None else {"change": change}),
                 "evaluated": 0,
                 "bytes_up": sum(a.bytes_up for a in answers),
@@ -176,7 +179,7 @@ class History:
             The evaluation over all of their rows.
         """
         evaluations = [a.values.get("evaluation", {}) for a in answers]
-        return metrics.combine_regression(evaluations) if self._regression else metrics.combine(evaluations)
+        return metrics.combine_regression(evaluations, self._loss) if self._regression else metrics.combine(evaluations)
 
     def count_evaluation(self, answers: Sequence[Answer]) -> None:
         """Count bytes of evaluations of their own, which belong to no round.

@@ -14,7 +14,7 @@ from v6_federated.central import privacy
 from v6_federated.central.federation import Federation
 from v6_federated.data import preprocessing
 from v6_federated.messages import settings
-from v6_federated.messages.common import Common, TrainingWithNoise, WithNoise
+from v6_federated.messages.common import Common, Training, TrainingWithNoise, WithNoise
 from v6_federated.messages.settings import Role, with_role
 from v6_federated.messages.step_length import check_steps
 from v6_federated.privacy.environment import debugging, limit_threads
@@ -45,7 +45,7 @@ def central(
     missing: bool = False,
     known_as: Mapping[str, str] = MappingProxyType({}),
     private: bool | privacy.Planner = False,
-    common: type[Common] = Common,
+    common: type[Common] | None = None,
     check: Callable[[Any], None] = lambda settings: None,
 ) -> Any:
     """Make ``function(federation, *, settings...)`` a central function of vantage6: ``central(client, **settings)``.
@@ -70,8 +70,9 @@ def central(
             ``Node.noisy_gradient``, ``Node.noisy_sum`` and evaluations. A function of the settings says what the
             method asks of a node in all; True means ``epochs`` in each round. The method then takes the settings of
             ``WithNoise`` too (``TrainingWithNoise`` if it has labels); a ``common`` of its own must be one of these.
-        common: the settings that every method takes. A method that accepts fewer values of some declares these again
-            in a subclass of ``Common``, with a narrower type.
+        common: the settings that every method takes; None: those of methods that train step by step, ``Training``, or
+            of methods without labels, ``Common``. A method that accepts fewer values of some declares these again in a
+            subclass of ``Common``, with a narrower type.
         check: raises a SafeError for settings that do not fit each other.
 
     Returns:
@@ -91,8 +92,10 @@ def central(
             check=check,
         )
     method_function = function
-    if private and common is Common:
+    if common is None and private:
         common = TrainingWithNoise if supervised else WithNoise
+    elif common is None:
+        common = Training if supervised else Common
     accepted = settings.settings_of(function, common)
     plan_of = functools.partial(privacy.plan_of, planned=private if callable(private) else privacy.training_plan)
     method = function.__module__.split(".")[0].removeprefix("v6_")
@@ -158,6 +161,8 @@ def central(
 
 def _check_training(checked: Common) -> None:
     """Reject a model or a learning rate that nodes would reject, before any node is asked."""
+    if isinstance(checked, Training):
+        _check_loss(checked)
     penalty = models.parse(checked.named_model).get("l2", 0)
     if any(with_role(checked, Role.BATCH)):  # without minibatches, each step is on all rows
         check_steps(checked, penalty)
@@ -171,3 +176,22 @@ def _check_training(checked: Common) -> None:
         raise SafeError("until_converged cannot be used with clip: noise keeps the model moving; leave it out")
     if getattr(checked, "optimizer", "sgd") != "sgd" and (momentum := getattr(checked, "momentum", 0.0)):
         raise SafeError(f"momentum={momentum} has no effect with optimizer=adam; leave it out, or set optimizer=sgd")
+
+
+def _check_loss(checked: Training) -> None:
+    """Reject settings that do not fit the loss, before any node is asked."""
+    loss = checked.loss
+    if checked.event is not None and loss != "cox":
+        raise SafeError(f"event={checked.event} has no effect with loss={loss}; leave it out, or set loss=cox")
+    if not checked.regression or loss != "cross_entropy":
+        models.check_loss(models.parse(checked.named_model), loss)
+    if loss == "cross_entropy":
+        return
+    for name in ("classes", "class_weights", "target", "subgroup"):
+        if getattr(checked, name) is not None:
+            raise SafeError(f"{name} has no effect with loss={loss}, whose label is a number; leave it out")
+    if loss == "cox" and 1 in with_role(checked, Role.BATCH):
+        raise SafeError(
+            "minibatches of one row have no partial likelihood, as loss=cox compares rows; set batch_size, for example "
+            "batch_size=32, or batch_size=none for all rows of a node"
+        )

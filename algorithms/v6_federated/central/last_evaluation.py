@@ -104,7 +104,8 @@ class LastEvaluation:
     def _own(self, answer: Answer) -> dict[str, Any]:
         """One hospital's own results."""
         evaluation, counted = answer.values.get("evaluation", {}), answer.values.get("details") or {}
-        combine = metrics.combine_regression if self._spec.regression else metrics.combine
-        row = {"organization": answer.organization_id, **combine([evaluation])}
+        regression = self._spec.regression
+        found = metrics.combine_regression([evaluation], self._job.loss) if regression else metrics.combine([evaluation])
+        row = {"organization": answer.organization_id, **found}
         brier = details.curves([counted], []) if "counts" in counted else {}
         return {**row, "brier": brier["brier"]} if brier else row

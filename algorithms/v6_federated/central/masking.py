@@ -162,6 +162,7 @@ class Masks:
     def request(
         self, function: str, block: Sequence[int], weights: Weights, counts: Sequence[str],
         shapes: Mapping[str, codec.Shape], classes: int | None, evaluate: bool, extra: Sequence[Part] = (),
+        loss: str = "",
     ) -> Sums:  # fmt: skip
         """Return what a call asks for.
 
@@ -174,6 +175,7 @@ class Masks:
             classes: number of classes; 1 for a regression, None if there are no labels.
             evaluate: whether the model is evaluated.
             extra: further parts.
+            loss: the name of the model's outcome; empty if it has none.
 
         Returns:
             The sum, with the next number.
@@ -200,7 +202,7 @@ class Masks:
         parts += [Part(name, "one", 64) for name in counts]
         if evaluate:
             assert classes is not None
-            parts += _of_regression() if regression else _of_classes(classes, bool(self.noise))
+            parts += _of_regression(loss) if regression else _of_classes(classes, bool(self.noise))
         self.seq += 1
         return Sums(self.seq, block[0], self.rows.get(block[0]), (*parts, *extra), self.tags.get(block[0], {}))
 
@@ -292,7 +294,7 @@ class Masks:
                 sigma = self.noise * math.sqrt(parts_of_a_row * self.noises(nodes))
                 values["evaluation"] = metrics.of_noisy_sums(evaluation, sigma)
             else:
-                of = metrics.regression_of_sums if "second" in evaluation else metrics.of_sums
+                of = metrics.regression_of_sums if "confusion" not in evaluation else metrics.of_sums
                 values["evaluation"] = of(evaluation)
         up, down = sum(a.bytes_up for a in answers), sum(a.bytes_down for a in answers)
         return Answer(block[0], n, arrays, {**values, "sums": found}, up, down, function, tuple(block))
@@ -374,9 +376,9 @@ def _of_classes(classes: int, noisy: bool) -> list[Part]:
     return [*counts, Part("evaluation.loss", "one", 64, (), LOSSES), Part("evaluation.steps", "one", 64)]
 
 
-def _of_regression() -> list[Part]:
+def _of_regression(loss: str) -> list[Part]:
     """The parts of a regression's evaluation: labels can be of any size."""
-    scaled = ("evaluation.loss", "evaluation.first", "evaluation.second")
+    scaled = (f"evaluation.{name}" for name in metrics.SUMMED[loss])
     return [Part("evaluation.n", "one", 64), *(part for name in scaled for part in ladder(name))]
 
 

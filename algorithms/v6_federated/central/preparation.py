@@ -18,14 +18,14 @@ from v6_federated.base.vantage6_api import CollectResultsError, DataError
 from v6_federated.central.answer import MOST_REASON, Answer, Expected
 from v6_federated.central.rounds import Group, parted
 from v6_federated.central.same_nodes import attempts
-from v6_federated.data import pooling, preprocessing
+from v6_federated.data import pca, pooling, preprocessing
 from v6_federated.data.columns import Features
 from v6_federated.data.reading import KINDS
 from v6_federated.data.steps import Step
 from v6_federated.messages.codec import Shape
 from v6_federated.messages.common import Common
 from v6_federated.messages.job import AGGREGATIONS, SPECIAL, DataSpec, Job
-from v6_federated.models import metrics
+from v6_federated.models import metrics, outcomes
 from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.secagg.agreement import Entry
 
@@ -161,6 +161,7 @@ def prepare(
     agree: Agree,
     measure: Measure,
     class_weights: str | Mapping[str, float] | None = None,
+    loss: str = "cross_entropy",
 ) -> tuple[Job, Sequence[str]]:
     """Settle columns, classes, fitted steps and the model with all nodes.
 
@@ -172,6 +173,7 @@ def prepare(
         agree: settles with the nodes what central will see of their answers.
         measure: asks nodes for a statistic of their training rows.
         class_weights: by class, or "balanced".
+        loss: what training lowers.
 
     Returns:
         The job with all of these; and the names of the features after the steps.
@@ -212,6 +214,8 @@ def prepare(
         full = {**models.parse(model), "features": len(layout.names), "classes": classes}
         if class_weights is not None:
             full["weights"] = _weights(class_weights, job, here, measure)
+        if loss != "cross_entropy":
+            full["loss"] = _outcome(loss, job, here, measure).to_json()
         job = replace(job, model=full)
     return job, layout.names
 
@@ -242,6 +246,15 @@ def _weights(class_weights: str | Mapping[str, float], job: Job, here: Sequence[
             "give weights by class"
         )
     return [float(weight) for weight in counts.sum() / (len(classes) * counts)]
+
+
+def _outcome(loss: str, job: Job, here: Sequence[int], measure: Measure) -> outcomes.Outcome:
+    """What the model predicts, on the scale of the label's mean and deviation over all nodes."""
+    if loss == "cox":
+        return outcomes.Time()
+    moments = pca.pooled_moments(measure(job, here, 1, "label"))
+    varies = bool(moments.std[0] > 1e-12 * abs(moments.mean[0]))  # otherwise it is rounding
+    return outcomes.of_moments(loss, float(moments.mean[0]), float(moments.std[0]) if varies else 0.0)
 
 
 def _fit(

@@ -71,6 +71,11 @@ def check_kind(kept: Mapping[str, Any], method: str, asked: Any) -> None:
     if asked.regression != regression:
         found = "a number" if regression else "a class"
         raise UserInputError(f"resume: the earlier job predicts {found}; expected the same")
+    model, asked_loss = kept.get("model"), getattr(asked, "loss", "cross_entropy")
+    outcome = model.get("loss") if isinstance(model, dict) else None
+    loss = outcome.get("name") if isinstance(outcome, dict) else "cross_entropy"
+    if loss != asked_loss:
+        raise UserInputError(f"resume: the earlier job had loss={loss}; expected the same, not {asked_loss}")
 
 
 def _check_same_rows(kept: Mapping[str, Any], asked: Common, organizations: Sequence[int]) -> None:

@@ -457,6 +457,7 @@ class RoundTasks:
             frozenset(values),
             minimum_rows=rows,
             classes=counted,
+            loss=self.job.loss,
             noisy=self.job.privacy is not None,
             validate=validate,
             measures=measures,
@@ -480,7 +481,7 @@ class RoundTasks:
             assert group.weights is not None
             shapes = group.expected.arrays
             sums = self.masks.request(
-                group.function, block, group.weights, group.counts, shapes, classes, evaluate, group.extra
+                group.function, block, group.weights, group.counts, shapes, classes, evaluate, group.extra, group.job.loss
             )
             arguments["sums"] = sums.to_json()
             calls += self._alike(group, block, dict(arguments), number, name, replace(expected, sums=sums))

@@ -72,8 +72,8 @@ class SumsOfRows:
             group = preparation.statistic(job, organizations, d, name, **{**arguments, **more})
             return self.ask(replace(group, weights={}, extra=parts))
 
-        if name in ("moments", "present"):
-            width = d if name == "moments" else len(arguments["columns"])
+        if name in ("moments", "present", "label"):
+            width = d if name != "present" else len(arguments["columns"])
             return self._moments(name, width, ask)
         if name == "below":
             shape = (len(arguments["columns"]), aggregates.EDGES)
@@ -109,7 +109,7 @@ class SumsOfRows:
             n, first, second = _sums(a)
             own = first / np.maximum(n, 1)
             arrays = {"mean": mean + own, "squares": np.maximum(second - n * np.square(own), 0)}
-            if name == "moments":
+            if name != "present":
                 found.append(_with(a, {**codec.two_parts("mean", arrays["mean"]), "squares": arrays["squares"]}))
             else:
                 found.append(_with(a, {**arrays, "count": n}))

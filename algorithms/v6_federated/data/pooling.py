@@ -28,7 +28,7 @@ def shapes(
 
     Args:
         statistic: its name, see ``aggregates.statistic``.
-        d: number of columns of numbers; of classes for "classes".
+        d: number of columns of numbers; of classes for "classes", 1 for "label".
         columns: the columns that it is about.
         draw: columns of the block that is multiplied, if the nodes draw it.
         block: the block that is multiplied, a payload, if it is sent.
@@ -42,6 +42,7 @@ def shapes(
         "present": {"count": (c,), "mean": (c,), "squares": (c,)},
         "below": {"below": (c, EDGES)},
         "moments": {"mean": (d,), "mean_rest": (d,), "squares": (d,)},
+        "label": {"mean": (d,), "mean_rest": (d,), "squares": (d,)},
         "covariance": {"covariance": (d * (d + 1) // 2,)},
         "product": {"product": (d, wide)},
         "classes": {"classes": (d,)},
@@ -99,7 +100,7 @@ def spread(statistic: str) -> Mapping[str, Callable[[Any], Array] | None]:
         # the root of a sum of squares a row: in the units of the columns, so that ratios are those of deviations
         return lambda answer: np.sqrt(np.abs(answer[name], dtype=np.float64).sum(keepdims=True) / answer.n)
 
-    compared = {"moments": "squares", "covariance": "covariance", "product": "product"}.get(statistic)
+    compared = {"moments": "squares", "label": "squares", "covariance": "covariance", "product": "product"}.get(statistic)
     unmeasured = dict.fromkeys(("mean", "mean_rest", "squares", "count", "below", "classes"))
     return {**unmeasured, **({compared: deviation(compared)} if compared else {})}
 

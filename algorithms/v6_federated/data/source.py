@@ -12,7 +12,7 @@ import pandas as pd
 from v6_federated.base.arrays import Array
 from v6_federated.base.randomness import generator
 from v6_federated.base.vantage6_api import DataError
-from v6_federated.data import header, preprocessing
+from v6_federated.data import header, preprocessing, times
 from v6_federated.data.columns import Features
 from v6_federated.data.labels import checked_labels, checked_numbers, encode_labels
 from v6_federated.data.reading import as_features, read_features
@@ -223,12 +223,13 @@ class Source:
             spec: which columns the job uses.
 
         Returns:
-            The labels (n,); zeros if there is no label.
+            The labels (n,); zeros if there is no label. Times are below 0 in rows without an event, see
+            ``times.signed``.
 
         Raises:
             DataError: they are missing or of different kinds.
         """
-        key = ("labels", spec.label, spec.supervised, spec.regression)
+        key = ("labels", spec.label, spec.supervised, spec.regression, spec.event)
         if key not in self._read:
             self._read[key] = self._labels(spec)
         labels: Array = self._read[key]
@@ -385,7 +386,10 @@ class Source:
                 f"missing values in the label column {label} (in text, None, NA and null count as missing); expected "
                 "a label in every row"
             )
-        return checked_numbers(y) if spec.regression else checked_labels(y)
+        if not spec.regression:
+            return checked_labels(y)
+        numbers = checked_numbers(y)
+        return numbers if spec.event is None else times.signed(numbers, self.special(spec.event).X[:, 0])
 
 
 def held_out(n: int, holdout: float, step: int = 10) -> int:

@@ -99,6 +99,38 @@ def quantiles(counts: Array, ends: Array, shares: Array) -> list[float]:
     return [float(t) for t in ends[np.unique(np.searchsorted(counts, shares * counts[-1] - 1e-9))]]
 
 
+def signed(time: Array, event: Array) -> Array:
+    """Write times and events as one number a row, as labels.
+
+    Args:
+        time: of event or censoring (n,).
+        event: 1 for an event, 0 for censoring (n,).
+
+    Returns:
+        The times (n,), those of censoring below 0, or -0.
+
+    Raises:
+        SafeError: a time is below 0, or an event is neither 0 nor 1.
+    """
+    if not np.isin(event, (0, 1)).all():
+        raise SafeError("the column of events holds other numbers than 0 and 1; expected 1 for an event")
+    check_times(time)
+    return np.where(event > 0, np.abs(time), -np.abs(time))
+
+
+def parted(labels: Array) -> tuple[Array, Array]:
+    """Read what ``signed`` wrote.
+
+    Args:
+        labels: of each row (n,).
+
+    Returns:
+        Times (n,), and 1 for an event, 0 for censoring (n,), float64.
+    """
+    y = np.asarray(labels, np.float64)
+    return np.abs(y), np.where(np.signbit(y), 0.0, 1.0)
+
+
 def check_times(time: Array) -> None:
     """Reject times below 0.
 
@@ -199,3 +231,52 @@ def joins(counts: Array, least: int) -> Array:
     while len(begins) > 1 and 0 < counts[begins[-1] :].sum() < least:
         begins.pop()
     return np.searchsorted(begins, np.arange(len(counts)), side="right")
+
+
+def concordance(time: Array, event: Array, eta: Array) -> tuple[float, float]:
+    """Count pairs of rows of which one is known to have had its event first (Harrell et al. 1982).
+
+    Args:
+        time: of event or censoring (n,).
+        event: 1 for an event (n,).
+        eta: log hazard ratios (n,).
+
+    Returns:
+        The number of such pairs, and of those in which the earlier row has the larger eta; equal ones count half.
+    """
+    ranks = np.unique(eta, return_inverse=True)[1]
+    tree = np.zeros(int(ranks.max(initial=-1)) + 2, np.int64)  # counts of ranks, as a Fenwick tree
+    pairs, concordant, later = 0, 0.0, 0
+
+    def below(rank: int) -> int:
+        total = 0
+        while rank > 0:
+            total += int(tree[rank])
+            rank -= rank & -rank
+        return total
+
+    order = np.lexsort((event, -time))  # the latest first, and censored rows before events of the same time
+    waiting: list[int] = []  # events at the time that is looked at: no pairs among them
+    for n, i in enumerate(order.tolist()):
+        if waiting and (not event[i] or time[i] != time[order[n - 1]]):
+            later += _add(tree, waiting)
+        if not event[i]:
+            later += _add(tree, [int(ranks[i])])
+            continue
+        rank = int(ranks[i])
+        less, to_here = below(rank), below(rank + 1)
+        pairs, concordant = pairs + later, concordant + less + (to_here - less) / 2
+        waiting.append(rank)
+    return float(pairs), concordant
+
+
+def _add(tree: Array, ranks: list[int]) -> int:
+    """Add rows to the tree, empty their list, and return how many they were."""
+    added = len(ranks)
+    for rank in ranks:
+        at = rank + 1
+        while at < len(tree):
+            tree[at] += 1
+            at += at & -at
+    ranks.clear()
+    return added

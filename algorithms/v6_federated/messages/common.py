@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 
 from v6_federated.messages.settings import CHECKED, LARGE, Distinct, Number
 
@@ -167,6 +167,37 @@ class Common(BaseModel):
     ] = None
 
 
+class Training(Common):
+    """The settings of methods that train a model step by step, of classes or of numbers."""
+
+    for_numbers: ClassVar[str] = "loss=squared"
+
+    loss: Annotated[
+        Literal["cross_entropy", "squared", "poisson", "cox"],
+        Field(description="cross_entropy for classes; for a label that is a number squared, a count poisson, a time cox"),
+    ] = "cross_entropy"
+    event: Annotated[
+        str | None,
+        Field(description="column that is 1 if the label is the time of an event, 0 if of censoring (unset: all are)"),
+    ] = None
+
+    @classmethod
+    def predicts_numbers(cls, values: Mapping[str, Any]) -> bool:
+        """Say whether the loss is one of numbers, counts or times.
+
+        Args:
+            values: its settings; those that are missing have their defaults.
+        """
+        return values.get("loss", "cross_entropy") != "cross_entropy" or super().predicts_numbers(values)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _numbers_have_a_linear_model(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("loss") in ("squared", "poisson", "cox") and "model" not in values:
+            return {**values, "model": "linear"}
+        return values
+
+
 class WithNoise(Common):
     """The settings of methods to whose answers nodes can add noise: differential privacy.
 
@@ -208,7 +239,7 @@ class EvaluatedWithNoise(WithNoise):
     ] = None
 
 
-class TrainingWithNoise(EvaluatedWithNoise):
+class TrainingWithNoise(Training, EvaluatedWithNoise):
     """The same for methods that train models step by step."""
 
     sampling: Annotated[

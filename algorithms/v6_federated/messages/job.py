@@ -118,6 +118,12 @@ class Job:
     aggregation: str = "plain"
     privacy: dict[str, Any] | None = None
 
+    @property
+    def loss(self) -> str:
+        """The name of the loss of a model of numbers; empty if the model has another one."""
+        outcome = (self.model or {}).get("loss")
+        return str(outcome.get("name", "")) if isinstance(outcome, dict) else ""
+
     def to_json(self) -> dict[str, Any]:
         """The job as JSON, without what most jobs do not say: it goes to every node in every round."""
         message = asdict(self)

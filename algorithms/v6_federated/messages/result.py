@@ -47,6 +47,9 @@ class Round(Traffic):
     accuracy: float | None
     auc: float | None
     r2: float | None = None
+    rmse: Error | None = None
+    mae: Error | None = None
+    c_index: Share | None = None
     change: float | None = None
     evaluated: int | None
     seconds: float
@@ -72,6 +75,10 @@ class Final(_Part):
     auc_error: Error | None = None
     auc_variance: Error | None = None
     r2: float | None = None
+    rmse: Error | None = None
+    mae: Error | None = None
+    c_index: Share | None = None
+    c_index_error: Error | None = None
     confusion: list[list[Count]] | list[list[Noisy]] | None = None
 
 

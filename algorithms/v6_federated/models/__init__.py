@@ -18,6 +18,7 @@ import numpy as np
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.messages.settings import LARGE
+from v6_federated.models import outcomes
 from v6_federated.models.linear import LinearModel, predicted
 from v6_federated.models.perceptron import Perceptron
 
@@ -32,6 +33,8 @@ __all__ = [
     "Vector",
     "build",
     "check_classes",
+    "check_loss",
+    "outcomes",
     "parameters",
     "parse",
     "predicted",
@@ -84,10 +87,11 @@ class Model(Protocol):
         Args:
             w: parameters (d,).
             X: rows (n, features).
-            y: their classes (n,).
+            y: their classes (n,), or numbers.
 
         Returns:
-            The loss, and the gradient (d,), which the next call overwrites.
+            The loss, on the scale on which it is reported, and the gradient (d,) of the loss that is trained, which the
+            next call overwrites. They differ for numbers only, see ``outcomes``.
         """
 
     def scores(self, w: Any, X: Any) -> Array:
@@ -98,7 +102,7 @@ class Model(Protocol):
             X: rows (n, features).
 
         Returns:
-            Values (n, classes), or (n, 1) if a model of two classes has only one.
+            Values (n, classes), or (n, 1) if a model of two classes has only one. Of numbers, the predictions (n, 1).
         """
 
     def loss(self, scores: Array, y: Array) -> float:
@@ -113,14 +117,14 @@ class Model(Protocol):
         """
 
     def predict(self, w: Any, X: Any) -> Array:
-        """Predict the class of rows.
+        """Predict the class of rows, or a number.
 
         Args:
             w: parameters (d,).
             X: rows (n, features).
 
         Returns:
-            Indices of classes (n,).
+            Indices of classes (n,), or numbers.
         """
 
 
@@ -167,6 +171,7 @@ ON_TORCH = {
 MODELS: dict[str, Callable[..., Model]] = {
     "logreg": lambda features, classes, **options: LinearModel("logistic", features, classes, **options),
     "svm": lambda features, classes, **options: LinearModel("hinge", features, classes, **options),
+    "linear": lambda features, classes, **options: LinearModel("linear", features, classes, **options),
     "fnn": lambda features, classes, hidden=100: Perceptron([features, hidden, classes], "relu"),
     "nn_reddy": lambda features, classes, hidden=128: Perceptron([features, hidden, classes], "sigmoid"),
     "2nn": lambda features, classes, hidden=200: Perceptron([features, hidden, hidden, classes], "relu"),
@@ -203,6 +208,7 @@ def _resnet18(features: int, classes: int, **image: int) -> int:
 SIZES: dict[str, Callable[..., int]] = {
     "logreg": lambda features, classes, **_: _dense(features, 1 if classes == 2 else classes),
     "svm": lambda features, classes, **_: _dense(features, 1 if classes == 2 else classes),
+    "linear": lambda features, classes, **_: _dense(features, classes),
     "fnn": lambda features, classes, hidden=100: _dense(features, hidden, classes),
     "nn_reddy": lambda features, classes, hidden=128: _dense(features, hidden, classes),
     "2nn": lambda features, classes, hidden=200: _dense(features, hidden, hidden, classes),
@@ -232,7 +238,7 @@ def parameters(spec: dict[str, Any]) -> int:
     Raises:
         SafeError: the number of features is not a whole number from 1.
     """
-    options = {key: value for key, value in parse(spec).items() if key not in ("name", "weights")}
+    options = {key: value for key, value in parse(spec).items() if key not in NO_OPTIONS}
     if type(options.get("features")) is not int or options["features"] < 1:
         raise SafeError("the job's model has no number of features; it must be a whole number from 1")
     return SIZES[spec["name"]](**options) if spec["name"] in SIZES else 0
@@ -319,6 +325,8 @@ def parse(model: str | dict[str, Any]) -> dict[str, Any]:
         spec: dict[str, Any] = {"name": name}
         for option in filter(None, re.split(r",(?=[^,=]*=|[^,=\d]*$)", options)):  # not the comma of hidden=64,32
             key, _, value = option.partition("=")
+            if key == "loss":
+                raise SafeError(f"the model option loss is a setting of its own; use --set {option}")
             if key in OF_DATA:
                 raise SafeError(f"the model option {key} follows from the data; leave it out")
             if key in spec:
@@ -377,12 +385,14 @@ def image_of(features: int, channels: int | None = None, width: int | None = Non
     )
 
 
-OF_DATA = ("features", "classes", "weights")  # what central adds to a model's name and options
+OF_DATA = ("features", "classes", "weights", "loss")  # what central adds to a model's name and options
+NO_OPTIONS = ("name", "weights", "loss")  # what is not handed to what makes the model
+CLASSES_ONLY = ("logreg", "svm", "lstm_char")
 MOST_WEIGHT = 1e6  # of a class
 
 # option: the models that take it, its type, its least and its largest value
 OPTIONS: dict[str, tuple[tuple[str, ...], type, float, float]] = {
-    "l2": (("logreg", "svm"), float, 0, 1e6),
+    "l2": (("logreg", "svm", "linear"), float, 0, 1e6),
     "hidden": (("fnn", "nn_reddy", "2nn", "mlp", "lstm_char"), int, 1, 10_000),
     "dropout": (("cnn_reddy", "mlp"), float, 0, 0.5),  # the higher, the more units see a single row
     "activation": (("mlp",), str, 0, 0),
@@ -443,6 +453,37 @@ def _weight(model: Any, spec: dict[str, Any]) -> None:
     model.class_weights = np.array(weights, np.float32)
 
 
+def check_loss(spec: dict[str, Any], loss: str) -> None:
+    """Refuse a loss that does not fit a model.
+
+    Args:
+        spec: the model's name and options.
+        loss: "cross_entropy" for classes, or the name of an outcome.
+
+    Raises:
+        SafeError: the model tells classes apart and the loss is one of numbers, or the other way round.
+    """
+    name = spec["name"]
+    if loss == "cross_entropy" and name == "linear":
+        raise SafeError(
+            "the model linear predicts numbers, counts or times, and loss=cross_entropy is one of classes; set "
+            "loss=squared, loss=poisson or loss=cox, or choose logreg for classes"
+        )
+    if loss != "cross_entropy" and name in CLASSES_ONLY:
+        raise SafeError(f"the model {name} tells classes apart and cannot be used with loss={loss}; choose linear, mlp")
+
+
+def _give_outcome(model: Any, spec: dict[str, Any]) -> None:
+    """Have a model predict numbers, counts or times in place of classes."""
+    outcome = outcomes.of_json(spec["loss"])
+    check_loss(spec, outcome.name)
+    if spec["classes"] != 1 or "weights" in spec:
+        raise SafeError(f"the job's model has classes, and loss={outcome.name} is one of numbers")
+    if not hasattr(model, "outcome"):
+        raise SafeError(f"the model {spec['name']} cannot be used with loss={outcome.name}; choose linear or mlp")
+    model.outcome, model.regression = outcome, True
+
+
 def check_classes(spec: dict[str, Any], classes: Sequence[Any]) -> None:
     """Refuse classes that a model cannot have.
 
@@ -465,7 +506,8 @@ def build(spec: dict[str, Any]) -> Model:
 
     Args:
         spec: ``{"name": ..., "features": ..., "classes": ..., options...}``; ``features`` and ``classes`` are numbers.
-            ``weights``, if it is there, holds a weight for each class, by which training multiplies its rows' losses.
+            ``weights``, if it is there, holds a weight for each class, by which training multiplies its rows' losses;
+            ``loss`` what the model predicts in place of classes, see ``outcomes.of_json``.
 
     Returns:
         The model.
@@ -474,13 +516,17 @@ def build(spec: dict[str, Any]) -> Model:
         SafeError: the model or an option is unknown, does not fit the data, needs what is not installed, or more memory
             than there is.
     """
-    options = {key: value for key, value in parse(spec).items() if key not in ("name", "weights")}
+    options = {key: value for key, value in parse(spec).items() if key not in NO_OPTIONS}
     if not all(type(spec.get(name)) is int and 1 <= spec[name] <= LARGE for name in ("features", "classes")):
         raise SafeError(
             f"the model needs its numbers of features and classes; expected whole numbers from 1 to {LARGE}"
         )
     try:
         model = MODELS[spec["name"]](**options)
+        if "loss" in spec:
+            _give_outcome(model, spec)
+        elif spec["name"] == "linear":
+            check_loss(spec, "cross_entropy")
         if "weights" in spec:
             _weight(model, spec)
         return model

@@ -1,10 +1,11 @@
-"""Linear models in numpy: logistic regression and support vector machine, with scikit-learn's shapes."""
+"""Linear models in numpy, with scikit-learn's shapes: logistic regression, support vector machine, and of numbers."""
 
 from typing import Any, Literal
 
 import numpy as np
 
 from v6_federated.base.arrays import Array
+from v6_federated.models.outcomes import Outcome
 
 BLOCK = 1024  # rows
 
@@ -15,19 +16,20 @@ class LinearModel:
     The loss is the mean over the rows of X of
       logistic: log(1 + exp(-s f)) for two classes, s = +-1 (Garst eq. B.2), the softmax's cross-entropy for more;
       hinge: max(0, 1 - s f) (Garst eq. B.3), summed over one-against-the-rest problems for more than two classes;
-    plus l2/2 |W|^2. Methods without a docstring are explained in ``Model``.
+    plus l2/2 |W|^2; or that of its ``outcome``, if it has one. Methods without a docstring are explained in ``Model``.
 
     Args:
-        loss: "logistic" or "hinge".
+        loss: "logistic" or "hinge"; "linear" if an outcome says it.
         features: number of features.
-        classes: number of classes.
+        classes: number of classes; 1 if the model has an outcome.
         l2: strength of the penalty.
     """
 
     inputs_first, block = False, 512  # for clipping, as row_gradients
     class_weights: Array | None = None  # (classes,), by which training multiplies the losses of rows
+    outcome: Outcome | None = None  # what the decision value stands for, if the label is a number
 
-    def __init__(self, loss: Literal["logistic", "hinge"], features: int, classes: int, l2: float = 0.0) -> None:
+    def __init__(self, loss: Literal["logistic", "hinge", "linear"], features: int, classes: int, l2: float = 0.0) -> None:
         self.kind, self.l2 = loss, np.float32(l2)
         self.features, self.classes = features, classes
         self.rows = 1 if classes == 2 else classes
@@ -57,10 +59,16 @@ class LinearModel:
         """Nothing to seed: the model draws no random numbers."""
 
     def scores(self, w: Array, X: Array) -> Array:
+        z = self._decisions(w, X)
+        return z if self.outcome is None else self.outcome.predictions(z)
+
+    def _decisions(self, w: Array, X: Array) -> Array:
         W, b = self.split(w)
-        return X @ W.T + b
+        return np.asarray(X @ W.T + b)
 
     def loss(self, scores: Array, y: Array) -> float:
+        if self.outcome is not None:
+            return float(self.outcome.losses(scores[:, 0], y).mean())
         return float(self.losses_and_slopes(scores, y)[0].sum()) / len(y)
 
     def losses_and_slopes(self, scores: Array, y: Array) -> tuple[Array, Array]:
@@ -89,6 +97,9 @@ class LinearModel:
 
     def _weighted(self, w: Array, X: Array, y: Array) -> tuple[Array, Array]:
         """Losses and derivatives as training takes them, times the weight of each row's class."""
+        if self.outcome is not None:
+            losses, slopes = self.outcome.losses_and_slopes(self._decisions(w, X)[:, 0], y)
+            return losses, slopes[:, None]
         losses, slopes = self.losses_and_slopes(self.scores(w, X), y)
         if self.class_weights is None:
             return losses, slopes
@@ -102,15 +113,17 @@ class LinearModel:
         slopes = (slopes / np.float32(n)).astype(np.float32, copy=False)
         dW, db = self.split(self._gradient)
         np.matmul(slopes.T, X, out=dW)
-        db[:] = column_sums(slopes)
+        db[:] = 0 if self.outcome is not None and self.outcome.relative else column_sums(slopes)
         if self.l2:
             W, _ = self.split(w)
             dW += self.l2 * W
-            loss += 0.5 * float(self.l2) * float(np.vdot(W, W))
+            loss += 0.5 * float(self.l2) * float(np.vdot(W, W)) * (1.0 if self.outcome is None else self.outcome.unit)
         return loss, self._gradient
 
     def row_gradients(self, w: Array, X: Array, y: Array) -> tuple[list[Array], list[Array]]:
         """Compute the gradient of each row's loss, without the penalty, see ``clipping.RowGradients``.
+
+        The loss of a time is no sum over rows: the gradient of a row is its part of that of all rows.
 
         Args:
             w: parameters (d,).
@@ -136,7 +149,8 @@ class LinearModel:
         return np.asarray(gradient)
 
     def predict(self, w: Array, X: Array) -> Array:
-        return predicted(self.scores(w, X))
+        scores = self.scores(w, X)
+        return predicted(scores) if self.outcome is None else scores[:, 0]
 
     def signs(self, y: Array) -> Array:
         """Code the classes as signs.

@@ -1,4 +1,4 @@
-"""Loss, accuracy, confusion matrix and AUC, or mean squared error and R squared, computed from counts and sums.
+"""Loss, accuracy, confusion matrix and AUC, or R squared, errors and C-index, computed from counts and sums.
 
 No score of a row leaves a node. For the AUC, a node counts its rows by class and by band of the score. The bands are
 the same at all nodes, so that central can add the counts, and rows within a band count as tied. The middle band is at
@@ -23,20 +23,32 @@ import numpy as np
 
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
+from v6_federated.data import times
 from v6_federated.data.labels import LARGEST
 from v6_federated.data.source import Rows
 from v6_federated.messages.codec import DIVERGED
 from v6_federated.models import Model
 from v6_federated.models.linear import predicted
+from v6_federated.models.outcomes import Outcome, Time
 from v6_federated.privacy.dp import units
 from v6_federated.privacy.limits import MOST_BANDS
-from v6_federated.privacy.rounding import Rounding, rounded_loss, rounded_to
+from v6_federated.privacy.rounding import Rounding, rounded_loss, rounded_to, step_of
 
 MOST_ROWS = 2**53  # float64 and JSON hold whole numbers up to here exactly
 MOST_LOSS = 1e100
 MOST_SUM = 2.0**260  # a node's sum of squared errors: the sums of a hundred nodes must be below 2^267 under masks
 LEAST_SPREAD = 2.0**-40  # of labels, as the share of their squares that is about their mean
 MOST_NOISE = 0.05  # of an area under the curve: with more it says nothing
+CHANCE = 0.25  # about by how much a share of pairs differs from chance
+NUMBERS = ("loss", "first", "second")
+# by the name of a model's outcome (empty: it has none): what nodes' evaluations add up, and what follows from it
+SUMMED = {
+    "": NUMBERS,
+    "squared": (*NUMBERS, "absolute"),
+    "poisson": (*NUMBERS, "absolute", "errors"),
+    "cox": ("loss", "pairs", "concordant", "blur"),
+}
+MEASURED = {"": ("r2",), "squared": ("r2", "rmse", "mae"), "poisson": ("r2", "rmse", "mae"), "cox": ("c_index",)}
 POWER = 1 / 5  # of a score's distance from the score of a row of zeros
 
 
@@ -177,50 +189,94 @@ def of_noisy_sums(sums: Mapping[str, Any], sigma: float) -> dict[str, Any]:
     }
 
 
-def evaluate_regression(model: Model, w: Any, rows: Rows, rounding: bool = False) -> dict[str, Any]:
-    """Compute how well a regression does on the rows of one node.
+def evaluate_regression(
+    model: Model, w: Any, rows: Rows, rounding: bool = False, least_events: int = 0
+) -> dict[str, Any]:
+    """Compute how well a model of numbers does on the rows of one node.
 
     Args:
         model: the model.
         w: its weights (d,).
         rows: the rows to evaluate on; their labels are numbers.
-        rounding: whether all results are rounded to about their standard errors.
+        rounding: whether all results are rounded to about their standard errors. Predictions of a model with an
+            outcome are then moved within its reach, so that one row cannot outweigh all others.
+        least_events: with fewer events, times are not evaluated.
 
     Returns:
-        ``n``: number of rows. ``loss``: mean squared error. ``mean``: mean of the labels. ``squares``: sum of the
-        squared differences of the labels from that mean.
+        ``n``: number of rows. ``loss``: mean squared error, or the mean loss of the model's outcome. ``mean``: mean of
+        the labels. ``squares``: sum of the squared differences of the labels from that mean. If the model has an
+        outcome, ``absolute``, the mean absolute error, and of counts ``errors``, the mean squared error. Of times in
+        place of all of these but the first two, ``pairs`` and ``concordant``, see ``times.concordance``, and ``blur``,
+        the variance of the latter by rounding.
 
     Raises:
         SafeError: a prediction is not finite.
     """
+    outcome: Outcome | None = getattr(model, "outcome", None)
     predictions = _finite_scores(model, w, rows.X)
+    if outcome is not None and rounding:
+        predictions = outcome.within_reach(predictions)
+    if isinstance(outcome, Time):
+        return _evaluate_times(predictions[:, 0], rows.y, rounding, least_events)
     mean = float(rows.y.mean())
     squares = float(np.sum((rows.y - mean) ** 2))
-    n, loss = len(rows), model.loss(predictions, rows.y)
+    n, loss, variance = len(rows), model.loss(predictions, rows.y), squares / len(rows)
+    more: dict[str, float] = {}
+    if outcome is not None:
+        apart = predictions[:, 0] - rows.y
+        more["absolute"] = float(np.abs(apart).mean())
+        if outcome.name == "poisson":
+            more["errors"] = float(np.square(apart).mean())
     if rounding and squares:
-        variance = squares / n
-        loss, squares = rounded_loss(loss, n, variance), n * rounded_loss(variance, n, variance)
+        unit = variance
+        if outcome is not None and outcome.name == "poisson":
+            unit = float(outcome.losses(np.full(n, mean), rows.y).mean())
+        loss, squares = rounded_loss(loss, n, unit), n * rounded_loss(variance, n, variance)
         mean = rounded_to(mean, math.sqrt(variance), n)
-    return {"n": n, "loss": loss, "mean": mean, "squares": squares}
+        units = {"absolute": math.sqrt(variance), "errors": variance}
+        more = {name: rounded_loss(value, n, units[name]) for name, value in more.items()}
+    return {"n": n, "loss": loss, "mean": mean, "squares": squares, **more}
 
 
-def regression_to_sums(evaluation: Mapping[str, Any]) -> dict[str, Any]:
+def _evaluate_times(eta: Array, y: Array, rounding: bool, least_events: int) -> dict[str, Any]:
+    """Partial likelihood and concordance of the rows of one node, from log hazard ratios and labels (n,)."""
+    time, event = times.parted(y)
+    if event.sum() < least_events:
+        return {"n": 0}
+    n, loss = len(y), float(Time().losses(eta, y).mean())
+    pairs, concordant = times.concordance(time, event, eta)
+    blur = 0.0
+    if rounding:
+        loss = rounded_loss(loss, n)
+        if pairs:
+            share, pairs = rounded_to(concordant / pairs, CHANCE, n), rounded_to(pairs, pairs, n)
+            concordant, blur = share * pairs, (pairs * step_of(CHANCE, n)) ** 2 / 12
+    return {"n": n, "loss": loss, "pairs": pairs, "concordant": concordant, "blur": blur}
+
+
+def regression_to_sums(evaluation: Mapping[str, Any], loss: str = "") -> dict[str, Any]:
     """Turn what ``evaluate_regression`` returned into numbers that can be added to those of other nodes.
 
     Args:
         evaluation: a node's evaluation. What is rounded in it stays so.
+        loss: the name of the model's outcome; empty if it has none.
 
     Returns:
-        ``n``; ``loss``, the sum over the rows; ``first``, the sum of their labels; ``second``, that of the squares.
+        ``n``, and what ``SUMMED`` names: ``first``, the sum of the labels; ``second``, that of their squares; ``loss``,
+        ``absolute`` and ``errors``, sums over the rows; and what is a sum as it is.
 
     Raises:
-        SafeError: the loss is too large for sums.
+        SafeError: a sum is too large for sums.
     """
     if not (n := evaluation["n"]):
-        return {"n": 0, "loss": 0.0, "first": 0.0, "second": 0.0}
-    mean = evaluation["mean"]
-    check_sum(loss := n * evaluation["loss"])
-    return {"n": n, "loss": loss, "first": n * mean, "second": evaluation["squares"] + n * mean**2}
+        return {"n": 0, **dict.fromkeys(SUMMED[loss], 0.0)}
+    found = {name: n * evaluation[name] for name in ("loss", "absolute", "errors") if name in evaluation}
+    if "mean" in evaluation:
+        found |= {"first": n * evaluation["mean"], "second": evaluation["squares"] + n * evaluation["mean"] ** 2}
+    found |= {name: evaluation[name] for name in ("pairs", "concordant", "blur") if name in evaluation}
+    for name in ("loss", "absolute", "errors"):
+        check_sum(found.get(name, 0.0))
+    return {"n": n, **found}
 
 
 def check_sum(loss: float) -> None:
@@ -245,16 +301,14 @@ def regression_of_sums(sums: Mapping[str, Any]) -> dict[str, Any]:
     Returns:
         An evaluation of all their rows. Labels are as good as equal if they differ by a millionth of their mean.
     """
-    n, first, second = int(sums["n"]), float(sums["first"]), float(sums["second"])
-    if not n:
+    if not (n := int(sums["n"])):
         return {"n": 0}
+    found = {name: float(sums[name]) / n for name in ("loss", "absolute", "errors") if name in sums}
+    if "pairs" in sums:
+        return {"n": n, **found, **{name: max(float(sums[name]), 0.0) for name in ("pairs", "concordant", "blur")}}
+    first, second = float(sums["first"]), float(sums["second"])
     squares = second - first**2 / n  # what is left of two numbers of 53 bits
-    return {
-        "n": n,
-        "loss": float(sums["loss"]) / n,
-        "mean": first / n,
-        "squares": squares if squares > LEAST_SPREAD * second else 0.0,
-    }
+    return {"n": n, **found, "mean": first / n, "squares": squares if squares > LEAST_SPREAD * second else 0.0}
 
 
 def _finite_scores(model: Model, w: Any, X: Array) -> Array:
@@ -333,12 +387,13 @@ def is_loss(value: Any) -> bool:
     return type(value) in (int, float) and 0 <= value < MOST_LOSS
 
 
-def is_evaluation(answer: Any, classes: int | None) -> bool:
+def is_evaluation(answer: Any, classes: int | None, loss: str = "") -> bool:
     """Whether a node's answer has the form that ``evaluate`` returns.
 
     Args:
         answer: what the node sent.
         classes: number of classes; None means that the answer must have the form of ``evaluate_regression``.
+        loss: the name of the model's outcome; empty if it has none.
 
     Returns:
         Whether all numbers are there, in range, and counts add up to the number of rows.
@@ -351,6 +406,11 @@ def is_evaluation(answer: Any, classes: int | None) -> bool:
         if not is_loss(answer["loss"]):
             return False
         if classes is None:
+            sums = [name for name in ("absolute", "errors", "pairs", "blur") if name in (*SUMMED[loss],)]
+            if not all(is_loss(answer[name]) for name in sums):
+                return False
+            if loss == "cox":
+                return is_loss(answer["concordant"]) and answer["concordant"] <= answer["pairs"] <= 2 * answer["n"] ** 2
             mean = answer["mean"]
             return type(mean) is float and abs(mean) <= LARGEST and is_loss(answer["squares"])
         confusion = np.asarray(answer["confusion"])
@@ -367,12 +427,13 @@ def is_evaluation(answer: Any, classes: int | None) -> bool:
         return False
 
 
-def is_noisy_evaluation(answer: Any, classes: int | None) -> bool:
+def is_noisy_evaluation(answer: Any, classes: int | None, loss: str = "") -> bool:
     """Whether a node's answer has the form that ``of_noisy_sums`` returns.
 
     Args:
         answer: what the node sent.
         classes: number of classes.
+        loss: not used.
 
     Returns:
         Whether all numbers are there, and finite.
@@ -396,24 +457,41 @@ def _total(counts: Array) -> int:
     return sum(map(int, counts.ravel()))
 
 
-def combine_regression(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def combine_regression(answers: Sequence[dict[str, Any]], loss: str = "") -> dict[str, Any]:
     """Add up what several nodes computed with ``evaluate_regression``.
 
     Args:
         answers: the nodes' answers; empty ones, and those of no rows, do not count.
+        loss: the name of the model's outcome; empty if it has none.
 
     Returns:
-        ``evaluated``: number of rows. ``loss``: mean squared error over all rows. ``r2``: R squared, None if all labels
-        are equal. ``accuracy`` and ``auc`` are None, and so is everything if there are no rows.
+        ``evaluated``: number of rows. ``loss``: mean squared error over all rows, or the mean loss of the model's
+        outcome. ``r2``: R squared, None if all labels are equal. If the model has an outcome, ``rmse`` and ``mae``, the
+        root of the mean squared error and the mean absolute error. Of times, in place of these, ``c_index``: the share
+        of comparable pairs of rows of the same node that the model has in the right order; and, if nodes have rounded,
+        ``c_index_error``, by how much this makes it differ from the exact value, about (a standard deviation).
+        ``accuracy`` and ``auc`` are None, and so is everything if there are no rows.
     """
     answers = [a for a in answers if a and a["n"]]
+    none = {"loss": None, "accuracy": None, "auc": None, **dict.fromkeys(MEASURED[loss])}
     if not answers:
-        return {"evaluated": 0, "loss": None, "accuracy": None, "auc": None, "r2": None}
-    n, means = np.array([a["n"] for a in answers]), np.array([a["mean"] for a in answers])
-    loss = float(n @ [a["loss"] for a in answers] / n.sum())
+        return {"evaluated": 0, **none}
+    n = np.array([a["n"] for a in answers])
+
+    def over_rows(name: str) -> float:
+        return float(n @ [a[name] for a in answers] / n.sum())
+
+    found = {"evaluated": int(n.sum()), **none, "loss": over_rows("loss")}
+    if loss == "cox":
+        pairs, concordant, blur = (sum(a[name] for a in answers) for name in ("pairs", "concordant", "blur"))
+        if pairs:
+            found["c_index"] = float(np.clip(concordant / pairs, 0, 1))
+        return {**found, **({"c_index_error": math.sqrt(blur) / pairs} if blur else {})}
+    means = np.array([a["mean"] for a in answers])
+    errors = over_rows("errors" if loss == "poisson" else "loss")
     total = sum(a["squares"] for a in answers) + float(n @ (means - n @ means / n.sum()) ** 2)
-    r2 = 1 - loss * int(n.sum()) / total if total > 0 else None
-    return {"evaluated": int(n.sum()), "loss": loss, "accuracy": None, "auc": None, "r2": r2}
+    found["r2"] = 1 - errors * int(n.sum()) / total if total > 0 else None
+    return {**found, **({"rmse": math.sqrt(errors), "mae": over_rows("absolute")} if loss else {})}
 
 
 def combine(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -12,12 +12,13 @@ import numpy as np
 
 from v6_federated.base.arrays import Array
 from v6_federated.models.linear import column_sums, predicted
+from v6_federated.models.outcomes import Outcome
 
 CHUNK = 500  # rows that are evaluated at once, so that activations stay in the cache
 
 
 class Perceptron:
-    """Layers x W + b with an activation between them, and the softmax's cross-entropy as loss.
+    """Layers x W + b with an activation between them, and as loss the softmax's cross-entropy, or that of ``outcome``.
 
     Methods without a docstring are explained in ``Model``.
 
@@ -28,6 +29,7 @@ class Perceptron:
 
     inputs_first, block = True, 512  # for clipping, as row_gradients
     class_weights: Array | None = None  # (classes,), by which training multiplies the losses of rows
+    outcome: Outcome | None = None  # what the only output stands for, if the label is a number
 
     def __init__(self, widths: list[int], activation: Literal["relu", "sigmoid"]) -> None:
         self.widths, self.activation = widths, activation
@@ -93,15 +95,32 @@ class Perceptron:
     def scores(self, w: Array, X: Array) -> Array:
         if len(X) == 0:
             return np.empty((0, self.widths[-1]), np.float32)
-        return np.concatenate([self._forward(w, X[i : i + CHUNK])[-1] for i in range(0, len(X), CHUNK)])
+        z = np.concatenate([self._forward(w, X[i : i + CHUNK])[-1] for i in range(0, len(X), CHUNK)])
+        return z if self.outcome is None else self.outcome.predictions(z)
 
     def loss(self, scores: Array, y: Array) -> float:
+        if self.outcome is not None:
+            return float(self.outcome.losses(scores[:, 0], y).mean())
         shifted = scores - scores.max(axis=1, keepdims=True)
         return float(np.mean(np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(y)), y]))
 
     def loss_and_gradient(self, w: Array, X: Array, y: Array) -> tuple[float, Array]:
         *inputs, z = self._forward(w, X)
-        n, rows = len(y), np.arange(len(y))
+        losses, delta = self._losses_and_slopes(z, y)
+        loss = float(np.mean(losses))
+        delta /= np.float32(len(y))
+        layers = zip(inputs, self._signals(w, inputs, delta), self.layers(self._gradient), strict=True)
+        for h, signal, (dW, db) in layers:
+            np.matmul(h.T, signal, out=dW)
+            db[:] = column_sums(signal)
+        return loss, self._gradient
+
+    def _losses_and_slopes(self, z: Array, y: Array) -> tuple[Array, Array]:
+        """Each row's loss (n,), and its derivative by the decision values z (n, classes), which it may overwrite."""
+        if self.outcome is not None:
+            losses, slopes = self.outcome.losses_and_slopes(z[:, 0], y)
+            return losses, slopes[:, None].astype(np.float32)
+        rows = np.arange(len(y))
         z -= z.max(axis=1, keepdims=True)
         own = z[rows, y]
         np.exp(z, out=z)
@@ -114,13 +133,7 @@ class Perceptron:
             weights = self.class_weights[y]
             losses *= weights
             delta *= weights[:, None]
-        loss = float(np.mean(losses))
-        delta /= np.float32(n)
-        layers = zip(inputs, self._signals(w, inputs, delta), self.layers(self._gradient), strict=True)
-        for h, signal, (dW, db) in layers:
-            np.matmul(h.T, signal, out=dW)
-            db[:] = column_sums(signal)
-        return loss, self._gradient
+        return losses, delta
 
     def _signals(self, w: Array, inputs: list[Array], delta: Array) -> list[Array]:
         """The loss's derivative by each layer's sums (n, out), from that by the decision values (n, classes)."""
@@ -148,13 +161,8 @@ class Perceptron:
             Inputs (n, in) and signals (n, out) of each layer.
         """
         *inputs, z = self._forward(w, X, first)
-        z -= z.max(axis=1, keepdims=True)
-        np.exp(z, out=z)
-        z /= z.sum(axis=1, keepdims=True)
-        z[np.arange(len(y)), y] -= 1
-        if self.class_weights is not None:
-            z *= self.class_weights[y][:, None]
-        return inputs, self._signals(w, inputs, z)
+        return inputs, self._signals(w, inputs, self._losses_and_slopes(z, y)[1])
 
     def predict(self, w: Array, X: Array) -> Array:
-        return predicted(self.scores(w, X))
+        scores = self.scores(w, X)
+        return predicted(scores) if self.outcome is None else scores[:, 0]

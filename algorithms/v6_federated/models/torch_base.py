@@ -12,6 +12,7 @@ from torch.nn import functional
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.models.linear import predicted
+from v6_federated.models.outcomes import Outcome
 from v6_federated.privacy.environment import number_of_threads
 
 CHUNK, CHUNK_CPU = 5000, 100  # rows at once: bounds memory, and on a processor keeps activations in the cache
@@ -52,6 +53,7 @@ class Network:
     """
 
     class_weights: Array | None = None  # (classes,), by which training multiplies the losses of rows
+    outcome: Outcome | None = None  # what the only output stands for, if the label is a number
 
     def __init__(self, module: nn.Module) -> None:
         if next(module.buffers(), None) is not None:
@@ -140,6 +142,8 @@ class Network:
     def loss_and_gradient(self, w: Any, X: Any, y: Any) -> tuple[float, torch.Tensor]:
         self._load(w)
         self._gradient.zero_()
+        if self.outcome is not None:
+            return self._outcomes_loss_and_gradient(X, y)
         total = 0.0
         for i in range(0, len(y), self.chunk):
             rows, labels = X[i : i + self.chunk], y[i : i + self.chunk]
@@ -150,6 +154,14 @@ class Network:
             total += float(loss.detach())
         return total, self._gradient
 
+    def _outcomes_loss_and_gradient(self, X: Any, y: Any) -> tuple[float, torch.Tensor]:
+        """The same for a number: all rows at once, since the loss of a time is no sum over parts of them."""
+        assert self.outcome is not None
+        z = self.module(self.inputs(X))
+        losses, slopes = self.outcome.losses_and_slopes(z.detach().cpu().numpy()[:, 0], self.asarray(y).cpu().numpy())
+        torch.autograd.backward(z, self.asarray((slopes / len(slopes)).astype(np.float32)[:, None]))
+        return float(losses.mean()), self._gradient
+
     def scores(self, w: Any, X: Any) -> Array:
         self._load(w)
         self.module.train(False)
@@ -159,10 +171,14 @@ class Network:
                 for i in range(0, len(X), self.chunk)
             ]
         self.module.train()
-        return torch.cat(parts).numpy() if parts else np.empty((0, list(self.shapes.values())[-1][0]), np.float32)
+        z = torch.cat(parts).numpy() if parts else np.empty((0, list(self.shapes.values())[-1][0]), np.float32)
+        return z if self.outcome is None else self.outcome.predictions(z)
 
     def loss(self, scores: Array, y: Array) -> float:
+        if self.outcome is not None:
+            return float(self.outcome.losses(scores[:, 0], y).mean())
         return float(functional.cross_entropy(torch.from_numpy(scores), torch.as_tensor(np.asarray(y))))
 
     def predict(self, w: Any, X: Any) -> Array:
-        return predicted(self.scores(w, X))
+        scores = self.scores(w, X)
+        return predicted(scores) if self.outcome is None else scores[:, 0]

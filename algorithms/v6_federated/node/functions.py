@@ -172,7 +172,7 @@ def fit_step(
     upper: Any = None,
     center: Any = None,
     *,
-    statistic: Literal["moments", "present", "below", "levels", "covariance", "product", "classes"],
+    statistic: Literal["moments", "present", "below", "levels", "covariance", "product", "classes", "label"],
     columns: list[str] | None = None,
     counts: bool = False,
     known: dict[str, list[str]] | None = None,
@@ -188,7 +188,8 @@ def fit_step(
         lower: first edge of each column's histogram, (c,), for "below".
         upper: last edge of each column's histogram, (c,).
         center: what sums for "moments" and "present" are about, (c,), where central learns sums only.
-        statistic: its name, see ``aggregates.statistic``; or "classes", see ``aggregates.class_counts``.
+        statistic: its name, see ``aggregates.statistic``; "classes", see ``aggregates.class_counts``; or "label", the
+            "moments" of a label that is a number.
         columns: the c columns that "present", "below" and "levels" are about.
         counts: whether "levels" counts rows.
         known: the levels that "levels" counts, by column, where central learns sums only.
@@ -208,6 +209,9 @@ def fit_step(
         if node.job.data.classes is None:
             raise SafeError("the task counts classes, and the job has none; expected a job with classes")
         return {"classes": aggregates.class_counts(node.labels, len(node.job.data.classes), node.policy)}
+    if statistic == "label":
+        found = pca.moments(node.numbers[:, None])
+        return found if center is None else aggregates.about(found, node.n, np.asarray(center, dtype=np.float64))
     features, columns, policy = node.features, columns or [], node.policy
     if statistic == "product":
         policy.check_size(len(features.names) * (draw or 0), "the product with the block")

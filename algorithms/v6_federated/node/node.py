@@ -17,7 +17,7 @@ from v6_federated.base.errors import SafeError
 from v6_federated.base.files import keep_latest, replacing
 from v6_federated.base.randomness import generator
 from v6_federated.base.vantage6_api import NodePermissionException, job_folder
-from v6_federated.data import preprocessing
+from v6_federated.data import preprocessing, times
 from v6_federated.data.columns import Features
 from v6_federated.data.declared import conformed
 from v6_federated.data.files import open_database
@@ -26,6 +26,7 @@ from v6_federated.data.source import Rows, split
 from v6_federated.messages.job import Job
 from v6_federated.messages.local_sgd import LocalSGD, PlainSGD
 from v6_federated.models import clipping, metrics
+from v6_federated.models.outcomes import Outcome
 from v6_federated.node import local_training, noising
 from v6_federated.node.kept_steps import kept
 from v6_federated.node.local_training import Rates, Step
@@ -188,8 +189,16 @@ class Node:
         if self.source.table is not None and getattr(model, "arrays_only", False):
             raise SafeError(f"the model {self.job.model['name']} cannot read a table; it needs arrays (.npz)")
         self.policy.check_size(model.size or 0, f"the model {spec['name']}")  # a method's own may be larger
+        if self._outcome_of(model) is not None:
+            model.outcome.guard, model.outcome.events = self.policy.check_dominance, self.policy.check_batch_events
         model.seed(self.generator("model"))
         return model
+
+    @staticmethod
+    def _outcome_of(model: Any) -> Outcome | None:
+        """What a model predicts in place of classes; None for classes, and for models of methods' own."""
+        found: Outcome | None = getattr(model, "outcome", None)
+        return found
 
     @property
     def width(self) -> int:
@@ -232,6 +241,8 @@ class Node:
         kept, _ = self.source.split(self.job.data, self.identity, self.policy.minimum_rows)
         n = len(self.source.labels(self.job.data)[kept])
         self.policy.check_rows(n, self.job.minimum_rows)
+        if self.job.data.regression and self.job.model and (outcome := self._outcome_of(self.model)) is not None:
+            self._check_numbers(outcome, kept)
         if self.job.data.supervised and not self.job.data.regression:
             values, counts = np.unique(self.source.labels(self.job.data)[kept], return_counts=True)
             named = self.job.data.classes or []
@@ -242,6 +253,40 @@ class Node:
             if (weights := getattr(self.model, "class_weights", None) if self.job.model else None) is not None:
                 self._share = self.policy.check_weights([*counted.values()], weights.tolist(), self.job.minimum_rows)
         return n
+
+    def _check_numbers(self, outcome: Outcome, kept: Array | slice) -> None:
+        """Refuse labels that the outcome cannot have, or that single out a few of the rows to train on."""
+        labels = self.source.labels(self.job.data)
+        if expected := outcome.problem(labels):
+            raise SafeError(f"the label is not what loss={outcome.name} describes; expected {expected}")
+        if outcome.name == "cox":
+            if self.job.data.event is None:
+                times.check_times(labels)
+            self.policy.check_events(int(times.parted(labels[kept])[1].sum()))
+        else:
+            self._check_label(labels[kept])
+
+    def _check_label(self, labels: Array) -> None:
+        column = Features([self.job.data.label or "label"], labels[:, None], {})
+        self.policy.check_marks(column.names[0], len(column.marks(self.policy.minimum_rows_a_side).columns))
+
+    @property
+    def numbers(self) -> Array:
+        """The labels of the rows to train on, which are numbers to predict (n,), float64.
+
+        Raises:
+            SafeError: the labels are classes, or times.
+            PrivacyThresholdViolation: there are fewer rows than the minimum, or all but a few have the same label.
+        """
+        spec = self.job.data
+        if not spec.regression or spec.event is not None:
+            raise SafeError("the task asks for the moments of a label that is no number to predict")
+        if self.noising is not None:
+            raise SafeError(noising.UNCOVERED)
+        assert self.n
+        labels = self.source.labels(spec)[self.source.split(spec, self.identity, self.policy.minimum_rows)[0]]
+        self._check_label(labels)
+        return labels
 
     @property
     def minimum_batch(self) -> int:
@@ -319,10 +364,12 @@ class Node:
             SafeError: the column of events holds other numbers than 0 and 1.
             PrivacyThresholdViolation: there are too few rows or events.
         """
-        time = self.rows.y.astype(np.float64) if self.job.data.supervised else self.special("time", 0.0)
-        event = self.special("event", 1.0)
-        if not np.isin(event, (0, 1)).all():
-            raise SafeError("the column of events holds other numbers than 0 and 1; expected 1 for an event")
+        if not self.job.data.supervised:
+            time, event = times.parted(times.signed(self.special("time", 0.0), self.special("event", 1.0)))
+        elif self.job.data.event is None:
+            time, event = self.rows.y, np.ones(self.n)
+        else:
+            time, event = times.parted(self.rows.y)
         self.policy.check_events(int(event.sum()))
         return time, event
 
@@ -688,7 +735,8 @@ class Node:
                 raise SafeError(
                     "such a number is evaluated with aggregation=plain only; leave out holdout and evaluators"
                 )
-            return metrics.evaluate_regression(self.model, weights, rows, self.policy.round_evaluations)
+            least = self.policy.minimum_rows_a_side
+            return metrics.evaluate_regression(self.model, weights, rows, self.policy.round_evaluations, least)
         assert self.job.data.classes is not None
         classes = len(self.job.data.classes)
         return metrics.evaluate(self.model, weights, rows, classes, self.policy.score_bands, self.rounding)

@@ -28,6 +28,9 @@ MEASURES = {
     "auc": "AUC",
     "brier": "Brier score",
     "r2": "R squared",
+    "rmse": "root of the mean squared error",
+    "mae": "mean absolute error",
+    "c_index": "C-index",
 }
 
 
@@ -45,7 +48,7 @@ def results(node: Node, w: Any, rows: Rows) -> dict[str, Any]:
     job, classes = node.job, node.job.data.classes
     found: dict[str, Any] = {"job": job.key, "method": job.method, "model": job.model, "time": audit.now()}
     if classes is None:
-        return found | metrics.combine_regression([metrics.evaluate_regression(node.model, w, rows)])
+        return found | metrics.combine_regression([metrics.evaluate_regression(node.model, w, rows)], job.loss)
     evaluation = metrics.evaluate(node.model, w, rows, len(classes), BANDS)
     found |= {"classes": list(classes), **metrics.combine([evaluation])}
     if details.has_probabilities(node.model, classes):

@@ -221,7 +221,8 @@ def _summands(
     if evaluation is not None and node.noising is not None:
         found |= {f"evaluation.{name}": value for name, value in evaluation.items()}
     elif evaluation is not None and node.job.data.regression:
-        found |= {f"evaluation.{name}": value for name, value in metrics.regression_to_sums(evaluation).items()}
+        counted = metrics.regression_to_sums(evaluation, node.job.loss)
+        found |= {f"evaluation.{name}": value for name, value in counted.items()}
     elif evaluation is not None:
         shape = next((part.shape for part in sums.parts if part.name == "evaluation.bands"), (0, 2, 0))
         counted = metrics.to_sums(evaluation, len(node.job.data.classes or ()), shape[-1])

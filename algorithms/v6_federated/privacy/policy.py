@@ -495,6 +495,21 @@ class Policy:
                 " leave this organization out (--set organizations=...)"
             )
 
+    def check_batch_events(self, events: int) -> None:
+        """Refuse a step over few events, as ``check_events`` does for all rows.
+
+        Args:
+            events: events among the rows of a minibatch, from 1.
+
+        Raises:
+            PrivacyThresholdViolation: there are too few.
+        """
+        if events < self.minimum_rows_a_side:
+            raise PrivacyThresholdViolation(
+                f"fewer than {self.minimum_rows_a_side} rows of a minibatch have the event "
+                f"({PREFIX}MINIMUM_ROWS_A_SIDE); set a larger batch_size, or batch_size=none for all rows of a node"
+            )
+
     def check_dominance(self, weights: Array) -> None:
         """Refuse sums in which few rows weigh more than all others: they would describe these rows.
 

@@ -106,5 +106,10 @@ def rounded_to(value: float, size: float, n: int) -> float:
     Returns:
         The nearest multiple of a power of two between 1 / 2 and 2 times ``size / sqrt(n)``.
     """
-    step = math.ldexp(1.0, math.ceil(math.log2(size)) - math.ceil(math.log2(n) / 2))
+    step = step_of(size, n)
     return round(value / step) * step
+
+
+def step_of(size: float, n: int) -> float:
+    """Return what ``rounded_to`` rounds to multiples of, for the same order of magnitude and rows."""
+    return math.ldexp(1.0, math.ceil(math.log2(size)) - math.ceil(math.log2(n) / 2))
