@@ -118,7 +118,7 @@ def plot(
     Args:
         results: a result, or results by their names.
         what: a column of the history, for example "loss", "auc" or "train_loss"; None is the accuracy (R squared of
-            regressions).
+            numbers, C-index of times).
         by: "rounds", "uploads", "bytes", or "seconds" of simulated time.
         ax: where to draw; None is a new figure.
 

@@ -273,9 +273,32 @@ def takes_missing(method: str) -> bool:
 
 
 def predict_numbers() -> list[str]:
-    """List the methods that can predict a number in place of a class, each with the setting for it."""
-    found = {name: settings_of(name).for_numbers for name in _working()}
-    return [f"{name} with --set {setting}" for name, setting in found.items() if setting]
+    """List the settings with which methods predict a number in place of a class, each with these methods."""
+    found: dict[str, list[str]] = {}
+    for name in _working():
+        if setting := settings_of(name).for_numbers:
+            found.setdefault(setting, []).append(name)
+    return [f"{_listed(able)} with --set {setting}" for setting, able in found.items()]
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def measured_by(method: str, values: Mapping[str, Any]) -> str:
+    """Name the measure of how good a job's models are: ``accuracy``, or ``r2`` or ``c_index`` of numbers.
+
+    Args:
+        method: the method's name.
+        values: settings by names.
+
+    Returns:
+        The measure's name in a history.
+
+    Raises:
+        SafeError: the method is not installed.
+    """
+    return settings_of(method).measured_by(values)
 
 
 def predicts_numbers(method: str, values: Mapping[str, Any]) -> bool:

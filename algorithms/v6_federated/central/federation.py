@@ -98,8 +98,7 @@ class Federation:
         if self.plan is not None:
             job = replace(job, privacy=self.plan.to_json())
         show = functools.partial(logs.progress, client)
-        named = getattr(common, "loss", "cross_entropy")
-        loss = "" if named == "cross_entropy" else named
+        loss = getattr(common, "loss", "").replace("cross_entropy", "")
         self._history = History(self.evaluators, job.data.regression, show, loss)
         tolerance = Tolerance.of(common, policy.minimum_organizations, vantage6_api.on_a_node(client))
         self._tasks = RoundTasks(client, tolerance, Bounds(common, self.evaluators), job, self._history)

@@ -11,7 +11,7 @@ from v6_federated.central.answer import Answer, Unusable, by_organization, is_pl
 from v6_federated.models import metrics
 
 MOST_LETTERS = 200  # of a text in a node's row
-MEASURES = ("loss", "accuracy", "auc", "r2", "rmse", "mae", "c_index")  # of an evaluation; all but three of numbers only
+MEASURES = ("loss", "accuracy", "auc", "r2", "rmse", "mae", "c_index")  # of an evaluation; the last four of numbers
 
 
 def lost(t: int, columns: Iterable[str] = ()) -> dict[str, Any]:

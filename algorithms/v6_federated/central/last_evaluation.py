@@ -105,7 +105,9 @@ class LastEvaluation:
         """One hospital's own results."""
         evaluation, counted = answer.values.get("evaluation", {}), answer.values.get("details") or {}
         regression = self._spec.regression
-        found = metrics.combine_regression([evaluation], self._job.loss) if regression else metrics.combine([evaluation])
+        found = (
+            metrics.combine_regression([evaluation], self._job.loss) if regression else metrics.combine([evaluation])
+        )
         row = {"organization": answer.organization_id, **found}
         brier = details.curves([counted], []) if "counts" in counted else {}
         return {**row, "brier": brier["brier"]} if brier else row

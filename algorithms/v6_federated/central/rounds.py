@@ -479,9 +479,9 @@ class RoundTasks:
         classes = 1 if data.regression else None if data.classes is None else len(data.classes)
         for block in self.masks.whole(group.organizations):
             assert group.weights is not None
-            shapes = group.expected.arrays
+            shapes, loss = group.expected.arrays, group.job.loss
             sums = self.masks.request(
-                group.function, block, group.weights, group.counts, shapes, classes, evaluate, group.extra, group.job.loss
+                group.function, block, group.weights, group.counts, shapes, classes, evaluate, group.extra, loss
             )
             arguments["sums"] = sums.to_json()
             calls += self._alike(group, block, dict(arguments), number, name, replace(expected, sums=sums))

@@ -80,7 +80,7 @@ def check_classes_of_numbers(values: Array, label: str) -> None:
     if values.dtype.kind in "iuf" and len(values) > MOST_NUMBERS:
         raise DataError(
             f"the label {label} has more than {MOST_NUMBERS} different numbers, like a quantity; choose a column of "
-            "classes, name all of them with `classes` if these are, or use a method that predicts numbers"
+            "classes, name all of them with `classes` if these are, or predict it as a number with loss=squared"
         )
 
 

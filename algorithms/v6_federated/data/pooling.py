@@ -100,7 +100,8 @@ def spread(statistic: str) -> Mapping[str, Callable[[Any], Array] | None]:
         # the root of a sum of squares a row: in the units of the columns, so that ratios are those of deviations
         return lambda answer: np.sqrt(np.abs(answer[name], dtype=np.float64).sum(keepdims=True) / answer.n)
 
-    compared = {"moments": "squares", "label": "squares", "covariance": "covariance", "product": "product"}.get(statistic)
+    own = {"covariance": "covariance", "product": "product"}
+    compared = {"moments": "squares", "label": "squares", **own}.get(statistic)
     unmeasured = dict.fromkeys(("mean", "mean_rest", "squares", "count", "below", "classes"))
     return {**unmeasured, **({compared: deviation(compared)} if compared else {})}
 

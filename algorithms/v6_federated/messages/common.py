@@ -59,6 +59,15 @@ class Common(BaseModel):
         """
         return values.get("objective") == "regression"
 
+    @classmethod
+    def measured_by(cls, values: Mapping[str, Any]) -> str:
+        """Name the measure of how good a job's models are: ``accuracy``, or ``r2`` or ``c_index`` of numbers.
+
+        Args:
+            values: its settings; those that are missing have their defaults.
+        """
+        return "r2" if cls.predicts_numbers(values) else "accuracy"
+
     @property
     def regression(self) -> bool:
         """Whether the job predicts a number in place of a class."""
@@ -174,7 +183,9 @@ class Training(Common):
 
     loss: Annotated[
         Literal["cross_entropy", "squared", "poisson", "cox"],
-        Field(description="cross_entropy for classes; for a label that is a number squared, a count poisson, a time cox"),
+        Field(
+            description="cross_entropy for classes; squared for numbers as labels, poisson for counts, cox for times"
+        ),
     ] = "cross_entropy"
     event: Annotated[
         str | None,
@@ -189,6 +200,15 @@ class Training(Common):
             values: its settings; those that are missing have their defaults.
         """
         return values.get("loss", "cross_entropy") != "cross_entropy" or super().predicts_numbers(values)
+
+    @classmethod
+    def measured_by(cls, values: Mapping[str, Any]) -> str:
+        """Name the measure of how good a job's models are: of times, it is ``c_index``.
+
+        Args:
+            values: its settings; those that are missing have their defaults.
+        """
+        return "c_index" if values.get("loss") == "cox" else super().measured_by(values)
 
     @model_validator(mode="before")
     @classmethod

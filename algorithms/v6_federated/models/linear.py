@@ -29,7 +29,9 @@ class LinearModel:
     class_weights: Array | None = None  # (classes,), by which training multiplies the losses of rows
     outcome: Outcome | None = None  # what the decision value stands for, if the label is a number
 
-    def __init__(self, loss: Literal["logistic", "hinge", "linear"], features: int, classes: int, l2: float = 0.0) -> None:
+    def __init__(
+        self, loss: Literal["logistic", "hinge", "linear"], features: int, classes: int, l2: float = 0.0
+    ) -> None:
         self.kind, self.l2 = loss, np.float32(l2)
         self.features, self.classes = features, classes
         self.rows = 1 if classes == 2 else classes

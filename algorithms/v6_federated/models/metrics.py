@@ -488,7 +488,7 @@ def combine_regression(answers: Sequence[dict[str, Any]], loss: str = "") -> dic
             found["c_index"] = float(np.clip(concordant / pairs, 0, 1))
         return {**found, **({"c_index_error": math.sqrt(blur) / pairs} if blur else {})}
     means = np.array([a["mean"] for a in answers])
-    errors = over_rows("errors" if loss == "poisson" else "loss")
+    errors = max(over_rows("errors" if loss == "poisson" else "loss"), 0.0)  # under masks, 0 can be a little less
     total = sum(a["squares"] for a in answers) + float(n @ (means - n @ means / n.sum()) ** 2)
     found["r2"] = 1 - errors * int(n.sum()) / total if total > 0 else None
     return {**found, **({"rmse": math.sqrt(errors), "mae": over_rows("absolute")} if loss else {})}

@@ -18,8 +18,9 @@ from v6_federated.base.errors import SafeError
 from v6_federated.data import times
 
 FURTHEST = 600.0  # below the largest log hazard ratio: smaller ones would count as no risk at all
-REACH = 5.0  # deviations of a number, or logarithms of a count's mean, to which evaluations with limits move predictions
-FAR = 20.0  # from the mean log hazard ratio, for the same
+# how far from the mean an evaluation with limits lets predictions be
+REACH = 5.0  # deviations of a number, or logarithms of a count's mean
+FAR = 20.0  # log hazard ratios
 MOST = 1e150  # of a label's mean or deviation: their squares can be computed with
 
 
@@ -101,6 +102,18 @@ class Outcome:
         """
         raise NotImplementedError
 
+    def folded(self, weight: Array, bias: Array) -> tuple[Array, Array]:
+        """Bring the last layer to the label's own scale.
+
+        Args:
+            weight: of the layer (1, in).
+            bias: of the layer (1,).
+
+        Returns:
+            Weight and bias of the prediction; of a count, of its logarithm; of a time, of the log hazard ratio.
+        """
+        return weight, bias
+
     def to_json(self) -> dict[str, Any]:
         """The outcome as a part of a model's spec."""
         own = [part.name for part in fields(self) if part.name not in ("guard", "events")]
@@ -109,7 +122,7 @@ class Outcome:
 
 @dataclass
 class Number(Outcome):
-    """A number, z deviations from its mean: half the squared error in deviations is trained, the squared error reported.
+    """A number, z deviations from its mean. Its squared error is reported; half of it, in deviations, is trained.
 
     Attributes:
         mean: of the label.
@@ -128,6 +141,9 @@ class Number(Outcome):
     def predictions(self, z: Array) -> Array:
         return np.asarray(self.mean + self.scale * np.asarray(z, np.float64))
 
+    def folded(self, weight: Array, bias: Array) -> tuple[Array, Array]:
+        return self.scale * weight, self.mean + self.scale * bias
+
     def within_reach(self, predictions: Array) -> Array:
         away = REACH * self.scale
         return np.clip(predictions, self.mean - away, self.mean + away)
@@ -137,7 +153,7 @@ class Number(Outcome):
         return self.scale**2 * np.square(apart), apart
 
     def losses(self, predictions: Array, y: Array) -> Array:
-        return np.square(predictions - y)
+        return np.asarray(np.square(predictions - y))
 
 
 @dataclass
@@ -164,6 +180,9 @@ class Count(Outcome):
     def predictions(self, z: Array) -> Array:
         return np.asarray(self.mean * np.exp(np.asarray(z, np.float64)))
 
+    def folded(self, weight: Array, bias: Array) -> tuple[Array, Array]:
+        return weight, math.log(self.mean) + bias
+
     def within_reach(self, predictions: Array) -> Array:
         return np.clip(predictions, self.mean * math.exp(-REACH), self.mean * math.exp(REACH))
 
@@ -181,8 +200,8 @@ class Count(Outcome):
 class Time(Outcome):
     """A time of an event or of censoring, with the hazard h(t) exp(z): Cox's partial likelihood, of the rows at hand.
 
-    A label is the time, and below 0 (or -0) if it is one of censoring, see ``times.signed``. Rows of one event time have
-    the same rows at risk (Breslow 1974). The loss of rows without events is 0.
+    A label is the time, and below 0 (or -0) if it is one of censoring, see ``times.signed``. Events of one time
+    have the same rows at risk (Breslow 1974). The loss of rows without events is 0.
     """
 
     name = "cox"
@@ -238,9 +257,9 @@ def of_json(message: Any) -> Outcome:
         found = OUTCOMES[numbers.pop("name")](**numbers)
         numbers = found.to_json()
         numbers.pop("name")
-        if all(type(number) in (int, float) and abs(number) < MOST for number in numbers.values()):
-            if getattr(found, "scale", 1.0) > 0 and (found.name != "poisson" or numbers["mean"] > 0):
-                return found
+        finite = all(type(number) in (int, float) and abs(number) < MOST for number in numbers.values())
+        if finite and getattr(found, "scale", 1.0) > 0 and (found.name != "poisson" or numbers["mean"] > 0):
+            return found
     except (TypeError, KeyError, AttributeError):
         pass
     raise SafeError("the job's model has a malformed loss; it must be as central sends it")

@@ -210,8 +210,8 @@ def fit_step(
             raise SafeError("the task counts classes, and the job has none; expected a job with classes")
         return {"classes": aggregates.class_counts(node.labels, len(node.job.data.classes), node.policy)}
     if statistic == "label":
-        found = pca.moments(node.numbers[:, None])
-        return found if center is None else aggregates.about(found, node.n, np.asarray(center, dtype=np.float64))
+        moments: dict[str, Any] = pca.moments(node.numbers[:, None])
+        return moments if center is None else aggregates.about(moments, node.n, np.asarray(center, dtype=np.float64))
     features, columns, policy = node.features, columns or [], node.policy
     if statistic == "product":
         policy.check_size(len(features.names) * (draw or 0), "the product with the block")

@@ -189,8 +189,8 @@ class Node:
         if self.source.table is not None and getattr(model, "arrays_only", False):
             raise SafeError(f"the model {self.job.model['name']} cannot read a table; it needs arrays (.npz)")
         self.policy.check_size(model.size or 0, f"the model {spec['name']}")  # a method's own may be larger
-        if self._outcome_of(model) is not None:
-            model.outcome.guard, model.outcome.events = self.policy.check_dominance, self.policy.check_batch_events
+        if (outcome := self._outcome_of(model)) is not None:
+            outcome.guard, outcome.events = self.policy.check_dominance, self.policy.check_batch_events
         model.seed(self.generator("model"))
         return model
 

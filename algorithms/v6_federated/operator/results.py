@@ -7,7 +7,7 @@ from v6_federated.operator.audit import minute
 from v6_federated.operator.command_line import Command, Found, prints
 from v6_federated.operator.keys import Folder, existing
 
-SHOWN = ("evaluated", "accuracy", "auc", "brier", "r2", "loss")
+SHOWN = ("evaluated", "accuracy", "auc", "brier", "r2", "rmse", "mae", "c_index", "loss")
 
 
 @dataclass(frozen=True, kw_only=True)

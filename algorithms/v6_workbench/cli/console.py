@@ -98,7 +98,7 @@ class Bar:
             row: its row of the history.
         """
         self.done = row["round"] if self.one_job else self.done + 1
-        measure = "r2" if "r2" in row else "accuracy"
+        measure = next((name for name in ("r2", "c_index") if name in row), "accuracy")
         reached = "" if row[measure] is None else f"{measure} {row[measure]:.4f}"
         self.progress.update(self.bar, completed=self.done, last=reached)
         if not self.console.is_terminal and (time.monotonic() - self.said > SECONDS or self.done == self.rounds):

@@ -188,8 +188,8 @@ def _measure(compared: Mapping[str, Entry]) -> str:
     measures = {entry.measure for entry in compared.values()}
     if len(measures) > 1:
         raise SafeError(
-            "methods that predict classes cannot be compared with methods that predict numbers; use the same objective "
-            "for all"
+            "methods that predict classes, numbers or times cannot be compared with each other; use the same objective "
+            "or loss for all"
         )
     for name, entry in compared.items():
         for setting in ("early_stopping", "target"):

@@ -40,8 +40,8 @@ class Entry:
 
     @property
     def measure(self) -> str:
-        """What its models are measured by: ``accuracy``, or ``r2`` of a regression."""
-        return "r2" if registry.predicts_numbers(self.method, self.settings) else "accuracy"
+        """What its models are measured by: ``accuracy``, ``r2`` of numbers or ``c_index`` of times."""
+        return registry.measured_by(self.method, self.settings)
 
 
 def read(text: str, shared: dict[str, Any]) -> Entry:
@@ -127,7 +127,7 @@ def _check_model(entry: Entry, experiment: Experiment) -> None:
     rows = next(iter(experiment.named().values()))
     spec = DataSpec(label=experiment.label, features=experiment.features)
     features = rows[0][0].size if isinstance(rows, tuple) else len(Source(table=rows).columns(spec)[0])
-    classes = 1 if entry.measure == "r2" else len(experiment.class_counts())
+    classes = 1 if entry.measure != "accuracy" else len(experiment.class_counts())
     models.build({**models.parse(checked.model), "features": features, "classes": classes})
 
 

@@ -15,7 +15,7 @@ class Coefficient:
 
     Attributes:
         column: the column that it is of, or ``intercept``.
-        of: the class whose score it is a part of.
+        of: the class whose score it is a part of; the label, if that is a number.
         value: the coefficient, of one unit of the column.
         per_deviation: that of one standard deviation, if columns were standardised last; None otherwise.
     """
@@ -42,12 +42,15 @@ def of(result: Mapping[str, Any]) -> list[Coefficient] | None:
     if {*parts} != {"coef", "intercept"} or len(names) != parts["coef"].shape[1]:
         return None
     spec, model, arrays = parts_of(result)
-    classes = [str(c) for c in spec.classes or ()]
+    # of a number to predict: the label itself
+    classes = [str(c) for c in spec.classes or ([] if getattr(model, "outcome", None) is None else [spec.label or "y"])]
     standardised = bool(spec.preprocess) and spec.preprocess[-1]["step"] == "standardize"
-    trained = model.split(arrays["weights"])[0] if standardised else [[None] * len(names)] * len(parts["coef"])
+    unit = getattr(getattr(model, "outcome", None), "scale", 1.0)
+    trained = unit * model.split(arrays["weights"])[0] if standardised else [[None] * len(names)] * len(parts["coef"])
     found = []
     for i, c in enumerate(classes[-1:] if len(parts["coef"]) == 1 else classes):
-        found.append(Coefficient("intercept", c, float(parts["intercept"][i])))
+        if not (outcome := getattr(model, "outcome", None)) or not outcome.relative:
+            found.append(Coefficient("intercept", c, float(parts["intercept"][i])))
         for name, value, own in zip(names, parts["coef"][i], trained[i], strict=True):
             found.append(Coefficient(name, c, float(value), None if own is None else float(own)))
     return found

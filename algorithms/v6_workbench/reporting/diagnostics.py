@@ -25,6 +25,7 @@ SURE = 3  # standard errors that a fall must have: minibatches and samples of no
 RATES = ("lr", "stepsize")  # settings that make steps longer
 USUAL = 0.1  # a rate that is rarely too large
 SURELY_SAFE = 0.25  # a rate that four times as long steps hardly ever make too long, for standardized columns
+GUESSED = 0.52  # a C-index up to this is hardly better than chance
 CLOSE = 0.02  # a score this close to that of always predicting the same is not better
 
 
@@ -279,6 +280,9 @@ def poor(result: Result) -> list[str]:
     r2 = (result.get("final") or {}).get("r2")
     if r2 is not None and r2 < CLOSE:
         return [f"R squared is {r2:.4f}: hardly better than always predicting the mean of the labels, which has 0"]
+    c_index = (result.get("final") or {}).get("c_index")
+    if c_index is not None and c_index < GUESSED:
+        return [f"the C-index is {c_index:.4f}: hardly better than ordering rows by chance, which has 0.5"]
     always = _as_good(result)
     if always is None:
         return []

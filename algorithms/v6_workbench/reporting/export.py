@@ -12,6 +12,7 @@ from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import DataError
 from v6_federated.data.files import load_npz
 from v6_federated.messages import codec
+from v6_federated.models import BUILT_IN
 from v6_federated.models.linear import LinearModel
 from v6_federated.models.perceptron import Perceptron
 from v6_workbench.reporting.trained import names_after, parts_of
@@ -25,8 +26,9 @@ def tensors(result: Mapping[str, Any]) -> dict[str, np.ndarray]:
     A linear model has ``coef`` (rows, features) and ``intercept`` (rows,) as in scikit-learn, for features as they are
     in the table: standardize, scale and pca are folded in, unless another step follows them; ``about`` names the
     features that the coefficients are of. A network has its layers' tensors in torch's layout, (out, in), and ``mean``
-    and ``scale`` (d,) if standardize or scale is its only step. Trees have no tensors. Components have the arrays that
-    scikit-learn has.
+    and ``scale`` (d,) if standardize or scale is its only step. The last layer of a model of numbers gives predictions
+    on the label's own scale: the logarithm of a count's mean, the log hazard ratio of a time. Trees have no tensors.
+    Components have the arrays that scikit-learn has.
 
     Args:
         result: the result.
@@ -49,12 +51,17 @@ def tensors(result: Mapping[str, Any]) -> dict[str, np.ndarray]:
             step = codec.decode(steps.pop()["fitted"])
             coef = (coef @ step["components"] if "components" in step else coef) / step["scale"]
             intercept = intercept - coef @ codec.whole(step, "mean")
+        if model.outcome is not None:
+            coef, intercept = model.outcome.folded(coef, intercept)
         return {"coef": coef, "intercept": intercept}
     named, start = {}, 0
     for name, shape in model.shapes.items():
         part = w[start : start + int(np.prod(shape))].reshape(shape)
         named[name] = np.ascontiguousarray(part.T) if isinstance(model, Perceptron) and part.ndim == 2 else part
         start += part.size
+    if (outcome := getattr(model, "outcome", None)) is not None and result["model"]["name"] in BUILT_IN:
+        weight, bias = [*named][-2:]  # of the last layer
+        named |= dict(zip((weight, bias), outcome.folded(named[weight], named[bias]), strict=True))
     if [step["step"] for step in steps] in (["standardize"], ["scale"]):
         step = codec.decode(steps[0]["fitted"])
         named |= {"mean": codec.whole(step, "mean"), "scale": step["scale"]}

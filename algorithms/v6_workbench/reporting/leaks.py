@@ -7,14 +7,14 @@ import numpy as np
 
 from v6_federated.messages import codec
 from v6_federated.models.linear import LinearModel
-from v6_workbench.reporting.summary import most_frequent
+from v6_workbench.reporting.summary import MEASURES, most_frequent
 from v6_workbench.reporting.trained import model_of, names_after
 
 ENOUGH = 50  # held-out rows: fewer may all be right by chance
 PERFECT = 0.9999  # R squared
 # Nearly perfect: a copy of the label with 1% of wrong rows, with noise or with gaps reaches these. Breast cancer has an
 # AUC of .996 without any copy, so that one column must dwarf all others besides.
-NEARLY = {"accuracy": 0.98, "auc": 0.995, "r2": 0.995}
+NEARLY = {"accuracy": 0.98, "auc": 0.995, "r2": 0.995, "c_index": 0.995}
 ROUGH = 0.05  # an accuracy that is exact only to this says nothing about a few wrong rows
 BETTER = 0.2  # the share of the errors of always predicting the most frequent class that an accuracy may leave
 # How many times as much as any other column the model uses one. Tried on FLamby's heart disease, breast cancer, TCGA,
@@ -51,7 +51,7 @@ def too_good(result: Mapping[str, Any]) -> list[str]:
     others = max((value for name, value in used.items() if name != most), default=0.0)
     if used[most] < DWARFS[kind] * others:
         return []
-    good = " and ".join(f"{'R squared' if name == 'r2' else name} {final[name]:.4f}" for name in reached)
+    good = " and ".join(f"{MEASURES.get(name, name) if name != 'auc' else name} {final[name]:.4f}" for name in reached)
     times = f"{used[most] / others:.2g} times as much as any other" if others else "and no other"
     return [
         f"nearly every held-out row is predicted right ({good}), and the model uses the column {most} {times}: does it "

@@ -302,7 +302,8 @@ def _coefficients(result: Result, draw: _Drawing) -> Iterator[str | Table | Figu
         return
     if not (found := coefficients.of(result)):
         return
-    several, odds = len({c.of for c in found}) > 1, result["model"]["name"] == "logreg"
+    several, ratio = len({c.of for c in found}) > 1, _ratio(result["model"])
+    classes = result["data"].get("classes")
     deviation = any(c.per_deviation is not None for c in found)
     columns: dict[str, Callable[[coefficients.Coefficient], str]] = {"column": lambda c: c.column}
     if several:
@@ -310,12 +311,19 @@ def _coefficients(result: Result, draw: _Drawing) -> Iterator[str | Table | Figu
     columns["of one unit"] = lambda c: f"{c.value:+.4g}"
     if deviation:
         columns["of one deviation"] = lambda c: _signed(c.per_deviation)
-    if odds and not several:
+    if ratio and not several:
         by = "one deviation" if deviation else "one unit"
-        columns[f"odds ratio, {by}"] = lambda c: _odds(c.per_deviation if deviation else c.value, c.column)
-    caption = "Coefficients by class" if several else f"Coefficients for the class {found[0].of}"
+        columns[f"{ratio}, {by}"] = lambda c: _odds(c.per_deviation if deviation else c.value, c.column)
+    of = f"the class {found[0].of}" if classes else found[0].of
+    caption = "Coefficients by class" if several else f"Coefficients for {of}"
     yield Table(caption, [*columns], [[cell(c) for cell in columns.values()] for c in found])
     yield "Of columns as they are in the table, after the steps that cannot be folded in. They have no intervals."
+
+
+def _ratio(model: Mapping[str, Any]) -> str:
+    """What the exponential of a coefficient is; empty if it means nothing."""
+    by_loss = {"poisson": "rate ratio", "cox": "hazard ratio"}
+    return "odds ratio" if model["name"] == "logreg" else by_loss.get((model.get("loss") or {}).get("name", ""), "")
 
 
 def _survival(result: Result, draw: _Drawing) -> Iterator[str | Table | Figure]:

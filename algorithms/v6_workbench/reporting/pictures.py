@@ -47,9 +47,10 @@ REFERENCES = {"distance": "global model", "from_reference": "reference"}  # what
 
 
 def curves(results: Mapping[str, Result], path: Path, target: float | None = None) -> bool:
-    """Draw accuracy (R squared of regressions) and loss by round, with the 95% interval of the final accuracy as a bar.
+    """Draw accuracy (R squared of numbers, C-index of times) and loss by round.
 
-    Without losses, as under noise for privacy, it is the AUC instead, if there is any.
+    A bar is the 95% interval of the final accuracy. Without losses, as under noise for privacy, it is the AUC instead,
+    if there is any.
 
     Args:
         results: results by their names.
@@ -269,7 +270,7 @@ def scores(result: Result, path: Path) -> bool:
 
 
 def hospitals(result: Result, path: Path) -> bool:
-    """Draw accuracy and AUC (R squared of a regression) of each hospital with 95% intervals, and a line for all.
+    """Draw accuracy and AUC of each hospital with 95% intervals (R squared, C-index without), and a line for all.
 
     Args:
         result: the result.
@@ -279,7 +280,7 @@ def hospitals(result: Result, path: Path) -> bool:
         Whether there is a picture: not of results that show no hospital's own.
     """
     rows = own_results(result)
-    panels = [name for name in ("accuracy", "auc", "r2") if any(row.get(name) is not None for row in rows)]
+    panels = [name for name in ("accuracy", "auc", "r2", "c_index") if any(row.get(name) is not None for row in rows)]
     if not panels:
         path.unlink(missing_ok=True)
         return False

@@ -8,7 +8,7 @@ import pandas as pd
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import DataError
-from v6_federated.data import pca, preprocessing
+from v6_federated.data import pca, preprocessing, times
 from v6_federated.data.columns import Features, UnfitColumns
 from v6_federated.data.labels import encode_labels
 from v6_federated.data.source import Source
@@ -16,6 +16,7 @@ from v6_federated.messages import codec
 from v6_federated.messages.job import DataSpec
 from v6_federated.models import metrics
 from v6_federated.models.linear import predicted
+from v6_federated.models.outcomes import Time
 from v6_workbench.errors import some_of
 from v6_workbench.reporting import intervals
 from v6_workbench.reporting.trained import parts_of
@@ -36,8 +37,9 @@ def predict(result: Mapping[str, Any], source: Source) -> tuple[pd.DataFrame, di
         A table with a line for each row: the class as ``prediction``, its scores, which are the model's decision values
         (one ``score`` if there are two classes, above 0 for the second; otherwise one for each class), and, except for
         ``svm``, the probability of each class. Of a regression it has the ``prediction`` only, of components ``pc1``
-        and so on. And, if rows have the label, ``accuracy`` and, for two classes, ``auc``, each with its 95% interval
-        over new rows like these; or ``r2`` of a regression.
+        and so on. A prediction of a time is the log hazard ratio. And, if rows have the label, ``accuracy`` and, for
+        two classes, ``auc``, each with its 95% interval over new rows like these; or of numbers ``r2`` (with ``rmse``
+        and ``mae`` of models trained step by step), of times ``c_index``.
 
     Raises:
         SafeError: the rows do not fit the model; the text names columns and no values.
@@ -57,7 +59,7 @@ def predict(result: Mapping[str, Any], source: Source) -> tuple[pd.DataFrame, di
         labelled = _labelled(source, spec)
         if spec.regression:
             table = pd.DataFrame({"prediction": scores[:, 0]})
-            return table, _r2(_labels(source, spec, labelled), scores[labelled, 0]) if labelled.any() else {}
+            return table, _measured_numbers(source, spec, labelled, scores[:, 0], model) if labelled.any() else {}
         assert spec.classes is not None
         guess = predicted(scores)
         names = ["score"] if scores.shape[1] == 1 else [f"score={c}" for c in spec.classes]
@@ -100,6 +102,27 @@ def _measured(y: np.ndarray, guess: np.ndarray, scores: np.ndarray, classes: int
     interval = {"accuracy": intervals.accuracy_interval, "auc": intervals.auc_interval}
     found = {name: final[name] for name in names}
     return {**found, **{f"{name}_interval": interval[name]({"final": final}) for name in names}}
+
+
+def _measured_numbers(
+    source: Source, spec: DataSpec, labelled: np.ndarray, predictions: np.ndarray, model: Any
+) -> dict[str, float]:
+    """How well numbers or times of rows with labels are predicted (n,)."""
+    outcome = getattr(model, "outcome", None)
+    if isinstance(outcome, Time) or spec.event is not None:
+        if spec.event is not None and (source.table is None or spec.event not in source.table.columns):
+            return {}
+        time, event = times.parted(_labels(source, spec, labelled))
+        pairs, concordant = times.concordance(time, event, predictions[labelled])
+        return {"c_index": concordant / pairs} if pairs else {}
+    y, prediction = _labels(source, spec, labelled), predictions[labelled]
+    if outcome is None:
+        return _r2(y, prediction)
+    return {
+        **_r2(y, prediction),
+        "rmse": float(np.sqrt(np.mean((y - prediction) ** 2))),
+        "mae": float(np.mean(np.abs(y - prediction))),
+    }
 
 
 def _probabilities(scores: np.ndarray) -> np.ndarray:

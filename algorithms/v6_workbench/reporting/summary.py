@@ -14,7 +14,15 @@ from v6_workbench.reporting.intervals import Result, accuracy_interval, auc_inte
 CLEAR = 5  # standard deviations of noise above which a number of rows is known well enough to divide by it
 CERTAIN = 0.95  # probability from which a difference has a sign
 UNITS = ("rounds", "uploads", "bytes", "seconds")  # units of cost in which methods are compared
-MEASURES = {"accuracy": "accuracy", "r2": "R squared", "auc": "AUC"}  # how a measure is written
+MEASURES = {  # how a measure is written
+    "accuracy": "accuracy",
+    "r2": "R squared",
+    "auc": "AUC",
+    "c_index": "C-index",
+    "rmse": "RMSE",
+    "mae": "MAE",
+}
+OF_CLASSES, OF_NUMBERS, OF_TIMES = ("accuracy", "auc"), ("r2", "rmse", "mae"), ("c_index",)
 
 
 def summary(result: Result, target: float | None = None) -> dict[str, Any]:
@@ -37,7 +45,7 @@ def summary(result: Result, target: float | None = None) -> dict[str, Any]:
         "auc": last["auc"],
         "auc_interval": auc_interval(result),
         "loss": last["loss"],
-        **({"r2": last["r2"]} if "r2" in last else {}),
+        **{name: last[name] for name in (*OF_NUMBERS, *OF_TIMES) if name in last},
         **{f"{unit}_to_target": None if target is None else to_target(result, target, unit) for unit in UNITS},
         "uploads": spent(result, "uploads")[-1],
         "bytes_up": sum(row["bytes_up"] for row in history),
@@ -94,8 +102,16 @@ def to_target(result: Result, target: float, unit: str = "rounds") -> float | No
 
 
 def measure(results: Mapping[str, Result]) -> str:
-    """Return the measure of how good the models are: ``r2`` if all are regressions, otherwise ``accuracy``."""
-    return "r2" if all("r2" in result["history"][-1] for result in results.values()) else "accuracy"
+    """Return the measure of how good the models are: ``r2`` or ``c_index`` if all have it, otherwise ``accuracy``."""
+    rows = [result["history"][-1] for result in results.values()]
+    return next((name for name in ("r2", "c_index") if all(name in row for row in rows)), "accuracy")
+
+
+def measures(results: Mapping[str, Result]) -> dict[str, str]:
+    """Return the measures to show of results: names in a history by how they are written."""
+    rows = [result["history"][-1] for result in results.values()]
+    of = {"r2": OF_NUMBERS, "c_index": OF_TIMES, "accuracy": OF_CLASSES}[measure(results)]
+    return {MEASURES[name]: name for name in of if name in OF_CLASSES or all(name in row for row in rows)}
 
 
 def simulated(results: Mapping[str, Result]) -> bool:

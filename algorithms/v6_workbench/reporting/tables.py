@@ -20,11 +20,11 @@ from v6_workbench.reporting.summary import (
     Try,
     Verdict,
     components_of,
-    measure,
     simulated,
     spent,
     summary,
 )
+from v6_workbench.reporting.summary import measures as measures_of
 from v6_workbench.reporting.trained import names_after
 
 SHARED_COLUMNS = {*Round.model_fields} - {"uploads"}  # of a history; all others are a method's own
@@ -45,7 +45,7 @@ def table(results: Mapping[str, Result], target: float | None = None) -> Table:
     if simulated(results):
         units.append(("seconds", "s", 1, ".1f"))
     reached = [] if target is None else [f"{name} to {100 * target:g}%" for _, name, *_ in units]
-    measures = {"R squared": "r2"} if measure(results) == "r2" else {"accuracy": "accuracy", "AUC": "auc"}
+    measures = measures_of(results)
     for heading in ("", "rounds", *measures, "loss", *reached, "uploads", "MB up", "MB down", "s"):
         out.add_column(heading, justify="left" if heading == "" else "right", no_wrap=heading != "", overflow="fold")
     for name, result in results.items():
@@ -100,7 +100,7 @@ def rounds_table(result: Result, lines: int = 12) -> Table:
     history = result["history"]
     step = max(1, -(-len(history) // lines))
     out = Table(box=None, pad_edge=False)
-    measures = {"R squared": "r2"} if "r2" in history[-1] else {"accuracy": "accuracy", "AUC": "auc"}
+    measures = measures_of({"": result})
     time = dict(zip((row["round"] for row in history), spent(result, "seconds"), strict=True))
     clock = ["s"] if simulated({"": result}) else []  # otherwise seconds are those of this machine
     losses = {"train loss": "train_loss", "loss": "loss"}

@@ -124,7 +124,8 @@ def score(result: Mapping[str, Any], measure: str) -> float:
 
     Args:
         result: the result.
-        measure: ``accuracy``, ``auc``, ``r2`` of a regression, or ``loss``, of which less is better: its negative.
+        measure: ``accuracy``, ``auc``, ``r2`` of numbers, ``c_index`` of times; or ``loss``, of which less is better,
+            so that the score is its negative.
 
     Raises:
         SafeError: the last model was not evaluated.

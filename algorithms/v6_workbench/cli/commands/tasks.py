@@ -187,7 +187,7 @@ def _rounds(task: Task) -> str:
 def _reached(task: Task) -> str:
     """The latest evaluation in the log."""
     for row in reversed(task.history):
-        for measure in ("r2", "accuracy"):
+        for measure in ("r2", "c_index", "accuracy"):
             if row.get(measure) is not None:
                 return f"; {measure} {row[measure]:.4f} after round {row['round']}"
     return ""

@@ -19,7 +19,7 @@ from v6_workbench.simulation import model_comparison, overview, search
 from v6_workbench.simulation.experiments import Experiment
 from v6_workbench.simulation.search import Choice, Range
 
-BY = ("accuracy", "auc", "loss", "r2")
+BY = ("accuracy", "auc", "loss", "r2", "c_index")
 LEAK = (
     "{tries} tries were trained {trained} times, {rounds} rounds in all, with {megabytes:.1f} MB sent; on a real "
     "network each is a task of its own, which counts against the hospitals' limits and budgets, and all of them are "
@@ -41,7 +41,9 @@ class TuneOptions(ExperimentOptions):
     folds: Annotated[
         int | None, Option("choose by a cross-validation of the training rows (one share of them, as --holdout)", "K")
     ] = None
-    by: Annotated[str | None, Option(f"choose by {', '.join(BY)} (accuracy; r2 of numbers)", "MEASURE")] = None
+    by: Annotated[
+        str | None, Option(f"choose by {', '.join(BY)} (accuracy; r2 of numbers, c_index of times)", "MEASURE")
+    ] = None
     out: ResultFolder = None
 
 
@@ -123,9 +125,9 @@ def _name(tried: Mapping[str, Any]) -> str:
 def _measure(by: str | None, compared: Mapping[str, Entry]) -> str:
     measures = {entry.measure for entry in compared.values()}
     if len(measures) > 1:
-        raise SafeError("tries that predict classes cannot be compared with tries that predict numbers; search apart")
+        raise SafeError("tries that predict classes, numbers or times cannot be compared with each other; search apart")
     natural = measures.pop()
-    accepted = ("r2", "loss") if natural == "r2" else tuple(name for name in BY if name != "r2")
+    accepted = ("accuracy", "auc", "loss") if natural == "accuracy" else (natural, "loss")
     if by is not None and by not in accepted:
         raise SafeError(f"--by {by} is refused; expected {' or '.join(accepted)}")
     for name, entry in compared.items():
