@@ -19,12 +19,19 @@ Stepsize = Annotated[
 def check_settings(checked: BaseModel) -> None:
     """Reject dropout: grad f_i(w) and grad f_i(w_t) would drop different units, and not cancel out at w = w_t.
 
+    Also reject loss=cox: the mean of the partial likelihoods of minibatches is not that of all rows.
+
     Args:
         checked: the job's settings.
 
     Raises:
         SafeError: the model has dropout.
     """
+    if dict(checked).get("loss") == "cox":
+        raise SafeError(
+            "loss=cox cannot be used with fsvrg, which corrects minibatches' gradients by that of all rows: partial "
+            "likelihoods of minibatches do not add up to that of all rows; use fedavg or scaffold"
+        )
     model = models.parse(dict(checked)["model"])
     if model.get("dropout", DROPOUT if model["name"] == "cnn_reddy" else 0):
         raise SafeError(f"fsvrg cannot train a model with dropout; expected model={model['name']}:dropout=0")

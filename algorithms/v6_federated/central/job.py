@@ -116,6 +116,11 @@ def central(
         _check_training(checked)
         privacy.check(checked, method, bool(why))
         check(checked)
+        if getattr(checked, "loss", "") == "cox" and 1 in with_role(checked, Role.BATCH):
+            raise SafeError(
+                "minibatches of one row have no partial likelihood, as loss=cox compares rows; set batch_size, for "
+                "example batch_size=32, or batch_size=none for all rows of a node"
+            )
 
     @algorithm_client
     def call(client: Any, **values: Any) -> dict[str, Any]:
@@ -190,8 +195,3 @@ def _check_loss(checked: Training) -> None:
     for name in ("classes", "class_weights", "target", "subgroup"):
         if getattr(checked, name) is not None:
             raise SafeError(f"{name} has no effect with loss={loss}, whose label is a number; leave it out")
-    if loss == "cox" and 1 in with_role(checked, Role.BATCH):
-        raise SafeError(
-            "minibatches of one row have no partial likelihood, as loss=cox compares rows; set batch_size, for example "
-            "batch_size=32, or batch_size=none for all rows of a node"
-        )

@@ -125,10 +125,13 @@ def _check_model(entry: Entry, experiment: Experiment) -> None:
     if not registry.supervised(entry.method) or steps & {"onehot", "pca"}:  # these steps change the columns
         return
     rows = next(iter(experiment.named().values()))
-    spec = DataSpec(label=experiment.label, features=experiment.features)
-    features = rows[0][0].size if isinstance(rows, tuple) else len(Source(table=rows).columns(spec)[0])
+    data = DataSpec(label=experiment.label, features=experiment.features)
+    features = rows[0][0].size if isinstance(rows, tuple) else len(Source(table=rows).columns(data)[0])
     classes = 1 if entry.measure != "accuracy" else len(experiment.class_counts())
-    models.build({**models.parse(checked.model), "features": features, "classes": classes})
+    spec = {**models.parse(checked.model), "features": features, "classes": classes}
+    if (outcome := models.outcomes.OUTCOMES.get(getattr(checked, "loss", ""))) is not None:
+        spec["loss"] = outcome().to_json()
+    models.build(spec)
 
 
 def trainings(entry: Entry, name: str, experiment: Experiment) -> dict[str, Callable[..., dict[str, Any]]]:

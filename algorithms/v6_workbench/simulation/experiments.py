@@ -294,12 +294,12 @@ class Experiment:
         In simulated time the pooled rows are as fast as the fastest node. Arguments, result and errors are those of
         ``federated``.
         """
-        training, test = self.train_and_test()
+        training, tests = self._train_and_tests()
         outcomes = self._outcomes()
         if self.slowest is not None:
             outcomes = node_speeds([1], 1.0, seed=self.partition_seed)
         own = {**(values or {}), **settings}
-        return self._alone(method, "centralized", pool(list(training.values())), test, own, on_round, outcomes)
+        return self._alone(method, "centralized", pool(list(training.values())), tests, own, on_round, outcomes)
 
     def alone(
         self,
@@ -328,26 +328,29 @@ class Experiment:
             raise SafeError(
                 f"there is no node {organization!r}; expected 1 to {len(names)}, or a name: {some_of(names)}"
             )
-        training, test = self.train_and_test()
+        training, tests = self._train_and_tests()
         kind, own = f"alone: {names[number - 1]}", {**(values or {}), **settings}
-        return self._alone(method, kind, training[number], test, own, on_round, self._outcomes(number), number)
+        return self._alone(method, kind, training[number], tests, own, on_round, self._outcomes(number), number)
 
     def _alone(
         self,
         method: str,
         kind: str,
         rows: Database,
-        test: Database,
+        tests: Sequence[Database],
         values: Mapping[str, Any],
         on_round: OnRound | None,
         outcomes: CallOutcomes | None,
         node: int | None = None,
     ) -> dict[str, Any]:
-        known: dict[str, Any] = {"organizations": [1], "evaluators": [2], "holdout": 0.0, "aggregation": "plain"}
+        # of times, pairs of rows of one hospital are compared, as in federated training
+        apart = tests if registry.measured_by(method, values) == "c_index" else [pool(tests)]
+        test = dict(enumerate(apart, start=2))
+        known: dict[str, Any] = {"organizations": [1], "evaluators": [*test], "holdout": 0.0, "aggregation": "plain"}
         if not registry.predicts_numbers(method, values):
             known["classes"] = values.get("classes") or self._classes()
         own = {k: v for k, v in values.items() if k != "fraction"}
-        return self._run(method, {1: rows, 2: test}, {**self.common(), **own, **known}, on_round, outcomes, kind, node)
+        return self._run(method, {1: rows, **test}, {**self.common(), **own, **known}, on_round, outcomes, kind, node)
 
     def not_evaluated(self, features: Sequence[str]) -> dict[str, list[str]]:
         """Return, by node, the features that count as empty in the rows that it holds out."""
@@ -366,9 +369,14 @@ class Experiment:
         Raises:
             SafeError: no rows are held out.
         """
+        training, tests = self._train_and_tests()
+        return training, pool(tests)
+
+    def _train_and_tests(self) -> tuple[dict[int, Database], list[Database]]:
+        """The same, with the held-out rows of each organization that has some."""
         dealt = self.deal()
         if self.test is not None:
-            return dealt, self.test
+            return dealt, [self.test]
         training, held_out, least = {}, [], 0
         for organization, rows in dealt.items():
             step = self.policy(organization).minimum_rows
@@ -378,13 +386,13 @@ class Experiment:
             node = Dataset("", rows)
             training[organization] = node.take(kept)
             held_out.append(_without_scarce(node.take(held), step))
-        test = pool(held_out)
-        if not len(test if isinstance(test, pd.DataFrame) else test[1]):
+        tests = [rows for rows in held_out if len(rows if isinstance(rows, pd.DataFrame) else rows[1])]
+        if not tests:
             raise SafeError(
                 "no rows are held out to compare on; expected --holdout above 0, and nodes with "
                 f"{2 * least} rows or more"
             )
-        return training, test
+        return training, tests
 
     def _classes(self) -> list[Any]:
         return [plain(v) for v in np.unique(self._all_labels())]
