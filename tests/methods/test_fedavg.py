@@ -29,6 +29,10 @@ OWN_MODELS = {
 }
 test_conformance = conformance_tests(
     MethodCase("fedavg", follow=follow),
+    *(
+        MethodCase("fedavg", {"loss": loss}, name, models=("linear", "fnn:hidden=5"))
+        for loss, name in (("squared", "numbers"), ("cox", "times"))
+    ),
     MethodCase(
         "fedavg", {"personalize": "ditto"}, "own models", keeps_state=True, follow=follow, exceptions=OWN_MODELS
     ),

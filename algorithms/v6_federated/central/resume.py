@@ -35,7 +35,7 @@ def check(
     _check_form(kept)
     if asked.class_weights != kept["settings"].get("class_weights"):
         raise UserInputError("resume: the earlier job had other class_weights; expected the same")
-    alike = {"features": 0, "classes": 0, "weights": None}  # these depend on the data
+    alike = {"features": 0, "classes": 0, "weights": None, "loss": None}  # these depend on the data
     if {**models.parse(asked.named_model), **alike} != {**kept["model"], **alike}:
         raise UserInputError(
             f"resume: the earlier job had the model {kept['model']['name']!r} or other options of it; expected the same"

@@ -37,8 +37,8 @@ class Outcome:
 
     name: ClassVar[str] = ""
     relative: ClassVar[bool] = False  # whether adding a number to all z changes nothing: no intercept is determined
-    guard: Callable[[Array], None] | None = field(default=None, repr=False, compare=False)
-    events: Callable[[int], None] | None = field(default=None, repr=False, compare=False)
+    guard: Callable[[Array], None] | None = field(default=None, init=False, repr=False, compare=False)
+    events: Callable[[int], None] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def unit(self) -> float:
@@ -116,7 +116,7 @@ class Outcome:
 
     def to_json(self) -> dict[str, Any]:
         """The outcome as a part of a model's spec."""
-        own = [part.name for part in fields(self) if part.name not in ("guard", "events")]
+        own = [part.name for part in fields(self) if part.init]
         return {"name": self.name, **{name: getattr(self, name) for name in own}}
 
 
@@ -255,9 +255,9 @@ def of_json(message: Any) -> Outcome:
     try:
         numbers = {**message}
         found = OUTCOMES[numbers.pop("name")](**numbers)
-        numbers = found.to_json()
-        numbers.pop("name")
-        finite = all(type(number) in (int, float) and abs(number) < MOST for number in numbers.values())
+        finite = {*found.to_json()} == {*message} and all(
+            type(number) in (int, float) and abs(number) < MOST for number in numbers.values()
+        )
         if finite and getattr(found, "scale", 1.0) > 0 and (found.name != "poisson" or numbers["mean"] > 0):
             return found
     except (TypeError, KeyError, AttributeError):
