@@ -24,8 +24,8 @@ def main(dataset: Dataset, full: bool) -> None:
     assert isinstance(dataset.rows, pd.DataFrame)
     name, task = dataset.name, TASKS[dataset.name](dataset.rows)
     page = tables.Page(DOCUMENT, TITLES[name], full, emulated.about(task), name, file=f"{name}.csv")
-    lines, most = emulated.lines(dataset, task, full), emulated.most(task, full)
+    lines = chain(emulated.lines(dataset, task, full), ours.lines(dataset, task, full))
+    most = emulated.most(task, full) + ours.most(full)
     if name == "heart_disease":
-        lines = chain(lines, ours.lines(dataset, task, full), best.lines(dataset, full))
-        most += ours.most(full) + best.most(full)
+        lines, most = chain(lines, best.lines(dataset, full)), most + best.most(full)
     tables.page(page, lines, most)

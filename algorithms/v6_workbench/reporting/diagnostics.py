@@ -240,7 +240,9 @@ def _cure(result: Result) -> str:
     if not settings.get("server_momentum", True) and settings.get("server_optimizer", "sgd") == "sgd":
         longer = "--set server_momentum=0.9 "
     cure = f"use {longer}--rounds 1000 --until-converged 0.005"
-    return cure if spec.get("l2") else f"{cure}, and --model {spec['name']}:l2=0.01 if classes can be separated"
+    finite = spec.get("l2") or (spec.get("loss") or {}).get("name") == "squared"  # whatever the rows are
+    apart = "events can be predicted with certainty" if spec.get("loss") else "classes can be separated"
+    return cure if finite else f"{cure}, and --model {spec['name']}:l2=0.01 if {apart}"
 
 
 def _losses(result: Result, kind: str) -> list[tuple[int, float]]:
