@@ -230,10 +230,10 @@ def exact(dataset: Dataset, task: Task) -> Iterator[str]:
     yield "## Exact regression"
     yield ""
     yield (
-        "`cox`, stratified by region, as the loss of each region's own rows is. It refuses columns that say what others "
-        f"say, or that predict events with certainty: {len(REPEATED)} and {len(CERTAIN)} of the 39 are left out, in the "
-        "order in which it names them. Training by minibatches needs no such care, as it ends long before coefficients "
-        "have grown without end."
+        "`cox`, stratified by region, as the loss of each region's own rows is. It refuses columns that say what "
+        f"others say, or that predict events with certainty: {len(REPEATED)} and {len(CERTAIN)} of the 39 are left "
+        "out, in the order in which it names them. Training by minibatches needs no such care, as it ends long before "
+        "coefficients have grown without end."
     )
     yield ""
     yield from tables.head("method", "rounds at most", "mean of regions", *task.names)

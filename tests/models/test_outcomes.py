@@ -156,11 +156,11 @@ def test_what_nodes_with_limits_measure():
 
 
 def test_a_row_cannot_outweigh_all_others_in_an_evaluation_with_limits():
-    """A crafted count's model: one row's exponential would be the sum."""
-    model = models.build(spec("poisson"))
+    """A crafted count's model, with a forged mean: one row's exponential would be the sum."""
+    model = models.build({**spec("poisson"), "loss": {"name": "poisson", "mean": 1e100}})
     crafted = np.array([1000.0, 0, 0, 0], np.float32)
     rows = Rows(X, COUNT)
-    most = outcomes.Count(mean=COUNT.mean()).within_reach(np.array([np.inf]))[0]
+    most = outcomes.Count(mean=COUNT.mean()).within_reach(np.array([np.inf]), COUNT)[0]
     assert most == pytest.approx(COUNT.mean() * math.exp(5))
     with np.errstate(over="ignore"):
         found = metrics.evaluate_regression(model, crafted / 100, rows, rounding=True)

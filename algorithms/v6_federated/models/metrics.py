@@ -215,7 +215,7 @@ def evaluate_regression(
     outcome: Outcome | None = getattr(model, "outcome", None)
     predictions = _finite_scores(model, w, rows.X)
     if outcome is not None and rounding:
-        predictions = outcome.within_reach(predictions)
+        predictions = outcome.within_reach(predictions, rows.y)
     if isinstance(outcome, Time):
         return _evaluate_times(predictions[:, 0], rows.y, rounding, least_events)
     mean = float(rows.y.mean())

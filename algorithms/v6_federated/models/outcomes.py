@@ -67,11 +67,14 @@ class Outcome:
         """
         raise NotImplementedError
 
-    def within_reach(self, predictions: Array) -> Array:
+    def within_reach(self, predictions: Array, y: Array) -> Array:
         """Move predictions that are too far away nearer, so that no row can outweigh all others in an evaluation.
+
+        How far that is follows from the rows: mean and deviation of the model come with the task, which may be forged.
 
         Args:
             predictions: what ``predictions`` returned.
+            y: labels (n,).
 
         Returns:
             The predictions, of the same shape.
@@ -144,9 +147,9 @@ class Number(Outcome):
     def folded(self, weight: Array, bias: Array) -> tuple[Array, Array]:
         return self.scale * weight, self.mean + self.scale * bias
 
-    def within_reach(self, predictions: Array) -> Array:
-        away = REACH * self.scale
-        return np.clip(predictions, self.mean - away, self.mean + away)
+    def within_reach(self, predictions: Array, y: Array) -> Array:
+        away = REACH * float(y.std())
+        return np.clip(predictions, y.mean() - away, y.mean() + away)
 
     def losses_and_slopes(self, z: Array, y: Array) -> tuple[Array, Array]:
         apart = np.asarray(z, np.float64) - (y - self.mean) / self.scale
@@ -183,8 +186,9 @@ class Count(Outcome):
     def folded(self, weight: Array, bias: Array) -> tuple[Array, Array]:
         return weight, math.log(self.mean) + bias
 
-    def within_reach(self, predictions: Array) -> Array:
-        return np.clip(predictions, self.mean * math.exp(-REACH), self.mean * math.exp(REACH))
+    def within_reach(self, predictions: Array, y: Array) -> Array:
+        middle = max(float(y.mean()), 1 / len(y))
+        return np.clip(predictions, middle * math.exp(-REACH), middle * math.exp(REACH))
 
     def losses_and_slopes(self, z: Array, y: Array) -> tuple[Array, Array]:
         mu = self.predictions(z)
@@ -210,7 +214,7 @@ class Time(Outcome):
     def predictions(self, z: Array) -> Array:
         return np.asarray(z, np.float64)
 
-    def within_reach(self, predictions: Array) -> Array:
+    def within_reach(self, predictions: Array, y: Array) -> Array:
         return np.clip(predictions, predictions.mean() - FAR, predictions.mean() + FAR)
 
     def losses_and_slopes(self, z: Array, y: Array) -> tuple[Array, Array]:
