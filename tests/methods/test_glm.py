@@ -430,7 +430,7 @@ def test_a_node_refuses_to_evaluate_numbers_under_masks(aggregation, refused, mo
     X, y = np.ones((9, 2), np.float32), np.arange(9.0)
     source = SimpleNamespace(prepared=lambda *options, **more: (Rows(X, y), Rows(X, y)), split=lambda *o: (0, 1))
     job = SimpleNamespace(data=SimpleNamespace(regression=True), aggregation=aggregation)
-    policy = SimpleNamespace(round_evaluations=False, minimum_rows=3)
+    policy = SimpleNamespace(round_evaluations=False, minimum_rows=3, minimum_rows_a_side=0)
     model = Glm(2, 1, "poisson", "log")
     node = SimpleNamespace(noising=None, job=job, model=model, source=source, policy=policy, identity=1)
     if refused:

@@ -202,7 +202,7 @@ def test_the_penalty_is_left_out_and_has_its_own_gradient():
 
 
 def test_accepted_models_are_listed_and_others_refused():
-    for name in models.SIZES:
+    for name in {*models.SIZES} - {"linear"}:
         model = built(name, features=64) if name in ("cnn", "resnet18") else built(name)
         if name in clipping.ACCEPTED:
             clipping.check(model)
@@ -211,7 +211,10 @@ def test_accepted_models_are_listed_and_others_refused():
                 SafeError, match="gradient of each row; choose one of logreg, svm, .*cnn_mcmahan, the mlp "
             ):
                 clipped(model, model.init(np.random.default_rng(0)), *rows_of(3))
-    assert set(models.SIZES) - set(clipping.ACCEPTED) == {"lstm_char", "cnn", "resnet18"}
+    assert set(models.SIZES) - set(clipping.ACCEPTED) == {"lstm_char", "cnn", "resnet18", "linear"}
+    for loss in ({"name": "squared", "mean": 0.0, "scale": 1.0}, {"name": "cox"}):
+        with pytest.raises(SafeError, match="a model of numbers"):
+            clipping.check(models.build({"name": "linear", "features": 3, "classes": 1, "loss": loss}))
     with pytest.raises(SafeError, match="the mlp without dropout and norm$"):
         clipping.check(built("mlp:norm=layer"))
 

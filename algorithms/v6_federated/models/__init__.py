@@ -171,11 +171,11 @@ ON_TORCH = {
 MODELS: dict[str, Callable[..., Model]] = {
     "logreg": lambda features, classes, **options: LinearModel("logistic", features, classes, **options),
     "svm": lambda features, classes, **options: LinearModel("hinge", features, classes, **options),
-    "linear": lambda features, classes, **options: LinearModel("linear", features, classes, **options),
     "fnn": lambda features, classes, hidden=100: Perceptron([features, hidden, classes], "relu"),
     "nn_reddy": lambda features, classes, hidden=128: Perceptron([features, hidden, classes], "sigmoid"),
     "2nn": lambda features, classes, hidden=200: Perceptron([features, hidden, hidden, classes], "relu"),
     "mlp": _mlp,
+    "linear": lambda features, classes, **options: LinearModel("linear", features, classes, **options),
     **{name: _torch(name, module) for name, module in ON_TORCH.items()},
 }
 BUILT_IN = frozenset(MODELS)

@@ -56,8 +56,11 @@ def check(model: Any) -> None:
         model: a model.
 
     Raises:
-        SafeError: the model is recurrent, or trees, or another that cannot be trained with clipped gradients.
+        SafeError: the model is recurrent, or trees, or of numbers, or another that cannot be trained with clipped
+            gradients.
     """
+    if getattr(model, "outcome", None) is not None:
+        raise SafeError("a model of numbers cannot be trained with clipped gradients; choose a label of classes")
     if not hasattr(model, "row_gradients"):
         raise SafeError(
             "this model cannot be trained with clipped gradients, since it does not give the gradient of each row; "

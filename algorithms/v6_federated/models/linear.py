@@ -125,8 +125,6 @@ class LinearModel:
     def row_gradients(self, w: Array, X: Array, y: Array) -> tuple[list[Array], list[Array]]:
         """Compute the gradient of each row's loss, without the penalty, see ``clipping.RowGradients``.
 
-        The loss of a time is no sum over rows: the gradient of a row is its part of that of all rows.
-
         Args:
             w: parameters (d,).
             X: rows (n, features).
