@@ -241,7 +241,7 @@ class Node:
         kept, _ = self.source.split(self.job.data, self.identity, self.policy.minimum_rows)
         n = len(self.source.labels(self.job.data)[kept])
         self.policy.check_rows(n, self.job.minimum_rows)
-        if self.job.data.regression and self.job.model and (outcome := self._outcome_of(self.model)) is not None:
+        if self.job.data.regression and self.job.loss and (outcome := self._outcome_of(self.model)) is not None:
             self._check_numbers(outcome, kept)
         if self.job.data.supervised and not self.job.data.regression:
             values, counts = np.unique(self.source.labels(self.job.data)[kept], return_counts=True)
