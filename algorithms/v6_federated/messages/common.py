@@ -183,7 +183,7 @@ class Training(Common):
 
     loss: Annotated[
         Literal["cross_entropy", "squared", "poisson", "cox"],
-        Field(description="cross_entropy of classes; squared of numbers, poisson of counts, cox of times"),
+        Field(description="of classes; squared of numbers, poisson of counts, cox of times"),
     ] = "cross_entropy"
     event: Annotated[
         str | None,

@@ -109,7 +109,7 @@ def test_a_file_without_scores_is_refused(scores, tmp_path, refused):
         (["fedavg", "gbdt:early_stopping=3", "--test"], "gbdt:early_stopping=3: early_stopping would choose the model"),
         (
             ["gbdt:objective=regression", "gbdt", "--test"],
-            "methods that predict classes cannot be compared with methods",
+            "methods that predict classes, numbers or times cannot be compared",
         ),
         (["fedavg", "scaffold", "--test", "--target", "0.9"], "--target cannot be used with --test"),
         (["fedavg", "pca", "--test"], "pca trains no model that could be tested"),
