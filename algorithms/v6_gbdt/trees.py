@@ -146,6 +146,8 @@ class Trees:
 
     def _votes(self, w: np.ndarray) -> np.ndarray | None:
         """The weight of the vote of each tree for each class; None if outputs are added up."""
+        if w.ndim != 2 or w.shape[1] != 3:  # ``split`` says what is wrong
+            return None
         if not w.size or not w[w[:, FEATURE] == LEAF, GAIN].any():
             return None
         first = [tree[tree[:, FEATURE] == LEAF, GAIN][0] for tree in self.split(w)[:: self.columns]]
