@@ -164,13 +164,18 @@ def separator(file: Path) -> str:
 
 def _with_decimals(table: pd.DataFrame, file: Path, name: str, form: dict[str, Any], own: bool) -> pd.DataFrame:
     """Read the columns whose numbers have decimal commas."""
-    found = {}
+    found, mixed = {}, list[str]()
     for column in [c for c in table.columns if table[c].dtype.kind == "O"]:
         said = table[column].dropna().astype(str).str.strip()
         commas = said[said.str.contains(",", regex=False)]
         ambiguous = form["sep"] == "\t" and commas.map(lambda text: THOUSANDS.fullmatch(text) is not None).all()
         if len(commas) and not ambiguous and said.map(lambda text: COMMAS.fullmatch(text) is not None).all():
             found[column] = said.str.replace(",", ".", regex=False).astype(float).reindex(table.index)
+        elif len(commas) and said.map(lambda text: COMMAS.fullmatch(text.replace(".", ",", 1)) is not None).all():
+            mixed.append(str(column))
+    if mixed and form["sep"] == ";":
+        where = f"column(s) {', '.join(mixed)}" if own else "some columns"
+        raise SafeError(f"{name} has numbers with decimal commas and others with points in {where}; write all alike")
     if not found:
         return table
     pointed = [c for c in table.columns if table[c].dtype.kind == "f"]

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import inspect
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -111,6 +112,11 @@ def central(
             raise SafeError(f"{', '.join(idle)} has no effect on {method}, which trains no model; leave it out")
         if checked.features and checked.exclude:
             raise SafeError("exclude cannot be used with features; remove those columns from features instead")
+        own = "subgroup" in inspect.signature(method_function).parameters  # a method may group rows itself
+        if getattr(checked, "subgroup", None) is not None and not (own or checked.holdout or checked.evaluators):
+            raise SafeError(
+                f"subgroup={checked.subgroup} needs rows to evaluate on; set a holdout above 0, for example holdout=0.2"
+            )
         for step in checked.preprocess:
             preprocessing.parse(step)
         _check_training(checked)

@@ -255,6 +255,23 @@ def minute(time: str) -> str:
     return time[:16].replace("T", " ")
 
 
+def unused(folder: Path) -> list[str]:
+    """Say that a folder may be the wrong one: no job has left an audit log there.
+
+    Args:
+        folder: a hospital's folder.
+
+    Returns:
+        One line, or none.
+    """
+    if (folder / audit.NAME).is_file():
+        return []
+    return [
+        f"no job has asked this hospital for anything: there is no {audit.NAME} in {folder}; check that it is the "
+        "folder of the node, its database of type folder"
+    ]
+
+
 def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f" ... {names[-1]} ({len(names)} in all)" if len(names) > 3 else "")
 

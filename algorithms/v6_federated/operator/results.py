@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from v6_federated.node import own_results
-from v6_federated.operator.audit import minute
+from v6_federated.operator.audit import minute, unused
 from v6_federated.operator.command_line import Command, Found, prints
 from v6_federated.operator.keys import Folder, existing
 
@@ -28,7 +28,8 @@ def run(options: ResultsOptions) -> Found:
         lines.append(f"job {result['job']}: {result['method']}, {minute(result['time'])} UTC: {measured}")
         lines.append(f"  {folder / own_results.FOLDER / result['job']}.html")
     rows = [{name: result.get(name) for name in ("job", "method", "time", *SHOWN)} for result in found]
-    return Found(lines or ["no job has evaluated a last model on rows that this hospital holds out"], {"results": rows})
+    none = ["no job has evaluated a last model on rows that this hospital holds out", *unused(folder)]
+    return Found(lines or none, {"results": rows})
 
 
 COMMAND = Command(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from v6_federated.base.errors import SafeError
 from v6_federated.messages.job import KEY
-from v6_federated.operator.audit import minute
+from v6_federated.operator.audit import minute, unused
 from v6_federated.operator.command_line import Command, Found, Option, prints
 from v6_federated.operator.keys import Folder, existing
 from v6_federated.privacy import audit
@@ -39,7 +39,7 @@ def run(options: StopOptions) -> Found:
     known = before.jobs if options.undo else methods
     named = dict.fromkeys((_whole(job, known, options.undo) for job in options.jobs), now)
     if options.list:
-        return Found(_shown(before, methods), _numbers(before))
+        return Found([*_shown(before, methods), *unused(folder)], _numbers(before))
     if options.undo:
         after = Stopped() if options.all else before.without(named)
     else:
@@ -51,7 +51,7 @@ def run(options: StopOptions) -> Found:
             f"the list of stopped jobs in {folder} cannot be written ({error.strerror}); run the command as the user "
             "that the folder belongs to, for example with sudo"
         ) from None
-    return Found([*_shown(after, methods), *([] if options.undo else [LEFT])], _numbers(after))
+    return Found([*_shown(after, methods), *([] if options.undo else [LEFT]), *unused(folder)], _numbers(after))
 
 
 def _check(options: StopOptions) -> None:

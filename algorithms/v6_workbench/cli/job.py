@@ -21,14 +21,31 @@ OWN_OPTION |= {"target": "--target A --stop-at-target", "until_converged": "--un
 OWN = ("rounds", "target", "until_converged", "resume")  # settings that a job does not take from the earlier one
 ROWS = ("label", "features", "holdout")  # settings that an experiment has itself
 
+ROUNDS = 10  # of methods that have no number of their own
+
 Options = TypeVar("Options", bound=JobOptions)
+
+
+def with_rounds(options: Options, method: str) -> Options:
+    """Fill in the number of rounds, unless the options name it: the method's own, or ``ROUNDS``.
+
+    Args:
+        options: the options.
+        method: the method's name.
+
+    Returns:
+        The options.
+    """
+    field = registry.settings_of(method).model_fields["rounds"]
+    own = ROUNDS if field.is_required() else field.default
+    return options if options.rounds is not None else replace(options, rounds=own)
 
 
 def settings_of(options: JobOptions) -> dict[str, Any]:
     """Return the settings that the options name, except seed and rows.
 
     Args:
-        options: the options.
+        options: the options; without rounds, there are ``ROUNDS``.
 
     Returns:
         Values by the names of the settings.
@@ -39,7 +56,7 @@ def settings_of(options: JobOptions) -> dict[str, Any]:
     check_target(options.target)
     if options.stop_at_target and options.target is None:
         raise SafeError("--stop-at-target needs an accuracy to stop at; add for example --target 0.97")
-    found: dict[str, Any] = {"rounds": options.rounds}
+    found: dict[str, Any] = {"rounds": ROUNDS if options.rounds is None else options.rounds}
     if options.model is not None:
         found["model"] = options.model
     if options.stop_at_target:

@@ -33,7 +33,7 @@ class JobOptions(ColumnOptions):
     model: Annotated[
         str | None, Option("logreg (unless the method brings its own model), svm, fnn, ... or M:option=number", "M")
     ] = None
-    rounds: Annotated[int, Option("communication rounds ({default})", "N")] = 10
+    rounds: Annotated[int | None, Option("communication rounds at most (10; 25 of glm and cox)", "N")] = None
     target: Target = None
     stop_at_target: Annotated[bool, Option("end the training once the target is reached")] = False
     until_converged: Annotated[

@@ -24,6 +24,7 @@ LAST_ROUNDS = 5  # or the last quarter of the rounds, if that is more, or the la
 SURE = 3  # standard errors that a fall must have: minibatches and samples of nodes make losses vary
 RATES = ("lr", "stepsize")  # settings that make steps longer
 USUAL = 0.1  # a rate that is rarely too large
+SPREAD = 1.5  # of a deviance over its degrees of freedom, from which errors are too small by a fifth or more
 SURELY_SAFE = 0.25  # a rate that four times as long steps hardly ever make too long, for standardized columns
 GUESSED = 0.52  # a C-index up to this is hardly better than chance
 CLOSE = 0.02  # a score this close to that of always predicting the same is not better
@@ -46,6 +47,8 @@ def warnings_about(result: Result) -> list[str]:
         own = growing(result) or unconverged(result)
     return [
         *found,
+        *without_event(result),
+        *overdispersed(result),
         *rounded(result),
         *poor(result),
         *too_good(result),
@@ -61,6 +64,56 @@ def _of_the_model(result: Result) -> list[str] | None:
         return None
     own = getattr(model_of(result), "diagnostics", None)
     return None if own is None else own(codec.decode(result["weights"])["weights"], result["settings"])
+
+
+def stopped(result: Result) -> list[str]:
+    """Say that a job ended before its last round, and why.
+
+    Args:
+        result: the result.
+
+    Returns:
+        One line, or none.
+    """
+    if "stopped" not in result:
+        return []
+    return [f"the job stopped: {result['stopped']}; the model is that of round {len(result['history'])}"]
+
+
+def without_event(result: Result) -> list[str]:
+    """Return a warning if times count as those of events since no column says which are.
+
+    Args:
+        result: the result.
+
+    Returns:
+        One line, or none.
+    """
+    settings = result.get("settings") or {}
+    of_times = result.get("method") in ("cox", "km") or settings.get("loss") == "cox"
+    if not of_times or settings.get("event") is not None:
+        return []
+    return ["no column says which times are of events, so that all of them count; set event=COLUMN if some are not"]
+
+
+def overdispersed(result: Result) -> list[str]:
+    """Return a warning if counts vary more than a Poisson regression takes for granted.
+
+    Args:
+        result: the result.
+
+    Returns:
+        One line, or none.
+    """
+    deviance, df = result.get("deviance"), result.get("df_residual")
+    if (result.get("settings") or {}).get("family") != "poisson" or not deviance or not df or deviance / df < SPREAD:
+        return []
+    factor = math.sqrt(deviance / df)
+    return [
+        f"the label varies more than counts of a Poisson distribution do (deviance {deviance:.4g} on {df:.0f} degrees "
+        f"of freedom): errors are about {factor:.1f} times too small, and p-values with them; add what explains the "
+        "label, or use family=gaussian or gamma"
+    ]
 
 
 def unfinished(result: Result) -> list[str]:

@@ -99,7 +99,7 @@ def page(results: Mapping[str, Result], target: float | None = None) -> str:
             "title": title_of(result),
             "about": diagnostics.described(result),
             "numbers": [*_headline(result)],
-            "remarks": diagnostics.warnings_about(result),
+            "remarks": [*diagnostics.stopped(result), *diagnostics.warnings_about(result)],
             "sections": sections[name],
         }
         for name, result in results.items()

@@ -234,7 +234,7 @@ def test_one_line_says_what_is_wrong_and_what_helps(name, tmp_path, call):
         (b"", "rows.csv", "rows.csv is empty"),
         (b"\n\n", "rows.csv", "holds empty lines only"),
         (b"age,ill\n", "rows.csv", "holds 0 rows"),
-        (b"age;ill\n1,5;0\n2.5;1\n", "rows.csv", "age hold numbers with commas as text"),
+        (b"age;ill\n1,5;0\n2.5;1\n", "rows.csv", "decimal commas and others with points in column(s) age"),
         (b"x\0,y\n", "rows.csv", "NUL bytes"),
         (b"\xff\xfea,b\n1,2\n", "rows.csv", "not in UTF-8"),
         (b"a,a\n1,2\n", "rows.csv", "has a more than once"),

@@ -84,7 +84,7 @@ def test_every_option_is_explained(command):
 
 def test_defaults_are_those_of_the_records():
     _, run = parser.parse(["run", "fedavg", "--data", "wine"])
-    assert run == RunOptions(method="fedavg", data=("wine",)) and run.rounds == 10
+    assert run == RunOptions(method="fedavg", data=("wine",)) and run.rounds is None
     _, up = parser.parse(["network", "up", "--data", "wine", "--partition", "iid"])
     assert up == UpOptions(data=("wine",), partition="iid")
 

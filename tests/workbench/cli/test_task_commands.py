@@ -204,7 +204,7 @@ def test_rounds_are_known_without_a_log(there, call):
     there.ask_for(task, "client_update", 4, "active")
     there.ask_for(task, "evaluate", 9, "active")
     assert call("status", task)[1]["finished"] == 3
-    there.end(task, "completed")
+    there.end(task, "completed", {"method": "fedavg", "history": []})
     assert call("status", task)[1]["finished"] == 4
 
 
@@ -221,8 +221,20 @@ def test_rounds_are_known_without_a_log(there, call):
     ],
 )
 def test_status_says_what_to_do_next(there, call, status, log, says):
-    code, _, err = call("status", there.add(status=status, log=log))
+    task = there.add(status=status, log=log)
+    there.results[task] = {"method": "fedavg", "history": []}
+    code, _, err = call("status", task)
     assert (code, last(err)) == (0, says)
+
+
+def test_status_says_why_a_completed_task_has_fewer_rounds(there, capsys):
+    """Central ends, with what it has, when the operator of a node has stopped the job."""
+    task = there.add(status="completed")
+    there.results[task] = {"method": "fedavg", "history": [{}] * 3, "stopped": "round 4: too few answers"}
+    assert main(["status", str(task), "--network", "here"]) == 0
+    out, err = capsys.readouterr()
+    assert "the job stopped: round 4: too few answers; the model is that of round 3" in out
+    assert "submit fedavg --resume runs/task-1" in err
 
 
 def test_an_encrypted_task_cannot_be_resumed(there, call, monkeypatch):

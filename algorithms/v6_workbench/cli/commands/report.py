@@ -48,6 +48,8 @@ def run(options: ReportOptions) -> int:
         if len(found) == 1:
             show.show(result)
         print(f"{name}: {diagnostics.described(result)}")
+        for line in diagnostics.stopped(result):
+            console.say(line if len(found) == 1 else f"{name}: {line}")
     console.console().print(tables.table(found, options.target))
     if len(found) > 1:
         show.show_intervals(found)

@@ -27,6 +27,7 @@ class RunOptions(ExperimentOptions):
 
 def run(options: RunOptions) -> int:
     """Run a method on mock nodes."""
+    options = job.with_rounds(options, options.method)
     labelled, settings = registry.supervised(options.method), study.settings_with(options, job.settings_of(options))
     once = Entry("", options.method, settings)
     if options.repeats is not None:

@@ -44,6 +44,7 @@ class SubmitOptions(ServerOptions, JobOptions):
 
 def run(options: SubmitOptions) -> int:
     """Send a method as a task, show its rounds, and bring the result."""
+    options = job.with_rounds(options, options.method)
     if options.repeats is not None:
         raise SafeError(
             "--repeats is for run and compare: hospitals hold out the same rows in every job, so that jobs together "

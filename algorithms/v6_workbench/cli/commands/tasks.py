@@ -81,6 +81,7 @@ def list_tasks(options: TasksOptions) -> int:
 def status(options: TaskOptions) -> int:
     """Show how far a task is, and what to do next."""
     from v6_workbench.network import calls, submit, tasks
+    from v6_workbench.reporting import diagnostics
 
     place = connect(options)
     task = tasks.find(place.client, options.task)
@@ -94,6 +95,11 @@ def status(options: TaskOptions) -> int:
         print(SILENT)
     if not task.running and task.status != "completed":
         print(submit.failure(place.client, task.id))
+    elif not task.running:
+        for line in diagnostics.stopped(submit.result_of(place.client, task.id, task.method)):
+            print(line)
+            fetched = f"runs/task-{task.id}"
+            console.say(f"to go on from there, fetch it: {place.command('submit', task.method, '--resume', fetched)}")
     _say_next(place, task)
     console.last_line(_line(task))
     return console.OK

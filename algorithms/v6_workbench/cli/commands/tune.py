@@ -49,6 +49,7 @@ class TuneOptions(ExperimentOptions):
 
 def run(options: TuneOptions) -> int:
     """Train every try on a part of the training rows, choose, and train the model that is kept on all of them."""
+    options = job.with_rounds(options, options.method)
     if options.repeats is not None:
         raise SafeError("--repeats cannot be used with tune; run the settings that it chooses again with --repeats")
     shared = study.settings_with(options, job.settings_of(options))
