@@ -112,16 +112,16 @@ def central(
             raise SafeError(f"{', '.join(idle)} has no effect on {method}, which trains no model; leave it out")
         if checked.features and checked.exclude:
             raise SafeError("exclude cannot be used with features; remove those columns from features instead")
-        own = "subgroup" in inspect.signature(method_function).parameters  # a method may group rows itself
-        if getattr(checked, "subgroup", None) is not None and not (own or checked.holdout or checked.evaluators):
-            raise SafeError(
-                f"subgroup={checked.subgroup} needs rows to evaluate on; set a holdout above 0, for example holdout=0.2"
-            )
         for step in checked.preprocess:
             preprocessing.parse(step)
         _check_training(checked)
         privacy.check(checked, method, bool(why))
         check(checked)
+        own = "subgroup" in inspect.signature(method_function).parameters  # a method may group rows itself
+        if getattr(checked, "subgroup", None) is not None and not (own or checked.holdout or checked.evaluators):
+            raise SafeError(
+                f"subgroup={checked.subgroup} needs rows to evaluate on; set a holdout above 0, for example holdout=0.2"
+            )
         if getattr(checked, "loss", "") == "cox" and 1 in with_role(checked, Role.BATCH):
             raise SafeError(
                 "minibatches of one row have no partial likelihood, as loss=cox compares rows; set batch_size, for "
