@@ -1,7 +1,7 @@
 """What a privacy budget costs ``glm``: errors of coefficients, and whether intervals that count the noise are right.
 
-No document has these tables. Rows and labels are drawn anew for each try, from the columns of a table and known
-coefficients, so that the truth is known; the sums, their bounds and the steps are those of the method.
+No document has these tables. Each try draws rows from a table, and their labels from known coefficients, so that the
+truth is known. The sums, their bounds and the steps are those of the method.
 """
 
 import functools

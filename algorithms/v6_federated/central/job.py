@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import inspect
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -117,8 +116,8 @@ def central(
         _check_training(checked)
         privacy.check(checked, method, bool(why))
         check(checked)
-        own = "subgroup" in inspect.signature(method_function).parameters  # a method may group rows itself
-        if getattr(checked, "subgroup", None) is not None and not (own or checked.holdout or checked.evaluators):
+        evaluated = checked.holdout or checked.evaluators
+        if checked.subgroup is not None and not (evaluated or checked.times_only):
             raise SafeError(
                 f"subgroup={checked.subgroup} needs rows to evaluate on; set a holdout above 0, for example holdout=0.2"
             )

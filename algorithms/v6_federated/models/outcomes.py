@@ -6,6 +6,7 @@ reported are on the label's own scale. The loss that training lowers is the repo
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
@@ -25,7 +26,7 @@ MOST = 1e150  # of a label's mean or deviation: their squares can be computed wi
 
 
 @dataclass
-class Outcome:
+class Outcome(ABC):
     """What z stands for.
 
     Attributes:
@@ -56,6 +57,7 @@ class Outcome:
         """
         return ""
 
+    @abstractmethod
     def predictions(self, z: Array) -> Array:
         """Predict on the label's own scale.
 
@@ -65,8 +67,8 @@ class Outcome:
         Returns:
             The predictions, float64, of the same shape.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def within_reach(self, predictions: Array, y: Array) -> Array:
         """Move predictions that are too far away nearer, so that no row can outweigh all others in an evaluation.
 
@@ -79,8 +81,8 @@ class Outcome:
         Returns:
             The predictions, of the same shape.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def losses_and_slopes(self, z: Array, y: Array) -> tuple[Array, Array]:
         """Compute the loss of each row.
 
@@ -91,8 +93,8 @@ class Outcome:
         Returns:
             The losses that are reported (n,), and the derivatives of the sum of those that training lowers by z (n,).
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def losses(self, predictions: Array, y: Array) -> Array:
         """Compute the loss of each row, from its prediction.
 
@@ -103,7 +105,6 @@ class Outcome:
         Returns:
             The losses that are reported (n,).
         """
-        raise NotImplementedError
 
     def folded(self, weight: Array, bias: Array) -> tuple[Array, Array]:
         """Bring the last layer to the label's own scale.

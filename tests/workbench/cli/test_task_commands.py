@@ -244,6 +244,13 @@ def test_an_encrypted_task_cannot_be_resumed(there, call, monkeypatch):
     assert "--resume" not in err
 
 
+def test_the_status_of_an_encrypted_task_needs_no_key(there, call, monkeypatch):
+    monkeypatch.setattr(local, "load", lambda name: replace(HERE, encrypted=True))
+    task = there.add(status="completed")
+    there.results[task] = ValueError("cannot be decrypted")
+    assert call("status", task)[0] == 0
+
+
 def test_times_are_local_in_words_and_utc_in_json(there, capsys, monkeypatch):
     there.add()
     with monkeypatch.context() as elsewhere:
