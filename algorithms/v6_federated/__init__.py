@@ -34,12 +34,13 @@ from v6_federated.node.functions import (
 )
 from v6_federated.node.node import Node
 from v6_federated.node.task import partial
-from v6_federated.privacy.dp.bounded import bounded_reach, bounded_sum
+from v6_federated.privacy.dp.bounded import ROW, bounded_reach, bounded_rows, bounded_sum
 from v6_federated.privacy.dp.plan import Plan
 from v6_federated.privacy.environment import number_of_threads
 
 __all__ = [
     "LARGE",
+    "ROW",
     "Answer",
     "Answers",
     "BatchSize",
@@ -69,6 +70,7 @@ __all__ = [
     "affine",
     "bins_of_time",
     "bounded_reach",
+    "bounded_rows",
     "bounded_sum",
     "central",
     "changed",

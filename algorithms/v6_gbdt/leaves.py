@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from v6_federated import ROW, bounded_reach, bounded_rows
 from v6_gbdt.trees import EVERY, FEATURE, GAIN, LEAF, VALUE, ends, outputs_of
 
 MOST_PAIRS = 1 << 16  # of a row and a tree, that are worked on at a time
-UNITS = 2.0**20  # of a clip, in sums with noise
 STEEPER = 3.0  # times second derivatives, in such sums: of two classes, |(g, 3 h)| is still 1 at most, with less noise
 UNIT = 2.0**-30  # of sums of derivatives of a classification's loss, which travel as whole numbers
 
@@ -141,27 +141,23 @@ def clipped_sums(
 ) -> np.ndarray:
     """Add up clipped derivatives by leaf, as whole numbers of which one row changes no more than is proven.
 
-    A row's v = (g, ``STEEPER`` h), 2 c numbers, becomes z = u v / max(|v|, C), u = ``UNITS``, whose numbers are cut to
-    whole ones towards zero, so that |z| is u at most: rounding in float64 makes |v| and u v / |v| wrong by less than
-    2^-40 of themselves, and u is taken smaller by 2^-29. The row adds z to one leaf in each of the T trees of each
-    class, so that all it contributes has a norm of sqrt(T) u at most, see ``reach``. A row that is not finite adds
-    nothing. What a row adds follows from this row alone: no leaf is folded into another, however few rows it has.
+    A row's (g, ``STEEPER`` h) / C, 2 c numbers, is shortened to a length of 1 and rounded, see ``bounded_rows``. The
+    row adds it to one leaf in each of the T trees of each class, so that all it contributes is sqrt(T) times as long
+    at most, see ``reach``. What a row adds follows from this row alone: no leaf is folded into another, however few
+    rows it has.
 
     Args:
         trees: of any structure; tree t is for column t mod c of the scores.
         X: rows (n, d).
         g: first derivatives of each row's loss (n, c).
         h: second derivatives (n, c).
-        clip: C, the largest norm of v.
+        clip: C, the largest norm of (g, ``STEEPER`` h).
         pause: is called now and then; it may end the task.
 
     Returns:
         The sums of the z of ``g`` in all leaves of all trees, and then those of ``h``: (2 leaves,) int64.
     """
-    v = np.hstack([g, STEEPER * h])
-    v[~np.isfinite(v).all(axis=1)] = 0
-    norms = np.sqrt(np.vecdot(v, v))
-    z = np.trunc(v * (UNITS * (1 - 2.0**-29) / np.maximum(norms, clip))[:, None]).astype(np.int64)
+    z = bounded_rows(np.hstack([g, STEEPER * h]) / clip)
     found, c = list[np.ndarray](), g.shape[1]
     for t, tree in enumerate(trees):
         pause()
@@ -176,13 +172,14 @@ def clipped_sums(
     return np.concatenate(found, axis=1).ravel()
 
 
-def reach(trees: int) -> float:
+def reach(trees: int, columns: int) -> float:
     """Bound how far one row can move ``clipped_sums``: the L2 norm, in its units.
 
     Args:
         trees: T, the trees of each class.
+        columns: c, of the scores.
     """
-    return float(np.sqrt(trees)) * UNITS
+    return float(np.sqrt(trees)) * bounded_reach(2 * columns)
 
 
 def of_clipped(total: np.ndarray, clip: float) -> tuple[np.ndarray, np.ndarray]:
@@ -195,7 +192,7 @@ def of_clipped(total: np.ndarray, clip: float) -> tuple[np.ndarray, np.ndarray]:
     Returns:
         Sums of first and of second derivatives, (leaves,) float64 each.
     """
-    G, H = np.split(total * (clip / UNITS), 2)
+    G, H = np.split(total * (clip / ROW), 2)
     return G, H / STEEPER
 
 

@@ -82,7 +82,7 @@ def noisy_leaf_sums(node: Node, weights: Vector, structure: Vector) -> Result:
         return leaves.clipped_sums(trees, X, g, h, C, node.check_time)
 
     size = 2 * int(np.count_nonzero(structure[:, FEATURE] == LEAF))
-    return {"sums": node.noisy_sum(summed, size, leaves.reach(len(trees) // ensemble.columns))}
+    return {"sums": node.noisy_sum(summed, size, leaves.reach(len(trees) // ensemble.columns, ensemble.columns))}
 
 
 @partial(weights="one")

@@ -30,12 +30,25 @@ def bounded_sum(of_rows: Callable[[Array, Array], Array], X: Array, y: Array, q:
     total = np.zeros(q, np.int64)
     with np.errstate(all="ignore"):  # a warning would tell that there is a row which is not finite
         for start in range(0, len(y), ROWS):
-            Z = np.array(of_rows(X[start : start + ROWS], y[start : start + ROWS]), np.float64)
-            Z[~np.isfinite(Z).all(axis=1)] = 0
-            lengths = np.sqrt(np.vecdot(Z, Z))
-            Z *= (units * SHORTER / np.maximum(lengths, 1))[:, None]
-            total += np.rint(Z, out=Z).astype(np.int64).sum(axis=0)
+            total += bounded_rows(of_rows(X[start : start + ROWS], y[start : start + ROWS]), units).sum(axis=0)
     return total
+
+
+def bounded_rows(contributions: Array, units: int = ROW) -> Array:
+    """Shorten what each row contributes to a length of 1, and round it to whole numbers.
+
+    Args:
+        contributions: of rows (b, q).
+        units: whole numbers that a length of 1 is divided into.
+
+    Returns:
+        Whole numbers (b, q), int64, each row of a length of ``bounded_reach`` at most. A row that is not finite is 0.
+    """
+    Z = np.array(contributions, np.float64)
+    with np.errstate(all="ignore"):  # a warning would tell that there is a row which is not finite
+        Z[~np.isfinite(Z).all(axis=1)] = 0
+        Z *= (units * SHORTER / np.maximum(np.sqrt(np.vecdot(Z, Z)), 1))[:, None]
+    return np.rint(Z).astype(np.int64)
 
 
 def bounded_reach(q: int, units: int = ROW) -> float:
