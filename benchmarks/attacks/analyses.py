@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.attacks.isolation import Sum, isolate
-from benchmarks.attacks.researcher import DELTA, FLAG, NAME, RARE, Outcome, Researcher
+from benchmarks.attacks.researcher import FLAG, NAME, RARE, Outcome, Researcher
 from v6_federated.messages import codec
-from v6_federated.privacy.dp import accountant
-from v6_federated.privacy.dp.plan import Plan
 from v6_glm import noisy
 
 GLM: dict[str, Any] = {"name": "glm", "family": "binomial", "link": "logit"}
@@ -57,7 +55,7 @@ def noisy_hessian(researcher: Researcher) -> Outcome:
     The coefficients of a logit put all rows but those with the largest values at a weight of almost 0. The whole budget
     goes into one sum, whose bounds let this row count as much as a row can.
     """
-    researcher.plan = accountant.calibrated(Plan(clip=1.0, statistics=1), researcher.epsilon, DELTA)
+    researcher.reserve(statistics=1)
     features = researcher.features
     p, k, half = len(features) + 1, researcher.finest(), researcher.moments()[0]
     T = np.diag(np.append(1 / half, 1.0))  # columns between -1 and 1

@@ -28,6 +28,8 @@ from benchmarks.attacks.researcher import (
 from benchmarks.attacks.transport import Participant
 from v6_federated import models
 from v6_federated.messages import codec
+from v6_gbdt import bins
+from v6_gbdt.trees import LEAF
 
 FAR_AWAY = 30.0  # standard deviations: nobody is there
 
@@ -134,10 +136,57 @@ def _guessed_labels(researcher: Researcher) -> Outcome:
             (g[0] + g[1]) * x[i] + g[2] + g[3]
         )  # by the first unit: big (p_0 - y_0 - p_1 + y_1), below 0 for class 0
         right += int(labels[i] == (signal > 0))
+    return _guesses(researcher, right, len(known))
+
+
+def label_between_boxes(researcher: Researcher) -> Outcome:
+    """The labels of people whose value in a column is known, from sums of boosted trees.
+
+    Two boxes end just below and just above the person's value. Both hold many rows, and the sums of derivatives over
+    them differ by the person's: 1/2 less the label. With noise every leaf may have one row: the whole budget of fresh
+    hospitals goes into one box for each person.
+    """
+    k, people = researcher.finest(), 4 if researcher.small else 10
+    column, table = researcher.features[k], researcher.tables[TARGET]
+    x, labels, everybody = table[column].to_numpy(np.float64), table[LABEL].to_numpy(), np.sort(researcher.truth[:, k])
+    inside = np.flatnonzero((x > np.quantile(everybody, 0.2)) & (x < np.quantile(everybody, 0.8)))
+    gaps = np.array([np.sort(np.abs(everybody - value))[1] for value in x])
+    inside = inside[np.argsort(-gaps[inside])]  # those who are furthest from others
+    if researcher.epsilon:
+        known = inside[: 6 if researcher.small else 40]
+    else:
+        known = np.concatenate([inside[labels[inside] == label][: people // 2] for label in (0, 1)])  # as many of each
+    ends = np.array([[x[i] - gaps[i] / 2, x[i] + gaps[i] / 2] for i in known], np.float32)
+
+    def summed(asked: Researcher, function: str, rows: list[list[float]], **edges: Any) -> np.ndarray:
+        data, structure = {"features": [column]}, np.array(rows, np.float32)
+        arrays = {"weights": np.empty((0, 3), np.float32), "structure": structure}
+        answer = asked.ask("v6_gbdt", function, data=data, model={"name": "trees"}, arrays=arrays, **edges)
+        return np.split(answer["sums"], 2)[0]
+
+    if not researcher.epsilon:
+        edges = codec.encode(bins.pack([np.unique(ends)]))
+        leaf = [LEAF, 0.0, 0.0]
+        boxes = [row for end in ends.ravel().tolist() for row in ([0.0, end, 0.0], leaf, leaf)]
+        below, above = summed(researcher, "leaf_sums", boxes, edges=edges)[::2].reshape(-1, 2).T
+        right = int(((above - below < 0) == labels[known]).sum())
+        return Outcome(right, people, "labels", researcher.tasks, people, None, researcher.last_words(right))
+    right = 0
+    for i, (low, high) in zip(known, ends.tolist(), strict=True):
+        with Researcher(researcher.tables, researcher.column, researcher.small) as fresh:
+            fresh.reserve(statistics=1)
+            box = [[0.0, high, 0.0], [0.0, low, 0.0], *[[LEAF, 0.0, 0.0]] * 3]
+            right += int((summed(fresh, "noisy_leaf_sums", box)[1] < 0) == labels[i])
+            researcher.tasks = fresh.tasks
+    return _guesses(researcher, right, len(known))
+
+
+def _guesses(researcher: Researcher, right: int, people: int) -> Outcome:
+    """How many guesses of a label are right, beside the share that the budget allows."""
     most = allowed(researcher.epsilon, replaced=True)
     bound = f"at most {most:.1%} are allowed" if most < 0.999 else "nearly all are allowed"
-    share = f"{right} of {len(known)} guesses right ({bound})"
-    return Outcome(0, len(known), "guesses", researcher.tasks, len(known), None, "", share)
+    share = f"{right} of {people} guesses right ({bound})"
+    return Outcome(0, people, "guesses", researcher.tasks, people, None, "", share)
 
 
 def rare_word_statistics(researcher: Researcher) -> Outcome:

@@ -174,6 +174,12 @@ ATTACKS = (
         why=DIFFERENCE,
     ),
     Attack(
+        "known person's label, by boosted trees",
+        "Sums of derivatives over two boxes, of which one ends just below and one just above the person's value.",
+        people.label_between_boxes,
+        why=DIFFERENCE,
+    ),
+    Attack(
         "rare word, by statistics",
         "One patient is of a village: covariances with a column of 0 and 1 for it.",
         people.rare_word_statistics,

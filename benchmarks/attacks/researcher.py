@@ -177,10 +177,10 @@ class Researcher:
         ]
         return Schema(tuple(columns), LABEL, (0, 1))
 
-    def reserve(self, steps: int = 0, evaluations: int = 0, clip: float = 1.0) -> None:
+    def reserve(self, steps: int = 0, evaluations: int = 0, clip: float = 1.0, statistics: int = 0) -> None:
         """Plan to spend the whole budget on so many noisy sums. Without a budget, nothing is reserved."""
         if self.epsilon:
-            asked = Plan(clip=clip, steps=steps, evaluations=evaluations)
+            asked = Plan(clip=clip, steps=steps, evaluations=evaluations, statistics=statistics)
             self.plan = accountant.calibrated(asked, self.epsilon, DELTA)
 
     @property
@@ -388,8 +388,9 @@ class Researcher:
         local, parts, size = settings.get("local", {}), list[Part](), transport.NOTHING
         one_step = function == "client_update"
         if function == "noisy_newton":
-            p = len(arrays["coefficients"])
-            parts = [Part("sums", "one", 64, (noisy.size(p, first=False),))]
+            parts = [Part("sums", "one", 64, (noisy.size(len(arrays["coefficients"]), first=False),))]
+        elif function == "noisy_leaf_sums":
+            parts = [transport.sums_of_leaves(arrays["structure"])]
         if one_step:
             function, settings, size = "noisy_gradient", {}, arrays["weights"].shape
             parts = [Part("gradient", "one", 64, size)]
@@ -418,7 +419,7 @@ class Researcher:
             self.refusal = f"organization {TARGET}: {NOISE_ALONE}"
             raise Refused(self.refusal)
         n = int(found[Part("n", "one", 64).key])
-        if function == "noisy_newton":
+        if function in ("noisy_newton", "noisy_leaf_sums"):
             return Answer({"sums": found[parts[0].key] / bounded.ROW}, {"n": n})
         if one_step:
             assert self.plan is not None

@@ -25,6 +25,7 @@ from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.secagg import agreement, keys, masks, notation, study
 from v6_federated.privacy.secagg.agreement import Entry
 from v6_federated.privacy.sums import Part, Sums, decoded, ladder
+from v6_gbdt.trees import FEATURE, LEAF
 
 if TYPE_CHECKING:
     from benchmarks.attacks.researcher import Researcher
@@ -245,6 +246,8 @@ def parts_of(
         return ladder("covariance", (d * (d + 1) // 2,))
     if statistic == "below":
         return [Part("below", "one", 64, (len(arguments["columns"]), EDGES))]
+    if function == "leaf_sums":
+        return [sums_of_leaves(arrays["structure"])]
     if function == "newton":
         p = len(arrays["weights"]) - (job["model"]["name"] == "cox")  # which has no intercept
         return [*ladder("gradient", (p,)), *ladder("hessian", (p * (p + 1) // 2,))]
@@ -270,6 +273,11 @@ def parts_of(
     raise NotASum("the number is not added up")
 
 
+def sums_of_leaves(structure: np.ndarray) -> Part:
+    """The sums of derivatives of trees (m, 3), two for each leaf."""
+    return Part("sums", "one", 64, (2 * int(np.count_nonzero(structure[:, FEATURE] == LEAF)),))
+
+
 def answer_of(
     function: str,
     arguments: Mapping[str, Any],
@@ -282,6 +290,8 @@ def answer_of(
     if (name := MODEL.get(function)) is not None:
         change = read(found, name, "share")
         return {name: change + arrays[name] if name in arrays else change}, {"n": n}
+    if function == "leaf_sums":
+        return {"sums": found["one sums"]}, {"n": n}
     if statistic == "moments":
         return {"first": found["one first"], "second": found["one second"]}, {"n": n}
     if statistic == "covariance":
