@@ -90,8 +90,8 @@ def without_event(result: Result) -> list[str]:
         One line, or none.
     """
     settings = result.get("settings") or {}
-    of_times = result.get("method") in ("cox", "km") or settings.get("loss") == "cox"
-    if not of_times or settings.get("event") is not None:
+    of_times = "event" in settings and settings.get("loss", "cox") == "cox"  # other losses are of no times
+    if not of_times or settings["event"] is not None:
         return []
     return ["no column says which times are of events, so that all of them count; set event=COLUMN if some are not"]
 
