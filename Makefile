@@ -3,16 +3,20 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# vantage6 5 needs Python 3.13, for which torch has no wheel for CPUs: methods without torch alone
+PYTHON_V5 ?= $(shell command -v python3.13)
+VENV_V5 := .venv-v5
+STAMP_V5 := $(VENV_V5)/.installed
 DATA ?= data
 WORKERS ?= auto
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 SITE = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet  # without the theme's notice about MkDocs 2
 
-.PHONY: demo test coverage test-long lint docs data bench images requirements network wheel version hooks clean
+.PHONY: demo test test-v5 coverage test-long lint docs data bench images requirements network wheel version hooks clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[torch,cli,bench,docs,test,lint]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[vantage6-4,torch,cli,bench,docs,test,lint]"
 	touch $@
 
 demo: $(STAMP)  ## five mock hospitals: federated, centralized, and each alone
@@ -20,6 +24,15 @@ demo: $(STAMP)  ## five mock hospitals: federated, centralized, and each alone
 
 test: $(STAMP)  ## the tests, on all processors or WORKERS=N; those on a real network are skipped where there is no Docker
 	$(PYTEST)
+
+$(STAMP_V5): pyproject.toml constraints.txt
+	@test -n "$(PYTHON_V5)" || { echo "no python3.13 here; name one: make $(MAKECMDGOALS) PYTHON_V5=PATH" >&2; exit 2; }
+	$(PYTHON_V5) -m venv $(VENV_V5)
+	$(VENV_V5)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[vantage6-5,cli,bench,test]"
+	touch $@
+
+test-v5: $(STAMP_V5)  ## on vantage6 5 with Python 3.13: the methods without torch, and what all methods share
+	$(VENV_V5)/bin/python -m pytest -n $(WORKERS) --dist loadgroup
 
 coverage: $(STAMP)  ## the tests, and which lines they run; takes twice as long
 	$(PYTEST) --cov
@@ -55,7 +68,8 @@ requirements: $(STAMP)  ## docker/requirements/ from pyproject.toml and constrai
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt uv
 	for kind in numpy torch; do \
 	    extra="--extra $$kind" file="docker/requirements/$$kind.txt"; test $$kind != numpy || extra=; \
-	    $(BIN)/uv pip compile --quiet $(UPGRADE) pyproject.toml $$extra --constraints constraints.txt --generate-hashes \
+	    echo vantage6-algorithm-tools \
+	    | $(BIN)/uv pip compile --quiet $(UPGRADE) pyproject.toml - $$extra --constraints constraints.txt --generate-hashes \
 	        --universal --python-version 3.10 --no-annotate --custom-compile-command "make requirements" -o $$file \
 	    && awk '/^[^ ]/ {keep = !/^(torch|triton|cuda-|nvidia-)/} keep' $$file > $$file.kept && mv $$file.kept $$file \
 	    || exit 1; \

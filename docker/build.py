@@ -9,7 +9,7 @@ import argparse
 import sys
 
 from v6_workbench.errors import EngineError
-from v6_workbench.network import images
+from v6_workbench.network import images, project
 
 
 def main() -> int:
@@ -17,7 +17,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Build the images of the installed methods.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of: {', '.join(listed)} (default: all)")
     parser.add_argument("--network", help="the engine's network for the build, such as host (default: the engine's)")
-    parser.add_argument("--python", default=images.PYTHON, help="the base image (default: %(default)s)")
+    parser.add_argument("--python", default=project.INSTALLED.python, help="the base image (default: %(default)s)")
     parser.add_argument("--push", metavar="REGISTRY", help="push the images there, such as registry.example/project")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in listed]

@@ -2,7 +2,7 @@
 
 from v6_coop.central import central
 from v6_coop.partial import client_update
-from v6_federated import confirm, count_rows, describe, evaluate, fit_step, forget, keep_steps
+from v6_federated import confirm, count_rows, describe, evaluate, extract, fit_step, forget, keep_steps
 
 __all__ = [
     "central",
@@ -11,6 +11,7 @@ __all__ = [
     "count_rows",
     "describe",
     "evaluate",
+    "extract",
     "fit_step",
     "forget",
     "keep_steps",

@@ -2,7 +2,7 @@
 
 from v6_cox.central import central
 from v6_cox.partial import newton, newton_on_grid
-from v6_federated import confirm, count_events, count_rows, describe, evaluate, fit_step, forget, keep_steps
+from v6_federated import confirm, count_events, count_rows, describe, evaluate, extract, fit_step, forget, keep_steps
 
 __all__ = [
     "central",
@@ -11,6 +11,7 @@ __all__ = [
     "count_rows",
     "describe",
     "evaluate",
+    "extract",
     "fit_step",
     "forget",
     "keep_steps",

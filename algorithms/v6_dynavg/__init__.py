@@ -2,7 +2,7 @@
 
 from v6_dynavg.central import central
 from v6_dynavg.partial import local_update, send_model, singular_index, train
-from v6_federated import confirm, count_rows, describe, evaluate, fit_step, forget, keep_steps
+from v6_federated import confirm, count_rows, describe, evaluate, extract, fit_step, forget, keep_steps
 
 __all__ = [
     "central",
@@ -10,6 +10,7 @@ __all__ = [
     "count_rows",
     "describe",
     "evaluate",
+    "extract",
     "fit_step",
     "forget",
     "keep_steps",

@@ -2,7 +2,7 @@
 
 from v6_fedavg.central import central
 from v6_fedavg.partial import client_update, ditto_update, evaluate_own, noisy_gradient
-from v6_federated import confirm, count_rows, describe, evaluate, fit_step, forget, keep_steps
+from v6_federated import confirm, count_rows, describe, evaluate, extract, fit_step, forget, keep_steps
 
 __all__ = [
     "central",
@@ -13,6 +13,7 @@ __all__ = [
     "ditto_update",
     "evaluate",
     "evaluate_own",
+    "extract",
     "fit_step",
     "forget",
     "keep_steps",

@@ -22,6 +22,7 @@ from v6_federated.messages.common import Common, EvaluatedWithNoise, Fraction, R
 from v6_federated.messages.local_sgd import BatchSize, Epochs, LearningRate, LocalSGD, PlainSGD
 from v6_federated.messages.settings import LARGE, Number, Record, Role, changed
 from v6_federated.models import Vector
+from v6_federated.node.extraction import extract
 from v6_federated.node.functions import (
     confirm,
     count_events,
@@ -81,6 +82,7 @@ __all__ = [
     "count_rows",
     "describe",
     "evaluate",
+    "extract",
     "fit_step",
     "forget",
     "inference",

@@ -1,6 +1,6 @@
 """LoAdaBoost (Huang et al. 2020) as a vantage6 algorithm."""
 
-from v6_federated import confirm, count_rows, describe, evaluate, fit_step, forget, keep_steps
+from v6_federated import confirm, count_rows, describe, evaluate, extract, fit_step, forget, keep_steps
 from v6_loadaboost.central import central
 from v6_loadaboost.partial import client_update
 
@@ -11,6 +11,7 @@ __all__ = [
     "count_rows",
     "describe",
     "evaluate",
+    "extract",
     "fit_step",
     "forget",
     "keep_steps",

@@ -5,11 +5,11 @@ import itertools
 import pytest
 
 INIT = """
-from v6_federated import confirm, count_rows, describe, evaluate, fit_step, forget, keep_steps
+from v6_federated import confirm, count_rows, describe, evaluate, extract, fit_step, forget, keep_steps
 from {package}.central import central
 from {package}.partial import client_update
 
-__all__ = ["central", "client_update", "confirm", "count_rows", "describe", "evaluate", "fit_step", "forget"]
+__all__ = ["central", "client_update", "confirm", "count_rows", "describe", "evaluate", "extract", "fit_step", "forget"]
 __all__ += ["keep_steps"]
 """
 CENTRAL = """

@@ -49,7 +49,7 @@ def test_a_limit_that_counts_needs_it_under_trusting_too(limit):
 def test_a_file_in_place_of_the_fallback_is_refused(monkeypatch, tmp_path):
     (tmp_path / FALLBACK).touch()
     monkeypatch.setenv("INPUT_FILE", str(tmp_path / "task-000000012" / "input"))
-    with pytest.raises(NodePermissionException, match=f"the folder {FALLBACK} of the node's data volume cannot be"):
+    with pytest.raises(NodePermissionException, match=f"the folder {FALLBACK} of the node cannot be"):
         HospitalFolder.of_node(CAREFUL)
 
 

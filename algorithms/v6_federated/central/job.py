@@ -9,7 +9,7 @@ from typing import Any
 from v6_federated import models
 from v6_federated.base import json_text
 from v6_federated.base.errors import Interrupted, SafeError, place_of
-from v6_federated.base.vantage6_api import CollectResultsError, UserInputError, algorithm_client
+from v6_federated.base.vantage6_api import CollectResultsError, UserInputError, central_task
 from v6_federated.central import privacy
 from v6_federated.central.federation import Federation
 from v6_federated.data import preprocessing
@@ -127,7 +127,7 @@ def central(
                 "example batch_size=32, or batch_size=none for all rows of a node"
             )
 
-    @algorithm_client
+    @central_task
     def call(client: Any, **values: Any) -> dict[str, Any]:
         try:
             json_text.check(values)

@@ -12,6 +12,7 @@ import pandas as pd
 
 from v6_federated.base.arrays import Array
 from v6_federated.base.vantage6_api import DataError
+from v6_federated.data.frames import decode
 from v6_federated.data.source import Source
 
 IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp"}
@@ -40,7 +41,7 @@ def open_database(database: pd.DataFrame | Path | Source) -> Source:
     if isinstance(database, Source):
         return database
     if isinstance(database, pd.DataFrame):
-        return Source(table=database)
+        return decode(database)
     if database.is_dir():
         archives = sorted(database.glob("*.npz"))
         return read_npz(archives[0]) if len(archives) == 1 else read_images(database)

@@ -11,7 +11,7 @@ from v6_federated.messages.codec import DTYPES
 # partial functions that every method has, those without a model only describe, fit_step and forget; none trains
 AGGREGATIONS = ("auto", "plain", "masked", "pinned")
 KEY = re.compile("[0-9a-f]{32}")  # of a job
-SHARED_FUNCTIONS = ("describe", "confirm", "count_rows", "fit_step", "keep_steps", "evaluate", "forget")
+SHARED_FUNCTIONS = ("describe", "confirm", "count_rows", "extract", "fit_step", "keep_steps", "evaluate", "forget")
 
 
 # attributes of a DataSpec that name columns which are neither features nor the label

@@ -9,7 +9,7 @@ import numpy as np
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.logs import one_line
-from v6_federated.base.vantage6_api import algorithm_client
+from v6_federated.base.vantage6_api import node_task
 from v6_federated.data import aggregates, pca, times
 from v6_federated.data.labels import check_classes_of_numbers, plain
 from v6_federated.data.reading import kinds
@@ -265,7 +265,7 @@ def keep_steps(node: Node) -> dict[str, Any]:
     return {}
 
 
-@algorithm_client
+@node_task
 def forget(client: Any, *, job: Any = None, round: Any = None, mock_data: Any = None, **unknown: Any) -> dict[str, Any]:
     """Remove what this node keeps for a job. No limit of the node prevents it.
 
@@ -292,9 +292,6 @@ def forget(client: Any, *, job: Any = None, round: Any = None, mock_data: Any = 
     except SafeError as error:
         raise SafeError(f"organization {client.organization_id}: {one_line(error)}") from None
     return {"organization_id": client.organization_id, "round": round, "n": 0}
-
-
-forget.wrapped_in_data_decorator = True
 
 
 @partial(weights="one")

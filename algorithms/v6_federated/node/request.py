@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from v6_federated.base import database
+from v6_federated.base.vantage6_api import NO_OWN_FOLDER
 from v6_federated.messages import serialization
 from v6_federated.privacy import audit, quota, stopped
 from v6_federated.privacy.hospital import HospitalFolder
@@ -16,6 +17,7 @@ WITHOUT_FOLDER = (
     "this node has no database with the label hospital: its audit log and the counters of its limits lie in its data "
     "volume, and are lost with it"
 )
+ONE_SESSION = f"the audit log and the counters of this node's limits end with the session: {NO_OWN_FOLDER}"
 
 
 @dataclass
@@ -62,7 +64,7 @@ class Request:
                 names = ", ".join(f"V6_FEDERATED_{name}" for name in line.looser)
                 print(f"looser than the profile {policy.profile}: {names}", flush=True)
             if folder is not None and not folder.own:
-                print(WITHOUT_FOLDER, flush=True)
+                print(ONE_SESSION if NO_OWN_FOLDER else WITHOUT_FOLDER, flush=True)
         return cls(policy, folder, line, arguments)
 
     def check_stopped(self) -> None:

@@ -17,7 +17,8 @@ from v6_federated.base.logs import WITHHELD, one_line
 from v6_federated.base.vantage6_api import (
     AlgorithmExecutionError,
     NodePermissionException,
-    algorithm_client,
+    in_container,
+    node_task,
 )
 from v6_federated.messages import codec, settings
 from v6_federated.messages.job import Job
@@ -113,7 +114,7 @@ def partial(function: Function | None = None, *, weights: SumWeights = "share", 
             answer["arrays"] = codec.encode(sent, node.job.precision)
         return answer
 
-    @algorithm_client
+    @node_task
     def call(
         client: Any,
         *,
@@ -131,6 +132,8 @@ def partial(function: Function | None = None, *, weights: SumWeights = "share", 
             request = Request.of(organization, function.__name__, arguments)
             request.check_stopped()
             json_text.check(arguments)
+            if mock_data is not None and in_container():
+                raise SafeError("mock_data are the rows of a mock node, and this is a real one; leave them out")
             if evaluate and "weights" not in wanted:  # some of these functions are not counted
                 raise SafeError(f"{function.__name__} takes no model and evaluates none; call evaluate instead")
             checked = settings.validate(accepted, values)
@@ -181,7 +184,6 @@ def partial(function: Function | None = None, *, weights: SumWeights = "share", 
             ) from None
 
     functools.update_wrapper(call, function)
-    call.wrapped_in_data_decorator = True  # vantage6's mock client then passes mock_data
     return cast(Callable[..., dict[str, Any]], call)
 
 

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from v6_federated.base.database import label_of_task
 from v6_federated.base.logs import one_line
-from v6_federated.base.vantage6_api import NodePermissionException, data_volume, package
+from v6_federated.base.vantage6_api import NodePermissionException, in_container, package, run_number
 from v6_federated.messages import codec, serialization
 from v6_federated.privacy.environment import NOTHING_COMPUTED, debugging
 from v6_federated.privacy.hospital import HospitalFolder
@@ -84,7 +84,7 @@ def entry(policy: Policy, organization: int, function: str, round_: Any, job: Ma
     participants = job.get("participants")
     return Entry(
         time=now(),
-        run=_run(),
+        run=run_number(),
         job=text(job.get("key")),
         method=text((package() or "").removeprefix("v6_") or job.get("method")),
         function=function,
@@ -164,7 +164,7 @@ def write(folder: HospitalFolder, line: Entry) -> None:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             _append(descriptor, data)
-            if data_volume() is not None:  # a real node
+            if in_container():
                 os.fsync(descriptor)
         finally:
             os.close(descriptor)
@@ -223,9 +223,3 @@ def text(value: Any) -> str:
         The beginning of the text, in one line without control characters.
     """
     return one_line(value[:MOST_LETTERS] if isinstance(value, str) else type(value).__name__)
-
-
-def _run() -> int | None:
-    """vantage6 keeps a run's input in a folder with its number: task-000000012."""
-    number = Path(os.environ.get("INPUT_FILE", "")).parent.name.removeprefix("task-")
-    return int(number) if number.isdecimal() else None

@@ -1,8 +1,9 @@
 """The hospital's own folder on its disk: what must outlive a job and be read by the operator lies there.
 
 On a real node it is a database of type ``folder`` with the reserved label ``hospital``, which vantage6 4.15 mounts into
-every container that it starts. It holds the audit log (``audit.jsonl``), the counters of the limits
-(``requests.sqlite``) and the node's secret (``secret``), from which its own random numbers are derived.
+every container that it starts. vantage6 5 mounts none: there, a folder of the session takes its place. It holds the
+audit log (``audit.jsonl``), the counters of the limits (``requests.sqlite``) and the node's secret (``secret``), from
+which its own random numbers are derived.
 """
 
 import contextlib
@@ -20,7 +21,7 @@ from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.privacy.environment import NOTHING_COMPUTED
 from v6_federated.privacy.policy import Policy
 
-FALLBACK = "v6-federated-hospital"  # in the node's data volume
+FALLBACK = "v6-federated-hospital"  # in the folder that all runs share
 SECRET_BYTES = 32
 
 
@@ -53,7 +54,7 @@ class HospitalFolder:
                 limits need one.
         """
         uri = os.environ.get(f"{RESERVED}_DATABASE_URI")
-        volume = vantage6_api.data_volume()
+        volume = vantage6_api.lasting_folder()
         if uri:
             found = cls(Path(uri), own=True)
             if not found.path.is_dir():
@@ -62,6 +63,12 @@ class HospitalFolder:
                     f"configuration. {NOTHING_COMPUTED}"
                 )
         elif volume is not None:
+            if vantage6_api.NO_OWN_FOLDER and (policy.private or policy.aggregation == "pinned"):
+                limit = "PROFILE=private needs a ledger" if policy.private else "AGGREGATION=pinned needs keys"
+                raise NodePermissionException(
+                    f"V6_FEDERATED_{limit} that last, but {vantage6_api.NO_OWN_FOLDER}; set another, or run this node "
+                    f"on vantage6 4. {NOTHING_COMPUTED}"
+                )
             found = cls(volume / FALLBACK, own=False)
             with contextlib.suppress(OSError):  # refused below
                 found.path.mkdir(mode=0o700, exist_ok=True)
@@ -79,7 +86,7 @@ class HospitalFolder:
             )
         if not os.access(found.path, os.W_OK | os.X_OK):
             raise NodePermissionException(
-                ("the folder of the database 'hospital'" if uri else f"the folder {FALLBACK} of the node's data volume")
+                ("the folder of the database 'hospital'" if uri else f"the folder {FALLBACK} of the node")
                 + f" cannot be written by this program; correct its permissions or its mount_mode. {NOTHING_COMPUTED}"
             )
         return found

@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from v6_federated.base.vantage6_api import NodePermissionException, data_volume
+from v6_federated.base.vantage6_api import NodePermissionException, in_container
 from v6_federated.privacy.environment import NOTHING_COMPUTED
 
 LOCK_SECONDS = 30.0  # how long a request waits while others use the file
@@ -29,7 +29,7 @@ def locked(file: Path, schema: Sequence[str], what: str) -> Iterator[sqlite3.Con
         NodePermissionException: the database cannot be used.
     """
     with explained(file, what), contextlib.closing(connect(file)) as database:
-        if data_volume() is None:  # on mock nodes nothing must survive a power cut
+        if not in_container():  # on mock nodes nothing must survive a power cut
             database.execute("PRAGMA synchronous = OFF")
             database.execute("PRAGMA journal_mode = MEMORY")
         else:  # FULL, and the folder is synced too

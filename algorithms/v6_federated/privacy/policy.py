@@ -7,7 +7,7 @@ import functools
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -219,23 +219,45 @@ class Policy:
         Raises:
             PrivacyThresholdViolation: a column is not allowed.
         """
-        listed = {_read_alike(column) for column in self.disallowed_columns}
-
-        def disallowed(column: str) -> bool:
-            parts = {_read_alike(part) for part in column.split(",")} - {""}  # the list divides a name at its commas
-            return bool(parts) and parts <= listed
-
-        refused = [
-            c
-            for c in map(str.strip, columns)
-            if disallowed(c) or (self.allowed_columns is not None and c not in self.allowed_columns)
-        ]
-        refused += [f"{c} (twice in the file)" for c in map(str.strip, twins) if disallowed(c)]
+        refused = [c for c in map(str.strip, columns) if not self._may_use(c)]
+        refused += [f"{c} (twice in the file)" for c in map(str.strip, twins) if self._disallowed(c)]
         if refused:
             raise PrivacyThresholdViolation(
                 f"the column(s) {', '.join(refused)} may not be used at this node ({PREFIX}ALLOWED_COLUMNS, "
                 f"{PREFIX}DISALLOWED_COLUMNS); name others with --features and --label"
             )
+
+    def permitted(self, columns: Iterable[str], twins: Callable[[Sequence[str]], Sequence[str]]) -> list[str]:
+        """Choose the columns that the operator allows.
+
+        Args:
+            columns: all columns of a table.
+            twins: the names that columns had in the file, see ``check_columns``.
+
+        Returns:
+            The columns, in their order.
+
+        Raises:
+            PrivacyThresholdViolation: none is allowed.
+        """
+        found = [c for c in columns if self._may_use(c.strip()) and not any(map(self._disallowed, twins([c])))]
+        if not found:
+            raise PrivacyThresholdViolation(
+                f"no column of the table may be used at this node ({PREFIX}ALLOWED_COLUMNS, "
+                f"{PREFIX}DISALLOWED_COLUMNS); ask its operator"
+            )
+        return found
+
+    @functools.cached_property
+    def _disallowed_alike(self) -> set[str]:
+        return {_read_alike(name) for name in self.disallowed_columns}
+
+    def _may_use(self, column: str) -> bool:
+        return not self._disallowed(column) and (self.allowed_columns is None or column in self.allowed_columns)
+
+    def _disallowed(self, column: str) -> bool:
+        parts = {_read_alike(part) for part in column.split(",")} - {""}  # the list divides a name at its commas
+        return bool(parts) and parts <= self._disallowed_alike
 
     def check_seconds(self, seconds: float) -> None:
         """End a task that takes longer than the operator allows.

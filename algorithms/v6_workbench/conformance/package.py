@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import v6_federated
+from v6_federated.base.vantage6_api import is_task
 from v6_federated.messages.job import SHARED_FUNCTIONS
 from v6_workbench.conformance import tables
 from v6_workbench.conformance.case import MethodCase
 from v6_workbench.conformance.jobs import Tape, run, told_by
 from v6_workbench.conformance.outcome import NotApplicable, require
-from v6_workbench.network import store
+from v6_workbench.network import project, store
 from v6_workbench.simulation.studies import StudyPlan
 
 
@@ -25,13 +26,15 @@ def exports_are_the_functions_that_a_task_may_call(cases: Sequence[MethodCase]) 
     public = sorted(name for name in dir(module) if callable(getattr(module, name)) and not name.startswith("__"))
     listed = sorted(getattr(module, "__all__", []))
     require(public == listed, f"the public functions are {public}, and __all__ is {listed}; expected the same")
-    shared = SHARED_FUNCTIONS if cases[0].supervised else ("describe", "fit_step", "forget")
+    shared = SHARED_FUNCTIONS if cases[0].supervised else ("describe", "extract", "fit_step", "forget")
     for name in shared:
         same = getattr(module, name, None) is getattr(v6_federated, name)
         require(same, f"{name} is not exported; expected `from v6_federated import {', '.join(shared)}`")
     for name in public:
-        wrapped = getattr(getattr(module, name), "wrapped_in_algorithm_client_decorator", False)
-        require(wrapped, f"{name} can be called by a task, and is no `@central` or `@partial`; import it elsewhere")
+        require(
+            is_task(getattr(module, name)),
+            f"{name} can be called by a task, and is no `@central` or `@partial`; import it elsewhere",
+        )
 
 
 def imports_are_from_the_face_of_v6_federated(cases: Sequence[MethodCase]) -> None:
@@ -68,15 +71,17 @@ def every_partial_function_is_called(cases: Sequence[MethodCase]) -> None:
 
 
 def store_entry_is_up_to_date(cases: Sequence[MethodCase]) -> None:
-    """``algorithm_store.json`` in the package, if there is one, is what the code says."""
+    """The entries for vantage6's algorithm stores in the package, if there are any, are what the code says."""
     case = cases[0]
-    file = Path(str(case.module.__file__)).parent / "algorithm_store.json"
-    if not file.exists():
-        raise NotApplicable("the package has no algorithm_store.json")
-    require(
-        file.read_text() == store.text_of(case.module),
-        f"algorithm_store.json differs from the code; run: python -m v6_workbench.network.store {case.method}",
-    )
+    folder = Path(str(case.module.__file__)).parent
+    releases = [release for release in project.RELEASES.values() if (folder / release.store).exists()]
+    if not releases:
+        raise NotApplicable(f"the package has no {project.FOUR.store} or {project.FIVE.store}")
+    for release in releases:
+        require(
+            (folder / release.store).read_text() == store.text_of(case.module, release),
+            f"{release.store} differs from the code; run: python -m v6_workbench.network.store {case.method}",
+        )
 
 
 def page_names_what_leaves_a_node(cases: Sequence[MethodCase]) -> None:

@@ -6,8 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping
 
-from vantage6.algorithm.tools.mock_client import MockAlgorithmClient
-
+from v6_federated.base.vantage6_api import mock_client
 from v6_workbench.conformance import tables
 from v6_workbench.conformance.case import MethodCase
 from v6_workbench.conformance.jobs import OPEN, Tape, difference, run, size
@@ -15,15 +14,14 @@ from v6_workbench.conformance.outcome import require
 
 
 def same_bits_everywhere(case: MethodCase) -> None:
-    """Mock nodes in one process, in two worker processes, and vantage6's MockAlgorithmClient give the same result."""
+    """Mock nodes in one process, in two worker processes, and vantage6's mock client give the same result."""
     nodes = case.nodes(tables.three())
     for model in case.trained_models():
         values = case.with_minibatches(model=model, rounds=3, seed=5, preprocess=["standardize"])
         one, two = (run(case, nodes, processes=processes, **values) for processes in (1, 2))
         parts = difference(one, two)
         require(not parts, f"{model or 'it'}: worker processes give another {parts}")
-        tables_ = [[{"database": rows, "db_type": "csv"}] for rows in nodes.values()]
-        client = MockAlgorithmClient(tables_, case.package, organization_ids=[*nodes])
+        client = mock_client(case.package, nodes)
         with (
             tempfile.TemporaryDirectory() as folder,
             _environment({**OPEN, "TEMPORARY_FOLDER": folder}),
@@ -31,7 +29,7 @@ def same_bits_everywhere(case: MethodCase) -> None:
         ):
             theirs = case.central(mock_client=client, **values)
         parts = difference(one, theirs)
-        require(not parts, f"{model or 'it'}: vantage6's MockAlgorithmClient gives another {parts}")
+        require(not parts, f"{model or 'it'}: vantage6's mock client gives another {parts}")
 
 
 def traffic_equals_bytes_sent(case: MethodCase) -> None:

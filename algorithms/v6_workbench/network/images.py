@@ -22,12 +22,11 @@ from v6_federated.base.errors import SafeError
 from v6_federated.base.version import __version__
 from v6_workbench import registry
 from v6_workbench.errors import EngineError
-from v6_workbench.network.project import VANTAGE6, source_url
+from v6_workbench.network.project import INSTALLED, VANTAGE6, source_url
 
 ROOT = Path(__file__).resolve().parents[3]
 RECIPES = ROOT / "docker"
 INFRASTRUCTURE = f"v6-federated-infrastructure:{VANTAGE6}"
-PYTHON = "python:3.11-slim-bookworm"
 CODE = "v6-federated.code"  # label of an image: ``registry.code`` of what it was built from
 OWN = re.compile(r"v6-([^:@/]+)(:[^/@]+)?")  # name of an image that this machine has built
 STALE = (
@@ -74,8 +73,8 @@ def listed() -> dict[str, Image]:
     }
 
 
-def build_method(image: Image, *, network: str | None = None, python: str = PYTHON, log: Log = print) -> str:
-    """Build a method's image as NAME:VERSION and NAME:latest.
+def build_method(image: Image, *, network: str | None = None, python: str = INSTALLED.python, log: Log = print) -> str:
+    """Build a method's image as NAME:VERSION and NAME:latest, for the vantage6 that is installed; for 5 with ``-v5``.
 
     Args:
         image: what to build.
@@ -89,7 +88,7 @@ def build_method(image: Image, *, network: str | None = None, python: str = PYTH
     Raises:
         EngineError: the image was not built.
     """
-    tag = f"{image.name}:{__version__}"
+    tag = f"{image.name}:{__version__}{INSTALLED.suffix}"
     files = [
         (RECIPES / "requirements" / f"{image.kind}.txt", f"requirements/{image.kind}.txt"),
         (ROOT / "constraints.txt", "constraints.txt"),
@@ -107,7 +106,7 @@ def build_method(image: Image, *, network: str | None = None, python: str = PYTH
     method = image.name.removeprefix("v6-")
     labels = {CODE: registry.code(method)} if method in registry.names() else {}
     build(tag, RECIPES / "Dockerfile", files, arguments, network, log, labels)
-    engine().images.get(tag).tag(image.name, "latest")
+    engine().images.get(tag).tag(image.name, f"latest{INSTALLED.suffix}")
     return tag
 
 

@@ -1,8 +1,31 @@
-"""What store entries and images say of this project: the version of vantage6 that it is for, and where its code is."""
+"""What store entries and images say of this project: the releases of vantage6 that it is for, and where its code is."""
 
+from dataclasses import dataclass
 from importlib import metadata
 
-VANTAGE6 = "4.15.2"
+
+@dataclass(frozen=True)
+class Release:
+    """A release of vantage6 that this project runs on.
+
+    Attributes:
+        version: its version.
+        python: the base image of algorithms for it.
+        suffix: what the tags of images for it end with.
+        store: the file of a method's entry for its algorithm store.
+    """
+
+    version: str
+    python: str
+    suffix: str
+    store: str
+
+
+FOUR = Release("4.15.2", "python:3.11-slim-bookworm", "", "algorithm_store.json")
+FIVE = Release("5.0.3", "python:3.13-slim-bookworm", "-v5", "algorithm_store_5.json")
+RELEASES = {release.version.partition(".")[0]: release for release in (FOUR, FIVE)}
+INSTALLED = RELEASES[metadata.version("vantage6-common").partition(".")[0]]
+VANTAGE6 = INSTALLED.version
 
 
 def source_url() -> str:

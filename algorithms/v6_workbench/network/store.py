@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from v6_federated.base.errors import SafeError
 from v6_federated.base.version import __version__
 from v6_federated.messages.common import Common
-from v6_workbench.network.project import VANTAGE6, source_url
+from v6_workbench.network.project import FIVE, FOUR, RELEASES, Release, source_url
 from v6_workbench.registry import central_of, folder_of, names, package_of
 
 MEANINGS = {  # settings whose values a user interface can offer
@@ -50,11 +50,12 @@ VISUALIZATIONS = [
 ]
 
 
-def entry(method: str) -> dict[str, Any]:
+def entry(method: str, release: Release = FOUR) -> dict[str, Any]:
     """Return the store's entry of a method.
 
     Args:
         method: the method's name.
+        release: the release of vantage6 whose store it is for.
 
     Returns:
         The entry, as JSON.
@@ -62,10 +63,10 @@ def entry(method: str) -> dict[str, Any]:
     Raises:
         SafeError: the method is not installed.
     """
-    return _entry(central_of(method), method)
+    return _entry(central_of(method), method, release)
 
 
-def _entry(central: Any, method: str) -> dict[str, Any]:
+def _entry(central: Any, method: str, release: Release) -> dict[str, Any]:
     fields = central.settings.model_fields
     description = " ".join((inspect.getdoc(central) or "").split())
     if central.single_answers:
@@ -75,21 +76,44 @@ def _entry(central: Any, method: str) -> dict[str, Any]:
         "name": "central",
         "display_name": description.partition(":")[0],
         "description": description,
-        "type": "central",
+        **({"type": "central"} if release is FOUR else {"step_type": "central_compute"}),
         "standalone": True,
-        "databases": [{"name": "default", "description": "rows to train on; the same label at every node"}],
+        "databases": [_database("default", "rows to train on; the same label at every node", release)],
         "arguments": [_argument(name, fields[name], central) for name in [*own, *Common.model_fields]],
         "ui_visualizations": VISUALIZATIONS if central.supervised else VISUALIZATIONS[1:],  # no accuracy
     }
     return {
         "name": f"v6-{method}",
         "description": description,
-        "image": f"v6-{method}:{__version__}",
+        "image": f"v6-{method}:{__version__}{release.suffix}",
         "partitioning": "horizontal",
-        "vantage6_version": VANTAGE6,
+        "vantage6_version": release.version,
         "code_url": source_url(),
-        "functions": [function],
+        "functions": [function] if release is FOUR else [EXTRACT, function],
     }
+
+
+def _database(name: str, description: str, release: Release) -> dict[str, Any]:
+    return {"name": name, "description": description} | ({} if release is FOUR else {"multiple": False})
+
+
+def _option(name: str, description: str) -> dict[str, Any]:
+    return {"name": name, "display_name": name, "description": description, "type": "string", "has_default_value": True}
+
+
+EXTRACT = {
+    "name": "extract",
+    "display_name": "Read rows",
+    "description": "Copies a node's rows into the session, where tasks use them. No row leaves the node.",
+    "step_type": "data_extraction",
+    "standalone": True,
+    "databases": [_database("source", "the rows: csv, Excel, Parquet, SQL, SPARQL, .npz or a folder of images", FIVE)],
+    "arguments": [
+        _option("sheet", "sheet of an Excel file, if the operator lets tasks choose (unset: the first)"),
+        _option("query", "query, for a database that needs one, if the operator allows it"),
+    ],
+    "ui_visualizations": [],
+}
 
 
 def needs_single(reason: str) -> str:
@@ -104,20 +128,20 @@ def needs_single(reason: str) -> str:
     return f"{ONLY_PLAIN}: {reason}. The nodes' operators must set V6_FEDERATED_AGGREGATION=plain."
 
 
-def path(method: str) -> Path:
+def path(method: str, release: Release = FOUR) -> Path:
     """Return the file of a method's entry, in the folder of its code. Raises SafeError."""
-    return folder_of(method) / "algorithm_store.json"
+    return folder_of(method) / release.store
 
 
-def text(method: str) -> str:
+def text(method: str, release: Release = FOUR) -> str:
     """Return the content of the file of a method's entry. Raises SafeError."""
-    return text_of(package_of(method))
+    return text_of(package_of(method), release)
 
 
-def text_of(package: ModuleType) -> str:
+def text_of(package: ModuleType, release: Release = FOUR) -> str:
     """Return the content of the file for a method's import package, which need not be installed."""
     method = package.__name__.partition(".")[0].removeprefix("v6_")
-    return json.dumps(_entry(package.central, method), indent=2) + "\n"
+    return json.dumps(_entry(package.central, method, release), indent=2) + "\n"
 
 
 def _argument(name: str, field: Any, central: Any) -> dict[str, Any]:
@@ -166,9 +190,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("methods", nargs="*", metavar="METHOD", help=f"one of {', '.join(names())}")
     try:
         for method in parser.parse_args(arguments).methods or names():
-            content = text(method)
-            path(method).write_text(content)
-            print(path(method))
+            for release in RELEASES.values():
+                content = text(method, release)
+                path(method, release).write_text(content)
+                print(path(method, release))
     except SafeError as error:
         parser.error(str(error))
     return 0

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.files import open_regular, replacing
-from v6_federated.base.vantage6_api import NodePermissionException, data_volume
+from v6_federated.base.vantage6_api import NodePermissionException, in_container
 from v6_federated.privacy.locked import locked
 from v6_federated.privacy.secagg.notation import NOTHING_COMPUTED
 
@@ -89,7 +89,7 @@ class Answered:
             if found[0] is not None:
                 return self._stored(T, found[0])
             try:
-                with replacing(self._file(T), durable=data_volume() is not None) as stream:
+                with replacing(self._file(T), durable=in_container()) as stream:
                     stream.write(answer)
             except OSError as error:
                 raise NodePermissionException(

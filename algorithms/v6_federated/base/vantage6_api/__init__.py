@@ -1,9 +1,13 @@
-"""Everything that this package uses of vantage6 4.15: decorators, the client's calls, the environment of a container.
+"""Everything that this package uses of vantage6, 4.15 or 5: decorators, the client's calls, a container's environment.
 
-A ``client`` is anything with the interface of vantage6's ``AlgorithmClient``: the one inside a container, vantage6's
-``MockAlgorithmClient``, or the client of this project's mock network.
+Nothing else in this package imports vantage6, or knows which of the two is installed: ``four`` and ``five`` hold what
+differs, under the same names.
+
+A ``client`` is anything with the interface of vantage6's ``AlgorithmClient``: the one inside a container, that of
+vantage6's mock network, or the client of this project's mock network.
 """
 
+import importlib.util
 import math
 import os
 import tempfile
@@ -14,33 +18,88 @@ from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pandas as pd
-from vantage6.algorithm.client import AlgorithmClient
-from vantage6.algorithm.tools import decorators
-from vantage6.algorithm.tools.exceptions import (
-    AlgorithmExecutionError,
-    CollectResultsError,
-    DataError,
-    NodePermissionException,
-    PrivacyThresholdViolation,
-    UserInputError,
-)
-from vantage6.common.task_status import has_task_finished
+try:
+    FIVE = importlib.util.find_spec("vantage6.algorithm.decorator") is not None
+    from vantage6.algorithm.client import AlgorithmClient
+    from vantage6.algorithm.tools.exceptions import (
+        AlgorithmExecutionError,
+        CollectResultsError,
+        DataError,
+        NodePermissionException,
+        PrivacyThresholdViolation,
+        UserInputError,
+    )
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "vantage6 is not installed; install v6-federated[vantage6-4] with Python 3.10 to 3.12, or "
+        "v6-federated[vantage6-5] with Python 3.13"
+    ) from error
 
 from v6_federated.base.logs import last_words
+from v6_federated.base.vantage6_api.described import Database
+
+if FIVE:
+    from v6_federated.base.vantage6_api.five import (
+        NO_OWN_FOLDER,
+        central_task,
+        create,
+        database_of_task,
+        extraction_task,
+        has_task_finished,
+        in_container,
+        is_task,
+        lasting_folder,
+        mock_client,
+        node_task,
+        own_job_folder,
+        read_table,
+        run_number,
+    )
+    from v6_federated.base.vantage6_api.five import job_folder as _job_folder
+else:
+    from v6_federated.base.vantage6_api.four import (
+        NO_OWN_FOLDER,
+        central_task,
+        create,
+        database_of_task,
+        extraction_task,
+        has_task_finished,
+        in_container,
+        is_task,
+        lasting_folder,
+        mock_client,
+        node_task,
+        own_job_folder,
+        read_table,
+        run_number,
+    )
+    from v6_federated.base.vantage6_api.four import job_folder as _job_folder
 
 __all__ = [
+    "FIVE",
+    "NO_OWN_FOLDER",
     "AlgorithmExecutionError",
     "CollectResultsError",
     "DataError",
+    "Database",
     "NodePermissionException",
     "PrivacyThresholdViolation",
     "UserInputError",
-    "algorithm_client",
+    "central_task",
+    "database_of_task",
+    "extraction_task",
+    "has_task_finished",
+    "in_container",
+    "is_task",
+    "lasting_folder",
+    "mock_client",
+    "node_task",
+    "own_job_folder",
+    "read_table",
+    "run_number",
 ]
 
 T = TypeVar("T")
-algorithm_client: Callable[[Callable[..., Any]], Any] = decorators.algorithm_client  # which has no types
 
 POLL_SECONDS = 1.0
 PATIENCE = 60  # requests to the server that may fail in a row
@@ -65,7 +124,7 @@ def organizations(client: Any) -> list[int]:
     def ids() -> list[int]:
         return sorted(organization["id"] for organization in client.organization.list())
 
-    return _again(ids) if hasattr(client, "request") else ids()
+    return _again(ids) if _asks(client) else ids()
 
 
 def create_task(client: Any, input_: dict[str, Any], organizations: list[int], name: str) -> int:
@@ -84,16 +143,14 @@ def create_task(client: Any, input_: dict[str, Any], organizations: list[int], n
         CollectResultsError: the server refuses the task or does not answer.
     """
 
-    def create() -> dict[str, Any]:
-        task: dict[str, Any] = client.task.create(
-            input_=input_, organizations=organizations, name=name, description=name
-        )
+    def ask() -> dict[str, Any]:
+        task: dict[str, Any] = create(client, input_, organizations, name)
         if str(task.get("msg", "")).startswith(NO_SERVER):
             raise ConnectionError(task["msg"])
         return task
 
     # if an answer was lost, the task exists twice; that does no harm, both do the same
-    task = _again(create) if hasattr(client, "request") else create()
+    task = _again(ask) if _asks(client) else ask()
     if "id" not in task:
         raise CollectResultsError(f"the server refused the task {name!r}: {task.get('msg', 'it gave no reason')}")
     return int(task["id"])
@@ -151,7 +208,7 @@ def wait_for_any(
     Raises:
         CollectResultsError: the server does not tell a status any more.
     """
-    if not hasattr(client, "request"):  # MockAlgorithmClient runs a task while it is created
+    if not _asks(client):  # vantage6's mock client runs a task while it is created
         return list(tasks)
     silence = silence or Silence()
     while True:
@@ -240,42 +297,18 @@ def _again(ask: Callable[[], T]) -> T:
     )
 
 
-def read_table() -> pd.DataFrame:
-    """Read the table or run the query that the environment names.
-
-    Returns:
-        The table, as vantage6 reads it.
-    """
-    frame: pd.DataFrame = decorators.data(1)(lambda frame: frame)()
-    return frame
+def _asks(client: Any) -> bool:
+    """Whether a client can ask a server. vantage6's mock clients cannot; that of 5 warns if it is tried."""
+    return hasattr(type(client), "request") or "request" in vars(client)
 
 
 def job_folder() -> Path:
     """The folder that all runs of one job share on a node.
 
     Returns:
-        vantage6's temporary folder, or this machine's if there is none, as with vantage6's mock client.
+        The folder; this machine's temporary folder if there is none, as with vantage6's mock clients.
     """
-    return Path(os.environ.get("TEMPORARY_FOLDER") or tempfile.gettempdir())
-
-
-def own_job_folder() -> Path | None:
-    """The ``job_folder`` if no other job uses it.
-
-    Returns:
-        The folder, or None if it is this machine's temporary folder.
-    """
-    return job_folder() if os.environ.get("TEMPORARY_FOLDER") else None
-
-
-def data_volume() -> Path | None:
-    """The folder that all runs on a node share, whatever their job: vantage6 keeps each run's input in a folder of it.
-
-    Returns:
-        The folder; None if this is no container of a node.
-    """
-    file = os.environ.get("INPUT_FILE")
-    return Path(file).parents[1] if file else None
+    return _job_folder() or Path(tempfile.gettempdir())
 
 
 def package() -> str | None:
@@ -284,4 +317,4 @@ def package() -> str | None:
     Returns:
         Its name; None if this is no container of a node.
     """
-    return os.environ.get("PKG_NAME") if data_volume() else None
+    return os.environ.get("PKG_NAME") if in_container() else None

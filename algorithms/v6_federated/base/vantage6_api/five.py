@@ -1,0 +1,249 @@
+"""What is particular to vantage6 5: its decorators, the call that creates a task, a container's environment.
+
+``four`` has the same names for vantage6 4.15, and ``vantage6_api`` chooses. A node of vantage6 5 runs a task in a
+session. Rows are copied into the session's folder once, as a data frame, by a function for extraction; all that a task
+can read or write lies in that folder. Partial functions have no client; a container's environment names the
+organization.
+"""
+
+import functools
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from vantage6.algorithm import data_extraction as readers
+from vantage6.algorithm import decorator
+from vantage6.common.enum import TaskStatus
+
+from v6_federated.base.vantage6_api.described import Database
+
+__all__ = [
+    "NO_OWN_FOLDER",
+    "central_task",
+    "create",
+    "database_of_task",
+    "extraction_task",
+    "has_task_finished",
+    "in_container",
+    "is_task",
+    "job_folder",
+    "lasting_folder",
+    "mock_client",
+    "node_task",
+    "own_job_folder",
+    "read_table",
+    "run_number",
+]
+
+Task = Callable[..., Any]
+
+OURS = "v6-federated"  # folder of the session
+# why a node cannot have a folder of the hospital's own
+NO_OWN_FOLDER = "on a node of vantage6 5 nothing that a task writes outlives its session"
+has_task_finished: Callable[[str], bool] = TaskStatus.has_finished
+
+
+@dataclass(frozen=True)
+class Container:
+    """What a partial function knows of its place.
+
+    Attributes:
+        organization_id: id of the node's organization.
+    """
+
+    organization_id: int
+
+
+def is_task(function: Any) -> bool:
+    """Whether a function is one of those that this module makes.
+
+    Args:
+        function: what a package exports.
+    """
+    return hasattr(function, "vantage6_decorator_step_type")
+
+
+def central_task(call: Task) -> Any:
+    """Make ``call(client, **values)`` a function that central runs as.
+
+    Args:
+        call: the function.
+
+    Returns:
+        The task.
+    """
+    return _on_mock_nodes(decorator.central(decorator.algorithm_client(call)), call)
+
+
+def node_task(call: Task) -> Task:
+    """Make ``call(client, *, mock_data=None, **values)`` a function that a node runs.
+
+    Args:
+        call: the function; of its client it uses the ``organization_id``.
+
+    Returns:
+        The task. vantage6's mock node gives it a list with the rows as ``mock_data``.
+    """
+
+    @functools.wraps(call)
+    def run(**values: Any) -> Any:
+        return call(Container(int(os.environ["ORGANIZATION_ID"])), **values)
+
+    task: Any = _on_mock_nodes(decorator.federated(run), call)
+    task.vantage6_dataframe_decorated = True  # only then does the mock node pass mock_data
+    return task  # type: ignore[no-any-return]
+
+
+def _on_mock_nodes(task: Any, call: Task) -> Task:
+    """A task of this project's mock network, where containers have no action that could be checked."""
+
+    @functools.wraps(task)
+    def start(*, mock_client: Any = None, **values: Any) -> Any:
+        return task(**values) if mock_client is None else call(mock_client, **values)
+
+    return start
+
+
+def extraction_task(call: Task) -> Task:
+    """Make ``call(organization, database, **values)`` a function that copies rows into a session.
+
+    Args:
+        call: gets the id of the node's organization, the database that the task names, and its arguments; it returns a
+            ``pyarrow.Table``.
+
+    Returns:
+        The task. A node runs it only to make a data frame; what it returns never leaves the node.
+    """
+
+    @functools.wraps(call)
+    def extract(connection_details: dict[str, str], **values: Any) -> Any:
+        kind, uri = connection_details["type"].lower(), connection_details["uri"]
+        database = Database(kind, kind, uri, values.get("query"), values.get("sheet"))
+        return call(int(os.environ["ORGANIZATION_ID"]), database, **values)
+
+    task: Task = decorator.data_extraction(extract)
+    return task
+
+
+def create(client: Any, input_: dict[str, Any], organizations: list[int], name: str) -> dict[str, Any]:
+    """Create a task on HQ.
+
+    Args:
+        client: the client of the running task.
+        input_: the name of the partial function (``method``) and its arguments (``kwargs``).
+        organizations: ids of the organizations that are to run it.
+        name: name and description of the task.
+
+    Returns:
+        HQ's answer.
+    """
+    about = {"organizations": organizations, "name": name, "description": name}
+    if hasattr(client, "clock"):  # this project's mock network
+        sent: dict[str, Any] = client.task.create(input_=input_, **about)
+    else:
+        sent = client.task.create(method=input_["method"], arguments=input_["kwargs"], **about)
+    return sent
+
+
+def mock_client(package: str, tables: Mapping[int, pd.DataFrame]) -> Any:
+    """vantage6's own mock network, to show that methods compute the same there.
+
+    Args:
+        package: the import package of a method.
+        tables: the rows of each organization, by its id. The ids are 1, 2, and so on.
+
+    Returns:
+        The client that central has there.
+    """
+    from vantage6.algorithm.mock.client import MockAlgorithmClient
+    from vantage6.algorithm.mock.network import MockNetwork
+
+    network = MockNetwork(package, [{"default": {"database": rows, "db_type": "csv"}} for rows in tables.values()])
+    frame = network.hq.dataframes[0]["id"]
+    return MockAlgorithmClient(network.get_node(1), databases=[{"type": "dataframe", "dataframe_id": frame}])
+
+
+def in_container() -> bool:
+    """Whether this process is the container of a real node."""
+    return lasting_folder() is not None
+
+
+def run_number() -> int | None:
+    """The number of the task: the environment does not tell that of the run.
+
+    Returns:
+        The number; None if this is no container of a node.
+    """
+    number = os.environ.get("TASK_ID", "")
+    return int(number) if in_container() and number.isdecimal() else None
+
+
+def database_of_task() -> Database | None:
+    """The data frame that the task names.
+
+    Returns:
+        What is known about it; None if the task names none, as on mock nodes.
+    """
+    session = lasting_folder()
+    named = os.environ.get("USER_REQUESTED_DATAFRAMES", "").replace(";", ",").split(",")[0]
+    if session is None or not named:
+        return None
+    file = session / f"{named}.parquet"
+    return Database(named, "frame", str(file) if file.is_file() else None)
+
+
+def read_table(database: Database) -> pd.DataFrame:
+    """Read a data frame of the session, or run a query, by vantage6's readers.
+
+    Args:
+        database: the data frame, or a database of a type for queries.
+
+    Returns:
+        The table.
+    """
+    if database.kind == "frame":
+        frame: pd.DataFrame = decorator.dataframe(1)(lambda frame: frame)()
+        return frame
+    read = readers.read_sparql_database if database.kind == "sparql" else readers.read_sql_database
+    found: pd.DataFrame = read(query=database.query).to_pandas()
+    return found
+
+
+def job_folder() -> Path | None:
+    """The folder that all runs of one job share on a node: a folder of the session, with other jobs.
+
+    Returns:
+        The folder, which is made if it is not there; None if this is no container of a node.
+    """
+    session = lasting_folder()
+    if session is None:
+        return None
+    (session / OURS).mkdir(mode=0o700, exist_ok=True)
+    return session / OURS
+
+
+def own_job_folder() -> Path | None:
+    """A folder that no other job uses: that of the task, which is the same if its container is started again.
+
+    Returns:
+        The folder, which is made if it is not there; None if this is no container of a node.
+    """
+    jobs = job_folder()
+    if jobs is None:
+        return None
+    own = jobs / f"task-{os.environ['TASK_ID']}"
+    own.mkdir(mode=0o700, exist_ok=True)
+    return own
+
+
+def lasting_folder() -> Path | None:
+    """The folder that all runs of a session share on a node, whatever their job.
+
+    Returns:
+        The folder; None if this is no container of a node: vantage6's mock node names one that is not there.
+    """
+    folder = Path(os.environ.get("SESSION_FOLDER", ""))
+    return folder if folder.is_absolute() and folder.is_dir() else None

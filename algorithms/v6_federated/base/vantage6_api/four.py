@@ -1,0 +1,198 @@
+"""What is particular to vantage6 4.15: its decorators, the call that creates a task, a container's environment.
+
+``five`` has the same names for vantage6 5, and ``vantage6_api`` chooses.
+"""
+
+import functools
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from vantage6.algorithm.tools import decorators
+from vantage6.common.task_status import has_task_finished
+
+from v6_federated.base.vantage6_api.described import Database
+
+__all__ = [
+    "NO_OWN_FOLDER",
+    "central_task",
+    "create",
+    "database_of_task",
+    "extraction_task",
+    "has_task_finished",
+    "in_container",
+    "is_task",
+    "job_folder",
+    "lasting_folder",
+    "mock_client",
+    "node_task",
+    "own_job_folder",
+    "read_table",
+    "run_number",
+]
+
+Task = Callable[..., Any]
+
+NO_OWN_FOLDER = ""  # why a node cannot have a folder of the hospital's own: it can, a database of type folder
+
+
+def is_task(function: Any) -> bool:
+    """Whether a function is one of those that this module makes.
+
+    Args:
+        function: what a package exports.
+    """
+    return bool(getattr(function, "wrapped_in_algorithm_client_decorator", False))
+
+
+def central_task(call: Task) -> Any:
+    """Make ``call(client, **values)`` a function that central runs as.
+
+    Args:
+        call: the function.
+
+    Returns:
+        The task.
+    """
+    return decorators.algorithm_client(call)
+
+
+def node_task(call: Task) -> Task:
+    """Make ``call(client, *, mock_data=None, **values)`` a function that a node runs.
+
+    Args:
+        call: the function; of its client it uses the ``organization_id``.
+
+    Returns:
+        The task. vantage6's mock client gives it a list with the rows as ``mock_data``.
+    """
+    task: Task = decorators.algorithm_client(call)
+    task.wrapped_in_data_decorator = True  # type: ignore[attr-defined]  # only then does the mock client pass mock_data
+    return task
+
+
+def extraction_task(call: Task) -> Task:
+    """Make a function that copies rows into a session; there are none in vantage6 4.
+
+    Args:
+        call: the function.
+
+    Returns:
+        A task that refuses to run: its result would be sent to the server.
+    """
+
+    @functools.wraps(call)
+    def refuse(client: Any, **values: Any) -> None:
+        raise ValueError("extract is for vantage6 5; with vantage6 4 a task names the node's database itself")
+
+    task: Task = central_task(refuse)
+    return task
+
+
+def create(client: Any, input_: dict[str, Any], organizations: list[int], name: str) -> dict[str, Any]:
+    """Create a task on the server.
+
+    Args:
+        client: the client of the running task.
+        input_: the name of the partial function (``method``) and its arguments (``kwargs``).
+        organizations: ids of the organizations that are to run it.
+        name: name and description of the task.
+
+    Returns:
+        The server's answer.
+    """
+    task: dict[str, Any] = client.task.create(input_=input_, organizations=organizations, name=name, description=name)
+    return task
+
+
+def mock_client(package: str, tables: Mapping[int, pd.DataFrame]) -> Any:
+    """vantage6's own mock network, to show that methods compute the same there.
+
+    Args:
+        package: the import package of a method.
+        tables: the rows of each organization, by its id.
+
+    Returns:
+        The client that central has there.
+    """
+    from vantage6.algorithm.tools.mock_client import MockAlgorithmClient
+
+    databases = [[{"database": rows, "db_type": "csv"}] for rows in tables.values()]
+    return MockAlgorithmClient(databases, package, organization_ids=[*tables])
+
+
+def in_container() -> bool:
+    """Whether this process is the container of a real node."""
+    return bool(os.environ.get("INPUT_FILE"))
+
+
+def run_number() -> int | None:
+    """The number of the run, by which the server knows it.
+
+    Returns:
+        The number; None if this is no container of a node.
+    """
+    # a run's input lies in a folder with its number: task-000000012
+    number = Path(os.environ.get("INPUT_FILE", "")).parent.name.removeprefix("task-")
+    return int(number) if number.isdecimal() else None
+
+
+def database_of_task() -> Database | None:
+    """The database that the task names.
+
+    Returns:
+        What the environment says about it; None if the task names none, as on mock nodes.
+    """
+    labels = os.environ.get("USER_REQUESTED_DATABASE_LABELS", "").split(",")
+    named = next(filter(None, labels), None)
+    if named is None:
+        return None
+    label = named.upper()
+    return Database(
+        named,
+        os.environ.get(f"{label}_DATABASE_TYPE", "").lower(),
+        os.environ.get(f"{label}_DATABASE_URI"),
+        os.environ.get(f"{label}_QUERY") or None,
+        os.environ.get(f"{label}_SHEET_NAME") or None,
+        bool(os.environ.get(f"{label}_PREPROCESSING")),
+        tuple(f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith(f"{label}_")),
+    )
+
+
+def read_table(database: Database) -> pd.DataFrame:
+    """Run a query by vantage6's reader.
+
+    Args:
+        database: the database, of a type for queries.
+
+    Returns:
+        The table.
+    """
+    frame: pd.DataFrame = decorators.data(1)(lambda frame: frame)()
+    return frame
+
+
+def job_folder() -> Path | None:
+    """The folder that all runs of one job share on a node.
+
+    Returns:
+        vantage6's temporary folder; None if there is none, as with vantage6's mock client.
+    """
+    folder = os.environ.get("TEMPORARY_FOLDER")
+    return Path(folder) if folder else None
+
+
+def own_job_folder() -> Path | None:
+    """The ``job_folder``, which no other job uses."""
+    return job_folder()
+
+
+def lasting_folder() -> Path | None:
+    """The folder that all runs on a node share, whatever their job: vantage6 keeps each run's input in a folder of it.
+
+    Returns:
+        The folder; None if this is no container of a node.
+    """
+    return Path(os.environ["INPUT_FILE"]).parents[1] if in_container() else None

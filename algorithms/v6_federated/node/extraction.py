@@ -1,0 +1,63 @@
+"""The function that copies a node's rows into a session of vantage6 5."""
+
+from typing import TYPE_CHECKING, Any
+
+from v6_federated.base.database import read
+from v6_federated.base.errors import SafeError, place_of
+from v6_federated.base.logs import WITHHELD, one_line
+from v6_federated.base.vantage6_api import AlgorithmExecutionError, Database, extraction_task
+from v6_federated.data.files import open_database
+from v6_federated.data.frames import encode
+from v6_federated.node.masking import SAFE_ERRORS
+from v6_federated.privacy.environment import debugging
+from v6_federated.privacy.policy import Policy
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+@extraction_task
+def extract(
+    organization: int, database: Database, *, sheet: Any = None, query: Any = None, **unknown: Any
+) -> "pyarrow.Table":
+    """Copy this node's rows into the session, so that tasks can use them. No row leaves the node.
+
+    The names of the columns do: vantage6 shows them to researchers. Columns that the operator does not allow are left
+    out, and so is what a task might do to rows: queries and sheets are the operator's to allow.
+
+    Args:
+        organization: id of the node's organization.
+        database: the node's database.
+        sheet: a sheet of an Excel file.
+        query: a query, for a database that needs one.
+        **unknown: arguments that it does not take.
+
+    Returns:
+        The rows, with a mark by which partial functions know that this package has made the frame.
+
+    Raises:
+        SafeError: there are other arguments.
+        AlgorithmExecutionError: an unexpected error, whose text could quote a row.
+    """
+    try:
+        if unknown:
+            raise SafeError(f"extract does not take {', '.join(map(repr, unknown))}; it takes sheet or query")
+        if wrong := [name for name, value in {"sheet": sheet, "query": query}.items() if not _text(value)]:
+            raise SafeError(f"{wrong[0]} is no text; expected a text, or leave it out")
+        policy = Policy.of_node()
+        source = open_database(read(database, policy.allow_queries))
+        source.check_header()
+        return encode(source, policy)
+    except SAFE_ERRORS as error:
+        raise type(error)(f"organization {organization}: {one_line(error)}") from None
+    except Exception as error:
+        if debugging():
+            raise
+        raise AlgorithmExecutionError(
+            f"organization {organization}: {type(error).__name__} in {place_of(error)}; {WITHHELD} because it could "
+            "contain a value of a row"
+        ) from None
+
+
+def _text(value: Any) -> bool:
+    return value is None or isinstance(value, str)
