@@ -30,7 +30,7 @@ def test_a_method_without_a_defect_passes(method, monkeypatch):
         "long training is ended": "it has no minibatches between which training could be ended",
         "a node that has lost its state says so": "its nodes keep nothing",
         "model follows from the history": "MethodCase(follow=...) says what follows from a history",
-        "store entry is up to date": "the package has no algorithm_store.json",
+        "store entry is up to date": "the package has no algorithm_store.json or algorithm_store_5.json",
         "page names what leaves a node": "the method has no page",
     }
 
