@@ -15,7 +15,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A worker runs a whole file, whose fixtures are then made once, and one worker runs all that need Docker."""
     for item in items:
         file = item.path
-        item.add_marker(pytest.mark.xdist_group("network" if file.parent.name == "network" else str(file)))
+        item.add_marker(pytest.mark.xdist_group("network" if file.parent.name.startswith("network") else str(file)))
 
 
 @pytest.fixture

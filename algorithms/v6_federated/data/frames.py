@@ -5,6 +5,7 @@ bytes of a row, ``y`` its label, and an attribute of the frame their shape and t
 """
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,8 +41,8 @@ def encode(source: Source, policy: Policy) -> "pyarrow.Table":
     """
     about: dict[str, Any] = {"version": __version__}
     if source.table is not None:
-        frame = source.table[policy.permitted(source.table.columns, source.twins)]
-        return _marked(pd.DataFrame({name: _writable(frame[name]) for name in frame.columns}), about)
+        table = source.table[policy.permitted(source.table.columns, source.twins)]
+        return _marked(pd.DataFrame({name: _writable(table[name]) for name in table.columns}), about)
     assert source.X is not None and source.y is not None
     X = np.ascontiguousarray(source.X, source.X.dtype.newbyteorder("<"))
     about |= {"shape": [*X.shape[1:]], "dtype": X.dtype.str}
@@ -52,15 +53,24 @@ def decode(frame: pd.DataFrame) -> Source:
     """Read the rows of a data frame.
 
     Args:
-        frame: a table, or arrays as ``encode`` has written them.
+        frame: a table, or what ``encode`` has written.
 
     Returns:
         The rows.
 
     Raises:
-        DataError: the frame says that it holds arrays, and does not.
+        DataError: the frame has the mark of ``encode``, and does not hold what ``encode`` has written.
     """
-    about = frame.attrs.get(MARK, {})
+    about = frame.attrs.get(MARK)
+    if about is None:
+        return Source(table=frame)
+    source = _read(frame, about)
+    if source.digest.hex() != about.get("digest"):
+        raise DataError("the data frame was changed after its rows were read; make it again with the function extract")
+    return source
+
+
+def _read(frame: pd.DataFrame, about: Mapping[str, Any]) -> Source:
     if "shape" not in about:
         return Source(table=frame)
     try:
@@ -82,6 +92,7 @@ def _marked(frame: pd.DataFrame, about: dict[str, Any]) -> "pyarrow.Table":
         raise DataError(
             "a column of the table holds values of several kinds; expected numbers or words in each"
         ) from None
+    about |= {"digest": _read(table.to_pandas(), about).digest.hex()}  # of what a task will find
     return table.replace_schema_metadata({**table.schema.metadata, ATTRIBUTES: json.dumps({MARK: about}).encode()})
 
 

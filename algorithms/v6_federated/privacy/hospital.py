@@ -64,9 +64,13 @@ class HospitalFolder:
                 )
         elif volume is not None:
             if vantage6_api.NO_OWN_FOLDER and (policy.private or policy.aggregation == "pinned"):
-                limit = "PROFILE=private needs a ledger" if policy.private else "AGGREGATION=pinned needs keys"
+                limit = (
+                    "PROFILE=private needs a ledger that lasts"
+                    if policy.private
+                    else "AGGREGATION=pinned needs keys that last"
+                )
                 raise NodePermissionException(
-                    f"V6_FEDERATED_{limit} that last, but {vantage6_api.NO_OWN_FOLDER}; set another, or run this node "
+                    f"V6_FEDERATED_{limit}, but {vantage6_api.NO_OWN_FOLDER}; set another, or run this node "
                     f"on vantage6 4. {NOTHING_COMPUTED}"
                 )
             found = cls(volume / FALLBACK, own=False)

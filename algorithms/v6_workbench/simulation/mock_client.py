@@ -85,7 +85,7 @@ class MockClient:
         self._work()
         return list(self.result.from_task(task_id))
 
-    def _send(self, input_: dict[str, Any], organizations: list[int], message: Path, task_id: int) -> None:
+    def _send(self, input_: dict[str, Any], organizations: Collection[int], message: Path, task_id: int) -> None:
         runs = self._runs[task_id] = []
         for organization in organizations:
             self._count += 1
@@ -136,9 +136,18 @@ class _Tasks:
     _sent: tuple[dict[str, Any], Path] | None = None
 
     def create(
-        self, input_: dict[str, Any], organizations: list[int], name: str = "mock", description: str = "mock"
+        self,
+        input_: dict[str, Any] | None = None,
+        organizations: Collection[int] = (),
+        name: str = "mock",
+        description: str = "mock",
+        *,
+        method: str = "",
+        arguments: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
+        """Create a task as a client of vantage6 4 (``input_``) or 5 (``method`` and ``arguments``) does."""
         client = self.client
+        input_ = input_ or {"method": method, "kwargs": arguments or {}}
         unknown = sorted(set(organizations) - set(client.network.nodes))
         if unknown or not organizations:
             return {"msg": f"no node for organizations {unknown or organizations}"}
@@ -148,11 +157,13 @@ class _Tasks:
 
     def _message(self, input_: dict[str, Any], task_id: int) -> Path:
         """The file that the nodes read: one for all tasks with the same input that wait together."""
-        if self._sent is None or self._sent[0] is not input_ or not self._sent[1].exists():
+        sent = self._sent
+        same = sent is not None and sent[0]["kwargs"] is input_["kwargs"] and sent[0]["method"] == input_["method"]
+        if sent is None or not same or not sent[1].exists():
             message = self.client.network.folder / f"task-{task_id}.json"
             message.write_bytes(orjson.dumps(input_))
-            self._sent = input_, message
-        return self._sent[1]
+            self._sent = sent = input_, message
+        return sent[1]
 
 
 @dataclass(frozen=True)

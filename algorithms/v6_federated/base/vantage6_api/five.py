@@ -140,12 +140,14 @@ def create(client: Any, input_: dict[str, Any], organizations: list[int], name: 
     Returns:
         HQ's answer.
     """
-    about = {"organizations": organizations, "name": name, "description": name}
-    if hasattr(client, "clock"):  # this project's mock network
-        sent: dict[str, Any] = client.task.create(input_=input_, **about)
-    else:
-        sent = client.task.create(method=input_["method"], arguments=input_["kwargs"], **about)
-    return sent
+    task: dict[str, Any] = client.task.create(
+        method=input_["method"],
+        arguments=input_["kwargs"],
+        organizations=organizations,
+        name=name,
+        description=name,
+    )
+    return task
 
 
 def mock_client(package: str, tables: Mapping[int, pd.DataFrame]) -> Any:
@@ -153,7 +155,7 @@ def mock_client(package: str, tables: Mapping[int, pd.DataFrame]) -> Any:
 
     Args:
         package: the import package of a method.
-        tables: the rows of each organization, by its id. The ids are 1, 2, and so on.
+        tables: the rows of each organization, by its id.
 
     Returns:
         The client that central has there.
@@ -162,8 +164,10 @@ def mock_client(package: str, tables: Mapping[int, pd.DataFrame]) -> Any:
     from vantage6.algorithm.mock.network import MockNetwork
 
     network = MockNetwork(package, [{"default": {"database": rows, "db_type": "csv"}} for rows in tables.values()])
+    for node, organization in zip(network.nodes, tables, strict=True):  # the network counts them from 1
+        node.id_ = node.organization_id = node.env["ORGANIZATION_ID"] = organization
     frame = network.hq.dataframes[0]["id"]
-    return MockAlgorithmClient(network.get_node(1), databases=[{"type": "dataframe", "dataframe_id": frame}])
+    return MockAlgorithmClient(network.nodes[0], databases=[{"type": "dataframe", "dataframe_id": frame}])
 
 
 def in_container() -> bool:
@@ -216,11 +220,12 @@ def job_folder() -> Path | None:
     """The folder that all runs of one job share on a node: a folder of the session, with other jobs.
 
     Returns:
-        The folder, which is made if it is not there; None if this is no container of a node.
+        The folder, which is made if it is not there; None if there is none, as with vantage6's mock network.
     """
     session = lasting_folder()
     if session is None:
-        return None
+        folder = os.environ.get("TEMPORARY_FOLDER")  # of this project's mock network
+        return Path(folder) if folder else None
     (session / OURS).mkdir(mode=0o700, exist_ok=True)
     return session / OURS
 
@@ -229,11 +234,11 @@ def own_job_folder() -> Path | None:
     """A folder that no other job uses: that of the task, which is the same if its container is started again.
 
     Returns:
-        The folder, which is made if it is not there; None if this is no container of a node.
+        The folder, which is made if it is not there; None if there is none, as with vantage6's mock network.
     """
     jobs = job_folder()
-    if jobs is None:
-        return None
+    if jobs is None or not in_container():
+        return jobs
     own = jobs / f"task-{os.environ['TASK_ID']}"
     own.mkdir(mode=0o700, exist_ok=True)
     return own
