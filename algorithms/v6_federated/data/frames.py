@@ -78,7 +78,8 @@ def _read(frame: pd.DataFrame, about: Mapping[str, Any]) -> Source:
         if dtype.hasobject:
             raise TypeError
         X = np.frombuffer(b"".join(frame["x"]), dtype).reshape(shape)
-        return Source(X=X, y=frame["y"].to_numpy())
+        y = frame["y"].to_numpy()
+        return Source(X=X, y=np.asarray(y.tolist()) if y.dtype == object else y)  # words, as .npz has them
     except (KeyError, TypeError, ValueError):
         raise DataError("the data frame does not hold the arrays that it names; make it again") from None
 
