@@ -3,16 +3,19 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# vantage6 5 needs Python 3.13, for which torch has no wheel for CPUs: methods without torch alone
+# vantage6 5 asks for Python 3.13, for which torch has no wheel for CPUs: there, methods without torch are tested. Methods
+# with torch are tested on the Python of the other tests, on which vantage6 5 runs although it does not say so.
 PYTHON_V5 ?= $(shell command -v python3.13)
 VENV_V5 := .venv-v5
 STAMP_V5 := $(VENV_V5)/.installed
+VENV_V5_TORCH := .venv-v5-torch
+STAMP_V5_TORCH := $(VENV_V5_TORCH)/.installed
 DATA ?= data
 WORKERS ?= auto
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 SITE = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet  # without the theme's notice about MkDocs 2
 
-.PHONY: demo test test-v5 coverage test-long lint docs data bench images requirements network wheel version hooks clean
+.PHONY: demo test test-v5 test-v5-torch coverage test-long lint docs data bench images requirements network wheel version hooks clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -33,6 +36,17 @@ $(STAMP_V5): pyproject.toml constraints.txt
 
 test-v5: $(STAMP_V5)  ## on vantage6 5 with Python 3.13: the methods without torch, and what all methods share
 	$(VENV_V5)/bin/python -m pytest -n $(WORKERS) --dist loadgroup
+
+$(STAMP_V5_TORCH): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV_V5_TORCH)
+	$(VENV_V5_TORCH)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[vantage6-4,torch,cli,test]"
+	$(VENV_V5_TORCH)/bin/python -m pip install --quiet --disable-pip-version-check --ignore-requires-python --no-deps \
+	    $$(sed -n "s/; python_version >= .3.13.$$//p" constraints.txt | grep "^vantage6-")
+	$(VENV_V5_TORCH)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt httpx python-keycloak
+	touch $@
+
+test-v5-torch: $(STAMP_V5_TORCH)  ## on vantage6 5: the methods with torch
+	$(VENV_V5_TORCH)/bin/python -m pytest -n $(WORKERS) --dist loadgroup tests/methods tests/models
 
 coverage: $(STAMP)  ## the tests, and which lines they run; takes twice as long
 	$(PYTEST) --cov
