@@ -41,6 +41,7 @@ FIRST = ("central", "partial", "Federation", "Answers", "Answer", "Node", "Local
 OTHERS = {  # names in the API that have no docstring
     "CollectResultsError": "vantage6's error: too few nodes answered",
     "UserInputError": "vantage6's error: the request was wrong",
+    "ROW": "whole numbers into which `bounded_sum` and `bounded_rows` divide the length 1",
     "LARGE": "the largest whole number that a setting may have",
     "Number": "marks a setting as a number: true and false are refused (`Annotated[float, Field(ge=0), Number]`)",
     "Result": "what central and partial functions return: a dictionary, see [result.json](/docs/reference/result.md)",

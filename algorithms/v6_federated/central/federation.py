@@ -102,8 +102,8 @@ class Federation:
         self._history = History(self.evaluators, job.data.regression, show, loss)
         tolerance = Tolerance.of(common, policy.minimum_organizations, vantage6_api.on_a_node(client))
         self._tasks = RoundTasks(client, tolerance, Bounds(common, self.evaluators), job, self._history)
-        folder, name = vantage6_api.own_job_folder(), f"{method}-{client.organization_id}"
-        kept = Checkpoint(folder, name, durable=vantage6_api.on_a_node(client))
+        name = f"{vantage6_api.own_prefix()}{method}-{client.organization_id}"
+        kept = Checkpoint(vantage6_api.own_job_folder(), name, durable=vantage6_api.on_a_node(client))
         self._progress = Progress(method, common, kept, self._tasks, self._history)
         self._generators: dict[tuple[str, int], np.random.Generator] = {}
         self._started = vantage6_api.now(client)

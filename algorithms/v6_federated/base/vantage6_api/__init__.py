@@ -51,7 +51,7 @@ if FIVE:
         lasting_folder,
         mock_client,
         node_task,
-        own_job_folder,
+        own_prefix,
         read_table,
         run_number,
     )
@@ -69,7 +69,7 @@ else:
         lasting_folder,
         mock_client,
         node_task,
-        own_job_folder,
+        own_prefix,
         read_table,
         run_number,
     )
@@ -94,7 +94,7 @@ __all__ = [
     "lasting_folder",
     "mock_client",
     "node_task",
-    "own_job_folder",
+    "own_prefix",
     "read_table",
     "run_number",
 ]
@@ -309,6 +309,15 @@ def job_folder() -> Path:
         The folder; this machine's temporary folder if there is none, as with vantage6's mock clients.
     """
     return _job_folder() or Path(tempfile.gettempdir())
+
+
+def own_job_folder() -> Path | None:
+    """The ``job_folder`` if it is a node's.
+
+    Returns:
+        The folder; a task's own files in it begin with ``own_prefix``. None if it is this machine's temporary folder.
+    """
+    return _job_folder()
 
 
 def package() -> str | None:

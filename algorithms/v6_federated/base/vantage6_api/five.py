@@ -33,7 +33,7 @@ __all__ = [
     "lasting_folder",
     "mock_client",
     "node_task",
-    "own_job_folder",
+    "own_prefix",
     "read_table",
     "run_number",
 ]
@@ -230,18 +230,9 @@ def job_folder() -> Path | None:
     return session / OURS
 
 
-def own_job_folder() -> Path | None:
-    """A folder that no other job uses: that of the task, which is the same if its container is started again.
-
-    Returns:
-        The folder, which is made if it is not there; None if there is none, as with vantage6's mock network.
-    """
-    jobs = job_folder()
-    if jobs is None or not in_container():
-        return jobs
-    own = jobs / f"task-{os.environ['TASK_ID']}"
-    own.mkdir(mode=0o700, exist_ok=True)
-    return own
+def own_prefix() -> str:
+    """What the names of a task's files begin with in the ``job_folder``: the same if its container is started again."""
+    return f"task-{os.environ['TASK_ID']}-" if in_container() else ""
 
 
 def lasting_folder() -> Path | None:

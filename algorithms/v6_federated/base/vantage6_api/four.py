@@ -28,7 +28,7 @@ __all__ = [
     "lasting_folder",
     "mock_client",
     "node_task",
-    "own_job_folder",
+    "own_prefix",
     "read_table",
     "run_number",
 ]
@@ -184,9 +184,9 @@ def job_folder() -> Path | None:
     return Path(folder) if folder else None
 
 
-def own_job_folder() -> Path | None:
-    """The ``job_folder``, which no other job uses."""
-    return job_folder()
+def own_prefix() -> str:
+    """What the names of a task's files begin with in the ``job_folder``: nothing, since no other job uses it."""
+    return ""
 
 
 def lasting_folder() -> Path | None:
