@@ -5,9 +5,12 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # vantage6 5 asks for Python 3.13, for which torch has no wheel for CPUs: there, methods without torch are tested. Methods
 # with torch are tested on the Python of the other tests, on which vantage6 5 runs although it does not say so.
-PYTHON_V5 ?= $(shell command -v python3.13)
+PYTHON_V5 ?= $(shell for p in python3.13 "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.13.*/bin/python3.13; do \
+	"$$p" -c "" 2>/dev/null && command -v "$$p" && break; done)
 VENV_V5 := .venv-v5
 STAMP_V5 := $(VENV_V5)/.installed
+TESTS_V5 ?= tests/five tests/base tests/central tests/conformance tests/data tests/messages tests/node tests/operator \
+	tests/privacy $(wildcard $(patsubst %,tests/methods/test_%*.py,cox gbdt glm km pca))
 VENV_V5_TORCH := .venv-v5-torch
 STAMP_V5_TORCH := $(VENV_V5_TORCH)/.installed
 DATA ?= data
@@ -35,7 +38,7 @@ $(STAMP_V5): pyproject.toml constraints.txt
 	touch $@
 
 test-v5: $(STAMP_V5)  ## on vantage6 5 with Python 3.13: the methods without torch, and what all methods share
-	$(VENV_V5)/bin/python -m pytest -n $(WORKERS) --dist loadgroup
+	$(VENV_V5)/bin/python -m pytest -n $(WORKERS) --dist loadgroup $(TESTS_V5)
 
 $(STAMP_V5_TORCH): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV_V5_TORCH)

@@ -4,9 +4,12 @@ import warnings
 
 import pandas as pd
 import pytest
+from helpers import four
 
 from v6_federated.base.database import read_database
 from v6_federated.base.vantage6_api import DataError, NodePermissionException, UserInputError
+
+pytestmark = four
 
 
 @pytest.fixture

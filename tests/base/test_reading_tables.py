@@ -4,6 +4,7 @@ import gzip
 
 import pandas as pd
 import pytest
+from helpers import four
 
 from v6_federated.base.database import read_database
 from v6_federated.base.errors import SafeError
@@ -31,6 +32,7 @@ def written(folder, name):
     return file
 
 
+@four
 @pytest.mark.parametrize("name", ["r.csv", "german.csv", "r.tsv", "r.csv.gz", "r.tsv.gz", "r.xlsx", "r.parquet"])
 def test_a_table_is_the_same_to_node_laptop_and_operator(name, tmp_path, monkeypatch):
     file = written(tmp_path, name)

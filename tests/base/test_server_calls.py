@@ -43,5 +43,5 @@ def test_a_task_that_the_server_refuses_is_not_sent_again():
     task = SimpleNamespace(create=lambda **task: created.append(task) or {"msg": "no such image"})
     client = SimpleNamespace(task=task, request=None)
     with pytest.raises(CollectResultsError, match="the server refused the task 'update': no such image"):
-        vantage6_api.create_task(client, {"method": "update"}, [3], "update")
+        vantage6_api.create_task(client, {"method": "update", "kwargs": {}}, [3], "update")
     assert len(created) == 1

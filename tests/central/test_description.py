@@ -7,6 +7,7 @@ from v6_federated import SafeError
 
 
 def test_a_model_that_does_not_fit_the_data_is_refused(hospitals):
+    pytest.importorskip("torch")
     with pytest.raises(SafeError, match="3 features are not a square image"):
         train("v6_fedavg", hospitals, rounds=1, model="cnn_garst", features=["x0", "x1", "x2"])
 

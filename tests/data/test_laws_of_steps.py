@@ -4,8 +4,8 @@ import importlib
 
 import numpy as np
 from helpers import ALL_STEPS, OPEN, fitted, pooled, train
-from vantage6.algorithm.tools.mock_client import MockAlgorithmClient
 
+from v6_federated.base.vantage6_api import mock_client
 from v6_federated.data import source
 from v6_federated.messages import codec
 
@@ -25,9 +25,7 @@ def test_steps_have_the_same_bits_on_every_network(clinics, monkeypatch, tmp_pat
     turned = train("v6_fedavg", {k: clinics[k] for k in (3, 1, 2)}, **settings)
     for name, value in {**OPEN, "TEMPORARY_FOLDER": str(tmp_path)}.items():
         monkeypatch.setenv(name, value)
-    client = MockAlgorithmClient(
-        [[{"database": rows, "db_type": "csv"}] for rows in clinics.values()], "v6_fedavg", organization_ids=[1, 2, 3]
-    )
+    client = mock_client("v6_fedavg", clinics)
     theirs = importlib.import_module("v6_fedavg").central(mock_client=client, **settings)
     for other in (two, turned, theirs):
         assert other["weights"] == one["weights"] and other["data"] == one["data"]

@@ -49,6 +49,7 @@ def test_the_exported_text_compares_as_nodes_do(tmp_path):
 
 
 def test_export_is_lightgbms_text(hospitals, tmp_path):
+    pytest.importorskip("torch")  # for .pt
     rows = {k: v.rename(columns={"x0": "blood pressure [mmHg]", "x1": "x 1"}) for k, v in hospitals.items()}
     result = train("v6_gbdt", rows, rounds=6, **SMALL)
     booster, (model, w) = exported(result, tmp_path), ensemble(result)

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-import torch
 from helpers import crafted, refused, table, train
 
 from v6_federated import LocalSGD, codec
 from v6_federated.node import local_training
+
+torch = pytest.importorskip("torch")
 
 
 def test_steps_with_momentum_equal_those_of_torch():

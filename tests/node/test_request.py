@@ -5,7 +5,7 @@ import sqlite3
 
 import numpy as np
 import pytest
-from helpers import crafted
+from helpers import crafted, four
 
 from v6_federated.base.errors import SafeError
 from v6_federated.messages import codec
@@ -39,6 +39,7 @@ def test_what_is_not_counted_evaluates_nothing(hospitals, function):
     assert status == "crashed" and f"{function} takes no model and evaluates none; call evaluate instead" in log
 
 
+@four
 def test_another_database_query_or_sheet_is_another_request(request_of, monkeypatch):
     digests = [request_of().digest]
     for name, value in (
@@ -50,6 +51,7 @@ def test_another_database_query_or_sheet_is_another_request(request_of, monkeypa
     assert len(set(digests)) == 5
 
 
+@four
 def test_a_table_that_has_changed_is_counted_again(request_of, monkeypatch, tmp_path):
     file = tmp_path / "rows.csv"
     file.write_text("a,b\n1,2\n")
@@ -81,6 +83,7 @@ def test_arguments_that_are_nested_too_deeply_are_a_line_of_the_log(hospitals, t
     assert status == "crashed" and entry.job == "list" and entry.refused.startswith("JSON of more than 100 levels")
 
 
+@four
 def test_the_line_has_the_time_at_which_the_answer_left(request_of, tmp_path):
     request = request_of()
     request.refused(str(SafeError("no")))
@@ -88,6 +91,7 @@ def test_the_line_has_the_time_at_which_the_answer_left(request_of, tmp_path):
     assert entry.time >= request.entry.time and entry.database == "default"
 
 
+@four
 @pytest.mark.parametrize("own", [True, False])
 def test_the_log_of_a_real_node_says_what_is_looser_and_where_the_folder_is(monkeypatch, tmp_path, capsys, own):
     """Without a folder of its own, a node counts in its data volume, where all runs have their input."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers import OPEN, crafted, table
+from helpers import OPEN, crafted, four, table
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.logs import last_words, said_no
@@ -253,6 +253,7 @@ def test_many_jobs_have_a_line_each(tmp_path):
     assert "fedavg" in lines[-1] and lines[-1].endswith("1 answer(s) of 29 bytes left, 0 request(s) refused")
 
 
+@four
 def test_the_log_names_the_method_of_the_image_and_the_database(tmp_path, monkeypatch):
     monkeypatch.setenv("INPUT_FILE", str(tmp_path / "task-000000012" / "input"))
     monkeypatch.setenv("PKG_NAME", "v6_fsvrg")

@@ -4,7 +4,7 @@ import os
 import stat
 
 import pytest
-from helpers import table
+from helpers import four, table
 
 from v6_federated.base.database import read_database
 from v6_federated.base.errors import SafeError
@@ -27,6 +27,7 @@ def test_it_is_the_database_with_the_reserved_label(monkeypatch, tmp_path):
     assert HospitalFolder.of_node(CAREFUL) == HospitalFolder(tmp_path, own=True)
 
 
+@four
 def test_without_it_a_real_node_uses_its_data_volume(monkeypatch, tmp_path):
     monkeypatch.setenv("INPUT_FILE", str(tmp_path / "task-000000012" / "input"))
     found = HospitalFolder.of_node(CAREFUL)
@@ -46,6 +47,7 @@ def test_a_limit_that_counts_needs_it_under_trusting_too(limit):
         HospitalFolder.of_node(Policy.of("trusting", **limit))
 
 
+@four
 def test_a_file_in_place_of_the_fallback_is_refused(monkeypatch, tmp_path):
     (tmp_path / FALLBACK).touch()
     monkeypatch.setenv("INPUT_FILE", str(tmp_path / "task-000000012" / "input"))
@@ -67,6 +69,7 @@ def test_a_folder_that_cannot_be_written_is_refused(monkeypatch, tmp_path):
         HospitalFolder.of_node(CAREFUL)
 
 
+@four
 @pytest.mark.parametrize("label", ["hospital", "Hospital"])
 def test_no_task_can_read_it_as_data(monkeypatch, tmp_path, label):
     monkeypatch.setenv("USER_REQUESTED_DATABASE_LABELS", label)

@@ -11,6 +11,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from helpers import four
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -381,6 +382,7 @@ def test_a_ledger_that_is_locked_for_long_is_named(ledger, monkeypatch, tmp_path
     ledger.use("a", T[0], steps=1)
 
 
+@four
 def test_on_a_real_node_the_disk_has_it_before_anything_is_computed(ledger, monkeypatch, tmp_path):
     said = []
 

@@ -5,6 +5,7 @@ import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from helpers import four
 
 from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.privacy import locked
@@ -143,6 +144,7 @@ def test_a_log_that_is_locked_for_long_is_named(log, monkeypatch):
     assert log().begin(T[1], 2) is None
 
 
+@four
 def test_on_a_real_node_answers_are_on_the_disk_before_they_leave(log, monkeypatch, tmp_path):
     synced = []
     monkeypatch.setenv("INPUT_FILE", str(tmp_path / "task-000000001" / "input"))
