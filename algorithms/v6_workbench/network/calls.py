@@ -5,10 +5,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from vantage6.client import UserClient
-from vantage6.common.task_status import has_task_finished
-
 from v6_workbench.network import server
+from v6_workbench.network.client import UserClient, has_ended
 
 CALL = re.compile(r"\S+ (\w+), round (\d+)")  # name of a task that central sent
 
@@ -33,7 +31,7 @@ def latest(client: UserClient, task_id: int) -> list[Call]:
     """
     page = client.request("task", params={"parent_id": task_id, "sort": "-id", "page": 1, "per_page": server.PAGE})
     named = ((CALL.fullmatch(row["name"] or ""), row) for row in page.get("data", []))
-    return [Call(found[1], int(found[2]), has_task_finished(row["status"])) for found, row in named if found]
+    return [Call(found[1], int(found[2]), has_ended(row["status"])) for found, row in named if found]
 
 
 def described(calls: Sequence[Call]) -> str:

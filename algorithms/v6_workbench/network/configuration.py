@@ -9,14 +9,12 @@ import json
 import secrets
 import shutil
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vantage6.common import bytes_to_base64s
-from vantage6.common.encryption import RSACryptor
-
 from v6_federated.base.tables import KINDS, suffix
+from v6_workbench.network.client import new_key
 from v6_workbench.network.docker_engine import HOSPITAL, SERVER_ALIAS, SERVER_PORT, Hospital
 
 API = "/api"
@@ -40,6 +38,7 @@ def write_node(
     database_type: str | None,
     encrypted: bool,
     settings: Mapping[str, Any],
+    described: Callable[[Hospital], dict[str, Any]],
 ) -> Hospital:
     """Write a node's folder: its database, the hospital's own folder, its key and its configuration.
 
@@ -52,6 +51,7 @@ def write_node(
         database_type: vantage6's type of the database; None takes it from the path.
         encrypted: whether the organization has a key.
         settings: further settings of the configuration.
+        described: makes the node's configuration.
 
     Returns:
         The organization and its node.
@@ -68,10 +68,10 @@ def write_node(
         database=database,
         database_type=database_type or ("folder" if source.is_dir() else KINDS.get(suffix(source), "other")),
         label=label,
-        public_key=_key(folder / "private_key.pem") if encrypted else "",
+        public_key=new_key(folder / "private_key.pem") if encrypted else "",
         environment=environment,
     )
-    write(folder / "node.yaml", _node_config(hospital) | dict(settings))
+    write(folder / "node.yaml", described(hospital) | dict(settings))
     return hospital
 
 
@@ -99,7 +99,17 @@ def write(path: Path, content: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=2))
 
 
-def _node_config(hospital: Hospital) -> dict[str, Any]:
+def secret() -> str:
+    """Make a secret that a server signs with."""
+    return secrets.token_hex(32)
+
+
+def of_node(hospital: Hospital) -> dict[str, Any]:
+    """The configuration of a node of vantage6 4.
+
+    Args:
+        hospital: the organization and its node.
+    """
     database = {"label": hospital.label, "uri": str(hospital.database), "type": hospital.database_type}
     own = {"label": HOSPITAL, "uri": str(hospital.folder / HOSPITAL), "type": "folder"}
     if hospital.database.is_dir():
@@ -127,7 +137,7 @@ def _server_config() -> dict[str, Any]:
         "api_path": API,
         "uri": "sqlite:////root/vantage6.sqlite",
         "allow_drop_all": False,
-        "jwt_secret_key": secrets.token_hex(32),
+        "jwt_secret_key": secret(),
         "logging": LOGGING | {"file": "server.log"},
     }
 
@@ -146,9 +156,3 @@ def _entities(hospitals: Sequence[Hospital], username: str, password: str) -> di
         "participants": [{"name": it.organization, "api_key": it.api_key} for it in hospitals],
     }
     return {"organizations": organizations, "collaborations": [collaboration]}
-
-
-def _key(path: Path) -> str:
-    """Make a private key at ``path``; return the public key as the server stores it."""
-    path.touch(mode=0o600)
-    return bytes_to_base64s(RSACryptor.create_public_key_bytes(RSACryptor.create_new_rsa_key(path)))

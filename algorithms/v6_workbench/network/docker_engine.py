@@ -7,10 +7,11 @@ started as vantage6 4.15 starts them (``vantage6/cli/server/start.py``, ``vantag
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,10 +19,9 @@ from pathlib import Path
 from docker.client import DockerClient
 from docker.errors import APIError, DockerException
 from docker.models.containers import Container
-from vantage6.common.globals import DEFAULT_DOCKER_REGISTRY, DEFAULT_NODE_IMAGE_WO_TAG, DEFAULT_SERVER_IMAGE
 
 from v6_workbench.network import images
-from v6_workbench.network.project import VANTAGE6
+from v6_workbench.network.client import official_images
 
 LABEL = "v6-federated.network"
 SERVER_ALIAS, SERVER_PORT = "vantage6-server", 5000
@@ -91,8 +91,7 @@ def infrastructure(engine: DockerClient, official: bool, log: images.Log) -> tup
         EngineError: an image cannot be built.
     """
     if official:
-        server = f"{DEFAULT_DOCKER_REGISTRY}/{DEFAULT_SERVER_IMAGE.split(':')[0]}:{VANTAGE6}"
-        node = f"{DEFAULT_DOCKER_REGISTRY}/{DEFAULT_NODE_IMAGE_WO_TAG}:{VANTAGE6}"
+        server, node = official_images()
         try:
             for image in (server, node):
                 log(f"pulling {image}")
@@ -117,19 +116,44 @@ def run_server(engine: DockerClient, network: str, folder: Path, port: int | Non
     Returns:
         The container.
     """
-    port = port or _free_port()  # the engine would choose another one after a restart
-    engine.networks.create(docker_name(network), labels={LABEL: network})
     files = {
         images.RECIPES / "serve.py": "/mnt/serve.py",
         folder / "server.yaml": "/mnt/server.yaml",
         folder / "entities.yaml": "/mnt/entities.yaml",
     }
+    command = ["/mnt/serve.py", "/mnt/server.yaml", "/mnt/entities.yaml", SERVER_PORT]
+    return start_server(engine, network, image, command, {SERVER_PORT: port}, files)
+
+
+def start_server(
+    engine: DockerClient,
+    network: str,
+    image: str,
+    command: Sequence[object],
+    ports: Mapping[int, int | None],
+    files: Mapping[Path, str],
+) -> Container:
+    """Make the docker network, and start the server in it.
+
+    Args:
+        engine: the Docker engine.
+        network: the network's name.
+        image: the server's image.
+        command: the Python program to run, and its arguments.
+        ports: ports on this machine by the server's own, which only this machine can reach; None takes a free one.
+        files: where files and folders of this machine are in the container.
+
+    Returns:
+        The container.
+    """
+    engine.networks.create(docker_name(network), labels={LABEL: network})
     container = engine.containers.create(
         image,
-        ["python", "/mnt/serve.py", "/mnt/server.yaml", "/mnt/entities.yaml", str(SERVER_PORT)],
+        ["python", *map(str, command)],
         name=server_name(network),
         labels={LABEL: network},
-        ports={f"{SERVER_PORT}/tcp": ("127.0.0.1", port)},
+        # the engine would choose another port after a restart
+        ports={f"{own}/tcp": ("127.0.0.1", port or free_port()) for own, port in ports.items()},
         volumes={str(path): {"bind": target, "mode": "ro"} for path, target in files.items()},
         use_config_proxy=False,  # they talk among themselves
     )
@@ -139,7 +163,8 @@ def run_server(engine: DockerClient, network: str, folder: Path, port: int | Non
     return container
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port on this machine that nobody uses."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -208,7 +233,7 @@ def remove(engine: DockerClient, network: str) -> list[str]:
 
 
 def empty(engine: DockerClient, network: str, folder: Path) -> None:
-    """Remove what algorithms wrote as root to a network's folder on this machine.
+    """Stop a network's containers, and remove what they wrote as root to its folder on this machine.
 
     Args:
         engine: the Docker engine.
@@ -217,7 +242,10 @@ def empty(engine: DockerClient, network: str, folder: Path) -> None:
     """
     existing = containers(engine, network)
     if existing and folder.exists():
-        command = ["sh", "-c", f"rm -rf /network/*/{HOSPITAL}"]
+        for container in existing:
+            with contextlib.suppress(APIError):  # it does not run
+                container.kill()
+        command = ["sh", "-c", "rm -rf /network/*/*"]
         volumes = {str(folder): {"bind": "/network", "mode": "rw"}}
         engine.containers.run(existing[0].image, command, entrypoint=[], volumes=volumes, remove=True)
 

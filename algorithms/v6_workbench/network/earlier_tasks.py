@@ -1,12 +1,7 @@
 """What an earlier task has left, for a task that resumes it."""
 
-import base64
 from typing import Any
 
-from vantage6.client import UserClient
-from vantage6.common.task_status import has_task_finished
-
-from v6_federated.base import json_text
 from v6_federated.base.errors import SafeError
 from v6_federated.central import checkpoint
 from v6_federated.central.history import lost
@@ -15,6 +10,7 @@ from v6_federated.messages import codec
 from v6_federated.messages.job import SHARED_FUNCTIONS
 from v6_workbench import registry
 from v6_workbench.network import server, submit
+from v6_workbench.network.client import UserClient, arguments_of, has_ended
 
 
 def result_of(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
@@ -35,7 +31,7 @@ def result_of(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
     if not task or "id" not in task:
         raise SafeError(f"there is no task {task_id}; expected the number that `v6-federated submit` printed")
     status = client.request(f"task/{task_id}/status").get("status")
-    if status is None or not has_task_finished(status):
+    if status is None or not has_ended(status):
         raise SafeError(f"task {task_id} is still running ({status}); wait until it ends, or stop it first")
     if any(row.get("result") for row in client.result.from_task(task_id)["data"]):
         return submit.result_of(client, task_id, method)
@@ -109,6 +105,6 @@ def _last_round(
 def _sent(client: UserClient, task: int, nothing: str) -> dict[str, Any]:
     """The arguments of a call as the server has kept them."""
     try:
-        return json_text.parse(base64.b64decode(server.one_run(client, task)["input"]))["kwargs"]
+        return arguments_of(server.one_run(client, task))
     except (ValueError, KeyError, TypeError):
         raise SafeError(f"{nothing}: its messages cannot be read, since the collaboration is encrypted") from None

@@ -149,9 +149,9 @@ def infrastructure(*, network: str | None = None, log: Log = print) -> str:
     try:
         engine().images.get(INFRASTRUCTURE)
     except ImageNotFound:
-        requirements = RECIPES / "infrastructure.requirements.txt"
-        files = [(requirements, requirements.name)]
-        build(INFRASTRUCTURE, RECIPES / "infrastructure.Dockerfile", files, {"VANTAGE6": VANTAGE6}, network, log)
+        files = [(RECIPES / INSTALLED.server_packages, "requirements.txt")]
+        arguments = {"VANTAGE6": VANTAGE6, "PYTHON": INSTALLED.server_python}
+        build(INFRASTRUCTURE, RECIPES / "infrastructure.Dockerfile", files, arguments, network, log)
     return INFRASTRUCTURE
 
 

@@ -2,6 +2,7 @@
 
 ``up`` does what ``v6 server start``, ``v6 server import`` and ``v6 node start`` of vantage6 4.15 do, for several
 networks at the same time; ``down`` leaves nothing behind, in the engine (``docker_engine``) and in ``folder(name)``.
+With vantage6 5 installed, it is a network of 5 (``five``).
 
 Organizations have ids 1..N and one node each; without names, they are ``hospital_1`` .. ``hospital_N``. The researcher
 belongs to the first: vantage6 lets only members of a collaboration send tasks, and a member without a node never
@@ -26,16 +27,21 @@ import requests
 from docker.client import DockerClient
 from docker.errors import DockerException
 from docker.models.containers import Container
-from vantage6.client import UserClient
 
 from v6_federated.base.errors import SafeError
 from v6_federated.privacy.policy import Policy
 from v6_workbench.errors import NetworkError
-from v6_workbench.network import configuration, docker_engine, images, server
-from v6_workbench.network.configuration import API
+from v6_workbench.network import configuration, docker_engine, five, images, server
+from v6_workbench.network.client import API, FIVE, UserClient
 from v6_workbench.network.docker_engine import SERVER_PORT, Hospital
 from v6_workbench.simulation import studies
 from v6_workbench.simulation.studies import StudyPlan
+
+# what differs between the networks of vantage6 4 and 5
+of_node = five.of_node if FIVE else configuration.of_node
+write_server = five.write_server if FIVE else configuration.write_server
+run_server = five.run_server if FIVE else docker_engine.run_server
+run_node = five.run_node if FIVE else docker_engine.run_node
 
 HOST = "http://127.0.0.1"
 START_SECONDS, START_SECONDS_PER_NODE = 60, 15
@@ -56,6 +62,7 @@ class Network:
         encrypted: whether payloads are encrypted between organizations.
         private_key: file of the private key of the researcher's organization; None if nothing is encrypted.
         label: label of the database at every node.
+        auth: the address where the user signs in (vantage6 5); None if it is the server's own.
     """
 
     name: str
@@ -69,6 +76,7 @@ class Network:
     encrypted: bool
     private_key: str | None
     label: str
+    auth: str | None = None
 
 
 def up(
@@ -99,7 +107,7 @@ def up(
         node_config: further settings of every node's configuration, by their vantage6 names (``policies``, ...).
         database_type: csv, parquet, excel, other or folder; None takes it from each path.
         label: the databases' label, the same at every node.
-        official: pull vantage6's published images if possible; otherwise they are built from PyPI.
+        official: (vantage6 4) pull vantage6's published images if possible; otherwise they are built from PyPI.
         study: a study that the nodes have accepted, whose hospitals are named as the organizations; None: there is
             none. The node's operator requires it with ``V6_FEDERATED_AGGREGATION=pinned``.
         log: called with each line of progress.
@@ -120,6 +128,11 @@ def up(
     _check_organizations(named, len(sources))
     least = 0 if study is None else max(Policy.of_node(it).minimum_organizations for it in environments)
     if study is not None:
+        if FIVE:
+            raise SafeError(
+                "a study needs a folder of the hospital's own, which vantage6 5 does not give to tasks; use vantage6 "
+                "4, or leave --study out"
+            )
         studies.dealt([str(path) for path in sources], study.size, least)
     bypass_proxies()
     engine = images.engine()
@@ -141,6 +154,7 @@ def up(
                 database_type=database_type,
                 encrypted=encrypted,
                 settings=node_config or {},
+                described=of_node,
             )
             for number, (organization, source, environment) in enumerate(
                 zip(named, sources, environments, strict=True), start=1
@@ -254,6 +268,7 @@ def client(network: Network) -> UserClient:
             network.password,
             network.collaboration,
             network.private_key,
+            network.auth,
         )
     except NetworkError as error:
         raise NetworkError(f"network '{network.name}': {error}") from error
@@ -281,14 +296,16 @@ def _start(
     """Start the server, then all nodes, and wait for both."""
     started = time.monotonic()
     username, password = "researcher", secrets.token_urlsafe(24)
-    configuration.write_server(folder(name), hospitals, username, password)
+    write_server(folder(name), hospitals, username, password)
 
     log("starting the server")
-    running = docker_engine.run_server(engine, name, folder(name), port, server_image)
+    running = run_server(engine, name, folder(name), port, server_image)
+    ports = {own: int(bound[0]["HostPort"]) for own, bound in running.ports.items()}
+    sign_in = ports.get(f"{five.KEYCLOAK_PORT}/tcp")
     network = Network(
         name=name,
         url=HOST,
-        port=int(running.ports[f"{SERVER_PORT}/tcp"][0]["HostPort"]),
+        port=ports[f"{SERVER_PORT}/tcp"],
         api_path=API,
         username=username,
         password=password,
@@ -297,11 +314,12 @@ def _start(
         encrypted=encrypted,
         private_key=str(hospitals[0].folder / "private_key.pem") if encrypted else None,
         label=hospitals[0].label,
+        auth=f"{HOST}:{sign_in}" if sign_in else None,
     )
     _wait("the server", [running], lambda: _answers(network.port))
 
     log(f"starting {len(hospitals)} node{'s' * (len(hospitals) > 1)}")
-    started_nodes = [docker_engine.run_node(engine, name, hospital, node_image) for hospital in hospitals]
+    started_nodes = [run_node(engine, name, hospital, node_image) for hospital in hospitals]
     user = client(network)
     online: set[int] = set()
 

@@ -2,24 +2,28 @@
 
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import requests
-from vantage6.client import UserClient
-from vantage6.common import Singleton
-from vantage6.common.encryption import RSACryptor
-from vantage6.common.exceptions import AuthenticationException
 
 from v6_workbench.errors import NetworkError
+from v6_workbench.network.client import UserClient, authenticated, forget_other_keys
 from v6_workbench.network.project import VANTAGE6
 
 PAGE = 100  # rows of a list that are asked for at once
-SILENT = logging.Logger("v6_federated.client", logging.CRITICAL + 1)
 
 
 def sign_in(
-    url: str, port: int, api_path: str, username: str, password: str, collaboration: int, private_key: str | None
+    url: str,
+    port: int,
+    api_path: str,
+    username: str | None,
+    password: str | None,
+    collaboration: int,
+    private_key: str | None,
+    auth: str | None = None,
+    say: Callable[[str], None] = print,
 ) -> UserClient:
     """Sign in at a server.
 
@@ -27,16 +31,19 @@ def sign_in(
         url: the server's address without its port, for example https://server.org.
         port: its port.
         api_path: path of its interface, for example /api.
-        username: the user's name.
-        password: the user's password.
+        username: the user's name, in vantage6 5 that of a service account; None: the user signs in with a browser.
+        password: the user's password, in vantage6 5 the secret of the service account.
         collaboration: id of the collaboration.
         private_key: file of the private key of the user's organization; None if nothing is encrypted.
+        auth: the address of Keycloak (vantage6 5); None if users sign in at the server (vantage6 4).
+        say: called with where to sign in with a browser.
 
     Returns:
         A client that is authenticated, has encryption set up and a collaboration chosen, and prints nothing.
 
     Raises:
         NetworkError: the server does not answer, or refuses the user.
+        SafeError: the server needs something that is missing.
     """
     address = f"{url}:{port}{api_path}"
     root = logging.getLogger()
@@ -45,43 +52,27 @@ def sign_in(
         version = requests.get(f"{address}/version", timeout=30).json()["version"]
         if version.split(".")[0] != VANTAGE6.split(".")[0]:
             raise NetworkError(f"the server at {address} is vantage6 {version}; expected vantage6 {VANTAGE6}")
-        user = UserClient(url, port, api_path, log_level="critical")
-        user.log = SILENT  # it would print what the errors below say
-        user.authenticate(username, password)
+        user = authenticated(address, auth, username, password, say)
         user.setup_collaboration(collaboration)
         found = user.request(f"collaboration/{collaboration}")
         if "id" not in found:
             raise NetworkError(
-                f"{username} cannot see collaboration {collaboration} at {address}: {found.get('msg')}; check "
-                "--collaboration"
+                f"{username or 'this user'} cannot see collaboration {collaboration} at {address}: {found.get('msg')}; "
+                "check --collaboration"
             )
         if found["encrypted"] and private_key is None:
             raise NetworkError(
-                f"collaboration {collaboration} is encrypted; give the private key of {username}'s organization with "
-                "--key"
+                f"collaboration {collaboration} is encrypted; give the private key of {username or 'this user'}'s "
+                "organization with --key"
             )
         forget_other_keys()
         user.setup_encryption(private_key)
-    except AuthenticationException:
-        raise NetworkError(
-            f"the server at {address} does not accept the user {username} with this password; check --username and "
-            "V6_FEDERATED_PASSWORD"
-        ) from None
     except (requests.exceptions.RequestException, KeyError, TypeError) as error:
         raise NetworkError(f"no vantage6 server answers at {address}; check the address, and that it runs") from error
     finally:  # UserClient makes the root logger print to standard output
         root.handlers[:] = handlers
         root.setLevel(level)
     return user
-
-
-def forget_other_keys() -> None:
-    """Forget the private key of another network.
-
-    vantage6 keeps one key in a process. It would use this key for every network, and upload its public half to each
-    server in place of the right one.
-    """
-    Singleton._instances.pop(RSACryptor, None)
 
 
 def subtasks(client: UserClient, task: int) -> list[dict[str, Any]]:
@@ -157,5 +148,10 @@ def reason(answer: Mapping[str, Any]) -> str:
 
 def last_line(text: str) -> str:
     """Return the last line of a log, without colours."""
-    lines = [line.strip() for line in re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines() if line.strip()]
+    lines = [line.strip() for line in plain(text).splitlines() if line.strip()]
     return lines[-1] if lines else ""
+
+
+def plain(text: str) -> str:
+    """Return a log without colours."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)

@@ -3,17 +3,16 @@
 import contextlib
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from requests.exceptions import RequestException
-from vantage6.client import UserClient
-from vantage6.common.task_status import has_task_finished
 
 from v6_federated.base import json_text, logs, vantage6_api
 from v6_federated.base.errors import SafeError
 from v6_workbench import registry
 from v6_workbench.network import calls, server
+from v6_workbench.network.client import COMPLETED, UserClient, create_task, has_ended, rows_for
 
 POLL_SECONDS = 1.0
 CALLS_EVERY = 5  # polls: the list of calls is the largest of the answers, and the server serves all at once
@@ -30,7 +29,10 @@ WHY = {
     "start failed": f"its node could not start a container of the image {{image}}; {AGAIN}",
     "unknown error": f"its node has lost the container of the task; {AGAIN}",
     "completed": "the image {image} ended without a result; expected the image of a vantage6 algorithm",
+    "unexpected output": "the image {image} extracted no table; expected the image of a method of v6-federated",
+    "dataframe not found": f"its node has lost the rows that it had extracted; {AGAIN}",
 }
+SIBLING = "because sibling run"  # in the log of a run that vantage6 has failed because another one failed
 
 
 def send(
@@ -42,10 +44,12 @@ def send(
     organization: int,
     image: str,
     label: str,
+    organizations: Sequence[int] = (),
     query: str | None = None,
     digest: str | None = None,
+    say: Callable[[str], None] = print,
 ) -> int:
-    """Send a task.
+    """Send a task, in vantage6 5 after the nodes have extracted their rows for it.
 
     Args:
         client: a client that is signed in.
@@ -55,28 +59,65 @@ def send(
         organization: id of the organization where the central function runs.
         image: the method's image.
         label: label of the nodes' database.
+        organizations: ids of the organizations that take part, that of central among them.
         query: query for an SQL or SPARQL database.
         digest: what the image is at the moment, if the task cannot name it so; the server keeps it with the task.
+        say: called with the progress of the extraction.
 
     Returns:
         The task's id.
 
     Raises:
         SafeError: the server refuses the task.
+        CollectResultsError: a node could not extract its rows; the text says why.
     """
     model = f" of {values['model']}" if values.get("model") else ""
-    task = client.task.create(
+    rows = rows_for(client, collaboration, organizations, image, label, query)
+    if rows.task is not None:
+        _wait_for_rows(client, rows.task, image, say)
+    task = create_task(
+        client,
+        rows,
+        values,
         collaboration=collaboration,
         organizations=[organization],
         name=f"v6-federated {method}",
         image=image,
         description=f"{method}, {values.get('rounds')} rounds{model}" + (f", image {digest}" if digest else ""),
-        input_={"method": "central", "kwargs": values},
-        databases=[{"label": label, **({"query": query} if query else {})}],
     )
     if not task or "id" not in task:
         raise SafeError(f"the server refused the task: {(task or {}).get('msg', 'no reason given')}")
     return task["id"]
+
+
+def _wait_for_rows(client: UserClient, task_id: int, image: str, say: Callable[[str], None]) -> None:
+    """Wait until all nodes have extracted their rows. If one fails, or at Ctrl-C, the others are stopped."""
+    say(f"task {task_id}: the nodes extract their rows, before the method's own task is sent")
+    ready: set[int] = set()
+    try:
+        while True:
+            runs = server.runs(client, task_id)
+            failed = [run for run in runs if run["status"] != COMPLETED and has_ended(run["status"])]
+            for run in runs:
+                who = run["organization"]["id"]
+                if run["status"] == COMPLETED and who not in ready:
+                    ready.add(who)
+                    say(f"organization {who} has extracted its rows ({len(ready)} of {len(runs)})")
+            if failed:
+                # vantage6 marks what has not begun as failed too, and says in its log which run it was because of
+                first = min(failed, key=lambda run: (SIBLING in (run.get("log") or ""), run["id"]))
+                why = _failure(client, task_id, first, image)
+                raise vantage6_api.CollectResultsError(
+                    f"task {task_id}: {why}; no job was sent. Correct this, or leave the hospital out with --set "
+                    f"'organizations=[...]'"
+                )
+            if len(ready) == len(runs):
+                return
+            time.sleep(POLL_SECONDS)
+    except BaseException:
+        with contextlib.suppress(RequestException):
+            client.request("kill/task", method="post", json={"id": task_id})
+        raise
 
 
 def check_nodes(client: UserClient, collaboration: int, label: str, organizations: list[int] | None) -> list[int]:
@@ -152,7 +193,7 @@ def follow(
     while silent <= vantage6_api.PATIENCE:
         status = _answer(client, f"task/{task_id}/status").get("status")
         silent = 0 if status else silent + 1
-        ended = status is not None and has_task_finished(status)
+        ended = status is not None and has_ended(status)
         show(rounds_in(_answer(client, f"run/{run_id}", params={"fields": "log"}).get("log") or ""))
         due = not shown and not ended and polls % CALLS_EVERY == 0
         if due and (asked := _asked_last(client, task_id)) not in ("", said):
@@ -253,10 +294,14 @@ def failure(client: UserClient, task_id: int) -> str:
         What its status means, or the last line of its log.
     """
     run = server.one_run(client, task_id)
+    return _failure(client, task_id, run, client.task.get(task_id)["image"])
+
+
+def _failure(client: UserClient, task_id: int, run: Mapping[str, Any], image: str) -> str:
     who = f"organization {run['organization']['id']}: "
     if run["status"] in WHY:
-        return who + WHY[run["status"]].format(image=client.task.get(task_id)["image"])
-    words = logs.last_words(server.last_line(run.get("log") or ""))
+        return who + WHY[run["status"]].format(image=image)
+    words = logs.last_words(server.plain(run.get("log") or ""))
     if words and (older := _older(client, task_id, words)):
         return f"{words}; {older}"
     return words or f"{who}its run is {run['status']}, and its node does not share the log"

@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from vantage6.client import UserClient
-from vantage6.common.task_status import TaskStatus, has_task_finished
-
 from v6_federated.base.errors import SafeError
 from v6_federated.messages.job import SHARED_FUNCTIONS
 from v6_workbench import registry
 from v6_workbench.errors import NetworkError
 from v6_workbench.network import calls, server, submit
 from v6_workbench.network.calls import Call
+from v6_workbench.network.client import COMPLETED, KILLED, PENDING, UserClient, has_ended, is_job, status_of
 
 NAME = re.compile(r"v6-federated (\S+)")  # of a task that ``submit`` sent
 IMAGE = re.compile(r"(?:.*/)?v6-([^:@/]+)(?:[:@].*)?")  # of a task that was sent from elsewhere
@@ -69,13 +67,13 @@ class Task:
     @property
     def finished(self) -> int:
         """How many rounds are finished. The log has a round once the model was evaluated, during the next round."""
-        trained = self.begun if self.status == TaskStatus.COMPLETED else max(self.begun - 1, 0)
+        trained = self.begun if self.status == COMPLETED else max(self.begun - 1, 0)
         return max([trained, *(row["round"] for row in self.history)])
 
     @property
     def running(self) -> bool:
         """Whether it has not ended."""
-        return not has_task_finished(self.status)
+        return not has_ended(self.status)
 
     @property
     def silent(self) -> bool:
@@ -150,8 +148,11 @@ def method_of(row: Mapping[str, Any]) -> str | None:
         row: the task as the server describes it.
 
     Returns:
-        The method's name, from the task's name or its image; None if it is a task of another program.
+        The method's name, from the task's name or its image; None if it is a task of another program, or if it only
+        extracts rows for a method.
     """
+    if not is_job(row):
+        return None
     for pattern, text in ((NAME, row["name"]), (IMAGE, row["image"])):
         found = pattern.fullmatch(text or "")
         if found and found[1] in registry.names():
@@ -187,7 +188,7 @@ def stop(client: UserClient, task_id: int) -> None:
     """
     # ``client.task.kill`` sends the same, and keeps the answer to itself
     answer = client.request("kill/task", method="post", json={"id": task_id})
-    if client.request(f"task/{task_id}/status").get("status") != TaskStatus.KILLED:
+    if status_of(client.request(f"task/{task_id}/status"), server.one_run(client, task_id)) != KILLED:
         why = server.reason(answer)
         cure = " A role must have the rule to send events to a collaboration; its administrators have it"
         raise NetworkError(f"the server did not stop task {task_id}: {why}{cure if 'permission' in why else ''}")
@@ -202,7 +203,7 @@ def _described(client: UserClient, row: Mapping[str, Any], run: Mapping[str, Any
     return Task(
         id=row["id"],
         method=method_of(row) or "",
-        status=row["status"],
+        status=status_of(row, run),
         sent=_time(row["created_at"]),
         started=_time(run["started_at"]) if run.get("started_at") else None,
         ended=_time(run["finished_at"]) if run.get("finished_at") else None,
@@ -215,7 +216,7 @@ def _described(client: UserClient, row: Mapping[str, Any], run: Mapping[str, Any
         history=submit.rounds_in(run.get("log") or ""),
         begun=next(own, 0),
         calls=asked,
-        waits=row["status"] == TaskStatus.PENDING and (run.get("node") or {}).get("status") != "online",
+        waits=status_of(row, run) == PENDING and (run.get("node") or {}).get("status") != "online",
     )
 
 
