@@ -1,7 +1,7 @@
-"""Keycloak, as far as a local network of vantage6 5 needs it: accounts from a file, and tokens that say who asks.
+"""Keycloak, as far as a local network of vantage6 5 needs it: service accounts with their secrets, and their tokens.
 
-A service that signs what it is asked to is no protection: this one checks names and secrets, and nothing else. A real
-Keycloak has policies, sessions, roles, a browser's sign-in and much more.
+Nodes, the researcher and HQ have such accounts. It checks the secret and nothing else: a real Keycloak has people, who
+sign in with a browser, and policies, sessions, roles and much more.
 """
 
 import base64
@@ -10,7 +10,6 @@ import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import jwt
 from cryptography.hazmat.primitives import serialization
@@ -25,7 +24,7 @@ def service(accounts: Mapping[str, Mapping[str, str]], key_file: Path) -> Flask:
     """Make the service.
 
     Args:
-        accounts: by their names: ``id``, ``secret`` and ``kind`` (user, node or admin).
+        accounts: by their client's id: ``id``, ``secret`` and ``kind`` (user, node or admin).
         key_file: the key that signs tokens. It is made if it is not there, and outlives a restart.
 
     Returns:
@@ -36,37 +35,25 @@ def service(accounts: Mapping[str, Mapping[str, str]], key_file: Path) -> Flask:
     public = base64.b64encode(key.public_key().public_bytes(serialization.Encoding.DER, shape)).decode()
     app = Flask("keycloak")
 
-    def token(name: str, kind: str) -> dict[str, Any]:
-        now = int(time.time())
-        claims = {"sub": accounts[name]["id"], "iat": now, "exp": now + SECONDS, "jti": str(uuid.uuid4())}
-        return {
-            f"{use}_token": jwt.encode(
-                claims | {"vantage6_client_type": kind, "typ": use, "name": name}, key, algorithm="RS256"
-            )
-            for use in ("access", "refresh")
-        } | {"token_type": "Bearer", "expires_in": SECONDS}
-
     @app.get(f"/realms/{REALM}")
     def realm():
         return jsonify(realm=REALM, public_key=public)
 
     @app.post(f"/realms/{REALM}/protocol/openid-connect/token")
     def sign_in():
-        form = request.form
-        if form["grant_type"] == "refresh_token":
-            try:
-                old = jwt.decode(form["refresh_token"], key.public_key(), algorithms=["RS256"])
-            except jwt.PyJWTError:
-                return jsonify(error="invalid_grant", error_description="Token is not active"), 400
-            return jsonify(token(old["name"], old["vantage6_client_type"]))
-        of_user = form["grant_type"] == "password"
-        name, secret = (form["username"], form["password"]) if of_user else (form["client_id"], form["client_secret"])
-        known = accounts.get(name)
-        if known is None or not secrets.compare_digest(known["secret"], secret):
-            return jsonify(error="invalid_grant", error_description="Invalid user or client credentials"), 401
-        return jsonify(token(name, known["kind"]))
+        if request.form["grant_type"] != "client_credentials":
+            return jsonify(error="unsupported_grant_type", error_description="only service accounts sign in here"), 400
+        account = accounts.get(request.form["client_id"])
+        if account is None or not secrets.compare_digest(account["secret"], request.form["client_secret"]):
+            return jsonify(
+                error="invalid_client", error_description="Invalid client or Invalid client credentials"
+            ), 401
+        now = int(time.time())
+        claims = {"sub": account["id"], "vantage6_client_type": account["kind"], "iat": now, "exp": now + SECONDS}
+        token = jwt.encode(claims | {"jti": str(uuid.uuid4())}, key, algorithm="RS256")
+        return jsonify(access_token=token, token_type="Bearer", expires_in=SECONDS)
 
-    # What HQ asks when it begins: who its own administrator is, whose account here it then marks as its own.
+    # What HQ asks when it starts for the first time: which account is that of its administrator, and to mark it.
     @app.get(f"/admin/realms/{REALM}/users")
     def users():
         name = request.args["username"]

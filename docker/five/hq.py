@@ -31,7 +31,7 @@ def main(config: str, entities: str, port: str, keycloak_port: str) -> None:
     accounts = {
         ADMIN: {"id": ADMIN, "secret": secrets.token_hex(), "kind": "user"},
         HQ: {"id": HQ, "secret": secret, "kind": "admin"},
-        said["username"]: {"id": "researcher", "secret": said["password"], "kind": "user"},
+        f"{said['username']}-user-client": {"id": said["username"], "secret": said["password"], "kind": "user"},
         **{
             f"{node['name']}-node-client": {"id": node["name"], "secret": node["api_key"], "kind": "node"}
             for node in said["nodes"]
@@ -68,7 +68,8 @@ def enter(said: dict) -> None:
         db.Node(name=node["name"], organization=organization, collaboration=collaboration, **known).save()
     db.User(
         username=said["username"],
-        keycloak_id="researcher",
+        keycloak_id=said["username"],
+        is_service_account=True,
         organization=organizations[0],
         roles=[db.Role.get_by_name(DefaultRole.RESEARCHER.value)],
         rules=[db.Rule.get_by_("event", Scope.COLLABORATION, Operation.SEND)],  # to stop tasks
