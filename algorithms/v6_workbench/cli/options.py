@@ -66,8 +66,16 @@ class ServerOptions:
     server: Annotated[
         str | None, Option("another server in place of a local network, such as https://server.org:443/api", "URL")
     ] = None
+    auth: Annotated[
+        str | None,
+        Option("vantage6 5: address of its Keycloak, where you sign in, such as https://auth.org", "URL"),
+    ] = None
     username: Annotated[
-        str | None, Option("your name at that server; the password is V6_FEDERATED_PASSWORD, or asked for")
+        str | None,
+        Option(
+            "your name at that server; the password is V6_FEDERATED_PASSWORD, or asked for (vantage6 5: the name of a "
+            "service account and its secret; without it, you sign in with a browser)"
+        ),
     ] = None
     collaboration: Annotated[int | None, Option("a collaboration at that server", "ID")] = None
     key: Annotated[Path | None, Option("private key, if the collaboration is encrypted", "FILE")] = None

@@ -16,8 +16,7 @@ from v6_workbench.cli import console
 from v6_workbench.cli.options import ServerOptions
 
 if TYPE_CHECKING:
-    from vantage6.client import UserClient
-
+    from v6_workbench.network.client import UserClient
     from v6_workbench.network.local import Network
 
 
@@ -107,28 +106,37 @@ def connect(options: ServerOptions, **needed: object) -> Place:
 
 
 def _connect_to(server: str, options: ServerOptions, needed: dict[str, object]) -> Place:
+    from v6_workbench.network import client as clients
     from v6_workbench.network import server as servers
 
     username, collaboration = options.username, options.collaboration
-    if username is None or collaboration is None or None in needed.values():
-        values = {"username": username, "collaboration": collaboration, **needed}
-        missing = [f"--{option}" for option, value in values.items() if value is None]
+    to_sign_in = {option: getattr(options, option) for option in clients.NEEDED}
+    values = {**to_sign_in, "collaboration": collaboration, **needed}
+    missing = [f"--{option}" for option, value in values.items() if value is None]
+    if collaboration is None or missing:
         raise SafeError(f"--server also needs {', '.join(missing)}")
     address, port = urlsplit(server), None
     with contextlib.suppress(ValueError):  # the port is not a number from 0 to 65535
         port = address.port or (443 if address.scheme == "https" else 80)
     if address.scheme not in ("http", "https") or not address.hostname or port is None:
-        raise SafeError(f"--server {server} is not an address; expected for example https://server.org:443/api")
-    password = os.environ.get("V6_FEDERATED_PASSWORD") or getpass.getpass("password: ")
+        raise SafeError(
+            f"--server {server} is not an address; expected for example https://server.org:443{clients.API}"
+        )
+    password = None
+    if username is not None:
+        password = os.environ.get("V6_FEDERATED_PASSWORD") or getpass.getpass("password: ")
     key = None if options.key is None else str(options.key)
     client = servers.sign_in(
         f"{address.scheme}://{address.hostname}",
         port,
-        address.path.rstrip("/") or "/api",
+        address.path.rstrip("/") or clients.API,
         username,
         password,
         collaboration,
         key,
+        options.auth,
+        console.say,
     )
-    words = ("--server", server, "--username", username, "--collaboration", str(collaboration))
-    return Place(client, collaboration, server, (*words, "--key", key) if key else words)
+    named = {"server": server, "auth": options.auth, "username": username, "collaboration": collaboration, "key": key}
+    words = tuple(word for name, value in named.items() if value is not None for word in (f"--{name}", str(value)))
+    return Place(client, collaboration, server, words)

@@ -2,8 +2,8 @@
 
 It has the names of ``configuration`` and ``docker_engine`` that differ; all else of theirs is used for both. HQ and
 nodes are the real ones. Keycloak and Kubernetes, which no plain machine has, are small programs in ``docker/five``,
-``fake_keycloak`` and ``fake_kubernetes``: the first runs in HQ's container, the second in each node's, where it starts the algorithms'
-containers through the Docker engine.
+``fake_keycloak`` and ``fake_kubernetes``: the first runs in HQ's container, the second in each node's, where it starts
+the algorithms' containers through the Docker engine.
 
 A node of vantage6 5 gives the containers of a task no folder of the hospital's own, so there is no ``hospital`` here.
 """

@@ -108,8 +108,8 @@ def _wait_for_rows(client: UserClient, task_id: int, image: str, say: Callable[[
                 first = min(failed, key=lambda run: (SIBLING in (run.get("log") or ""), run["id"]))
                 why = _failure(client, task_id, first, image)
                 raise vantage6_api.CollectResultsError(
-                    f"task {task_id}: {why}; no job was sent. Correct this, or leave the hospital out with --set "
-                    f"'organizations=[...]'"
+                    f"task {task_id}: {why}; nothing was trained. Correct this, or name the other organizations with "
+                    "--set 'organizations=[...]'"
                 )
             if len(ready) == len(runs):
                 return
@@ -150,6 +150,11 @@ def check_nodes(client: UserClient, collaboration: int, label: str, organization
                 f"organization {organization}: its node has no database {label!r}; use --database {' or '.join(labels)}"
             )
     return [organization for organization in asked if nodes[organization]["status"] != "online"]
+
+
+def members(client: UserClient, collaboration: int) -> list[int]:
+    """List the ids of the organizations that have a node in a collaboration. Raises NetworkError."""
+    return sorted(_nodes(client, collaboration))
 
 
 def _nodes(client: UserClient, collaboration: int) -> dict[int, dict[str, Any]]:

@@ -88,6 +88,7 @@ def _send(options: SubmitOptions, settings: dict[str, Any], page: LivePage) -> d
     if options.resumed_task is not None:
         earlier = earlier_tasks.result_of(client, options.resumed_task, options.method)
         settings = job.resumed(earlier, options.method, settings)
+        asked = asked or sorted({organization, *earlier["organizations"]})
         registry.check(options.method, registry.validate(options.method, settings))
     image = options.image or f"v6-{options.method}"
     if network is not None and (stale := images.stale([image])):
@@ -98,10 +99,12 @@ def _send(options: SubmitOptions, settings: dict[str, Any], page: LivePage) -> d
         settings,
         collaboration=place.collaboration,
         organization=organization,
+        organizations=asked or submit.members(client, place.collaboration),
         image=image,
         label=label,
         query=options.query,
         digest=None if network is None else images.digest(image),
+        say=console.say,
     )
     try:
         console.say(f"task {task} was sent to {place.name}; to come back to it: {place.command('watch', task)}")

@@ -6,7 +6,7 @@ hold what differs, under the same names:
 ================================  ===================================  ===============================================
 name                              vantage6 4.15                        vantage6 5
 ================================  ===================================  ===============================================
-``authenticated``                 name and password at the server      at Keycloak: a browser, or the secret of a
+``authenticated``, ``NEEDED``     name and password at the server      at Keycloak: a browser, or the secret of a
                                                                        service account; name and password at a local
                                                                        network
 ``rows_for``                      the label of the nodes' database     a data frame in a session, which a task makes at
@@ -31,6 +31,7 @@ from v6_workbench.network.client.common import Rows
 if FIVE:
     from v6_workbench.network.client.five import (
         API,
+        NEEDED,
         arguments_of,
         authenticated,
         create_task,
@@ -43,6 +44,7 @@ if FIVE:
 else:
     from v6_workbench.network.client.four import (
         API,
+        NEEDED,
         arguments_of,
         authenticated,
         create_task,
@@ -55,7 +57,11 @@ else:
 
 __all__ = [
     "API",
+    "COMPLETED",
     "FIVE",
+    "KILLED",
+    "NEEDED",
+    "PENDING",
     "Rows",
     "UserClient",
     "arguments_of",

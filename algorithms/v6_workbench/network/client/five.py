@@ -25,6 +25,7 @@ from v6_federated.base.errors import SafeError
 from v6_workbench.errors import NetworkError
 from v6_workbench.network.client.common import SILENT, Rows
 
+NEEDED = ("auth",)  # options that name a user, who otherwise signs in with a browser
 API = "/hq"  # path of a server's interface, unless its address has one
 CENTRAL, EXTRACT = "central_compute", "extract"
 DEVICE = "urn:ietf:params:oauth:grant-type:device_code"

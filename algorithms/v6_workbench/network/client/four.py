@@ -16,6 +16,7 @@ from v6_workbench.errors import NetworkError
 from v6_workbench.network.client.common import SILENT, Rows
 from v6_workbench.network.project import VANTAGE6
 
+NEEDED = ("username",)  # options that name a user
 API = "/api"  # path of a server's interface, unless its address has one
 
 
@@ -25,8 +26,6 @@ def authenticated(
     """Sign in. Raises NetworkError if the user is refused, and SafeError if an option is missing or does not fit."""
     if auth is not None:
         raise SafeError("--auth is for vantage6 5; remove it, since users of vantage6 4 sign in at the server itself")
-    if username is None:
-        raise SafeError("--server also needs --username")
     parts = urlsplit(address)
     user = UserClient(f"{parts.scheme}://{parts.hostname}", parts.port, parts.path, log_level="critical")
     user.log = SILENT  # it would print what the errors below say
