@@ -62,7 +62,7 @@ def image_of(engine) -> Callable[[str], str]:
     @functools.cache
     def build(method: str) -> str:
         images.build_method(images.listed()[f"v6-{method}"])
-        return f"v6-{method}"
+        return images.of_method(method)
 
     return build
 

@@ -73,6 +73,11 @@ def listed() -> dict[str, Image]:
     }
 
 
+def of_method(method: str) -> str:
+    """The name of the image that this machine has built last of a method, for the vantage6 that is installed."""
+    return f"v6-{method}" + (f":latest{INSTALLED.suffix}" if INSTALLED.suffix else "")
+
+
 def build_method(image: Image, *, network: str | None = None, python: str = INSTALLED.python, log: Log = print) -> str:
     """Build a method's image as NAME:VERSION and NAME:latest, for the vantage6 that is installed; for 5 with ``-v5``.
 

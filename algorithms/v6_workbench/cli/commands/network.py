@@ -78,7 +78,7 @@ def up(options: UpOptions) -> int:
             study=plan,
             log=console.say,
         )
-    if old := images.stale(f"v6-{method}" for method in registry.names()):
+    if old := images.stale(images.of_method(method) for method in registry.names()):
         console.say(images.STALE.format(names=", ".join(old)))
     console.last_line({"network": found.name, "url": f"{found.url}:{found.port}", "organizations": found.organizations})
     return console.OK

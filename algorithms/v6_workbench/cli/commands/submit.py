@@ -90,7 +90,7 @@ def _send(options: SubmitOptions, settings: dict[str, Any], page: LivePage) -> d
         settings = job.resumed(earlier, options.method, settings)
         asked = asked or sorted({organization, *earlier["organizations"]})
         registry.check(options.method, registry.validate(options.method, settings))
-    image = options.image or f"v6-{options.method}"
+    image = options.image or images.of_method(options.method)
     if network is not None and (stale := images.stale([image])):
         console.say(images.STALE.format(names=", ".join(stale)))
     task = submit.send(
