@@ -11,6 +11,14 @@ from v6_federated.base import logs
         (None, ""),
         ("start\n\nError encountered while calling update: organization 3: no\n", "organization 3: no"),
         ("start\nkilled\x1b[2J\n  \n", "killed[2J"),
+        # as a node of vantage6 5 sends it: of a terminal, with what it adds itself
+        (
+            "LOGS of POD p (created by job j) \n\n error > Error encountered while calling update: organization 3: "
+            "no\r\nTraceback (most recent call last):\r\n  File x\r\nerror > None\r\n\x1b[0m \n\n\n",
+            "organization 3: no",
+        ),
+        ("LOGS of POD p (created by job j) \n\n info > begun\r\n\x1b[0m \n\n\n", "info > begun"),
+        ("Node does not allow sharing algorithm logs", ""),
     ],
 )
 def test_the_last_words_of_a_log_cannot_command_a_terminal(log, says):

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 ROUND = "v6-federated round "  # a line of a log that begins with this holds a row of the history
-CALLING = r"Error encountered while calling \w+: (.*)"  # the last line of a crashed run's log in vantage6
+CALLING = re.compile(r"Error encountered while calling \w+: (.*)")  # what vantage6 logs of a function that fails
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+UNSHARED = "Node does not allow sharing algorithm logs"  # vantage6 5 puts this in place of a log
 WITHHELD = "its text is withheld"  # marks an unexpected error, whose text does not leave the node
 
 BEGINNING, END = 700, 250  # letters that are kept of a longer line: what was wrong, and what to do instead
@@ -46,13 +48,14 @@ def last_words(log: str | None) -> str:
         log: the log of a run, if it has one.
 
     Returns:
-        Its last line without vantage6's prefix and without control characters, which could command a terminal.
+        The error of the function that failed, which may have a traceback below it in vantage6 5, or else the last line;
+        without control characters, which could command a terminal.
     """
-    printable = ("".join(c for c in line if c.isprintable()).strip() for line in (log or "").splitlines())
-    lines = [line for line in printable if line]
-    last = lines[-1] if lines else ""
-    found = re.search(CALLING, last)
-    return found[1] if found else last
+    plain = COLOUR.sub("", log or "")
+    printable = ("".join(c for c in line if c.isprintable()).strip() for line in plain.splitlines())
+    lines = [line for line in printable if line and line != UNSHARED]
+    errors = [found[1] for line in lines if (found := CALLING.search(line))]
+    return [*lines[-1:], *errors][-1] if lines else ""
 
 
 def said_no(line: str) -> bool:

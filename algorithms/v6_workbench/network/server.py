@@ -1,12 +1,12 @@
 """Requests of a user's client to a vantage6 server, on this machine or elsewhere."""
 
 import logging
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import requests
 
+from v6_federated.base.logs import COLOUR
 from v6_workbench.errors import NetworkError
 from v6_workbench.network.client import UserClient, authenticated, forget_other_keys
 from v6_workbench.network.project import VANTAGE6
@@ -148,10 +148,5 @@ def reason(answer: Mapping[str, Any]) -> str:
 
 def last_line(text: str) -> str:
     """Return the last line of a log, without colours."""
-    lines = [line.strip() for line in plain(text).splitlines() if line.strip()]
+    lines = [line.strip() for line in COLOUR.sub("", text).splitlines() if line.strip()]
     return lines[-1] if lines else ""
-
-
-def plain(text: str) -> str:
-    """Return a log without colours."""
-    return re.sub(r"\x1b\[[0-9;]*m", "", text)

@@ -306,7 +306,7 @@ def _failure(client: UserClient, task_id: int, run: Mapping[str, Any], image: st
     who = f"organization {run['organization']['id']}: "
     if run["status"] in WHY:
         return who + WHY[run["status"]].format(image=image)
-    words = logs.last_words(server.plain(run.get("log") or ""))
+    words = logs.last_words(run.get("log"))
     if words and (older := _older(client, task_id, words)):
         return f"{words}; {older}"
     return words or f"{who}its run is {run['status']}, and its node does not share the log"
