@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 from four_hospitals import GENES, LIMITS, ROWS, training
 
+from v6_federated.base.vantage6_api import FIVE
 from v6_federated.privacy import audit
 from v6_workbench.cli.main import main
 from v6_workbench.errors import EngineError
@@ -22,6 +23,11 @@ from v6_workbench.network import docker_engine, images, local
 from v6_workbench.network.submit import AGAIN
 from v6_workbench.registry import names
 from v6_workbench.simulation.mock import TRUSTING
+
+# each vantage6 has its own tests, of its own network
+collect_ignore = [
+    file.name for file in Path(__file__).parent.glob("test_*.py") if file.name.startswith("test_five_") != FIVE
+]
 
 
 @pytest.fixture(scope="session")
