@@ -79,13 +79,13 @@ def test_a_model_equals_that_of_mock_nodes(call, method, options, tmp_path):
 
 def test_a_task_is_found_again_and_fetched(call, tmp_path):
     """Those in which nodes extract rows are not among the jobs."""
-    status, _, err = call("submit", "pca", "--rounds", 1, "--out", tmp_path / "first")
+    status, _, err = call("submit", "pca", "--rounds", 2, "--out", tmp_path / "first")
+    assert status == 0, err
     task = int(re.search(r"task (\d+) was sent", err)[1])
-    assert status == 0
     [newest, *_] = call("tasks")[1]["tasks"]
-    assert (newest["task"], newest["method"], newest["status"], newest["rounds"]) == (task, "pca", "completed", 1)
+    assert (newest["task"], newest["method"], newest["status"], newest["rounds"]) == (task, "pca", "completed", 2)
     assert {row["method"] for row in call("tasks")[1]["tasks"]} <= {"gbdt", "glm", "pca"}
-    assert call("status", task)[1]["finished"] == 1
+    assert call("status", task)[1]["finished"] == 2
     code, _, err = call("status", task - 1)
     assert code == 2 and f"task {task - 1} " in err and "is not one of v6-federated" in err
     assert call("fetch", task, "--out", tmp_path / "again")[0] == 0
@@ -99,7 +99,7 @@ def test_a_task_is_cancelled(call, engine, network, tmp_path):
         [sys.executable, "-m", "v6_workbench.cli.main", *command], stderr=subprocess.PIPE, text=True
     ) as process:
         try:
-            [task] = [int(found[1]) for line in process.stderr if (found := re.match(r"task (\d+) was sent", line))][:1]
+            task = next(int(it[1]) for line in process.stderr if (it := re.match(r"task (\d+) was sent", line)))
         finally:
             process.kill()
     code, line, err = call("cancel", task)

@@ -128,12 +128,12 @@ def up(
     _check_organizations(named, len(sources))
     least = 0 if study is None else max(Policy.of_node(it).minimum_organizations for it in environments)
     if study is not None:
+        studies.dealt([str(path) for path in sources], study.size, least)
         if FIVE:
             raise SafeError(
                 "a study needs a folder of the hospital's own, which vantage6 5 does not give to tasks; use vantage6 "
                 "4, or leave --study out"
             )
-        studies.dealt([str(path) for path in sources], study.size, least)
     bypass_proxies()
     engine = images.engine()
     if docker_engine.containers(engine, name):

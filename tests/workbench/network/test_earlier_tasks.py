@@ -15,6 +15,13 @@ from v6_workbench.network import earlier_tasks, server, submit
 from v6_workbench.simulation.call_outcomes import CallOutcome
 from v6_workbench.simulation.mock import MockNetwork
 
+
+def kept(input_):
+    """What a server keeps of a call: ``input`` in vantage6 4, and ``arguments`` in 5."""
+    said = {"input": input_, "arguments": input_["kwargs"]}
+    return {name: base64.b64encode(json.dumps(value).encode()) for name, value in said.items()}
+
+
 OWN = {"rounds": 6, "seed": 3, "lr": 0.3}
 
 
@@ -27,15 +34,14 @@ def lost(hospitals, monkeypatch):
 
         def outcomes(organization, input_):
             name = f"fedavg {input_['method']}, round {input_['kwargs']['round']}"
-            tasks.append({"id": len(tasks) + 2, "name": name, "input": base64.b64encode(json.dumps(input_).encode())})
+            tasks.append({"id": len(tasks) + 2, "name": name, **kept(input_)})
             return CallOutcome()
 
         rows: list[dict] = []
         with MockNetwork("v6_fedavg", hospitals, environment=OPEN, on_round=rows.append, outcomes=outcomes) as network:
             straight = network.run(**settings)
-        asked = json.dumps({"method": "central", "kwargs": settings}).encode()
         log = "\n".join(logs.ROUND + json.dumps(row) for row in rows)
-        central = {"id": 1, "input": base64.b64encode(asked), "log": log}
+        central = {"id": 1, "log": log, **kept({"method": "central", "kwargs": settings})}
         end = [task["name"] for task in tasks].index("fedavg client_update, round 4") + 1
         monkeypatch.setattr(server, "subtasks", lambda client, task: tasks[:end])
         monkeypatch.setattr(server, "one_run", lambda client, task: central if task == 1 else tasks[task - 2])

@@ -8,6 +8,7 @@ from docker.errors import APIError
 from helpers import table
 
 from v6_federated.base.errors import SafeError
+from v6_federated.base.vantage6_api import FIVE
 from v6_federated.privacy.schema import Column, Schema
 from v6_federated.privacy.secagg import keys
 from v6_federated.privacy.secagg import study as pinned
@@ -20,6 +21,7 @@ from v6_workbench.simulation.studies import StudyPlan
 PINNED = {"V6_FEDERATED_AGGREGATION": "pinned"}
 CAREFUL = {"V6_FEDERATED_PROFILE": "careful"}
 SCHEMA = Schema(tuple(Column(f"x{i}", "number", -10.0, 10.0) for i in range(4)), "label", (0, 1))
+four = pytest.mark.skipif(FIVE, reason="no studies in vantage6 5, whose tasks have no folder of the hospital's own")
 
 
 @pytest.fixture
@@ -100,6 +102,7 @@ def test_a_limit_of_one_node(rows, started):
     assert all('"MINE": "a=b"' in (hospital.folder / "node.yaml").read_text() for hospital in hospitals)
 
 
+@four
 @pytest.mark.parametrize(
     ("nodes", "options", "blocks", "colluders"),
     [
@@ -124,6 +127,7 @@ def test_nodes_have_accepted_a_study_and_require_it(rows, started, nodes, option
         assert own(hospital).stat().st_mode & 0o077 == 0
 
 
+@four
 def test_the_schema_of_the_study(rows, started, tmp_path):
     (tmp_path / "declared.json").write_text(SCHEMA.text())
     assert up(rows, "--study", "--schema", tmp_path / "declared.json") == 0
@@ -132,6 +136,7 @@ def test_the_schema_of_the_study(rows, started, tmp_path):
         assert pinned.accepted(own(hospital)).schema == SCHEMA.shared_digest
 
 
+@four
 def test_a_node_may_require_less_than_the_study_gives(rows, started):
     assert up(rows, "--study", "--node-env", "2:V6_FEDERATED_AGGREGATION=plain") == 0
     assert [limits(hospital)["V6_FEDERATED_AGGREGATION"] for hospital in started[0]] == ["pinned", "plain", "pinned"]
@@ -171,12 +176,21 @@ def test_a_mistake_is_one_line_and_starts_nothing(options, says, rows, started, 
     assert not started and not (tmp_path / "state").exists()
 
 
+@pytest.mark.skipif(not FIVE, reason="vantage6 4 has studies")
+def test_a_study_on_vantage6_5_is_refused(rows, started, capsys):
+    assert up(rows, "--study") == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert "a study needs a folder of the hospital's own, which vantage6 5 does not give to tasks" in line
+    assert not started
+
+
 def test_in_python_a_study_that_cannot_be_is_refused_before_docker_is_asked(rows, monkeypatch):
     monkeypatch.setattr(images, "engine", lambda: pytest.fail("Docker is asked"))
     with pytest.raises(SafeError, match=r"2 node\(s\) are too few for a study, whose blocks need 3"):
         local.up([rows] * 2, algorithm_env=CAREFUL, study=StudyPlan())
 
 
+@four
 def test_a_start_that_fails_leaves_no_key(rows, started, monkeypatch):
     def start(engine, name, port, hospitals, *others):
         assert (own(hospitals[0]) / keys.NAME).exists()
