@@ -93,6 +93,8 @@ requirements: $(STAMP)  ## docker/requirements/ from pyproject.toml and constrai
 	done
 	$(BIN)/uv pip compile --quiet docker/infrastructure.constraints.txt --no-deps --generate-hashes --python-version 3.10 \
 	    --no-annotate --custom-compile-command "make requirements" -o docker/infrastructure.requirements.txt
+	$(BIN)/uv pip compile --quiet docker/five/constraints.txt --no-deps --generate-hashes --python-version 3.13 \
+	    --no-annotate --custom-compile-command "make requirements" -o docker/five/requirements.txt
 
 network: $(STAMP) images  ## a real vantage6 network of three nodes on this machine
 	$(BIN)/v6-federated network up --nodes 3 --data digits --partition iid

@@ -8,7 +8,7 @@ import pytest
 
 from v6_federated.base.version import __version__
 from v6_workbench.network import images
-from v6_workbench.network.project import VANTAGE6
+from v6_workbench.network.project import FIVE, FOUR
 
 tomllib = pytest.importorskip("tomllib", reason="Python 3.10 reads no TOML")
 
@@ -76,11 +76,12 @@ def test_everything_but_torch_has_a_hash_and_no_index_is_named(path):
     assert "://" not in text and "index" not in text
 
 
-def test_the_infrastructure_installs_its_constraints_with_hashes():
+@pytest.mark.parametrize(("release", "server"), [(FOUR, "vantage6-server"), (FIVE, "vantage6-hq")])
+def test_the_infrastructure_installs_its_constraints_with_hashes(release, server):
     """Otherwise run `make requirements`."""
-    file = images.RECIPES / "infrastructure.requirements.txt"
-    assert pins(file) == pins(images.RECIPES / "infrastructure.constraints.txt")
-    assert pins(file)["vantage6-server"] == {VANTAGE6}
+    file = images.RECIPES / release.server_packages
+    assert pins(file) == pins(Path(str(file).replace("requirements", "constraints")))
+    assert pins(file)[server] == {release.version}
     blocks = [block for block in re.split(r"\n(?=[^ #])", file.read_text()) if "==" in block]
     assert all("--hash=sha256:" in block for block in blocks)
 
