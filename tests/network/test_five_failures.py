@@ -11,17 +11,17 @@ import pytest
 from v6_workbench.cli.main import main
 from v6_workbench.network import docker_engine, images, local
 
-RANDOM = ["gbdt", "--rounds", "2", "--set", "mode=random", "--exclude", "mean radius"]
+RANDOM = ["gbdt", "--rounds", "2", "--set", "mode=random"]
 
 
 @pytest.fixture(scope="module")
 def careful(engine, state, named, image_of):
-    """Three careful nodes. The second does not allow one of the columns."""
+    """Three careful nodes. The second does not allow more than five rounds."""
     name = named("five-careful")
     image_of("gbdt")
     up = ["network", "up", "--name", name, "--data", "breast-cancer", "--nodes", "3"]
     try:
-        assert main([*up, "--node-env", "2:V6_FEDERATED_DISALLOWED_COLUMNS=mean radius"]) == 0
+        assert main([*up, "--node-env", "2:V6_FEDERATED_MAXIMUM_ROUNDS=5"]) == 0
         yield name
     finally:
         local.down(name)
@@ -52,9 +52,9 @@ def test_careful_nodes_grow_trees_of_random_splits(submit, tmp_path):
 
 
 def test_a_refusal_is_one_line(submit):
-    status, err = submit("gbdt", "--rounds", 2, "--set", "mode=random")
+    status, err = submit("gbdt", "--rounds", 6, "--set", "mode=random")
     assert status == 1
-    assert re.search(r"task \d+: .*organization 2: the column\(s\) mean radius may not be used at this node", err)
+    assert re.search(r"v6-federated: task \d+: .*organization 2: .*V6_FEDERATED_MAXIMUM_ROUNDS", err), err
 
 
 def test_what_is_not_a_method_extracts_nothing(submit):

@@ -146,14 +146,16 @@ def start_server(
     Returns:
         The container.
     """
+    free = _free_ports(len(ports))  # the engine would choose others after a restart
     engine.networks.create(docker_name(network), labels={LABEL: network})
     container = engine.containers.create(
         image,
         ["python", *map(str, command)],
         name=server_name(network),
         labels={LABEL: network},
-        # the engine would choose another port after a restart
-        ports={f"{own}/tcp": ("127.0.0.1", port or free_port()) for own, port in ports.items()},
+        ports={
+            f"{own}/tcp": ("127.0.0.1", port or other) for (own, port), other in zip(ports.items(), free, strict=True)
+        },
         volumes={str(path): {"bind": target, "mode": "ro"} for path, target in files.items()},
         use_config_proxy=False,  # they talk among themselves
     )
@@ -163,11 +165,12 @@ def start_server(
     return container
 
 
-def free_port() -> int:
-    """A port on this machine that nobody uses."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def _free_ports(number: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(number)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
 
 
 def run_node(engine: DockerClient, network: str, hospital: Hospital, image: str) -> Container:

@@ -246,7 +246,7 @@ def status(name: str = "default") -> list[dict[str, Any]]:
     """
     network = load(name)
     states = {it.name: it.status for it in docker_engine.containers(images.engine(), name)}
-    answers = _answers(network.port)
+    answers = _answers(network)
     online = _online(client(network)) if answers else set()
     rows: list[dict[str, Any]] = [
         {"role": "server", "organization": None, "name": docker_engine.server_name(name), "online": answers}
@@ -316,7 +316,7 @@ def _start(
         label=hospitals[0].label,
         auth=f"{HOST}:{sign_in}" if sign_in else None,
     )
-    _wait("the server", [running], lambda: _answers(network.port))
+    _wait("the server", [running], lambda: _answers(network))
 
     log(f"starting {len(hospitals)} node{'s' * (len(hospitals) > 1)}")
     started_nodes = [run_node(engine, name, hospital, node_image) for hospital in hospitals]
@@ -376,9 +376,9 @@ def bypass_proxies() -> None:
         os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join([*others, here])
 
 
-def _answers(port: int) -> bool:
+def _answers(network: Network) -> bool:
     try:
-        return requests.get(f"{HOST}:{port}{API}/version", timeout=2).ok
+        return requests.get(f"{network.url}:{network.port}{network.api_path}/version", timeout=2).ok
     except requests.exceptions.RequestException:
         return False
 

@@ -94,9 +94,17 @@ def _wait_for_rows(client: UserClient, task_id: int, image: str, say: Callable[[
     """Wait until all nodes have extracted their rows. If one fails, or at Ctrl-C, the others are stopped."""
     say(f"task {task_id}: the nodes extract their rows, before the method's own task is sent")
     ready: set[int] = set()
+    silent = 0
     try:
         while True:
-            runs = server.runs(client, task_id)
+            try:
+                runs, silent = server.runs(client, task_id), 0
+            except RequestException:  # the server fails for a moment
+                silent += 1
+                if silent > vantage6_api.PATIENCE:
+                    raise
+                time.sleep(POLL_SECONDS)
+                continue
             failed = [run for run in runs if run["status"] != COMPLETED and has_ended(run["status"])]
             for run in runs:
                 who = run["organization"]["id"]
