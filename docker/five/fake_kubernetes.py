@@ -27,7 +27,7 @@ SCOPE = os.environ["V6_FEDERATED_SCOPE"]  # begins the names of this node's cont
 NETWORK = os.environ["V6_FEDERATED_NETWORK"]  # the local network's name
 DOCKER_NETWORK = os.environ["V6_FEDERATED_DOCKER_NETWORK"]
 
-engine = docker.DockerClient.from_env(timeout=600)
+engine = docker.DockerClient.from_env(timeout=None)  # a job may be silent for hours
 jobs: dict[str, client.V1Job] = {}
 pods: dict[str, client.V1Pod] = {}
 secrets: dict[str, dict[str, str]] = {}
@@ -160,6 +160,8 @@ def _run(job: client.V1Job, pod: str) -> None:
         _tell(pod, "Pending", waiting=reason)
         job.status = client.V1JobStatus(failed=1)
         return None
+    if pod not in pods:  # the job was killed before its container was there
+        return _remove(running.name)
     _tell(pod, "Running", running=client.V1ContainerStateRunning())
     try:
         code = running.wait()["StatusCode"]

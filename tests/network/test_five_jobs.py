@@ -14,6 +14,7 @@ from v6_workbench.cli.main import main
 from v6_workbench.network import client, docker_engine, local, server
 
 DATA = ["--data", "breast-cancer", "--nodes", "3"]
+PROGRAM = [sys.executable, "-m", "v6_workbench.cli.main"]
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +53,13 @@ def algorithms(engine, network: str) -> list[str]:
     return [it.name for it in docker_engine.containers(engine, network) if "-run-" in it.name]
 
 
+def wait_until(ready, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not ready():
+        assert time.monotonic() < deadline, f"it does not happen in {seconds} s"
+        time.sleep(0.2)
+
+
 def test_all_nodes_are_online(network):
     rows = local.status(network)
     assert [row["role"] for row in rows] == ["server", "node", "node", "node"]
@@ -77,8 +85,8 @@ def test_a_model_equals_that_of_mock_nodes(call, method, options, tmp_path):
         assert all(np.array_equal(one[name], other[name], equal_nan=one[name].dtype.kind == "f") for name in one.files)
 
 
-def test_a_task_is_found_again_and_fetched(call, tmp_path):
-    """Those in which nodes extract rows are not among the jobs."""
+def test_a_task_is_found_again_and_fetched(call, engine, network, tmp_path):
+    """Those in which nodes extract rows are not among the jobs. A server that was restarted has all of them."""
     status, _, err = call("submit", "pca", "--rounds", 2, "--out", tmp_path / "first")
     assert status == 0, err
     task = int(re.search(r"task (\d+) was sent", err)[1])
@@ -88,6 +96,8 @@ def test_a_task_is_found_again_and_fetched(call, tmp_path):
     assert call("status", task)[1]["finished"] == 2
     code, _, err = call("status", task - 1)
     assert code == 2 and f"task {task - 1} " in err and "is not one of v6-federated" in err
+    engine.containers.get(docker_engine.server_name(network)).restart(timeout=2)
+    wait_until(lambda: all(row["online"] for row in local.status(network)), 120)
     assert call("fetch", task, "--out", tmp_path / "again")[0] == 0
     first, again = (tmp_path / name / "result.json" for name in ("first", "again"))
     assert first.read_bytes() == again.read_bytes()
@@ -95,19 +105,14 @@ def test_a_task_is_found_again_and_fetched(call, tmp_path):
 
 def test_a_task_is_cancelled(call, engine, network, tmp_path):
     command = ["submit", "glm", "--network", network, "--rounds", "20", "--out", str(tmp_path)]
-    with subprocess.Popen(
-        [sys.executable, "-m", "v6_workbench.cli.main", *command], stderr=subprocess.PIPE, text=True
-    ) as process:
+    with subprocess.Popen([*PROGRAM, *command], stderr=subprocess.PIPE, text=True) as process:
         try:
             task = next(int(it[1]) for line in process.stderr if (it := re.match(r"task (\d+) was sent", line)))
         finally:
             process.kill()
     code, line, err = call("cancel", task)
     assert code == 0 and line["cancelled"], err
-    deadline = time.monotonic() + 60
-    while left := algorithms(engine, network):
-        assert time.monotonic() < deadline, f"{left} still run"
-        time.sleep(0.5)
+    wait_until(lambda: not algorithms(engine, network), 60)
     assert call("status", task)[1]["status"] == "killed by user"
     code, _, err = call("fetch", task, "--out", tmp_path)
     assert code == 1 and f"task {task}: organization 1: the task was stopped" in err
@@ -128,15 +133,9 @@ def test_an_encrypted_network_that_is_taken_down_leaves_nothing(engine, named, d
             client.arguments_of(server.runs(user, subtask["id"])[0])
         begun = [*PROGRAM, "submit", "pca", "--network", name]
         with subprocess.Popen(begun, stderr=subprocess.DEVNULL) as process:  # taken down in the middle of a task
-            deadline = time.monotonic() + 60
-            while not algorithms(engine, name):
-                assert time.monotonic() < deadline
-                time.sleep(0.2)
+            wait_until(lambda: algorithms(engine, name), 60)
             local.down(name)
             process.send_signal(signal.SIGKILL)
     finally:
         local.down(name)
     assert names_in_engine(engine, name) == [] and not local.folder(name).exists() and name not in local.names()
-
-
-PROGRAM = [sys.executable, "-m", "v6_workbench.cli.main"]
