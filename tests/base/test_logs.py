@@ -19,6 +19,7 @@ from v6_federated.base import logs
         ),
         ("LOGS of POD p (created by job j) \n\n info > begun\r\n\x1b[0m \n\n\n", "info > begun"),
         ("Node does not allow sharing algorithm logs", ""),
+        ("LOGS of POD vantage6-run-5-x7 (created by job vantage6-run-5) \n\n  \n\n\n", ""),
     ],
 )
 def test_the_last_words_of_a_log_cannot_command_a_terminal(log, says):

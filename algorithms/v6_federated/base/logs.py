@@ -8,7 +8,8 @@ from typing import Any
 ROUND = "v6-federated round "  # a line of a log that begins with this holds a row of the history
 CALLING = re.compile(r"Error encountered while calling \w+: (.*)")  # what vantage6 logs of a function that fails
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-UNSHARED = "Node does not allow sharing algorithm logs"  # vantage6 5 puts this in place of a log
+# lines that a node of vantage6 5 writes itself: in place of a log that it does not share, and above the others
+OF_NODE = re.compile(r"Node does not allow sharing algorithm logs|LOGS of POD \S+ \(created by job \S+\)")
 WITHHELD = "its text is withheld"  # marks an unexpected error, whose text does not leave the node
 
 BEGINNING, END = 700, 250  # letters that are kept of a longer line: what was wrong, and what to do instead
@@ -53,7 +54,7 @@ def last_words(log: str | None) -> str:
     """
     plain = COLOUR.sub("", log or "")
     printable = ("".join(c for c in line if c.isprintable()).strip() for line in plain.splitlines())
-    lines = [line for line in printable if line and line != UNSHARED]
+    lines = [line for line in printable if line and not OF_NODE.fullmatch(line)]
     errors = [found[1] for line in lines if (found := CALLING.search(line))]
     return [*lines[-1:], *errors][-1] if lines else ""
 
