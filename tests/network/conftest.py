@@ -16,10 +16,11 @@ import pytest
 from four_hospitals import GENES, LIMITS, ROWS, training
 
 from v6_federated.base.vantage6_api import FIVE
+from v6_federated.base.vantage6_api import FIVE
 from v6_federated.privacy import audit
 from v6_workbench.cli.main import main
 from v6_workbench.errors import EngineError
-from v6_workbench.network import docker_engine, images, local
+from v6_workbench.network import docker_engine, images, local, project
 from v6_workbench.network.submit import AGAIN
 from v6_workbench.registry import names
 from v6_workbench.simulation.mock import TRUSTING
@@ -67,7 +68,13 @@ def image_of(engine) -> Callable[[str], str]:
 
     @functools.cache
     def build(method: str) -> str:
-        images.build_method(images.listed()[f"v6-{method}"])
+        image = images.listed()[f"v6-{method}"]
+        if FIVE and image.kind == "torch":
+            tag = images.build_method(image, python=project.FOUR.python)
+            recipe = Path(__file__).parent / "torch_on_five.Dockerfile"
+            images.build(tag, recipe, arguments={"BASE": tag, "VANTAGE6": project.FIVE.version})
+        else:
+            images.build_method(image)
         return images.of_method(method)
 
     return build

@@ -1,10 +1,12 @@
-"""The methods' entries, against the schema of the real algorithm store."""
+"""The methods' entries, against the schemas of the real algorithm stores."""
 
 import json
 from pathlib import Path
 
+import pytest
+
 from v6_workbench.network import images
-from v6_workbench.network.project import VANTAGE6
+from v6_workbench.network.project import INSTALLED, RELEASES
 from v6_workbench.network.store import path
 from v6_workbench.registry import names
 
@@ -15,14 +17,16 @@ print(json.dumps([AlgorithmInputSchema().validate(json.loads(entry)) for entry i
 """
 
 
-def test_the_store_accepts_them(engine):
-    base, recipe = images.infrastructure(), Path(__file__).parent / "store.Dockerfile"
-    arguments = {"BASE": base, "VANTAGE6": VANTAGE6}
-    images.build("v6-federated-store", recipe, arguments=arguments)
-    entries = [path(method).read_text() for method in names()]  # one argument each: Linux takes 128 kB in one
+@pytest.mark.parametrize("release", RELEASES.values(), ids=RELEASES)
+def test_the_store_accepts_them(release, engine):
+    tag, recipe = f"v6-federated-store:{release.version}", Path(__file__).parent / "store.Dockerfile"
+    # with the server's packages, since one that both need has no wheel for the server's Python of vantage6 4
+    base = images.infrastructure() if release is INSTALLED else release.server_python
+    images.build(tag, recipe, arguments={"BASE": base, "VANTAGE6": release.version})
+    entries = [path(method, release).read_text() for method in names()]  # one argument each: Linux takes 128 kB in one
     broken = json.dumps(json.loads(entries[0]) | {"image": None})
     command = ["python", "-c", VALIDATE, *entries, broken]
-    answer = engine.containers.run("v6-federated-store", command, remove=True, stderr=False)
+    answer = engine.containers.run(tag, command, remove=True, stderr=False)
     errors = json.loads(answer.decode().splitlines()[-1])
     assert dict(zip([*names(), "broken"], errors, strict=True)) == {method: {} for method in names()} | {
         "broken": {"image": ["Field may not be null."]}
