@@ -18,7 +18,7 @@ WORKERS ?= auto
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 SITE = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet  # without the theme's notice about MkDocs 2
 
-.PHONY: demo test test-v5 test-v5-torch coverage test-long lint docs data bench images requirements network wheel version hooks clean
+.PHONY: demo test test-v5 test-v5-torch network-v5 coverage test-long lint docs data bench images requirements network wheel version hooks clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -39,6 +39,9 @@ $(STAMP_V5): pyproject.toml constraints.txt
 
 test-v5: $(STAMP_V5)  ## on vantage6 5 with Python 3.13: the methods without torch, and what all methods share
 	$(VENV_V5)/bin/python -m pytest -n $(WORKERS) --dist loadgroup $(TESTS_V5)
+
+network-v5: $(STAMP_V5)  ## the tests on a real network of vantage6 5, which need Docker
+	REQUIRE_DOCKER=1 $(VENV_V5)/bin/python -m pytest -n 1 --dist loadgroup tests/network
 
 $(STAMP_V5_TORCH): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV_V5_TORCH)

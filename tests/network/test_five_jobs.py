@@ -69,11 +69,18 @@ def test_all_nodes_are_online(network):
 
 @pytest.mark.parametrize(
     ("method", "options"),
-    [("pca", []), ("glm", ["--rounds", "3", "--set", "l2=0.1"]), ("gbdt", ["--rounds", "3", "--set", "mode=cyclic"])],
+    [
+        ("fedavg", ["--rounds", "2", "--set", "aggregation=masked"]),
+        ("scaffold", ["--rounds", "2", "--set", "aggregation=masked"]),
+        ("pca", []),
+        ("glm", ["--rounds", "3", "--set", "l2=0.1"]),
+        ("gbdt", ["--rounds", "3", "--set", "mode=cyclic"]),
+    ],
 )
-def test_a_model_equals_that_of_mock_nodes(call, method, options, tmp_path):
+def test_a_model_equals_that_of_mock_nodes(call, image_of, method, options, tmp_path):
     """From ``submit`` to the exported model, to the last bit."""
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    image_of(method)
     status, _, err = call("submit", method, *options, "--seed", 3, "--out", ours)
     assert status == 0, err
     assert "the nodes extract their rows" in err and "organization 1 has extracted its rows" in err
