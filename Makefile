@@ -18,7 +18,7 @@ WORKERS ?= auto
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 SITE = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet  # without the theme's notice about MkDocs 2
 
-.PHONY: demo test test-v5 test-v5-torch network-v5 coverage test-long lint docs data bench images requirements network wheel version hooks clean
+.PHONY: demo test test-v5 test-v5-torch network-v5 coverage test-long lint docs data bench images images-v5 requirements network wheel version hooks clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -82,6 +82,10 @@ bench: $(STAMP)  ## reduced benchmarks of all documents, anew: make bench DATA=F
 
 images: $(STAMP)  ## the Docker images of all methods; BASE=python@sha256:DIGEST sets what they begin with, PUSH=REGISTRY pushes
 	$(BIN)/python docker/build.py $(if $(BASE),--python $(BASE)) $(if $(PUSH),--push $(PUSH))
+
+NAMES_V5 ?= $(addprefix v6-,cox gbdt glm km pca)
+images-v5: $(STAMP_V5)  ## the images for vantage6 5 of the methods without torch, or of NAMES_V5; PUSH=REGISTRY pushes them
+	$(VENV_V5)/bin/python docker/build.py $(NAMES_V5) $(if $(PUSH),--push $(PUSH))
 
 # What images install, with hashes. torch, whose wheels differ by index, and what CUDA's need are left out (docker/Dockerfile).
 requirements: $(STAMP)  ## docker/requirements/ from pyproject.toml and constraints.txt; UPGRADE=--upgrade takes what is newest
