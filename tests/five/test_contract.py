@@ -147,7 +147,8 @@ def test_arrays_are_one_column_of_bytes(process, tmp_path):
     rng = np.random.default_rng(0)
     X, y = rng.integers(0, 256, (60, 4, 3), dtype=np.uint8), np.array(["ill", "well"] * 30)
     np.savez(tmp_path / "node" / "rows.npz", x=X, y=y)
-    assert there.extract(tmp_path / "node" / "rows.npz", "other").status == 0
+    file = (tmp_path / "node" / "rows.npz").rename(tmp_path / "node" / "default.other")  # as a node mounts it
+    assert there.extract(file, "other").status == 0
     frame = pd.read_parquet(there.session / "rows.parquet")
     assert list(frame.columns) == ["x", "y"]
     job = _job()

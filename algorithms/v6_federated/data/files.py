@@ -45,7 +45,8 @@ def open_database(database: pd.DataFrame | Path | Source) -> Source:
     if database.is_dir():
         archives = sorted(database.glob("*.npz"))
         return read_npz(archives[0]) if len(archives) == 1 else read_images(database)
-    if database.suffix == ".npz":
+    # a node of vantage6 5 gives a file the ending of its type: rows.npz becomes default.other
+    if database.suffix == ".npz" or zipfile.is_zipfile(database):
         return read_npz(database)
     kind = f"a {database.suffix} file" if database.suffix else "a file without an ending"
     raise DataError(f"the database is {kind}; expected a table, .npz or a folder of images")
