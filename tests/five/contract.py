@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -86,7 +87,12 @@ class Node:
         return Run(ended.returncode, (folder / "output").read_bytes(), ended.stdout)
 
     def extract(self, database: Path | str, kind: str, name: str = "rows", **arguments: Any) -> Run:
-        """Make a data frame, as a node does with what an extraction puts out."""
+        """Make a data frame, as a node does with what an extraction puts out. It mounts files as LABEL.TYPE."""
+        if isinstance(database, Path):
+            mounted = self.folder / "databases" / f"default.{kind}"
+            mounted.parent.mkdir(exist_ok=True)
+            (shutil.copytree if database.is_dir() else shutil.copy)(database, mounted)
+            database = mounted
         run = self.run("extract", arguments, action="data_extraction", database=(database, kind))
         if run.status == 0:
             (self.session / f"{name}.parquet").write_bytes(run.output)

@@ -1,7 +1,11 @@
 """What a node of vantage6 5 asks of a package: environment, files, status, with the real ``wrap_algorithm``."""
 
+import contextlib
+import datetime
 import json
 import os
+import shutil
+import sqlite3
 
 import numpy as np
 import pandas as pd
@@ -9,6 +13,7 @@ import pytest
 from contract import Node
 
 from v6_federated.base import vantage6_api
+from v6_federated.privacy import audit
 from v6_workbench.conformance import tables
 from v6_workbench.conformance.jobs import OPEN, Tape
 from v6_workbench.errors import EngineError
@@ -147,8 +152,7 @@ def test_arrays_are_one_column_of_bytes(process, tmp_path):
     rng = np.random.default_rng(0)
     X, y = rng.integers(0, 256, (60, 4, 3), dtype=np.uint8), np.array(["ill", "well"] * 30)
     np.savez(tmp_path / "node" / "rows.npz", x=X, y=y)
-    file = (tmp_path / "node" / "rows.npz").rename(tmp_path / "node" / "default.other")  # as a node mounts it
-    assert there.extract(file, "other").status == 0
+    assert there.extract(tmp_path / "node" / "rows.npz", "other").status == 0
     frame = pd.read_parquet(there.session / "rows.parquet")
     assert list(frame.columns) == ["x", "y"]
     job = _job()
@@ -163,11 +167,11 @@ def test_arrays_are_one_column_of_bytes(process, tmp_path):
     [
         (
             {"V6_FEDERATED_PROFILE": "private", "V6_FEDERATED_EPSILON": "1", "V6_FEDERATED_DELTA": "1e-5"},
-            "V6_FEDERATED_PROFILE=private needs a ledger that lasts, but on a node of vantage6 5 nothing that a task",
+            "V6_FEDERATED_PROFILE=private needs a ledger that outlive",
         ),
         (
             {"V6_FEDERATED_AGGREGATION": "pinned"},
-            "V6_FEDERATED_AGGREGATION=pinned needs keys that last, but on a node of vantage6 5 nothing that a task",
+            "V6_FEDERATED_AGGREGATION=pinned needs keys that outlive",
         ),
         ({"V6_FEDERATED_MINIMUM_ROW": "9"}, "V6_FEDERATED_MINIMUM_ROW is not a setting of a node; did you mean"),
     ],
@@ -215,10 +219,95 @@ def test_a_function_runs_only_as_what_it_is(process, rows):
     """A task for central cannot be an extraction, whose rows would be its result."""
     there = process(**OPEN)
     there.extract(rows, "csv")
-    for method, action in (
-        ("extract", "federated_compute"),
-        ("describe", "central_compute"),
-        ("extract", "central_compute"),
+    known = {"DATABASE_URI": rows, "DATABASE_TYPE": "csv"}
+    there.environment = {**there.environment, **known}
+    described = {"job": _job(), "round": 0, "raw": True}
+    for method, action, arguments in (
+        ("extract", "federated_compute", {}),
+        ("extract", "central_compute", {}),
+        ("extract", "preprocessing", {}),
+        ("describe", "central_compute", described),
+        ("describe", "data_extraction", described),
+        ("describe", "central_compute", {**described, "mock_client": {"organization_id": 3}}),
     ):
-        ended = there.run(method, {}, action=action)
+        ended = there.run(method, arguments, action=action)
         assert ended.status == 1 and ended.output == b""
+        assert f"Container started as AlgorithmStepType.{action.upper()}" in ended.said, ended.said
+    assert there.run("describe", described).status == 0
+
+
+def test_sessions_give_the_same_answers(tmp_path):
+    """Otherwise the differences would tell which rows are held out, and how counts were rounded."""
+    rng = np.random.default_rng(1)
+    table = pd.DataFrame({"a": rng.normal(size=150), "b": rng.normal(size=150), "y": rng.integers(0, 2, 150)})
+    tape = Tape()
+    nodes = {3: table, 5: table.sample(frac=1, random_state=1), 8: table.sample(frac=1, random_state=2)}
+    with MockNetwork("v6_gbdt", nodes, environment=OPEN, outcomes=tape, on_round=lambda row: None) as network:
+        network.run(mode="random", rounds=1, label="y", seed=3)
+    asked = next(call for call in reversed(tape.calls) if call.organization == 3 and call.function == "evaluate")
+    limits = {"V6_FEDERATED_AGGREGATION": "plain"}
+    answers = []
+    for i, secret in enumerate(("s" * 40, "s" * 40, "t" * 40, "")):
+        there = Node(tmp_path / str(i), "v6_gbdt", environment=limits | {"V6_FEDERATED_SECRET": secret})
+        table.to_csv(there.folder / "rows.csv", index=False)
+        there.extract(there.folder / "rows.csv", "csv")
+        answers.append(there.run("evaluate", asked.message["kwargs"]))
+    assert answers[0].status == 0, answers[0].said
+    assert answers[0].output == answers[1].output != answers[2].output
+    assert answers[3].status == 1 and "set V6_FEDERATED_SECRET in its algorithm_env" in answers[3].said
+
+
+def test_an_extraction_is_logged(process, rows):
+    there = process()
+    there.extract(rows, "csv")
+    [line] = [*audit.read(there.session / "v6-federated-hospital" / audit.NAME)]
+    assert (line.function, line.database, line.rows) == ("extract", "default", len(tables.three()[3]))
+    assert line.left == {"names and types of columns": 5}
+
+
+def test_a_query_that_is_not_allowed_any_more(process, tmp_path):
+    there = process(**OPEN, V6_FEDERATED_ALLOW_QUERIES="1")
+    file = tmp_path / "rows.sqlite"
+    with contextlib.closing(sqlite3.connect(file)) as database:
+        tables.three()[3].to_sql("rows", database, index=False)
+    assert there.extract(file, "sql", query="select * from rows union all select * from rows").status == 0
+    assert describe(there).status == 0
+    there.environment = OPEN
+    assert "which this node does not allow any more" in describe(there).said
+
+
+def test_what_a_reader_says_is_not_printed(process):
+    """Addresses can hold passwords."""
+    there = process(V6_FEDERATED_ALLOW_QUERIES="1")
+    ended = there.extract("postgresql://user:geheim@127.0.0.1:1/rows", "sql", query="select 1")
+    assert ended.status == 1 and "its text is withheld" in ended.said
+    assert "geheim" not in ended.log and "Traceback" not in ended.log
+
+
+def test_a_column_of_several_kinds_is_left_out_and_named(process, tmp_path):
+    there = process(**OPEN)
+    rows = tables.three()[3].assign(visit=[datetime.datetime(2024, 1, 1), "unknown"] * 15)
+    rows[["visit", *rows.columns[:-1]]].to_excel(tmp_path / "rows.xlsx", index=False)
+    ended = there.extract(tmp_path / "rows.xlsx", "excel")
+    assert ended.status == 0 and "left out, since their values are of several kinds: visit" in ended.log
+    assert describe(there).status == 0
+
+
+def test_columns_without_names_are_for_the_operator_to_allow(process, tmp_path):
+    tables.three()[3].to_csv(tmp_path / "rows.csv", index=False, header=False)
+    assert "V6_FEDERATED_ALLOW_NUMERIC_NAMES=1" in process().extract(tmp_path / "rows.csv", "csv").said
+    allowed = Node(tmp_path / "allowed", "v6_glm", environment=OPEN | {"V6_FEDERATED_ALLOW_NUMERIC_NAMES": "1"})
+    assert allowed.extract(tmp_path / "rows.csv", "csv").status == 0
+
+
+def test_a_link_in_the_place_of_a_folder_is_refused(process, rows, tmp_path):
+    for name in ("v6-federated-hospital", "v6-federated"):
+        there = Node(tmp_path / f"with {name}", "v6_pca", environment=OPEN)
+        there.extract(rows, "csv")
+        if (there.session / name).exists():
+            shutil.rmtree(there.session / name)
+        (tmp_path / f"target of {name}").mkdir()
+        (there.session / name).symlink_to(tmp_path / f"target of {name}")
+        ended = there.run("transform", _last_message("pca", rows)[1])
+        assert ended.status == 1 and ended.output == b""
+        assert not [*(tmp_path / f"target of {name}").iterdir()], ended.said

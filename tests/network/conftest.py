@@ -72,6 +72,7 @@ def image_of(engine) -> Callable[[str], str]:
             tag = images.build_method(image, python=project.FOUR.python)
             recipe = Path(__file__).parent / "torch_on_five.Dockerfile"
             images.build(tag, recipe, arguments={"BASE": tag, "VANTAGE6": project.FIVE.version})
+            engine.images.get(tag).tag(*images.of_method(method).split(":"))
         else:
             images.build_method(image)
         return images.of_method(method)

@@ -1,6 +1,7 @@
 """Reading the database that a task names: a table, or the path of what holds arrays."""
 
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -19,7 +20,19 @@ from v6_federated.base.vantage6_api import (
 RESERVED = "HOSPITAL"  # label of the hospital's own folder
 TABLE_TYPES = {"csv", "excel", "parquet"}
 QUERY_TYPES = {"sparql", "sql"}
+CHOSEN = "chosen"  # in the mark: whether a query or a sheet chose the rows
 MARK = "v6-federated"  # attribute of a data frame that this package has made
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A data frame with this package's mark, which ``data.frames`` decodes.
+
+    Attributes:
+        rows: what the session's file holds.
+    """
+
+    rows: pd.DataFrame
 
 
 def label_of_task() -> str | None:
@@ -49,14 +62,14 @@ def chosen() -> list[str | int]:
     return found
 
 
-def read_database(allow_queries: bool) -> pd.DataFrame | Path:
+def read_database(allow_queries: bool) -> pd.DataFrame | Frame | Path:
     """Read the database that the task names.
 
     Args:
         allow_queries: whether the operator lets a task bring a query or choose a sheet.
 
     Returns:
-        As ``read``.
+        As ``read``; a data frame of a session as it is.
 
     Raises:
         UserInputError: the task names no database that this node has, or brings what the node cannot use.
@@ -65,19 +78,18 @@ def read_database(allow_queries: bool) -> pd.DataFrame | Path:
     """
     database = database_of_task()
     if database is None:
-        raise UserInputError("the task names no database; name one, for example databases=[{'label': 'default'}]")
-    if database.label.upper() == RESERVED:
         raise UserInputError(
-            f"the database {database.label!r} is the hospital's own folder and holds no rows; name another"
+            "the task names no database; name one, for example databases=[{'label': 'default'}], or in vantage6 5 a "
+            "data frame, databases=[{'type': 'dataframe', 'dataframe_id': 1}]"
         )
-    if database.uri is None:
+    if database.uri is None and database.label.upper() != RESERVED:
         raise UserInputError(f"this node has no database {database.label!r}; use a label of its configuration")
     if database.kind == "frame":
-        return _frame(database)
+        return _frame(database, allow_queries)
     return read(database, allow_queries)
 
 
-def _frame(database: Database) -> pd.DataFrame:
+def _frame(database: Database, allow_queries: bool) -> Frame:
     """Read a data frame of a session, if this package has made it: any image can make one, of repeated rows as well."""
     try:
         found = read_table(database)
@@ -85,12 +97,18 @@ def _frame(database: Database) -> pd.DataFrame:
         raise DataError(
             f"the data frame {database.label!r} cannot be read ({type(error).__name__}); make it again"
         ) from None
-    if not isinstance(found.attrs.get(MARK), dict):
+    mark = found.attrs.get(MARK)
+    if not isinstance(mark, dict):
         raise NodePermissionException(
             f"the data frame {database.label!r} was not made by an image of v6-federated, or was changed since; make "
             "one with the function extract of such an image"
         )
-    return found
+    if mark.get(CHOSEN) is not False and not allow_queries:  # it was allowed when the frame was made
+        raise NodePermissionException(
+            f"a task has chosen the rows of the data frame {database.label!r}, by a query or a sheet, which this node "
+            "does not allow any more (V6_FEDERATED_ALLOW_QUERIES); make one without"
+        )
+    return Frame(found)
 
 
 def read(database: Database, allow_queries: bool) -> pd.DataFrame | Path:
@@ -108,6 +126,10 @@ def read(database: Database, allow_queries: bool) -> pd.DataFrame | Path:
         NodePermissionException: the task brings a query or chooses a sheet, which the node's operator has not allowed.
         DataError: the file is missing or cannot be read; the text quotes none of its rows.
     """
+    if database.label.upper() == RESERVED:
+        raise UserInputError(
+            f"the database {database.label!r} is the hospital's own folder and holds no rows; name another"
+        )
     if database.preprocessed:
         # vantage6 would filter rows by any column before the node's policy is checked
         raise UserInputError(

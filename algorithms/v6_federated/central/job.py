@@ -128,7 +128,7 @@ def central(
             )
 
     @central_task
-    def call(client: Any, **values: Any) -> dict[str, Any]:
+    def call(client: Any, /, **values: Any) -> dict[str, Any]:
         try:
             json_text.check(values)
             checked = settings.validate(accepted, values)

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from v6_federated.base.arrays import Array
+from v6_federated.base.database import Frame
 from v6_federated.base.vantage6_api import DataError
 from v6_federated.data.frames import decode
 from v6_federated.data.source import Source
@@ -26,11 +27,12 @@ MOST_IMAGES = 2**20
 TOO_MANY_PIXELS = f"an image of more than {MOST_PIXELS} pixels; expected smaller ones"
 
 
-def open_database(database: pd.DataFrame | Path | Source) -> Source:
+def open_database(database: pd.DataFrame | Frame | Path | Source) -> Source:
     """Open a node's database.
 
     Args:
-        database: a table, or the path of a ``.npz`` file, or of a folder with images or one ``.npz`` file.
+        database: a table, a data frame of a session, or the path of a ``.npz`` file, or of a folder with images or one
+            ``.npz`` file.
 
     Returns:
         The database.
@@ -40,8 +42,10 @@ def open_database(database: pd.DataFrame | Path | Source) -> Source:
     """
     if isinstance(database, Source):
         return database
+    if isinstance(database, Frame):
+        return decode(database.rows)
     if isinstance(database, pd.DataFrame):
-        return decode(database)
+        return Source(table=database)
     if database.is_dir():
         archives = sorted(database.glob("*.npz"))
         return read_npz(archives[0]) if len(archives) == 1 else read_images(database)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from v6_federated.base.database import MARK
+from v6_federated.base.database import CHOSEN, MARK
+from v6_federated.base.logs import one_line
 from v6_federated.base.vantage6_api import DataError
 from v6_federated.base.version import __version__
 from v6_federated.data.reading import shortest
@@ -24,46 +25,48 @@ if TYPE_CHECKING:
 ATTRIBUTES = b"PANDAS_ATTRS"  # where pandas keeps the attributes of a frame in Parquet
 
 
-def encode(source: Source, policy: Policy) -> "pyarrow.Table":
+def encode(source: Source, policy: Policy, chosen: bool) -> "pyarrow.Table":
     """Write rows as a data frame with this package's mark.
 
     Args:
         source: the rows.
         policy: the operator's limits. Columns that may not be used are left out: a session shows all names to
             researchers, and all rows to other images.
+        chosen: whether a task has chosen the rows, by a query or a sheet.
 
     Returns:
-        The frame.
+        The frame. Columns whose values are of kinds that no task could use are left out, and named in the log.
 
     Raises:
         PrivacyThresholdViolation: no column may be used.
-        DataError: a column holds what Parquet cannot.
     """
-    about: dict[str, Any] = {"version": __version__}
+    about: dict[str, Any] = {"version": __version__, CHOSEN: chosen}
     if source.table is not None:
         table = source.table[policy.permitted(source.table.columns, source.twins)]
-        return _marked(pd.DataFrame({name: _writable(table[name]) for name in table.columns}), about)
+        writable = {name: column for name in table.columns if (column := _writable(table[name])) is not None}
+        if left := [name for name in table.columns if name not in writable]:
+            print(f"left out, since their values are of several kinds: {one_line(', '.join(left))}", flush=True)
+        return _marked(pd.DataFrame(writable, index=table.index), about)
     assert source.X is not None and source.y is not None
     X = np.ascontiguousarray(source.X, source.X.dtype.newbyteorder("<"))
     about |= {"shape": [*X.shape[1:]], "dtype": X.dtype.str}
-    return _marked(pd.DataFrame({"x": [row.tobytes() for row in X], "y": source.y}), about)
+    y = np.asarray(source.y, source.y.dtype.newbyteorder("="))
+    return _marked(pd.DataFrame({"x": [row.tobytes() for row in X], "y": y}), about)
 
 
 def decode(frame: pd.DataFrame) -> Source:
     """Read the rows of a data frame.
 
     Args:
-        frame: a table, or what ``encode`` has written.
+        frame: a frame with a mark.
 
     Returns:
         The rows.
 
     Raises:
-        DataError: the frame has the mark of ``encode``, and does not hold what ``encode`` has written.
+        DataError: it does not hold what ``encode`` has written.
     """
-    about = frame.attrs.get(MARK)
-    if about is None:
-        return Source(table=frame)
+    about = frame.attrs[MARK]
     source = _read(frame, about)
     if source.digest.hex() != about.get("digest"):
         raise DataError("the data frame was changed after its rows were read; make it again with the function extract")
@@ -72,7 +75,8 @@ def decode(frame: pd.DataFrame) -> Source:
 
 def _read(frame: pd.DataFrame, about: Mapping[str, Any]) -> Source:
     if "shape" not in about:
-        return Source(table=frame)
+        # whether there is a header was checked before, on all columns
+        return Source(table=frame, _read={"header": ""})
     try:
         dtype, shape = np.dtype(about["dtype"]), (len(frame), *map(int, about["shape"]))
         if dtype.hasobject:
@@ -87,19 +91,21 @@ def _read(frame: pd.DataFrame, about: Mapping[str, Any]) -> Source:
 def _marked(frame: pd.DataFrame, about: dict[str, Any]) -> "pyarrow.Table":
     import pyarrow
 
+    table = pyarrow.Table.from_pandas(frame, preserve_index=False)
+    mark = {**about, "digest": _read(table.to_pandas(), about).digest.hex()}  # of what a task will find
+    return table.replace_schema_metadata({**table.schema.metadata, ATTRIBUTES: json.dumps({MARK: mark}).encode()})
+
+
+def _writable(column: "pd.Series[Any]") -> "pd.Series[Any] | None":
+    """A column as Parquet can hold it, words and numbers as texts that are read as the same; None if it cannot."""
+    import pyarrow
+
+    if column.dtype == object:
+        number = (bool, int, float, np.number, np.bool_)
+        column = column.map(lambda v: shortest(float(v)) if isinstance(v, number) else v, na_action="ignore")
     try:
-        table = pyarrow.Table.from_pandas(frame, preserve_index=False)
+        written = pyarrow.Array.from_pandas(column)
     except (pyarrow.ArrowException, TypeError, ValueError, OverflowError):
-        raise DataError(
-            "a column of the table holds values of several kinds; expected numbers or words in each"
-        ) from None
-    about |= {"digest": _read(table.to_pandas(), about).digest.hex()}  # of what a task will find
-    return table.replace_schema_metadata({**table.schema.metadata, ATTRIBUTES: json.dumps({MARK: about}).encode()})
-
-
-def _writable(column: "pd.Series[Any]") -> "pd.Series[Any]":
-    """A column of words and numbers as texts, which are read as the same words and numbers."""
-    if column.dtype != object:
-        return column
-    number = (bool, int, float, np.number, np.bool_)
-    return column.map(lambda value: shortest(float(value)) if isinstance(value, number) else value, na_action="ignore")
+        return None
+    nested = pyarrow.types.is_nested(written.type)  # whose values cannot be compared
+    return None if nested else column

@@ -1,5 +1,6 @@
 """The function that copies a node's rows into a session of vantage6 5."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from v6_federated.base.database import read
@@ -9,7 +10,9 @@ from v6_federated.base.vantage6_api import AlgorithmExecutionError, Database, ex
 from v6_federated.data.files import open_database
 from v6_federated.data.frames import encode
 from v6_federated.node.masking import SAFE_ERRORS
+from v6_federated.privacy import audit
 from v6_federated.privacy.environment import debugging
+from v6_federated.privacy.hospital import HospitalFolder
 from v6_federated.privacy.policy import Policy
 
 if TYPE_CHECKING:
@@ -18,12 +21,12 @@ if TYPE_CHECKING:
 
 @extraction_task
 def extract(
-    organization: int, database: Database, *, sheet: Any = None, query: Any = None, **unknown: Any
+    organization: int, database: Database, /, *, sheet: Any = None, query: Any = None, **unknown: Any
 ) -> "pyarrow.Table":
     """Copy this node's rows into the session, so that tasks can use them. No row leaves the node.
 
-    The names of the columns do: vantage6 shows them to researchers. Columns that the operator does not allow are left
-    out, and so is what a task might do to rows: queries and sheets are the operator's to allow.
+    The names and types of the columns do: vantage6 shows them to researchers. Columns that the operator does not allow
+    are left out, and so is what a task might do to rows: queries and sheets are the operator's to allow.
 
     Args:
         organization: id of the node's organization.
@@ -45,9 +48,17 @@ def extract(
         if wrong := [name for name, value in {"sheet": sheet, "query": query}.items() if not _text(value)]:
             raise SafeError(f"{wrong[0]} is no text; expected a text, or leave it out")
         policy = Policy.of_node()
+        folder = HospitalFolder.of_node(policy, organization)
+        line = replace(audit.entry(policy, organization, "extract", None, {}), database=audit.text(database.label))
         source = open_database(read(database, policy.allow_queries))
-        source.check_header()
-        return encode(source, policy)
+        if not policy.allow_numeric_names:
+            source.check_header()
+        frame = encode(source, policy, chosen=bool(query or sheet))
+        if folder is not None:
+            audit.write(
+                folder, replace(line, rows=frame.num_rows, left={"names and types of columns": frame.num_columns})
+            )
+        return frame
     except SAFE_ERRORS as error:
         raise type(error)(f"organization {organization}: {one_line(error)}") from None
     except Exception as error:

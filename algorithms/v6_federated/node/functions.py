@@ -266,7 +266,9 @@ def keep_steps(node: Node) -> dict[str, Any]:
 
 
 @node_task
-def forget(client: Any, *, job: Any = None, round: Any = None, mock_data: Any = None, **unknown: Any) -> dict[str, Any]:
+def forget(
+    client: Any, /, *, job: Any = None, round: Any = None, mock_data: Any = None, **unknown: Any
+) -> dict[str, Any]:
     """Remove what this node keeps for a job. No limit of the node prevents it.
 
     Args:

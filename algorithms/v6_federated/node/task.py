@@ -117,6 +117,7 @@ def partial(function: Function | None = None, *, weights: SumWeights = "share", 
     @node_task
     def call(
         client: Any,
+        /,
         *,
         job: Any = None,
         round: Any = None,

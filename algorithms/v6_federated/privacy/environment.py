@@ -14,7 +14,7 @@ from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.privacy import limits
 from v6_federated.privacy.limits import LIMITS, MOST_BANDS, PREFIX, Limit
 
-OTHERS = ("DEBUG", "DEVICE", "PROFILE", "THREADS")
+OTHERS = ("DEBUG", "DEVICE", "PROFILE", "SECRET", "THREADS")
 RESEARCHERS = ("PASSWORD", "NETWORK")
 MOST_DIGITS = 15  # of a limit: a larger number does not fit everywhere
 AT_LEAST_ONE = {"MINIMUM_ROWS", "MINIMUM_ROWS_A_CLASS", "MINIMUM_BATCH", "MINIMUM_ORGANIZATIONS", "MINIMUM_SAMPLE"}

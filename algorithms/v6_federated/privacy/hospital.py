@@ -19,10 +19,13 @@ from v6_federated.base.database import RESERVED
 from v6_federated.base.files import create, open_regular
 from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.privacy.environment import NOTHING_COMPUTED
+from v6_federated.privacy.limits import PREFIX
 from v6_federated.privacy.policy import Policy
 
 FALLBACK = "v6-federated-hospital"  # in the folder that all runs share
 SECRET_BYTES = 32
+SECRET = f"{PREFIX}SECRET"  # variable in place of the file
+SECRET_LETTERS = 32
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,8 @@ class HospitalFolder:
         """
         uri = os.environ.get(f"{RESERVED}_DATABASE_URI")
         volume = vantage6_api.lasting_folder()
+        if volume is not None and vantage6_api.NO_OWN_FOLDER:
+            _check_one_session(policy, uri)
         if uri:
             found = cls(Path(uri), own=True)
             if not found.path.is_dir():
@@ -63,16 +68,6 @@ class HospitalFolder:
                     f"configuration. {NOTHING_COMPUTED}"
                 )
         elif volume is not None:
-            if vantage6_api.NO_OWN_FOLDER and (policy.private or policy.aggregation == "pinned"):
-                limit = (
-                    "PROFILE=private needs a ledger that lasts"
-                    if policy.private
-                    else "AGGREGATION=pinned needs keys that last"
-                )
-                raise NodePermissionException(
-                    f"V6_FEDERATED_{limit}, but {vantage6_api.NO_OWN_FOLDER}; set another, or run this node "
-                    f"on vantage6 4. {NOTHING_COMPUTED}"
-                )
             found = cls(volume / FALLBACK, own=False)
             with contextlib.suppress(OSError):  # refused below
                 found.path.mkdir(mode=0o700, exist_ok=True)
@@ -88,7 +83,7 @@ class HospitalFolder:
                 "add a database of type folder with the label hospital to the node's configuration, or set "
                 f"{RESERVED}_DATABASE_URI to a folder. {NOTHING_COMPUTED}"
             )
-        if not os.access(found.path, os.W_OK | os.X_OK):
+        if found.path.is_symlink() or not os.access(found.path, os.W_OK | os.X_OK):
             raise NodePermissionException(
                 ("the folder of the database 'hospital'" if uri else f"the folder {FALLBACK} of the node")
                 + f" cannot be written by this program; correct its permissions or its mount_mode. {NOTHING_COMPUTED}"
@@ -112,6 +107,20 @@ class HospitalFolder:
         return int.from_bytes(hmac.digest(self._secret(), purpose.encode() + b"\0" + message, hashlib.sha256), "big")
 
     def _secret(self) -> bytes:
+        """The node's secret: what its operator has set, or else a file, which is made if there is none."""
+        if text := os.environ.get(SECRET, "").strip():
+            if len(text) < SECRET_LETTERS:
+                raise NodePermissionException(
+                    f"{SECRET} of this node must have {SECRET_LETTERS} letters or more, for example what `openssl rand "
+                    f"-hex 32` prints. {NOTHING_COMPUTED}"
+                )
+            return text.encode()
+        if vantage6_api.NO_OWN_FOLDER and vantage6_api.in_container():
+            # a secret of one session would give others other held-out rows and roundings: their differences are rows
+            raise NodePermissionException(
+                f"this node needs a secret that all its sessions share, and {vantage6_api.NO_OWN_FOLDER}; set {SECRET} "
+                f"in its algorithm_env, for example to what `openssl rand -hex 32` prints. {NOTHING_COMPUTED}"
+            )
         file = self.path / "secret"
         try:
             try:
@@ -133,3 +142,18 @@ class HospitalFolder:
                 f"it, and the next task makes a new one. {NOTHING_COMPUTED}"
             )
         return found
+
+
+def _check_one_session(policy: Policy, uri: str | None) -> None:
+    """Refuse what would have to outlive a session, on a node where nothing does."""
+    if uri:
+        raise NodePermissionException(
+            f"{RESERVED}_DATABASE_URI of this node names no folder of the hospital's own, since "
+            f"{vantage6_api.NO_OWN_FOLDER}; remove it. {NOTHING_COMPUTED}"
+        )
+    if policy.private or policy.aggregation == "pinned":
+        needs = "PROFILE=private needs a ledger" if policy.private else "AGGREGATION=pinned needs keys"
+        raise NodePermissionException(
+            f"{PREFIX}{needs} that outlive a session, and {vantage6_api.NO_OWN_FOLDER}; set another, or run this node "
+            f"on vantage6 4. {NOTHING_COMPUTED}"
+        )

@@ -10,6 +10,7 @@ A node of vantage6 5 gives the containers of a task no folder of the hospital's 
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 from docker.client import DockerClient
 from docker.models.containers import Container
 
+from v6_federated.privacy.hospital import SECRET
 from v6_workbench.network import configuration, docker_engine, images
 from v6_workbench.network.client import API
 from v6_workbench.network.docker_engine import LABEL, SERVER_ALIAS, SERVER_PORT, Hospital
@@ -40,7 +42,7 @@ def of_node(hospital: Hospital) -> dict[str, Any]:
         "task_namespace": "vantage6",
         "node_proxy_port": PROXY_PORT,
         "encryption": {"enabled": bool(hospital.public_key), "private_key": ""},
-        "algorithm_env": hospital.environment,
+        "algorithm_env": {SECRET: secrets.token_hex(32), **hospital.environment},
         "policies": {"require_algorithm_pull": False},  # images of this machine were never pushed to a registry
         "share_algorithm_logs": True,
         "production": False,  # in production a node does not start if algorithms reach the internet, as they do here

@@ -39,41 +39,9 @@ from v6_federated.base.logs import last_words
 from v6_federated.base.vantage6_api.described import Database
 
 if FIVE:
-    from v6_federated.base.vantage6_api.five import (
-        NO_OWN_FOLDER,
-        central_task,
-        create,
-        database_of_task,
-        extraction_task,
-        has_task_finished,
-        in_container,
-        is_task,
-        lasting_folder,
-        mock_client,
-        node_task,
-        own_prefix,
-        read_table,
-        run_number,
-    )
-    from v6_federated.base.vantage6_api.five import job_folder as _job_folder
+    from v6_federated.base.vantage6_api import five as installed
 else:
-    from v6_federated.base.vantage6_api.four import (
-        NO_OWN_FOLDER,
-        central_task,
-        create,
-        database_of_task,
-        extraction_task,
-        has_task_finished,
-        in_container,
-        is_task,
-        lasting_folder,
-        mock_client,
-        node_task,
-        own_prefix,
-        read_table,
-        run_number,
-    )
-    from v6_federated.base.vantage6_api.four import job_folder as _job_folder
+    from v6_federated.base.vantage6_api import four as installed  # type: ignore[no-redef]
 
 __all__ = [
     "FIVE",
@@ -98,6 +66,12 @@ __all__ = [
     "read_table",
     "run_number",
 ]
+
+NO_OWN_FOLDER = installed.NO_OWN_FOLDER
+central_task, node_task, extraction_task = installed.central_task, installed.node_task, installed.extraction_task
+is_task, has_task_finished, mock_client = installed.is_task, installed.has_task_finished, installed.mock_client
+in_container, run_number, lasting_folder = installed.in_container, installed.run_number, installed.lasting_folder
+own_prefix, database_of_task, read_table = installed.own_prefix, installed.database_of_task, installed.read_table
 
 T = TypeVar("T")
 
@@ -144,7 +118,7 @@ def create_task(client: Any, input_: dict[str, Any], organizations: list[int], n
     """
 
     def ask() -> dict[str, Any]:
-        task: dict[str, Any] = create(client, input_, organizations, name)
+        task: dict[str, Any] = installed.create(client, input_, organizations, name)
         if str(task.get("msg", "")).startswith(NO_SERVER):
             raise ConnectionError(task["msg"])
         return task
@@ -308,7 +282,7 @@ def job_folder() -> Path:
     Returns:
         The folder; this machine's temporary folder if there is none, as with vantage6's mock clients.
     """
-    return _job_folder() or Path(tempfile.gettempdir())
+    return installed.job_folder() or Path(tempfile.gettempdir())
 
 
 def own_job_folder() -> Path | None:
@@ -317,7 +291,7 @@ def own_job_folder() -> Path | None:
     Returns:
         The folder; a task's own files in it begin with ``own_prefix``. None if it is this machine's temporary folder.
     """
-    return _job_folder()
+    return installed.job_folder()
 
 
 def package() -> str | None:

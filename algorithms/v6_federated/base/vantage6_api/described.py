@@ -1,6 +1,8 @@
 """The database that a task names, as a node describes it to the container."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+QUERY_TYPES = ("sparql", "sql")
 
 
 @dataclass(frozen=True)
@@ -15,6 +17,8 @@ class Database:
         sheet: the sheet that the task chooses, if any.
         preprocessed: whether the task asks vantage6 to change rows before this package sees them.
         details: everything that the environment says about it, for the digest of a request.
+        user: who signs in at it, if its address does not say so.
+        password: of this user.
     """
 
     label: str
@@ -24,3 +28,5 @@ class Database:
     sheet: str | None = None
     preprocessed: bool = False
     details: tuple[str, ...] = ()
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)

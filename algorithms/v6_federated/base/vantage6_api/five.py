@@ -7,6 +7,7 @@ organization.
 """
 
 import functools
+import io
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from vantage6.algorithm import data_extraction as readers
 from vantage6.algorithm import decorator
 from vantage6.common.enum import TaskStatus
 
-from v6_federated.base.vantage6_api.described import Database
+from v6_federated.base.errors import SafeError
+from v6_federated.base.vantage6_api.described import QUERY_TYPES, Database
 
 __all__ = [
     "NO_OWN_FOLDER",
@@ -101,8 +102,10 @@ def _on_mock_nodes(task: Any, call: Task) -> Task:
     """A task of this project's mock network, where containers have no action that could be checked."""
 
     @functools.wraps(task)
-    def start(*, mock_client: Any = None, **values: Any) -> Any:
-        return task(**values) if mock_client is None else call(mock_client, **values)
+    def start(**values: Any) -> Any:
+        if in_container() or "mock_client" not in values:
+            return task(**values)  # a real node refuses mock_client as an unknown setting
+        return call(values.pop("mock_client"), **values)
 
     return start
 
@@ -121,7 +124,11 @@ def extraction_task(call: Task) -> Task:
     @functools.wraps(call)
     def extract(connection_details: dict[str, str], **values: Any) -> Any:
         kind, uri = connection_details["type"].lower(), connection_details["uri"]
-        database = Database(kind, kind, uri, values.get("query"), values.get("sheet"))
+        # a node mounts a file as LABEL.TYPE
+        label = Path(uri).stem if kind not in QUERY_TYPES or Path(uri).exists() else kind
+        given = {name.lower(): value for name, value in connection_details.items()}
+        who = (given.get("user") or given.get("username"), given.get("password"))
+        database = Database(label, kind, uri, values.get("query"), values.get("sheet"), user=who[0], password=who[1])
         return call(int(os.environ["ORGANIZATION_ID"]), database, **values)
 
     task: Task = decorator.data_extraction(extract)
@@ -200,7 +207,7 @@ def database_of_task() -> Database | None:
 
 
 def read_table(database: Database) -> pd.DataFrame:
-    """Read a data frame of the session, or run a query, by vantage6's readers.
+    """Read a data frame of the session, or run a query.
 
     Args:
         database: the data frame, or a database of a type for queries.
@@ -211,9 +218,35 @@ def read_table(database: Database) -> pd.DataFrame:
     if database.kind == "frame":
         frame: pd.DataFrame = decorator.dataframe(1)(lambda frame: frame)()
         return frame
-    read = readers.read_sparql_database if database.kind == "sparql" else readers.read_sql_database
-    found: pd.DataFrame = read(query=database.query).to_pandas()
-    return found
+    # not vantage6's readers: they print the address, which may hold a password, and errors that may quote a row
+    return _ask_sparql(database) if database.kind == "sparql" else _ask_sql(database)
+
+
+def _ask_sql(database: Database) -> pd.DataFrame:
+    from sqlalchemy import create_engine, make_url, text
+
+    uri = str(database.uri)
+    address = make_url(f"sqlite:///{uri}" if Path(uri).is_file() else uri)
+    if address.drivername == "postgresql":
+        address = address.set(drivername="postgresql+psycopg2")  # the driver that vantage6 brings
+    if database.user:
+        address = address.set(username=database.user, password=database.password)
+    engine = create_engine(address)
+    try:
+        with engine.connect() as connection:
+            return pd.read_sql_query(text(str(database.query)), connection)
+    finally:
+        engine.dispose()
+
+
+def _ask_sparql(database: Database) -> pd.DataFrame:
+    from SPARQLWrapper import CSV, SPARQLWrapper
+
+    source: Any = SPARQLWrapper(str(database.uri), returnFormat=CSV)
+    if database.user:
+        source.setCredentials(database.user, database.password)
+    source.setQuery(database.query)
+    return pd.read_csv(io.BytesIO(source.query().convert()))
 
 
 def job_folder() -> Path | None:
@@ -226,8 +259,12 @@ def job_folder() -> Path | None:
     if session is None:
         folder = os.environ.get("TEMPORARY_FOLDER")  # of this project's mock network
         return Path(folder) if folder else None
-    (session / OURS).mkdir(mode=0o700, exist_ok=True)
-    return session / OURS
+    ours = session / OURS
+    if not ours.is_symlink() and not ours.exists():
+        ours.mkdir(mode=0o700, exist_ok=True)
+    if ours.is_symlink() or not ours.is_dir():
+        raise SafeError("another program has put something else in the place of the job's folder at this node")
+    return ours
 
 
 def own_prefix() -> str:
