@@ -8,7 +8,7 @@ from itertools import chain
 import pandas as pd
 
 from benchmarks import tables
-from benchmarks.flamby import best, emulated, ours
+from benchmarks.flamby import best, best_survival, emulated, ours
 from benchmarks.flamby.data import TASKS
 from v6_workbench.simulation.datasets import Dataset
 
@@ -28,4 +28,6 @@ def main(dataset: Dataset, full: bool) -> None:
     most = emulated.most(task, full) + ours.most(full)
     if name == "heart_disease":
         lines, most = chain(lines, best.lines(dataset, full)), most + best.most(full)
+    else:
+        lines, most = chain(lines, best_survival.lines(dataset, task, full)), most + best_survival.most(full)
     tables.page(page, lines, most)

@@ -18,6 +18,7 @@ from v6_federated.data.source import Source
 from v6_workbench import registry
 from v6_workbench.reporting.prediction import predict
 from v6_workbench.simulation.datasets import Dataset
+from v6_workbench.simulation.experiments import OnRound
 from v6_workbench.simulation.mock import MockNetwork
 from v6_workbench.simulation.mock_node import Database
 
@@ -121,20 +122,32 @@ def trained(
     }
 
     def train(on_round: Any) -> dict[str, Any]:
-        databases = dict(enumerate(hospitals.training, start=1))
-        quiet = on_round or (lambda row: None)
-        package = registry.package_of(method).__name__
-        with MockNetwork(package, databases, environment=environment, on_round=quiet) as network:
-            began = {}
-            if start is not None:
-                began["start_from"] = str(network.folder / "start.npz")
-                np.savez(began["start_from"], weights=start)
-            result = network.run(**values, **began, seed=seed)
+        result = fitted(hospitals, method, values, seed, environment, start, on_round)
         found = [(score or scored)(result, test) for test in hospitals.test]
         rows = np.concatenate(found) if each else np.array([part.mean(axis=0) for part in found])
         return {"history": [{"round": values["rounds"], "accuracy": a, "loss": b} for a, b in rows.tolist()]}
 
     return runs.kept_as(DOCUMENT, settings, train)
+
+
+def fitted(
+    hospitals: Hospitals,
+    method: str,
+    values: Mapping[str, Any],
+    seed: int,
+    environment: Mapping[str, str] | None = None,
+    start: np.ndarray | None = None,
+    on_round: OnRound | None = None,
+) -> Mapping[str, Any]:
+    """Run a job, one node for each hospital; not kept. For its arguments see ``trained``."""
+    databases = dict(enumerate(hospitals.training, start=1))
+    quiet = on_round or (lambda row: None)
+    with MockNetwork(registry.package_of(method).__name__, databases, environment=environment, on_round=quiet) as nodes:
+        began = {}
+        if start is not None:
+            began["start_from"] = str(nodes.folder / "start.npz")
+            np.savez(began["start_from"], weights=start)
+        return nodes.run(**values, **began, seed=seed)
 
 
 def scored(result: Mapping[str, Any], test: Database) -> np.ndarray:

@@ -8,10 +8,11 @@ import pytest
 import torch
 from benchmarks import runs
 from benchmarks.comparisons import Comparison
-from benchmarks.flamby import best, data, emulated, ours, theirs
+from benchmarks.flamby import best, best_survival, data, emulated, ours, theirs
 from benchmarks.flamby.data import Site, Task
 from torch.utils.data import DataLoader
 
+from v6_federated.base.errors import SafeError
 from v6_workbench import registry
 from v6_workbench.simulation import datasets
 from v6_workbench.simulation.mock import MockNetwork
@@ -294,3 +295,82 @@ def test_what_careful_refuses(name):
             run(best.CAREFUL)
     else:
         run(best.CAREFUL)
+
+
+# ---- survival, each method's best
+
+
+@pytest.fixture(scope="module")
+def times():
+    """Six regions of 60 rows, of which a fifth have an event that comes sooner the larger the first column is."""
+    rng = np.random.default_rng(2)
+    parts = []
+    for center in range(data.REGIONS):
+        X = rng.normal(size=(60, 39)).round(2)
+        time = rng.exponential(np.exp(5 - 2 * X[:, 0])).round(1) + 0.1
+        event = (np.argsort(np.argsort(time)) < 12).astype(int)
+        columns = {f"c{i}": X[:, i] for i in range(39)}
+        fold = np.where(np.arange(60) % 3, "train", "test")
+        parts.append(pd.DataFrame({"center": center, **columns, "fold": fold, "E": event, "T": time}))
+    return datasets.Dataset("tcga_brca", pd.concat(parts, ignore_index=True))
+
+
+def test_folds_of_survival_share_the_events_of_a_region(times):
+    of = ours.survival(data.tcga(times.rows))
+    parts = [best_survival.fold(of, f, 42) for f in range(best_survival.FOLDS)]
+    for k in range(data.REGIONS):
+        events = [int(part.test[k]["E"].sum()) for part in parts]
+        assert max(events) - min(events) <= 1 and sum(events) == int(of.training[k]["E"].sum())
+        seen = pd.concat([part.test[k] for part in parts]).sort_values(["T", "x0"]).reset_index(drop=True)
+        assert seen.equals(of.training[k].sort_values(["T", "x0"]).reset_index(drop=True))
+        assert all(len(part.test[k]) + len(part.training[k]) == len(of.training[k]) for part in parts)
+
+
+def test_three_ways_to_count_pairs():
+    """Regions a (rows 0 to 2) and b (rows 3 and 4), with times 1, 2, 3 and 1.5, 4; events in rows 0, 1 and 3.
+
+    Pairs within a: 0 before 1 and 2, 1 before 2; within b: 3 before 4; across: 0 before 3 and 4, 1 before 4, 3 before
+    1 and 2. By falling scores the order is 0, 2, 1, 4, 3: right are 0-1, 0-2 within a, 0-3, 0-4 and 1-4 across.
+    """
+    rows = [
+        pd.DataFrame({"x": [0.0, 0, 0], "E": [1, 1, 0], "T": [1.0, 2, 3]}),
+        pd.DataFrame({"x": [0.0, 0], "E": [1, 0], "T": [1.5, 4]}),
+    ]
+    pairs = best_survival.pairs_of(ours.Hospitals("", [], rows))
+    s = np.array([5.0, 3, 4, 1, 2])
+    assert pairs.shares(s) == pytest.approx(((2 / 3 + 0) / 2, 2 / 4, 5 / 9))
+    assert pairs.shares(-s)[1] == pytest.approx(1 - 2 / 4) and pairs.shares(0 * s)[1] == 0.5
+    # what a row moves the share by, times the number of pairs: row 0 is in two right ones, 1/2 above the share each
+    assert pairs.influence(s) * 4 == pytest.approx([1, 0, 0, -0.5, -0.5])
+
+
+def test_partial_likelihood_of_left_out_rows_is_within_regions():
+    """Row 0 of region a among two, row 1 of region b among one: log(1 + e^-1) and 0, for two events."""
+    test = [pd.DataFrame({"E": [1, 0], "T": [1.0, 2]}), pd.DataFrame({"E": [0, 1], "T": [1.0, 2]})]
+    found = best_survival.unlikely([np.array([1.0, 0]), np.array([9.0, 0])], test)
+    assert found == pytest.approx(np.log(1 + np.exp(-1)) / 2)
+
+
+def test_a_search_and_what_careful_nodes_refuse(times, tmp_path, monkeypatch):
+    """The seed of the search draws its folds; FLamby's minibatches, and regions of few events, are refused."""
+    monkeypatch.setattr(runs, "RESULTS", tmp_path)
+    of, method = ours.survival(data.tcga(times.rows)), best_survival.METHODS["FedSGD with momentum"]
+    value = best_survival.searched(times, of, method, 42, False, None)
+    assert value in method.grid and len([*tmp_path.rglob("*.json")]) == 1
+    s = best_survival.finished(times, of, method, value, 42, False)
+    assert best_survival.pairs_of(of).shares(s)[1] > 0.75
+    fedavg = best_survival.METHODS["FedAvg"]
+    with pytest.raises(Exception, match="fewer than 5 rows of a minibatch have the event"):
+        ours.fitted(of, "fedavg", {**fedavg.values(0.1, whole=False), "batch_size": 10}, 42, best_survival.CAREFUL)
+    assert ours.fitted(of, "fedavg", fedavg.values(0.1, whole=True), 42, best_survival.CAREFUL)["weights"]
+    few = ours.Hospitals("few", [*of.training[:5], of.training[5].assign(E=[1, 1, *[0] * 38])], of.test)
+    with pytest.raises(Exception, match="organization 6: fewer than 5 rows of this node have the event"):
+        ours.fitted(few, "fedavg", fedavg.values(0.1, whole=True), 42, best_survival.CAREFUL)
+
+
+@pytest.mark.parametrize("name", [name for name, method in best_survival.METHODS.items() if method.refused])
+def test_careful_itself_refuses_what_the_page_says(times, name):
+    """Without AGGREGATION=plain."""
+    of, method = ours.survival(data.tcga(times.rows)), best_survival.METHODS[name]
+    with pytest.raises(SafeError, match="V6_FEDERATED_AGGREGATION=plain"):
+        ours.fitted(of, method.package, method.values(0.1, whole=True), 42, {"V6_FEDERATED_PROFILE": "careful"})
