@@ -383,7 +383,9 @@ def check_identified(H: np.ndarray, measures: Mapping[str, float], names: list[s
     with_one = np.eye(p + 1)
     with_one[:p, :p] = scaled(H, H)
     where = "at each hospital" if strata == "hospital" else "at all hospitals"
-    inference.check_identified(with_one, names, f"{where}, among the rows that are at risk when events happen")
+    inference.check_identified(
+        with_one, names, f"{where}, among the rows that are at risk when events happen", penalty=False
+    )
 
 
 def check_finite(stepping: Stepping, H: np.ndarray, names: list[str]) -> None:

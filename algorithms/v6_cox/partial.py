@@ -9,6 +9,8 @@ from v6_cox.likelihood import FURTHEST, Cox, of_stratum
 from v6_cox.measures import MEASURES, Ties
 from v6_federated import Node, Result, SafeError, Vector, codec, partial, times
 
+UNEVEN = "The columns predict nearly with certainty who has the event first; leave out columns"
+
 
 @partial(weights="one")
 def newton(node: Node, weights: Vector, *, ties: Ties) -> Result:
@@ -23,7 +25,7 @@ def newton(node: Node, weights: Vector, *, ties: Ties) -> Result:
     node.policy.check_size(p + p * (p + 1) // 2 + len(MEASURES), f"the Hessian of {p} coefficients")
     node.check_time()
     found = of_stratum(X, time, event, beta, ties)
-    node.policy.check_dominance(found["working"])
+    node.policy.check_dominance(found["working"], UNEVEN)
     return {
         "gradient": found["gradient"],
         "hessian": found["hessian"][np.tril_indices(p)],
@@ -55,9 +57,9 @@ def newton_on_grid(node: Node, weights: Vector, center: Vector, *, bins: dict[st
         )
     found = grid.of_rows(X, followed, beta, hazard)
     of_bins = found.pop("weights")
-    node.policy.check_dominance(of_bins.sum(axis=1))
+    node.policy.check_dominance(of_bins.sum(axis=1), UNEVEN)
     if hazard.any():
-        node.policy.check_dominance(of_bins @ hazard)
+        node.policy.check_dominance(of_bins @ hazard, UNEVEN)
     node.policy.check_bins(of_bins)
     return {
         **{name: found[name] for name in ("events", "happened")},

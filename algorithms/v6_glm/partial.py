@@ -50,7 +50,11 @@ def newton(
     if found is None or alone is None:
         measures["impossible"] = 1.0
     else:
-        node.policy.check_dominance(found["working"])
+        node.policy.check_dominance(
+            found["working"],
+            "The columns predict nearly all labels with certainty, or the column of weights is too uneven; "
+            "leave out columns, set l2",
+        )
         gradient, hessian = found["gradient"], found["hessian"]
         measures |= {name: found[name] for name in ("deviance", "pearson")}
         measures |= {f"null_{name}": float(alone[name].item()) for name in ("gradient", "hessian")}

@@ -314,7 +314,7 @@ REFUSED = {
 @pytest.mark.parametrize("changed, settings, said", REFUSED.values(), ids=REFUSED)
 def test_what_cannot_be_fitted_is_named(changed, settings, said):
     problem = stopped(dealt(patients().assign(**changed)), **settings)
-    assert said in problem and "\n" not in problem
+    assert said in problem and "\n" not in problem and "l2" not in problem  # which cox does not have
 
 
 CAREFUL = {"V6_FEDERATED_PROFILE": "careful", "V6_FEDERATED_AGGREGATION": "plain"}
@@ -346,7 +346,7 @@ def test_a_row_that_outweighs_all_others_is_refused_by_careful_hospitals(profile
         dealt(patients()), "newton", OF_COX, "v6_cox", environment=environment, arrays=arrays, ties="efron"
     )
     assert (status == "completed") == (profile == "trusting"), log
-    assert profile == "trusting" or "about fewer than 5 rows" in log
+    assert profile == "trusting" or ("about fewer than 5 rows" in log and "leave out columns, or leave this" in log)
 
 
 # ---- one baseline hazard, on bins of time

@@ -306,5 +306,6 @@ def test_careful_nodes_refuse_steps_about_few_rows(nodes):
     far = {k: rows.assign(x0=np.where(np.arange(len(rows)) == 0, 40, rows["x0"])) for k, rows in larger.items()}
     stopped = train("v6_fedavg", far, **settings("poisson", lr=0.3), rounds=3, environment=plain, stops=True)
     assert "the sums would be about fewer than 5 rows" in stopped["stopped"]
+    assert "--preprocess standardize), lower lr, or leave this organization out" in stopped["stopped"]
     rare = {k: rows.assign(count=(np.arange(len(rows)) < 2).astype(int)) for k, rows in larger.items()}
     refused("have one value in the column count", rare, **settings("poisson"), environment=plain)

@@ -29,13 +29,16 @@ def symmetric(triangle: Array, p: int) -> Array:
     return H + np.tril(H, -1).T
 
 
-def check_identified(H: Array, names: Sequence[str], constant: str = "in all rows, as the intercept has") -> None:
+def check_identified(
+    H: Array, names: Sequence[str], constant: str = "in all rows, as the intercept has", penalty: bool = True
+) -> None:
     """Reject columns that say nothing beyond the intercept and the columns before them.
 
     Args:
         H: the Hessian (p, p) of centred columns divided by their deviations; the last is the intercept.
         names: of the columns, without the intercept.
         constant: where a column without information has one value, for the error.
+        penalty: whether the method has a setting ``l2``, for the error.
 
     Raises:
         SafeError: there are such columns; it names them.
@@ -59,7 +62,7 @@ def check_identified(H: Array, names: Sequence[str], constant: str = "in all row
             onehot = f", or one level of each category (--preprocess onehot:{','.join(levels)},drop=first)"
             raise SafeError(
                 f"the column {name} follows from {', '.join(same)}, so that their coefficients are not determined; "
-                f"leave one of them out (--exclude){onehot if levels else ''}, or set l2"
+                f"leave one of them out (--exclude){onehot if levels else ''}{', or set l2' if penalty else ''}"
             )
         if A[j, j] > 0:
             taken += [j] if j else []

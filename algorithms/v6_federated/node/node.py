@@ -39,6 +39,7 @@ from v6_federated.privacy.rounding import Rounding, rounded_loss, rounded_to
 from v6_federated.privacy.schema import Schema
 
 OWN_MODELS = "own-models"  # in the hospital's folder
+FAR_APART = "The model's predictions are far apart; bring columns to one scale (--preprocess standardize), lower lr"
 MOST_OWN_MODELS = 20  # of the latest jobs: tasks must not fill the hospital's disk
 
 
@@ -190,7 +191,8 @@ class Node:
             raise SafeError(f"the model {self.job.model['name']} cannot read a table; it needs arrays (.npz)")
         self.policy.check_size(model.size or 0, f"the model {spec['name']}")  # a method's own may be larger
         if (outcome := self._outcome_of(model)) is not None:
-            outcome.guard, outcome.events = self.policy.check_dominance, self.policy.check_batch_events
+            outcome.guard = functools.partial(self.policy.check_dominance, remedy=FAR_APART)
+            outcome.events = self.policy.check_batch_events
         model.seed(self.generator("model"))
         return model
 

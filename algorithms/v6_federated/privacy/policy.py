@@ -532,11 +532,12 @@ class Policy:
                 f"({PREFIX}MINIMUM_ROWS_A_SIDE); set a larger batch_size, or batch_size=none for all rows of a node"
             )
 
-    def check_dominance(self, weights: Array) -> None:
+    def check_dominance(self, weights: Array, remedy: str) -> None:
         """Refuse sums in which few rows weigh more than all others: they would describe these rows.
 
         Args:
             weights: what each row weighs, from 0 (n,). Of equal weights, (sum w)^2 / sum w^2 is their number.
+            remedy: why that happens, and what a researcher can do except leaving the organization out.
 
         Raises:
             PrivacyThresholdViolation: the weights are those of too few rows.
@@ -545,8 +546,8 @@ class Policy:
         if total**2 < self.minimum_rows_a_side * float(weights @ weights):
             raise PrivacyThresholdViolation(
                 f"the sums would be about fewer than {self.minimum_rows_a_side} rows, as all others have hardly any "
-                f"weight in them ({PREFIX}MINIMUM_ROWS_A_SIDE). The columns predict nearly all labels with certainty, "
-                "or the column of weights is too uneven; leave out columns, set l2, or leave this organization out"
+                f"weight in them ({PREFIX}MINIMUM_ROWS_A_SIDE). {remedy}, or leave this organization out "
+                "(--set organizations=...)"
             )
 
     def check_bins(self, weights: Array) -> None:
