@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks import tables
-from benchmarks.attacks import analyses, masks, people, single_numbers, thresholds, training
+from benchmarks.attacks import analyses, masks, numbers, people, single_numbers, thresholds, training
 from benchmarks.attacks.researcher import NotASum, Outcome, Refused, Researcher, hospitals
 
 PRIVATE = ("private 8", "private 1")  # the epsilon of the budget
@@ -42,6 +42,7 @@ CRAFTED = (
     "Whoever chooses the weights chooses which rows a gradient is about. Each answer alone is a sum over many rows."
 )
 DIFFERENCE = "Each answer alone is about many rows. Only their difference is about one."
+UNIT = "A step is a sum over all rows, but whoever chooses the weights chooses which rows a unit lets through."
 TREES = "under masks, nodes evaluate no trees that predict a number"
 DISTANCE = (
     "the distance is not added up; how often it is above a bound is, but finding it so takes more requests than a week "
@@ -177,6 +178,33 @@ ATTACKS = (
         "known person's label, by boosted trees",
         "Sums of derivatives over two boxes, of which one ends just below and one just above the person's value.",
         people.label_between_boxes,
+        why=DIFFERENCE,
+    ),
+    Attack(
+        "known people's numbers, by a step",
+        "`loss=squared`: a unit of a crafted `mlp` is active for one known person alone; the gradient of its bias is "
+        "minus this person's number. Ten people share one step on all rows.",
+        numbers.number,
+        why=UNIT,
+    ),
+    Attack(
+        "known people's counts, by a step",
+        "The same with `loss=poisson`.",
+        numbers.count,
+        why=UNIT,
+    ),
+    Attack(
+        "known people's events, by two steps",
+        "The same with `loss=cox`: the gradient is the cumulative hazard at the person's time, less 1 if the event "
+        "happened. A second step in which these people's hazards are doubled tells which.",
+        numbers.event,
+        why=UNIT,
+    ),
+    Attack(
+        "known person's number, by a linear model",
+        "`loss=squared` with one column, clipped to 0 below a threshold and 1 above: the gradient is the sum of the "
+        "numbers above. Two thresholds have the person between them.",
+        numbers.between_steps,
         why=DIFFERENCE,
     ),
     Attack(
