@@ -63,7 +63,11 @@ def test_a_failed_task_is_one_line(refusals, name):
 @pytest.mark.parametrize(
     ("method", "arguments", "says"),
     [
-        ("fedavg", ["--set", "organizations=[1,2,9]"], "organizations [9] have no node in the collaboration"),
+        (
+            "fedavg",
+            ["--set", "organizations=[1,2,9]"],
+            "organizations 9 have no node in the collaboration; expected some of 1 (",
+        ),
         ("fedavg", ["--set", "speed=3"], "unknown setting 'speed'; expected one of "),
         ("fedavg", ["--model", "vgg"], "unknown model 'vgg'; expected one of "),
         ("nothing", [], "unknown method 'nothing'; expected one of "),

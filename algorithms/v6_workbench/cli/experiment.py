@@ -186,6 +186,14 @@ def check_job(method: str, settings: Mapping[str, Any], experiment: Experiment, 
     steps = settings.get("preprocess") or (settings.get("resume") or {}).get("data", {}).get("preprocess")
     job.check_has_accuracy(method, checked, target)
     registry.check(method, checked)
+    if getattr(checked, "subgroup", None) is not None and checked.subgroup == partitions.column_of(
+        experiment.partition
+    ):
+        raise SafeError(
+            f"subgroup={checked.subgroup}: --partition deals the rows by this column, and a hospital's own table does "
+            "not have it; name another column. Each hospital's results are in by_hospital of a result with plain "
+            "answers, and on the report's page"
+        )
     study.check_there(checked.aggregation, experiment)
     noisy = getattr(checked, "clip", None) is not None
     experiment.check(

@@ -20,6 +20,7 @@ OWN_OPTION = {
 OWN_OPTION |= {"target": "--target A --stop-at-target", "until_converged": "--until-converged TOL"}
 OWN = ("rounds", "target", "until_converged", "resume")  # settings that a job does not take from the earlier one
 ROWS = ("label", "features", "holdout")  # settings that an experiment has itself
+WITH_NAMES = ("organizations", "evaluators")  # settings that the command line also takes by name
 
 ROUNDS = 10  # of methods that have no number of their own
 
@@ -39,6 +40,38 @@ def with_rounds(options: Options, method: str) -> Options:
     field = registry.settings_of(method).model_fields["rounds"]
     own = ROUNDS if field.is_required() else field.default
     return options if options.rounds is not None else replace(options, rounds=own)
+
+
+def with_ids(settings: Mapping[str, Any], ids: Mapping[str, int]) -> dict[str, Any]:
+    """Put ids in the place of the names of organizations.
+
+    Args:
+        settings: a job's settings.
+        ids: of the organizations, by name.
+
+    Returns:
+        The settings; ``organizations`` and ``evaluators`` hold ids.
+
+    Raises:
+        SafeError: there is no organization of such a name.
+    """
+    found = dict(settings)
+    for setting in WITH_NAMES:
+        named = found.get(setting)
+        if not has_names({setting: named}):
+            continue
+        numbers = [int(n) if isinstance(n, str) and n not in ids and n.isdecimal() else n for n in named]  # 1,north
+        if absent := [name for name in numbers if isinstance(name, str) and name not in ids]:
+            there = ", ".join(f"{name} ({k})" for name, k in ids.items()) or "organizations that you may see"
+            raise SafeError(f"{setting}: there is no {', '.join(absent)}; expected names or ids of {there}")
+        found[setting] = [ids[name] if isinstance(name, str) else name for name in numbers]
+    return found
+
+
+def has_names(settings: Mapping[str, Any]) -> bool:
+    """Say whether settings name organizations in place of their ids."""
+    lists = [settings.get(setting) for setting in WITH_NAMES]
+    return any(isinstance(name, str) for named in lists if isinstance(named, list) for name in named)
 
 
 def settings_of(options: JobOptions) -> dict[str, Any]:

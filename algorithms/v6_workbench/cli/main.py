@@ -41,6 +41,9 @@ def main(arguments: list[str] | None = None) -> int:
         return OK
     except Exception as error:
         return _failed(error)
+    finally:
+        if (results := sys.modules.get("v6_workbench.cli.results")) is not None:  # it may not be imported yet
+            results.remove_empty()
 
 
 def _failed(error: Exception) -> int:

@@ -43,6 +43,18 @@ class Place:
         """Whether what is sent is encrypted."""
         return "--key" in self.options if self.network is None else self.network.encrypted
 
+    @property
+    def names(self) -> dict[int, str]:
+        """Names of the collaboration's organizations by id; empty if the server does not show them to this user."""
+        from v6_workbench.network import server
+
+        return server.organizations(self.client)
+
+    @property
+    def ids(self) -> dict[str, int]:
+        """The same the other way round."""
+        return {name: k for k, name in self.names.items()}
+
     def command(self, *words: object, after: tuple[object, ...] = ()) -> str:
         """Return a command for this place, for the user to copy.
 
@@ -70,7 +82,7 @@ class Place:
 
         if (version := result["versions"]["v6-federated"]) != __version__:
             console.say(f"the image holds v6-federated {version}, and this machine has {__version__}")
-        task, names = tasks.find(self.client, task_id), tasks.organizations(self.client)
+        task, names = tasks.find(self.client, task_id), self.names
         took_part = {*result["organizations"], *(result["settings"].get("evaluators") or ())}
         named = {str(k): name for k, name in names.items() if k in took_part}
         times = {"started": task.started or task.sent, "ended": task.ended}

@@ -1,5 +1,6 @@
 """Results on disk: ``result.json`` and its pictures, and the folders that commands write to."""
 
+import contextlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,6 +13,7 @@ from v6_federated.base.files import write_whole
 from v6_federated.messages.result import check as check_form
 from v6_workbench.cli.console import say
 
+_made: list[Path] = []  # folders that this process has made before it had anything to write there
 LONGEST = 60  # letters of a name in the name of its folder
 WRITTEN = "expected a result.json that `v6-federated run --out DIR` wrote"
 
@@ -123,7 +125,7 @@ def unwritten(option: str, path: Path, error: OSError) -> str:
 
 
 def check_folder(folder: Path | None, option: str = "--out") -> None:
-    """Make the folder of an option and try to write to it, before anything is trained.
+    """Make the folder of an option and try to write to it, before anything is trained. See ``remove_empty``.
 
     Args:
         folder: the folder; None is no folder.
@@ -136,11 +138,21 @@ def check_folder(folder: Path | None, option: str = "--out") -> None:
         return
     if folder.exists() and not folder.is_dir():
         raise SafeError(f"{option} {folder} is a file; expected a folder")
+    new = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        _made.extend(new)
         with NamedTemporaryFile(dir=folder, prefix="."):  # its mode alone does not say: the disk may be read-only
             pass
     except OSError as error:
         raise SafeError(
             f"cannot write to {option} {folder} ({error.strerror}); expected a folder that you can write to"
         ) from None
+
+
+def remove_empty() -> None:
+    """Remove the folders that ``check_folder`` has made and nothing was written to, as after a refused request."""
+    for path in _made:
+        with contextlib.suppress(OSError):  # something is in it, or it is gone
+            path.rmdir()
+    _made.clear()

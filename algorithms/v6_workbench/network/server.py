@@ -118,6 +118,22 @@ def nodes(client: UserClient, collaboration: int) -> list[dict[str, Any]]:
     return [*rows(client, "node", collaboration_id=collaboration)]
 
 
+def organizations(client: UserClient) -> dict[int, str]:
+    """Return the names of the organizations of the client's collaboration.
+
+    Args:
+        client: a client that is signed in.
+
+    Returns:
+        Names by id; empty if the server does not show them to this user.
+    """
+    try:
+        rows = [*rows(client, "organization", collaboration_id=client.collaboration_id)]
+    except NetworkError:
+        return {}
+    return {row["id"]: row["name"] for row in rows}
+
+
 def rows(client: UserClient, endpoint: str, **filters: int | str) -> Iterator[dict[str, Any]]:
     """Go through a list of the server, page by page.
 

@@ -146,7 +146,11 @@ def check_nodes(client: UserClient, collaboration: int, label: str, organization
     nodes = _nodes(client, collaboration)
     asked = sorted(nodes) if organizations is None else organizations
     if unknown := sorted(set(asked) - set(nodes)):
-        raise SafeError(f"organizations {unknown} have no node in the collaboration; expected some of {sorted(nodes)}")
+        names = server.organizations(client)
+        there = ", ".join(f"{k} ({names[k]})" if k in names else str(k) for k in sorted(nodes))
+        raise SafeError(
+            f"organizations {', '.join(map(str, unknown))} have no node in the collaboration; expected some of {there}"
+        )
     if any(nodes[k]["status"] == "online" and not nodes[k]["config"] for k in asked):
         time.sleep(LABELS_SECONDS)
         nodes = _nodes(client, collaboration)

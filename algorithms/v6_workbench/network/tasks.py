@@ -160,22 +160,6 @@ def method_of(row: Mapping[str, Any]) -> str | None:
     return None
 
 
-def organizations(client: UserClient) -> dict[int, str]:
-    """Return the names of the organizations of the client's collaboration.
-
-    Args:
-        client: a client that is signed in.
-
-    Returns:
-        Names by id; empty if the server does not show them to this user.
-    """
-    try:
-        rows = [*server.rows(client, "organization", collaboration_id=client.collaboration_id)]
-    except NetworkError:
-        return {}
-    return {row["id"]: row["name"] for row in rows}
-
-
 def stop(client: UserClient, task_id: int) -> None:
     """Let the server stop a task and what it has asked of nodes: see ``STOPPED``.
 

@@ -18,6 +18,17 @@ def test_a_folder_that_cannot_be_written_to_is_refused_first(command, folder, sa
     assert not trained
 
 
+@pytest.mark.parametrize("folder", ["new", "new/deeper/still", "there"])
+@pytest.mark.parametrize(
+    "more", [["--set", "speed=3"], ["--node-env", "V6_FEDERATED_PROFILE=careful", "--set", "batch_size=1"]]
+)
+def test_a_refused_run_leaves_no_folder(folder, more, call, tmp_path):
+    """Refused by this machine, or by nodes; a folder that was there stays."""
+    (tmp_path / "there").mkdir()
+    assert call("run", *FEDAVG, *more, "--out", tmp_path / folder)[0] != 0
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]
+
+
 def test_demo_writes_its_files_and_ends_near_centralized(call, tmp_path):
     status, line, _ = call("demo", "--out", tmp_path / "new" / "folder")
     assert status == 0

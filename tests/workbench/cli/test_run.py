@@ -242,3 +242,21 @@ def test_none_is_a_word_where_a_setting_has_it(call, tmp_path):
     status, _, err = call("run", "fedavg", *words, "--set", "personalize=none", "--set", "batch_size=none")
     settings = json.loads((tmp_path / "result.json").read_text())["settings"]
     assert status == 0 and settings["personalize"] == "none" and settings["batch_size"] is None, err
+
+
+def test_hospitals_can_be_named_in_place_of_their_ids(call, refused, hospitals_csv):
+    file, _ = hospitals_csv
+    run = ["run", "fedavg", "--data", file, "--partition", "column:hospital", "--label", "outcome", "--features", "x,z"]
+    status, line, err = call(*run, "--rounds", "2", "--set", "organizations=Zuid,Noord")
+    assert status == 0, err
+    by_id = call(*run, "--rounds", "2", "--set", "organizations=1,3")[1]
+    assert {**line, "seconds": 0} == {**by_id, "seconds": 0}
+    says = "organizations: there is no West; expected names or ids of Noord (1), Oost (2), Zuid (3)"
+    refused(says, *run, "--set", "organizations=Zuid,West")
+
+
+def test_the_column_that_deals_the_rows_is_no_subgroup(refused, hospitals_csv):
+    file, _ = hospitals_csv
+    run = ["run", "fedavg", "--data", file, "--partition", "column:hospital", "--label", "outcome", "--features", "x,z"]
+    says = "subgroup=hospital: --partition deals the rows by this column, and a hospital's own table does not have it"
+    refused(says, *run, "--set", "subgroup=hospital")

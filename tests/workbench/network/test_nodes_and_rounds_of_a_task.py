@@ -48,10 +48,11 @@ def test_a_node_that_has_just_come_online_is_asked_again(monkeypatch):
     assert submit.check_nodes(Server(nodes(("offline", []), ("online", ["other"]))), 1, "other", None) == [1]
 
 
-def test_an_organization_outside_the_collaboration_is_refused():
+def test_an_organization_outside_the_collaboration_is_refused_with_the_names_of_those_inside(monkeypatch):
     here = nodes(("online", ["default"]), ("online", ["default"]))
+    monkeypatch.setattr(submit.server, "organizations", lambda client: {1: "north"})  # the other one is not shown
     with pytest.raises(
-        SafeError, match=r"organizations \[3\] have no node in the collaboration; expected some of \[1, 2\]"
+        SafeError, match=r"organizations 3 have no node in the collaboration; expected some of 1 \(north\), 2"
     ):
         submit.check_nodes(Server(here), 1, "default", [1, 3])
 

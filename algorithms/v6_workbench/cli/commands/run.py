@@ -39,6 +39,7 @@ def run(options: RunOptions) -> int:
         if labelled and options.holdout is None:
             options = replace(options, holdout=registry.settings_of(options.method).model_fields["holdout"].default)
         experiment = experiment_of(options, labelled)
+        settings = job.with_ids(settings, {name: k for k, name in enumerate(experiment.named(), start=1)})
         check_job(options.method, settings, experiment, options.target)
     else:
         if options.exclude is not None:
@@ -46,6 +47,7 @@ def run(options: RunOptions) -> int:
         earlier = results.read(options.resume)
         options, rows = job.with_rows_of(options, earlier)
         experiment = experiment_of(options, labelled)
+        settings = job.with_ids(settings, {name: k for k, name in enumerate(experiment.named(), start=1)})
         settings = job.resumed(earlier, options.method, {**settings, **job.seed_of(options)}, rows)
         check_job(options.method, settings, experiment, options.target)
         check_same_rows(earlier.get("experiment", {}), experiment)

@@ -56,6 +56,10 @@ def run(options: SubmitOptions) -> int:
     rows = {"label": options.label, "features": features, "exclude": excluded, "holdout": options.holdout}
     settings = {name: value for name, value in rows.items() if value is not None}
     settings |= {**job.seed_of(options), **job.settings_of(options)}
+    place = None
+    if job.has_names(settings):
+        place = connect(options, organization=options.organization)
+        settings = job.with_ids(settings, place.ids)
     if options.resume is not None and options.resumed_task is None:
         settings = job.resumed(results.read(Path(options.resume)), options.method, settings)
     checked = registry.validate(options.method, settings)
@@ -65,16 +69,16 @@ def run(options: SubmitOptions) -> int:
     results.check_folder(options.out)
     live_page.check(options.page)
     page = LivePage(options.page, options.method, options.rounds, options.target)
-    result = _send(options, settings, page)
+    result = _send(options, settings, page, place)
     page.end(result)
     return show.finish(result, options.out, options.target)
 
 
-def _send(options: SubmitOptions, settings: dict[str, Any], page: LivePage) -> dict[str, Any]:
+def _send(options: SubmitOptions, settings: dict[str, Any], page: LivePage, place: Place | None) -> dict[str, Any]:
     """Send the task, show its rounds, return its result. Ctrl-C asks whether the nodes should stop too."""
     from v6_workbench.network import earlier_tasks, images, submit
 
-    place = connect(options, organization=options.organization)
+    place = place or connect(options, organization=options.organization)
     client, network = place.client, place.network
     organization, label = options.organization, options.database or "default"
     if network is not None:
