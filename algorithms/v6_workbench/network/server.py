@@ -128,10 +128,10 @@ def organizations(client: UserClient) -> dict[int, str]:
         Names by id; empty if the server does not show them to this user.
     """
     try:
-        rows = [*rows(client, "organization", collaboration_id=client.collaboration_id)]
+        found = [*rows(client, "organization", collaboration_id=client.collaboration_id)]
     except NetworkError:
         return {}
-    return {row["id"]: row["name"] for row in rows}
+    return {row["id"]: row["name"] for row in found}
 
 
 def rows(client: UserClient, endpoint: str, **filters: int | str) -> Iterator[dict[str, Any]]:
