@@ -21,11 +21,13 @@ from v6_federated.base.version import __version__
 from v6_federated.operator.limits import written
 from v6_federated.privacy.limits import LIMITS
 from v6_workbench.reporting import coefficients, diagnostics, pictures, tables, tripod
+from v6_workbench.reporting.command import command_of
 from v6_workbench.reporting.hospitals import called
 from v6_workbench.reporting.intervals import MEANING, accuracy_interval, auc_interval, noisy
 from v6_workbench.reporting.summary import MEASURES, Result, measure, summary
 
 TEMPLATE = "page.html"
+SHEET = 25  # lines of a table that stay together on paper: about half a sheet
 REFRESH = 5  # seconds after which a browser loads the page of a running job again
 ELSEWHERE = ("nodes", "rows", "organizations", "limits")  # parts of an experiment that other sections show
 
@@ -41,6 +43,17 @@ class Figure:
 
     svg: Markup
     title: str
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command to copy.
+
+    Attributes:
+        text: the command.
+    """
+
+    text: str
 
 
 @dataclass(frozen=True)
@@ -62,6 +75,11 @@ class Table:
         """Whether it has so many columns that narrow screens must scroll it."""
         return len(self.head) > 4
 
+    @property
+    def long(self) -> bool:
+        """Whether it has so many lines that it may be divided between two sheets of paper."""
+        return len(self.rows) > SHEET
+
 
 @dataclass(frozen=True)
 class Section:
@@ -69,11 +87,11 @@ class Section:
 
     Attributes:
         title: its heading.
-        parts: paragraphs, tables and figures, in order.
+        parts: paragraphs, commands, tables and figures, in order.
     """
 
     title: str
-    parts: Sequence[str | Table | Figure]
+    parts: Sequence[str | Command | Table | Figure]
 
     @property
     def id(self) -> str:
@@ -251,7 +269,7 @@ def _sections(result: Result, draw: _Drawing, target: float | None) -> Iterator[
     yield Section("Hospitals", [*_hospitals(result)])
     yield Section("Privacy", [*_privacy(result)])
     yield Section("Settings", [_of_mapping(result["settings"], "All settings of the job"), *_columns(result)])
-    yield Section("To repeat this", [_of_mapping(_origin(result), "Where the result is from")])
+    yield Section("To repeat this", [*_to_repeat(result), _of_mapping(_origin(result), "Where the result is from")])
 
 
 def _performance(result: Result, draw: _Drawing) -> Iterator[str | Table | Figure]:
@@ -407,6 +425,23 @@ def _columns(result: Result) -> Iterator[str]:
     data = result.get("data") or {}
     if features := data.get("features"):
         yield f"Label {data.get('label') or '(none)'}; {len(features)} columns: {', '.join(map(str, features))}."
+
+
+def _to_repeat(result: Result) -> Iterator[str | Command]:
+    if not (command := command_of(result)):
+        yield "The command line has no command for this training."
+        return
+    yield Command(command)
+    if "task" in (result.get("experiment") or {}):
+        yield (
+            "It sends a new task. Its numbers are the same only if the hospitals' rows are, and under masks or the "
+            "profile careful only nearly: nodes then shuffle in an order of their own."
+        )
+    else:
+        yield (
+            "If the data are a file, write its path after --data. The digest below is that of the rows and of how they "
+            "were dealt."
+        )
 
 
 def _origin(result: Result) -> dict[str, Any]:

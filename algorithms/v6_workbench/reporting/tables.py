@@ -1,5 +1,6 @@
 """Tables of results, for the terminal."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -500,13 +501,20 @@ def coefficients_table(result: Result) -> Table | None:
         out.add_column(heading, justify="right", no_wrap=True)
     if ratio:
         out.add_column(f"{ratio.replace('_', ' ')} ({inside})", justify="right", no_wrap=True)
+    errors = ("std_error", "std_error_noise") if noise else ("std_error",)
+    known = [row["std_error"] for row in rows if row["std_error"] is not None]
+    form = _alike(known or [row["estimate"] for row in rows])
+    shown = [row for row in rows if row.get(ratio) is not None]
+    sides = [(row[f"{ratio}_lower"], row[f"{ratio}_upper"]) for row in shown if row[f"{ratio}_lower"] is not None]
+    of_ratio = _alike(
+        [*(row[ratio] for row in shown), *(number for low, high in sides for number in (low, high - low))]
+    )
     for row in rows:
-        errors = ("std_error", "std_error_noise") if noise else ("std_error",)
-        cells = [_number(row[name], ".4g") for name in ("estimate", *errors)]
+        cells = [_number(row[name], form) for name in ("estimate", *errors)]
         cells += [_number(row["z"], ".3f"), "-" if row["p"] is None else _p(row["p"])]
-        cells.append(_between(row, "lower", "upper"))
+        cells.append(_between(row, "lower", "upper", form))
         if ratio and row.get(ratio) is not None:
-            cells.append(f"{row[ratio]:.4g} ({_between(row, f'{ratio}_lower', f'{ratio}_upper')})")
+            cells.append(f"{row[ratio]:{of_ratio}} ({_between(row, f'{ratio}_lower', f'{ratio}_upper', of_ratio)})")
         out.add_row(escape(str(row["name"])), *cells)
     return out
 
@@ -536,7 +544,9 @@ def survival_table(result: Result, most: int = 12) -> Table | None:
             if i % step and i < len(rows):
                 continue
             cells = [f"{row['end']:.4g}", f"{row['at_risk']:.0f}", f"{happened:.0f}", f"{row['survival']:.3f}"]
-            out.add_row(*([escape(str(found["group"]))] if named else []), *cells, _between(row, "lower", "upper"))
+            out.add_row(
+                *([escape(str(found["group"]))] if named else []), *cells, _between(row, "lower", "upper", ".3f")
+            )
             happened = 0.0
     return out
 
@@ -606,9 +616,19 @@ def _fit_of_hazards(result: Result) -> str:
     return "; ".join([*said, *([] if concordance is None else [f"concordance in training rows {concordance:.3f}"])])
 
 
-def _between(row: Mapping[str, Any], lower: str, upper: str) -> str:
+def _between(row: Mapping[str, Any], lower: str, upper: str, form: str) -> str:
     low, high = row[lower], row[upper]
-    return "-" if low is None or high is None else f"{low:.4g} to {high:.4g}"
+    return "-" if low is None or high is None else f"{low:{form}} to {high:{form}}"
+
+
+def _alike(values: Sequence[float]) -> str:
+    """The format of a column: as many decimals everywhere as give the smallest of some values two digits.
+
+    If these are more than five, numbers differ too much for that, and each has four digits of its own.
+    """
+    smallest = min((abs(value) for value in values if value and math.isfinite(value)), default=1.0)
+    decimals = max(2, 1 - math.floor(math.log10(smallest)))
+    return f".{decimals}f" if decimals <= 5 else ".4g"
 
 
 def _p(p: float) -> str:

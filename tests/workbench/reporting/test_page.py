@@ -155,3 +155,13 @@ def test_a_browser_shows_it_at_360_pixels(every, tmp_path):
     assert "CONSOLE" not in done.stderr, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
     width, there, named, reached = json.loads(re.search("<title>(.*?)</title>", done.stdout)[1])
     assert width <= there <= 360 and named and reached > 40
+
+
+def test_on_paper_only_long_tables_are_divided():
+    """A table of up to 25 lines stays on one sheet; longer ones repeat their head."""
+    short, long = (page.Table("t", ["a", "b"], [["1", "2"]] * n) for n in (page.SHEET, page.SHEET + 1))
+    assert not short.long and long.long
+    text = page.page({"it": train("v6_fedavg", {k: table(40, seed=k) for k in (1, 2)}, rounds=1)})
+    assert 'class="scroll long" role="region" aria-label="All settings of the job"' in text
+    assert 'class="scroll" role="region" aria-label="Held-out rows by class"' in text
+    assert ".scroll.long { break-inside: auto; }" in text

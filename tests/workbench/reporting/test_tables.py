@@ -128,3 +128,33 @@ def test_intervals_of_subgroups_are_wider_if_counts_are_rounded():
 
     assert interval(rounded)[0] < interval(exact)[0] and interval(exact)[1] < interval(rounded)[1]
     assert [*exact.columns[0].cells][-1] == "not counted: too few rows at a hospital"
+
+
+def coefficients(*rows, ratio="odds_ratio"):
+    """A result with coefficients: a name, an estimate and its standard error each."""
+    found = []
+    for name, estimate, error in rows:
+        low, high = estimate - 2 * error, estimate + 2 * error
+        own = {"name": name, "estimate": estimate, "std_error": error, "z": 1.0, "p": 0.5, "lower": low, "upper": high}
+        if name != "intercept":
+            own |= dict(zip((ratio, f"{ratio}_lower", f"{ratio}_upper"), np.exp([estimate, low, high]), strict=True))
+        found.append(own)
+    return {"coefficients": found, "confidence": 0.95, "family": "binomial"}
+
+
+def cells(table):
+    return [[*column.cells] for column in table.columns]
+
+
+def test_all_numbers_of_a_column_have_the_same_decimals():
+    """The smallest error, .0086, gets two digits: 4 decimals; the narrowest interval of a ratio, .03, three."""
+    result = coefficients(("intercept", -3.78348, 0.7), ("age", 0.0447, 0.0086), ("sex", 1.36, 0.228))
+    _, estimates, errors, _, _, intervals, ratios = cells(tables.coefficients_table(result))
+    assert estimates == ["-3.7835", "0.0447", "1.3600"] and errors == ["0.7000", "0.0086", "0.2280"]
+    assert intervals[1] == "0.0275 to 0.0619"
+    assert ratios == ["", "1.046 (1.028 to 1.064)", "3.896 (2.469 to 6.147)"]
+
+
+def test_numbers_of_very_different_sizes_have_four_digits_each():
+    result = coefficients(("intercept", 2000.0, 300.0), ("counts", 1e-9, 2e-8))
+    assert cells(tables.coefficients_table(result))[1] == ["2000", "1e-09"]
