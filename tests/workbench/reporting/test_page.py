@@ -163,5 +163,5 @@ def test_on_paper_only_long_tables_are_divided():
     assert not short.long and long.long
     text = page.page({"it": train("v6_fedavg", {k: table(40, seed=k) for k in (1, 2)}, rounds=1)})
     assert 'class="scroll long" role="region" aria-label="All settings of the job"' in text
-    assert 'class="scroll" role="region" aria-label="Held-out rows by class"' in text
+    assert 'class="scroll" role="region" aria-label="What left the hospitals"' in text
     assert ".scroll.long { break-inside: auto; }" in text
