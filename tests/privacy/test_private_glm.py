@@ -254,6 +254,7 @@ def test_noise_that_hides_everything_is_one_line():
         ({"l2": 1.0}, "l2 cannot be used with clip", UserInputError),
         ({"holdout": 0.2}, "holdout cannot be used with clip", UserInputError),
         ({"weights": "dose"}, "weights cannot be used with clip", UserInputError),
+        ({"offset": "dose"}, "offset cannot be used with clip", UserInputError),
         ({"rounds": 3}, "expected at least 4 with clip", UserInputError),
         ({"clip": None}, "no effect without clip", UserInputError),
         ({"family": "gaussian"}, "label y is a class", CollectResultsError),
