@@ -57,7 +57,7 @@ def with_ids(settings: Mapping[str, Any], ids: Mapping[str, int]) -> dict[str, A
     """
     found = dict(settings)
     for setting in WITH_NAMES:
-        named = found.get(setting)
+        named = found.get(setting) or []
         if not has_names({setting: named}):
             continue
         numbers = [int(n) if isinstance(n, str) and n not in ids and n.isdecimal() else n for n in named]  # 1,north

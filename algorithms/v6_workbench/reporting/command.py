@@ -33,8 +33,9 @@ def command_of(result: Result) -> str:
     if "task" in experiment:
         network = str(experiment["network"])
         where = ["--network", network.removeprefix(LOCAL)] if network.startswith(LOCAL) else ["--server", network]
-        image = (result.get("image") or {}).get("name")
-        where += [] if image in (None, f"v6-{result['method']}") else ["--image", image]
+        usual = f"v6-{result['method']}"
+        image = str((result.get("image") or {}).get("name") or usual)
+        where += [] if image == usual else ["--image", image]
         words = ["submit", result["method"], *where]
     else:
         partition = experiment.get("partition") or ""
