@@ -12,6 +12,7 @@ from vantage6.algorithm.tools.exceptions import CollectResultsError, UserInputEr
 from v6_federated.base.errors import SafeError
 from v6_federated.base.randomness import generator
 from v6_federated.messages import codec
+from v6_federated.models import outcomes
 from v6_workbench.reporting import export
 from v6_workbench.simulation.datasets import load
 
@@ -309,3 +310,15 @@ def test_careful_nodes_refuse_steps_about_few_rows(nodes):
     assert "--preprocess standardize), lower lr, or leave this organization out" in stopped["stopped"]
     rare = {k: rows.assign(count=(np.arange(len(rows)) < 2).astype(int)) for k, rows in larger.items()}
     refused("have one value in the column count", rare, **settings("poisson"), environment=plain)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_loss_is_below_0(seed):
+    """Of the last row at risk, log(exp(eta)) - eta is 0, and -6e-17 with rounding, which central would refuse."""
+    rng = np.random.default_rng(seed)
+    y = np.array([*-np.arange(1.0, 40), 50])  # all are censored but the last
+    for _ in range(200):
+        losses, _ = outcomes.Time().losses_and_slopes(rng.normal(scale=0.3, size=len(y)), y)
+        assert losses.min() == 0
+    counts = rng.integers(0, 50, 10_000).astype(float)
+    assert outcomes.Count().losses(counts * (1 + rng.normal(scale=1e-15, size=len(counts))), counts).min() == 0

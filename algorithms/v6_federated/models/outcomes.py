@@ -198,7 +198,8 @@ class Count(Outcome):
         return self.losses(mu, y), (mu - y) / self.mean
 
     def losses(self, predictions: Array, y: Array) -> Array:
-        return np.asarray(2 * (special.xlogy(y, y) - special.xlogy(y, predictions) - (y - predictions)))
+        deviance = 2 * (special.xlogy(y, y) - special.xlogy(y, predictions) - (y - predictions))
+        return np.asarray(np.maximum(deviance, 0))  # rounding may bring it below 0
 
 
 @dataclass
@@ -235,7 +236,7 @@ class Time(Outcome):
         if self.guard is not None and happened.any():
             self.guard(expected)
         losses = np.zeros(len(y))
-        losses[happened] = np.log(at_risk)[place] - eta[happened]
+        losses[happened] = np.maximum(np.log(at_risk)[place] - eta[happened], 0)  # rounding may bring it below 0
         return losses, expected - event
 
     def losses(self, predictions: Array, y: Array) -> Array:

@@ -186,11 +186,10 @@ def check_job(method: str, settings: Mapping[str, Any], experiment: Experiment, 
     steps = settings.get("preprocess") or (settings.get("resume") or {}).get("data", {}).get("preprocess")
     job.check_has_accuracy(method, checked, target)
     registry.check(method, checked)
-    if getattr(checked, "subgroup", None) is not None and checked.subgroup == partitions.column_of(
-        experiment.partition
-    ):
+    column = partitions.column_of(experiment.partition or "iid")
+    if column and getattr(checked, "subgroup", None) == column:
         raise SafeError(
-            f"subgroup={checked.subgroup}: --partition deals the rows by this column, and a hospital's own table does "
+            f"subgroup={column}: --partition deals the rows by this column, and a hospital's own table does "
             "not have it; name another column. Each hospital's results are in by_hospital of a result with plain "
             "answers, and on the report's page"
         )
