@@ -39,7 +39,8 @@ def command_of(result: Result) -> str:
         words = ["submit", result["method"], *where]
     else:
         partition = experiment.get("partition") or ""
-        if experiment.get("trained") != "federated" or " " in partition or settings.get("aggregation") == "pinned":
+        in_study = (result.get("privacy") or {}).get("aggregation") == "pinned"
+        if experiment.get("trained") != "federated" or " " in partition or in_study:
             return ""
         words = ["run", result["method"], "--data", str(experiment["data"])]
         if not partition.startswith("column:"):

@@ -106,3 +106,4 @@ def test_what_the_command_line_cannot_do_has_no_command(tmp_path):
         changed = {**first, "experiment": {**first["experiment"], **change}}
         assert not command_of(changed) and "no command for this training" in page.page({"it": changed})
     assert not command_of({**first, "method": "not-installed"})
+    assert not command_of({**first, "privacy": {**first["privacy"], "aggregation": "pinned"}})
