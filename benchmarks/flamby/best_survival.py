@@ -30,6 +30,7 @@ SMALL = (0.003, 0.01, 0.03, 0.1)
 COMMON: Mapping[str, Any] = {**SURVIVAL, "preprocess": ["standardize"], "holdout": 0.0}
 MINIBATCHES: Mapping[str, Any] = {"rounds": 10, "batch_size": 32, "epochs": 3}
 WHOLE: Mapping[str, Any] = {"rounds": 10, "epochs": 10}  # each step is about all rows of a node
+ALONE = {"V6_FEDERATED_MINIMUM_ORGANIZATIONS": "1"}  # baselines have one node
 CAREFUL = {"V6_FEDERATED_PROFILE": "careful", "V6_FEDERATED_AGGREGATION": "plain"}
 
 
@@ -263,10 +264,10 @@ def lines(dataset: Dataset, task: Task, full: bool) -> Iterator[str]:
         yield _line((name,), functools.partial(_measured, dataset, of, method, seeds, False, None), pairs, found)
     for name, rows in baselines(of, task).items():
         method = METHODS[GRADIENT]
-        cells = functools.partial(_measured, dataset, rows, method, seeds[:1], False, None)
+        cells = functools.partial(_measured, dataset, rows, method, seeds[:1], False, ALONE)
         yield _line((f"{name}, gradient descent with momentum",), cells, pairs, {})
     every = baselines(of, task)["pooled rows"]
-    cells = functools.partial(_measured, dataset, every, METHODS[EXACT], seeds[:1], False, None)
+    cells = functools.partial(_measured, dataset, every, METHODS[EXACT], seeds[:1], False, ALONE)
     yield _line(("pooled rows, exact",), cells, pairs, {})
     yield ""
     yield significance(found, pairs)
