@@ -43,7 +43,6 @@ OTHERS = {  # names in the API that have no docstring
     "UserInputError": "vantage6's error: the request was wrong",
     "ROW": "whole numbers into which `bounded_sum` and `bounded_rows` divide the length 1",
     "LARGE": "the largest whole number that a setting may have",
-    "ROW": "whole numbers that a length of 1 is divided into, see `bounded_sum`",
     "Number": "marks a setting as a number: true and false are refused (`Annotated[float, Field(ge=0), Number]`)",
     "Result": "what central and partial functions return: a dictionary, see [result.json](/docs/reference/result.md)",
     "Vector": "a model's parameters or a gradient, (d,): a numpy array, or a tensor of a torch model",
