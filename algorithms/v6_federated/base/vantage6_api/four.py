@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 from vantage6.algorithm.tools import decorators
+from vantage6.algorithm.tools.exceptions import UserInputError
 from vantage6.common.task_status import has_task_finished
 
 from v6_federated.base.vantage6_api.described import Database
@@ -85,7 +86,7 @@ def extraction_task(call: Task) -> Task:
 
     @functools.wraps(call)
     def refuse(client: Any, **values: Any) -> None:
-        raise ValueError("extract is for vantage6 5; with vantage6 4 a task names the node's database itself")
+        raise UserInputError("extract is for vantage6 5; with vantage6 4 a task names the node's database itself")
 
     task: Task = central_task(refuse)
     return task
