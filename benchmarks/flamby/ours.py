@@ -14,6 +14,7 @@ import torch
 from benchmarks import runs, tables
 from benchmarks.flamby import emulated, theirs
 from benchmarks.flamby.data import Task, concordance
+from v6_federated.base.errors import SafeError
 from v6_federated.data.source import Source
 from v6_workbench import registry
 from v6_workbench.reporting.prediction import predict
@@ -139,7 +140,11 @@ def fitted(
     start: np.ndarray | None = None,
     on_round: OnRound | None = None,
 ) -> Mapping[str, Any]:
-    """Run a job, one node for each hospital; not kept. For its arguments see ``trained``."""
+    """Run a job, one node for each hospital; not kept. For its arguments see ``trained``.
+
+    Raises:
+        SafeError: the job ended early, for example because a node refused a round.
+    """
     databases = dict(enumerate(hospitals.training, start=1))
     quiet = on_round or (lambda row: None)
     with MockNetwork(registry.package_of(method).__name__, databases, environment=environment, on_round=quiet) as nodes:
@@ -147,7 +152,10 @@ def fitted(
         if start is not None:
             began["start_from"] = str(nodes.folder / "start.npz")
             np.savez(began["start_from"], weights=start)
-        return nodes.run(**values, **began, seed=seed)
+        result = nodes.run(**values, **began, seed=seed)
+    if result.get("stopped"):
+        raise SafeError(f"{method} ended early: {result['stopped']}")
+    return result
 
 
 def scored(result: Mapping[str, Any], test: Database) -> np.ndarray:

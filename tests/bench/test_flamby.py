@@ -368,9 +368,18 @@ def test_a_search_and_what_careful_nodes_refuse(times, tmp_path, monkeypatch):
         ours.fitted(few, "fedavg", fedavg.values(0.1, whole=True), 42, best_survival.CAREFUL)
 
 
-@pytest.mark.parametrize("name", [name for name, method in best_survival.METHODS.items() if method.refused])
+@pytest.mark.parametrize(
+    "name", [name for name, method in best_survival.METHODS.items() if method.refused == "aggregation"]
+)
 def test_careful_itself_refuses_what_the_page_says(times, name):
     """Without AGGREGATION=plain."""
     of, method = ours.survival(data.tcga(times.rows)), best_survival.METHODS[name]
     with pytest.raises(SafeError, match="V6_FEDERATED_AGGREGATION=plain"):
         ours.fitted(of, method.package, method.values(0.1, whole=True), 42, {"V6_FEDERATED_PROFILE": "careful"})
+
+
+def test_a_job_that_ends_early_is_no_result(times):
+    """As when a node refuses a later round: the weights of the round before would be taken for the method's."""
+    of, method = ours.survival(data.tcga(times.rows)), best_survival.METHODS["FedSGD with momentum"]
+    with pytest.raises(SafeError, match="fedavg ended early"):
+        ours.fitted(of, "fedavg", method.values(1e6, whole=True), 42, best_survival.CAREFUL)
