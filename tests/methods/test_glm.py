@@ -403,8 +403,12 @@ def test_tables_picture_and_page_show_coefficients_with_intervals(tmp_path):
     table = tables.coefficients_table(result)
     first = next(row for row in result["coefficients"] if row["name"] == "age")
     cells = [[*column.cells][1] for column in table.columns]
-    assert cells[:2] == ["age", f"{first['estimate']:.4g}"] and cells[4] in ("<0.001", f"{first['p']:.3f}")
-    assert f"{first['odds_ratio']:.4g} ({first['odds_ratio_lower']:.4g} to" in cells[6]
+    places = len(cells[1].rpartition(".")[2])  # as many in all rows of a column
+    assert cells[:2] == ["age", f"{first['estimate']:.{places}f}"] and places >= 2
+    assert all(len([*column.cells][2].rpartition(".")[2]) == places for column in table.columns[1:2])
+    assert cells[4] in ("<0.001", f"{first['p']:.3f}")
+    places = len(cells[6].partition(" ")[0].rpartition(".")[2])
+    assert f"{first['odds_ratio']:.{places}f} ({first['odds_ratio_lower']:.{places}f} to" in cells[6]
     assert "400 rows, 395 degrees of freedom; deviance" in tables.fit_of(result)
     assert pictures.coefficients(result, tmp_path / "coefficients.png")
     written = page.page({"glm": result})
