@@ -42,7 +42,10 @@ CRAFTED = (
     "Whoever chooses the weights chooses which rows a gradient is about. Each answer alone is a sum over many rows."
 )
 DIFFERENCE = "Each answer alone is about many rows. Only their difference is about one."
-UNIT = "A step is a sum over all rows, but whoever chooses the weights chooses which rows a unit lets through."
+UNIT = (
+    "A step sums over all rows. But the weights decide which rows count in a unit, and the attacker chooses the "
+    "weights."
+)
 TREES = "under masks, nodes evaluate no trees that predict a number"
 DISTANCE = (
     "the distance is not added up; how often it is above a bound is, but finding it so takes more requests than a week "
@@ -182,8 +185,9 @@ ATTACKS = (
     ),
     Attack(
         "known people's numbers, by a step",
-        "`loss=squared`: a unit of a crafted `mlp` is active for one known person alone; the gradient of its bias is "
-        "minus this person's number. Ten people share one step on all rows.",
+        "`loss=squared`. The attacker builds an `mlp` in which each unit reacts to one known person alone. The "
+        "gradient of the unit's bias is minus this person's number. One step on all rows tells the numbers of ten "
+        "people.",
         numbers.number,
         why=UNIT,
     ),
@@ -195,8 +199,8 @@ ATTACKS = (
     ),
     Attack(
         "known people's events, by two steps",
-        "The same with `loss=cox`: the gradient is the cumulative hazard at the person's time, less 1 if the event "
-        "happened. A second step in which these people's hazards are doubled tells which.",
+        "The same with `loss=cox`. The gradient is the cumulative hazard at the person's time, minus 1 if the event "
+        "happened. A second step, with the hazards of these people doubled, tells whether it did.",
         numbers.event,
         why=UNIT,
     ),

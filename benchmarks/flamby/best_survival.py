@@ -1,7 +1,7 @@
 """All methods on the survival data within one preprocessing, each after a search inside the training rows.
 
-The C-index of the tables is over pairs of test rows of one region, which is what nodes add up; beside it is the one
-over all pairs, which needs the rows of all regions in one place.
+The tables have two C-indices. One compares only test rows of the same region, since nodes can add up nothing else. The
+other compares all test rows, which needs the rows of all regions in one place.
 """
 
 import functools

@@ -7,7 +7,7 @@ organizations first, so that their ids are 1..N.
 
 from gevent import monkey
 
-monkey.patch_all()
+monkey.patch_all()  # before anything else is imported, so what follows stands below it (E402)
 
 import json  # noqa: E402
 import os  # noqa: E402
@@ -37,7 +37,7 @@ def main(config: str, entities: str, port: str, keycloak_port: str) -> None:
             for node in said["nodes"]
         },
     }
-    service = fake_keycloak.service(accounts, Path("/root/keycloak.pem"))
+    service = fake_keycloak.service(accounts, Path("/var/lib/keycloak.pem"))
     WSGIServer(("0.0.0.0", int(keycloak_port)), service, log=None).start()
     os.environ.update(
         KEYCLOAK_URL=f"http://127.0.0.1:{keycloak_port}",

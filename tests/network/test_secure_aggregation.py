@@ -189,7 +189,9 @@ class Liar:
         """What each answers; or the last line of its log, as text."""
         if self.job_id is not None:  # the next task gets the number after the highest
             update = f"UPDATE task SET job_id = {self.job_id - 1} WHERE job_id = {self.job_id}"
-            script = f"import sqlite3; d = sqlite3.connect('/root/vantage6.sqlite'); d.execute('{update}'); d.commit()"
+            script = (
+                f"import sqlite3; d = sqlite3.connect('/var/lib/vantage6.sqlite'); d.execute('{update}'); d.commit()"
+            )
             assert self.server.exec_run(["python", "-c", script]).exit_code == 0
         sent = self.user.task.create(
             collaboration=self.network.collaboration,

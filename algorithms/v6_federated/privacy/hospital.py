@@ -83,10 +83,12 @@ class HospitalFolder:
                 "add a database of type folder with the label hospital to the node's configuration, or set "
                 f"{RESERVED}_DATABASE_URI to a folder. {NOTHING_COMPUTED}"
             )
-        if found.path.is_symlink() or not os.access(found.path, os.W_OK | os.X_OK):
+        linked = not found.own and found.path.is_symlink()  # another program could have led it elsewhere
+        if linked or not os.access(found.path, os.W_OK | os.X_OK):
             raise NodePermissionException(
                 ("the folder of the database 'hospital'" if uri else f"the folder {FALLBACK} of the node")
-                + f" cannot be written by this program; correct its permissions or its mount_mode. {NOTHING_COMPUTED}"
+                + " cannot be written by this program; correct its permissions or its mount_mode, or remove a link in "
+                f"its place. {NOTHING_COMPUTED}"
             )
         return found
 

@@ -135,7 +135,7 @@ def _server_config() -> dict[str, Any]:
         "ip": "0.0.0.0",
         "port": SERVER_PORT,
         "api_path": API,
-        "uri": "sqlite:////root/vantage6.sqlite",
+        "uri": "sqlite:////var/lib/vantage6.sqlite",
         "allow_drop_all": False,
         "jwt_secret_key": secret(),
         "logging": LOGGING | {"file": "server.log"},

@@ -41,7 +41,7 @@ from v6_federated.base.vantage6_api.described import Database
 if FIVE:
     from v6_federated.base.vantage6_api import five as installed
 else:
-    from v6_federated.base.vantage6_api import four as installed  # type: ignore[no-redef]
+    from v6_federated.base.vantage6_api import four as installed  # type: ignore[no-redef]  # one of the two is imported
 
 __all__ = [
     "FIVE",

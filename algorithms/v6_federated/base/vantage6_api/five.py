@@ -21,24 +21,6 @@ from vantage6.common.enum import TaskStatus
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api.described import QUERY_TYPES, Database
 
-__all__ = [
-    "NO_OWN_FOLDER",
-    "central_task",
-    "create",
-    "database_of_task",
-    "extraction_task",
-    "has_task_finished",
-    "in_container",
-    "is_task",
-    "job_folder",
-    "lasting_folder",
-    "mock_client",
-    "node_task",
-    "own_prefix",
-    "read_table",
-    "run_number",
-]
-
 Task = Callable[..., Any]
 
 OURS = "v6-federated"  # folder of the session
@@ -95,7 +77,8 @@ def node_task(call: Task) -> Task:
 
     task: Any = _on_mock_nodes(decorator.federated(run), call)
     task.vantage6_dataframe_decorated = True  # only then does the mock node pass mock_data
-    return task  # type: ignore[no-any-return]
+    made: Task = task
+    return made
 
 
 def _on_mock_nodes(task: Any, call: Task) -> Task:
@@ -136,17 +119,7 @@ def extraction_task(call: Task) -> Task:
 
 
 def create(client: Any, input_: dict[str, Any], organizations: list[int], name: str) -> dict[str, Any]:
-    """Create a task on HQ.
-
-    Args:
-        client: the client of the running task.
-        input_: the name of the partial function (``method``) and its arguments (``kwargs``).
-        organizations: ids of the organizations that are to run it.
-        name: name and description of the task.
-
-    Returns:
-        HQ's answer.
-    """
+    """Create a task as a client of vantage6 5 does, and return the answer; see ``create_task``."""
     task: dict[str, Any] = client.task.create(
         method=input_["method"],
         arguments=input_["kwargs"],

@@ -12,27 +12,9 @@ from typing import Any
 import pandas as pd
 from vantage6.algorithm.tools import decorators
 from vantage6.algorithm.tools.exceptions import UserInputError
-from vantage6.common.task_status import has_task_finished
+from vantage6.common.task_status import has_task_finished as has_task_finished  # mypy then knows that it is offered
 
 from v6_federated.base.vantage6_api.described import Database
-
-__all__ = [
-    "NO_OWN_FOLDER",
-    "central_task",
-    "create",
-    "database_of_task",
-    "extraction_task",
-    "has_task_finished",
-    "in_container",
-    "is_task",
-    "job_folder",
-    "lasting_folder",
-    "mock_client",
-    "node_task",
-    "own_prefix",
-    "read_table",
-    "run_number",
-]
 
 Task = Callable[..., Any]
 
@@ -69,9 +51,10 @@ def node_task(call: Task) -> Task:
     Returns:
         The task. vantage6's mock client gives it a list with the rows as ``mock_data``.
     """
-    task: Task = decorators.algorithm_client(call)
-    task.wrapped_in_data_decorator = True  # type: ignore[attr-defined]  # only then does the mock client pass mock_data
-    return task
+    task: Any = decorators.algorithm_client(call)
+    task.wrapped_in_data_decorator = True  # only then does the mock client pass mock_data
+    made: Task = task
+    return made
 
 
 def extraction_task(call: Task) -> Task:
@@ -93,17 +76,7 @@ def extraction_task(call: Task) -> Task:
 
 
 def create(client: Any, input_: dict[str, Any], organizations: list[int], name: str) -> dict[str, Any]:
-    """Create a task on the server.
-
-    Args:
-        client: the client of the running task.
-        input_: the name of the partial function (``method``) and its arguments (``kwargs``).
-        organizations: ids of the organizations that are to run it.
-        name: name and description of the task.
-
-    Returns:
-        The server's answer.
-    """
+    """Create a task as a client of vantage6 4 does, and return the answer; see ``create_task``."""
     task: dict[str, Any] = client.task.create(input_=input_, organizations=organizations, name=name, description=name)
     return task
 

@@ -29,31 +29,9 @@ from v6_federated.base.vantage6_api import FIVE
 from v6_workbench.network.client.common import Rows
 
 if FIVE:
-    from v6_workbench.network.client.five import (
-        API,
-        NEEDED,
-        arguments_of,
-        authenticated,
-        create_task,
-        has_ended,
-        is_job,
-        official_images,
-        rows_for,
-        status_of,
-    )
+    from v6_workbench.network.client import five as installed
 else:
-    from v6_workbench.network.client.four import (
-        API,
-        NEEDED,
-        arguments_of,
-        authenticated,
-        create_task,
-        has_ended,
-        is_job,
-        official_images,
-        rows_for,
-        status_of,
-    )
+    from v6_workbench.network.client import four as installed  # type: ignore[no-redef]  # one of the two is imported
 
 __all__ = [
     "API",
@@ -75,6 +53,11 @@ __all__ = [
     "rows_for",
     "status_of",
 ]
+
+API, NEEDED, official_images = installed.API, installed.NEEDED, installed.official_images
+authenticated, rows_for, create_task = installed.authenticated, installed.rows_for, installed.create_task
+arguments_of, status_of = installed.arguments_of, installed.status_of
+has_ended, is_job = installed.has_ended, installed.is_job
 
 # the words of both for the state of a run
 COMPLETED, KILLED, PENDING = "completed", "killed by user", "pending"
