@@ -2,6 +2,7 @@
 one of four hospitals."""
 
 import functools
+import json
 import os
 import re
 import subprocess
@@ -174,6 +175,20 @@ def hospitals(engine, state, table, named):
         yield name
     finally:
         local.down(name)
+
+
+@pytest.fixture
+def call(network, capsys):
+    """A command about the network of a file of tests: exit status, the last line of standard output, and standard error."""
+
+    def call(command, *words):
+        capsys.readouterr()
+        status = main([command, *map(str, words), "--network", network])
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return status, json.loads(out.splitlines()[-1]) if status == 0 else None, err
+
+    return call
 
 
 @pytest.fixture

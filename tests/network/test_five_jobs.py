@@ -1,6 +1,5 @@
 """Jobs on a real network of vantage6 5, from ``submit`` to the exported model, and what the network leaves behind."""
 
-import json
 import re
 import signal
 import subprocess
@@ -27,20 +26,6 @@ def network(engine, state, named, image_of):
         yield name
     finally:
         local.down(name)
-
-
-@pytest.fixture
-def call(network, capsys):
-    """A command about this network: exit status, the last line of standard output, and standard error."""
-
-    def call(command, *words):
-        capsys.readouterr()
-        status = main([command, *map(str, words), "--network", network])
-        out, err = capsys.readouterr()
-        assert "Traceback" not in err
-        return status, json.loads(out.splitlines()[-1]) if status == 0 else None, err
-
-    return call
 
 
 def names_in_engine(engine, name: str) -> list[str]:

@@ -43,20 +43,6 @@ def undisturbed(tmp_path_factory):
     return read(out)
 
 
-@pytest.fixture
-def call(network, capsys):
-    """A command about this network: exit status, the last line of standard output, and standard error."""
-
-    def call(command, *words):
-        capsys.readouterr()
-        status = main([command, *map(str, words), "--network", network])
-        out, err = capsys.readouterr()
-        assert "Traceback" not in err
-        return status, json.loads(out.splitlines()[-1]) if status == 0 else None, err
-
-    return call
-
-
 def read(out: Path) -> dict:
     return json.loads((out / "result.json").read_text())
 
