@@ -179,7 +179,7 @@ def hospitals(engine, state, table, named):
 
 @pytest.fixture
 def call(network, capsys):
-    """A command about the network of a file of tests: exit status, the last line of standard output, and standard error."""
+    """A command about a file's network: exit status, the last line of standard output, and standard error."""
 
     def call(command, *words):
         capsys.readouterr()
