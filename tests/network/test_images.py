@@ -5,6 +5,7 @@ import re
 import pytest
 
 from v6_workbench.network import images
+from v6_workbench.network.project import INSTALLED
 from v6_workbench.registry import names
 
 
@@ -65,7 +66,7 @@ def test_labels_and_the_method_that_vantage6_calls(engine, toy):
     labels = {key.removeprefix("org.opencontainers.image."): value for key, value in image.labels.items()}
     assert labels["licenses"] == "Apache-2.0"
     assert labels["title"] == "v6_toy"
-    assert labels["base.name"].startswith(images.PYTHON.partition(":")[0])
+    assert labels["base.name"].startswith(INSTALLED.python.partition(":")[0])
     assert labels["version"] and labels["source"]
     assert "PKG_NAME=v6_toy" in image.attrs["Config"]["Env"]
     assert "wrap_algorithm(log_traceback=False)" in " ".join(image.attrs["Config"]["Cmd"])
