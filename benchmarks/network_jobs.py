@@ -56,7 +56,15 @@ def main(dataset: Dataset, full: bool) -> None:
         if command_line.main(up):
             raise SystemExit(1)
     try:
-        about = tables.Page("network_jobs", "Whole jobs on a real network", full, ABOUT, "", timed=True)
+        about = tables.Page(
+            "network_jobs",
+            "Whole jobs on a real network",
+            True,
+            ABOUT,
+            "heart_disease",
+            "heart_disease.csv",
+            timed=True,
+        )
         tables.page(about, lines(local.load(NAME), rounds))
     finally:
         local.down(NAME)
