@@ -6,6 +6,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from v6_federated import models
+from v6_federated.models import outcomes
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -75,3 +76,33 @@ def test_the_gradient_of_many_rows_is_their_mean(name):
     many = model.loss_and_gradient(w, np.tile(X, (1000, 1)), np.tile(y, 1000))[1]
     last = model.shapes[[*model.shapes][-1]][0]  # of the last layer's biases
     np.testing.assert_allclose(many[-last:], few[-last:], rtol=5e-6, atol=2e-7)
+
+
+@pytest.mark.parametrize("sizes", [[1] * 400, [10] * 35 + [7], [3] * 30, [150, 130, 40]])
+@pytest.mark.parametrize("spec", ["2nn:hidden=6", "nn_reddy:hidden=8", "squared", "weights"])
+def test_descending_in_blocks_is_a_step_for_each_minibatch(spec, sizes):
+    """The first layer is written once in a block, so its sums within the block must follow from the rows' products."""
+    rng = np.random.default_rng(4)
+    named = {"squared": {"name": "mlp", "hidden": [6, 5], "loss": outcomes.Number(mean=0.0, scale=2.0).to_json()}, "weights": models.parse("2nn")}
+    sized = {**named.get(spec, {}), "features": 20, "classes": 1 if spec == "squared" else 3}
+    if spec == "weights":
+        sized["weights"] = [0.5, 1.0, 3.0]
+    model = models.build(sized if spec in named else {**models.parse(spec), **sized})
+    X = rng.normal(size=(400, 20)).astype(np.float32)
+    y = X[:, 0] - X[:, 1] if spec == "squared" else rng.integers(0, 3, 400)
+    order, ends = rng.permutation(400), np.cumsum(sizes)
+    batches = [order[end - size : end] for size, end in zip(sizes, ends, strict=True)]
+    rates = [0.1 / (1 + 0.01 * i) for i in range(len(batches))]
+    w = model.init(rng)
+    expected, loss = w.copy(), 0.0
+    for batch, eta in zip(batches, rates, strict=True):
+        mean, g = model.loss_and_gradient(expected, X[batch], y[batch])
+        loss += len(batch) * mean
+        expected -= np.float32(eta) * g
+    found = w.copy()
+    left = iter(rates)
+    total, n = model.descend(found, X, y, batches, lambda: next(left))
+    assert n == sum(sizes)
+    assert total == pytest.approx(loss, rel=1e-6)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert np.abs(found - w).max() > 0.01

@@ -12,6 +12,27 @@ Rates = Callable[[int], float]  # eta of local step i = 0, 1, ...
 Step = Callable[[Any, Any], None]  # step(w, g) changes w (d,) in place; it may overwrite g (d,)
 
 
+class Descent:
+    """The step of plain SGD, w <- w - eta g. A model may take such steps by itself, see ``Perceptron.descend``.
+
+    Args:
+        rates: eta of step i = 0, 1, ...
+    """
+
+    def __init__(self, rates: Rates) -> None:
+        self._rates, self._taken = rates, 0
+
+    def rate(self) -> float:
+        """Return eta of the next step, and count it as taken."""
+        self._taken += 1
+        return self._rates(self._taken - 1)
+
+    def __call__(self, w: Any, g: Any) -> None:
+        """Take a step from ``w`` (d,) in place; overwrite ``g`` (d,)."""
+        g *= self.rate()
+        w -= g
+
+
 def batches(
     rng: np.random.Generator, n: int, epochs: int, batch_size: int | None, least: int = 1
 ) -> Iterator[Array | slice]:
@@ -99,7 +120,11 @@ def optimizer(local: LocalSGD, rates: Rates, w_t: Any) -> Step:
     Returns:
         A function ``step(w, g)`` that takes a step from ``w`` (d,) in place, and may overwrite ``g`` (d,).
     """
-    step = _adam(rates) if local.optimizer == "adam" else _sgd(rates, local.momentum)
+    step: Step
+    if local.optimizer == "adam":
+        step = _adam(rates)
+    else:
+        step = _with_momentum(rates, local.momentum) if local.momentum else Descent(rates)
     if not local.proximal_mu:
         return step
 
@@ -110,18 +135,14 @@ def optimizer(local: LocalSGD, rates: Rates, w_t: Any) -> Step:
     return proximal
 
 
-def _sgd(rates: Rates, beta: float) -> Step:
+def _with_momentum(rates: Rates, beta: float) -> Step:
     taken = 0
     v: Any = None
 
     def step(w: Any, g: Any) -> None:
         nonlocal taken, v
-        if beta:
-            v = g + 0 if v is None else beta * v + g
-            w -= rates(taken) * v
-        else:
-            g *= rates(taken)
-            w -= g
+        v = g + 0 if v is None else beta * v + g
+        w -= rates(taken) * v
         taken += 1
 
     return step

@@ -474,13 +474,18 @@ class Node:
             SafeError: no setting declared this size, so the length of the steps was not checked.
             NodePermissionException: the task takes longer than the operator allows.
         """
+        X, y = self.model.asarray(self.rows.X), self.model.asarray(self.rows.y)
+        for batch in self._indices(epochs, batch_size):
+            yield X[batch], y[batch]
+
+    def _indices(self, epochs: int, batch_size: int | None) -> Iterator[Any]:
+        """The indices of the rows of each minibatch, or a slice of all rows."""
         if batch_size is not None:
             self._check_batch(batch_size)
-        X, y = self.model.asarray(self.rows.X), self.model.asarray(self.rows.y)
         least = self.minimum_batch
         for batch in local_training.batches(self._shuffle, len(self.rows), epochs, batch_size, least):
             self.check_time()
-            yield X[batch], y[batch]
+            yield batch
 
     def _check_batch(self, batch_size: int) -> None:
         self.policy.check_batch(batch_size, self.minimum_batch)
@@ -548,6 +553,11 @@ class Node:
         if steps is not None:
             passes = -(-steps // self.steps_per_epoch(local.batch_size))
         loss, n = 0.0, 0
+        in_parts = local.batch_size is not None and self.steps_per_epoch(local.batch_size) > 1
+        if in_parts and isinstance(step, local_training.Descent) and hasattr(self.model, "descend"):
+            batches = itertools.islice(self._indices(passes, local.batch_size), steps)
+            loss, n = self.model.descend(w, self.rows.X, self.rows.y, batches, step.rate)
+            return self.rounded(loss / n)
         for X, y in itertools.islice(self.batches(passes, local.batch_size), steps):
             batch_loss, g = self.model.loss_and_gradient(w, X, y)
             step(w, g)
