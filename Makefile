@@ -18,7 +18,7 @@ WORKERS ?= auto
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 SITE = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet  # without the theme's notice about MkDocs 2
 
-.PHONY: demo test test-v5 test-v5-torch network-v5 coverage test-long lint docs data bench images images-v5 requirements network wheel version hooks clean
+.PHONY: demo test test-v5 test-v5-torch network-v5 coverage test-long lint docs data bench peers images images-v5 requirements network wheel version hooks clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -79,6 +79,12 @@ data: $(STAMP)  ## the data of all benchmarks from their homes
 bench: $(STAMP)  ## reduced benchmarks of all documents, anew: make bench DATA=FOLDER, with mnist.npz, ...
 	rm -rf runs/bench
 	$(BIN)/python -m benchmarks all --data $(DATA) --out runs/bench
+
+peers:  ## environments of pfl-research and Flower, beside which `python -m benchmarks speed` measures
+	for peer in "pfl pfl[pytorch]==0.6.0" "flower flwr[simulation]==1.42.0"; do set -- $$peer; \
+	    $(PYTHON) -m venv .venv-$$1 && .venv-$$1/bin/python -m pip install --quiet --disable-pip-version-check \
+	        "$$2" torch==2.13.0 || exit 1; \
+	done
 
 images: $(STAMP)  ## the Docker images of all methods; BASE=python@sha256:DIGEST sets what they begin with, PUSH=REGISTRY pushes
 	$(BIN)/python docker/build.py $(if $(BASE),--python $(BASE)) $(if $(PUSH),--push $(PUSH))

@@ -39,10 +39,11 @@ NAMES = (
     "private_utility",
     "reddy2020",
     "secagg_cost",
+    "speed",
     "trees",
 )
 # not part of ``all``, since nothing else may run at the same time
-TIMED = ("clipping", "cost", "network", "network_jobs", "secagg_cost")
+TIMED = ("clipping", "cost", "network", "network_jobs", "secagg_cost", "speed")
 APART = (*TIMED, "attacks", "canaries")  # not part of ``all``; small versions of the last two are tests
 WITHOUT_DATA = ("attacks", "canaries", "careful", "clipping", "cox_bins", "network", "poisoning", "secagg_cost")
 MNIST, FASHION = "mnist.npz", "fashion_mnist.npz"

@@ -1,8 +1,6 @@
-"""What the mock network costs: beside a plain loop and beside vantage6's own mock client, as ratios within one run."""
+"""What a call on the mock network costs beside vantage6's own mock client, and a round under the profile careful."""
 
-import cProfile
 import os
-import pstats
 import statistics
 import threading
 import time
@@ -30,40 +28,6 @@ from v6_workbench.simulation.mock import MockNetwork
 SETTINGS = {"fraction": 0.1, "epochs": 1, "batch_size": 10, "lr": 0.1, "model": "2nn", "holdout": 0.0, "seed": 1}
 TWO_NN = {"name": "2nn", "features": 784, "classes": 10}
 ABOUT = "Times of one run on one machine. Compare the ratios; seconds differ from machine to machine."
-
-
-def round_ratio(dataset: Dataset, rounds: int) -> Iterator[str]:
-    """A round of the 2NN through the whole mock network and through the plain loop, in turn in blocks of rounds."""
-    experiment = Experiment(dataset, 100, "iid", 1, 1)
-    databases: Any = experiment.deal()
-    X_test, y_test = dataset.test  # type: ignore[misc]
-    rows = {k: (as_features(X), np.asarray(y, np.int64)) for k, (X, y) in databases.items()}
-    from benchmarks.plain_loop import plain_rounds  # imports torch, whose memory must not count for empty calls
-
-    plain = plain_rounds(rows, (as_features(X_test), np.asarray(y_test, np.int64)))
-    ours: list[float] = []
-    theirs: list[float] = []
-    stamps: list[float] = []
-
-    def on_round(row: dict[str, Any]) -> None:
-        stamps.append(time.perf_counter())
-
-    common: dict[str, Any] = {**SETTINGS, "organizations": list(databases), "evaluators": [101]}
-    with MockNetwork("v6_fedavg", {**databases, 101: (X_test, y_test)}, processes=2, on_round=on_round) as network:
-        network.run(rounds=3, **common)  # the workers start and read their rows
-        for _ in range(3):
-            next(plain)
-        for _block in range(5):
-            stamps.clear()
-            network.run(rounds=rounds + 1, **common)
-            ours += np.diff(stamps[:-1]).tolist()
-            theirs += [next(plain)[0] for _ in range(rounds)]
-    plain.close()  # type: ignore[attr-defined]
-    a, b = statistics.median(ours), statistics.median(theirs)
-    what = "a round: 2NN, K = 100, C = 0.1, E = 1, B = 10"
-    yield from tables.head(what, "median seconds", "fastest", "ratio of medians")
-    yield tables.row("the whole mock network, two processes", f"{a:.3f}", f"{min(ours):.3f}", f"{a / b:.2f}")
-    yield tables.row("plain loop, torch autograd, two processes", f"{b:.3f}", f"{min(theirs):.3f}", 1)
 
 
 def careful_ratio(dataset: Dataset, rounds: int) -> Iterator[str]:
@@ -154,45 +118,6 @@ def call_overhead(dataset: Dataset) -> Iterator[str]:
         yield tables.row(nodes, f"{ours:.2f}", f"{theirs:.1f}", f"{theirs / ours:.0f}")
 
 
-# the parts of a round: functions whose time counts, with all that they call
-PARTS = {
-    "gradients by hand": ("loss_and_gradient",),
-    "steps w <- w - eta g": ("step in local_training.py",),
-    "evaluation of 10,000 test rows": ("evaluate in metrics.py",),
-    "minibatches: shuffling and copying rows": ("batches in node.py",),
-    "payloads: base64 and back": ("encode in codec.py", "decode in codec.py"),
-    "messages: JSON and files": (
-        "<built-in method orjson.dumps>",
-        "<built-in method orjson.loads>",
-        "write_bytes",
-        "read_bytes",
-    ),
-    "weighted mean and distances": ("weighted_mean", "record in federation.py"),
-}
-
-
-def where_the_time_goes(dataset: Dataset, rounds: int = 10) -> Iterator[str]:
-    """A profile of rounds of the 2NN through the mock network in one process."""
-    experiment = Experiment(dataset, 100, "iid", 1, 1)
-    databases: Any = experiment.deal()
-    common: dict[str, Any] = {**SETTINGS, "organizations": list(databases), "evaluators": [101]}
-    with MockNetwork("v6_fedavg", {**databases, 101: dataset.test}, on_round=lambda row: None) as network:  # type: ignore[dict-item]
-        network.run(rounds=1, **common)
-        profile = cProfile.Profile()
-        profile.runcall(network.run, rounds=rounds, **common)
-    stats = pstats.Stats(profile)
-    total, seen = stats.total_tt, 0.0  # type: ignore[attr-defined]
-    yield from tables.head("where the time of a round goes (cProfile, one process)", "share")
-    for part, names in PARTS.items():
-        seconds = 0.0
-        for (file, _, function), (_, _, _, cumulative, _) in stats.stats.items():  # type: ignore[attr-defined]
-            if function in names or f"{function} in {Path(file).name}" in names:
-                seconds += cumulative
-        seen += seconds
-        yield tables.row(part, f"{seconds / total:.1%}")
-    yield tables.row("everything else", f"{1 - seen / total:.1%}")
-
-
 def fsvrg_pass(dataset: Dataset, repeats: int = 5) -> Iterator[str]:
     """A node's pass of FSVRG with B = 1 over its 600 rows: the paper's box row by row, and as a node does it."""
     assert isinstance(dataset.rows, tuple)
@@ -264,11 +189,7 @@ def main(dataset: Dataset, full: bool) -> None:
     def lines() -> Iterator[str]:
         yield from call_overhead(dataset)
         yield ""
-        yield from round_ratio(dataset, 20 if full else 8)
-        yield ""
         yield from careful_ratio(dataset, 20 if full else 8)
-        yield ""
-        yield from where_the_time_goes(dataset)
         yield ""
         yield from fsvrg_pass(dataset)
 

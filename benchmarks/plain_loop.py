@@ -1,4 +1,4 @@
-"""FedAvg of the 2NN without a framework: torch with autograd, in two processes of one thread each.
+"""FedAvg without a framework: torch with autograd, in two processes of one thread each.
 
 Each process evaluates half of the test rows.
 """
@@ -11,17 +11,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 from torch.nn import functional
 
+from benchmarks.peers import networks
 from v6_federated.data.reading import as_features
 from v6_workbench.simulation.datasets import load
 
 _rows: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-
-
-def _network() -> nn.Sequential:
-    return nn.Sequential(nn.Linear(784, 200), nn.ReLU(), nn.Linear(200, 200), nn.ReLU(), nn.Linear(200, 10))
 
 
 def _start(rows: dict[int, tuple[np.ndarray, np.ndarray]]) -> None:
@@ -29,14 +25,14 @@ def _start(rows: dict[int, tuple[np.ndarray, np.ndarray]]) -> None:
     _rows.update({k: (torch.from_numpy(X), torch.from_numpy(y)) for k, (X, y) in rows.items()})
 
 
-def _task(job: tuple[int, dict[str, np.ndarray], float]) -> Any:
-    k, state, lr = job
-    network = _network()
+def _task(job: tuple[int, dict[str, np.ndarray], float, str]) -> Any:
+    k, state, lr, model = job
+    network = networks.network(model)
     network.load_state_dict({name: torch.from_numpy(a) for name, a in state.items()})
     X, y = _rows[k]
     if k < 0:
         with torch.no_grad():
-            return int((network(X).argmax(1) == y).sum())
+            return sum(int((network(a).argmax(1) == b).sum()) for a, b in zip(X.split(500), y.split(500), strict=True))
     optimizer = torch.optim.SGD(network.parameters(), lr=lr)
     for batch in torch.randperm(len(y)).split(10):
         optimizer.zero_grad()
@@ -46,18 +42,21 @@ def _task(job: tuple[int, dict[str, np.ndarray], float]) -> Any:
 
 
 def plain_rounds(
-    rows: dict[int, tuple[np.ndarray, np.ndarray]], test: tuple[np.ndarray, np.ndarray], lr: float = 0.1
+    rows: dict[int, tuple[np.ndarray, np.ndarray]],
+    test: tuple[np.ndarray, np.ndarray],
+    lr: float = 0.1,
+    model: str = "2nn",
 ) -> Iterator[tuple[float, float]]:
-    """Seconds of each round, and the test accuracy of the model before it, without end."""
+    """Seconds of each round of the 2NN or another model, and the test accuracy of the model before it, without end."""
     half = len(test[1]) // 2
     everything = {**rows, -1: (test[0][:half], test[1][:half]), -2: (test[0][half:], test[1][half:])}
     with multiprocessing.get_context("fork").Pool(2, _start, (everything,)) as pool:
-        state = {name: p.numpy() for name, p in _network().state_dict().items()}
+        state = {name: p.numpy() for name, p in networks.network(model).state_dict().items()}
         rng = np.random.default_rng(1)
         while True:
             started = time.perf_counter()
             chosen = [-1, -2, *rng.choice(sorted(rows), 10, replace=False).tolist()]
-            found = pool.map(_task, [(k, state, lr) for k in chosen], chunksize=1)
+            found = pool.map(_task, [(k, state, lr, model) for k in chosen], chunksize=1)
             answers = [a for a in found if isinstance(a, dict)]
             state = {name: np.mean([a[name] for a in answers], axis=0) for name in state}
             yield time.perf_counter() - started, sum(a for a in found if isinstance(a, int)) / len(test[1])
