@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from v6_fedavg.combining import AggregateName, ScheduleName, Trim, combined, passed_on
+from v6_fedavg.compression import Compression, moved
 from v6_fedavg.personal import Personal
 from v6_fedavg.server_optimizer import ServerOptimizer
 from v6_federated import Answers, Federation, Fraction, LocalSGD, Result, Rounds, SafeError, central, changed
@@ -21,6 +22,8 @@ def why_single(settings: Any) -> str:
     """
     if settings.schedule == "cyclic":
         return "with schedule=cyclic each node trains the model of the one before"
+    if settings.compression != "none":
+        return f"compression={settings.compression} sends fewer bytes than masks need"
     return "" if settings.aggregate == "mean" else f"aggregate={settings.aggregate} compares the nodes' models"
 
 
@@ -47,6 +50,17 @@ def check_settings(settings: Any) -> None:
     for name, needed in (("personal_epochs", "finetune"), ("personal_mu", "ditto")):
         if settings.personalize != needed and changed(settings, [name]):
             raise SafeError(f"{name} has no effect without personalize={needed}; leave it out, or set both")
+    if settings.compression != "topk" and changed(settings, ["topk_fraction"]):
+        raise SafeError("topk_fraction has no effect without compression=topk; leave it out, or set both")
+    if settings.compression != "none" and (
+        settings.schedule == "cyclic" or settings.aggregate != "mean" or settings.personalize == "ditto"
+    ):
+        raise SafeError(
+            f"compression={settings.compression} cannot be used with schedule=cyclic, another aggregate than mean or "
+            "personalize=ditto; leave one out"
+        )
+    if settings.compression != "none" and settings.clip is not None:
+        raise SafeError(f"compression={settings.compression} cannot be used with clip, whose sums are masked")
     if settings.server_optimizer in ("sgd", "adagrad") and changed(settings, ["server_beta2"]):
         raise SafeError(f"server_beta2 has no effect with server_optimizer={settings.server_optimizer}; leave it out")
     if settings.server_optimizer == "sgd" and changed(settings, ["server_tau"]):
@@ -79,6 +93,7 @@ def central(
     trim: Trim = 0.1,
     schedule: ScheduleName = "parallel",
     personal: Personal,
+    compression: Compression,
 ) -> Result:
     """FederatedAveraging: McMahan et al. 2017, Algorithm 1. FedSGD is E = 1 and B unset, the defaults.
 
@@ -91,9 +106,10 @@ def central(
     cycle = {"order": list[int]()} if schedule == "cyclic" else {}
     own_models = {} if personal.personalize == "none" else {"own_models": personal.personalize}
     ditto = personal.personalize == "ditto"
-    known = {"known": dict[str, int]()} if ditto else {}  # the round in which a node kept its own model
+    keeps = ditto or compression.compression == "topk"
+    known = {"known": dict[str, int]()} if keeps else {}  # the round in which a node kept its own model, or an error
     s = federation.start(w=federation.initial_weights, **server.carried(), **cycle, **own_models, **known)
-    if ditto:
+    if keeps:
         federation.keep_state()
     for t in federation.rounds(rounds):
         S_t = federation.sample(fraction)  # m <- max(floor(C K), 1)
@@ -102,6 +118,8 @@ def central(
             w, answers = passed_on(federation, s.order, s.w, local)
         elif federation.one_noisy_sum:  # FedSGD with noise
             w, answers = noisy_step(federation, S_t, s.w, local, t)
+        elif compression.compression != "none":
+            w, answers = moved(federation, S_t, s, local, compression, t)
         else:
             if ditto:
                 own = {"personal": personal, "known": s.known, "values": ["state_lost"], "counts": ["state_lost"]}

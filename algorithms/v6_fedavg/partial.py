@@ -1,5 +1,7 @@
 """The client of FederatedAveraging."""
 
+from v6_fedavg.compression import Compression, compressed
+from v6_fedavg.compression import Known as KnownErrors
 from v6_fedavg.personal import Known, Personal, own_model, train_ditto
 from v6_federated import LocalSGD, Node, Result, Vector, partial
 
@@ -10,6 +12,17 @@ def client_update(node: Node, weights: Vector, *, local: LocalSGD) -> Result:
     w = weights + 0
     loss = node.train(w, local)  # w <- w - eta g for each batch of B rows, E times over
     return {"weights": w, "train_loss": loss}
+
+
+@partial
+def compressed_update(
+    node: Node, weights: Vector, *, local: LocalSGD, compression: Compression, known: KnownErrors
+) -> Result:
+    """The same, and what is sent is the change w_k - w_t (d,) in fewer bytes."""
+    w = weights + 0
+    loss = node.train(w, local)
+    update, lost = compressed(node, w - weights, compression, known)
+    return {"update": update, "train_loss": loss, **({"state_lost": True} if lost else {})}
 
 
 @partial

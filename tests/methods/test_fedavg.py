@@ -36,6 +36,13 @@ test_conformance = conformance_tests(
     MethodCase(
         "fedavg", {"personalize": "ditto"}, "own models", keeps_state=True, follow=follow, exceptions=OWN_MODELS
     ),
+    MethodCase("fedavg", {"compression": "8bit", "aggregation": "plain"}, "8-bit updates"),
+    MethodCase(
+        "fedavg",
+        {"compression": "topk", "topk_fraction": 0.4, "aggregation": "plain"},
+        "largest numbers",
+        keeps_state=True,
+    ),
 )
 
 

@@ -119,7 +119,12 @@ class Expected:
         """Bytes that an answer may have: its arrays in the widest type, in base64, and some more for the rest."""
         if self.sums is not None:
             return 4 * (4 * self.sums.words(32) + 8 * self.sums.words(64)) // 3 + REST
-        return sum(8 * 4 * codec.most_numbers(shape) // 3 for shape in self.arrays.values()) + REST
+        return 8 * 4 * self.most_numbers // 3 + REST
+
+    @property
+    def most_numbers(self) -> int:
+        """How many numbers its arrays may have in all."""
+        return sum(map(codec.most_numbers, self.arrays.values()))
 
 
 @dataclass(frozen=True)
@@ -219,7 +224,7 @@ def _checked(result: Any, call: Call) -> Answer:
     if type(n) is not int or not expected.minimum_rows <= n <= metrics.MOST_ROWS:
         raise Unusable(f"sent n={n!r}; expected its number of rows, at least {expected.minimum_rows}")
     try:
-        arrays = codec.decode(result["arrays"]) if "arrays" in result else {}
+        arrays = codec.decode(result["arrays"], most=expected.most_numbers) if "arrays" in result else {}
     except SafeError as error:
         raise Unusable(f"sent arrays that cannot be used: {error}", refused=True) from None
     _check_arrays(arrays, expected.arrays, expected.optional)

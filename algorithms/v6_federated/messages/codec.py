@@ -5,6 +5,7 @@ Never pickle, which could run code. A float32 number takes 4 bytes, 5.33 in base
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pybase64
 
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
+from v6_federated.messages import compression
 
 MOST_DIMENSIONS = 8  # of an array; none of ours has more than 4
 MOST_NUMBERS = 2**40  # of an array: more than any memory holds, and their product with 8 bytes still fits an int64
@@ -51,13 +53,61 @@ def encode(arrays: Mapping[str, Array], precision: str = "float32") -> dict[str,
     }
 
 
-def decode(payload: Mapping[str, Any], expected: Mapping[str, Shape] | None = None) -> dict[str, Array]:
+@dataclass(frozen=True)
+class Compressed:
+    """An array in fewer bytes, as a partial function returns it: its answer may hold no other array.
+
+    Attributes:
+        array: what central will read (d,), float32.
+        form: "int8" or "topk", see ``compression``.
+        buffer: what is sent.
+    """
+
+    array: Array
+    form: str
+    buffer: bytes = field(repr=False)
+
+    @classmethod
+    def of(cls, array: Array, form: str, k: int = 0) -> "Compressed":
+        """Compress an array.
+
+        Args:
+            array: numbers (d,).
+            form: "int8" or "topk".
+            k: how many numbers "topk" keeps.
+
+        Returns:
+            The array in this form.
+
+        Raises:
+            SafeError: a number is not finite.
+        """
+        if not np.isfinite(array).all():
+            raise SafeError(f"some numbers are not finite; {DIVERGED}")
+        if form == "int8":
+            buffer = compression.quantize(array)
+            return cls(compression.dequantize(buffer, len(array)), form, buffer)
+        buffer = compression.sparsify(array, k)
+        return cls(compression.densify(buffer, len(array)), form, buffer)
+
+    def payload(self, name: str) -> dict[str, Any]:
+        """Make a payload of it, in the form of ``encode``.
+
+        Args:
+            name: the array's name.
+        """
+        data = pybase64.b64encode_as_string(self.buffer)
+        return {"dtype": self.form, "shapes": {name: [len(self.array)]}, "data": data}
+
+
+def decode(payload: Mapping[str, Any], expected: Mapping[str, Shape] | None = None, most: int = 0) -> dict[str, Array]:
     """Read the arrays of a payload.
 
     Args:
-        payload: what ``encode`` made, or what a message claims to be one.
+        payload: what ``encode`` or ``Compressed.payload`` made, or what a message claims to be one.
         expected: shapes of the arrays that must be there. Check them before computing: numpy would broadcast an array
             with a number for each row, and a sum over rows would become a row.
+        most: how many numbers a compressed array may have: one of 2^40 numbers takes a few bytes, but not in memory.
 
     Returns:
         The arrays by name, parts of one new buffer: float64 if they were sent so, float32 otherwise.
@@ -66,9 +116,10 @@ def decode(payload: Mapping[str, Any], expected: Mapping[str, Shape] | None = No
         SafeError: the payload is malformed, holds numbers that are not finite, or lacks an expected array.
     """
     try:
-        dtype = DTYPES[payload["dtype"]]
+        form = payload["dtype"]
         shapes: dict[str, tuple[int, ...]] = {name: tuple(shape) for name, shape in payload["shapes"].items()}
-        buffer = np.frombuffer(pybase64.b64decode_as_bytearray(payload["data"], validate=True), dtype=dtype)
+        buffer = pybase64.b64decode_as_bytearray(payload["data"], validate=True)
+        plain = None if form in compression.FORMS else np.frombuffer(buffer, dtype=DTYPES[form])
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise SafeError(
             f"malformed payload of arrays ({type(error).__name__}); send what v6_federated.codec.encode returns"
@@ -82,11 +133,12 @@ def decode(payload: Mapping[str, Any], expected: Mapping[str, Shape] | None = No
             f"malformed payload: shapes that no array can have; expected at most {MOST_DIMENSIONS} whole numbers from 0"
         )
     sizes = [math.prod(shape) for shape in shapes.values()]
-    if sum(sizes) != buffer.size:
-        raise SafeError(f"malformed payload: {buffer.size} numbers, but its shapes need {sum(sizes)}")
-    if not np.isfinite(buffer).all():
+    numbers = _decompressed(form, buffer, sum(sizes), most) if plain is None else plain
+    if sum(sizes) != numbers.size:
+        raise SafeError(f"malformed payload: {numbers.size} numbers, but its shapes need {sum(sizes)}")
+    if not np.isfinite(numbers).all():
         raise SafeError(f"{', '.join(shapes)}: some numbers are not finite")
-    numbers = buffer.astype(np.float64 if dtype.itemsize == 8 else np.float32, copy=False)
+    numbers = numbers.astype(np.float64 if numbers.dtype.itemsize == 8 else np.float32, copy=False)
     parts = np.split(numbers, np.cumsum(sizes)[:-1]) if sizes else []
     arrays = {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}
     for name, shape in (expected or {}).items():
@@ -94,6 +146,15 @@ def decode(payload: Mapping[str, Any], expected: Mapping[str, Shape] | None = No
             found = f"has shape {arrays[name].shape}" if name in arrays else "is missing"
             raise SafeError(f"the array {name} {found}; its shape must be {written(shape)}")
     return arrays
+
+
+def _decompressed(form: str, buffer: bytearray, size: int, most: int) -> Array:
+    if size > most:
+        raise SafeError(f"a compressed array of {size} numbers; expected {most} at most")
+    try:
+        return (compression.dequantize if form == "int8" else compression.densify)(buffer, size)
+    except ValueError:
+        raise SafeError(f"malformed payload: its {form} numbers do not fit its shapes") from None
 
 
 def encode_words(words: Array) -> dict[str, Any]:

@@ -106,10 +106,19 @@ def partial(function: Function | None = None, *, weights: SumWeights = "share", 
         if evaluation is not None:
             answer["evaluation"] = evaluation if node.noising is None else node.noising.readable(evaluation)
         sent = {k: _to_numpy(v) for k, v in returned.items() if isinstance(v, np.ndarray) or hasattr(v, "cpu")}
+        compressed = {k: v for k, v in returned.items() if isinstance(v, codec.Compressed)}
+        if compressed and len(sent) + len(compressed) > 1:
+            raise SafeError(
+                "the method returns a compressed array and others; it may return one alone"
+            )
+        others = {k: v for k, v in returned.items() if k not in sent and k not in compressed}
         if not shared:
-            _check_plain({k: v for k, v in returned.items() if k not in sent})
-        answer |= ({"n": node.n} if rows else {}) | {k: v for k, v in returned.items() if k not in sent}
+            _check_plain(others)
+        answer |= ({"n": node.n} if rows else {}) | others
         _check_finite(answer)
+        if compressed:
+            ((name, array),) = compressed.items()
+            answer["arrays"] = array.payload(name)
         if sent:
             answer["arrays"] = codec.encode(sent, node.job.precision)
         return answer

@@ -1,0 +1,91 @@
+"""Updates in fewer bytes: 8-bit numbers, or the largest numbers alone with what was left out added next time."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from v6_federated import Answers, Federation, LocalSGD, Node, Number, Record, Role, SafeError, Vector, codec
+
+CompressionName = Annotated[
+    Literal["none", "8bit", "topk"],
+    Field(description="how a node sends the change of the model in fewer bytes (aggregation=plain)"),
+    Role.OTHER,  # what is sent follows from what would be sent without it
+]
+TopkFraction = Annotated[
+    float,
+    Field(gt=0, le=1, description="share of the numbers that compression=topk sends, the largest"),
+    Number,
+    Role.OTHER,
+]
+Known = Annotated[
+    dict[str, int], Field(description="the round in which each node kept what it had left out"), Role.OTHER
+]
+
+
+class Compression(Record):
+    """How nodes send updates.
+
+    Attributes:
+        compression: "8bit" sends each number of the update in a byte, to 1/254 of the largest of 256; "topk" sends the
+            largest numbers alone, and adds to the next update what it has left out (error feedback: Stich et al. 2018,
+            Algorithm 1).
+        topk_fraction: share of the numbers that "topk" sends.
+    """
+
+    compression: CompressionName = "none"
+    topk_fraction: TopkFraction = 0.01
+
+
+def compressed(node: Node, u: Vector, how: Compression, known: dict[str, int]) -> tuple[codec.Compressed, bool]:
+    """Compress an update.
+
+    Args:
+        node: the node.
+        u: its update w_k - w_t (d,).
+        how: the form.
+        known: the rounds in which nodes kept what they had left out.
+
+    Returns:
+        What is sent; and whether the node has lost what it had left out before.
+
+    Raises:
+        SafeError: central is to see a masked sum, whose numbers cannot be compressed.
+    """
+    if node.job.aggregation != "plain":
+        raise SafeError(f"compression={how.compression} needs aggregation=plain; masked numbers cannot be compressed")
+    u = np.asarray(u.cpu() if hasattr(u, "cpu") else u)
+    if how.compression == "8bit":
+        return codec.Compressed.of(u, "int8"), False
+    last = known.get(node.key)
+    kept = None if last is None else node.state.load(last)
+    if kept is not None:
+        u = u + kept["e"]
+    sent = codec.Compressed.of(u, "topk", max(round(how.topk_fraction * len(u)), 1))
+    node.state.save({"e": u - sent.array})
+    return sent, kept is None and last is not None
+
+
+def moved(
+    federation: Federation, S_t: Sequence[int], s: Any, local: LocalSGD, how: Compression, t: int
+) -> tuple[np.ndarray, Answers]:
+    """Ask for compressed updates, and move the model by their mean.
+
+    Args:
+        federation: the nodes.
+        S_t: ids of those that take part in the round.
+        s: the job's state: w (d,) and, for "topk", in which round each node has kept what it had left out.
+        local: local training.
+        how: the form of the updates.
+        t: the round.
+
+    Returns:
+        w_t + sum over S_t of n_k / m_t (w_k - w_t) (d,), and the answers.
+    """
+    keeps = how.compression == "topk"
+    own = {"compression": how, "known": s.known if keeps else {}, "values": ["state_lost"]}
+    answers = federation.ask("compressed_update", S_t, weights=s.w, local=local, returns=["update"], **own)
+    if keeps:
+        s.known |= dict.fromkeys(answers.keys(), t)
+    return s.w + answers.weighted_mean("update"), answers
