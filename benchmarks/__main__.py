@@ -18,6 +18,7 @@ NAMES = (
     "careful",
     "cifar10",
     "clipping",
+    "compression",
     "cost",
     "cox_bins",
     "flamby",

@@ -8,6 +8,7 @@ import numpy as np
 
 from v6_federated.messages import codec
 from v6_federated.messages.job import SHARED_FUNCTIONS
+from v6_federated.messages.settings import LARGE
 from v6_workbench.conformance import tables
 from v6_workbench.conformance.case import MethodCase
 from v6_workbench.conformance.jobs import COMMON, Call, Tape, Wave, attempt, run
@@ -127,7 +128,7 @@ def _with_more(**values: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
 
 def _with_array(name: str, number: float) -> Callable[[dict[str, Any]], dict[str, Any]]:
     def alter(answer: dict[str, Any]) -> dict[str, Any]:
-        arrays = codec.decode(answer["arrays"]) if "arrays" in answer else {}
+        arrays = codec.decode(answer["arrays"], most=LARGE) if "arrays" in answer else {}
         if name not in arrays:
             return answer
         return {**answer, "arrays": codec.encode({**arrays, name: np.full_like(arrays[name], number)})}
@@ -137,7 +138,7 @@ def _with_array(name: str, number: float) -> Callable[[dict[str, Any]], dict[str
 
 def _without_array(name: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
     def alter(answer: dict[str, Any]) -> dict[str, Any]:
-        arrays = codec.decode(answer["arrays"]) if "arrays" in answer else {}
+        arrays = codec.decode(answer["arrays"], most=LARGE) if "arrays" in answer else {}
         return {**answer, "arrays": codec.encode({k: v for k, v in arrays.items() if k != name})}
 
     return alter

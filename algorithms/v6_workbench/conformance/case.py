@@ -88,7 +88,7 @@ class MethodCase:
         models: the models that are trained; None: all kinds of models that the method accepts.
         keeps_state: whether nodes keep something from round to round.
         asynchronous: whether answers are used in the order in which they arrive.
-        vectors_up: arrays as long as the model that a node sends in its first round.
+        vectors_up: arrays as long as the model that a node sends in its first round; parts of one if it compresses.
         vectors_down: arrays as long as the model that a node is sent in its first round.
         centralized: what the method must equal if one node holds all rows; None: gradient descent with its rate.
         follow: the model (d,) that follows from a result's history, given the nodes' rows, computed independently (for
@@ -107,7 +107,7 @@ class MethodCase:
     models: Sequence[str] | None = None
     keeps_state: bool = False
     asynchronous: bool = False
-    vectors_up: int = 1
+    vectors_up: float = 1
     vectors_down: int = 1
     centralized: Callable[[Pooled], Arrays] | None = None
     follow: Callable[[Result, Nodes], np.ndarray] | None = None
