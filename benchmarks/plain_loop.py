@@ -6,7 +6,7 @@ Each process evaluates half of the test rows.
 import argparse
 import multiprocessing
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import numpy as np
@@ -46,7 +46,7 @@ def plain_rounds(
     test: tuple[np.ndarray, np.ndarray],
     lr: float = 0.1,
     model: str = "2nn",
-) -> Iterator[tuple[float, float]]:
+) -> Generator[tuple[float, float], None, None]:
     """Seconds of each round of the 2NN or another model, and the test accuracy of the model before it, without end."""
     half = len(test[1]) // 2
     everything = {**rows, -1: (test[0][:half], test[1][:half]), -2: (test[0][half:], test[1][half:])}

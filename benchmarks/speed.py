@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +40,11 @@ WARM = 2  # first rounds of each block, in which processes start and read their 
 OURS, PLAIN = "the whole mock network", "plain loop, torch with autograd"
 ABOUT = (
     "A round: MNIST's 60,000 rows, IID over 100 clients, 10 of which train (E = 1, B = 10), and the accuracy of the "
-    "new model on the 10,000 test rows. All have the same rows and two processes of one thread each. They take turns "
-    "in blocks of rounds, so that what else the machine does meets all of them; the first rounds of a block are not "
-    "counted. Compare the ratios: seconds differ from machine to machine. The accuracies, after a block of rounds, "
-    "only show that all have trained alike."
+    "new model on the 10,000 test rows. All have the same rows and two worker processes of one thread each; ours and "
+    "Flower have a server beside them. They take turns in blocks of rounds, so that what else the machine does meets "
+    "all of them. The first rounds of a block, in which processes start and read their rows, are not counted. Compare "
+    "the ratios: seconds differ from machine to machine. The accuracies, after a block of rounds, only show that all "
+    "have trained alike."
 )
 
 Timed = Callable[[int], tuple[list[float], float]]  # seconds of each of so many rounds, and the last accuracy
@@ -52,21 +53,20 @@ Timed = Callable[[int], tuple[list[float], float]]  # seconds of each of so many
 def _ours(network: MockNetwork, stamps: list[float], common: dict[str, Any]) -> Timed:
     def rounds(count: int) -> tuple[list[float], float]:
         stamps.clear()
-        result = network.run(rounds=count + 1, **common)  # the last round waits for its own evaluation
-        return np.diff(stamps[:-1]).tolist(), result["history"][-1]["accuracy"]
+        # a round has no begin of its own, and the last one waits for its evaluation
+        result = network.run(rounds=count + 2, **common)
+        return np.diff(stamps[:-1]).tolist(), result["history"][count - 1]["accuracy"]
 
     return rounds
 
 
-def _plain(rows: Any, test: Any, model: str, stack: ExitStack) -> Timed:
-    from benchmarks.plain_loop import plain_rounds  # starts processes with torch
-
-    generator = plain_rounds(rows, test, networks.LR, model)
-    stack.callback(generator.close)  # type: ignore[attr-defined]
+def _plain(rows: Any, test: Any, model: str) -> Timed:
+    from benchmarks.plain_loop import plain_rounds
 
     def rounds(count: int) -> tuple[list[float], float]:
-        found = [next(generator) for _ in range(count)]
-        return [seconds for seconds, _ in found], found[-1][1]
+        with closing(plain_rounds(rows, test, networks.LR, model)) as generator:
+            found = [next(generator) for _ in range(count + 1)]  # a round has the accuracy of the model before it
+        return [seconds for seconds, _ in found[:count]], found[count][1]
 
     return rounds
 
@@ -116,19 +116,15 @@ def compared(dataset: Dataset, folder: Path, model: str, count: int) -> dict[str
     stamps: list[float] = []
     common = {**SETTINGS, "model": model, "organizations": [*databases], "evaluators": [CLIENTS + 1]}
     found: dict[str, tuple[list[float], float]] = {}
-    with ExitStack() as stack:
-        plain = _plain(rows, (X_test, y_test), model, stack)  # forks, so it comes before any thread
-        network = stack.enter_context(
-            MockNetwork(
-                "v6_fedavg",
-                {**databases, CLIENTS + 1: dataset.test},
-                processes=2,
-                on_round=lambda row: stamps.append(time.perf_counter()),
-            )
-        )
+    with MockNetwork(
+        "v6_fedavg",
+        {**databases, CLIENTS + 1: dataset.test},
+        processes=2,
+        on_round=lambda row: stamps.append(time.perf_counter()),
+    ) as network:
         systems: dict[str, Timed] = {
             OURS: _ours(network, stamps, common),
-            PLAIN: plain,
+            PLAIN: _plain(rows, (X_test, y_test), model),
             "pfl-research 0.6": _peer(
                 folder, model, "pfl", ["torchrun", "--nproc-per-node", "2", str(PEERS / "pfl_rounds.py")]
             ),

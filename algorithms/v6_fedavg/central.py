@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from v6_fedavg.combining import AggregateName, ScheduleName, Trim, combined, passed_on
-from v6_fedavg.compression import Compression, moved
+from v6_fedavg.compression import Compression, moved, trained
 from v6_fedavg.personal import Personal
 from v6_fedavg.server_optimizer import ServerOptimizer
 from v6_federated import Answers, Federation, Fraction, LocalSGD, Result, Rounds, SafeError, central, changed
@@ -100,6 +100,7 @@ def central(
     Symbols: K nodes, C = fraction, S_t the m nodes asked in round t, n_k rows of node k, m_t the rows of S_t,
     w (d,) the model. What leaves a node: its w after local training, n_k, its mean training loss, and counts of how
     w_t does on its held-out rows. Bytes a round: 16/3 d down and up for each of the m nodes, and a little JSON.
+    With ``compression``, the change of w takes the place of w, in fewer bytes.
     """
     # nodes are not sent what the server's optimiser carries, nor, in a cycle, a round's model; the last request about
     # their own models is of no round: with these, a job cannot go on from what nodes were sent
@@ -128,8 +129,8 @@ def central(
             else:
                 answers = federation.ask("client_update", S_t, weights=s.w, local=local)
             w = combined(answers, aggregate, trim)  # sum over S_t of n_k / m_t w_k
-        s.w = server.step(s, w)  # w itself, unless another optimiser is set
-        federation.record(answers, s.w)
+        w_t, s.w = s.w, server.step(s, w)  # w itself, unless another optimiser is set
+        federation.record(answers, s.w, trained(w_t) if compression.compression != "none" else None)
     if personal.personalize == "none":
         return federation.result(s.w)
     told = {"personal": personal, "known": s.known} if ditto else {"personal": personal, "known": {}, "local": local}

@@ -1,12 +1,12 @@
 """Updates in fewer bytes: 8-bit numbers, or the largest numbers alone with what was left out added next time."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
-from v6_federated import Answers, Federation, LocalSGD, Node, Number, Record, Role, SafeError, Vector, codec
+from v6_federated import Answer, Answers, Federation, LocalSGD, Node, Number, Record, Role, SafeError, Vector, codec
 
 CompressionName = Annotated[
     Literal["none", "8bit", "topk"],
@@ -55,16 +55,18 @@ def compressed(node: Node, u: Vector, how: Compression, known: dict[str, int]) -
     """
     if node.job.aggregation != "plain":
         raise SafeError(f"compression={how.compression} needs aggregation=plain; masked numbers cannot be compressed")
-    u = np.asarray(u.cpu() if hasattr(u, "cpu") else u)
+    u = np.asarray(u.cpu() if hasattr(u, "cpu") else u, np.float32)
     if how.compression == "8bit":
         return codec.Compressed.of(u, "int8"), False
     last = known.get(node.key)
     kept = None if last is None else node.state.load(last)
-    if kept is not None:
-        u = u + kept["e"]
+    e = None if kept is None else kept.get("e")
+    lost = last is not None
+    if e is not None and e.shape == u.shape:
+        u, lost = u + e, False
     sent = codec.Compressed.of(u, "topk", max(round(how.topk_fraction * len(u)), 1))
     node.state.save({"e": u - sent.array})
-    return sent, kept is None and last is not None
+    return sent, lost
 
 
 def moved(
@@ -89,3 +91,15 @@ def moved(
     if keeps:
         s.known |= dict.fromkeys(answers.keys(), t)
     return s.w + answers.weighted_mean("update"), answers
+
+
+def trained(w_t: np.ndarray) -> Callable[[Answer], np.ndarray]:
+    """Return a function that finds a node's own model in its answer.
+
+    Args:
+        w_t: the model (d,) that the nodes were sent.
+
+    Returns:
+        The function: w_t and the update that the node has sent (d,).
+    """
+    return lambda answer: w_t + answer["update"]

@@ -71,4 +71,7 @@ def own_model(node: Node, w: Vector, known: dict[str, int]) -> tuple[Vector, boo
     """
     last = known.get(node.key)
     kept = None if last is None else node.state.load(last)
-    return (w + 0 if kept is None else node.model.asarray(kept["v"])), kept is None and last is not None
+    v = None if kept is None else kept.get("v")
+    if v is None or v.shape != tuple(w.shape):
+        return w + 0, last is not None
+    return node.model.asarray(v), False

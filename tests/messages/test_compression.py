@@ -84,11 +84,10 @@ def test_malformed_payloads_are_refused(form, buffer):
 @pytest.mark.parametrize("form", compression.FORMS)
 def test_a_few_bytes_cannot_fill_the_memory(form):
     payload = {"dtype": form, "shapes": {"update": [2**40]}, "data": ""}
-    for most in (0, 199_210):
-        with pytest.raises(SafeError, match=f"{2**40} numbers; expected {most} at most"):
-            codec.decode(payload, most=most)
+    with pytest.raises(SafeError, match=f"{2**40} numbers; expected 199210 at most"):
+        codec.decode(payload, most=199_210)
 
 
 def test_a_node_reads_no_compressed_array():
-    with pytest.raises(SafeError, match="expected 0 at most"):
+    with pytest.raises(SafeError, match="cannot be read here"):
         codec.decode(codec.Compressed.of(np.ones(5, np.float32), "int8").payload("weights"))

@@ -83,7 +83,10 @@ def test_the_gradient_of_many_rows_is_their_mean(name):
 def test_descending_in_blocks_is_a_step_for_each_minibatch(spec, sizes):
     """The first layer is written once in a block, so its sums within the block must follow from the rows' products."""
     rng = np.random.default_rng(4)
-    named = {"squared": {"name": "mlp", "hidden": [6, 5], "loss": outcomes.Number(mean=0.0, scale=2.0).to_json()}, "weights": models.parse("2nn")}
+    named = {
+        "squared": {"name": "mlp", "hidden": [6, 5], "loss": outcomes.Number(mean=0.0, scale=2.0).to_json()},
+        "weights": models.parse("2nn"),
+    }
     sized = {**named.get(spec, {}), "features": 20, "classes": 1 if spec == "squared" else 3}
     if spec == "weights":
         sized["weights"] = [0.5, 1.0, 3.0]
@@ -106,3 +109,18 @@ def test_descending_in_blocks_is_a_step_for_each_minibatch(spec, sizes):
     assert total == pytest.approx(loss, rel=1e-6)
     np.testing.assert_allclose(found, expected, atol=1e-6)
     assert np.abs(found - w).max() > 0.01
+
+
+@pytest.mark.parametrize(
+    ("spec", "features", "batch_size", "expected"),
+    [("2nn", 784, 10, True), ("2nn", 784, 50, False), ("2nn", 13, 10, False), ("fnn:hidden=4", 20_000, 1, False)],
+)
+def test_it_descends_in_blocks_where_that_is_faster(spec, features, batch_size, expected):
+    assert models.build({**models.parse(spec), "features": features, "classes": 10}).descends(batch_size) == expected
+
+
+def test_a_class_made_of_a_perceptron_keeps_its_own_gradient():
+    class Penalised(models.Perceptron):
+        pass
+
+    assert not Penalised([784, 200, 10], "relu").descends(10)

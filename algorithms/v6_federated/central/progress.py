@@ -109,7 +109,7 @@ class Progress:
             if len(values) < len(initial) or (size is not None and weights.shape != (size,)):
                 raise UserInputError(
                     f"resume: the result lacks a part of what {self._method} carries from round to round, or its model "
-                    "has another size; expected the whole result.json of an earlier job"
+                    "has another size; expected the whole result.json of an earlier job with the same settings"
                 )
         self.state = SimpleNamespace(**values)
         return self.state

@@ -82,6 +82,7 @@ class Compressed:
         Raises:
             SafeError: a number is not finite.
         """
+        array = np.asarray(array, np.float32)
         if not np.isfinite(array).all():
             raise SafeError(f"some numbers are not finite; {DIVERGED}")
         if form == "int8":
@@ -149,6 +150,8 @@ def decode(payload: Mapping[str, Any], expected: Mapping[str, Shape] | None = No
 
 
 def _decompressed(form: str, buffer: bytearray, size: int, most: int) -> Array:
+    if not most:
+        raise SafeError(f"an array in the form {form} cannot be read here; expected {', '.join(DTYPES)}")
     if size > most:
         raise SafeError(f"a compressed array of {size} numbers; expected {most} at most")
     try:

@@ -1,6 +1,6 @@
 """Fully connected networks in numpy, with gradients written by hand.
 
-A round of small minibatches takes as long as with torch's autograd or less (``python -m benchmarks cost`` prints the
+A round of small minibatches takes less time than with torch's autograd (``python -m benchmarks speed`` prints the
 ratio), and a task that does not need torch does not import it.
 """
 
@@ -15,7 +15,8 @@ from v6_federated.models.linear import column_sums, predicted
 from v6_federated.models.outcomes import Outcome
 
 CHUNK = 500  # rows that are evaluated at once, so that activations stay in the cache
-BLOCK = 120  # rows after which ``descend`` writes the first layer
+WRITTEN_AFTER = 120  # rows after which ``descend`` writes the first layer; more need more inner products of rows
+LARGE_LAYER = 2**16  # numbers of a first layer that no longer fit well into a processor's nearest cache
 
 
 class Perceptron:
@@ -116,15 +117,25 @@ class Perceptron:
             db[:] = column_sums(signal)
         return loss, self._gradient
 
+    def descends(self, batch_size: int) -> bool:
+        """Say whether ``descend`` is faster than step by step: for a large and wide first layer and small minibatches.
+
+        Args:
+            batch_size: rows of a minibatch.
+        """
+        features, width = self.widths[:2]
+        own = type(self) is Perceptron  # the gradient of a class made of this one may have more terms
+        return own and features * width >= LARGE_LAYER and 5 * batch_size <= width
+
     def descend(
         self, w: Array, X: Array, y: Array, batches: Iterable[Array], rate: Callable[[], float]
     ) -> tuple[float, int]:
         """Take a step w <- w - eta g for each minibatch, in place.
 
-        The same as with ``loss_and_gradient`` step by step, up to rounding, and faster: the first layer's W, mostly the
-        largest, is read and written once in a block of minibatches. Within the block its sums follow from those at the
-        block's begin. A step takes eta x_j s_j from W for each row j, s_j its signal, so it takes
-        (x_i . x_j) eta s_j from the sums of row i.
+        The same as with ``loss_and_gradient`` step by step, up to rounding, with less work on the first layer's W, the
+        largest: it is read and written once in a block of minibatches. Within the block its sums follow from those at
+        the beginning. A step takes eta x_j s_j from W for each row j, s_j its signal, so it takes (x_i . x_j) eta s_j
+        from the sums of row i. These products of rows must be finite in float32.
 
         Args:
             w: parameters (d,), changed in place.
@@ -217,11 +228,11 @@ class Perceptron:
 
 
 def _blocks(batches: Iterable[Array]) -> Iterator[list[Array]]:
-    """Minibatches one after the other, in blocks of ``BLOCK`` rows or more."""
+    """Minibatches one after the other, in blocks of ``WRITTEN_AFTER`` rows or more."""
     block: list[Array] = []
     for batch in batches:
         block.append(batch)
-        if sum(map(len, block)) >= BLOCK:
+        if sum(map(len, block)) >= WRITTEN_AFTER:
             yield block
             block = []
     if block:

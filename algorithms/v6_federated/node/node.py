@@ -553,16 +553,27 @@ class Node:
         if steps is not None:
             passes = -(-steps // self.steps_per_epoch(local.batch_size))
         loss, n = 0.0, 0
-        in_parts = local.batch_size is not None and self.steps_per_epoch(local.batch_size) > 1
-        if in_parts and isinstance(step, local_training.Descent) and hasattr(self.model, "descend"):
-            batches = itertools.islice(self._indices(passes, local.batch_size), steps)
-            loss, n = self.model.descend(w, self.rows.X, self.rows.y, batches, step.rate)
+        if (descended := self._descended(w, step, passes, local.batch_size, steps)) is not None:
+            loss, n = descended
             return self.rounded(loss / n)
         for X, y in itertools.islice(self.batches(passes, local.batch_size), steps):
             batch_loss, g = self.model.loss_and_gradient(w, X, y)
             step(w, g)
             loss, n = loss + len(y) * batch_loss, n + len(y)
         return self.rounded(loss / n)
+
+    def _descended(
+        self, w: Any, step: Step, passes: int, batch_size: int | None, steps: int | None
+    ) -> tuple[float, int] | None:
+        """The sum of the losses and the number of rows, if the model takes the steps of plain SGD by itself."""
+        model: Any = self.model
+        if batch_size is None or self.steps_per_epoch(batch_size) == 1 or not isinstance(step, local_training.Descent):
+            return None
+        if not hasattr(model, "descends") or not model.descends(batch_size):
+            return None
+        batches = itertools.islice(self._indices(passes, batch_size), steps)
+        found: tuple[float, int] = model.descend(w, self.rows.X, self.rows.y, batches, step.rate)
+        return found
 
     def _train_with_noise(self, w: Any, step: Step, steps: int) -> None:
         """DP-SGD (Abadi et al. 2016, Algorithm 1): each step on a noisy sum of clipped gradients of sampled rows."""

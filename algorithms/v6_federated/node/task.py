@@ -108,9 +108,7 @@ def partial(function: Function | None = None, *, weights: SumWeights = "share", 
         sent = {k: _to_numpy(v) for k, v in returned.items() if isinstance(v, np.ndarray) or hasattr(v, "cpu")}
         compressed = {k: v for k, v in returned.items() if isinstance(v, codec.Compressed)}
         if compressed and len(sent) + len(compressed) > 1:
-            raise SafeError(
-                "the method returns a compressed array and others; it may return one alone"
-            )
+            raise SafeError("the method returns a compressed array and others; it may return one alone")
         others = {k: v for k, v in returned.items() if k not in sent and k not in compressed}
         if not shared:
             _check_plain(others)

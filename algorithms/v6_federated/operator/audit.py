@@ -210,13 +210,16 @@ def _about(rows: set[int], evaluated: set[int]) -> str:
     return f"{several(rows)} rows" + (f", evaluated on {several(evaluated)}" if evaluated else "")
 
 
+SENT_AS = {"int8": " in 8 bits", "topk": ", the largest of them"}  # forms of compressed arrays
+
+
 def _held(left: Mapping[str, Any]) -> str:
     parts = []
     for name, what in left.items():
         if isinstance(what, dict):
             parts.append(f"{name} ({_held(what)})")
         elif isinstance(what, list):
-            parts.append(f"{name} ({' x '.join(map(str, what[1:])) or 1} numbers)")
+            parts.append(f"{name} ({' x '.join(map(str, what[1:])) or 1} numbers{SENT_AS.get(what[0], '')})")
         elif str(what).startswith("list of "):
             parts.append(f"{name} ({what.removeprefix('list of ')} values)")
         else:
