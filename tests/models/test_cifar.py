@@ -7,7 +7,7 @@ from v6_federated import models
 from v6_federated.base.errors import SafeError
 
 torch = pytest.importorskip("torch")
-from v6_federated.models.images import Distortions, whitened  # noqa: E402
+from v6_federated.models.images import Distortions, LocalResponseNorm, whitened  # noqa: E402
 
 
 def small(crop=8, side=12, channels=3, classes=4):
@@ -73,6 +73,20 @@ def test_evaluation_is_that_of_the_tutorial_in_numpy():
         for i, (W, b) in enumerate(dense):
             x = W @ x + b if i == 2 else np.maximum(W @ x + b, 0)
         np.testing.assert_allclose(found, x, rtol=1e-4, atol=1e-4 * np.abs(x).max())
+
+
+def test_the_local_response_norm_is_torchs():
+    """torch's alpha is of the mean over the channels. Its layer is not used for its gradient on a GPU."""
+    x = 3 * torch.randn(4, 20, 5, 6, generator=torch.Generator().manual_seed(0))
+    weights = torch.randn(x.shape, generator=torch.Generator().manual_seed(1))
+    found = []
+    for norm in (LocalResponseNorm(), torch.nn.LocalResponseNorm(9, alpha=0.001, beta=0.75, k=1)):
+        leaf = x.clone().requires_grad_()
+        y = norm(leaf)
+        (y * weights).sum().backward()
+        found.append((y.detach().numpy(), leaf.grad.numpy()))
+    for mine, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-6, atol=1e-6)
 
 
 def images(n=400, height=12, width=10, channels=3):

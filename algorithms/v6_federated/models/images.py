@@ -142,6 +142,23 @@ def whitened(x: torch.Tensor) -> torch.Tensor:
     return x / deviation.clamp(1 / math.sqrt(math.prod(x.shape[1:])) / 255)
 
 
+class LocalResponseNorm(nn.Module):
+    """Krizhevsky et al. 2012, section 3.3, with the tutorial's numbers: x / (1 + 0.001 / 9 sum of x^2)^0.75.
+
+    The sum is over 9 channels, 4 to each side. torch's own layer computes the same, but on a GPU it adds up its
+    gradient in no fixed order.
+    """
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Compute it for each pixel: (n, channels, height, width)."""
+        channels = x.shape[1]
+        squares = functional.pad(x * x, (0, 0, 0, 0, 4, 4))
+        total = squares[:, :channels]
+        for i in range(1, 9):
+            total = total + squares[:, i : i + channels]
+        return x / (1 + 0.001 * (total / 9)) ** 0.75
+
+
 def cnn_cifar(features: int, classes: int, crop: int = CROP, **options: int) -> Images:
     """McMahan section 3, CIFAR-10: two convolutions 5x5x64, dense 384, dense 192, linear, on crops of 24 x 24 pixels.
 
@@ -155,8 +172,7 @@ def cnn_cifar(features: int, classes: int, crop: int = CROP, **options: int) -> 
             f"images of {height} x {width} pixels are smaller than crops of {crop} x {crop}; set the option crop to "
             f"{min(height, width)} or less"
         )
-    # TensorFlow's alpha, 0.001 / 9, is of the sum over the channels, torch's of their mean
-    norm, pool = nn.LocalResponseNorm(9, alpha=0.001, beta=0.75, k=1), nn.MaxPool2d(3, 2, ceil_mode=True)
+    norm, pool = LocalResponseNorm(), nn.MaxPool2d(3, 2, ceil_mode=True)
     layers = [Distortions(crop), nn.Conv2d(channels, 64, 5, padding=2), nn.ReLU(), pool, norm]
     layers += [nn.Conv2d(64, 64, 5, padding=2), nn.ReLU(), norm, pool]
     layers += [nn.Flatten(), nn.Linear(64 * (crop // 4) ** 2, 384), nn.ReLU(), nn.Linear(384, 192), nn.ReLU()]
