@@ -1,7 +1,7 @@
 """The models, by name. A task names its model and its options, so an operator can read what will run.
 
 ``Model`` is what all of them offer. A model's parameters are one flat float32 vector ``w`` of shape (d,). Only
-convolutions, the recurrent network and some options of ``mlp`` import torch.
+convolutions, recurrent networks and some options of ``mlp`` import torch.
 """
 
 import functools
