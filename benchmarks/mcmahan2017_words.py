@@ -30,7 +30,7 @@ OTHERS = 0
 ROLES = 200  # the paper's clients of a round
 TEST_ROWS = 2000  # drawn of those of these roles
 FRACTION = 0.2
-ROUNDS, PASSES = 15, 3  # so that both take as many minibatches
+ROUNDS, PASSES = 15, 3  # both pass over the rows three times, FedAvg in the mean over roles
 VALUES = {"lr": 3.0, "epochs": 1, "batch_size": 8}
 # rate, the paper's accuracy and rounds
 PAPER = {"FedSGD": (18.0, "10.5%", 820), "FedAvg, E = 1, B = 8": (9.0, "10.5%", 35)}
