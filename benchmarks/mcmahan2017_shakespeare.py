@@ -11,7 +11,7 @@ import functools
 import gzip
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,33 +63,41 @@ class ByRole(Experiment):
         return {str(k): self.dataset.take(own) for k, own in enumerate(rows, start=1)}, self.dataset.test
 
 
-def load(file: Path) -> Plays:
-    """Roles and their lines: ``{"PLAY|ROLE": [line, ...]}``. Raises SafeError."""
+def read(file: Path, length: int) -> list[tuple[str, str]]:
+    """The text of each role to train on, and that to test on: ``{"PLAY|ROLE": [line, ...]}``.
+
+    Raises SafeError if the file does not hold roles and their lines, or none with more than ``length`` characters.
+    """
     try:
         with gzip.open(file, "rt") as stream:
             roles: Mapping[str, list[str]] = json.load(stream)
         texts = [split(lines) for lines in roles.values()]
-        characters = sorted(set("".join(a + b for a, b in texts)))
-        if not all(any(len(text) > LENGTH for text in part) for part in zip(*texts, strict=True)) or not texts:
+        if not all(any(len(text) > length for text in part) for part in zip(*texts, strict=True)) or not texts:
             raise ValueError
+        return texts
     except (OSError, EOFError, zlib.error, ValueError, TypeError, AttributeError):
         raise SafeError(
             f"{file.name} is not gzipped JSON of roles and their lines. Make one with "
             "python -m benchmarks download --data FOLDER"
         ) from None
+
+
+def load(file: Path) -> Plays:
+    """Characters by role. Raises SafeError."""
+    texts = read(file, LENGTH)
+    characters = sorted(set("".join(a + b for a, b in texts)))
     code = np.zeros(max(map(ord, characters)) + 1, dtype=np.int64)
     code[[ord(c) for c in characters]] = np.arange(len(characters))
-    train, test, role = [], [], []
-    for k, (first, last) in enumerate(texts):
-        own = windows(first, code)
-        train.append(own)
-        role.append(np.full(len(own), k))
-        test.append(windows(last, code))
-    rows, held = np.concatenate(train), np.concatenate(test)
-    held = held[np.sort(generator(0, "test rows").permutation(len(held))[:TEST_ROWS])]
-    return Plays(
-        f"shakespeare-{TEST_ROWS}", (rows[:, :-1], rows[:, -1]), (held[:, :-1], held[:, -1]), roles=np.concatenate(role)
-    )
+    coded = [[code[[ord(c) for c in text]] if text else code[:0] for text in pair] for pair in texts]
+    train, test = ([windows(part, LENGTH) for part in parts] for parts in zip(*coded, strict=True))
+    return plays(f"shakespeare-{TEST_ROWS}", train, np.concatenate(test), TEST_ROWS)
+
+
+def plays(name: str, train: Sequence[np.ndarray], test: np.ndarray, most: int) -> Plays:
+    """Rows of each role to train on, and at most ``most`` of those to test on. The last column is the label."""
+    rows, roles = np.concatenate(train), np.repeat(np.arange(len(train)), [len(own) for own in train])
+    test = test[np.sort(generator(0, "test rows").permutation(len(test))[:most])]
+    return Plays(name, (rows[:, :-1], rows[:, -1]), (test[:, :-1], test[:, -1]), roles=roles)
 
 
 def split(lines: list[str]) -> tuple[str, str]:
@@ -98,12 +106,11 @@ def split(lines: list[str]) -> tuple[str, str]:
     return "\n".join(lines[:cut]), "\n".join(lines[cut:])
 
 
-def windows(text: str, code: np.ndarray) -> np.ndarray:
-    """(n, 81) codes: each row begins with the character with which the row before it ends."""
-    codes = code[[ord(c) for c in text]] if text else np.empty(0, dtype=np.int64)
-    n = max(0, (len(codes) - 1) // LENGTH)
-    starts = LENGTH * np.arange(n)[:, None]
-    return codes[starts + np.arange(LENGTH + 1)]
+def windows(codes: np.ndarray, length: int) -> np.ndarray:
+    """(n, length + 1) codes: each row begins with the code with which the row before it ends."""
+    n = max(0, (len(codes) - 1) // length)
+    starts = length * np.arange(n)[:, None]
+    return codes[starts + np.arange(length + 1)]
 
 
 def train(dataset: Plays, rows: str, E: int, B: int | None, rounds: int, full: bool) -> runs.Run:

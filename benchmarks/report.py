@@ -25,6 +25,8 @@ from v6_federated.base.files import write_whole
 PAGES = {
     "mcmahan2017": "FedAvg and FedSGD: rounds of the 2NN and the CNN to a target accuracy, and Figure 1",
     "mcmahan2017_shakespeare": "FedAvg with an LSTM, by speaking role; only begun",
+    "mcmahan2017_cifar": "FedAvg with the CNN for CIFAR-10 beside centralized SGD: the first rounds",
+    "mcmahan2017_words": "FedAvg with the LSTM on words, here Shakespeare's, beside centralized SGD: the first rounds",
     "nilsson2018": "FedAvg, FSVRG and CO-OP with equal numbers of uploads, and a race with slow nodes",
     "nilsson2018_cv": "the same methods and centralized training by cross-validation, with the paper's test",
     "pfitzner_arnrich": "FedAvg, Co-Learning and LoAdaBoost: rounds of a CNN to 97%",

@@ -19,13 +19,15 @@ Stepsize = Annotated[
 def check_settings(checked: BaseModel) -> None:
     """Reject dropout: grad f_i(w) and grad f_i(w_t) would drop different units, and not cancel out at w = w_t.
 
+    Reject random crops for the same reason.
+
     Also reject loss=cox: the mean of the partial likelihoods of minibatches is not that of all rows.
 
     Args:
         checked: the job's settings.
 
     Raises:
-        SafeError: the model has dropout.
+        SafeError: the model has dropout or distorts images, or the loss is Cox's.
     """
     if dict(checked).get("loss") == "cox":
         raise SafeError(
@@ -33,6 +35,8 @@ def check_settings(checked: BaseModel) -> None:
             "likelihoods of minibatches do not add up to that of all rows; use fedavg or scaffold"
         )
     model = models.parse(dict(checked)["model"])
+    if model["name"] == "cnn_cifar":
+        raise SafeError("fsvrg cannot train cnn_cifar, which distorts images at random; expected another model: cnn")
     if model.get("dropout", DROPOUT if model["name"] == "cnn_reddy" else 0):
         raise SafeError(f"fsvrg cannot train a model with dropout; expected model={model['name']}:dropout=0")
 

@@ -203,7 +203,8 @@ def test_the_penalty_is_left_out_and_has_its_own_gradient():
 
 def test_accepted_models_are_listed_and_others_refused():
     for name in {*models.SIZES} - {"linear"}:
-        model = built(name, features=64) if name in ("cnn", "resnet18") else built(name)
+        side = {"cnn": 8, "resnet18": 8, "cnn_cifar": 24}.get(name)
+        model = built(name, features=side**2) if side else built(name)
         if name in clipping.ACCEPTED:
             clipping.check(model)
         else:
@@ -211,7 +212,14 @@ def test_accepted_models_are_listed_and_others_refused():
                 SafeError, match="gradient of each row; choose one of logreg, svm, .*cnn_mcmahan, the mlp "
             ):
                 clipped(model, model.init(np.random.default_rng(0)), *rows_of(3))
-    assert set(models.SIZES) - set(clipping.ACCEPTED) == {"lstm_char", "cnn", "resnet18", "linear"}
+    assert set(models.SIZES) - set(clipping.ACCEPTED) == {
+        "lstm_char",
+        "lstm_word",
+        "cnn",
+        "cnn_cifar",
+        "resnet18",
+        "linear",
+    }
     for loss in ({"name": "squared", "mean": 0.0, "scale": 1.0}, {"name": "cox"}):
         with pytest.raises(SafeError, match="a model of numbers"):
             clipping.check(models.build({"name": "linear", "features": 3, "classes": 1, "loss": loss}))

@@ -8,6 +8,8 @@ from sklearn.metrics import log_loss, roc_auc_score
 from v6_federated import models
 from v6_federated.data import source
 from v6_federated.models import metrics
+from v6_federated.privacy.dp import units
+from v6_federated.privacy.rounding import Rounding
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -101,3 +103,39 @@ def test_no_rows_or_one_class_give_no_auc():
     model = models.build({"name": "logreg", "features": 1, "classes": 2})
     rows = source.Rows(np.ones((5, 1), np.float32), np.ones(5, np.int64))
     assert metrics.combine([metrics.evaluate(model, np.ones(2, np.float32), rows, 2, 64)])["auc"] is None
+
+
+MANY = 1001  # classes, one more than are counted by true and predicted class
+
+
+def test_of_very_many_classes_only_right_and_wrong_are_counted():
+    """A model of logits that are the features: row i says class 3, 5 and 7; the labels are 3, 5 and 8."""
+    model = models.build({"name": "logreg", "features": MANY, "classes": MANY})
+    w = np.concatenate([np.eye(MANY).ravel(), np.zeros(MANY)]).astype(np.float32)
+    rows = source.Rows(9 * np.eye(MANY, dtype=np.float32)[[3, 5, 7]], np.array([3, 5, 8]))
+    answer = metrics.evaluate(model, w, rows, MANY, 255)
+    assert answer["confusion"] == [[2, 1]] and answer["bands"] == []
+    assert metrics.is_evaluation(answer, MANY) and not metrics.is_evaluation(answer, MANY - 1)
+    for wrong in ([[2, 2]], [[2], [1]], [[4, -1]], np.zeros((MANY, MANY), int).tolist()):
+        assert not metrics.is_evaluation({**answer, "confusion": wrong}, MANY)
+    found = metrics.combine([answer, answer])
+    assert found["accuracy"] == 2 / 3 and found["evaluated"] == 6 and found["confusion"] == [[4, 2]]
+    assert found["auc"] is None and found["auc_variance"] is None
+    sums = metrics.to_sums(answer, MANY, 255)
+    assert sums["bands"].shape == (0, 2, 255)
+    assert metrics.of_sums(sums) == {**answer, "steps": 0}
+    rounded = metrics.evaluate(model, w, rows, MANY, 255, Rounding.of(3, 1))
+    assert np.sum(rounded["confusion"]) == 3 and metrics.is_evaluation(rounded, MANY)
+    counts = {name: units.COUNT * np.asarray(sums[name]) for name in ("confusion", "bands")}
+    noisy = metrics.of_noisy_sums({"n": 3, **counts}, 1.0)
+    assert noisy["confusion"] == [[2.0, 1.0]] and metrics.is_noisy_evaluation(noisy, MANY)
+    assert not metrics.is_noisy_evaluation(noisy, 3)
+    # as with fewer classes, but for the diagonal's length: the variance of what is on it
+    assert metrics.combine([noisy])["accuracy_error"] == pytest.approx(1 / 3)
+
+
+def test_of_as_many_classes_as_are_crossed_all_are_counted():
+    model = models.build({"name": "logreg", "features": 2, "classes": MANY - 1})
+    rows = source.Rows(np.ones((3, 2), np.float32), np.array([3, 5, 8]))
+    answer = metrics.evaluate(model, model.init(np.random.default_rng(0)), rows, MANY - 1, 3)
+    assert np.shape(answer["confusion"]) == (MANY - 1, MANY - 1) and len(answer["bands"]) == MANY - 1

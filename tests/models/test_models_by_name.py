@@ -80,6 +80,12 @@ def test_linear_models_start_at_zero_and_have_one_row_when_binary():
         ),
         ({"name": "cnn_garst", "features": 30, "classes": 2}, "30 features are not a square image"),
         ({"name": "cnn_garst", "features": 9, "classes": 2}, "9 features are not a square image"),
+        ("lstm_word:hidden=0", "hidden=0 of the model lstm_word is refused: it should be a whole number from 1 to"),
+        ("lstm_word:embedding=8", "the model lstm_word does not take the option embedding; its options are hidden"),
+        (
+            {"name": "lstm_word", "features": 2, "classes": 1, "loss": {"name": "cox"}},
+            "the model lstm_word tells classes apart and cannot be used with loss=cox; choose linear, mlp",
+        ),
     ],
 )
 def test_a_wrong_model_is_refused_with_what_is_accepted(model, says):
@@ -109,9 +115,10 @@ def test_a_model_may_be_named_in_text_or_as_an_object(model, spec):
 
 @pytest.mark.parametrize("classes", [["a", "b"], [1, 2], [0, 2], [1, 0]])
 def test_classes_of_text_must_be_all_codes(classes):
-    with pytest.raises(SafeError, match="the classes of lstm_char must be the characters' codes 0, 1, "):
-        models.check_classes({"name": "lstm_char"}, classes)
-    models.check_classes({"name": "lstm_char"}, [0, 1])
+    for name, codes in (("lstm_char", "characters"), ("lstm_word", "words")):
+        with pytest.raises(SafeError, match=f"the classes of {name} must be the {codes}' codes 0, 1, "):
+            models.check_classes({"name": name}, classes)
+        models.check_classes({"name": name}, [0, 1])
     models.check_classes({"name": "logreg"}, classes)
 
 

@@ -46,7 +46,8 @@ TEXTS = [
     "\u0000",
     "é\u202e",
 ]
-NAMES = ["logreg", "svm", "fnn", "nn_reddy", "2nn", "cnn_garst", "cnn_mcmahan", "lstm_char", "trees", "none"]
+NETWORKS = ["fnn", "nn_reddy", "2nn", "cnn_garst", "cnn_mcmahan", "cnn_cifar", "lstm_char", "lstm_word"]
+NAMES = ["logreg", "svm", *NETWORKS, "trees", "none"]
 
 
 def rows() -> dict[int, Any]:

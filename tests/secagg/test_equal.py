@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from masked_jobs import QUICK, apart, in_blocks, learned, nodes, run, without_masks
 
+from v6_federated.messages import result as results
 from v6_federated.node import masking
 from v6_workbench.conformance.jobs import without_times
 
@@ -115,3 +116,19 @@ def test_the_evaluation_is_that_of_all_rows(tmp_path):
     for name in ("evaluated", "accuracy", "auc", "confusion"):
         assert found[name] == plain[name]
     assert found["loss"] == pytest.approx(plain["loss"], abs=5 * 2**-12 / plain["evaluated"])  # ten half units
+
+
+def test_of_very_many_classes_the_sums_are_of_right_and_wrong():
+    """Text of 1,001 words: nodes send counts of two numbers, and no bands, under masks too."""
+    rng = np.random.default_rng(0)
+    databases = {k: (rng.integers(0, 5, (30, 4)), rng.integers(0, 5, 30)) for k in (1, 2, 3)}
+    settings = {"model": "lstm_word:hidden=2", "rounds": 2, "lr": 1.0, "holdout": 0.5, "classes": [*range(1001)]}
+    environment = {"V6_FEDERATED_MAXIMUM_CLASSES": "1001", "V6_FEDERATED_MINIMUM_ROWS_A_CLASS": "1"}
+    masked, plain = (
+        run("v6_fedavg", databases, how, environment=environment, **settings) for how in ("masked", "plain")
+    )
+    close(masked, plain)
+    for result in (masked, plain):
+        ((right, wrong),) = result["final"]["confusion"]
+        assert right + wrong == result["final"]["evaluated"] and result["final"]["auc"] is None
+        results.check(result)

@@ -17,6 +17,7 @@ from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import CollectResultsError
 from v6_federated.central.answer import Answer
 from v6_federated.messages import codec
+from v6_federated.messages.result import confusion_shape
 from v6_federated.models import metrics
 from v6_federated.privacy import sums as summing
 from v6_federated.privacy.policy import Policy
@@ -365,11 +366,11 @@ class Masks:
 
 def _of_classes(classes: int, noisy: bool) -> list[Part]:
     """The parts of an evaluation that counts classes."""
-    problems, bands = 1 if classes == 2 else classes, Policy.of_node().score_bands
+    bands = Policy.of_node().score_bands
     counts = [
         Part("evaluation.n", "one", 64),
-        Part("evaluation.confusion", "one", 64, (classes, classes)),
-        Part("evaluation.bands", "one", 64, (problems, 2, bands)),
+        Part("evaluation.confusion", "one", 64, confusion_shape(classes)),
+        Part("evaluation.bands", "one", 64, (metrics.problems(classes), 2, bands)),
     ]
     if noisy:
         return counts

@@ -14,6 +14,20 @@ Count = Annotated[int, Field(ge=0, le=2**53)]  # JSON and float64 hold whole num
 Share = Annotated[float, Field(ge=0, le=1)]
 Noisy = Annotated[float, Field(ge=-(2**53), le=2**53)]  # a count with noise
 Error = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+MOST_CROSSED = 1000  # classes whose rows an evaluation counts by true and predicted class
+
+
+def confusion_shape(classes: int) -> tuple[int, int]:
+    """Return the shape of an evaluation's ``confusion``.
+
+    Args:
+        classes: number of classes, c.
+
+    Returns:
+        (c, c): true class by predicted class. Of more than ``MOST_CROSSED`` classes, such as the words of a language,
+        (1, 2): the rows whose class is predicted, and all others.
+    """
+    return (classes, classes) if classes <= MOST_CROSSED else (1, 2)
 
 
 class _Part(BaseModel):
@@ -195,7 +209,8 @@ class ResultForm(_Part):
         if any(not isinstance(step.get("step"), str) or "fitted" not in step for step in self.data.preprocess):
             raise ValueError("data: a step of preprocess is not a fitted one")
         counts = (self.final.confusion if self.final else None) or []
-        if counts and {len(self.data.classes or ()), len(counts)} != {len(row) for row in counts}:
+        rows, columns = confusion_shape(len(self.data.classes or ()))
+        if counts and (len(counts) != rows or {len(row) for row in counts} != {columns}):
             raise ValueError("final: its confusion does not fit the classes of data")
         return self
 

@@ -1,7 +1,7 @@
 """The models, by name. A task names its model and its options, so an operator can read what will run.
 
 ``Model`` is what all of them offer. A model's parameters are one flat float32 vector ``w`` of shape (d,). Only
-convolutions, the recurrent network and some options of ``mlp`` import torch.
+convolutions, recurrent networks and some options of ``mlp`` import torch.
 """
 
 import functools
@@ -164,9 +164,11 @@ ON_TORCH = {
     "cnn_garst": "convolution",
     "cnn_reddy": "convolution",
     "cnn_mcmahan": "convolution",
+    "cnn_cifar": "images",
     "cnn": "images",
     "resnet18": "images",
     "lstm_char": "recurrent",
+    "lstm_word": "recurrent",
 }
 MODELS: dict[str, Callable[..., Model]] = {
     "logreg": lambda features, classes, **options: LinearModel("logistic", features, classes, **options),
@@ -179,6 +181,25 @@ MODELS: dict[str, Callable[..., Model]] = {
     **{name: _torch(name, module) for name, module in ON_TORCH.items()},
 }
 BUILT_IN = frozenset(MODELS)
+CROP = 24  # pixels, of cnn_cifar
+
+
+@dataclass(frozen=True)
+class OfText:
+    """What tells the networks on text apart.
+
+    Attributes:
+        codes: what a code stands for.
+        embedding: dimensions of the embedding.
+        layers: number of LSTM layers.
+    """
+
+    codes: str
+    embedding: int
+    layers: int
+
+
+TEXTS = {"lstm_char": OfText("characters", 8, 2), "lstm_word": OfText("words", 192, 1)}
 
 
 def _dense(*widths: int) -> int:
@@ -193,6 +214,21 @@ def _cnn(features: int, classes: int, **image: int) -> int:
     c = image_of(features, **image)[0]
     convolutions = sum((9 * a + 1) * b for a, b in pairwise((c, 32, 64, 128)))
     return convolutions + _normed(32, 64, 128) + _dense(128, classes)
+
+
+def _cnn_cifar(features: int, classes: int, crop: int = CROP, **image: int) -> int:
+    c = image_of(features, **image)[0]
+    convolutions = sum((25 * a + 1) * b for a, b in pairwise((c, 64, 64)))
+    return convolutions + _dense(64 * (crop // 4) ** 2, 384, 192, classes)
+
+
+def _text(name: str) -> Callable[..., int]:
+    def count(features: int, classes: int, hidden: int = 256) -> int:
+        text = TEXTS[name]
+        layers = pairwise((text.embedding, *[hidden] * text.layers))
+        return text.embedding * classes + sum(4 * b * (a + b + 2) for a, b in layers) + _dense(hidden, classes)
+
+    return count
 
 
 def _resnet18(features: int, classes: int, **image: int) -> int:
@@ -216,13 +252,12 @@ SIZES: dict[str, Callable[..., int]] = {
         _dense(features, *hidden, classes) + (_normed(*hidden) if norm == "layer" else 0)
     ),
     "cnn": _cnn,
+    "cnn_cifar": _cnn_cifar,
     "resnet18": _resnet18,
     "cnn_garst": lambda features, classes: 10 + _dense((isqrt(features) // 2) ** 2, classes),
     "cnn_reddy": lambda features, classes, **_: 320 + _dense(32 * ((isqrt(features) - 2) // 2) ** 2, 128, classes),
     "cnn_mcmahan": lambda features, classes: 52_096 + _dense(64 * (isqrt(features) // 4) ** 2, 512, classes),
-    "lstm_char": lambda features, classes, hidden=256: (
-        8 * classes + 4 * hidden * (8 + hidden + 2) + 4 * hidden * (2 * hidden + 2) + _dense(hidden, classes)
-    ),
+    **{name: _text(name) for name in TEXTS},
 }
 
 
@@ -387,18 +422,19 @@ def image_of(features: int, channels: int | None = None, width: int | None = Non
 
 OF_DATA = ("features", "classes", "weights", "loss")  # what central adds to a model's name and options
 NO_OPTIONS = ("name", "weights", "loss")  # what is not handed to what makes the model
-CLASSES_ONLY = ("logreg", "svm", "lstm_char")
+CLASSES_ONLY = ("logreg", "svm", *TEXTS)
 MOST_WEIGHT = 1e6  # of a class
 
 # option: the models that take it, its type, its least and its largest value
 OPTIONS: dict[str, tuple[tuple[str, ...], type, float, float]] = {
     "l2": (("logreg", "svm", "linear"), float, 0, 1e6),
-    "hidden": (("fnn", "nn_reddy", "2nn", "mlp", "lstm_char"), int, 1, 10_000),
+    "hidden": (("fnn", "nn_reddy", "2nn", "mlp", *TEXTS), int, 1, 10_000),
     "dropout": (("cnn_reddy", "mlp"), float, 0, 0.5),  # the higher, the more units see a single row
     "activation": (("mlp",), str, 0, 0),
     "norm": (("mlp",), str, 0, 0),
-    "channels": (("cnn", "resnet18"), int, 1, 3),
-    "width": (("cnn", "resnet18"), int, 8, 10_000),
+    "channels": (("cnn", "cnn_cifar", "resnet18"), int, 1, 3),
+    "width": (("cnn", "cnn_cifar", "resnet18"), int, 8, 10_000),
+    "crop": (("cnn_cifar",), int, 8, 10_000),
 }
 WORDS = {"activation": ("relu", "sigmoid", "tanh", "gelu"), "norm": ("none", "layer")}
 MOST_LAYERS = 20
@@ -492,12 +528,13 @@ def check_classes(spec: dict[str, Any], classes: Sequence[Any]) -> None:
         classes: values of the label.
 
     Raises:
-        SafeError: ``lstm_char`` reads its features as codes of classes, and these are not all codes.
+        SafeError: a network on text reads its features as codes of classes, and these are not all codes.
     """
-    if spec["name"] == "lstm_char" and [*classes] != [*range(len(classes))]:
+    text = TEXTS.get(spec["name"])
+    if text is not None and [*classes] != [*range(len(classes))]:
         raise SafeError(
-            "the classes of lstm_char must be the characters' codes 0, 1, ... without a gap; name all of them with "
-            "classes, even those that are not the label of any row"
+            f"the classes of {spec['name']} must be the {text.codes}' codes 0, 1, ... without a gap; name all of them "
+            "with classes, even those that are not the label of any row"
         )
 
 

@@ -1,8 +1,10 @@
-"""Networks for images of any size, with one channel or three, normed by groups of channels.
+"""Networks for images of any size, with one channel or three.
 
-Group norm (Wu and He 2018) is of each image alone, so that there are no statistics of batches to average.
+All norms are of each image alone, such as group norm (Wu and He 2018), so that there are no statistics of batches to
+average.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,10 +12,12 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from v6_federated.models import LARGE_IMAGE, image_of
+from v6_federated.base.errors import SafeError
+from v6_federated.models import CROP, LARGE_IMAGE, image_of
 from v6_federated.models.torch_base import Network
 
 GROUPS = 32  # of channels; a small network has 8
+CONTRAST = 0.2, 1.8  # least and largest factor
 
 
 class Images(Network):
@@ -88,4 +92,91 @@ def cnn(features: int, classes: int, **options: int) -> Images:
     return Images(nn.Sequential(*layers, Mean(), nn.Linear(128, classes)), image)
 
 
-ARCHITECTURES: dict[str, Callable[..., Images]] = {"cnn": cnn, "resnet18": resnet18}
+class Distortions(nn.Module):
+    """The input of TensorFlow's tutorial on CIFAR-10, which McMahan uses: a crop of each image, distorted, whitened.
+
+    Training sees a random crop, half of them flipped left to right, with a random contrast: one factor an image, about
+    the mean of each channel. Evaluation sees the crop in the middle. The tutorial also adds a random number, the
+    brightness, to all values of an image; whitening takes the mean away and that number with it, so it is left out.
+
+    Args:
+        crop: width and height of a crop, in pixels.
+    """
+
+    def __init__(self, crop: int) -> None:
+        super().__init__()
+        self.crop = crop
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Crops (n, channels, crop, crop) of images (n, channels, height, width)."""
+        height, width = x.shape[2:]
+        if self.training:
+            return whitened(self._distorted(x))
+        top, left = (height - self.crop) // 2, (width - self.crop) // 2
+        return whitened(x[:, :, top : top + self.crop, left : left + self.crop])
+
+    def _distorted(self, x: torch.Tensor) -> torch.Tensor:
+        n, _, height, width = x.shape
+        # four numbers an image from the processor's generator: neither chunks nor the device change what an image gets
+        top, left, side, contrast = torch.rand(n, 4, dtype=torch.float64).T[:, :, None]
+        along = torch.arange(self.crop)
+        rows = (top * (height - self.crop + 1)).long() + along
+        columns = (left * (width - self.crop + 1)).long() + torch.where(side < 0.5, along, along.flip(0))
+        each = torch.arange(n)[:, None, None]
+        x = x[each.to(x.device), :, rows[:, :, None].to(x.device), columns[:, None].to(x.device)].permute(0, 3, 1, 2)
+        least, most = CONTRAST
+        factor = (least + (most - least) * contrast).to(x)[:, :, None, None]
+        mean = x.mean(dim=(2, 3), keepdim=True)
+        distorted: torch.Tensor = mean + factor * (x - mean)
+        return distorted
+
+
+def whitened(x: torch.Tensor) -> torch.Tensor:
+    """Images (n, channels, height, width) with mean 0 and deviation 1 each.
+
+    An image of one colour stays 0: deviations below 1 / sqrt(numbers of an image) of 255 count as that, as in the
+    tutorial, whose pixels are numbers up to 255. Here they are numbers up to 1.
+    """
+    x = x - x.mean(dim=(1, 2, 3), keepdim=True)
+    deviation = x.square().mean(dim=(1, 2, 3), keepdim=True).sqrt()
+    return x / deviation.clamp(1 / math.sqrt(math.prod(x.shape[1:])) / 255)
+
+
+class LocalResponseNorm(nn.Module):
+    """Krizhevsky et al. 2012, section 3.3, with the tutorial's numbers: x / (1 + 0.001 / 9 sum of x^2)^0.75.
+
+    The sum is over 9 channels, 4 to each side. torch's own layer computes the same, but on a GPU it adds up its
+    gradient in no fixed order.
+    """
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Compute it for each pixel: (n, channels, height, width)."""
+        channels = x.shape[1]
+        squares = functional.pad(x * x, (0, 0, 0, 0, 4, 4))
+        total = squares[:, :channels]
+        for i in range(1, 9):
+            total = total + squares[:, i : i + channels]
+        return x / (1 + 0.001 * (total / 9)) ** 0.75
+
+
+def cnn_cifar(features: int, classes: int, crop: int = CROP, **options: int) -> Images:
+    """McMahan section 3, CIFAR-10: two convolutions 5x5x64, dense 384, dense 192, linear, on crops of 24 x 24 pixels.
+
+    As in TensorFlow's tutorial, each convolution is followed by 3x3 max pooling with stride 2 and by local response
+    normalization over 9 channels, the second one in the other order. The tutorial's penalty on the dense layers'
+    weights is left out, since the paper does not mention it.
+    """
+    image = channels, height, width = image_of(features, **options)
+    if crop > min(height, width):
+        raise SafeError(
+            f"images of {height} x {width} pixels are smaller than crops of {crop} x {crop}; set the option crop to "
+            f"{min(height, width)} or less"
+        )
+    norm, pool = LocalResponseNorm(), nn.MaxPool2d(3, 2, ceil_mode=True)
+    layers = [Distortions(crop), nn.Conv2d(channels, 64, 5, padding=2), nn.ReLU(), pool, norm]
+    layers += [nn.Conv2d(64, 64, 5, padding=2), nn.ReLU(), norm, pool]
+    layers += [nn.Flatten(), nn.Linear(64 * (crop // 4) ** 2, 384), nn.ReLU(), nn.Linear(384, 192), nn.ReLU()]
+    return Images(nn.Sequential(*layers, nn.Linear(192, classes)), image)
+
+
+ARCHITECTURES: dict[str, Callable[..., Images]] = {"cnn": cnn, "cnn_cifar": cnn_cifar, "resnet18": resnet18}

@@ -27,6 +27,7 @@ from v6_federated.data import times
 from v6_federated.data.labels import LARGEST
 from v6_federated.data.source import Rows
 from v6_federated.messages.codec import DIVERGED
+from v6_federated.messages.result import MOST_CROSSED, confusion_shape
 from v6_federated.models import Model
 from v6_federated.models.linear import predicted
 from v6_federated.models.outcomes import Outcome, Time
@@ -73,10 +74,11 @@ def evaluate(
         row_by_row: whether a row whose score is not finite is not counted, and has no influence on how the others are.
 
     Returns:
-        ``n``: number of rows. ``loss``: their mean loss. ``confusion``: counts (c, c), true class by predicted class.
-        ``bands``: for one problem (class 1) if there are two classes, and for one problem a class if there are more,
-        the counts (2, bands) of the rows outside and inside the class by band, each packed as ``packed`` does; empty
-        if ``bands`` is 0. ``step``: what counts are multiples of, if they are rounded.
+        ``n``: number of rows. ``loss``: their mean loss. ``confusion``: counts (c, c), true class by predicted class,
+        or only those predicted rightly and wrongly, see ``confusion_shape``. ``bands``: for one problem (class 1) if
+        there are two classes, and for one problem a class if there are more, the counts (2, bands) of the rows outside
+        and inside the class by band, each packed as ``packed`` does; empty if ``bands`` is 0, or if there are more than
+        ``MOST_CROSSED`` classes. ``step``: what counts are multiples of, if they are rounded.
 
     Raises:
         SafeError: a score is not finite.
@@ -89,15 +91,14 @@ def evaluate(
             return {"n": 0}
     else:
         scores = _finite_scores(model, w, rows.X)
-    guess = predicted(scores)
-    confusion: Array = np.bincount(rows.y * classes + guess, minlength=classes * classes).reshape(classes, classes)
+    confusion = confusion_of(rows.y, predicted(scores), classes)
     loss = model.loss(scores, rows.y)
     if rounding:
         confusion, loss = rounding.confusion(confusion), rounded_loss(loss, len(rows))
     answer: dict[str, Any] = {"n": len(rows), "loss": loss, "confusion": confusion.tolist(), "bands": []}
     if rounding:
         answer["step"] = rounding.step
-    if bands:
+    if bands and problems(classes):
         center = log_odds(_finite_scores(model, w, np.zeros((1, rows.X.shape[1]), rows.X.dtype)))
         band = _band(log_odds(scores) - center, bands)
         for column, positive in enumerate([1] if classes == 2 else range(classes)):
@@ -106,6 +107,27 @@ def evaluate(
             counts = rounding.counts(counts) if rounding else counts
             answer["bands"].append([packed(side) for side in counts.reshape(2, bands).tolist()])
     return answer
+
+
+def confusion_of(y: Array, guess: Array, classes: int) -> Array:
+    """Count rows by true and predicted class.
+
+    Args:
+        y: true classes (n,).
+        guess: predicted classes (n,).
+        classes: number of classes.
+
+    Returns:
+        Counts, int64, of the shape ``confusion_shape(classes)``. The first diagonal has those predicted rightly.
+    """
+    shape = confusion_shape(classes)
+    cells = y * classes + guess if classes <= MOST_CROSSED else y != guess
+    return np.bincount(cells, minlength=math.prod(shape)).reshape(shape)
+
+
+def problems(classes: int) -> int:
+    """Count the problems of one class against the rest for which scores are counted: none of very many classes."""
+    return 1 if classes == 2 else classes if classes <= MOST_CROSSED else 0
 
 
 def to_sums(evaluation: Mapping[str, Any], classes: int, bands: int) -> dict[str, Any]:
@@ -117,16 +139,16 @@ def to_sums(evaluation: Mapping[str, Any], classes: int, bands: int) -> dict[str
         bands: number of bands of which the sum has counts.
 
     Returns:
-        ``n``; ``loss``, the sum over the rows; ``confusion`` (c, c); ``bands`` (problems, 2, bands), zeros if the node
-        counts other bands; ``steps``, the node's part of the variance of rounded counts, times 6.
+        ``n``; ``loss``, the sum over the rows; ``confusion``; ``bands`` (problems, 2, bands), zeros if the node counts
+        other bands; ``steps``, the node's part of the variance of rounded counts, times 6.
     """
-    problems, n = 1 if classes == 2 else classes, evaluation["n"]
+    n = evaluation["n"]
     found = _unpacked(evaluation["bands"]) if n and evaluation["bands"] else np.empty(0)
-    shape = (problems, 2, bands)
+    shape = (problems(classes), 2, bands)
     return {
         "n": n,
         "loss": n * evaluation["loss"] if n else 0.0,
-        "confusion": np.array(evaluation["confusion"]) if n else np.zeros((classes, classes)),
+        "confusion": np.array(evaluation["confusion"]) if n else np.zeros(confusion_shape(classes)),
         "bands": found if found.shape == shape else np.zeros(shape),
         "steps": evaluation.get("step", 1) ** 2 - 1 if n else 0,
     }
@@ -420,9 +442,8 @@ def is_evaluation(answer: Any, classes: int | None, loss: str = "") -> bool:
         # no count is above n, so sums do not overflow; each row is counted once, and once in the bands of a problem
         n, each = answer["n"], [confusion, *(problem for b in bands for problem in b)]
         counts = all(a.dtype.kind == "i" and a.min() >= 0 and a.max() <= n and _total(a) == n for a in each)
-        problems = 1 if classes == 2 else classes
-        layout = all(b.ndim == 3 and b.shape[:2] == (problems, 2) for b in bands)
-        return bool(counts and layout and confusion.shape == (classes, classes))
+        layout = all(b.ndim == 3 and b.shape[:2] == (problems(classes), 2) for b in bands)
+        return bool(counts and layout and confusion.shape == confusion_shape(classes))
     except (KeyError, ValueError, TypeError):
         return False
 
@@ -442,13 +463,18 @@ def is_noisy_evaluation(answer: Any, classes: int | None, loss: str = "") -> boo
         return False
     if not answer["n"]:
         return True
+    if classes is None:
+        return False
     try:
         confusion, bands = (np.asarray(answer[name], dtype=np.float64) for name in ("confusion", "bands"))
         numbers = [*confusion.ravel(), *bands.ravel(), answer["sigma"], answer["steps"]]
-        problems = 1 if classes == 2 else classes
-        layout = confusion.shape == (classes, classes) and bands.ndim == 3 and bands.shape[:2] == (problems, 2)
+        if (of := problems(classes)) == 0:
+            layout = bands.shape == (0,)  # as JSON has it
+        else:
+            layout = bands.ndim == 3 and bands.shape[:2] == (of, 2) and bands.shape[2] <= MOST_BANDS
+        layout = layout and confusion.shape == confusion_shape(classes)
         finite = all(abs(number) < MOST_ROWS for number in numbers)
-        return layout and finite and bands.shape[2] <= MOST_BANDS and answer["loss"] is None and answer["sigma"] >= 0
+        return layout and finite and answer["loss"] is None and answer["sigma"] >= 0
     except (KeyError, ValueError, TypeError):
         return False
 

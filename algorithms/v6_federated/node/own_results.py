@@ -117,7 +117,7 @@ def page(found: Mapping[str, Any]) -> str:
     model = (found.get("model") or {}).get("name", "")
     rows = [(label, number(found[name])) for name, label in MEASURES.items() if found.get(name) is not None]
     parts = [_table(("measure", "of this hospital's held-out rows"), rows)]
-    if found.get("confusion"):
+    if len(found.get("confusion") or ()) > 1:  # otherwise accuracy says the same
         named = [str(c) for c in found["classes"]]
         counts = [(c, *map(str, row)) for c, row in zip(named, found["confusion"], strict=True)]
         parts.append(_table(("true class", *(f"predicted {c}" for c in named)), counts))

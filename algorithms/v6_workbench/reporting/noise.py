@@ -13,6 +13,8 @@ from typing import Any
 
 from v6_federated.base.errors import SafeError
 from v6_federated.data.source import held_out
+from v6_federated.messages.result import confusion_shape
+from v6_federated.models import metrics
 from v6_federated.privacy.dp import accountant
 from v6_federated.privacy.dp.plan import Plan
 from v6_workbench import registry
@@ -197,8 +199,8 @@ def _alternative(name: str, checked: Any, hospitals: Hospitals, study: bool = Tr
     rows = plan.rate * hospitals.training
     deviation = plan.noise * spread * plan.clip / rows
     of_step = deviation * math.sqrt(hospitals.parameters) / plan.clip
-    problems = 1 if hospitals.classes == 2 else hospitals.classes
-    cells = hospitals.classes * (1 + problems)  # a row is in one cell, and in one band of each problem
+    # a row is in one cell, and in one band of each problem
+    cells = min(confusion_shape(hospitals.classes)) * (1 + metrics.problems(hospitals.classes))
     on_the_diagonal = plan.evaluation_noise * hospitals.spread(study) * math.sqrt(cells)
     return Alternative(
         name=name,

@@ -88,7 +88,7 @@ def predict(result: Mapping[str, Any], source: Source) -> tuple[pd.DataFrame, di
 
 def _measured(y: np.ndarray, guess: np.ndarray, scores: np.ndarray, classes: int) -> dict[str, Any]:
     """Accuracy and, for two classes, AUC of rows with labels (n,), with their 95% intervals."""
-    confusion = np.bincount(y * classes + guess, minlength=classes * classes).reshape(classes, classes)
+    confusion = metrics.confusion_of(y, guess, classes)
     final: dict[str, Any] = {
         "evaluated": len(y),
         "accuracy": float(np.mean(y == guess)),

@@ -130,7 +130,7 @@ def most_frequent(result: Result) -> tuple[str, float] | None:
     """
     final = result.get("final") or {}
     confusion = np.asarray(final.get("confusion") or [[0]])
-    if not confusion.any():
+    if not confusion.any() or len(confusion) == 1:  # of very many classes rows are not counted one by one
         return None
     rows = confusion.sum(axis=1).clip(0)
     if noisy(result) and rows.max() < CLEAR * final["accuracy_error"] * final["evaluated"]:

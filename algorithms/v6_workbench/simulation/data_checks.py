@@ -79,8 +79,9 @@ def check(
         if label is not None or features is not None:
             raise SafeError("--label and --features name columns, but a .npz has no column names; remove them")
         if supervised:
-            _check_labels(_labels_of(dataset.rows, regression), regression)
-            check_test(dataset, regression)
+            _check_labels(_labels_of(dataset.rows, regression), regression, named=named)
+            if not named:
+                check_test(dataset, regression)
         return
     table = dataset.rows.drop(columns=ignored) if ignored else dataset.rows
     if ignored and ignored in (*(features or []), label):
@@ -98,7 +99,7 @@ def check(
         if not steps:
             source.rows(spec)
         if supervised:
-            _check_labels(source.labels(spec), regression, MOST_NUMBERS if not named else None)
+            _check_labels(source.labels(spec), regression, MOST_NUMBERS, named)
     except UnfitColumns as error:
         raise SafeError(f"{error.problem}; {WITH_NOISE}" if noisy else str(error)) from None
     except DataError as error:
@@ -130,10 +131,15 @@ def _labels_of(rows: tuple[np.ndarray, np.ndarray], regression: bool) -> np.ndar
         raise SafeError(str(error)) from None
 
 
-def _check_labels(y: np.ndarray, regression: bool, most_numbers: int | None = None) -> None:
-    """Check labels; of those from a table, at most ``most_numbers`` different numbers can be classes."""
+def _check_labels(y: np.ndarray, regression: bool, most_numbers: int | None = None, named: bool = False) -> None:
+    """Check labels; of those from a table, at most ``most_numbers`` different numbers can be classes.
+
+    If the job names the classes, nodes check how many.
+    """
     count, most = len(np.unique(y)), Policy.of("trusting").maximum_classes
-    if y.dtype.kind in "iuf" and most_numbers is not None:
+    if named:
+        most = max(most, count)
+    elif y.dtype.kind in "iuf" and most_numbers is not None:
         most = min(most, most_numbers)
     if regression:
         if y.dtype.kind not in "iuf" or count < 2:

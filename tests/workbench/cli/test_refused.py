@@ -106,6 +106,7 @@ SETTINGS = [
     ([*RUN, "--model", "svm:l2=10", "--set", "batch_size=5"], "a penalty of 10 (proximal_mu and l2 together)"),
     ([*RUN, "--model", "cnn_garst"], "not a square image"),
     (["run", "fsvrg", *RUN[2:], "--model", "cnn_reddy"], "cnn_reddy:dropout=0"),
+    (["run", "fsvrg", *RUN[2:], "--model", "cnn_cifar"], "fsvrg cannot train cnn_cifar, which distorts images"),
 ]
 DATA = [
     (["run", "fedavg", "--data", "nowhere.csv"], "no data 'nowhere.csv'; expected breast-cancer"),
