@@ -50,6 +50,7 @@ class Experiment:
         features: the features' columns, as in ``Common``.
         holdout: share of a node's rows kept for evaluation; a dataset with a test set holds out nothing.
         processes: worker processes; None is one for small data, otherwise one for each processor.
+        cluster: a cluster whose workers take their place, see ``MockNetwork``; None: there is none.
         environment: environment variables of every node, its operator's policy. Mock nodes hold the developer's own
             rows, so the profile is ``trusting`` and one organization is enough for a job unless this says otherwise.
             For baselines, which have one node, one organization is enough under every profile, and its answers are
@@ -89,6 +90,7 @@ class Experiment:
     fold: tuple[int, int] | None = None
     hospital_folder: Path | None = None
     study: StudyPlan | None = None
+    cluster: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.dataset, Dataset):
@@ -455,6 +457,7 @@ class Experiment:
             outcomes=outcomes,
             hospital_folder=None if baseline else self.hospital_folder,  # pooled rows are no hospital's
             study=study,
+            cluster=self.cluster,
         ) as network:
             try:
                 result = network.run(**values)

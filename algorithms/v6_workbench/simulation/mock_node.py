@@ -159,7 +159,7 @@ def run(image: Image, node: MockNode, message: Path, number: int) -> Ended:
         AttributeError: the method does not export the function that the task names.
     """
     _forget_other_networks(node.rows.file)
-    ended = call(image, node, _parse(message), _open(node.rows), number)
+    ended = call(image, node.organization_id, node.environment, _parse(message), _open(node.rows), number)
     return spooled(ended, message.parent)
 
 
@@ -180,12 +180,20 @@ def spooled(ended: Ended, folder: Path) -> Ended:
     return replace(ended, answer=file)
 
 
-def call(image: Image, node: MockNode, request: dict[str, Any], source: Source, number: int) -> Ended:
+def call(
+    image: Image,
+    organization: int,
+    environment: Mapping[str, str],
+    request: dict[str, Any],
+    source: Source,
+    number: int,
+) -> Ended:
     """Run one call at one node, in this process.
 
     Args:
         image: what the node runs.
-        node: the node.
+        organization: id of the node's organization.
+        environment: environment variables of the node's algorithms.
         request: the task's input: the name of the function (``method``) and its arguments (``kwargs``).
         source: the node's database.
         number: number of the run.
@@ -205,8 +213,8 @@ def call(image: Image, node: MockNode, request: dict[str, Any], source: Source, 
         raise AttributeError(f"{image.package}/__init__.py does not export {request['method']}; add it there")
     function = getattr(module, request["method"])
     try:
-        with environment_of(node.environment):
-            answer = function(mock_client=_Identity(node.organization_id), mock_data=[source], **request["kwargs"])
+        with environment_of(environment):
+            answer = function(mock_client=_Identity(organization), mock_data=[source], **request["kwargs"])
         return Ended(number, "completed", answer=orjson.dumps(answer))
     except Exception as error:
         if debugging():
