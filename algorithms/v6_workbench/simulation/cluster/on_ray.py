@@ -2,6 +2,7 @@
 
 import logging
 import os
+import socket
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from ray.exceptions import RayError, RayTaskError
 from v6_workbench.errors import EngineError
 from v6_workbench.simulation.cluster import remote
 
+CONNECT_SECONDS = 10
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it reports to its makers otherwise
 
 
@@ -29,10 +31,13 @@ class RayCluster:
         Raises:
             EngineError: there is no such cluster.
         """
+        where = f"answers at {address}" if address else "runs on this machine"
         try:
+            if address:  # Ray itself would try for minutes
+                host, _, port = address.removeprefix("ray://").rpartition(":")
+                socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
             ray.init(address=address or "auto", log_to_driver=False, logging_level=logging.ERROR)
-        except (ConnectionError, RuntimeError, ValueError):
-            where = f"answers at {address}" if address else "runs on this machine"
+        except (OSError, RuntimeError, ValueError):
             raise EngineError(f"no Ray cluster {where}; start one with `ray start --head`") from None
         self._run = ray.remote(max_retries=3, num_cpus=1)(remote.run)
 
