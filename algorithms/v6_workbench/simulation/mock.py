@@ -100,13 +100,13 @@ class MockNetwork:
         shell = TRUSTING | {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
         every = {**shell, **(environment or {})}
         lasting = (hospital_folder or self.folder / "hospitals").absolute()
-        all_need_folders = hospital_folder is not None or study is not None or _counts(every)
+        wanted, counts = hospital_folder is not None or study is not None, _counts(every)
         self._rows = RowStore(self.folder / "rows")
         try:
             for organization, database in databases.items():
                 folder, special = self.folder / f"node-{organization}", (environments or {}).get(organization)
                 own = {**(special or {}), "TEMPORARY_FOLDER": str(folder / "tmp")}
-                if all_need_folders or (special and _counts({**every, **special})):
+                if wanted or (_counts({**every, **special}) if special else counts):
                     hospital = lasting / f"node-{organization}"
                     hospital.mkdir(parents=True, exist_ok=True)
                     own["HOSPITAL_DATABASE_URI"] = str(hospital)
