@@ -41,14 +41,25 @@ NAMES = (
     "private_glm",
     "private_utility",
     "reddy2020",
+    "scale",
     "secagg_cost",
     "speed",
     "trees",
 )
 # not part of ``all``, since nothing else may run at the same time
-TIMED = ("clipping", "cost", "network", "network_jobs", "secagg_cost", "speed")
+TIMED = ("clipping", "cost", "network", "network_jobs", "scale", "secagg_cost", "speed")
 APART = (*TIMED, "attacks", "canaries")  # not part of ``all``; small versions of the last two are tests
-WITHOUT_DATA = ("attacks", "canaries", "careful", "clipping", "cox_bins", "network", "poisoning", "secagg_cost")
+WITHOUT_DATA = (
+    "attacks",
+    "canaries",
+    "careful",
+    "clipping",
+    "cox_bins",
+    "network",
+    "poisoning",
+    "scale",
+    "secagg_cost",
+)
 MNIST, FASHION = "mnist.npz", "fashion_mnist.npz"
 OTHER_DATA = {
     "cifar10": ("cifar10.npz",),

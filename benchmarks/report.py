@@ -55,6 +55,7 @@ PAGES = {
     "canaries": "an audit of the noise: the faults that it catches, and its false alarms",
     "clipping": "what clipping each row's gradient costs beside a plain step",
     "cost": "the mock network beside a plain PyTorch loop and beside vantage6's own mock client",
+    "scale": "seconds and memory of up to 100,000 mock nodes",
     "network": "a round on a real network beside an algorithm that does nothing; sizes of the images",
 }
 

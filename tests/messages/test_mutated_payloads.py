@@ -150,7 +150,7 @@ def run_tasks(profile: str) -> None:
         (hospital := Path(folder) / "hospital").mkdir()
         limits = {"V6_FEDERATED_PROFILE": profile, "V6_FEDERATED_MAXIMUM_SECONDS": "1"}
         limits |= {"HOSPITAL_DATABASE_URI": str(hospital), "V6_FEDERATED_MAXIMUM_ROUNDS_A_WEEK": str(2 * TRIES)}
-        node = mock_node.create(1, Path(folder) / "node", rows, limits)
+        limits["TEMPORARY_FOLDER"] = folder
 
         @tries([task["kwargs"] | {"function": task["function"]} for task in tasks])
         def run(task):
@@ -160,7 +160,7 @@ def run_tasks(profile: str) -> None:
             printed = io.StringIO()
             partial = getattr(sys.modules[function[0]], function[1])
             with (
-                mock_node.environment_of(node),
+                mock_node.environment_of(limits),
                 contextlib.redirect_stdout(printed),
                 contextlib.redirect_stderr(printed),
             ):

@@ -5,22 +5,21 @@ import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import joblib
 import numpy as np
 from helpers import JOB
 from masked_jobs import nodes
 
-from v6_federated.data.source import Source
 from v6_federated.messages import codec
 from v6_federated.privacy import sums
 from v6_federated.privacy.secagg.agreement import Entry
 from v6_federated.privacy.sums import Part, Sums
-from v6_workbench.simulation import mock_node
 from v6_workbench.simulation.mock import TRUSTING, MockNetwork, StudyPlan
+from v6_workbench.simulation.mock_node import MockNode
+from v6_workbench.simulation.row_store import RowStore
 
 UPDATE = (Part("n", "one", 64), Part("weights", "share", 32, (5,), 3))
 LOCAL = {"lr": 0.1}
@@ -49,7 +48,7 @@ class Central:
     def __post_init__(self) -> None:
         members = [*self.network.nodes]
         self.job = {**JOB, "participants": members, "rounds": 5, "aggregation": self.mode}
-        self.rows = sum(k_rows(node.folder) for node in self.network.nodes.values())
+        self.rows = sum(k_rows(node) for node in self.network.nodes.values())
 
     def call(self, k: int, function: str, *, round_: int = 1, job: dict | None = None, **arguments: Any) -> Any:
         """A node's answer; the text of its refusal if it refuses, which its audit log has and which tells of no row."""
@@ -67,7 +66,7 @@ class Central:
         log = client.run.from_task(task["id"])[0]["log"]
         reason = log.partition(f"organization {k}: ")[2]
         assert reason and line["refused"] == reason, log
-        assert not betrays(log, self.network.nodes[k].folder)
+        assert not betrays(log, self.network.nodes[k])
         return reason
 
     def audit(self, k: int) -> list[dict[str, Any]]:
@@ -155,17 +154,18 @@ def other_key(entry: dict[str, Any], own: Any, S: Any = None) -> dict[str, Any]:
     return found
 
 
-def k_rows(folder: Path) -> int:
+def k_rows(node: MockNode) -> int:
     """How many rows a node trains on in ``JOB``, which holds nothing out."""
-    return len(joblib.load(folder / "database").table)
+    return len(node.rows.open())
 
 
-def change_table(folder: Path) -> None:
+def change_table(network: MockNetwork, k: int) -> None:
     """Change one value of a node's table."""
-    source = joblib.load(folder / "database")
-    source.table.iloc[0, 0] += 1
-    joblib.dump(Source(table=source.table), folder / "database")
-    mock_node.close_databases()
+    table = network.nodes[k].rows.open().copy()
+    table.iloc[0, 0] += 1
+    store = RowStore(network.folder / f"changed-{k}")
+    network.nodes[k] = replace(network.nodes[k], rows=store.add(table))
+    store.close()
 
 
 def keep(folder: Path, at: Path) -> None:
@@ -179,9 +179,9 @@ def roll_back(folder: Path, copy: Path) -> None:
     shutil.copytree(copy, folder)
 
 
-def betrays(text: str, folder: Path) -> bool:
+def betrays(text: str, node: MockNode) -> bool:
     """Whether a text holds a number of the node's rows, to four digits or more."""
-    table = joblib.load(folder / "database").table
+    table = node.rows.open()
     numbers = table.drop(columns="label").to_numpy(float).ravel()
     found = [float(n) for n in re.findall(r"-?\d+\.\d{3,}", text)]
     return any(np.abs(numbers - n).min() < 1e-3 for n in found)

@@ -351,7 +351,7 @@ def test_a_table_that_changes_ends_the_job(tmp_path):
     with central("pinned", tmp_path) as lying:
         lying.agree()
         assert not isinstance(lying.update(1), str)
-        change_table(lying.network.nodes[1].folder)
+        change_table(lying.network, 1)
         assert "the table of this node has changed since the job began" in lying.update(1, 2)
         assert "the table of this node has changed" in lying.update(1)  # also what was answered
 
@@ -490,7 +490,7 @@ def test_no_limit_on_rows_refuses_a_job_after_the_hello(tmp_path):
         lying.agree()
         answers = [lying.update(k) for k in lying.network.nodes]
         assert not any(isinstance(a, str) for a in answers)
-        assert lying.opened(answers)[:2] == (5, sum(k_rows(n.folder) < 30 for n in lying.network.nodes.values()))
+        assert lying.opened(answers)[:2] == (5, sum(k_rows(n) < 30 for n in lying.network.nodes.values()))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Sending calls to nodes, waiting for their answers, and giving up on those that do not come."""
 
 import math
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -150,7 +150,7 @@ class PendingCalls:
         """
         self._dispatcher = dispatcher
         self.tasks: dict[int, tuple[Call, int, float]] = {}
-        self._ended: list[int] = []  # tasks, in the order in which their answers are to be taken
+        self._ended: deque[int] = deque()  # tasks, in the order in which their answers are to be taken
         self._silence = vantage6_api.Silence()
         self._looked = vantage6_api.now(dispatcher.client)
         self._offline_since: dict[int, float] = {}
@@ -188,14 +188,14 @@ class PendingCalls:
         client, look = self._dispatcher.client, self._looked + self._dispatcher.tolerance.look
         if not self._ended:
             until = min(look, *(until for _, _, until in self.tasks.values()))
-            self._ended = vantage6_api.wait_for_any(client, self.tasks, until, self._silence)
+            self._ended.extend(vantage6_api.wait_for_any(client, self.tasks, until, self._silence))
         if not self._ended or vantage6_api.now(client) >= look:  # also while others keep answering
             self._looked = vantage6_api.now(client)
             if given_up := self._given_up():
                 return given_up
         if not self._ended:
             return []
-        task = self._ended.pop(0)
+        task = self._ended.popleft()
         call, attempt, until = self.tasks.pop(task)
         try:
             return [(call, self._dispatcher.take(task, call))]
@@ -223,8 +223,9 @@ class PendingCalls:
         self._offline_since = {k: self._offline_since.get(k, now) for k in off}
         away = [k for k in off if now - self._offline_since[k] >= tolerance.offline_timeout]
         given_up: list[tuple[Call, Answer | Unusable]] = []
+        ended = {*self._ended}
         for task, (call, _, until) in list(self.tasks.items()):
-            if task in self._ended:
+            if task in ended:
                 continue
             if now >= until:
                 given_up.append((call, Unusable(f"no answer within {tolerance.round_timeout:g} s (round_timeout)")))

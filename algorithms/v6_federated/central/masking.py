@@ -6,7 +6,7 @@ with answers does not depend on the mode, see ``Answers``.
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -131,7 +131,7 @@ class Masks:
         """The block of an organization that trains."""
         return next(block for block in self.blocks if organization in block)
 
-    def whole(self, organizations: Sequence[int]) -> list[list[int]]:
+    def whole(self, organizations: Collection[int]) -> list[list[int]]:
         """The blocks of some organizations.
 
         Args:

@@ -1,7 +1,7 @@
 """The tasks of a round: what is sent to which node, which nodes are not asked, and whether enough answers came."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -68,7 +68,7 @@ class Group:
     """
 
     function: str
-    organizations: list[int]
+    organizations: Collection[int]
     job: Job
     settings: dict[str, Any] = field(default_factory=dict)
     arrays: dict[str, Array] = field(default_factory=dict)
@@ -490,7 +490,7 @@ class RoundTasks:
     def _alike(
         self,
         group: Group,
-        organizations: Sequence[int],
+        organizations: Collection[int],
         arguments: dict[str, Any],
         number: int,
         name: str,

@@ -70,7 +70,9 @@ class Source:
             names = [str(c) for c in self.table.columns]
             if len(set(names)) < len(names):
                 raise DataError("two columns of the table have the same name; rename one of them")
-            self.table = self.table.set_axis(names, axis=1)
+            if names != [*self.table.columns]:
+                self.table = self.table.copy(deep=False)
+                self.table.columns = pd.Index(names)
 
     @property
     def size(self) -> int:

@@ -1,12 +1,13 @@
 """The job: what every task says about it."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from v6_federated.base.errors import SafeError
 from v6_federated.messages.codec import DTYPES
+from v6_federated.messages.organizations import NOT_LISTED, Organizations, named
 
 # partial functions that every method has, those without a model only describe, fit_step and forget; none trains
 AGGREGATIONS = ("auto", "plain", "masked", "pinned")
@@ -93,8 +94,8 @@ class Job:
         method: name of the method.
         key: identifies the job's state at a node, 32 hexadecimal digits.
         seed: seed of every random choice in the job.
-        participants: ids of the organizations that train.
-        evaluators: ids of the organizations that only evaluate.
+        participants: ids of the organizations that train, ascending.
+        evaluators: ids of the organizations that only evaluate, ascending.
         rounds: number of rounds; None until it is known.
         model: name, options and sizes of the model; None until the nodes have described their data.
         data: which columns are used, and how.
@@ -108,8 +109,8 @@ class Job:
     method: str
     key: str
     seed: int
-    participants: list[int]
-    evaluators: list[int]
+    participants: Collection[int]
+    evaluators: Collection[int]
     rounds: int | None
     model: dict[str, Any] | None
     data: DataSpec
@@ -126,11 +127,13 @@ class Job:
 
     def to_json(self) -> dict[str, Any]:
         """The job as JSON, without what most jobs do not say: it goes to every node in every round."""
-        message = asdict(self)
-        for name in SELDOM:
-            if not message["data"][name]:
-                del message["data"][name]
-        return message
+        data = {name: value for name, value in vars(self.data).items() if name not in SELDOM or value}
+        return {
+            **vars(self),
+            "participants": named(self.participants),
+            "evaluators": named(self.evaluators),
+            "data": data,
+        }
 
     @classmethod
     def from_json(cls, message: Any) -> "Job":
@@ -146,7 +149,8 @@ class Job:
             SafeError: the message is no job: an attribute is missing or unknown.
         """
         try:
-            return cls(**{**message, "data": DataSpec(**message["data"])})
+            who = {name: Organizations(message[name]) for name in ("participants", "evaluators")}
+            return cls(**{**message, **who, "data": DataSpec(**message["data"])})
         except (TypeError, KeyError):
             raise SafeError("the job lacks a part or has an unknown one; it must be as central sends it") from None
 
@@ -162,10 +166,12 @@ class Job:
         """
         if not KEY.fullmatch(str(self.key)) or not re.fullmatch("[a-z0-9_]{1,40}", str(self.method)):
             raise SafeError("the job has no proper key or method; it needs 32 hexadecimal digits and a method's name")
-        lists = isinstance(self.participants, list) and isinstance(self.evaluators, list)
-        ids = [*self.participants, *self.evaluators] if lists else []
-        if not all(type(i) is int for i in ids) or len(set(ids)) < len(ids) or organization not in ids:
-            raise SafeError("the job does not list who takes part; it needs ids, each once, with this organization's")
+        participants, evaluators = (
+            who if isinstance(who, Organizations) else Organizations([*who])
+            for who in (self.participants, self.evaluators)
+        )
+        if not participants.isdisjoint(evaluators) or not (organization in participants or organization in evaluators):
+            raise SafeError(NOT_LISTED)
         if type(round_) is not int or round_ < 0:
             raise SafeError("the round of the task is not a whole number from 0")
         whole = [self.seed, *(number for number in (self.rounds, self.minimum_rows) if number is not None)]

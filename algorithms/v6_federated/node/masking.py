@@ -29,6 +29,7 @@ from v6_federated.base.vantage6_api import (
 from v6_federated.base.version import __version__
 from v6_federated.messages import codec
 from v6_federated.messages.job import SPECIAL, Job
+from v6_federated.messages.organizations import named
 from v6_federated.node.node import Node
 from v6_federated.node.request import Request
 from v6_federated.node.state import State
@@ -421,7 +422,7 @@ def _told(job: Job) -> str:
     told = {
         "method": job.method,
         "seed": job.seed,
-        "participants": job.participants,
+        "participants": named(job.participants),
         "minimum_rows": job.minimum_rows,
         "label": spec.label,
         "features": None if spec.features is None else [*spec.features],

@@ -7,6 +7,7 @@ one that was loaded is kept.
 
 import contextlib
 import glob
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -133,5 +134,11 @@ class State:
         return self.folder / f"{self.name}-round-{round_}.npz"
 
     def _files(self) -> list[int]:
-        ends = (f.stem.rpartition("-")[2] for f in self.folder.glob(f"{glob.escape(self.name)}-round-*.npz"))
-        return [int(end) for end in ends if end.isdecimal()]
+        """The rounds that have kept something."""
+        try:
+            names = os.listdir(self.folder)  # Path.glob would compile a pattern for each node and job
+        except OSError:  # nothing was kept yet
+            return []
+        begin, end = f"{self.name}-round-", ".npz"
+        rounds = (name[len(begin) : -len(end)] for name in names if name.startswith(begin) and name.endswith(end))
+        return [int(round_) for round_ in rounds if round_.isdecimal()]

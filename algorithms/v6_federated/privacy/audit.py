@@ -16,6 +16,7 @@ from v6_federated.base.database import label_of_task
 from v6_federated.base.logs import one_line
 from v6_federated.base.vantage6_api import NodePermissionException, in_container, package, run_number
 from v6_federated.messages import codec, serialization
+from v6_federated.messages.organizations import counted
 from v6_federated.privacy.environment import NOTHING_COMPUTED, debugging
 from v6_federated.privacy.hospital import HospitalFolder
 from v6_federated.privacy.policy import Policy
@@ -81,7 +82,6 @@ def entry(policy: Policy, organization: int, function: str, round_: Any, job: Ma
     Returns:
         The line of a request of which nothing has left yet.
     """
-    participants = job.get("participants")
     return Entry(
         time=now(),
         run=run_number(),
@@ -91,7 +91,7 @@ def entry(policy: Policy, organization: int, function: str, round_: Any, job: Ma
         database=text(label) if (label := label_of_task()) else None,
         round=round_ if type(round_) is int and 0 <= round_ < 2**31 else None,
         organization=organization,
-        participants=len(participants) if isinstance(participants, list) else None,
+        participants=counted(job.get("participants")),
         profile=policy.profile,
         looser=policy.looser() + (["DEBUG"] if debugging() else []),
     )

@@ -76,7 +76,7 @@ class HospitalFolder:
         elif not policy.counts:  # a node on a laptop, whose rows are the developer's own
             found = cls(vantage6_api.job_folder() / f"{FALLBACK}-{organization}", own=False)
             with contextlib.suppress(OSError):
-                found.path.mkdir(mode=0o700, exist_ok=True)
+                found.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         else:
             raise NodePermissionException(
                 "the limits of this node count requests in the hospital's own folder, and this node has none; "

@@ -11,7 +11,7 @@ from v6_federated.central import resume
 from v6_workbench import registry
 from v6_workbench.cli import job, node_environment, study
 from v6_workbench.cli.options import DealOptions, ExperimentOptions
-from v6_workbench.simulation import datasets, dealing, partitions, studies
+from v6_workbench.simulation import cluster, datasets, dealing, partitions, studies
 from v6_workbench.simulation.datasets import Dataset
 from v6_workbench.simulation.experiments import Experiment
 from v6_workbench.simulation.mock import TRUSTING
@@ -36,6 +36,12 @@ def experiment_of(options: ExperimentOptions, labelled: bool = True) -> Experime
     for name, count in (("nodes", options.nodes), ("processes", options.processes)):
         if count is not None and count < 1:
             raise SafeError(f"--{name} {count} is too few; expected at least 1")
+    if options.cluster is not None:
+        if options.processes is not None:
+            raise SafeError(
+                "--processes cannot be used with --cluster, which has its own workers; remove one of the two"
+            )
+        cluster.check(options.cluster)
     environment = node_environment.read(options.node_env)
     node_environment.check_mock(environment)
     environment.check(TRUSTING)
@@ -57,6 +63,7 @@ def experiment_of(options: ExperimentOptions, labelled: bool = True) -> Experime
         slowest=options.speeds,
         hospital_folder=options.hospital_folder,
         study=plan,
+        cluster=options.cluster,
     )
     if environment.own:
         environment.check_nodes(len(made.named()))

@@ -131,6 +131,14 @@ class ExperimentOptions(DealOptions, JobOptions):
         Option("deal and hold out the rows R times in different ways, and show means with their intervals", "R"),
     ] = None
     processes: Annotated[int | None, Option("worker processes (one for each processor; 1 for small data)", "P")] = None
+    cluster: Annotated[
+        str | None,
+        Option(
+            "workers of a cluster in place of processes of this machine: dask:ADDRESS of its scheduler, ray, or "
+            "ray:ADDRESS",
+            "CLUSTER",
+        ),
+    ] = None
     hospital_folder: Annotated[
         Path | None, Option("folder in which each node keeps its audit log and counters, as node-K", "DIR")
     ] = None

@@ -50,6 +50,7 @@ class Experiment:
         features: the features' columns, as in ``Common``.
         holdout: share of a node's rows kept for evaluation; a dataset with a test set holds out nothing.
         processes: worker processes; None is one for small data, otherwise one for each processor.
+        cluster: a cluster whose workers take their place, see ``MockNetwork``; None: there is none.
         environment: environment variables of every node, its operator's policy. Mock nodes hold the developer's own
             rows, so the profile is ``trusting`` and one organization is enough for a job unless this says otherwise.
             For baselines, which have one node, one organization is enough under every profile, and its answers are
@@ -89,6 +90,7 @@ class Experiment:
     fold: tuple[int, int] | None = None
     hospital_folder: Path | None = None
     study: StudyPlan | None = None
+    cluster: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.dataset, Dataset):
@@ -167,11 +169,19 @@ class Experiment:
     def _digest(self) -> str:
         """A digest of the rows and of how they are dealt: files of the same name and size may differ."""
         whole = hashlib.sha256()
-        for rows in (*self.named().values(), *([] if self.test is None else [self.test])):
+        parts = [*self.named().values(), *([] if self.test is None else [self.test])]
+        pooled = pool(parts) if isinstance(parts[0], pd.DataFrame) else None
+        # a column is hashed at once, and not for each of thousands of nodes
+        hashes = (
+            {} if not isinstance(pooled, pd.DataFrame) else {name: _hashes(pooled[name]) for name in pooled.columns}
+        )
+        start = 0
+        for rows in parts:
             if isinstance(rows, pd.DataFrame):
-                for name in rows.columns:
+                for name, column in hashes.items():
                     whole.update(f"\0{name}\0".encode())
-                    whole.update(_hashes(rows[name]).tobytes())
+                    whole.update(column[start : start + len(rows)].tobytes())
+                start += len(rows)
             else:
                 for array in map(np.asarray, rows):
                     whole.update((array.astype(str) if array.dtype == object else array).tobytes())
@@ -418,12 +428,13 @@ class Experiment:
         registry.check(method, registry.validate(method, values))
         described = {**self.description(), "trained": kind}
         baseline = kind != "federated"
+        every = self._environment(None, baseline)
         if baseline:  # one node, and a second that only evaluates
-            environments = {k: self._environment(node if k == 1 else None, baseline) for k in databases}
+            own = {1: self._environment(node, baseline)}
         else:
-            environments = {k: self._environment(k) for k in databases}
+            own = {k: self._environment(k) for k in self.environments if k in databases}
             for k in range(len(self.named()) + 1, len(databases) + 1):  # it holds a test set, and is no hospital
-                environments[k][AGGREGATION] = "plain"
+                own[k] = {**own.get(k, every), AGGREGATION: "plain"}
         study = None
         if self.study is not None and not baseline:
             study = replace(self.study, names=dict(enumerate(self.named(), start=1)))
@@ -431,7 +442,7 @@ class Experiment:
         started = now()
 
         def finished(result: dict[str, Any]) -> dict[str, Any]:
-            hospitals = {k: environments[k] for k in ((1,) if baseline else self.deal())}
+            hospitals = {k: own.get(k, every) for k in ((1,) if baseline else self.deal())}
             origin = {**described, "limits": limits_in_force(hospitals)}
             return {**result, "started": started, "ended": now(), "experiment": origin}
 
@@ -439,12 +450,14 @@ class Experiment:
         with MockNetwork(
             registry.package_of(method).__name__,
             databases,
-            environments=environments,
+            environment=every,
+            environments=own,
             processes=processes,
             on_round=on_round or (lambda row: None),
             outcomes=outcomes,
             hospital_folder=None if baseline else self.hospital_folder,  # pooled rows are no hospital's
             study=study,
+            cluster=self.cluster,
         ) as network:
             try:
                 result = network.run(**values)
@@ -500,13 +513,16 @@ def limits_in_force(environments: Mapping[int, Mapping[str, str]]) -> list[dict[
         Nodes with the same limits together: ``organizations``, their ids, and ``limits``, as ``as_json`` writes them.
     """
     found: list[dict[str, Any]] = []
+    groups: dict[frozenset[tuple[str, str]], list[int]] = {}  # by environment: most nodes have the same
     for organization, environment in environments.items():
-        limits = as_json(Policy.of_node(environment))
-        same = next((group for group in found if group["limits"] == limits), None)
-        if same is None:
-            found.append({"organizations": [organization], "limits": limits})
+        groups.setdefault(frozenset(environment.items()), []).append(organization)
+    for same in groups.values():
+        limits = as_json(Policy.of_node(environments[same[0]]))
+        known = next((group for group in found if group["limits"] == limits), None)
+        if known is None:
+            found.append({"organizations": same, "limits": limits})
         else:
-            same["organizations"].append(organization)
+            known["organizations"] = sorted([*known["organizations"], *same])
     return found
 
 

@@ -1,20 +1,21 @@
 """A network of mock nodes on this machine.
 
-Central runs in the caller's process, partials run in worker processes through joblib (whose back ends, Dask and Ray
-among them, can move them to other machines). Every message is encoded as JSON and decoded again, as on a real network.
-Each node has its own rows, environment and temporary folder. Rows are written once, to files that the workers map into
-memory; a call carries nothing except its message.
+Central runs in the caller's process, partials run in worker processes: on this machine through joblib, or on a cluster
+of Dask or Ray. Every message is encoded as JSON and decoded again, as on a real network.
+Each node has its own rows, environment and temporary folder. Rows are written once, to a file that the workers map into
+memory; a call carries nothing except its message. What all nodes have in common exists once, and a node's folder is
+made when something is first kept there, so that a network of 100,000 nodes is set up in seconds.
 """
 
 import functools
 import importlib
 import os
 import tempfile
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import joblib
 import orjson
 from joblib.externals import cloudpickle
 
@@ -23,11 +24,14 @@ from v6_federated.base.errors import Interrupted, SafeError
 from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.privacy.limits import PREFIX
 from v6_federated.privacy.policy import Policy
+from v6_workbench.simulation import cluster as clusters
 from v6_workbench.simulation import mock_node, studies
 from v6_workbench.simulation.call_outcomes import CallOutcome, CallOutcomes
 from v6_workbench.simulation.mock_client import MockClient
-from v6_workbench.simulation.mock_node import Database, MockNode
+from v6_workbench.simulation.mock_node import Database, Ended, Image, MockNode
+from v6_workbench.simulation.row_store import RowStore
 from v6_workbench.simulation.studies import StudyPlan
+from v6_workbench.simulation.workers import Call, LocalWorkers, Workers
 
 __all__ = ["TRUSTING", "CallOutcome", "CallOutcomes", "MockNetwork", "StudyPlan"]
 
@@ -54,6 +58,8 @@ class MockNetwork:
         hospital_folder: where each node gets a lasting folder of its own, ``node-K``, for its audit log and counters.
             Without it, nodes whose limits need such folders get them in the network's temporary folder.
         study: a study that the nodes have accepted when the network starts, see ``studies.make``; None: there is none.
+        cluster: a cluster whose workers run the partials, ``dask:ADDRESS``, ``ray`` or ``ray:ADDRESS``; None: processes
+            of this machine do. The bits are the same on processors of the same kind.
 
     Attributes:
         folder: the network's temporary folder.
@@ -61,7 +67,8 @@ class MockNetwork:
 
     Raises:
         ValueError: ``processes`` is below 1, or ``databases`` is empty.
-        SafeError: rows cannot be read, or the nodes cannot have such a study.
+        SafeError: rows cannot be read, the nodes cannot have such a study, or the cluster's library is not installed.
+        EngineError: the cluster cannot be reached, or has no workers.
     """
 
     def __init__(
@@ -78,47 +85,53 @@ class MockNetwork:
         keep: bool = False,
         hospital_folder: Path | None = None,
         study: StudyPlan | None = None,
+        cluster: str | None = None,
     ) -> None:
         if processes < 1:
             raise ValueError(f"processes={processes} is too few; expected at least 1")
         if not databases:
             raise ValueError("databases is empty; expected the rows of at least one organization")
         self.package, self.on_round, self.outcomes, self.online, self.keep = package, on_round, outcomes, online, keep
-        self.processes = processes
+        self._apart = processes > 1 or cluster is not None  # whether partials run in other processes
         self._model: models.Registered | None = None  # the job's, if workers have to be told of it
         self._temporary = tempfile.TemporaryDirectory(prefix="v6-federated-", ignore_cleanup_errors=True)
         self.folder = Path(self._temporary.name)
         self.nodes: dict[int, MockNode] = {}
         shell = TRUSTING | {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
+        every = {**shell, **(environment or {})}
+        lasting = (hospital_folder or self.folder / "hospitals").absolute()
+        wanted, counts = hospital_folder is not None or study is not None, _counts(every)
+        self._rows = RowStore(self.folder / "rows")
         try:
             for organization, database in databases.items():
-                own = {**shell, **(environment or {}), **(environments or {}).get(organization, {})}
-                folder = self.folder / f"node-{organization}"
-                if hospital_folder is not None or study is not None or _counts(own):
-                    lasting = (hospital_folder or self.folder / "hospitals").absolute() / f"node-{organization}"
-                    lasting.mkdir(parents=True, exist_ok=True)
-                    own["HOSPITAL_DATABASE_URI"] = str(lasting)
-                self.nodes[organization] = mock_node.create(organization, folder, database, own)
+                folder, special = self.folder / f"node-{organization}", (environments or {}).get(organization)
+                own = {**(special or {}), "TEMPORARY_FOLDER": str(folder / "tmp")}
+                if wanted or (_counts({**every, **special}) if special else counts):
+                    hospital = lasting / f"node-{organization}"
+                    hospital.mkdir(parents=True, exist_ok=True)
+                    own["HOSPITAL_DATABASE_URI"] = str(hospital)
+                rows = mock_node.stored(organization, database, self._rows)
+                self.nodes[organization] = MockNode(organization, folder, rows, ChainMap(own, every))
+            self._rows.flush()
             if study is not None:
                 self._make_study(study)
+            self._workers: Workers = LocalWorkers(processes) if cluster is None else clusters.connect(cluster)
         except BaseException:
             self.close()
             raise
-        self._pool = joblib.Parallel(
-            n_jobs=processes, batch_size=1, pre_dispatch="all", return_as="generator_unordered", max_nbytes=None
-        )
 
     def __enter__(self) -> "MockNetwork":
-        self._pool.__enter__()
+        self._workers.__enter__()
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        self._pool.__exit__(*exception)
+        self._workers.__exit__(*exception)
         self.close()
 
     def close(self) -> None:
         """Remove the temporary folder."""
         mock_node.close_databases()
+        self._rows.close()
         self._temporary.cleanup()
 
     def _make_study(self, plan: StudyPlan) -> None:
@@ -150,33 +163,32 @@ class MockNetwork:
         """
         central = importlib.import_module(self.package).central
         self._model = self._own_model(settings.get("model"))
-        with mock_node.environment_of(next(iter(self.nodes.values()))):
+        with mock_node.environment_of(next(iter(self.nodes.values())).environment):
             try:
                 result = central(mock_client=self.client(), **orjson.loads(orjson.dumps(settings)))
             except Interrupted as error:
                 raise Interrupted(orjson.loads(orjson.dumps(error.result))) from None
         return orjson.loads(orjson.dumps(result))
 
-    def work(self, calls: list[tuple[Path, int, int]]) -> Iterator[tuple[int, str, str]]:
+    def work(self, calls: list[tuple[Path, int, int]]) -> Iterator[Ended]:
         """Run calls at the nodes.
 
         Args:
             calls: message, organization and number of the run of each call.
 
         Yields:
-            Number, status and log of each run, as the runs finish.
+            How each run ended, as the runs finish.
         """
         file = getattr(importlib.import_module(self.package), "__file__", None)  # a module made in memory has none
-        folder = str(Path(file).parents[1]) if file else ""
-        yield from self._pool(
-            joblib.delayed(mock_node.run)(self.package, folder, self.nodes[organization], message, number, self._model)
-            for message, organization, number in calls
+        image = Image(self.package, str(Path(file).parents[1]) if file else "", self._model)
+        yield from self._workers.work(
+            image, [Call(self.nodes[organization], message, number) for message, organization, number in calls]
         )
 
     def _own_model(self, spec: Any) -> models.Registered | None:
         """The job's model, if it is registered in this process alone: workers start without it."""
         model = models.registered(spec)
-        if model is None or self.processes == 1:
+        if model is None or not self._apart:
             return None
         if getattr(model.build, "__module__", "").partition(".")[0] == self.package:
             return None  # workers import the package, which registers it there, as in an image

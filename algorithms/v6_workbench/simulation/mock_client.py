@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import orjson
 
 from v6_workbench.simulation.call_outcomes import CallOutcome, CallOutcomes
+from v6_workbench.simulation.mock_node import Ended
 
 
 class Network(Protocol):
@@ -25,8 +26,8 @@ class Network(Protocol):
     def nodes(self) -> Collection[int]:
         """Ids of the organizations."""
 
-    def work(self, calls: list[tuple[Path, int, int]]) -> Iterable[tuple[int, str, str]]:
-        """Run calls (message, organization, number of the run); yield (number, status, log) as they finish."""
+    def work(self, calls: list[tuple[Path, int, int]]) -> Iterable[Ended]:
+        """Run calls (message, organization, number of the run); yield how each ended, as they finish."""
 
 
 @dataclass
@@ -41,6 +42,7 @@ class _Run:
     ends: float  # on the simulated clock
     status: str = "pending"
     log: str | None = None
+    answer: bytes | Path | None = None  # until it is taken
 
 
 class MockClient:
@@ -110,9 +112,10 @@ class MockClient:
                 run.status, run.log = run.outcome.status, ""
         runs = {run.id: run for run in waiting if run.status == "pending" or run.outcome.worked}
         calls = [(run.message, run.organization, run.id) for run in runs.values()]
-        for number, status, log in self.network.work(calls) if calls else ():
-            if runs[number].status == "pending":
-                runs[number].status, runs[number].log = status, log
+        for ended in self.network.work(calls) if calls else ():
+            run = runs[ended.number]
+            if run.status == "pending":
+                run.status, run.log, run.answer = ended.status, ended.log, ended.answer
         for message in {run.message for run in waiting}:
             message.unlink(missing_ok=True)
 
@@ -148,7 +151,7 @@ class _Tasks:
         """Create a task as a client of vantage6 4 (``input_``) or 5 (``method`` and ``arguments``) does."""
         client = self.client
         input_ = input_ or {"method": method, "kwargs": arguments or {}}
-        unknown = sorted(set(organizations) - set(client.network.nodes))
+        unknown = sorted(k for k in organizations if k not in client.network.nodes)
         if unknown or not organizations:
             return {"msg": f"no node for organizations {unknown or organizations}"}
         task_id = len(client._runs) + 1
@@ -195,14 +198,16 @@ class _Results:
     def from_task(self, task_id: int) -> Iterator[Any]:
         """The results of the runs that completed, one by one, so that a thousand need not lie in memory as text.
 
-        Each can be taken once, unless the network keeps them: its file is removed.
+        Each can be taken once, unless the network keeps them.
         """
         for run in self.client._runs[task_id]:
-            file = self.client.network.folder / f"answer-{run.id}.json"
-            if self.client._status(run) == "completed" and file.exists():
-                answer = orjson.loads(file.read_bytes())
+            if self.client._status(run) == "completed" and run.answer is not None:
+                text = run.answer if isinstance(run.answer, bytes) else run.answer.read_bytes()
                 if not self.client.network.keep:
-                    file.unlink()
+                    if isinstance(run.answer, Path):
+                        run.answer.unlink()
+                    run.answer = None
+                answer = orjson.loads(text)
                 for _ in range(run.outcome.times):
                     yield answer if run.outcome.alter is None else run.outcome.alter(answer)
 

@@ -1,17 +1,16 @@
-"""A mock node: its rows on disk, and one call of a partial function as a container would run it."""
+"""A mock node: its rows, and one call of a partial function as a container would run it."""
 
 import functools
 import importlib
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import joblib
 import numpy as np
 import orjson
 import pandas as pd
@@ -22,8 +21,11 @@ from v6_federated.data.reading import as_features
 from v6_federated.data.source import Source
 from v6_federated.privacy.environment import debugging
 from v6_federated.privacy.limits import PREFIX
+from v6_workbench.simulation.row_store import Record, RowStore
 
 Database = pd.DataFrame | tuple[np.ndarray, np.ndarray]
+LONG = 2**16  # bytes of an answer, above which it is written to a file
+MOST_OPEN = 1000  # databases that a process has open: of each, it keeps the rows that it has prepared
 
 
 @dataclass(frozen=True)
@@ -32,13 +34,48 @@ class MockNode:
 
     Attributes:
         organization_id: id of the node's organization.
-        folder: the node's folder; it holds the file ``database`` and the folder ``tmp``.
+        folder: the node's folder; it holds ``tmp``, the temporary folder of its algorithms. Both are made when the
+            first file is written there.
+        rows: where its rows lie.
         environment: environment variables of the node's algorithms.
     """
 
     organization_id: int
     folder: Path
-    environment: Mapping[str, str]
+    rows: Record
+    environment: MutableMapping[str, str]
+
+
+@dataclass(frozen=True)
+class Image:
+    """What a node runs.
+
+    Attributes:
+        package: import package of the method.
+        folder: the folder that the package lies in; empty if it lies in none.
+        model: the job's model, if it is registered in the process that started the workers, and in no package.
+    """
+
+    package: str
+    folder: str
+    model: models.Registered | None = None
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a call ended.
+
+    Attributes:
+        number: number of the run.
+        status: in vantage6's words.
+        log: the container's log.
+        answer: the answer as JSON, or the file that holds it if it is long; None if there is none.
+    """
+
+    number: int
+    status: str
+    log: str = ""
+    answer: bytes | Path | None = None
 
 
 def check(database: Database, named: str = "the rows") -> None:
@@ -75,83 +112,125 @@ def _complex(dtype: Any) -> bool:
     return getattr(dtype, "kind", "") == "c"
 
 
-def create(organization: int, folder: Path, database: Database, environment: Mapping[str, str]) -> MockNode:
-    """Write a node's rows to its folder.
+def stored(organization: int, database: Database, store: RowStore) -> Record:
+    """Write a node's rows to the store of all nodes.
 
     Args:
         organization: id of the node's organization.
-        folder: the node's folder, which is created.
         database: the node's rows: a table, or arrays X (n, ...) and y (n,).
-        environment: environment variables of the node's algorithms.
+        store: the store.
 
     Returns:
-        The node.
+        Where they lie.
 
     Raises:
         SafeError: no node could read the rows.
     """
     check(database, f"the rows of organization {organization}")
-    (folder / "tmp").mkdir(parents=True)
     if isinstance(database, pd.DataFrame):
-        source = Source(table=database)
-    else:
-        X, y = database
-        source = Source(X=as_features(np.asarray(X)), y=np.asarray(y))
-    joblib.dump(source, folder / "database")
-    return MockNode(organization, folder, {**environment, "TEMPORARY_FOLDER": str(folder / "tmp")})
+        return store.add(Source(table=database).table)
+    X, y = map(np.asarray, database)
+    # pixels of 8 bits stay as they are, as their numbers take four times the room; a node reads them as numbers
+    return store.add((X if X.dtype == np.uint8 else as_features(X), y))
 
 
-def run(
-    package: str, folder: str, node: MockNode, message: Path, number: int, model: models.Registered | None = None
-) -> tuple[int, str, str]:
-    """Run one call at one node, in a worker process. The answer goes to a file, as in a container.
+def source_of(rows: Any) -> Source:
+    """Return a node's database.
 
     Args:
-        package: import package of the method.
-        folder: the folder that the package lies in.
+        rows: what ``stored`` has written: a table or arrays.
+    """
+    return Source(table=rows) if isinstance(rows, pd.DataFrame) else Source(X=rows[0], y=rows[1])
+
+
+def run(image: Image, node: MockNode, message: Path, number: int) -> Ended:
+    """Run one call at one node, in a process on the machine of the caller.
+
+    Args:
+        image: what the node runs.
         node: the node.
-        message: file of the task's input; the answer is written next to it.
+        message: file of the task's input; a long answer is written next to it.
         number: number of the run.
-        model: the job's model, if it was registered in the process that started this one.
 
     Returns:
-        The number of the run, its status and its log.
+        How it ended.
 
     Raises:
         AttributeError: the method does not export the function that the task names.
     """
-    _forget_other_networks(node.folder.parent)
-    request = _parse(message)
-    if folder not in sys.path:
-        sys.path.append(folder)  # a worker has not the path of the process that started it
-    module = importlib.import_module(package)
-    if model is not None:  # this process may not be the one in which the developer has registered it
-        models.register(model.name, model.build, model.options)
+    _forget_other_networks(node.rows.file)
+    ended = call(image, node.organization_id, node.environment, _parse(message), _open(node.rows), number)
+    return spooled(ended, message.parent)
+
+
+def spooled(ended: Ended, folder: Path) -> Ended:
+    """Write a long answer to a file: those of a thousand nodes need not lie in memory as text.
+
+    Args:
+        ended: how a call ended.
+        folder: the network's folder.
+
+    Returns:
+        The same, with the file in place of a long answer.
+    """
+    if not isinstance(ended.answer, bytes) or len(ended.answer) <= LONG:
+        return ended
+    file = folder / f"answer-{ended.number}.json"
+    file.write_bytes(ended.answer)
+    return replace(ended, answer=file)
+
+
+def call(
+    image: Image,
+    organization: int,
+    environment: Mapping[str, str],
+    request: dict[str, Any],
+    source: Source,
+    number: int,
+) -> Ended:
+    """Run one call at one node, in this process.
+
+    Args:
+        image: what the node runs.
+        organization: id of the node's organization.
+        environment: environment variables of the node's algorithms.
+        request: the task's input: the name of the function (``method``) and its arguments (``kwargs``).
+        source: the node's database.
+        number: number of the run.
+
+    Returns:
+        How it ended; the answer is JSON.
+
+    Raises:
+        AttributeError: the method does not export the function that the task names.
+    """
+    if image.folder and image.folder not in sys.path:
+        sys.path.append(image.folder)  # a worker has not the path of the process that started it
+    module = importlib.import_module(image.package)
+    if image.model is not None:  # this process may not be the one in which the developer has registered it
+        models.register(image.model.name, image.model.build, image.model.options)
     if not hasattr(module, request["method"]):
-        raise AttributeError(f"{package}/__init__.py does not export {request['method']}; add it there")
+        raise AttributeError(f"{image.package}/__init__.py does not export {request['method']}; add it there")
     function = getattr(module, request["method"])
     try:
-        with environment_of(node):
-            answer = function(
-                mock_client=_Identity(node.organization_id), mock_data=[_open(node.folder)], **request["kwargs"]
-            )
-        (message.parent / f"answer-{number}.json").write_bytes(orjson.dumps(answer))
+        with environment_of(environment):
+            answer = function(mock_client=_Identity(organization), mock_data=[source], **request["kwargs"])
+        return Ended(number, "completed", answer=orjson.dumps(answer))
     except Exception as error:
         if debugging():
             traceback.print_exc()
-        return number, "crashed", f"Error encountered while calling {request['method']}: {error}"
-    return number, "completed", ""
+        return Ended(number, "crashed", f"Error encountered while calling {request['method']}: {error}")
 
 
 @contextmanager
-def environment_of(node: MockNode) -> Iterator[None]:
-    """Set the node's environment variables, and restore the process's own afterwards.
+def environment_of(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set a node's environment variables, and restore the process's own afterwards.
 
     A worker process may have inherited the policy of another node, which was set when it was started: it is removed.
     """
     inherited = [name for name in os.environ if name.startswith(PREFIX)]
-    before = {name: os.environ.get(name) for name in (*inherited, *node.environment)}
-    _set_environment({**dict.fromkeys(inherited), **node.environment})
+    before = {name: os.environ.get(name) for name in (*inherited, *variables)}
+    _set_environment({**dict.fromkeys(inherited), **variables})
     try:
         yield
     finally:
@@ -171,13 +250,13 @@ def close_databases() -> None:
     _open.cache_clear()
 
 
-_network: list[Path] = []  # the network whose databases this process has open
+_stores: list[Path] = []  # the rows of the network whose databases this process has open
 
 
-def _forget_other_networks(folder: Path) -> None:
+def _forget_other_networks(store: Path) -> None:
     """Worker processes outlive a network; its open databases must not."""
-    if _network != [folder]:
-        _network[:] = [folder]
+    if _stores != [store]:
+        _stores[:] = [store]
         close_databases()
 
 
@@ -187,10 +266,10 @@ def _parse(message: Path) -> dict[str, Any]:
     return orjson.loads(message.read_bytes())
 
 
-@functools.cache
-def _open(folder: Path) -> Source:
+@functools.lru_cache(maxsize=MOST_OPEN)
+def _open(rows: Record) -> Source:
     """A node's database, mapped into memory once in each worker (read-only: no call can change it for the next)."""
-    return joblib.load(folder / "database", mmap_mode="r")
+    return source_of(rows.open())
 
 
 @dataclass(frozen=True)

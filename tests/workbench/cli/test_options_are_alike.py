@@ -32,6 +32,7 @@ OWN = {
 SIMULATED = {
     "speeds": "a real network takes the time that it takes",
     "processes": "containers are processes of their own",
+    "cluster": "the nodes are where they are",
     "hospital_folder": "each node of a network has its own",
 }
 SENT = {

@@ -52,6 +52,8 @@ WORDS = [
         "--target 0.9 is an accuracy, which a number to predict does not have; remove it",
     ),
     ([*RUN, "--nodes", "0"], "--nodes 0 is too few; expected at least 1"),
+    ([*RUN, "--cluster", "spark:x"], "--cluster 'spark:x' is not understood; expected dask:ADDRESS, for example dask:"),
+    ([*RUN, "--cluster", "ray", "--processes", "2"], "--processes cannot be used with --cluster, which has its own"),
     ([*RUN, "--processes", "0"], "--processes 0 is too few; expected at least 1"),
     (["network", "up", "--data", "wine", "--nodes", "0"], "--nodes 0 is too few; expected at least 1"),
     (["run", "coop", *RUN[2:], "--speeds", "inf"], "--speeds: 'inf' is not a number"),

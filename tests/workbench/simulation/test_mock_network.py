@@ -97,3 +97,11 @@ def test_speeds_are_spread_evenly_between_the_fastest_and_the_slowest():
     assert seconds[::2] == seconds[1::2] and sorted(seconds[::2]) == pytest.approx([1, 3, 9])
     assert [speeds(k, {"method": "evaluate"}).seconds for k in (1, 2, 3)] == [0, 0, 0]
     assert speeds(4, {"method": "client_update"}).seconds == 0, "its time is not simulated"
+
+
+def test_a_node_has_a_folder_of_its_hospital_if_its_own_limits_need_one(hospitals):
+    careful, open_ = {"V6_FEDERATED_PROFILE": "careful"}, {"V6_FEDERATED_PROFILE": "trusting"}
+    for every, own in ((careful, open_), (open_, careful)):
+        with MockNetwork("v6_fedavg", hospitals, environment=every, environments={3: own}) as network:
+            has = {k: "HOSPITAL_DATABASE_URI" in node.environment for k, node in network.nodes.items()}
+        assert has == {3: own is careful, 5: every is careful, 8: every is careful}

@@ -1,0 +1,76 @@
+"""A Dask cluster, through the client of ``distributed``."""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError
+from typing import Any
+
+from distributed import Client, KilledWorker, as_completed
+from distributed.comm import CommClosedError
+
+from v6_workbench.errors import EngineError
+from v6_workbench.simulation.cluster import remote
+
+CONNECT_SECONDS = 10
+
+
+class DaskCluster:
+    """A Dask cluster, see ``cluster.Library``.
+
+    What is handed over is the result of a task, not data that are scattered: the scheduler keeps the task, and runs it
+    again if the worker that had its result has ended.
+    """
+
+    def __init__(self, address: str) -> None:
+        """Connect.
+
+        Args:
+            address: the scheduler's, such as ``tcp://10.0.0.1:8786``.
+
+        Raises:
+            EngineError: no scheduler answers there, or it has no workers.
+        """
+        self._address = address
+        try:
+            self._client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+        except (OSError, ValueError):
+            raise EngineError(
+                f"no Dask scheduler answers at {address}; start one with `dask scheduler`, and name its address as it "
+                "shows it"
+            ) from None
+        try:
+            self._client.wait_for_workers(1, timeout=CONNECT_SECONDS)
+        except TimeoutError:
+            self.close()
+            raise EngineError(
+                f"the Dask scheduler at {address} has no workers; start one with `dask worker {address} --nthreads 1`"
+            ) from None
+
+    def hand_over(self, function: Any, *arguments: Any) -> Any:
+        """Give the cluster what a function returns, see ``cluster.Library``."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sending large graph")  # a node's rows, which are sent once
+            return self._client.submit(function, *arguments, pure=False)
+
+    def run(self, calls: Sequence[tuple[Any, ...]]) -> Iterator[remote.Returned]:
+        """Run calls, see ``cluster.Library``."""
+        try:
+            futures = [self._client.submit(remote.run, *call, pure=False) for call in calls]
+            for _, returned in as_completed(futures, loop=self._client.loop, with_results=True):
+                yield returned
+        except KilledWorker:
+            raise EngineError(
+                f"several workers of the Dask cluster at {self._address} ended while they ran the same call; see what "
+                "they print, for example that memory is short"
+            ) from None
+        except (CancelledError, CommClosedError):
+            raise EngineError(f"the Dask scheduler at {self._address} does not answer any more") from None
+        except ModuleNotFoundError as error:
+            raise EngineError(
+                f"a worker of the Dask cluster at {self._address} lacks the module {error.name}; install there what is "
+                "installed here"
+            ) from None
+
+    def close(self) -> None:
+        """Leave the cluster."""
+        self._client.close()

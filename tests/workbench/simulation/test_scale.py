@@ -1,0 +1,99 @@
+"""What many mock nodes cost: one file for the rows of all, nothing per node until it is needed, short messages."""
+
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from helpers import OPEN, table
+
+from v6_workbench import Experiment, load
+from v6_workbench.conformance.jobs import Tape
+from v6_workbench.simulation.mock import MockNetwork
+from v6_workbench.simulation.row_store import RowStore
+
+
+def network_of(nodes, **options):
+    X, y = np.random.default_rng(0).normal(size=(20, 3)), np.arange(20) % 2
+    return MockNetwork(
+        "v6_fedavg", {k: (X, y) for k in range(1, nodes + 1)}, environment=OPEN, on_round=lambda row: None, **options
+    )
+
+
+def test_the_number_of_files_does_not_grow_with_the_nodes():
+    found = {}
+    for nodes in (5, 200):
+        with network_of(nodes) as network:
+            network.run(rounds=1, fraction=0.01, holdout=0.0)
+            found[nodes] = sorted(str(file.relative_to(network.folder)) for file in network.folder.rglob("*"))
+    # central runs at the first node, and had its checkpoint there
+    assert found[5] == found[200] == ["node-1", "node-1/tmp", "rows"]
+
+
+def test_thousands_of_nodes_are_set_up_in_seconds():
+    started = time.monotonic()
+    with network_of(5000) as network:
+        assert len(network.nodes) == 5000
+    assert time.monotonic() - started < 20  # 0.5 on an idle machine; 7 when each node had its own files
+
+
+def test_a_round_that_asks_few_of_many_nodes_sends_short_messages():
+    tape = Tape()
+    with network_of(300, outcomes=tape) as network:
+        network.run(rounds=1, fraction=0.01, holdout=0.0, evaluate_every=2)
+    wave = next(wave for wave in tape.waves() if wave.function == "client_update")
+    assert len(wave.organizations) == 3
+    assert next(call for call in tape.calls if call.own).message["kwargs"]["job"]["participants"] == [[1, 300]]
+
+
+def test_experiments_read_the_limits_of_equal_nodes_once(monkeypatch):
+    from v6_federated.privacy.policy import Policy
+
+    read, of_node = [], Policy.of_node
+    monkeypatch.setattr(Policy, "of_node", classmethod(lambda cls, env=None: read.append(1) or of_node(env)))
+    monkeypatch.setattr(MockNetwork, "run", lambda self, **values: {"history": []})
+    counts = []
+    for nodes in (10, 100):
+        read.clear()
+        Experiment(load(table(2000)), nodes=nodes, processes=1).federated("fedavg", rounds=1)
+        counts.append(len(read))
+    assert counts[0] == counts[1]
+
+
+# ---- the rows of all nodes in one file
+
+
+def test_rows_are_read_as_they_were_and_cannot_be_changed(tmp_path):
+    mixed = table(30).assign(
+        word=["a", "b", None] * 10, day=pd.Timestamp("2026-01-01"), level=pd.Categorical(["x"] * 30)
+    )
+    X = np.arange(24.0).reshape(12, 2)
+    kept = [mixed, mixed.iloc[:0], mixed.iloc[3:9], (X, np.arange(12)), (X[:0], np.arange(0)), (X[::2, ::-1], X[:, 0])]
+    kept += [(np.asfortranarray(X), np.array(["yes", "no"] * 6)), (X.astype(np.uint8), np.array(["a", 1] * 6, object))]
+    store = RowStore(tmp_path / "rows")
+    records = [store.add(rows) for rows in kept]
+    store.flush()
+    for rows, record in zip(kept, records, strict=True):
+        found = record.open()
+        if isinstance(rows, pd.DataFrame):
+            pd.testing.assert_frame_equal(found, rows)
+            numbers = [found[name].to_numpy() for name in ("x0", "label")]
+        else:
+            for one, other in zip(found, rows, strict=True):
+                assert one.dtype == other.dtype and (one == other).all()
+            numbers = [found[0]]
+        assert not any(array.flags.writeable for array in numbers if array.size)
+        assert all(array.flags.aligned for array in numbers)
+    assert len([*tmp_path.iterdir()]) == 1
+    store.close()
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_node_cannot_change_its_rows_for_the_next_call(processes, monkeypatch):
+    rows = {k: table(40, seed=k) for k in (1, 2)}
+    with MockNetwork("v6_fedavg", rows, environment=OPEN, processes=processes) as network:
+        source = network.nodes[1].rows.open()
+        with pytest.raises(ValueError, match="read-only"):
+            source.to_numpy()[:] = 0
+            source["x0"].to_numpy()[:] = 0
+        pd.testing.assert_frame_equal(network.nodes[1].rows.open(), rows[1])
