@@ -37,5 +37,7 @@ def test_nobody_trains_and_only_evaluates():
         assert not some.isdisjoint(Organizations(others)) and not Organizations(others).isdisjoint(some)
 
 
-def test_a_run_that_no_network_has_costs_nothing():
-    assert 5 in Organizations([[1, 2**52]]) and counted([[1, 2**52]]) == 2**52
+def test_a_few_bytes_do_not_name_more_ids_than_a_node_can_go_through():
+    assert counted([[1, 10**6]]) == 10**6
+    for said in ([[1, 10**6 + 1]], [[1, 2**52]], [0, [1, 10**6]]):
+        assert counted(said) is None

@@ -11,6 +11,7 @@ from typing import Any
 from v6_federated.base.errors import SafeError
 
 MOST = 2**53  # ids end below, so that their number fits everywhere
+MOST_IDS = 10**6  # in a list: a node goes through all of them, and a few bytes could name many more
 RUN = 100  # consecutive ids, from which on a message names only the first and the last
 
 NOT_LISTED = "the job does not list who takes part; it needs ids, each once, with this organization's"
@@ -26,12 +27,12 @@ class Organizations(Collection[int]):
             named: ids, and the first and last of consecutive ids as lists of two.
 
         Raises:
-            SafeError: it is no such list, or names an id twice.
+            SafeError: it is no such list, names an id twice, or more than a million ids.
         """
         if not isinstance(named, list | tuple):
             raise SafeError(NOT_LISTED)
         self._runs = sorted(map(_run, named), key=_first)
-        if not _apart(self._runs):
+        if not _apart(self._runs) or len(self) > MOST_IDS:
             raise SafeError(NOT_LISTED)
 
     def __contains__(self, id_: object) -> bool:
