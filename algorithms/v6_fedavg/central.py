@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from v6_fedavg.combining import AggregateName, ScheduleName, Trim, combined, passed_on
+from v6_fedavg.decay import LocalDecay
 from v6_fedavg.personal import Personal
 from v6_fedavg.server_optimizer import ServerOptimizer
 from v6_federated import Answers, Federation, Fraction, LocalSGD, Result, Rounds, SafeError, central, changed
@@ -51,6 +52,33 @@ def check_settings(settings: Any) -> None:
         raise SafeError(f"server_beta2 has no effect with server_optimizer={settings.server_optimizer}; leave it out")
     if settings.server_optimizer == "sgd" and changed(settings, ["server_tau"]):
         raise SafeError("server_tau has no effect with server_optimizer=sgd; leave it out")
+    _check_decay(settings)
+
+
+def _check_decay(settings: Any) -> None:
+    """Reject a decay of local computation that changes nothing, or that other settings do not reckon with."""
+    decays = changed(settings, ["epochs_decay_round", "batch_size_growth_round"])
+    if "epochs_decay_round" in decays and settings.local_steps is not None:
+        raise SafeError(
+            "epochs_decay_round has no effect with local_steps, which takes the place of epochs; leave it out"
+        )
+    if "epochs_decay_round" in decays and settings.epochs == 1:
+        raise SafeError("epochs_decay_round has no effect with epochs=1; leave it out, or set epochs higher")
+    if "batch_size_growth_round" in decays and settings.batch_size is None:
+        raise SafeError("batch_size_growth_round has no effect without batch_size; leave it out, or set both")
+    if not decays:
+        return
+    if settings.clip is not None:
+        raise SafeError(f"{decays[0]} cannot be used with clip, whose plan counts the same epochs in each round")
+    if settings.lr_decay_step and settings.local_steps is None:  # nodes take earlier rounds to have had as many steps
+        raise SafeError(
+            f"lr_decay_step cannot be used with {decays[0]}, since it counts equal rounds; use lr_decay_round"
+        )
+    if settings.until_converged is not None:
+        raise SafeError(
+            f"until_converged cannot be used with {decays[0]}: rounds that train less look like a model that has "
+            "converged; leave one of them out"
+        )
 
 
 @central(
@@ -74,6 +102,7 @@ def central(
     rounds: Rounds,
     fraction: Fraction = 1.0,
     local: LocalSGD = LocalSGD(),
+    decay: LocalDecay,
     server: ServerOptimizer,
     aggregate: AggregateName = "mean",
     trim: Trim = 0.1,
@@ -97,21 +126,22 @@ def central(
         federation.keep_state()
     for t in federation.rounds(rounds):
         S_t = federation.sample(fraction)  # m <- max(floor(C K), 1)
+        local_t = decay.local(local, t)  # E and B of the round
         if schedule == "cyclic":
             s.order = federation.generator("cycle").permutation(S_t).tolist()
-            w, answers = passed_on(federation, s.order, s.w, local)
+            w, answers = passed_on(federation, s.order, s.w, local_t)
         elif federation.one_noisy_sum:  # FedSGD with noise
             w, answers = noisy_step(federation, S_t, s.w, local, t)
         else:
             if ditto:
                 own = {"personal": personal, "known": s.known, "values": ["state_lost"], "counts": ["state_lost"]}
-                answers = federation.ask("ditto_update", S_t, weights=s.w, local=local, **own)
+                answers = federation.ask("ditto_update", S_t, weights=s.w, local=local_t, **own)
                 s.known |= dict.fromkeys(answers.keys(), t)
             else:
-                answers = federation.ask("client_update", S_t, weights=s.w, local=local)
+                answers = federation.ask("client_update", S_t, weights=s.w, local=local_t)
             w = combined(answers, aggregate, trim)  # sum over S_t of n_k / m_t w_k
         s.w = server.step(s, w)  # w itself, unless another optimiser is set
-        federation.record(answers, s.w)
+        federation.record(answers, s.w, **decay.columns(local_t))
     if personal.personalize == "none":
         return federation.result(s.w)
     told = {"personal": personal, "known": s.known} if ditto else {"personal": personal, "known": {}, "local": local}
