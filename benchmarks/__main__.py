@@ -27,6 +27,7 @@ NAMES = (
     "glm",
     "masked",
     "mcmahan2017",
+    "mcmahan2017_figures",
     "mcmahan2017_shakespeare",
     "network",
     "network_jobs",
