@@ -378,10 +378,10 @@ def by_rate(dataset: Dataset, cell: Row, rates: Sequence[float]) -> list[str]:
 
 def unbalanced(dataset: Dataset) -> Iterator[str]:
     """Rounds of the 2NN where nodes have unlike numbers of rows, beside those where all have 600."""
-    yield "In both of the paper's partitions of MNIST all nodes have as many rows; of Shakespeare it finds the unbalanced"
-    yield "rows of roles easier. Here is MNIST with unbalanced nodes, in rounds to 97% by seed: with `size:0.66` node k has"
-    yield "a share of the shuffled rows that grows as k^0.66, and `sorted-unbalanced` gives each node two pieces of random"
-    yield "sizes of the rows sorted by digit. C = 0.1, B = 10, rate 0.215."
+    yield "In both of the paper's partitions of MNIST all nodes have as many rows; of Shakespeare it finds the"
+    yield "unbalanced rows of roles easier. MNIST with unbalanced nodes, in rounds to 97% by seed: with `size:0.66`"
+    yield "node k has a share of the shuffled rows that grows as k^0.66, and `sorted-unbalanced` gives each node two"
+    yield "pieces of random sizes of the rows sorted by digit. C = 0.1, B = 10, rate 0.215."
     yield ""
     yield from tables.head(
         "balanced", "E", "rounds", "unbalanced", "rows of a node, median", "least and most", "rounds"

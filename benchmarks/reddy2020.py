@@ -113,8 +113,8 @@ def more_nodes(dataset: Dataset) -> Iterator[str]:
     """Logistic regression with all of the document's numbers of nodes and of passes between two rounds."""
     rhos = sorted({1, 10, 50, *MORE_RHOS})
     yield ""
-    yield "**All numbers of nodes and of passes**, logistic regression: the accuracy, and in brackets how many times fewer"
-    yield f"bytes than with rho = 1. A dash: {tables.NOT_RUN_YET}."
+    yield "**All numbers of nodes and of passes**, logistic regression: the accuracy, and in brackets how many times"
+    yield f"fewer bytes than with rho = 1. A dash: {tables.NOT_RUN_YET}."
     for optimizer in OPTIMIZERS:
         names = [name for name, _, _ in protocols("logreg", optimizer, rhos)]
         yield ""
