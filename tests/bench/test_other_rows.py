@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from benchmarks import mcmahan2017, mcmahan2017_figures, nilsson2018, reddy2020, runs
+from benchmarks import mcmahan2017, mcmahan2017_figures, mcmahan2017_shakespeare, nilsson2018, reddy2020, runs
 
 from v6_workbench.simulation import datasets, partitions
 
@@ -43,6 +43,19 @@ def test_figure_6(few, tmp_path, monkeypatch):
     assert [row[:3] for row in rows] == [[p, "E = 1, B = all", "0.464"] for p in ("iid", "shards")]
     assert all(row[3] == row[-1] and row[-2] == "10" for row in rows)  # the loss after round 10 is the last
     assert lines[-1] == "![training loss by round, Figure 6](mcmahan2017_figures-6.png)"
+
+
+def test_figure_3_names_what_needs_a_gpu(tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "RESULTS", tmp_path)
+    monkeypatch.setattr(runs, "only_kept", True)
+    X, y = np.arange(320).reshape(4, 80) % 7, np.arange(4)
+    plays = mcmahan2017_shakespeare.Plays("plays", (X, y), (X, y), roles=np.array([0, 0, 1, 1]))
+    rows = cells(mcmahan2017_shakespeare.figure_3(plays))[2:]
+    tried = {(rows, str(E)) for rows, E, B in mcmahan2017_shakespeare.TRIED if B == 10}
+    assert {(row[0], row[1]) for row in rows if row[2] == "not run yet"} == tried
+    assert len(rows) == 12 and {row[2] for row in rows} == {"not run yet", "not tried"}
+    monkeypatch.setenv("V6_FEDERATED_DEVICE", "cuda")
+    assert {row[2] for row in cells(mcmahan2017_shakespeare.figure_3(plays))[2:]} == {"not run yet"}
 
 
 def test_unbalanced_nodes(few, monkeypatch):

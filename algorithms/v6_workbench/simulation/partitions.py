@@ -134,7 +134,7 @@ def powerlaw(y: np.ndarray, nodes: int, rng: np.random.Generator, exponent: floa
     rest = len(y) // nodes * np.arange(1, nodes) - ends
     if (np.diff([0, *rest, len(others)]) < 0).any():
         raise SafeError(
-            f"powerlaw:{exponent:g} gives a node more rows of the lower classes than an equal share of all rows has; "
+            f"powerlaw:{exponent:g} gives a node more rows of the lower half of the classes than a node of equal size has; "
             "expected a smaller exponent, for example powerlaw:0.5"
         )
     return [np.concatenate(p) for p in zip(np.split(growing, ends), np.split(others, rest), strict=True)]

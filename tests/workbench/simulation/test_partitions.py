@@ -73,7 +73,7 @@ def test_the_power_law_of_garsts_scripts():
             "the partition 'powerlaw:x' is not understood; expected powerlaw:NUMBER, for example powerlaw:0.66",
         ),
         ("powerlaw:11", "powerlaw:11 is out of range; expected an exponent from 0 to 10, for example powerlaw:0.66"),
-        ("powerlaw:3", "powerlaw:3 gives a node more rows of the lower classes than an equal share of all rows has"),
+        ("powerlaw:3", "powerlaw:3 gives a node more rows of the lower half of the classes than a node of"),
         ("class:2", "class:2 is out of range; expected a strength from 0 to 1"),
         ("classes:9", "classes:9 is too many: the label has 2 classes; expected classes:1 to classes:2"),
         ("shards:9", "20 rows are too few for 4 nodes with 9 shards each"),
