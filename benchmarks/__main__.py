@@ -29,6 +29,7 @@ NAMES = (
     "masked",
     "mcmahan2017",
     "mcmahan2017_cifar",
+    "mcmahan2017_figures",
     "mcmahan2017_shakespeare",
     "mcmahan2017_words",
     "network",

@@ -13,7 +13,6 @@ import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-from unittest import mock
 
 import numpy as np
 
@@ -22,7 +21,6 @@ from benchmarks.comparisons import Comparison
 from v6_federated import models
 from v6_federated.models.linear import LinearModel
 from v6_workbench.reporting.pictures import distances
-from v6_workbench.simulation import partitions
 from v6_workbench.simulation.datasets import Dataset
 from v6_workbench.simulation.experiments import Experiment
 
@@ -68,15 +66,6 @@ for _network in ("fnn", "cnn_garst"):
     starts.register(_network, "normal")
 models.register("lr_garst", lambda features, classes: FromRandom("logistic", features, classes))
 models.register("svm_garst", lambda features, classes: FromRandom("hinge", features, classes))
-
-
-def powerlaw(y: np.ndarray, nodes: int, rng: np.random.Generator) -> partitions.Parts:
-    """The author's CI of two classes: nodes of equal size, in which the share of the first class grows as k^0.66."""
-    first, second = (rng.permutation(np.flatnonzero(y == value)) for value in np.unique(y))
-    shares = np.arange(1, nodes + 1) ** 0.66
-    ends = np.floor(np.cumsum(shares)[:-1] / shares.sum() * len(first)).astype(int)
-    others = len(y) // nodes * np.arange(1, nodes) - ends
-    return [np.concatenate(p) for p in zip(np.split(first, ends), np.split(second, others), strict=True)]
 
 
 @dataclass(frozen=True)
@@ -276,8 +265,7 @@ def train(dataset: Dataset, row: Row, seed: int, rounds: int, distances: bool = 
     if row.batches != 1:
         values["batch_size"] = 1 if row.batches is None else -(-n // row.batches)
     method = "fedavg" if centralized else row.method
-    with mock.patch.dict(partitions.PARTITIONS, powerlaw=powerlaw):
-        return runs.kept(DOCUMENT, method, experiment, values, distances=distances)
+    return runs.kept(DOCUMENT, method, experiment, values, distances=distances)
 
 
 def area(run: runs.Run, rounds: int = 500) -> float:

@@ -25,6 +25,7 @@ def curves(
     bottom: float | None = None,
     target: float | Mapping[str, float] | None = None,
     log: bool = False,
+    losses: bool = False,
     names: Sequence[str] = (),
 ) -> bool:
     """Draw a PNG with one panel a setting and one line a method: the mean of its runs, shaded from the lowest to the
@@ -37,6 +38,7 @@ def curves(
         bottom: the lowest value shown.
         target: value at which a thin line is drawn, in all panels or by title.
         log: whether the horizontal axis is logarithmic.
+        losses: whether the values are losses: the vertical axis is logarithmic and does not end at 1.
         names: lines that have the same colour in each panel.
 
     Returns:
@@ -71,8 +73,10 @@ def curves(
             axis.xaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True))
         axis.tick_params(labelleft=True)
         axis.grid(alpha=0.3)
-        axis.legend(frameon=False, loc="lower right", fontsize=7)
-    axes[0, 0].set_ylim(bottom, min(axes[0, 0].get_ylim()[1], 1))
+        axis.legend(frameon=False, loc="upper right" if losses else "lower right", fontsize=7)
+        if losses:
+            axis.set_yscale("log")
+    axes[0, 0].set_ylim(bottom, None if losses else min(axes[0, 0].get_ylim()[1], 1))
     figure.savefig(path, dpi=110)
     plt.close(figure)
     return True

@@ -19,6 +19,8 @@ from benchmarks import reddy2020_differences as differences
 from benchmarks import runs, tables
 from benchmarks.reddy2020_setup import (
     DOCUMENT,
+    MORE_NODES,
+    MORE_RHOS,
     NODES,
     OPTIMIZERS,
     PARTITIONS,
@@ -60,10 +62,8 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
                 for K in NODES if full else NODES[:1]:
                     first = None
                     for name, method, own in protocols(model, optimizer):
-                        values = {**settings_of(model, optimizer), **own}
-                        values["evaluate_every"] = own["rounds"]
-                        run = runs.kept(DOCUMENT, method, Experiment(dataset, K, partition, 1, 1), values)
-                        packets = sum(r["bytes_up"] + r["bytes_down"] for r in run.history) / 1e6
+                        run = trained(dataset, model, optimizer, partition, K, method, own)
+                        packets = megabytes(run)
                         first = first or packets
                         last = run.history[-1]
                         sent = np.mean([r["uploads"] if r["uploads"] is not None else K for r in run.history])
@@ -89,10 +89,49 @@ def lines(dataset: Dataset, full: bool) -> Iterator[str]:
                 picture = _picture(dataset.name, model, optimizer, found)
                 yield f"![packets, communication rate, accuracy and gap by number of nodes]({picture})"
     if full:
+        yield from more_nodes(dataset)
         yield from differences.lines(dataset)
         yield from deals.lines(dataset)
         yield from boxes.lines(dataset)
         yield from svd_seconds(dataset)
+
+
+def trained(
+    dataset: Dataset, model: str, optimizer: str, partition: str, K: int, method: str, own: dict[str, Any]
+) -> runs.Run:
+    """One run, evaluated after its last round."""
+    values = {**settings_of(model, optimizer), **own, "evaluate_every": own["rounds"]}
+    return runs.kept(DOCUMENT, method, Experiment(dataset, K, partition, 1, 1), values)
+
+
+def megabytes(run: runs.Run) -> float:
+    """What a run has sent, both ways."""
+    return sum(r["bytes_up"] + r["bytes_down"] for r in run.history) / 1e6
+
+
+def more_nodes(dataset: Dataset) -> Iterator[str]:
+    """Logistic regression with all of the document's numbers of nodes and of passes between two rounds."""
+    rhos = sorted({1, 10, 50, *MORE_RHOS})
+    yield ""
+    yield "**All numbers of nodes and of passes**, logistic regression: the accuracy, and in brackets how many times"
+    yield f"fewer bytes than with rho = 1. A dash: {tables.NOT_RUN_YET}."
+    for optimizer in OPTIMIZERS:
+        names = [name for name, _, _ in protocols("logreg", optimizer, rhos)]
+        yield ""
+        yield from tables.head(f"{dataset.name}, {optimizer}", "K", *names)
+        for partition in PARTITIONS:
+            for K in sorted((*NODES, *MORE_NODES)):
+                cells, first = list[str | None](), 0.0
+                for name, method, own in protocols("logreg", optimizer, rhos):
+                    try:
+                        run = trained(dataset, "logreg", optimizer, partition, K, method, own)
+                    except runs.NotRun:
+                        cells.append(None)
+                        continue
+                    first = megabytes(run) if name == names[0] else first
+                    fewer = f" ({first / megabytes(run):.3g})" if first else ""
+                    cells.append(f"{run.history[-1]['accuracy']:.3f}{fewer}")
+                yield tables.row(partition, K, *cells)
 
 
 def _picture(data: str, model: str, optimizer: str, found: dict[tuple[str, str, int], dict[str, float]]) -> str:
@@ -179,6 +218,7 @@ def main(dataset: Dataset, full: bool) -> None:
     protocols_ = len([*protocols("logreg", "sgd")])
     most = protocols_ * (len(PASSES) * len(OPTIMIZERS) * len(PARTITIONS) * len(NODES) if full else 1)
     others = differences.runs_of(dataset) + deals.runs_of() + boxes.runs_of() + len(PARTITIONS) * len(NODES)
-    most += others if full else 0
+    more = len(MORE_NODES) * (protocols_ + len(MORE_RHOS)) + len(NODES) * len(MORE_RHOS)
+    most += others + len(OPTIMIZERS) * len(PARTITIONS) * more if full else 0
     title = f"Reddy 2020 on {'Fashion-MNIST' if dataset.name == 'fashion_mnist' else 'MNIST'}"
     tables.page(tables.Page(DOCUMENT, title, full, about, dataset.name), lines(dataset, full), most)

@@ -1,6 +1,6 @@
 """What all tables on Reddy 2020 have in common: models, optimizers, protocols, partitions."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from unittest import mock
 
@@ -14,12 +14,15 @@ PASSES = {"logreg": 100, "nn_reddy": 50}
 OPTIMIZERS = {"sgd": (0.01, (0.3, 0.8)), "adam": (0.001, (2.2, 2.8))}
 PARTITIONS = ("balanced", "unbalanced", "sorted-balanced", "sorted-unbalanced")
 NODES = (7, 31)
+MORE_NODES, MORE_RHOS = (15, 23), (20, 100)  # of logistic regression only
 
 
-def protocols(model: str, optimizer: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Name, method and settings of each protocol."""
+def protocols(
+    model: str, optimizer: str, rhos: Sequence[int] = (1, 10, 50)
+) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Name, method and settings of each protocol, of FedAvg with each of ``rhos``."""
     E = PASSES[model]
-    for rho in (1, 10, 50):
+    for rho in rhos:
         yield f"FedAvg rho = {rho}", "fedavg", {"epochs": rho, "rounds": E // rho}
     for delta in OPTIMIZERS[optimizer][1]:
         yield f"DynAvg Delta = {delta}", "dynavg", {"protocol": "divergence", "delta": delta, "rounds": E}

@@ -24,6 +24,7 @@ from v6_federated.base.files import write_whole
 # the pages in order, and what each is about
 PAGES = {
     "mcmahan2017": "FedAvg and FedSGD: rounds of the 2NN and the CNN to a target accuracy, and Figure 1",
+    "mcmahan2017_figures": "the 2NN's training loss by round, with many local epochs, and with fewer in later rounds",
     "mcmahan2017_shakespeare": "FedAvg with an LSTM, by speaking role; only begun",
     "mcmahan2017_cifar": "FedAvg with the CNN for CIFAR-10 beside centralized SGD: the first rounds",
     "mcmahan2017_words": "FedAvg with the LSTM on words, here Shakespeare's, beside centralized SGD: the first rounds",

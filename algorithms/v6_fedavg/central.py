@@ -1,70 +1,14 @@
 """The server of FederatedAveraging."""
 
-from typing import Any
-
 import numpy as np
 
+from v6_fedavg.checks import check_settings, why_single
 from v6_fedavg.combining import AggregateName, ScheduleName, Trim, combined, passed_on
 from v6_fedavg.compression import Compression, moved, trained
+from v6_fedavg.decay import LocalDecay
 from v6_fedavg.personal import Personal
 from v6_fedavg.server_optimizer import ServerOptimizer
-from v6_federated import Answers, Federation, Fraction, LocalSGD, Result, Rounds, SafeError, central, changed
-
-
-def why_single(settings: Any) -> str:
-    """Say which settings need the nodes' own models.
-
-    Args:
-        settings: the job's settings.
-
-    Returns:
-        The reason; empty if their sum suffices.
-    """
-    if settings.schedule == "cyclic":
-        return "with schedule=cyclic each node trains the model of the one before"
-    if settings.compression != "none":
-        return f"compression={settings.compression} sends fewer bytes than masks need"
-    return "" if settings.aggregate == "mean" else f"aggregate={settings.aggregate} compares the nodes' models"
-
-
-def check_settings(settings: Any) -> None:
-    """Reject settings that do not fit each other.
-
-    Args:
-        settings: the job's settings.
-
-    Raises:
-        SafeError: they do not.
-    """
-    if settings.schedule == "cyclic" and settings.aggregate != "mean":
-        raise SafeError(f"aggregate={settings.aggregate} has no effect with schedule=cyclic; leave one out")
-    if settings.aggregate != "trimmed" and changed(settings, ["trim"]):
-        raise SafeError(f"trim={settings.trim} has no effect without aggregate=trimmed; leave it out, or set both")
-    if settings.personalize != "none" and (not settings.holdout or settings.evaluators or settings.clip is not None):
-        raise SafeError(
-            "personalize needs rows that each node holds out to evaluate its own model; leave out holdout=0, "
-            "evaluators and clip"
-        )
-    if settings.personalize == "ditto" and settings.schedule == "cyclic":
-        raise SafeError("personalize=ditto cannot be used with schedule=cyclic; use personalize=finetune")
-    for name, needed in (("personal_epochs", "finetune"), ("personal_mu", "ditto")):
-        if settings.personalize != needed and changed(settings, [name]):
-            raise SafeError(f"{name} has no effect without personalize={needed}; leave it out, or set both")
-    if settings.compression != "topk" and changed(settings, ["topk_fraction"]):
-        raise SafeError("topk_fraction has no effect without compression=topk; leave it out, or set both")
-    if settings.compression != "none" and (
-        settings.schedule == "cyclic" or settings.aggregate != "mean" or settings.personalize == "ditto"
-    ):
-        raise SafeError(
-            f"compression={settings.compression} cannot be used with schedule=cyclic, another aggregate than mean or "
-            "personalize=ditto; leave one out"
-        )
-    if settings.compression != "none" and settings.clip is not None:
-        raise SafeError(f"compression={settings.compression} cannot be used with clip, whose sums are masked")
-    if settings.server_optimizer in ("sgd", "adagrad") and changed(settings, ["server_beta2"]):
-        raise SafeError(f"server_beta2 has no effect with server_optimizer={settings.server_optimizer}; leave it out")
-    if settings.server_optimizer == "sgd" and changed(settings, ["server_tau"]):
-        raise SafeError("server_tau has no effect with server_optimizer=sgd; leave it out")
+from v6_federated import Answers, Federation, Fraction, LocalSGD, Result, Rounds, central
 
 
 @central(
@@ -88,6 +32,7 @@ def central(
     rounds: Rounds,
     fraction: Fraction = 1.0,
     local: LocalSGD = LocalSGD(),
+    decay: LocalDecay,
     server: ServerOptimizer,
     aggregate: AggregateName = "mean",
     trim: Trim = 0.1,
@@ -114,23 +59,25 @@ def central(
         federation.keep_state()
     for t in federation.rounds(rounds):
         S_t = federation.sample(fraction)  # m <- max(floor(C K), 1)
+        local_t = decay.local(local, t)  # E and B of the round
         if schedule == "cyclic":
             s.order = federation.generator("cycle").permutation(S_t).tolist()
-            w, answers = passed_on(federation, s.order, s.w, local)
+            w, answers = passed_on(federation, s.order, s.w, local_t)
         elif federation.one_noisy_sum:  # FedSGD with noise
             w, answers = noisy_step(federation, S_t, s.w, local, t)
         elif compression.compression != "none":
-            w, answers = moved(federation, S_t, s, local, compression, t)
+            w, answers = moved(federation, S_t, s, local_t, compression, t)
         else:
             if ditto:
                 own = {"personal": personal, "known": s.known, "values": ["state_lost"], "counts": ["state_lost"]}
-                answers = federation.ask("ditto_update", S_t, weights=s.w, local=local, **own)
+                answers = federation.ask("ditto_update", S_t, weights=s.w, local=local_t, **own)
                 s.known |= dict.fromkeys(answers.keys(), t)
             else:
-                answers = federation.ask("client_update", S_t, weights=s.w, local=local)
+                answers = federation.ask("client_update", S_t, weights=s.w, local=local_t)
             w = combined(answers, aggregate, trim)  # sum over S_t of n_k / m_t w_k
         w_t, s.w = s.w, server.step(s, w)  # w itself, unless another optimiser is set
-        federation.record(answers, s.w, trained(w_t) if compression.compression != "none" else None)
+        found_by = trained(w_t) if compression.compression != "none" else None
+        federation.record(answers, s.w, found_by, **decay.columns(local_t))
     if personal.personalize == "none":
         return federation.result(s.w)
     told = {"personal": personal, "known": s.known} if ditto else {"personal": personal, "known": {}, "local": local}

@@ -18,6 +18,7 @@ Given = Sequence[Any] | Mapping[Any, Any]  # indices of the rows of each node, o
 Partition = str | Callable[[np.ndarray, int, np.random.Generator], Given] | Given
 TRIES = 1000
 MOST = 1e6  # largest number that a partition takes
+MOST_EXPONENT = 10
 
 
 def iid(y: np.ndarray, nodes: int, rng: np.random.Generator) -> Parts:
@@ -60,21 +61,26 @@ def shards(y: np.ndarray, nodes: int, rng: np.random.Generator, each: float = 2)
     return [np.concatenate([pieces[i] for i in own]) for own in order]
 
 
-def size(y: np.ndarray, nodes: int, rng: np.random.Generator) -> Parts:
-    """Sample imbalance (Garst's SI): equal labels, sizes that grow linearly from node to node, 1 : 2 : ... : K.
+def size(y: np.ndarray, nodes: int, rng: np.random.Generator, exponent: float = 1.0) -> Parts:
+    """Sample imbalance (Garst's SI): equal labels, sizes that grow from node to node as k^exponent, k = 1, 2, ..., K.
 
-    Garst shows the sizes only in figures (C.1, C.2); this is the simplest reading of them.
+    Garst shows the sizes only in figures (C.1, C.2); growth by equal steps is the simplest reading of them. In the
+    author's scripts the exponent is 0.66.
 
     Args:
         y: labels (n,).
         nodes: number of nodes, K.
         rng: deals.
+        exponent: from 0 (equal sizes) to 10.
 
     Returns:
         K arrays of row indices.
+
+    Raises:
+        SafeError: the exponent is out of range.
     """
-    ends = np.cumsum(np.arange(1, nodes + 1)) / (nodes * (nodes + 1) / 2)
-    return np.split(rng.permutation(len(y)), np.round(ends[:-1] * len(y)).astype(int))
+    ends = _power_law("size", nodes, exponent)
+    return np.split(rng.permutation(len(y)), np.round(ends * len(y)).astype(int))
 
 
 def class_(y: np.ndarray, nodes: int, rng: np.random.Generator, strength: float = 0.9) -> Parts:
@@ -101,6 +107,37 @@ def class_(y: np.ndarray, nodes: int, rng: np.random.Generator, strength: float 
     phase = np.arange(nodes) / nodes
     shares = [1 + strength * np.cos(2 * np.pi * (phase - c / len(classes))) for c in range(len(classes))]
     return _by_shares(y, classes, shares, rng)
+
+
+def powerlaw(y: np.ndarray, nodes: int, rng: np.random.Generator, exponent: float = 0.66) -> Parts:
+    """Class imbalance as in the scripts of Garst's thesis: equal sizes; one half of the classes grows as k^exponent.
+
+    Node k = 1, 2, ..., K gets a share of the rows of the lower half of the classes that is proportional to k^exponent,
+    and as many rows of the other classes as make it as large as all others. With two classes this is the author's.
+
+    Args:
+        y: labels (n,).
+        nodes: number of nodes, K.
+        rng: deals.
+        exponent: from 0 (equal shares) to 10.
+
+    Returns:
+        K arrays of row indices.
+
+    Raises:
+        SafeError: the exponent is out of range, or a node's share of the lower classes is larger than the node.
+    """
+    values = np.unique(y)
+    lower = np.isin(y, values[: max(1, len(values) // 2)])
+    growing, others = (rng.permutation(np.flatnonzero(half)) for half in (lower, ~lower))
+    ends = np.floor(_power_law("powerlaw", nodes, exponent) * len(growing)).astype(int)
+    rest = len(y) // nodes * np.arange(1, nodes) - ends
+    if (np.diff([0, *rest, len(others)]) < 0).any():
+        raise SafeError(
+            f"powerlaw:{exponent:g} gives a node more rows of the lower half of the classes than a node of equal size "
+            "has; expected a smaller exponent, for example powerlaw:0.5"
+        )
+    return [np.concatenate(p) for p in zip(np.split(growing, ends), np.split(others, rest), strict=True)]
 
 
 def classes(y: np.ndarray, nodes: int, rng: np.random.Generator, each: float = 2) -> Parts:
@@ -223,11 +260,12 @@ PARTITIONS: dict[str, Callable[..., Parts]] = {
     "shards": shards,
     "size": size,
     "class": class_,
+    "powerlaw": powerlaw,
     "classes": classes,
     "dirichlet": dirichlet,
 }
-WITH_NUMBER = {"shards": int, "class": float, "classes": int, "dirichlet": float}
-EXAMPLES = {"shards": "2", "class": "0.9", "classes": "2", "dirichlet": "0.5"}
+WITH_NUMBER = {"shards": int, "size": float, "class": float, "powerlaw": float, "classes": int, "dirichlet": float}
+EXAMPLES = {"shards": "2", "size": "0.66", "class": "0.9", "powerlaw": "0.66", "classes": "2", "dirichlet": "0.5"}
 
 
 def column_of(partition: Partition) -> str:
@@ -364,6 +402,18 @@ def _sorted(y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Rows by label, in random order within a label."""
     order = rng.permutation(len(y))
     return order[np.argsort(y[order], kind="stable")]
+
+
+def _power_law(name: str, nodes: int, exponent: float) -> np.ndarray:
+    """Where the shares of nodes end that grow as k^exponent, without the last end, 1: (K - 1,)."""
+    if not 0 <= exponent <= MOST_EXPONENT:
+        raise SafeError(
+            f"{name}:{exponent:g} is out of range; expected an exponent from 0 to {MOST_EXPONENT}, for example "
+            f"{name}:{EXAMPLES[name]}"
+        )
+    shares = np.arange(1, nodes + 1) ** exponent
+    ends: np.ndarray = np.cumsum(shares)[:-1] / shares.sum()
+    return ends
 
 
 def _by_shares(y: np.ndarray, values: np.ndarray, shares: list[np.ndarray], rng: np.random.Generator) -> Parts:

@@ -9,7 +9,9 @@ from v6_federated.base.errors import SafeError
 from v6_workbench.simulation import partitions
 
 
-@pytest.mark.parametrize("name", [*partitions.PARTITIONS, "shards:4", "class:0.5", "classes:3", "dirichlet:5"])
+@pytest.mark.parametrize(
+    "name", [*partitions.PARTITIONS, "shards:4", "size:0.66", "class:0.5", "powerlaw:0.5", "classes:3", "dirichlet:5"]
+)
 @pytest.mark.parametrize("nodes", [5, 10])
 def test_every_row_goes_to_one_node(name, nodes):
     y = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 60))
@@ -40,6 +42,23 @@ def test_shapes_of_the_other_partitions():
         assert all(len(np.unique(y[p])) == 2 for p in partitions.partition(name, y, 7, 0))
 
 
+def test_power_laws_by_hand():
+    """k^2 of three nodes is 1 : 4 : 9. Of 1400 rows, 100 + 400 + 900; of 700 rows of the lower classes, 0.5 as exponent
+    gives shares of 1, 1.414 and 1.732 of 4.146, and each node is filled up to a third of all rows."""
+    y = np.random.default_rng(0).permutation(np.repeat(["a", "b", "c", "d"], 350))
+    assert [len(p) for p in partitions.partition("size:2", y, 3, 0)] == [100, 400, 900]
+    parts = partitions.partition("powerlaw:0.5", y, 3, 0)
+    assert [len(p) for p in parts] == [466, 466, 468]
+    assert [int(np.isin(y[p], ["a", "b"]).sum()) for p in parts] == [168, 239, 293]  # 168.8, and 407.6 of the first two
+
+
+def test_the_power_law_of_garsts_scripts():
+    """Two classes, ten nodes: the shares of the first class that his thesis's author published, 17% to 76%."""
+    y = np.random.default_rng(0).permutation(np.repeat([4, 9], [5842, 5949]))
+    shares = [np.mean(y[p] == 4) for p in partitions.partition("powerlaw", y, 10, 1)]
+    assert shares == sorted(shares) and [round(shares[k], 2) for k in (0, -1)] == [0.17, 0.76]
+
+
 @pytest.mark.parametrize(
     ("name", "says"),
     [
@@ -48,6 +67,13 @@ def test_shapes_of_the_other_partitions():
         ("dirichlet:0", "the partition 'dirichlet:0' is not understood; expected dirichlet:NUMBER, for example"),
         ("dirichlet:x", "the partition 'dirichlet:x' is not understood; expected dirichlet:NUMBER, for example"),
         ("column:", "the partition 'column:' lacks a name; expected column:NAME"),
+        ("size:11", "size:11 is out of range; expected an exponent from 0 to 10, for example size:0.66"),
+        (
+            "powerlaw:x",
+            "the partition 'powerlaw:x' is not understood; expected powerlaw:NUMBER, for example powerlaw:0.66",
+        ),
+        ("powerlaw:11", "powerlaw:11 is out of range; expected an exponent from 0 to 10, for example powerlaw:0.66"),
+        ("powerlaw:3", "powerlaw:3 gives a node more rows of the lower half of the classes than a node of"),
         ("class:2", "class:2 is out of range; expected a strength from 0 to 1"),
         ("classes:9", "classes:9 is too many: the label has 2 classes; expected classes:1 to classes:2"),
         ("shards:9", "20 rows are too few for 4 nodes with 9 shards each"),
