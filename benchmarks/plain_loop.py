@@ -50,7 +50,8 @@ def plain_rounds(
     """Seconds of each round of the 2NN or another model, and the test accuracy of the model before it, without end."""
     half = len(test[1]) // 2
     everything = {**rows, -1: (test[0][:half], test[1][:half]), -2: (test[0][half:], test[1][half:])}
-    with multiprocessing.get_context("fork").Pool(2, _start, (everything,)) as pool:
+    # a fork would inherit the locks of threads that this process may have
+    with multiprocessing.get_context("spawn").Pool(2, _start, (everything,)) as pool:
         state = {name: p.numpy() for name, p in networks.network(model).state_dict().items()}
         rng = np.random.default_rng(1)
         while True:
