@@ -25,6 +25,7 @@ from v6_federated.data.steps import Step
 from v6_federated.messages.codec import Shape
 from v6_federated.messages.common import Common
 from v6_federated.messages.job import AGGREGATIONS, SPECIAL, DataSpec, Job
+from v6_federated.messages.result import MOST_CROSSED, crossed
 from v6_federated.models import metrics, outcomes
 from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.secagg.agreement import Entry
@@ -194,6 +195,8 @@ def prepare(
         if not spec.levels:
             raise SafeError(f"subgroup={spec.subgroup}: no organization has a value of it in enough rows; leave it out")
         _check_levels(spec.subgroup, len(spec.levels), answers)
+        if len(spec.classes or ()) > MOST_CROSSED:
+            raise SafeError(crossed(spec.subgroup))
     if isinstance(features, list):  # one order and one label at all nodes, also at those that come later
         label = spec.label or answers[0].values.get("label") or None
         spec = replace(spec, features=spec.features or features, label=label, exclude=[])

@@ -30,6 +30,15 @@ def confusion_shape(classes: int) -> tuple[int, int]:
     return (classes, classes) if classes <= MOST_CROSSED else (1, 2)
 
 
+def crossed(subgroup: str | None) -> str:
+    """Return why a subgroup's rows are not counted by class.
+
+    Args:
+        subgroup: its column.
+    """
+    return f"subgroup={subgroup} cannot be used with more than {MOST_CROSSED} classes; leave it out"
+
+
 class _Part(BaseModel):
     """A part of a result, which may hold more than is named here."""
 

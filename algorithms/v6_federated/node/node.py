@@ -25,6 +25,7 @@ from v6_federated.data.labels import encode_labels, plain
 from v6_federated.data.source import Rows, split
 from v6_federated.messages.job import Job
 from v6_federated.messages.local_sgd import LocalSGD, PlainSGD
+from v6_federated.messages.result import MOST_CROSSED, crossed
 from v6_federated.models import clipping, metrics
 from v6_federated.models.outcomes import Outcome
 from v6_federated.node import local_training, noising
@@ -102,6 +103,8 @@ class Node:
         self.policy.check_holdout(job.data.holdout)
         self.policy.check_made(preprocessing.made(steps))
         self.policy.check_levels(len(job.data.levels))
+        if job.data.levels and len(job.data.classes or ()) > MOST_CROSSED:
+            raise SafeError(crossed(job.data.subgroup))
         limit_threads()
         self.source = open_database(database)
         if schema is not None and self.source.table is not None:

@@ -8,6 +8,7 @@ from v6_federated.central.history import lost
 from v6_federated.data import preprocessing
 from v6_federated.messages import codec
 from v6_federated.messages.job import SHARED_FUNCTIONS
+from v6_federated.messages.organizations import Organizations
 from v6_workbench import registry
 from v6_workbench.network import server, submit
 from v6_workbench.network.client import UserClient, arguments_of, has_ended
@@ -79,7 +80,7 @@ def left_by(client: UserClient, task_id: int, method: str) -> dict[str, Any]:
     return {
         "method": method,
         "settings": {"seed": job["seed"], **{name: value for name, value in settings.items() if name != "resume"}},
-        "organizations": job["participants"],
+        "organizations": [*Organizations(job["participants"])],
         "weights": codec.encode({"weights": arrays.pop("weights")}),
         "state": checkpoint.to_json({**sent, **arrays}),
         "model": job["model"],

@@ -125,8 +125,10 @@ class MockNetwork:
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        self._workers.__exit__(*exception)
-        self.close()
+        try:
+            self._workers.__exit__(*exception)
+        finally:
+            self.close()
 
     def close(self) -> None:
         """Remove the temporary folder."""

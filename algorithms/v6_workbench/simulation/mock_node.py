@@ -21,6 +21,7 @@ from v6_federated.data.reading import as_features
 from v6_federated.data.source import Source
 from v6_federated.privacy.environment import debugging
 from v6_federated.privacy.limits import PREFIX
+from v6_workbench.simulation import row_store
 from v6_workbench.simulation.row_store import Record, RowStore
 
 Database = pd.DataFrame | tuple[np.ndarray, np.ndarray]
@@ -248,6 +249,7 @@ def _set_environment(variables: Mapping[str, str | None]) -> None:
 def close_databases() -> None:
     """Close the databases that this process has open."""
     _open.cache_clear()
+    row_store.forget()
 
 
 _stores: list[Path] = []  # the rows of the network whose databases this process has open

@@ -4,6 +4,7 @@ A node's record is a pickle without its arrays, followed by the arrays (pickle's
 record is read without a copy, in one way for tables and arrays, and ten thousand nodes need one file.
 """
 
+import functools
 import io
 import mmap
 import pickle
@@ -34,11 +35,8 @@ class Record:
 
     def open(self) -> Any:
         """Return the rows; their arrays are read-only and lie in the file, mapped into memory."""
-        first = self.offset - self.offset % mmap.ALLOCATIONGRANULARITY
-        with self.file.open("rb") as stream:
-            whole = self.offset + self.size - first
-            mapped = mmap.mmap(stream.fileno(), whole, access=mmap.ACCESS_READ, offset=first)
-        return unpickle(memoryview(mapped)[self.offset - first :], self.lengths)
+        mapped = _mapped(self.file, self.file.stat().st_size)
+        return unpickle(memoryview(mapped)[self.offset : self.offset + self.size], self.lengths)
 
     def read(self) -> bytes:
         """Return the record as it lies in the file, to send it to another machine."""
@@ -50,6 +48,18 @@ class Record:
     def size(self) -> int:
         """The number of bytes."""
         return [*_places(self.lengths)][-1].stop
+
+
+@functools.lru_cache(maxsize=1)
+def _mapped(file: Path, size: int) -> mmap.mmap:
+    """The whole file: a map for each record would take a file descriptor each, of which a process has few."""
+    with file.open("rb") as stream:
+        return mmap.mmap(stream.fileno(), size, access=mmap.ACCESS_READ)
+
+
+def forget() -> None:
+    """Close the file that this process has mapped, once nobody reads its rows any more."""
+    _mapped.cache_clear()
 
 
 class RowStore:

@@ -10,6 +10,7 @@ from vantage6.algorithm.tools.exceptions import UserInputError
 from v6_federated.base import logs
 from v6_federated.base.errors import SafeError
 from v6_federated.data import preprocessing
+from v6_federated.messages import organizations
 from v6_workbench.cli import job
 from v6_workbench.network import earlier_tasks, server, submit
 from v6_workbench.simulation.call_outcomes import CallOutcome
@@ -48,6 +49,16 @@ def lost(hospitals, monkeypatch):
         return earlier_tasks.left_by(None, 1, "fedavg"), straight
 
     return run
+
+
+def test_ids_in_a_row_are_read_as_they_were(hospitals, lost, monkeypatch):
+    """Messages name 100 consecutive organizations by the first and the last; here three."""
+    monkeypatch.setattr(organizations, "RUN", 3)
+    for k, rows in zip((1, 2, 3), [hospitals.pop(k) for k in list(hospitals)], strict=True):
+        hospitals[k] = rows
+    left, straight = lost(**OWN)
+    assert left["organizations"] == [1, 2, 3]
+    assert train("v6_fedavg", hospitals, **OWN, resume=left)["weights"] == straight["weights"]
 
 
 def test_fitted_steps_are_read_from_the_task_that_handed_them_over(lost, hospitals, monkeypatch):

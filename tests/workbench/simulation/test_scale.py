@@ -1,5 +1,6 @@
 """What many mock nodes cost: one file for the rows of all, nothing per node until it is needed, short messages."""
 
+import os
 import time
 
 import numpy as np
@@ -9,6 +10,7 @@ from helpers import OPEN, table
 
 from v6_workbench import Experiment, load
 from v6_workbench.conformance.jobs import Tape
+from v6_workbench.simulation import row_store
 from v6_workbench.simulation.mock import MockNetwork
 from v6_workbench.simulation.row_store import RowStore
 
@@ -97,3 +99,16 @@ def test_a_node_cannot_change_its_rows_for_the_next_call(processes, monkeypatch)
             source.to_numpy()[:] = 0
             source["x0"].to_numpy()[:] = 0
         pd.testing.assert_frame_equal(network.nodes[1].rows.open(), rows[1])
+
+
+def test_open_databases_take_one_file_descriptor(tmp_path):
+    """A process has about a thousand of them, some of which notebooks need."""
+    store = RowStore(tmp_path / "rows")
+    records = [store.add((np.full((3, 2), k, np.float32), np.arange(3))) for k in range(50)]
+    store.flush()
+    before = len(os.listdir("/proc/self/fd"))
+    opened = [record.open() for record in records]
+    assert len(os.listdir("/proc/self/fd")) <= before + 1
+    assert all((k == X).all() for k, (X, _) in enumerate(opened))
+    store.close()
+    row_store.forget()

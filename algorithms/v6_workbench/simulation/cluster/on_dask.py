@@ -57,6 +57,8 @@ class DaskCluster:
         try:
             futures = [self._client.submit(remote.run, *call, pure=False) for call in calls]
             for _, returned in as_completed(futures, loop=self._client.loop, with_results=True):
+                if isinstance(returned, CancelledError):  # it comes as a result
+                    raise returned
                 yield returned
         except KilledWorker:
             raise EngineError(

@@ -122,7 +122,8 @@ def unpack(files: Files, folder: Path) -> None:
     """
     for name, (time, content) in files.items():
         file = folder / name
-        file.parent.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file.touch(mode=0o600)  # it may be a key; a file that is there keeps its mode
         file.write_bytes(content)
         os.utime(file, ns=(time, time))  # nodes tell by it whether what they keep is still the same
 
@@ -155,7 +156,7 @@ def run(sent: Sent, request: dict[str, Any], rows: Source) -> Returned:
 
 
 def _run(sent: Sent, request: dict[str, Any], rows: Source) -> Returned:
-    own = versions()
+    own = {**dict.fromkeys(sent.versions, "none"), **versions()}
     if wrong := [name for name in sent.versions if sent.versions[name] != own[name]]:
         theirs = ", ".join(f"{name} {own[name]} (here {sent.versions[name]})" for name in wrong)
         problem = f"a worker of the cluster, on {socket.gethostname()}, has {theirs}; install the same versions there"
