@@ -182,7 +182,7 @@ def where_the_time_goes(dataset: Dataset, rounds: int = 20) -> Iterator[str]:
         network.run(rounds=1, **common)
         profile = cProfile.Profile()
         profile.runcall(network.run, rounds=rounds, **common)
-    stats = pstats.Stats(profile)
+    stats = pstats.Stats(profile)  # its types are not declared
     total, seen = stats.total_tt, 0.0  # type: ignore[attr-defined]
     yield from tables.head("where the time of a round of the 2NN goes (cProfile, one process)", "share")
     for part, names in PARTS.items():

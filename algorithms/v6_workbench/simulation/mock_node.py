@@ -5,7 +5,7 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -129,19 +129,30 @@ def stored(organization: int, database: Database, store: RowStore) -> Record:
     """
     check(database, f"the rows of organization {organization}")
     if isinstance(database, pd.DataFrame):
-        return store.add(Source(table=database).table)
+        table = Source(table=database).table
+        assert table is not None
+        return store.add(([*table.columns], table.index), *(_numbers(table[name]) for name in table))
     X, y = map(np.asarray, database)
     # pixels of 8 bits stay as they are, as their numbers take four times the room; a node reads them as numbers
-    return store.add((X if X.dtype == np.uint8 else as_features(X), y))
+    return store.add(X if X.dtype == np.uint8 else as_features(X), y)
 
 
-def source_of(rows: Any) -> Source:
+def _numbers(column: "pd.Series[Any]") -> Any:
+    """A column as an array of numpy, or as pandas' own, for example of categories."""
+    return column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array
+
+
+def source_of(rows: Sequence[Any]) -> Source:
     """Return a node's database.
 
     Args:
-        rows: what ``stored`` has written: a table or arrays.
+        rows: what ``stored`` has written: arrays X and y, or the names and the index of a table, and its columns.
     """
-    return Source(table=rows) if isinstance(rows, pd.DataFrame) else Source(X=rows[0], y=rows[1])
+    first, *others = rows
+    if isinstance(first, np.ndarray):
+        return Source(X=first, y=others[0])
+    names, index = first
+    return Source(table=pd.DataFrame(dict(zip(names, others, strict=True)), index=index, columns=names, copy=False))
 
 
 def run(image: Image, node: MockNode, message: Path, number: int) -> Ended:

@@ -1,22 +1,54 @@
-"""The rows of all nodes of a mock network in one file, which each process maps into memory where it reads them.
+"""The rows of all nodes of a mock network in one file, so that ten thousand nodes need no more.
 
-A node's record is a pickle without its arrays, followed by the arrays (pickle's out-of-band buffers, PEP 574). So a
-record is read without a copy, in one way for tables and arrays, and ten thousand nodes need one file.
+Arrays of numbers lie in it as they are, and each process maps the file into memory where it reads them. What else a
+table's columns can hold is written by joblib, and each process has its own copy.
 """
 
 import functools
 import io
+import math
 import mmap
-import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 
-PROTOCOL = 5  # of pickle, the first that leaves arrays out
-ALIGNED = 64  # bytes: every array begins at a multiple, as numpy's own arrays do
+ALIGNED = 64  # bytes: every part begins at a multiple, as numpy's own arrays do
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a node's rows.
+
+    Attributes:
+        start: where it begins in the record, in bytes.
+        size: its bytes.
+        dtype: type of an array's numbers; empty if joblib has written the part.
+        shape: an array's shape.
+    """
+
+    start: int
+    size: int
+    dtype: str = ""
+    shape: tuple[int, ...] = ()
+
+    def read(self, record: memoryview) -> Any:
+        """Return what it holds; an array is a view of the record.
+
+        Args:
+            record: the bytes of the record.
+        """
+        if not self.dtype:
+            value = joblib.load(io.BytesIO(record[self.start : self.start + self.size]))
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False  # as those that are mapped: no call may change it for the next
+            return value
+        if not self.size:  # of which there is no buffer
+            return np.empty(self.shape, self.dtype)
+        return np.frombuffer(record, self.dtype, math.prod(self.shape), self.start).reshape(self.shape)
 
 
 @dataclass(frozen=True)
@@ -26,28 +58,25 @@ class Record:
     Attributes:
         file: the file of all nodes.
         offset: where the record begins, in bytes.
-        lengths: bytes of the pickle and of each of its arrays.
+        size: its bytes.
+        parts: what was added.
     """
 
     file: Path
     offset: int
-    lengths: tuple[int, ...]
+    size: int
+    parts: tuple[Part, ...]
 
-    def open(self) -> Any:
-        """Return the rows; their arrays are read-only and lie in the file, mapped into memory."""
+    def open(self) -> list[Any]:
+        """Return the parts; arrays are read-only and lie in the file, mapped into memory."""
         mapped = _mapped(self.file, self.file.stat().st_size)
-        return unpickle(memoryview(mapped)[self.offset : self.offset + self.size], self.lengths)
+        return read(memoryview(mapped)[self.offset : self.offset + self.size], self.parts)
 
-    def read(self) -> bytes:
+    def bytes(self) -> bytes:
         """Return the record as it lies in the file, to send it to another machine."""
         with self.file.open("rb") as stream:
             stream.seek(self.offset)
             return stream.read(self.size)
-
-    @property
-    def size(self) -> int:
-        """The number of bytes."""
-        return [*_places(self.lengths)][-1].stop
 
 
 @functools.lru_cache(maxsize=1)
@@ -73,28 +102,35 @@ class RowStore:
         """
         self._file, self._stream, self._end = file, file.open("xb"), 0
 
-    def add(self, rows: Any) -> Record:
+    def add(self, *values: Any) -> Record:
         """Write the rows of a node.
 
         Args:
-            rows: a table, or arrays.
+            values: arrays, or what joblib can write.
 
         Returns:
             Where they lie. They can be read after ``flush``.
         """
-        arrays: list[pickle.PickleBuffer] = []
-        stream = io.BytesIO()
-        _Pickler(stream, PROTOCOL, buffer_callback=arrays.append).dump(rows)
-        parts = [stream.getbuffer(), *(array.raw() for array in arrays)]
-        lengths = tuple(len(part) for part in parts)
-        offset = self._end
-        for part, place in zip(parts, _places(lengths), strict=True):
-            self._stream.write(bytes(offset + place.start - self._end))
-            self._stream.write(part)
-            self._end = offset + place.stop
-        self._stream.write(bytes(-self._end % ALIGNED))
-        self._end += -self._end % ALIGNED
-        return Record(self._file, offset, lengths)
+        offset, parts = self._end, list[Part]()
+        for value in values:
+            parts.append(self._add(value, offset))
+            padding = -self._end % ALIGNED
+            self._stream.write(bytes(padding))
+            self._end += padding
+        return Record(self._file, offset, self._end - offset, tuple(parts))
+
+    def _add(self, value: Any, offset: int) -> Part:
+        start = self._end - offset
+        if isinstance(value, np.ndarray) and not value.dtype.hasobject and value.dtype.kind not in "mM":
+            array = np.ascontiguousarray(value)
+            self._stream.write(array.tobytes())
+            self._end += array.nbytes
+            return Part(start, array.nbytes, value.dtype.str, value.shape)
+        written = io.BytesIO()
+        joblib.dump(value, written)
+        self._stream.write(written.getbuffer())
+        self._end += written.tell()
+        return Part(start, written.tell())
 
     def flush(self) -> None:
         """Write all that was added to the file, for other processes to read."""
@@ -105,30 +141,14 @@ class RowStore:
         self._stream.close()
 
 
-def unpickle(record: memoryview, lengths: Sequence[int]) -> Any:
+def read(record: memoryview, parts: Sequence[Part]) -> list[Any]:
     """Read a record.
 
     Args:
         record: its bytes.
-        lengths: those of its parts, see ``Record``.
+        parts: what they hold.
 
     Returns:
-        The rows; their arrays are views of the record.
+        The parts; arrays are read-only views of the record.
     """
-    pickled, *arrays = (record[place] for place in _places(lengths))
-    return pickle.loads(pickled, buffers=arrays)
-
-
-def _places(lengths: Sequence[int]) -> Iterator[slice]:
-    """Where each part of a record lies in it."""
-    start = 0
-    for length in lengths:
-        yield slice(start, start + length)
-        start += length + -length % ALIGNED
-
-
-class _Pickler(pickle.Pickler):
-    def reducer_override(self, value: Any) -> Any:
-        """Lay the numbers of a strided array side by side: otherwise pickle copies them into its own part."""
-        strided = type(value) is np.ndarray and value.dtype != object and not value.flags.forc
-        return np.ascontiguousarray(value).__reduce_ex__(PROTOCOL) if strided else NotImplemented
+    return [part.read(record) for part in parts]

@@ -19,7 +19,7 @@ from v6_federated import models
 from v6_federated.base.errors import SafeError
 from v6_workbench.conformance.jobs import difference
 from v6_workbench.errors import EngineError
-from v6_workbench.simulation import cluster
+from v6_workbench.simulation import cluster, mock_node
 from v6_workbench.simulation.call_outcomes import CallOutcome
 from v6_workbench.simulation.cluster import ClusterWorkers, remote
 from v6_workbench.simulation.mock import MockNetwork
@@ -173,7 +173,7 @@ class InOrder:
 @pytest.fixture
 def node(tmp_path):
     store = RowStore(tmp_path / "rows")
-    record = store.add(table(30))
+    record = mock_node.stored(1, table(30), store)
     store.flush()
     return MockNode(1, tmp_path / "node-1", record, {**OPEN, "TEMPORARY_FOLDER": str(tmp_path / "node-1" / "tmp")})
 

@@ -10,7 +10,7 @@ from helpers import OPEN, table
 
 from v6_workbench import Experiment, load
 from v6_workbench.conformance.jobs import Tape
-from v6_workbench.simulation import row_store
+from v6_workbench.simulation import mock_node, row_store
 from v6_workbench.simulation.mock import MockNetwork
 from v6_workbench.simulation.row_store import RowStore
 
@@ -70,22 +70,25 @@ def test_rows_are_read_as_they_were_and_cannot_be_changed(tmp_path):
         word=["a", "b", None] * 10, day=pd.Timestamp("2026-01-01"), level=pd.Categorical(["x"] * 30)
     )
     X = np.arange(24.0).reshape(12, 2)
-    kept = [mixed, mixed.iloc[:0], mixed.iloc[3:9], (X, np.arange(12)), (X[:0], np.arange(0)), (X[::2, ::-1], X[:, 0])]
+    kept = [mixed, mixed.iloc[:0], mixed.iloc[3:9], (X, np.arange(12)), (X[::2, ::-1], X[::2, 0])]
     kept += [(np.asfortranarray(X), np.array(["yes", "no"] * 6)), (X.astype(np.uint8), np.array(["a", 1] * 6, object))]
     store = RowStore(tmp_path / "rows")
-    records = [store.add(rows) for rows in kept]
+    records = [mock_node.stored(1, rows, store) for rows in kept]
     store.flush()
     for rows, record in zip(kept, records, strict=True):
-        found = record.open()
+        found = mock_node.source_of(record.open())
         if isinstance(rows, pd.DataFrame):
-            pd.testing.assert_frame_equal(found, rows)
-            numbers = [found[name].to_numpy() for name in ("x0", "label")]
+            pd.testing.assert_frame_equal(found.table, rows)
+            numbers = [found.table[name].to_numpy() for name in ("x0", "word", "label")]
         else:
-            for one, other in zip(found, rows, strict=True):
-                assert one.dtype == other.dtype and (one == other).all()
-            numbers = [found[0]]
+            assert (rows[0] == found.X).all() and found.X.shape == rows[0].shape
+            assert found.y.dtype == rows[1].dtype and (found.y == rows[1]).all()
+            numbers = [found.X, found.y]
         assert not any(array.flags.writeable for array in numbers if array.size)
         assert all(array.flags.aligned for array in numbers)
+    nothing = store.add(X[:0])
+    store.flush()
+    assert nothing.open()[0].shape == (0, 2)
     assert len([*tmp_path.iterdir()]) == 1
     store.close()
 
@@ -94,17 +97,17 @@ def test_rows_are_read_as_they_were_and_cannot_be_changed(tmp_path):
 def test_a_node_cannot_change_its_rows_for_the_next_call(processes, monkeypatch):
     rows = {k: table(40, seed=k) for k in (1, 2)}
     with MockNetwork("v6_fedavg", rows, environment=OPEN, processes=processes) as network:
-        source = network.nodes[1].rows.open()
-        with pytest.raises(ValueError, match="read-only"):
-            source.to_numpy()[:] = 0
-            source["x0"].to_numpy()[:] = 0
-        pd.testing.assert_frame_equal(network.nodes[1].rows.open(), rows[1])
+        found = mock_node.source_of(network.nodes[1].rows.open()).table
+        for name in ("x0", "label"):
+            with pytest.raises(ValueError, match="read-only"):
+                found[name].to_numpy()[:] = 0
+        pd.testing.assert_frame_equal(mock_node.source_of(network.nodes[1].rows.open()).table, rows[1])
 
 
 def test_open_databases_take_one_file_descriptor(tmp_path):
     """A process has about a thousand of them, some of which notebooks need."""
     store = RowStore(tmp_path / "rows")
-    records = [store.add((np.full((3, 2), k, np.float32), np.arange(3))) for k in range(50)]
+    records = [store.add(np.full((3, 2), k, np.float32), np.arange(3)) for k in range(50)]
     store.flush()
     before = len(os.listdir("/proc/self/fd"))
     opened = [record.open() for record in records]

@@ -47,7 +47,7 @@ def check(cluster: str) -> None:
         cluster: ``dask:ADDRESS``, ``ray`` or ``ray:ADDRESS``.
 
     Raises:
-        SafeError: it is none of these, or its library is not installed.
+        SafeError: there is no such kind of cluster, or its library is not installed.
     """
     _parted(cluster)
 
@@ -62,7 +62,7 @@ def connect(cluster: str) -> "ClusterWorkers":
         Its workers.
 
     Raises:
-        SafeError: it is none of these, or its library is not installed.
+        SafeError: there is no such kind of cluster, or its library is not installed.
         EngineError: it cannot be reached, or has no workers.
     """
     kind, address = _parted(cluster)
@@ -129,7 +129,7 @@ class ClusterWorkers(Workers):
         def arguments(call: Call) -> tuple[Any, ...]:
             node, rows = call.node, call.node.rows
             if rows not in self._rows:
-                self._rows[rows] = self._library.hand_over(remote.source, rows.read(), rows.lengths)
+                self._rows[rows] = self._library.hand_over(remote.source, rows.bytes(), rows.parts)
             files = {name: remote.pack(Path(node.environment[name])) for name in FOLDERS if name in node.environment}
             sent = remote.Sent(versions, image, node.organization_id, dict(node.environment), files, call.number)
             return sent, messages[call.message], self._rows[rows]

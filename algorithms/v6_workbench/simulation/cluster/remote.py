@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from v6_federated.data.source import Source
-from v6_workbench.simulation import mock_node
+from v6_workbench.simulation import mock_node, row_store
 from v6_workbench.simulation.mock_node import Ended, Image
-from v6_workbench.simulation.row_store import unpickle
+from v6_workbench.simulation.row_store import Part
 
 PACKAGES = ("v6-federated", "numpy", "scipy", "pandas", "torch")  # whose versions may change a bit of a result
 
@@ -128,17 +128,17 @@ def unpack(files: Files, folder: Path) -> None:
         os.utime(file, ns=(time, time))  # nodes tell by it whether what they keep is still the same
 
 
-def source(record: bytes, lengths: Sequence[int]) -> Source:
+def source(record: bytes, parts: Sequence[Part]) -> Source:
     """Read a node's rows on the worker that has received them.
 
     Args:
         record: them, as in the file of all nodes.
-        lengths: bytes of the parts of the record.
+        parts: what the record holds.
 
     Returns:
         The node's database; its arrays are read-only.
     """
-    return mock_node.source_of(unpickle(memoryview(bytes(record)), lengths))
+    return mock_node.source_of(row_store.read(memoryview(bytes(record)), parts))
 
 
 def run(sent: Sent, request: dict[str, Any], rows: Source) -> Returned:
