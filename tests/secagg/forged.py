@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from helpers import JOB
 from masked_jobs import nodes
 
@@ -17,6 +18,7 @@ from v6_federated.messages import codec
 from v6_federated.privacy import sums
 from v6_federated.privacy.secagg.agreement import Entry
 from v6_federated.privacy.sums import Part, Sums
+from v6_workbench.simulation import mock_node
 from v6_workbench.simulation.mock import TRUSTING, MockNetwork, StudyPlan
 from v6_workbench.simulation.mock_node import MockNode
 from v6_workbench.simulation.row_store import RowStore
@@ -154,17 +156,22 @@ def other_key(entry: dict[str, Any], own: Any, S: Any = None) -> dict[str, Any]:
     return found
 
 
+def table_of(node: MockNode) -> pd.DataFrame:
+    """A node's table."""
+    return mock_node.source_of(node.rows.open()).table
+
+
 def k_rows(node: MockNode) -> int:
     """How many rows a node trains on in ``JOB``, which holds nothing out."""
-    return len(node.rows.open())
+    return len(table_of(node))
 
 
 def change_table(network: MockNetwork, k: int) -> None:
     """Change one value of a node's table."""
-    table = network.nodes[k].rows.open().copy()
+    table = table_of(network.nodes[k]).copy()
     table.iloc[0, 0] += 1
     store = RowStore(network.folder / f"changed-{k}")
-    network.nodes[k] = replace(network.nodes[k], rows=store.add(table))
+    network.nodes[k] = replace(network.nodes[k], rows=mock_node.stored(k, table, store))
     store.close()
 
 
@@ -181,7 +188,6 @@ def roll_back(folder: Path, copy: Path) -> None:
 
 def betrays(text: str, node: MockNode) -> bool:
     """Whether a text holds a number of the node's rows, to four digits or more."""
-    table = node.rows.open()
-    numbers = table.drop(columns="label").to_numpy(float).ravel()
+    numbers = table_of(node).drop(columns="label").to_numpy(float).ravel()
     found = [float(n) for n in re.findall(r"-?\d+\.\d{3,}", text)]
     return any(np.abs(numbers - n).min() < 1e-3 for n in found)
