@@ -123,15 +123,7 @@ def searched(dataset: Dataset) -> Iterator[tables.Line]:
     yield ""
     yield from tables.head(*COLUMNS)
     for row in SEARCHED:
-        method, partition, settings, best, average, what = row
-        uploads, found, ours = UPLOADS[method] * settings["rounds"], None, [tables.NOT_RUN_YET, "-", "-"]
-        try:
-            found = _accuracies(dataset, method, partition, settings)
-            ours = shown(found)
-        except runs.NotRun:
-            pass
-        yield from compared(row, found, FEWER if method == "fsvrg" else "")
-        yield tables.row(method, partition, what, uploads, best, ours[0], average, *ours[1:])
+        yield from _beside(dataset, row, FEWER if row[0] == "fsvrg" else "")[1]
 
 
 def extended(dataset: Dataset, fedavg: pictures.Line) -> Iterator[tables.Line]:
@@ -143,16 +135,12 @@ def extended(dataset: Dataset, fedavg: pictures.Line) -> Iterator[tables.Line]:
     yield ""
     yield from tables.head(*COLUMNS)
     for row in EXTENDED:
-        method, partition, settings, best, average, what = row
-        uploads, found, ours = UPLOADS[method] * settings["rounds"], None, [tables.NOT_RUN_YET, "-", "-"]
-        try:
-            found = run_of[method] = _accuracies(dataset, method, partition, settings)
+        method = row[0]
+        found, own = _beside(dataset, row, FITTED)
+        if found is not None:
+            run_of[method] = found
             panel[NAMES[method]] = [UPLOADS[method] * (t + 1) for t in range(len(found))], [found]
-            ours = shown(found)
-        except runs.NotRun:
-            pass
-        yield from compared(row, found, FITTED)
-        yield tables.row(method, partition, what, uploads, best, ours[0], average, *ours[1:])
+        yield from own
     title, names = "shards, more uploads", list(NAMES.values())
     picture, xlabel = f"{DOCUMENT}-more.png", "uploads of a model or gradient"
     pictures.curves({title: panel}, runs.RESULTS / picture, xlabel=xlabel, bottom=0.4, log=True, names=names)
@@ -164,6 +152,19 @@ def extended(dataset: Dataset, fedavg: pictures.Line) -> Iterator[tables.Line]:
     yield from tables.head("rounds", "uploads", "max(acc)", "avg(acc)", "last")
     for rounds in BY_ROUNDS if "fsvrg" in run_of else ():
         yield tables.row(rounds, UPLOADS["fsvrg"] * rounds, *shown(run_of["fsvrg"][:rounds]))
+
+
+def _beside(dataset: Dataset, row: Row, not_counted: str) -> tuple[Sequence[float] | None, list[tables.Line]]:
+    """The accuracies of a row's rounds, if it has run, and its lines beside the paper's numbers."""
+    method, partition, settings, best, average, what = row
+    try:
+        found = _accuracies(dataset, method, partition, settings)
+    except runs.NotRun:
+        found = None
+    ours = shown(found) if found is not None else [tables.NOT_RUN_YET, "-", "-"]
+    uploads = UPLOADS[method] * settings["rounds"]
+    cells = tables.row(method, partition, what, uploads, best, ours[0], average, *ours[1:])
+    return found, [*compared(row, found, not_counted), cells]
 
 
 def _accuracies(dataset: Dataset, method: str, partition: str, settings: dict[str, Any]) -> Sequence[float]:

@@ -125,6 +125,32 @@ def test_a_worker_that_dies_is_replaced(package, dask, hospitals):
     assert difference(here, there) == ""
 
 
+def test_the_last_worker_ends(tmp_path, monkeypatch, hospitals):
+    from v6_workbench.simulation.cluster import on_dask
+
+    monkeypatch.setattr(on_dask, "WATCH_SECONDS", 1)
+    with ExitStack() as stack:
+        alone = Cluster(tmp_path, stack)
+        [only] = alone.workers(1)
+
+        def outcomes(organization, input_):
+            only.send_signal(signal.SIGKILL)
+            return CallOutcome()
+
+        with pytest.raises(EngineError, match=r"has lost its last worker; start others with `dask worker tcp://"):
+            run("v6_fedavg", hospitals, outcomes=outcomes, cluster=f"dask:{alone.address}", rounds=2)
+
+
+def test_a_slow_call_is_waited_for(dask, monkeypatch, hospitals):
+    from v6_workbench.simulation.cluster import on_dask
+
+    dask.workers(1)
+    monkeypatch.setattr(on_dask, "WATCH_SECONDS", 0.001)
+    here, _ = run("v6_fedavg", hospitals, rounds=2)
+    there, _ = run("v6_fedavg", hospitals, cluster=f"dask:{dask.address}", rounds=2)
+    assert difference(here, there) == ""
+
+
 def test_what_a_hospital_counts_and_logs_comes_back(dask, hospitals):
     dask.workers(2)
     careful = {"V6_FEDERATED_PROFILE": "careful"}
@@ -224,6 +250,12 @@ def test_other_versions_are_named():
 @pytest.mark.parametrize("named", ["dask", "dask:", "spark:x", "", "tcp://127.0.0.1:8786"])
 def test_a_cluster_of_no_kind(named):
     with pytest.raises(SafeError, match=f"--cluster '{named}' is not understood; expected dask:ADDRESS, for example"):
+        cluster.check(named)
+
+
+@pytest.mark.parametrize("named", ["ray:10.0.0.1", "ray:ray://head", "ray:head:"])
+def test_a_ray_cluster_without_a_port(named):
+    with pytest.raises(SafeError, match=f"--cluster '{named}' names no port; expected for example ray:10.0.0.1:6379"):
         cluster.check(named)
 
 

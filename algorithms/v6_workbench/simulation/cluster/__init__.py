@@ -80,6 +80,8 @@ def _parted(cluster: str) -> tuple[str, str]:
     kind, _, address = cluster.partition(":")
     if kind not in LIBRARIES or (kind == "dask" and not address):
         raise SafeError(f"--cluster {cluster!r} is not understood; {EXPECTED}")
+    if kind == "ray" and address and not address.rpartition(":")[2].isdecimal():
+        raise SafeError(f"--cluster {cluster!r} names no port; expected for example ray:10.0.0.1:6379")
     try:
         __import__(LIBRARIES[kind])
     except ModuleNotFoundError:

@@ -5,13 +5,14 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from typing import Any
 
-from distributed import Client, KilledWorker, as_completed
+from distributed import Client, Future, KilledWorker, as_completed
 from distributed.comm import CommClosedError
 
 from v6_workbench.errors import EngineError
 from v6_workbench.simulation.cluster import remote
 
 CONNECT_SECONDS = 10
+WATCH_SECONDS = 15  # how often a run looks whether there are workers; without any, twice in a row, it ends
 
 
 class DaskCluster:
@@ -55,11 +56,7 @@ class DaskCluster:
     def run(self, calls: Sequence[tuple[Any, ...]]) -> Iterator[remote.Returned]:
         """Run calls, see ``cluster.Library``."""
         try:
-            futures = [self._client.submit(remote.run, *call, pure=False) for call in calls]
-            for _, returned in as_completed(futures, loop=self._client.loop, with_results=True):
-                if isinstance(returned, CancelledError):  # it comes as a result
-                    raise returned
-                yield returned
+            yield from self._returned({self._client.submit(remote.run, *call, pure=False) for call in calls})
         except KilledWorker:
             raise EngineError(
                 f"several workers of the Dask cluster at {self._address} ended while they ran the same call; see what "
@@ -72,6 +69,25 @@ class DaskCluster:
                 f"a worker of the Dask cluster at {self._address} lacks the module {error.name}; install there what is "
                 "installed here"
             ) from None
+
+    def _returned(self, futures: set[Future]) -> Iterator[remote.Returned]:
+        had_workers = True
+        while futures:
+            done = as_completed(futures, loop=self._client.loop, with_results=True, timeout=WATCH_SECONDS)
+            try:
+                for future, returned in done:
+                    if isinstance(returned, CancelledError):  # it comes as a result
+                        raise returned
+                    futures.remove(future)
+                    yield returned
+            except TimeoutError:
+                has_workers = bool(self._client.nthreads())
+                if not (has_workers or had_workers):
+                    raise EngineError(
+                        f"the Dask cluster at {self._address} has lost its last worker; start others with `dask worker "
+                        f"{self._address} --nthreads 1`, and run the job again"
+                    ) from None
+                had_workers = has_workers
 
     def close(self) -> None:
         """Leave the cluster."""
