@@ -18,7 +18,7 @@ import numpy as np
 from v6_federated.base import json_text
 from v6_federated.base.files import check_regular, open_regular, write_whole
 from v6_federated.central.history import lost
-from v6_federated.messages import codec
+from v6_federated.messages import codec, serialization
 
 ROUNDS = ("history", "per_node")
 
@@ -76,7 +76,7 @@ class Checkpoint:
         else:
             write_whole(self._rounds, "".join(lines), self._durable)
             self._begun = True
-        state = json.dumps({k: v for k, v in snapshot.items() if k not in ROUNDS})
+        state = "".join(serialization.pieces({k: v for k, v in snapshot.items() if k not in ROUNDS}))
         write_whole(self._state, state, self._durable)
 
     def load(self) -> dict[str, Any] | None:

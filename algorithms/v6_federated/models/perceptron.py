@@ -85,14 +85,22 @@ class Perceptron:
             z = outputs[-1] @ W if i > 2 or first is None else first
             z += b
             if i < len(self.widths):
-                if self.activation == "relu":
-                    np.maximum(z, 0, out=z)
-                else:
-                    np.tanh(z * np.float32(0.5), out=z)  # sigmoid(z) = (1 + tanh(z / 2)) / 2 cannot overflow
-                    z += 1
-                    z *= np.float32(0.5)
+                self._activate(z, out=z)
             outputs.append(z)
         return outputs
+
+    def _activate(self, z: Array, out: Array) -> None:
+        """The outputs of a hidden layer from its sums z."""
+        if self.activation == "relu":
+            np.maximum(z, 0, out=out)
+        else:
+            np.tanh(z * np.float32(0.5), out=out)  # sigmoid(z) = (1 + tanh(z / 2)) / 2 cannot overflow
+            out += 1
+            out *= np.float32(0.5)
+
+    def _slope(self, h: Array) -> Array:
+        """The derivative of a hidden layer's outputs h by its sums."""
+        return h > 0 if self.activation == "relu" else h * (1 - h)
 
     def scores(self, w: Array, X: Array) -> Array:
         if len(X) == 0:
@@ -147,32 +155,45 @@ class Perceptron:
         Returns:
             The sum of the rows' losses, each before its step, and the number of rows.
         """
-        (W_1, b_1), *others = self.layers(w)
-        gradients = list(self.layers(self._gradient))[1:]
+        (W_1, b_1), *_ = self.layers(w)
+        _, *layers = self._with_bias(w)
+        _, *steps = self._with_bias(self._gradient)
         loss, n = 0.0, 0
         for block in _blocks(batches):
             order = np.concatenate(block)
             x, labels = X[order], y[order]
             sums = x @ W_1
+            sums += b_1
             moved = np.empty_like(sums)  # eta s_j
             ends = np.cumsum([len(batch) for batch in block]).tolist()
             products = x[ends[0] :] @ x.T  # the first minibatch needs none
+            products += 1  # of the bias's input with itself
+            inputs = [np.ones((len(order), len(W)), np.float32) for W in layers]  # the last one is the bias's
             for i, j in zip([0, *ends], ends, strict=False):
-                first = sums[i:j]
+                z = sums[i:j]
                 if i:
-                    first -= products[i - ends[0] : j - ends[0], :i] @ moved[:i]
-                *inputs, z = self._forward(w, x[i:j], first)
-                losses, delta = self._losses_and_slopes(z, labels[i:j])
+                    z -= products[i - ends[0] : j - ends[0], :i] @ moved[:i]
+                for h, W in zip(inputs, layers, strict=True):
+                    self._activate(z, out=h[i:j, :-1])
+                    z = h[i:j] @ W
+                losses, signal = self._losses_and_slopes(z, labels[i:j])
                 loss += float(losses.sum())
-                delta *= np.float32(rate() / (j - i))
-                moved[i:j], *signals = self._signals(w, inputs, delta)
-                b_1 -= column_sums(moved[i:j])
-                for (W, b), h, signal, (dW, _) in zip(others, inputs[1:], signals, gradients, strict=True):
-                    W -= np.matmul(h.T, signal, out=dW)
-                    b -= column_sums(signal)
+                signal *= np.float32(rate() / (j - i))
+                for h, W, step in zip(inputs[::-1], layers[::-1], steps[::-1], strict=True):
+                    before = signal @ W[:-1].T
+                    before *= self._slope(h[i:j, :-1])
+                    W -= np.matmul(h[i:j].T, signal, out=step)
+                    signal = before
+                moved[i:j] = signal
             W_1 -= x.T @ moved
+            b_1 -= column_sums(moved)
             n += len(order)
         return loss, n
+
+    def _with_bias(self, w: Array) -> list[Array]:
+        """W with b as its last row (in + 1, out) of each layer: b is the weight of an input that is always 1."""
+        starts = np.cumsum([0, *((a + 1) * b for a, b in pairwise(self.widths))]).tolist()
+        return [w[i:j].reshape(-1, b) for (i, j), b in zip(pairwise(starts), self.widths[1:], strict=True)]
 
     def _losses_and_slopes(self, z: Array, y: Array) -> tuple[Array, Array]:
         """Each row's loss (n,), and its derivative by the decision values z (n, classes), which it may overwrite."""
@@ -199,7 +220,7 @@ class Perceptron:
         signals = [delta]
         for h, (W, _) in zip(inputs[:0:-1], list(self.layers(w))[:0:-1], strict=True):
             delta = delta @ W.T
-            delta *= (h > 0) if self.activation == "relu" else h * (1 - h)
+            delta *= self._slope(h)
             signals.append(delta)
         return signals[::-1]
 

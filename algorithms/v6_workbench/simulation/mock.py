@@ -1,6 +1,6 @@
 """A network of mock nodes on this machine.
 
-Central runs in the caller's process, partials run in worker processes: on this machine through joblib, or on a cluster
+Central runs in the caller's process, partials run in worker processes: on this machine through loky, or on a cluster
 of Dask or Ray. Every message is encoded as JSON and decoded again, as on a real network.
 Each node has its own rows, environment and temporary folder. Rows are written once, to a file that the workers map into
 memory; a call carries nothing except its message. What all nodes have in common exists once, and a node's folder is
@@ -168,22 +168,25 @@ class MockNetwork:
         with mock_node.environment_of(next(iter(self.nodes.values())).environment):
             try:
                 result = central(mock_client=self.client(), **orjson.loads(orjson.dumps(settings)))
+                self.client().finish()
             except Interrupted as error:
                 raise Interrupted(orjson.loads(orjson.dumps(error.result))) from None
+            finally:
+                self.client().abandon()
         return orjson.loads(orjson.dumps(result))
 
     def work(self, calls: list[tuple[Path, int, int]]) -> Iterator[Ended]:
-        """Run calls at the nodes.
+        """Begin to run calls at the nodes.
 
         Args:
             calls: message, organization and number of the run of each call.
 
-        Yields:
-            How each run ended, as the runs finish.
+        Returns:
+            How each run ended; the iterator waits for them.
         """
         file = getattr(importlib.import_module(self.package), "__file__", None)  # a module made in memory has none
         image = Image(self.package, str(Path(file).parents[1]) if file else "", self._model)
-        yield from self._workers.work(
+        return self._workers.work(
             image, [Call(self.nodes[organization], message, number) for message, organization, number in calls]
         )
 
@@ -195,7 +198,7 @@ class MockNetwork:
         if getattr(model.build, "__module__", "").partition(".")[0] == self.package:
             return None  # workers import the package, which registers it there, as in an image
         try:
-            cloudpickle.dumps(model)  # as joblib will, when it sends the model to the workers
+            cloudpickle.dumps(model)  # as loky will, when it sends the model to the workers
         except Exception as error:  # each object has its own
             raise SafeError(
                 f"the model {model.name} cannot be sent to worker processes ({type(error).__name__}: {error}); use "

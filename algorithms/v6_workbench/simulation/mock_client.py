@@ -48,7 +48,9 @@ class _Run:
 class MockClient:
     """A client with the interface of vantage6's ``AlgorithmClient``.
 
-    Calls wait until the status of a call that must have ended is requested; then all waiting calls run together.
+    Calls wait until the status of a call that must have ended is requested; then all waiting calls begin. Those that
+    must have ended are "completed" from then on, and a result is waited for when it is fetched: workers go on while
+    central reads the results of others.
 
     Args:
         network: the network whose nodes it calls.
@@ -70,22 +72,39 @@ class MockClient:
         if network.outcomes is not None:
             self.clock, self.pause = self._clock, self._pause
         self._runs: dict[int, list[_Run]] = {}
-        self._waiting: list[_Run] = []
+        self._waiting: dict[int, _Run] = {}
+        self._begun: dict[int, _Run] = {}
+        self._working: Iterator[Ended] = iter(())  # how those that have begun end
         self._ends: list[float] = []  # a heap
         self._count = 0
 
     def request(self, endpoint: str) -> dict[str, Any]:
-        """Answer ``task/ID/status`` as the server does."""
-        statuses = [self._status(run) for run in self._runs[int(endpoint.split("/")[1])]]
-        for status in statuses:
-            if status != "completed":
-                return {"status": "active" if status == "active" else "failed"}
+        """Answer ``task/ID/status`` as the server does; a run that fails at the node is found when it is fetched."""
+        for run in self._runs[int(endpoint.split("/")[1])]:
+            if run.ends > self.time:
+                return {"status": "active"}
+            if run.id in self._waiting:
+                self._begin()
+            if run.status not in ("pending", "completed"):
+                return {"status": "failed"}
         return {"status": "completed"}
 
     def wait_for_results(self, task_id: int, interval: float = 1) -> list[Any]:
         """Return the task's results once its runs have ended."""
-        self._work()
         return list(self.result.from_task(task_id))
+
+    def finish(self) -> None:
+        """Wait until all calls that have begun have ended."""
+        for ended in self._working:
+            self._end(ended)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Drop all calls that have begun and not ended."""
+        self._working = iter(())  # the workers' iterator cancels them when it goes
+        for message in {run.message for run in self._begun.values()}:
+            message.unlink(missing_ok=True)
+        self._begun = {}
 
     def _send(self, input_: dict[str, Any], organizations: Collection[int], message: Path, task_id: int) -> None:
         runs = self._runs[task_id] = []
@@ -94,30 +113,34 @@ class MockClient:
             outcome = self.network.outcomes(organization, input_) if self.network.outcomes else CallOutcome()
             runs.append(_Run(self._count, task_id, organization, message, outcome, self.time + outcome.seconds))
             heapq.heappush(self._ends, runs[-1].ends)
-        self._waiting += runs
+        self._waiting |= {run.id: run for run in runs}
 
     def _status(self, run: _Run) -> str:
         """The status of a run at the simulated time."""
         if run.ends > self.time:
             return "active"
-        if run.status == "pending":
-            self._work()
+        if run.id in self._waiting:
+            self._begin()
+        while run.status == "pending":
+            self._end(next(self._working))
         return run.status
 
-    def _work(self) -> None:
-        """Run all waiting calls."""
-        waiting, self._waiting = self._waiting, []
-        for run in waiting:
+    def _begin(self) -> None:
+        """Begin all waiting calls. Those before must have ended: a node's call finds what the last one has kept."""
+        self.finish()
+        for run in self._waiting.values():
             if run.outcome.status != "completed":
                 run.status, run.log = run.outcome.status, ""
-        runs = {run.id: run for run in waiting if run.status == "pending" or run.outcome.worked}
-        calls = [(run.message, run.organization, run.id) for run in runs.values()]
-        for ended in self.network.work(calls) if calls else ():
-            run = runs[ended.number]
-            if run.status == "pending":
-                run.status, run.log, run.answer = ended.status, ended.log, ended.answer
-        for message in {run.message for run in waiting}:
-            message.unlink(missing_ok=True)
+        self._begun, self._waiting = self._waiting, {}
+        self.task.sent = None  # a message goes when these calls have ended
+        working = [run for run in self._begun.values() if run.status == "pending" or run.outcome.worked]
+        calls = [(run.message, run.organization, run.id) for run in working]
+        self._working = iter(self.network.work(calls) if calls else ())
+
+    def _end(self, ended: Ended) -> None:
+        run = self._begun[ended.number]
+        if run.status == "pending":
+            run.status, run.log, run.answer = ended.status, ended.log, ended.answer
 
     def _clock(self) -> float:
         return self.time
@@ -136,7 +159,7 @@ class MockClient:
 @dataclass
 class _Tasks:
     client: MockClient
-    _sent: tuple[dict[str, Any], Path] | None = None
+    sent: tuple[dict[str, Any], Path] | None = None
 
     def create(
         self,
@@ -160,12 +183,12 @@ class _Tasks:
 
     def _message(self, input_: dict[str, Any], task_id: int) -> Path:
         """The file that the nodes read: one for all tasks with the same input that wait together."""
-        sent = self._sent
+        sent = self.sent
         same = sent is not None and sent[0]["kwargs"] is input_["kwargs"] and sent[0]["method"] == input_["method"]
         if sent is None or not same or not sent[1].exists():
             message = self.client.network.folder / f"task-{task_id}.json"
             message.write_bytes(orjson.dumps(input_))
-            self._sent = sent = input_, message
+            self.sent = sent = input_, message
         return sent[1]
 
 

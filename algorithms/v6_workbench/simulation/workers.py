@@ -1,14 +1,18 @@
 """The processes that run the partial functions of a mock network, on this machine."""
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import joblib
+from joblib.externals.loky import cpu_count, get_reusable_executor
 
 from v6_workbench.simulation import mock_node
 from v6_workbench.simulation.mock_node import Ended, Image, MockNode
+
+IDLE_SECONDS = 300  # after which a process ends
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
 @dataclass(frozen=True)
@@ -36,19 +40,19 @@ class Workers(Protocol):
         """End them, or leave them to others."""
 
     def work(self, image: Image, calls: Sequence[Call]) -> Iterator[Ended]:
-        """Run calls.
+        """Begin to run calls.
 
         Args:
             image: what the nodes run.
             calls: the calls.
 
-        Yields:
-            How each ended, as they end.
+        Returns:
+            How each ended; the iterator waits for them.
         """
 
 
 class LocalWorkers:
-    """Processes of this machine, through joblib; one is this process itself."""
+    """Processes of this machine, which loky keeps for the next network; one is this process itself."""
 
     def __init__(self, processes: int) -> None:
         """Choose how many there are.
@@ -56,19 +60,28 @@ class LocalWorkers:
         Args:
             processes: their number.
         """
-        self._pool = joblib.Parallel(
-            n_jobs=processes, batch_size=1, pre_dispatch="all", return_as="generator_unordered", max_nbytes=None
-        )
+        self._processes = processes
 
     def __enter__(self) -> "LocalWorkers":
-        """Start them."""
-        self._pool.__enter__()
+        """Nothing: they start with the first calls."""
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        """End them."""
-        self._pool.__exit__(*exception)
+        """Nothing: they end when they have been idle for a while."""
 
     def work(self, image: Image, calls: Sequence[Call]) -> Iterator[Ended]:
-        """Run calls, see ``Workers``."""
-        yield from self._pool(joblib.delayed(mock_node.run)(image, c.node, c.message, c.number) for c in calls)
+        """Run calls, see ``Workers``; they end in their order."""
+        if self._processes == 1:
+            return (mock_node.run(image, c.node, c.message, c.number) for c in calls)
+        threads = str(max(1, cpu_count() // self._processes))
+        pool = get_reusable_executor(self._processes, timeout=IDLE_SECONDS, env=dict.fromkeys(THREADS, threads))
+        return _in_order([pool.submit(mock_node.run, image, c.node, c.message, c.number) for c in calls])
+
+
+def _in_order(futures: Sequence["Future[Ended]"]) -> Iterator[Ended]:
+    """Wait for each result, and drop those that nobody waits for any more."""
+    try:
+        yield from (future.result() for future in futures)
+    finally:
+        for future in futures:
+            future.cancel()

@@ -4,12 +4,14 @@ import os
 
 import numpy as np
 import pytest
-from helpers import OPEN, table, train
+from helpers import FEDAVG, JOB, OPEN, table, train
 
+from v6_federated.central import dispatch
 from v6_workbench.simulation.call_outcomes import CallOutcome, node_speeds
 from v6_workbench.simulation.mock import MockNetwork
 
 DESCRIBE = {"method": "describe", "kwargs": {}}
+UPDATE = {"method": "client_update", "kwargs": {"job": JOB, "round": 1, **FEDAVG}}
 
 
 def test_a_thousand_nodes():
@@ -63,6 +65,65 @@ def test_a_method_without_the_function_is_an_error_of_its_developer(nodes, monke
 def test_a_network_without_nodes_or_workers_is_refused(databases, processes, says):
     with pytest.raises(ValueError, match=says):
         MockNetwork("v6_fedavg", databases, processes=processes)
+
+
+class Seen:
+    """The workers of a network, which note what happens."""
+
+    def __init__(self, monkeypatch):
+        self.events, work = [], MockNetwork.work
+
+        def noted(network, calls):
+            self.events.append(("begin", [organization for _, organization, _ in calls]))
+            try:
+                for ended in work(network, calls):
+                    self.events.append(("end", calls[0][2] if len(calls) == 1 else ended.number - calls[0][2]))
+                    yield ended
+            finally:
+                self.events.append(("gone", None))
+
+        monkeypatch.setattr(MockNetwork, "work", noted)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_result_is_read_while_others_are_awaited(hospitals, processes, monkeypatch):
+    seen = Seen(monkeypatch)
+    with MockNetwork("v6_fedavg", hospitals, environment=OPEN, processes=processes) as network:
+        client = network.client()
+        tasks = [client.task.create(UPDATE, [k])["id"] for k in hospitals]
+        assert [client.request(f"task/{task}/status")["status"] for task in tasks] == ["completed"] * 3
+        assert seen.events in ([("begin", [*hospitals])], [])  # a generator begins when it is first asked
+        for i, task in enumerate(tasks):
+            [result] = client.result.from_task(task)
+            assert result["organization_id"] == [*hospitals][i]
+            assert [event for event in seen.events if event[0] == "end"] == [("end", j) for j in range(i + 1)]
+        client.finish()
+        assert seen.events[-1] == ("gone", None) and not [*network.folder.glob("task-*")]
+
+
+def test_calls_that_begin_later_have_messages_of_their_own(hospitals):
+    """The second call of the same input is made while the first ones are at work: their message goes with them."""
+    with MockNetwork("v6_fedavg", hospitals, environment=OPEN) as network:
+        client = network.client()
+        first = [client.task.create(UPDATE, [k])["id"] for k in (3, 5)]
+        [one] = client.result.from_task(first[0])
+        again = client.task.create(UPDATE, [3])["id"]
+        assert [*client.result.from_task(again)] == [one]
+        assert len([*client.result.from_task(first[1])]) == 1
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_calls_are_dropped_when_a_job_fails(hospitals, processes, monkeypatch):
+    seen = Seen(monkeypatch)
+
+    def take(self, task, call):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(dispatch.Dispatcher, "take", take)
+    with MockNetwork("v6_fedavg", hospitals, environment=OPEN, processes=processes) as network:
+        with pytest.raises(KeyboardInterrupt):
+            network.run(rounds=1)
+        assert "end" not in {event for event, _ in seen.events} and not [*network.folder.glob("task-*")]
 
 
 def test_simulated_time_passes_as_calls_end(hospitals):
