@@ -44,8 +44,9 @@ OURS, PLAIN = "the whole mock network", "plain loop, torch with autograd"
 PRODUCTS = "the matrix products alone, without anything else"
 ABOUT = (
     "A round: MNIST's 60,000 rows, IID over 100 clients, 10 of which train (E = 1, B = 10), and the accuracy of the "
-    "new model on the 10,000 test rows. All have the same rows and two worker processes of one thread each; ours and "
-    "Flower have a server beside them. They take turns in blocks of rounds, so that what else the machine does meets "
+    "new model on the 10,000 test rows. All have the same rows and two worker processes of one thread each, if nothing "
+    "else is said; ours and Flower have a server beside them. They take turns in blocks of rounds, so that what else "
+    "the machine does meets "
     "all of them. The first rounds of a block, in which processes start and read their rows, are not counted. Compare "
     "the ratios: seconds differ from machine to machine. The accuracies, after a block of rounds, only show that all "
     "have trained alike."
@@ -173,6 +174,9 @@ def compared(dataset: Dataset, folder: Path, model: str, count: int) -> dict[str
             PLAIN: _plain(rows, (X_test, y_test), model),
             "pfl-research 0.6": _peer(
                 folder, model, "pfl", ["torchrun", "--nproc-per-node", "2", str(PEERS / "pfl_rounds.py")]
+            ),
+            "pfl-research 0.6 in one process, its default": _peer(
+                folder, model, "pfl", ["python", str(PEERS / "pfl_rounds.py")]
             ),
             "Flower 1.42": _peer(folder, model, "flower", ["python", str(PEERS / "flower_rounds.py")]),
         }

@@ -1,17 +1,18 @@
 """The processes that run the partial functions of a mock network, on this machine."""
 
+import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from joblib.externals.loky import cpu_count, get_reusable_executor
+from joblib.externals.loky import cpu_count, get_reusable_executor, process_executor
 
 from v6_workbench.simulation import mock_node
 from v6_workbench.simulation.mock_node import Ended, Image, MockNode
 
-IDLE_SECONDS = 300  # after which a process ends
+IDLE_SECONDS = 3600  # after which a process ends; loky warns if that happens between two rounds
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
@@ -74,8 +75,15 @@ class LocalWorkers:
         if self._processes == 1:
             return (mock_node.run(image, c.node, c.message, c.number) for c in calls)
         threads = str(max(1, cpu_count() // self._processes))
-        pool = get_reusable_executor(self._processes, timeout=IDLE_SECONDS, env=dict.fromkeys(THREADS, threads))
+        pool = get_reusable_executor(
+            self._processes, timeout=IDLE_SECONDS, initializer=_may_grow, env=dict.fromkeys(THREADS, threads)
+        )
         return _in_order([pool.submit(mock_node.run, image, c.node, c.message, c.number) for c in calls])
+
+
+def _may_grow() -> None:
+    """Let a process grow: loky ends one of 300 MB more than at its first call, for which importing torch is enough."""
+    process_executor._MAX_MEMORY_LEAK_SIZE = math.inf
 
 
 def _in_order(futures: Sequence["Future[Ended]"]) -> Iterator[Ended]:
