@@ -131,7 +131,7 @@ def stored(organization: int, database: Database, store: RowStore) -> Record:
     if isinstance(database, pd.DataFrame):
         table = Source(table=database).table
         assert table is not None
-        return store.add(([*table.columns], table.index), *(_numbers(table[name]) for name in table))
+        return store.add(([*table.columns], table.index), *(_numbers(table.iloc[:, i]) for i in range(table.shape[1])))
     X, y = map(np.asarray, database)
     # pixels of 8 bits stay as they are, as their numbers take four times the room; a node reads them as numbers
     return store.add(X if X.dtype == np.uint8 else as_features(X), y)

@@ -1,11 +1,10 @@
 """The rows of all nodes of a mock network in one file, so that ten thousand nodes need no more.
 
 Arrays of numbers lie in it as they are, and each process maps the file into memory where it reads them. What else a
-table's columns can hold is written by joblib, and each process has its own copy.
+table's columns can hold is written by cloudpickle, and each process has its own copy.
 """
 
 import functools
-import io
 import math
 import mmap
 from collections.abc import Sequence
@@ -13,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import joblib
 import numpy as np
+from joblib.externals import cloudpickle
 
 ALIGNED = 64  # bytes: every part begins at a multiple, as numpy's own arrays do
 
@@ -26,7 +25,7 @@ class Part:
     Attributes:
         start: where it begins in the record, in bytes.
         size: its bytes.
-        dtype: type of an array's numbers; empty if joblib has written the part.
+        dtype: type of an array's numbers; empty if cloudpickle has written the part.
         shape: an array's shape.
     """
 
@@ -42,7 +41,7 @@ class Part:
             record: the bytes of the record.
         """
         if not self.dtype:
-            value = joblib.load(io.BytesIO(record[self.start : self.start + self.size]))
+            value = cloudpickle.loads(record[self.start : self.start + self.size])
             if isinstance(value, np.ndarray):
                 value.flags.writeable = False  # as those that are mapped: no call may change it for the next
             return value
@@ -106,7 +105,7 @@ class RowStore:
         """Write the rows of a node.
 
         Args:
-            values: arrays, or what joblib can write.
+            values: arrays, or what cloudpickle can write.
 
         Returns:
             Where they lie. They can be read after ``flush``.
@@ -126,11 +125,10 @@ class RowStore:
             self._stream.write(array.tobytes())
             self._end += array.nbytes
             return Part(start, array.nbytes, value.dtype.str, value.shape)
-        written = io.BytesIO()
-        joblib.dump(value, written)
-        self._stream.write(written.getbuffer())
-        self._end += written.tell()
-        return Part(start, written.tell())
+        written = cloudpickle.dumps(value)
+        self._stream.write(written)
+        self._end += len(written)
+        return Part(start, len(written))
 
     def flush(self) -> None:
         """Write all that was added to the file, for other processes to read."""
