@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from v6_federated import Answers, Federation, LocalSGD
+from v6_federated import Answer, Answers, Federation, LocalSGD
 
 STATUS = ("from_reference", "violation", "state_lost")  # values of a node's answer
 OWN, MEAN, REFERENCE = "own", "mean", "reference"  # where a node's next round starts from: f_k, w or r
@@ -30,10 +30,10 @@ def by_divergence(federation: Federation, rounds: int, delta: float, augmentatio
     s = federation.start(w=federation.initial_weights, r=federation.initial_weights, v=0, starts_from={})
     if federation.resumed:  # nodes keep nothing of the earlier job: all start from its model
         s.r, s.v, s.starts_from = s.w, 0, {}
-    learners = Learners(federation, s)
+    learners = Learners(federation, s, delta)
     for t in federation.rounds(rounds):
         federation.evaluate(s.w)
-        B = learners.update(delta, local)  # each node updates f_k and sends it if |f_k - r|^2 > Delta
+        B = learners.update(local)  # each node updates f_k and sends it if |f_k - r|^2 > Delta
         violations = len(B)
         s.v += violations
         # the box has v = m, which v can pass; after the last round, training in silence would be lost
@@ -96,21 +96,21 @@ class Learners:
         s: what the job carries from round to round. ``s.starts_from`` holds, by organization, where its next round
             starts from: ``OWN``, its own model f_k; ``MEAN``, the mean w that it is sent; ``REFERENCE``, the
             reference r that it is sent, as every node that is not named.
+        delta: Delta, the squared distance from r that a node may reach in silence.
 
     Attributes:
         answers: all answers of this round.
     """
 
-    def __init__(self, federation: Federation, s: SimpleNamespace) -> None:
-        self._federation, self._s = federation, s
+    def __init__(self, federation: Federation, s: SimpleNamespace, delta: float) -> None:
+        self._federation, self._s, self._delta = federation, s, delta
         self._present: list[int] = []  # those that have a model of this round
         self.answers = Answers([])
 
-    def update(self, delta: float, local: LocalSGD) -> Answers:
+    def update(self, local: LocalSGD) -> Answers:
         """Let each node train from where it starts.
 
         Args:
-            delta: Delta, the squared distance from r that a node may reach in silence.
             local: how a node trains.
 
         Returns:
@@ -125,9 +125,9 @@ class Learners:
         groups = []
         for start, model in sent.items():
             if who := [k for k in everyone if s.starts_from.get(k, REFERENCE) == start]:
-                groups.append((who, {**model, "delta": delta, "local": local}))
+                groups.append((who, {**model, "delta": self._delta, "local": local}))
         self.answers = self._federation.ask_groups(
-            "local_update", groups, returns=(), optional=["weights"], values=STATUS
+            "local_update", groups, returns=(), optional=["weights"], values=STATUS, measures={"weights": self._moved}
         )
         self._present = [a.organization_id for a in self.answers.each() if not a.values.get("state_lost")]
         return Answers([a for a in self.answers.each() if a.values.get("violation") and "weights" in a.arrays])
@@ -155,12 +155,24 @@ class Learners:
         if not chosen:
             return Answers([])
         answers = self._federation.ask(
-            "send_model", chosen, returns=(), optional=["weights"], values=STATUS, quorum_of=0
+            "send_model",
+            chosen,
+            returns=(),
+            optional=["weights"],
+            values=STATUS,
+            measures={"weights": self._moved},
+            quorum_of=0,
         )
         models = Answers([a for a in answers.each() if "weights" in a.arrays])
         self._present = [k for k in self._present if k not in chosen or k in models.organizations]
         self.answers += answers
         return models
+
+    def _moved(self, answer: Answer) -> np.ndarray:
+        """How far a node is from r. Up to the root of Delta it only says how long ago r was made."""
+        if "weights" not in answer.arrays:
+            return np.zeros(0)
+        return np.maximum(distance(answer["weights"], self._s.r), self._delta) ** 0.5
 
     def send_mean(self, B: Sequence[int], start: str) -> None:
         """Send the mean to the nodes in B with their next round, which starts from it.

@@ -11,6 +11,7 @@ from vantage6.algorithm.tools.exceptions import CollectResultsError, UserInputEr
 
 from v6_federated import models
 from v6_federated.base.randomness import generator
+from v6_federated.messages import codec
 from v6_workbench.conformance import MethodCase, conformance_tests
 from v6_workbench.simulation.call_outcomes import CallOutcome
 from v6_workbench.simulation.mock import MockNetwork
@@ -252,6 +253,33 @@ def test_a_silent_node_sends_no_model(hospitals):
     uploads = [row["uploads"] for row in result["history"]]
     assert sum(row["bytes_up"] > numbers for row in result["per_node"]) == sum(uploads)
     assert {0, 3} < {*uploads}, "some rounds are silent, some whole, some neither"
+
+
+def test_a_node_that_is_asked_later_may_have_moved_further():
+    """Three nodes send their models in rounds 16 to 18, the first before a mean, the others soon after one: the first
+    is then 10.5 times as far from the newest mean as the others. All are within the root of Delta of the reference."""
+    nodes = {k: table(60, seed=k) for k in range(1, 9)}
+    result = train("v6_dynavg", nodes, rounds=19, delta=0.3, lr=0.01, batch_size=10)
+    assert [row["uploads"] for row in result["history"]][14:] == [0, 2, 2, 8, 8]
+
+
+def test_a_model_far_from_the_reference_ends_the_job(hospitals):
+    def outcomes(organization, input_):
+        return CallOutcome(alter=moved if organization == 5 else None)
+
+    def moved(answer):
+        if "arrays" not in answer:
+            return answer
+        [(name, w)] = codec.decode(answer["arrays"]).items()
+        return {**answer, "arrays": codec.encode({name: w * 1000})}
+
+    with (
+        MockNetwork("v6_dynavg", hospitals, environment=OPEN, on_round=lambda row: None, outcomes=outcomes) as network,
+        pytest.raises(
+            CollectResultsError, match="organization 5: sent weights with an update of norm .* times at most"
+        ),
+    ):
+        network.run(rounds=9, delta=0.05, lr=0.3)
 
 
 def test_too_few_answers_are_an_error_if_all_are_due(hospitals):
