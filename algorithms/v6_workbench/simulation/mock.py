@@ -126,6 +126,7 @@ class MockNetwork:
 
     def __exit__(self, *exception: Any) -> None:
         try:
+            self.client().abandon()
             self._workers.__exit__(*exception)
         finally:
             self.close()

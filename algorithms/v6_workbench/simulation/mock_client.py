@@ -97,14 +97,19 @@ class MockClient:
         """Wait until all calls that have begun have ended."""
         for ended in self._working:
             self._end(ended)
-        self.abandon()
-
-    def abandon(self) -> None:
-        """Drop all calls that have begun and not ended."""
-        self._working = iter(())  # the workers' iterator cancels them when it goes
         for message in {run.message for run in self._begun.values()}:
             message.unlink(missing_ok=True)
         self._begun = {}
+
+    def abandon(self) -> None:
+        """Drop all calls that have not ended: nobody will ask for them."""
+        self._working = iter(())  # the workers' iterator ends them when it goes
+        dropped = {**self._begun, **self._waiting}
+        self._begun, self._waiting = {}, {}
+        for run in dropped.values():
+            run.message.unlink(missing_ok=True)
+            if run.status == "pending":
+                run.status, run.log = "crashed", ""
 
     def _send(self, input_: dict[str, Any], organizations: Collection[int], message: Path, task_id: int) -> None:
         runs = self._runs[task_id] = []

@@ -1,19 +1,21 @@
 """The processes that run the partial functions of a mock network, on this machine."""
 
 import math
+import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
+from multiprocessing import current_process
 from pathlib import Path
 from typing import Any, Protocol
 
-from joblib.externals.loky import cpu_count, get_reusable_executor, process_executor
+from joblib.externals.loky import ProcessPoolExecutor, cpu_count, process_executor
 
 from v6_workbench.simulation import mock_node
 from v6_workbench.simulation.mock_node import Ended, Image, MockNode
 
-IDLE_SECONDS = 3600  # after which a process ends; loky warns if that happens between two rounds
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+IDLE_SECONDS = 300  # after which a process ends
+NUMBERS = ("OMP_NUM", "OPENBLAS_NUM", "MKL_NUM", "BLIS_NUM", "NUMBA_NUM", "NUMEXPR_NUM", "VECLIB_MAXIMUM")
+THREADS = tuple(f"{number}_THREADS" for number in NUMBERS)  # variables for the threads of numerical libraries
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,28 @@ class Workers(Protocol):
         """
 
 
+def waves(calls: Sequence[Call]) -> Iterator[list[Call]]:
+    """Part calls so that those of one node run one after the other: each finds what the one before has kept.
+
+    Args:
+        calls: the calls.
+
+    Yields:
+        Calls of different nodes, which may run at the same time.
+    """
+    while calls:
+        now: dict[int, Call] = {}  # the first call of each node
+        for call in calls:
+            now.setdefault(call.node.organization_id, call)
+        yield [*now.values()]
+        calls = [call for call in calls if call is not now[call.node.organization_id]]
+
+
 class LocalWorkers:
-    """Processes of this machine, which loky keeps for the next network; one is this process itself."""
+    """Processes of this machine, through loky; one is this process itself.
+
+    They are kept for the next network, and ended if a job does not wait for its calls, which would go on otherwise.
+    """
 
     def __init__(self, processes: int) -> None:
         """Choose how many there are.
@@ -61,35 +83,85 @@ class LocalWorkers:
         Args:
             processes: their number.
         """
-        self._processes = processes
+        self._processes = 1 if current_process().daemon else processes  # a daemon may have no processes of its own
+        self._pool: Pool | None = None
 
     def __enter__(self) -> "LocalWorkers":
         """Nothing: they start with the first calls."""
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        """Nothing: they end when they have been idle for a while."""
+        """Keep them for the next network."""
+        if self._pool is not None:
+            _kept[:] = [self._pool]
+            self._pool = None
 
     def work(self, image: Image, calls: Sequence[Call]) -> Iterator[Ended]:
         """Run calls, see ``Workers``; they end in their order."""
-        if self._processes == 1:
-            return (mock_node.run(image, c.node, c.message, c.number) for c in calls)
-        threads = str(max(1, cpu_count() // self._processes))
-        pool = get_reusable_executor(
-            self._processes, timeout=IDLE_SECONDS, initializer=_may_grow, env=dict.fromkeys(THREADS, threads)
-        )
-        return _in_order([pool.submit(mock_node.run, image, c.node, c.message, c.number) for c in calls])
+        for wave in waves(calls):
+            if self._processes == 1:
+                yield from (mock_node.run(image, c.node, c.message, c.number) for c in wave)
+            else:
+                yield from self._together(image, wave)
+
+    def _together(self, image: Image, calls: Sequence[Call]) -> Iterator[Ended]:
+        self._pool = self._pool or Pool.of(self._processes)
+        done = False
+        try:
+            yield from self._pool.run(image, calls)
+            done = True
+        finally:
+            if not done:
+                pool, self._pool = self._pool, None
+                pool.end()
+
+
+class Pool:
+    """Some processes."""
+
+    def __init__(self, kind: tuple[int, dict[str, str]]) -> None:
+        """Start none: they start with the first calls.
+
+        Args:
+            kind: how many processes, and environment variables of theirs.
+        """
+        self.kind, (processes, environment) = kind, kind
+        self._executor = ProcessPoolExecutor(processes, timeout=IDLE_SECONDS, initializer=_may_grow, env=environment)
+
+    @classmethod
+    def of(cls, processes: int) -> "Pool":
+        """Return a pool: the one that an earlier network has left, if it has as many processes.
+
+        Args:
+            processes: how many.
+        """
+        threads = str(max(1, cpu_count() // processes))
+        kind = processes, {name: os.environ.get(name, threads) for name in THREADS}
+        kept = [pool for pool in _kept if pool.kind == kind]
+        _kept.clear()
+        return kept[0] if kept else cls(kind)
+
+    def run(self, image: Image, calls: Sequence[Call]) -> Iterator[Ended]:
+        """Run calls.
+
+        Args:
+            image: what the nodes run.
+            calls: the calls, of different nodes.
+
+        Yields:
+            How each ended, in their order.
+        """
+        futures = [self._executor.submit(mock_node.run, image, c.node, c.message, c.number) for c in calls]
+        yield from (future.result() for future in futures)
+
+    def end(self) -> None:
+        """End the processes, whatever they do."""
+        self._executor.shutdown(wait=True, kill_workers=True)
+
+
+_kept: list[Pool] = []  # by the last network that ended
 
 
 def _may_grow() -> None:
     """Let a process grow: loky ends one of 300 MB more than at its first call, for which importing torch is enough."""
     process_executor._MAX_MEMORY_LEAK_SIZE = math.inf
-
-
-def _in_order(futures: Sequence["Future[Ended]"]) -> Iterator[Ended]:
-    """Wait for each result, and drop those that nobody waits for any more."""
-    try:
-        yield from (future.result() for future in futures)
-    finally:
-        for future in futures:
-            future.cancel()

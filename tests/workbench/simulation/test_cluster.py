@@ -129,6 +129,7 @@ def test_the_last_worker_ends(tmp_path, monkeypatch, hospitals):
     from v6_workbench.simulation.cluster import on_dask
 
     monkeypatch.setattr(on_dask, "WATCH_SECONDS", 1)
+    monkeypatch.setattr(on_dask, "PATIENCE_SECONDS", 2)
     with ExitStack() as stack:
         alone = Cluster(tmp_path, stack)
         [only] = alone.workers(1)

@@ -17,7 +17,7 @@ from v6_workbench.simulation import mock_node
 from v6_workbench.simulation.cluster import remote
 from v6_workbench.simulation.mock_node import Ended, Image
 from v6_workbench.simulation.row_store import Record
-from v6_workbench.simulation.workers import Call, Workers
+from v6_workbench.simulation.workers import Call, Workers, waves
 
 LIBRARIES = {"dask": "distributed", "ray": "ray"}
 EXPECTED = "expected dask:ADDRESS, for example dask:tcp://10.0.0.1:8786, or ray, or ray:ADDRESS"
@@ -113,16 +113,12 @@ class ClusterWorkers(Workers):
         self._library.close()
 
     def work(self, image: Image, calls: Sequence[Call]) -> Iterator[Ended]:
-        """Run calls, see ``Workers``. Those of one node run one after the other: the next needs its files."""
+        """Run calls, see ``Workers``."""
         messages = {
             file: self._library.hand_over(orjson.loads, file.read_bytes()) for file in {call.message for call in calls}
         }
-        while calls:
-            now: dict[int, Call] = {}  # the first call of each node
-            for call in calls:
-                now.setdefault(call.node.organization_id, call)
-            yield from self._together(image, [*now.values()], messages)
-            calls = [call for call in calls if call is not now[call.node.organization_id]]
+        for wave in waves(calls):
+            yield from self._together(image, wave, messages)
 
     def _together(self, image: Image, calls: Sequence[Call], messages: dict[Path, Any]) -> Iterator[Ended]:
         by_number = {call.number: call for call in calls}

@@ -1,18 +1,21 @@
 """A Dask cluster, through the client of ``distributed``."""
 
+import time
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from typing import Any
 
 from distributed import Client, Future, KilledWorker, as_completed
+from distributed import TimeoutError as TimedOut  # asyncio's own, before Python 3.11
 from distributed.comm import CommClosedError
 
 from v6_workbench.errors import EngineError
 from v6_workbench.simulation.cluster import remote
 
 CONNECT_SECONDS = 10
-WATCH_SECONDS = 15  # how often a run looks whether there are workers; without any, twice in a row, it ends
+WATCH_SECONDS = 15  # how often a run looks whether there are workers
+PATIENCE_SECONDS = 120  # for which it waits for a new one when the last has gone
 
 
 class DaskCluster:
@@ -41,7 +44,7 @@ class DaskCluster:
             ) from None
         try:
             self._client.wait_for_workers(1, timeout=CONNECT_SECONDS)
-        except TimeoutError:
+        except TimedOut:
             self.close()
             raise EngineError(
                 f"the Dask scheduler at {address} has no workers; start one with `dask worker {address} --nthreads 1`"
@@ -71,7 +74,7 @@ class DaskCluster:
             ) from None
 
     def _returned(self, futures: set[Future]) -> Iterator[remote.Returned]:
-        had_workers = True
+        seen = time.monotonic()  # when there was a worker
         while futures:
             done = as_completed(futures, loop=self._client.loop, with_results=True, timeout=WATCH_SECONDS)
             try:
@@ -79,15 +82,16 @@ class DaskCluster:
                     if isinstance(returned, CancelledError):  # it comes as a result
                         raise returned
                     futures.remove(future)
+                    seen = time.monotonic()
                     yield returned
-            except TimeoutError:
-                has_workers = bool(self._client.nthreads())
-                if not (has_workers or had_workers):
+            except TimedOut:
+                if self._client.nthreads():
+                    seen = time.monotonic()
+                elif time.monotonic() - seen >= PATIENCE_SECONDS:
                     raise EngineError(
                         f"the Dask cluster at {self._address} has lost its last worker; start others with `dask worker "
                         f"{self._address} --nthreads 1`, and run the job again"
                     ) from None
-                had_workers = has_workers
 
     def close(self) -> None:
         """Leave the cluster."""
