@@ -137,9 +137,14 @@ class Pool:
         """
         threads = str(max(1, cpu_count() // processes))
         kind = processes, {name: os.environ.get(name, threads) for name in THREADS}
-        kept = [pool for pool in _kept if pool.kind == kind]
+        kept = [pool for pool in _kept if pool.kind == kind and not pool.broken]
         _kept.clear()
         return kept[0] if kept else cls(kind)
+
+    @property
+    def broken(self) -> bool:
+        """Whether one of them has died."""
+        return self._executor._flags.broken is not None
 
     def run(self, image: Image, calls: Sequence[Call]) -> Iterator[Ended]:
         """Run calls.

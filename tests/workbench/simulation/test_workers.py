@@ -126,13 +126,18 @@ def test_a_process_that_dies_ends_the_job_and_the_next_job_has_others(hospitals)
     settings = {"environment": OPEN, "processes": 2}
     with MockNetwork("v6_fedavg", hospitals, **settings, on_round=lambda row: None) as network:
         before = network.run(rounds=1)
-        [pool] = [network._workers._pool]
+        pool = network._workers._pool
         for pid in pool._executor._processes:
             os.kill(pid, signal.SIGKILL)
         time.sleep(0.5)
         with pytest.raises(Exception, match="terminated"):
             network.run(rounds=1)
         assert network.run(rounds=1)["weights"] == before["weights"]
+        kept = network._workers._pool
+    for pid in kept._executor._processes:  # while nobody uses them
+        os.kill(pid, signal.SIGKILL)
+    time.sleep(0.5)
+    assert train("v6_fedavg", hospitals, 2, rounds=1)["weights"] == before["weights"]
 
 
 def in_a_daemon(queue):
