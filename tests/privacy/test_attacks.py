@@ -41,6 +41,9 @@ def test_a_layer_stops_what_the_page_says_and_nothing_else(key, column):
     attack = BY_KEY[key]
     assert bool(attack.stops) != bool(attack.why) or (not attack.why and attack.pinned)  # the page says one of them
     found = attacks.outcome(attack, column, small=key not in LONG)
+    if found.recovered and attack.stopped(column) and column.startswith("private"):
+        # a claim that noise has made may be near a value by chance, about once in a hundred runs, but hardly twice
+        found = attacks.outcome(attack, column, small=key not in LONG)
     assert (found.recovered == 0) == bool(attack.stopped(column)), found
     nodes = 1 if column in ("careful", "masked") else 4
     assert found.tasks / nodes <= 2000  # within what careful allows a node in a week
