@@ -50,11 +50,8 @@ class Perceptron:
         Yields:
             W (in, out) and b (out,) of each layer, views into ``w``.
         """
-        start = 0
-        for a, b in pairwise(self.widths):
-            middle, end = start + a * b, start + a * b + b
-            yield w[start:middle].reshape(a, b), w[middle:end]
-            start = end
+        for W in self._with_bias(w):
+            yield W[:-1], W[-1]
 
     def init(self, rng: np.random.Generator) -> Array:
         """Draw W and b uniformly from +-1/sqrt(in), as torch does; McMahan does not say how.

@@ -139,7 +139,7 @@ def stored(organization: int, database: Database, store: RowStore) -> Record:
 
 def _numbers(column: "pd.Series[Any]") -> Any:
     """A column as an array of numpy, or as pandas' own, for example of categories."""
-    return column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array
+    return column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array.copy()
 
 
 def source_of(rows: Sequence[Any]) -> Source:

@@ -1,19 +1,19 @@
 """The rows of all nodes of a mock network in one file, so that ten thousand nodes need no more.
 
-Arrays of numbers lie in it as they are, and each process maps the file into memory where it reads them. What else a
-table's columns can hold is written by cloudpickle, and each process has its own copy.
+Arrays of numbers lie in it, and each process maps the file into memory where it reads them. What else a table's columns
+can hold, such as words, stays in the record, which goes to a worker with each call.
 """
 
+import copy
 import functools
 import math
 import mmap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from joblib.externals import cloudpickle
 
 ALIGNED = 64  # bytes: every part begins at a multiple, as numpy's own arrays do
 
@@ -25,14 +25,16 @@ class Part:
     Attributes:
         start: where it begins in the record, in bytes.
         size: its bytes.
-        dtype: type of an array's numbers; empty if cloudpickle has written the part.
+        dtype: type of an array's numbers; empty if the part is no array of numbers.
         shape: an array's shape.
+        value: the part itself, if it is no array of numbers.
     """
 
     start: int
-    size: int
+    size: int = 0
     dtype: str = ""
     shape: tuple[int, ...] = ()
+    value: Any = field(default=None, compare=False, repr=False)
 
     def read(self, record: memoryview) -> Any:
         """Return what it holds; an array is a view of the record.
@@ -41,10 +43,9 @@ class Part:
             record: the bytes of the record.
         """
         if not self.dtype:
-            value = cloudpickle.loads(record[self.start : self.start + self.size])
-            if isinstance(value, np.ndarray):
-                value.flags.writeable = False  # as those that are mapped: no call may change it for the next
-            return value
+            if isinstance(self.value, np.ndarray):
+                self.value.flags.writeable = False  # as those that are mapped: no call may change it for the next
+            return self.value
         if not self.size:  # of which there is no buffer
             return np.empty(self.shape, self.dtype)
         return np.frombuffer(record, self.dtype, math.prod(self.shape), self.start).reshape(self.shape)
@@ -105,7 +106,7 @@ class RowStore:
         """Write the rows of a node.
 
         Args:
-            values: arrays, or what cloudpickle can write.
+            values: arrays, or anything else that processes can be sent.
 
         Returns:
             Where they lie. They can be read after ``flush``.
@@ -116,6 +117,9 @@ class RowStore:
             padding = -self._end % ALIGNED
             self._stream.write(bytes(padding))
             self._end += padding
+        if self._end == offset:  # each record has a place of its own, by which processes tell them apart
+            self._stream.write(bytes(ALIGNED))
+            self._end += ALIGNED
         return Record(self._file, offset, self._end - offset, tuple(parts))
 
     def _add(self, value: Any, offset: int) -> Part:
@@ -125,10 +129,7 @@ class RowStore:
             self._stream.write(array.tobytes())
             self._end += array.nbytes
             return Part(start, array.nbytes, value.dtype.str, value.shape)
-        written = cloudpickle.dumps(value)
-        self._stream.write(written)
-        self._end += len(written)
-        return Part(start, len(written))
+        return Part(start, value=copy.copy(value))  # the caller's may change
 
     def flush(self) -> None:
         """Write all that was added to the file, for other processes to read."""

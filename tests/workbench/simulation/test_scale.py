@@ -93,6 +93,20 @@ def test_rows_are_read_as_they_were_and_cannot_be_changed(tmp_path):
     store.close()
 
 
+def test_tables_of_words_alone_are_told_apart(tmp_path):
+    """They leave nothing in the file, and the caller's table stays as it is."""
+    store = RowStore(tmp_path / "rows")
+    words = pd.DataFrame({"word": ["a", "b"]}, dtype=object)
+    records = [mock_node.stored(k, words.assign(word=[f"a{k}", "b"]), store) for k in range(3)]
+    records.append(mock_node.stored(3, words, store))
+    store.flush()
+    assert len({*records}) == 4
+    assert [mock_node.source_of(record.open()).table["word"][0] for record in records] == ["a0", "a1", "a2", "a"]
+    words["word"].to_numpy()[:] = "c"
+    assert mock_node.source_of(records[3].open()).table["word"].tolist() == ["a", "b"]
+    store.close()
+
+
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_node_cannot_change_its_rows_for_the_next_call(processes, monkeypatch):
     rows = {k: table(40, seed=k) for k in (1, 2)}
