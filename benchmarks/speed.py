@@ -44,12 +44,11 @@ OURS, PLAIN = "the whole mock network", "plain loop, torch with autograd"
 PRODUCTS = "the matrix products alone, without anything else"
 ABOUT = (
     "A round: MNIST's 60,000 rows, IID over 100 clients, 10 of which train (E = 1, B = 10), and the accuracy of the "
-    "new model on the 10,000 test rows. All have the same rows and two worker processes of one thread each, if nothing "
-    "else is said; ours and Flower have a server beside them. They take turns in blocks of rounds, so that what else "
-    "the machine does meets "
-    "all of them. The first rounds of a block, in which processes start and read their rows, are not counted. Compare "
-    "the ratios: seconds differ from machine to machine. The accuracies, after a block of rounds, only show that all "
-    "have trained alike."
+    "new model on the 10,000 test rows. All have the same rows and two worker processes of one thread each, if "
+    "nothing else is said; ours and Flower have a server beside them. They take turns in blocks of rounds, so that "
+    "what else the machine does meets all of them. The first rounds of a block, in which processes start and read "
+    "their rows, are not counted. Compare the ratios: seconds differ from machine to machine. The accuracies, after a"
+    " block of rounds, only show that all have trained alike."
 )
 
 Timed = Callable[[int], tuple[list[float], float]]  # seconds of each of so many rounds, and the last accuracy

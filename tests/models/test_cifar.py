@@ -7,7 +7,8 @@ from v6_federated import models
 from v6_federated.base.errors import SafeError
 
 torch = pytest.importorskip("torch")
-from v6_federated.models.images import Distortions, LocalResponseNorm, whitened  # noqa: E402  # it imports torch
+images = pytest.importorskip("v6_federated.models.images", reason="it needs torch")
+Distortions, LocalResponseNorm, whitened = images.Distortions, images.LocalResponseNorm, images.whitened
 
 
 def small(crop=8, side=12, channels=3, classes=4):
