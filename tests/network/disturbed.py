@@ -46,18 +46,12 @@ class Disturbed:
         assert watching.result() == len(happens), err
         return status, read(self.out) if (self.out / "result.json").exists() else None, err
 
-    def await_nodes(self, steady=0.0):
-        """Wait until all nodes have been online for so many seconds.
-
-        The server may notice only a minute after a node was restarted that its old connection is gone, and then takes
-        the node for offline until the node reports again.
-        """
-        begun = since = time.monotonic()
-        while (now := time.monotonic()) - since <= steady:
-            assert now < begun + 300, local.status(self.hospitals)
+    def await_nodes(self):
+        """Wait until all nodes are online."""
+        deadline = time.monotonic() + 300
+        while not all(row["online"] for row in local.status(self.hospitals)):
+            assert time.monotonic() < deadline, local.status(self.hospitals)
             time.sleep(1)
-            if not all(row["online"] for row in local.status(self.hospitals)):
-                since = time.monotonic()
 
     def watch(self, method, happens, last, ended) -> int:
         """Do what is to happen as each round begins; returns how much of it was done before the job had ended."""

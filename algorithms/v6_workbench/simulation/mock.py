@@ -13,6 +13,7 @@ import os
 import tempfile
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -94,14 +95,17 @@ class MockNetwork:
         self.package, self.on_round, self.outcomes, self.online, self.keep = package, on_round, outcomes, online, keep
         self._apart = processes > 1 or cluster is not None  # whether partials run in other processes
         self._model: models.Registered | None = None  # the job's, if workers have to be told of it
-        self._temporary = tempfile.TemporaryDirectory(prefix="v6-federated-", ignore_cleanup_errors=True)
-        self.folder = Path(self._temporary.name)
+        self._closing = ExitStack()
+        temporary = tempfile.TemporaryDirectory(prefix="v6-federated-", ignore_cleanup_errors=True)
+        self.folder = Path(self._closing.enter_context(temporary))
         self.nodes: dict[int, MockNode] = {}
         shell = TRUSTING | {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
         every = {**shell, **(environment or {})}
         lasting = (hospital_folder or self.folder / "hospitals").absolute()
         wanted, counts = hospital_folder is not None or study is not None, _counts(every)
-        self._rows = RowStore(self.folder / "rows")
+        store = RowStore(self.folder / "rows")
+        self._closing.callback(store.close)
+        self._closing.callback(mock_node.close_databases)
         try:
             for organization, database in databases.items():
                 folder, special = self.folder / f"node-{organization}", (environments or {}).get(organization)
@@ -110,32 +114,27 @@ class MockNetwork:
                     hospital = lasting / f"node-{organization}"
                     hospital.mkdir(parents=True, exist_ok=True)
                     own["HOSPITAL_DATABASE_URI"] = str(hospital)
-                rows = mock_node.stored(organization, database, self._rows)
+                rows = mock_node.stored(organization, database, store)
                 self.nodes[organization] = MockNode(organization, folder, rows, ChainMap(own, every))
-            self._rows.flush()
+            store.flush()
             if study is not None:
                 self._make_study(study)
-            self._workers: Workers = LocalWorkers(processes) if cluster is None else clusters.connect(cluster)
+            workers: Workers = LocalWorkers(processes) if cluster is None else clusters.connect(cluster)
+            self._workers = self._closing.enter_context(workers)
+            self._closing.callback(self.client().abandon)
         except BaseException:
             self.close()
             raise
 
     def __enter__(self) -> "MockNetwork":
-        self._workers.__enter__()
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        try:
-            self.client().abandon()
-            self._workers.__exit__(*exception)
-        finally:
-            self.close()
+        self.close()
 
     def close(self) -> None:
-        """Remove the temporary folder."""
-        mock_node.close_databases()
-        self._rows.close()
-        self._temporary.cleanup()
+        """Drop calls that have not ended, leave the workers, and remove the temporary folder."""
+        self._closing.close()
 
     def _make_study(self, plan: StudyPlan) -> None:
         names = plan.names or {k: f"node-{k}" for k in self.nodes}

@@ -67,6 +67,27 @@ def test_a_network_without_nodes_or_workers_is_refused(databases, processes, say
         MockNetwork("v6_fedavg", databases, processes=processes)
 
 
+class Library:
+    """A cluster's library, which says whether it was left."""
+
+    def __init__(self, address):
+        self.left = 0
+
+    def close(self):
+        self.left += 1
+
+
+def test_a_network_that_is_closed_without_a_context_leaves_its_cluster(hospitals, monkeypatch):
+    pytest.importorskip("distributed")
+    monkeypatch.setattr("v6_workbench.simulation.cluster.on_dask.DaskCluster", Library)
+    network = MockNetwork("v6_fedavg", hospitals, cluster="dask:tcp://10.0.0.1:8786")
+    assert network.folder.exists()
+    for _ in range(2):
+        network.close()
+    assert not network.folder.exists()
+    assert network._workers._library.left == 1
+
+
 class Seen:
     """The workers of a network, which note what happens."""
 
