@@ -20,7 +20,7 @@ class Cox(models.LinearModel):
         classes: 1, as the label is a time.
     """
 
-    regression = True
+    traits = models.Traits(regression=True)
 
     def __init__(self, features: int, classes: int) -> None:
         super().__init__("logistic", features, 2)

@@ -6,8 +6,6 @@ from pydantic import BaseModel, Field
 
 from v6_federated import BatchSize, Federation, Number, Result, Role, Rounds, SafeError, central, models
 
-DROPOUT = 0.5  # of cnn_reddy, if its option is not given
-
 Stepsize = Annotated[
     float,
     Field(ge=0, allow_inf_nan=False, description="h of FSVRG; a node's step is h / n_k a row"),
@@ -17,28 +15,35 @@ Stepsize = Annotated[
 
 
 def check_settings(checked: BaseModel) -> None:
-    """Reject dropout: grad f_i(w) and grad f_i(w_t) would drop different units, and not cancel out at w = w_t.
-
-    Reject random crops for the same reason.
-
-    Also reject loss=cox: the mean of the partial likelihoods of minibatches is not that of all rows.
+    """Reject loss=cox: the mean of the partial likelihoods of minibatches is not that of all rows.
 
     Args:
         checked: the job's settings.
 
     Raises:
-        SafeError: the model has dropout or distorts images, or the loss is Cox's.
+        SafeError: the loss is Cox's.
     """
     if dict(checked).get("loss") == "cox":
         raise SafeError(
             "loss=cox cannot be used with fsvrg, which corrects minibatches' gradients by that of all rows: partial "
             "likelihoods of minibatches do not add up to that of all rows; use fedavg or scaffold"
         )
-    model = models.parse(dict(checked)["model"])
-    if model["name"] == "cnn_cifar":
-        raise SafeError("fsvrg cannot train cnn_cifar, which distorts images at random; expected another model: cnn")
-    if model.get("dropout", DROPOUT if model["name"] == "cnn_reddy" else 0):
-        raise SafeError(f"fsvrg cannot train a model with dropout; expected model={model['name']}:dropout=0")
+
+
+def check_model(model: models.Model) -> None:
+    """Reject dropout: grad f_i(w) and grad f_i(w_t) would drop different units, and not cancel out at w = w_t.
+
+    Args:
+        model: the job's model.
+
+    Raises:
+        SafeError: it draws random numbers while it trains, as also for distorted images.
+    """
+    if model.traits.random:
+        raise SafeError(
+            "fsvrg cannot train a model with dropout or random distortions, as two gradients of a row must be equal; "
+            "set the option dropout=0, as in cnn_reddy:dropout=0, or choose another model, such as cnn"
+        )
 
 
 @central(recoverable=True, check=check_settings)
@@ -51,6 +56,7 @@ def central(federation: Federation, *, rounds: Rounds, stepsize: Stepsize = 1.0,
     two answers.
     """
     K = federation.organizations
+    check_model(federation.model)
     s = federation.start(w=federation.initial_weights)
     for _t in federation.rounds(rounds):
         gradients = federation.ask("gradient", K, weights=s.w, returns=["gradient"])

@@ -38,15 +38,15 @@ class Trees:
     """
 
     size = None  # it grows
-    takes_missing = True
-    row_by_row = True  # the score of a row follows from this row alone
     class_weights: np.ndarray | None = None  # (classes,), by which training multiplies the losses of rows
 
     def __init__(self, features: int, classes: int) -> None:
         self.features, self.classes = features, classes
         self.regression = classes == 1
-        # of a regression: squared errors of chosen trees tell single rows, whatever sum they are in
-        self.plain_only = True
+        # squared errors of chosen trees tell single rows, whatever sum they are in
+        self.traits = models.Traits(
+            regression=self.regression, plain_only=self.regression, takes_missing=True, row_by_row=True
+        )
         self.columns = 1 if classes == 2 else classes
 
     def init(self, rng: np.random.Generator) -> np.ndarray:

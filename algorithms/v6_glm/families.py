@@ -131,7 +131,8 @@ class Glm(models.LinearModel):
     def __init__(self, features: int, classes: int, family: str = "binomial", link: str = "") -> None:
         super().__init__("logistic", features, 2)
         self.regression = family != "binomial"
-        self.plain_evaluation = self.regression  # a chosen exponential lets one row's squared error outweigh all others
+        # a chosen exponential lets one row's squared error outweigh all others
+        self.traits = models.Traits(regression=self.regression, plain_evaluation=self.regression)
         if classes != (1 if self.regression else 2):
             raise SafeError(
                 f"family={family} needs a label of two classes, and this one has {classes}; choose another label, or "

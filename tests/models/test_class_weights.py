@@ -1,5 +1,10 @@
 """Weights of classes: in the loss of every model, learned or given, and refused where a few rows would be all."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from helpers import pooled, refused, table, train
@@ -102,6 +107,23 @@ def test_wrong_weights_are_refused_in_one_line():
         models.parse("logreg:weights=3")
     with pytest.raises(SafeError, match="a weight above 0"):
         models.build({"name": "logreg", "features": 2, "classes": 2, "weights": [1]})
+
+
+@pytest.mark.parametrize("options", [[], ["-O"]])
+def test_no_limit_is_an_assertion(options):
+    """``python -O`` leaves out all of those."""
+    job = """
+from test_class_weights import rare
+from v6_workbench.simulation.mock import MockNetwork
+nodes = {k: rare(30, k) for k in (1, 2, 3)}
+careful = {"V6_FEDERATED_PROFILE": "careful", "V6_FEDERATED_AGGREGATION": "plain"}
+with MockNetwork("v6_fedavg", nodes, environment=careful, on_round=lambda row: None) as network:
+    network.run(rounds=1, holdout=0, classes=[0, 1], batch_size=10, class_weights={"1": 20})
+"""
+    folders = [*map(str, Path(__file__).parents[:2]), *sys.path]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
+    ended = subprocess.run([sys.executable, *options, "-c", job], env=environment, capture_output=True, text=True)
+    assert "10 rows of this node count as fewer than 10" in ended.stderr, ended.stderr
 
 
 def test_weights_that_leave_few_rows_are_refused():

@@ -40,6 +40,53 @@ def built(build, features=4, classes=3, **options):
     return models.build({"name": "mine", "features": features, "classes": classes, **options})
 
 
+class Forgetful(nn.Linear):
+    """Dropout that no layer tells of."""
+
+    def __init__(self, features, classes):
+        super().__init__(features, classes)
+
+    def forward(self, x):
+        return super().forward(nn.functional.dropout(x, 0.3, self.training))
+
+
+@pytest.mark.parametrize(
+    ("build", "draws"),
+    [
+        (two_layers, False),
+        (Residual, True),
+        (Forgetful, True),
+        (lambda features, classes: nn.Sequential(nn.Dropout(0.0), nn.Linear(features, classes)), False),
+        (lambda features, classes: nn.Sequential(nn.Linear(features, classes), nn.RReLU()), True),
+    ],
+)
+def test_a_module_that_draws_random_numbers_is_known(build, draws):
+    assert built(build).traits.random is draws
+
+
+def test_fsvrg_refuses_a_module_that_draws_random_numbers():
+    """The two gradients of a row would drop different units."""
+    models.register("mine", Residual)
+    nodes = {k: table(30, seed=k) for k in (1, 2)}
+    with pytest.raises(SafeError, match="fsvrg cannot train a model with dropout or random distortions"):
+        train("v6_fsvrg", nodes, rounds=1, model="mine")
+    models.register("mine", two_layers)
+    train("v6_fsvrg", nodes, rounds=1, model="mine")
+
+
+def test_a_model_that_does_not_say_what_it_may_be_used_for_is_refused():
+    class Line(models.LinearModel):
+        traits = None
+
+        def __init__(self, features, classes):
+            super().__init__("logistic", features, classes)
+
+    with pytest.raises(SafeError, match="the model mine does not say what it may be used for"):
+        built(Line)
+    with pytest.raises(TypeError, match="plain_onyl"):
+        models.Traits(plain_onyl=True)
+
+
 def test_a_module_starts_as_torch_starts_it_and_as_the_seed_says():
     model = built(two_layers)
     w = model.init(np.random.default_rng(3))

@@ -6,7 +6,7 @@ from v6_federated import models
 
 
 class Line:
-    regression = True
+    traits = models.Traits(regression=True)
 
     def __init__(self, features, classes):
         assert classes == 1

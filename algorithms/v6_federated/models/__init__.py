@@ -8,7 +8,7 @@ import functools
 import importlib
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import isqrt
 from typing import Any, Protocol, cast
@@ -21,6 +21,7 @@ from v6_federated.messages.settings import LARGE
 from v6_federated.models import outcomes
 from v6_federated.models.linear import LinearModel, predicted
 from v6_federated.models.perceptron import Perceptron
+from v6_federated.models.traits import Traits
 
 Vector = Any  # parameters or a gradient (d,): a flat float32 array of numpy or torch, whichever the model uses
 
@@ -30,6 +31,7 @@ __all__ = [
     "Model",
     "Perceptron",
     "Registered",
+    "Traits",
     "Vector",
     "build",
     "check_classes",
@@ -49,10 +51,12 @@ class Model(Protocol):
     Attributes:
         size: d, the number of parameters.
         shapes: shape of each tensor of parameters by name, in the order in which ``w`` holds them.
+        traits: what it may be used for.
     """
 
     size: int
     shapes: dict[str, tuple[int, ...]]
+    traits: Traits
 
     def init(self, rng: np.random.Generator) -> Array:
         """Draw initial parameters.
@@ -314,8 +318,8 @@ def register(name: str, build: Callable[..., Any], options: Collection[str] = ()
         name: the model's name. A model that was registered under this name before is replaced.
         build: makes the model from the keyword arguments ``features``, ``classes`` and the model's options: a torch
             module without buffers, which maps rows (n, features) to decision values (n, classes), or a ``Model``. Of
-            the latter, evaluation needs ``init``, ``scores`` and ``loss``; its ``size`` is None if it grows, and then
-            the method checks it.
+            the latter, evaluation needs ``traits``, ``init``, ``scores`` and ``loss``; its ``size`` is None if it
+            grows, and then the method checks it.
         options: names of the options, each a number, with which a job may name the model: ``"mine:width=32"``. A
             mapping says which words an option accepts in place of numbers.
 
@@ -517,7 +521,7 @@ def _give_outcome(model: Any, spec: dict[str, Any]) -> None:
         raise SafeError(f"the job's model has classes, and loss={outcome.name} is one of numbers")
     if not hasattr(model, "outcome"):
         raise SafeError(f"the model {spec['name']} cannot be used with loss={outcome.name}; choose linear or mlp")
-    model.outcome, model.regression = outcome, True
+    model.outcome, model.traits = outcome, replace(model.traits, regression=True)
 
 
 def check_classes(spec: dict[str, Any], classes: Sequence[Any]) -> None:
@@ -560,6 +564,8 @@ def build(spec: dict[str, Any]) -> Model:
         )
     try:
         model = MODELS[spec["name"]](**options)
+        if not isinstance(getattr(model, "traits", None), Traits):
+            raise SafeError(f"the model {spec['name']} does not say what it may be used for; set traits = Traits(...)")
         if "loss" in spec:
             _give_outcome(model, spec)
         elif spec["name"] == "linear":

@@ -15,6 +15,7 @@ from torch.nn import functional
 from v6_federated.base.errors import SafeError
 from v6_federated.models import CROP, LARGE_IMAGE, image_of
 from v6_federated.models.torch_base import Network
+from v6_federated.models.traits import Traits
 
 GROUPS = 32  # of channels; a small network has 8
 CONTRAST = 0.2, 1.8  # least and largest factor
@@ -176,7 +177,9 @@ def cnn_cifar(features: int, classes: int, crop: int = CROP, **options: int) -> 
     layers = [Distortions(crop), nn.Conv2d(channels, 64, 5, padding=2), nn.ReLU(), pool, norm]
     layers += [nn.Conv2d(64, 64, 5, padding=2), nn.ReLU(), norm, pool]
     layers += [nn.Flatten(), nn.Linear(64 * (crop // 4) ** 2, 384), nn.ReLU(), nn.Linear(384, 192), nn.ReLU()]
-    return Images(nn.Sequential(*layers, nn.Linear(192, classes)), image)
+    model = Images(nn.Sequential(*layers, nn.Linear(192, classes)), image)
+    model.traits = Traits(random=True)
+    return model
 
 
 ARCHITECTURES: dict[str, Callable[..., Images]] = {"cnn": cnn, "cnn_cifar": cnn_cifar, "resnet18": resnet18}

@@ -6,6 +6,7 @@ import numpy as np
 
 from v6_federated.base.arrays import Array
 from v6_federated.models.outcomes import Outcome
+from v6_federated.models.traits import Traits
 
 BLOCK = 1024  # rows
 
@@ -27,6 +28,7 @@ class LinearModel:
 
     inputs_first, block = False, 512  # for clipping, as row_gradients
     class_weights: Array | None = None  # (classes,), by which training multiplies the losses of rows
+    traits = Traits()
     outcome: Outcome | None = None  # what the decision value stands for, if the label is a number
 
     def __init__(

@@ -13,6 +13,7 @@ import numpy as np
 from v6_federated.base.arrays import Array
 from v6_federated.models.linear import column_sums, predicted
 from v6_federated.models.outcomes import Outcome
+from v6_federated.models.traits import Traits
 
 CHUNK = 500  # rows that are evaluated at once, so that activations stay in the cache
 WRITTEN_AFTER = 120  # rows after which ``descend`` writes the first layer; more need more inner products of rows
@@ -31,6 +32,7 @@ class Perceptron:
 
     inputs_first, block = True, 512  # for clipping, as row_gradients
     class_weights: Array | None = None  # (classes,), by which training multiplies the losses of rows
+    traits = Traits()
     outcome: Outcome | None = None  # what the only output stands for, if the label is a number
 
     def __init__(self, widths: list[int], activation: Literal["relu", "sigmoid"]) -> None:

@@ -12,6 +12,7 @@ from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.models import TEXTS
 from v6_federated.models.torch_base import Network
+from v6_federated.models.traits import Traits
 
 CHUNK = 50  # rows at once, each of which is many steps
 
@@ -52,7 +53,8 @@ class Text(Network):
         hidden: width of the LSTM layers.
     """
 
-    arrays_only = True  # for a column of a table, the embedding's gradient would reveal every value of a row
+    # for a column of a table, the embedding's gradient would reveal every value of a row
+    traits = Traits(arrays_only=True)
 
     def __init__(self, name: str, length: int, classes: int, hidden: int) -> None:
         text = TEXTS[name]

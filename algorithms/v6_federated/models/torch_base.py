@@ -2,6 +2,7 @@
 
 import math
 import os
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.models.linear import predicted
 from v6_federated.models.outcomes import Outcome
+from v6_federated.models.traits import Traits
 from v6_federated.privacy.environment import number_of_threads
 
 CHUNK, CHUNK_CPU = 5000, 100  # rows at once: bounds memory, and on a processor keeps activations in the cache
@@ -53,6 +55,7 @@ class Network:
     """
 
     class_weights: Array | None = None  # (classes,), by which training multiplies the losses of rows
+    traits = Traits()
     outcome: Outcome | None = None  # what the only output stands for, if the label is a number
 
     def __init__(self, module: nn.Module) -> None:
@@ -64,6 +67,8 @@ class Network:
         self.device = device()
         self.chunk = CHUNK_CPU if self.device.type == "cpu" else CHUNK
         self.module = module.to(self.device)
+        if any(isinstance(layer, nn.Dropout) and layer.p > 0 for layer in module.modules()):
+            self.traits = replace(self.traits, random=True)
         self.shapes = {name: tuple(p.shape) for name, p in module.named_parameters()}
         self.size = sum(math.prod(shape) for shape in self.shapes.values())
         self._gradient = torch.zeros(self.size, device=self.device)

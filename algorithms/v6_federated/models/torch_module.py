@@ -12,6 +12,7 @@ from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.base.logs import one_line
 from v6_federated.models.torch_base import Network
+from v6_federated.models.traits import Traits
 
 ROWS = 2  # that are tried
 
@@ -50,10 +51,11 @@ class Module(Network):
         self._try(name, features)
 
     def _try(self, name: str, features: int) -> None:
+        rows = self.inputs(np.zeros((ROWS, features), np.float32))
         self.module.train(False)
         try:
             with torch.no_grad():
-                z = self.module(self.inputs(np.zeros((ROWS, features), np.float32)))
+                z = self.module(rows)
             found = f"values of shape {tuple(z.shape)}" if isinstance(z, torch.Tensor) else f"a {type(z).__name__}"
         except Exception as error:  # the text can quote no row: there are none yet
             found = one_line(f"{type(error).__name__}: {error}")
@@ -63,6 +65,20 @@ class Module(Network):
                 f"the model {name} was tried on {ROWS} rows of {features} features and gave {found}; expected values "
                 f"of shape ({ROWS}, {self.classes}), one of each class for each row"
             )
+        self.traits = Traits(random=self._draws(rows))
+
+    def _draws(self, rows: torch.Tensor) -> bool:
+        """Whether training draws random numbers, by dropout or anything else."""
+        own = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=own), torch.no_grad():
+            before = self._generators()
+            self.module(rows)
+            return any(not torch.equal(one, other) for one, other in zip(before, self._generators(), strict=True))
+
+    def _generators(self) -> list[torch.Tensor]:
+        """The states of torch's generators."""
+        states = [torch.get_rng_state()]
+        return states if self.device.type == "cpu" else [*states, torch.cuda.get_rng_state(self.device)]
 
     def init(self, rng: np.random.Generator) -> Array:
         """Build a new module from the given seed, and return its parameters."""

@@ -97,7 +97,6 @@ class Node:
         self.key = str(organization_id)
         self.own_model: Any = None
         self.evaluated: tuple[Rows, Array | slice] | None = None
-        self._share = 1.0  # of the training rows, as which they count with the weights of their classes
         self.policy, self.request, self._began = request.policy, request, time.monotonic()
         self.policy.check_request(job.minimum_rows, len(job.participants), max(job.rounds or 0, round_))
         self.policy.check_holdout(job.data.holdout)
@@ -182,15 +181,14 @@ class Node:
         if spec.get("features") != d:  # before it is built: a network for a million columns would fill the memory
             raise SafeError(f"the job's model does not have {d} features, as many as there are columns after the steps")
         model = models.build(spec)
-        if self.job.data.regression and not getattr(model, "regression", False):
+        if self.job.data.regression and not model.traits.regression:
             # its loss would reveal single labels, and the limits on labels count classes
             raise SafeError(f"the model {self.job.model['name']} predicts classes and cannot be used for a regression")
-        if self.job.data.regression and self.job.aggregation != "plain" and getattr(model, "plain_only", False):
-            # no method trains it under masks, and a sum of squared errors can be made to tell one row's label
-            raise SafeError(f"the model {self.job.model['name']} is evaluated with aggregation=plain only")
-        if self.job.data.missing and not getattr(model, "takes_missing", False):
+        if self.job.aggregation != "plain" and model.traits.plain_only:
+            raise SafeError(f"the model {self.job.model['name']} can be used with aggregation=plain only")
+        if self.job.data.missing and not model.traits.takes_missing:
             raise SafeError(f"the model {self.job.model['name']} takes no missing values; add a step impute")
-        if self.source.table is not None and getattr(model, "arrays_only", False):
+        if self.source.table is not None and model.traits.arrays_only:
             raise SafeError(f"the model {self.job.model['name']} cannot read a table; it needs arrays (.npz)")
         self.policy.check_size(model.size or 0, f"the model {spec['name']}")  # a method's own may be larger
         if (outcome := self._outcome_of(model)) is not None:
@@ -219,7 +217,7 @@ class Node:
             PrivacyThresholdViolation: there are fewer rows than the minimum.
         """
         self._check_covered()
-        assert self.n
+        self._check_rows()
         return self._rows
 
     def _check_covered(self) -> None:
@@ -233,7 +231,7 @@ class Node:
             raise SafeError("a job without a model takes no missing values; add a step impute")
         return self.source.prepared(self.job.data, self.identity, self.policy)[0]
 
-    @functools.cached_property
+    @property
     def n(self) -> int:
         """The number of rows to train on.
 
@@ -241,8 +239,18 @@ class Node:
             PrivacyThresholdViolation: there are fewer rows than the minimum, the label has too many values, or the
                 job names a class that too few rows have.
         """
+        return self._counted[0]
+
+    def _check_rows(self) -> None:
+        """Check the limits on the rows to train on, before any of them is used."""
+        _ = self._counted
+
+    @functools.cached_property
+    def _counted(self) -> tuple[int, float]:
+        """How many rows there are to train on, and as which share of them they count with the weights of classes."""
         if self.noising is not None:  # public, as the budget counts what rows hold and not how many there are
-            return self._total - self._held_out
+            return self._total - self._held_out, 1.0
+        share = 1.0
         kept, _ = self.source.split(self.job.data, self.identity, self.policy.minimum_rows)
         n = len(self.source.labels(self.job.data)[kept])
         self.policy.check_rows(n, self.job.minimum_rows)
@@ -256,8 +264,8 @@ class Node:
             counted = {c: rows.get(c, 0) for c in map(plain, named)}
             self.policy.check_named_classes(counted)
             if (weights := getattr(self.model, "class_weights", None) if self.job.model else None) is not None:
-                self._share = self.policy.check_weights([*counted.values()], weights.tolist(), self.job.minimum_rows)
-        return n
+                share = self.policy.check_weights([*counted.values()], weights.tolist(), self.job.minimum_rows)
+        return n, share
 
     def _check_numbers(self, outcome: Outcome, kept: Array | slice) -> None:
         """Refuse labels that the outcome cannot have, or that single out a few of the rows to train on."""
@@ -288,7 +296,7 @@ class Node:
             raise SafeError("the task asks for the moments of a label that is no number to predict")
         if self.noising is not None:
             raise SafeError(noising.UNCOVERED)
-        assert self.n
+        self._check_rows()
         labels = self.source.labels(spec)[self.source.split(spec, self.identity, self.policy.minimum_rows)[0]]
         self._check_label(labels)
         return labels
@@ -299,9 +307,8 @@ class Node:
 
         Otherwise the step on a minibatch with one row of a heavy class would be that row.
         """
-        assert self.n
-        least = self.policy.minimum_batch
-        return least if least <= 1 else math.ceil(least / self._share)
+        least, share = self.policy.minimum_batch, self._counted[1]
+        return least if least <= 1 else math.ceil(least / share)
 
     @property
     def labels(self) -> Array:
@@ -311,7 +318,8 @@ class Node:
             PrivacyThresholdViolation: there are fewer rows than the minimum.
         """
         self._check_covered()
-        assert self.n and self.job.data.classes is not None
+        self._check_rows()
+        assert self.job.data.classes is not None
         kept, _ = self.source.split(self.job.data, self.identity, self.policy.minimum_rows)
         return encode_labels(self.source.labels(self.job.data)[kept], self.job.data.classes)
 
@@ -329,7 +337,7 @@ class Node:
             DataError: values are infinite.
         """
         self._check_covered()
-        assert self.n
+        self._check_rows()
         self.source.features(self.job.data).check_finite()
         features = self.source.training(self.job.data, self.identity, self.policy)
         levelling = preprocessing.Levelling(self.policy.minimum_rows_a_side)
@@ -747,7 +755,7 @@ class Node:
         if self.noising is not None:
             return self._evaluate_with_noise(weights, which)
         if which == "all":
-            assert self.n
+            self._check_rows()
             rows, _ = self.source.prepared(self.job.data, self.identity, self.policy, trains=False)
             self.evaluated = rows, slice(None)
         else:
@@ -756,7 +764,7 @@ class Node:
                 return {"n": 0}
             self.evaluated = rows, self.source.split(self.job.data, self.identity, self.policy.minimum_rows)[1]
         if self.job.data.regression:
-            if self.job.aggregation != "plain" and getattr(self.model, "plain_evaluation", False):
+            if self.job.aggregation != "plain" and self.model.traits.plain_evaluation:
                 # chosen coefficients can make the error of one row outweigh all others, whatever sum it is in
                 raise SafeError(
                     "such a number is evaluated with aggregation=plain only; leave out holdout and evaluators"
@@ -780,7 +788,7 @@ class Node:
         assert self.job.data.classes is not None
         if which != "held_out":
             raise SafeError(noising.UNCOVERED)
-        if not getattr(self.model, "row_by_row", False):
+        if not self.model.traits.row_by_row:
             clipping.check(self.model)  # of these models each row has a score of its own; others refuse all for one
         number = self.noising.use("evaluations", 1)
         classes, bands = len(self.job.data.classes), self.policy.score_bands
