@@ -42,7 +42,7 @@ def most_epochs(settings: Any) -> Plan:
     if most is None:
         raise SafeError(
             "clip needs maximum_epochs: a privacy plan holds all steps, and epochs may double in each round; set it, "
-            f" for example maximum_epochs={4 * E_0}"
+            f"for example maximum_epochs={4 * E_0}"
         )
     # 2^t with t > 63 is beyond any number of epochs that can be set
     epochs = sum(min(E_0 * 2 ** min(t, 63), max(E_0, most)) for t in range(settings.rounds))

@@ -28,7 +28,7 @@ def newton(
     node.policy.check_wide(n, p)
     node.policy.check_size(p + p * (p + 1) // 2 + len(MEASURES), f"the Hessian of {p} coefficients")
     if not model.family.possible(y).all():
-        raise SafeError(f"the label is not what this family describes; expected {model.family.labels}")
+        raise SafeError(f"the family does not fit this label; expected {model.family.labels}")
     w, offset = node.special("weights", 1.0), node.special("offset", 0.0)
     if (w < 0).any():
         raise SafeError("the column of weights holds numbers below 0; expected weights from 0")

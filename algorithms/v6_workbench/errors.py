@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+from v6_federated.base.text import shortened
+
 
 class EngineError(RuntimeError):
     """The Docker engine of this machine does not answer, or did not do what was asked."""
@@ -21,6 +23,4 @@ def some_of(names: Iterable[object], most: int = 10) -> str:
     Returns:
         The names in quotes, so that a space at an end is visible.
     """
-    listed = [repr(str(name)) for name in names]
-    more = len(listed) - most
-    return ", ".join(listed[:most]) + (f" and {more} more" if more > 0 else "")
+    return shortened((repr(str(name)) for name in names), most)

@@ -86,7 +86,7 @@ def coefficients(result: Result) -> pd.DataFrame:
         steps.pop()
     names = names_after(steps, spec.features or [], spec.categories or [])
     classes = [str(c) for c in spec.classes or []]
-    columns = classes if len(arrays["coef"]) > 1 else classes[1:]
+    columns = classes if len(arrays["coef"]) > 1 else classes[1:] or [spec.label or "label"]
     index = pd.Index([*(names or [f"x{i}" for i in range(arrays["coef"].shape[1])]), "intercept"], name="feature")
     return pd.DataFrame(np.vstack([arrays["coef"].T, arrays["intercept"]]), index, columns)
 

@@ -1,5 +1,6 @@
 """What nodes say of their data before the first round, and what follows."""
 
+import numpy as np
 import pytest
 from helpers import refused, table, train
 
@@ -20,7 +21,20 @@ def test_all_nodes_evaluate_in_every_round(hospitals):
 
 
 def test_nodes_with_different_columns_are_named(hospitals):
-    refused("organizations 3 and 9 hold different features", {**hospitals, 9: table(30, d=5)})
+    other = {9: table(30, d=5), 11: table(30).drop(columns="x1")}
+    said = refused("the nodes hold different features: ", {**hospitals, **other})
+    assert "'x1' is missing at organization 11" in said and "'x4' is missing at organizations 3, 5, 8, 11" in said
+    assert "Name those that all have in `features`, or leave out the others with `exclude`" in said
+    train("v6_fedavg", {**hospitals, **other}, rounds=1, exclude=["x1", "x4"])
+
+
+def test_a_label_with_too_many_classes_names_the_limit(hospitals):
+    rows = {k: table(100, seed=k).assign(label=np.repeat(np.arange(20), 5) + 20 * k) for k in range(1, 7)}
+    refused("the label has 120 values; expected at most 100 classes (V6_FEDERATED_MAXIMUM_CLASSES", rows, holdout=0)
+
+
+def test_an_accuracy_to_reach_needs_rows_to_evaluate_on(hospitals):
+    refused("target=0.9 needs rows to evaluate on", hospitals, target=0.9, holdout=0)
 
 
 def test_the_order_of_the_columns_in_a_table_changes_nothing(hospitals):

@@ -219,7 +219,7 @@ def test_check_says_what_a_job_would_see(call, patients, tmp_path):
     assert call("schema", "new", patients, "--out", folder)[0] == 0
     status, lines, _, _ = call("schema", "check", folder, "--table", patients)
     assert status == 0 and f"{patients} fits" in lines
-    assert "note: 3 row(s) have a word in thal that is none of its levels and counts as unknown" in lines
+    assert "note: 3 row(s) have an undeclared level of thal, which counts as unknown" in lines
     later = clinic(400, seed=1)
     later.loc[0, "age"], later.loc[1, "ill"], later.loc[2, "pain"] = 200, "maybe", np.nan
     later.to_csv(patients, index=False)
@@ -252,7 +252,7 @@ def test_codes_can_be_declared_as_words(patients):
     columns = [Column("pain", "words", levels=("1", "2", "3")) if c.name == "pain" else c for c in made.columns]
     problems, notes = compared(Schema(tuple(columns), made.label, made.classes), patients)
     fours = int((clinic()["pain"] == 4).sum())
-    assert not problems and f"{fours} row(s) have a word in pain that is none of its levels" in "\n".join(notes)
+    assert not problems and f"{fours} row(s) have an undeclared level of pain" in "\n".join(notes)
 
 
 def test_the_last_line_is_json(call, patients):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from v6_federated.base import logs, vantage6_api
+from v6_federated.base.text import shortened
 from v6_federated.base.vantage6_api import CollectResultsError
 from v6_federated.central.answer import Answer, Call, Unusable, usable
 from v6_federated.central.bounds import Bounds
@@ -257,5 +258,4 @@ def reasons(missing: Mapping[int, Unusable]) -> str:
 
 
 def _named(organizations: list[int]) -> str:
-    shown = ", ".join(map(str, organizations[:10])) + (", ..." if len(organizations) > 10 else "")
-    return f"organization{'s' if len(organizations) > 1 else ''} {shown}"
+    return f"organization{'s' if len(organizations) > 1 else ''} {shortened(organizations)}"

@@ -212,7 +212,7 @@ class Federation:
         return SumsOfRows(self._ask_in_preparation, ordered, bounds)
 
     def _count_rows(self) -> None:
-        """Learn the rows of each block, if no statistic has told them: they weight the first round."""
+        """Learn the rows of each block, if no statistic has returned them yet: they weight the first round."""
         masks = self._tasks.masks
         if masks is None or not self._tasks.job.data.supervised:
             return

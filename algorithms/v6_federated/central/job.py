@@ -117,6 +117,10 @@ def central(
         privacy.check(checked, method, bool(why))
         check(checked)
         evaluated = checked.holdout or checked.evaluators
+        if checked.target is not None and not evaluated:
+            raise SafeError(
+                f"target={checked.target} needs rows to evaluate on; set a holdout above 0, for example holdout=0.2"
+            )
         if checked.subgroup is not None and not (evaluated or checked.times_only):
             raise SafeError(
                 f"subgroup={checked.subgroup} needs rows to evaluate on; set a holdout above 0, for example holdout=0.2"
@@ -176,6 +180,8 @@ def _check_training(checked: Common) -> None:
     penalty = models.parse(checked.named_model).get("l2", 0)
     if any(with_role(checked, Role.BATCH)):  # without minibatches, each step is on all rows
         check_steps(checked, penalty)
+    if getattr(checked, "local_steps", None) is not None and settings.changed(checked, ["epochs"]):
+        raise SafeError("epochs has no effect with local_steps; leave one of them out")
     shrinking = settings.changed(checked, [n for n in ("lr_decay_round", "lr_decay_step") if hasattr(checked, n)])
     if checked.until_converged is not None and shrinking:
         raise SafeError(

@@ -14,6 +14,7 @@ import numpy as np
 
 from v6_federated import models
 from v6_federated.base.errors import SafeError
+from v6_federated.base.text import shortened
 from v6_federated.base.vantage6_api import CollectResultsError, DataError
 from v6_federated.central.answer import MOST_REASON, Answer, Expected
 from v6_federated.central.rounds import Group, parted
@@ -391,10 +392,12 @@ def _same_features(answers: Sequence[Answer]) -> Any:
     first = answers[0]
     for a in answers[1:]:
         mine, other = first.values["features"], a.values["features"]
-        if (sorted(mine) != sorted(other)) if isinstance(mine, list) and isinstance(other, list) else mine != other:
+        if isinstance(mine, list) and isinstance(other, list):
+            _check_columns(answers)
+        elif mine != other:
             raise CollectResultsError(
-                f"organizations {first.organization_id} and {a.organization_id} hold different features; expected the "
-                "same columns at all nodes: name the common ones in `features`"
+                f"organizations {first.organization_id} and {a.organization_id} hold arrays of different shapes; "
+                "expected as many features at all nodes"
             )
         if first.values["label"] != a.values["label"]:
             raise CollectResultsError(
@@ -402,6 +405,24 @@ def _same_features(answers: Sequence[Answer]) -> Any:
                 "label's column in `label`"
             )
     return first.values["features"]
+
+
+def _check_columns(answers: Sequence[Answer]) -> None:
+    """Reject tables with different columns, naming the columns that some nodes lack."""
+    lack: dict[str, list[int]] = {}  # organizations by column
+    held = {a.organization_id: set(a.values["features"]) for a in answers}
+    for column in sorted(set().union(*held.values())):
+        if absent := [organization for organization, own in held.items() if column not in own]:
+            lack[column] = absent
+    if lack:
+        shown = [
+            f"{column!r} is missing at organization{'s' if len(absent) > 1 else ''} {shortened(absent, 5)}"
+            for column, absent in lack.items()
+        ]
+        raise CollectResultsError(
+            f"the nodes hold different features: {shortened(shown, 5)}. Name those that all have in `features`, or "
+            "leave out the others with `exclude`"
+        )
 
 
 def _agreed_classes(answers: Sequence[Answer]) -> list[Any]:
@@ -413,11 +434,12 @@ def _agreed_classes(answers: Sequence[Answer]) -> list[Any]:
         )
     if len(union) < 2:
         raise CollectResultsError(
-            f"the nodes named {len(union)} class(es) of the label; expected at least 2 that some node has in 3 rows or "
-            "more: name all classes in `classes`"
+            f"the nodes named {len(union)} class(es) of the label; expected at least 2. A node names a class that "
+            "enough of its rows have (V6_FEDERATED_MINIMUM_ROWS_A_CLASS): name all classes in `classes`"
         )
-    if len(union) > 1000:
+    if len(union) > (most := Policy.of_node().most_classes):
         raise CollectResultsError(
-            f"the label has {len(union)} values; expected at most 1000 classes: name another column in `label`"
+            f"the label has {len(union)} values; expected at most {most} classes (V6_FEDERATED_MAXIMUM_CLASSES at the "
+            "node where central runs): name another column in `label`"
         )
     return sorted(union)

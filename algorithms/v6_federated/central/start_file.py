@@ -40,9 +40,11 @@ def read(name: str, policy: Policy, model: Model, drawn: Array, on_a_node: bool)
     file = _in_hospital(name, policy) if on_a_node else Path(name)
     try:
         with open_regular(file) as stream:
-            content = stream.read(MOST_BYTES)
+            content = stream.read(MOST_BYTES + 1)
     except OSError as error:
         raise SafeError(f"start_from={name}: the file cannot be read ({error.strerror}){_where(on_a_node)}") from None
+    if len(content) > MOST_BYTES:
+        raise SafeError(f"start_from={name}: the file has more than {MOST_BYTES} bytes; expected a model's weights")
     try:
         arrays = read_archive(io.BytesIO(content), file.name)
     except DataError as error:
@@ -83,7 +85,7 @@ def _fitted(arrays: dict[str, Array], model: Model, drawn: Array, name: str) -> 
         elif arrays[layer].shape != shape or arrays[layer].dtype.kind != "f":
             raise SafeError(
                 f"start_from={name}: the layer {layer} has the shape {arrays[layer].shape}; this model has {shape}. "
-                "Leave the layer out of the file, and it is drawn anew"
+                "Leave the layer out of the file, and it is initialised at random"
             )
         parts.append(own if layer in lacking else arrays[layer].reshape(-1))
     if len(lacking) == len(model.shapes):

@@ -271,7 +271,7 @@ class Node:
         """Refuse labels that the outcome cannot have, or that single out a few of the rows to train on."""
         labels = self.source.labels(self.job.data)
         if expected := outcome.problem(labels):
-            raise SafeError(f"the label is not what loss={outcome.name} describes; expected {expected}")
+            raise SafeError(f"loss={outcome.name} does not fit this label; expected {expected}")
         if outcome.name == "cox":
             if self.job.data.event is None:
                 times.check_times(labels)
@@ -293,7 +293,7 @@ class Node:
         """
         spec = self.job.data
         if not spec.regression or spec.event is not None:
-            raise SafeError("the task asks for the moments of a label that is no number to predict")
+            raise SafeError("the task asks for the moments of a label of classes; moments need a label of numbers")
         if self.noising is not None:
             raise SafeError(noising.UNCOVERED)
         self._check_rows()

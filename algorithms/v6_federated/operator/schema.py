@@ -362,7 +362,7 @@ def compared(declared: Schema, path: Path) -> tuple[list[str], list[str]]:
         if name in features.words:
             unknown = int((~pd.Series(values, dtype=object).isin(declared.levels[name])).sum())
             if unknown:
-                notes.append(f"{unknown} row(s) have a word in {name} that is none of its levels and counts as unknown")
+                notes.append(f"{unknown} row(s) have an undeclared level of {name}, which counts as unknown")
         else:
             lower, upper = declared.ranges[name]
             if outside := int(((values < lower) | (values > upper)).sum()):

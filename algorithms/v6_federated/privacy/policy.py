@@ -498,8 +498,8 @@ class Policy:
         """
         if marks:
             raise PrivacyThresholdViolation(
-                f"all rows but fewer than {self.minimum_rows_a_side} have one value in the column {column} "
-                f"({PREFIX}MINIMUM_ROWS_A_SIDE); leave it out, or leave this organization out"
+                f"in the column {column}, fewer than {self.minimum_rows_a_side} rows differ from the value that all "
+                f"others have ({PREFIX}MINIMUM_ROWS_A_SIDE); leave it out, or leave this organization out"
             )
 
     def check_events(self, events: int) -> None:
@@ -562,8 +562,8 @@ class Policy:
         total, squares = weights.sum(axis=0), np.square(weights).sum(axis=0)
         if self.minimum_rows_a_side and (np.square(total) < 2 * squares).any():
             raise PrivacyThresholdViolation(
-                "in some bin of time the sums would be about one row, as all others have hardly any weight in them "
-                f"({PREFIX}MINIMUM_ROWS_A_SIDE); set fewer bins, leave out columns, or leave this organization out"
+                f"in some bin of time, one row would outweigh all others ({PREFIX}MINIMUM_ROWS_A_SIDE); set fewer "
+                "bins, leave out columns, or leave this organization out"
             )
 
     def check_rows(self, rows: int, minimum_rows: int | None) -> None:

@@ -248,7 +248,7 @@ def encoded(
                 and given.dtype.kind in "iu"
                 and (part.weight != "one" or part.exponent is not None)
             ):
-                raise SafeError(f"the task asks for {part.name[:40]} otherwise than as its exact sum; expected counts")
+                raise SafeError(f"the task asks for {part.name[:40]} with weights or rounded; expected the exact sum")
             value = _value(part, sums, found, sent, n, nodes)
             q = encode(part.term, value, part.key)
             words[part.bits].append(q + blurs[part.key] if part.key in blurs else q)  # modulo 2^64
@@ -289,7 +289,7 @@ def _value(part: Part, sums: Sums, found: Mapping[str, Any], sent: Mapping[str, 
         raise SafeError(f"the task asks for a sum of {part.name[:40]} in another shape; expected {value.shape}")
     weight, _, divisor = part.weight.partition("/")
     if not _may_be_weighted(part.name, weight, given):
-        raise SafeError(f"the task asks for a sum of {part.name[:40]} with the weight {weight}, which nobody needs")
+        raise SafeError(f"the task asks for a sum of {part.name[:40]} with the weight {weight}, which is not allowed")
     if weight in ("share", "equal") and part.name in sent and sent[part.name].shape == value.shape:
         value = value - sent[part.name]
     if weight == "rows":

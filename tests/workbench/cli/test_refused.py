@@ -107,8 +107,9 @@ SETTINGS = [
     ([*RUN, "--model", "fnn:hidden=0"], "hidden=0 of the model fnn"),
     ([*RUN, "--model", "svm:l2=10", "--set", "batch_size=5"], "a penalty of 10 (proximal_mu and l2 together)"),
     ([*RUN, "--model", "cnn_garst"], "not a square image"),
-    (["run", "fsvrg", *RUN[2:], "--model", "cnn_reddy"], "cnn_reddy:dropout=0"),
-    (["run", "fsvrg", *RUN[2:], "--model", "cnn_cifar"], "fsvrg cannot train cnn_cifar, which distorts images"),
+    (["run", "fsvrg", "--data", "digits", "--rounds", "2", "--model", "cnn_reddy"], "cnn_reddy:dropout=0"),
+    (["run", "fsvrg", "--data", "digits", "--rounds", "2", "--model", "cnn_cifar:crop=8"], "random distortions"),
+    ([*RUN, "--set", "local_steps=3", "--set", "epochs=5"], "epochs has no effect with local_steps"),
 ]
 DATA = [
     (["run", "fedavg", "--data", "nowhere.csv"], "no data 'nowhere.csv'; expected breast-cancer"),

@@ -252,7 +252,7 @@ def online(client: Any, task_id: int) -> bool:
     """
     try:
         run = client.run.from_task(task_id)[0]
-    except Exception:  # a server that restarts does not know its nodes yet
+    except (*NO_ANSWER, IndexError):  # a server that restarts does not know its nodes yet
         return True
     return (run.get("node") or {}).get("status") != "offline"
 

@@ -10,6 +10,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
 from v6_federated.base.errors import SafeError
+from v6_federated.base.text import shortened
 from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.privacy.secagg import keys
 from v6_federated.privacy.secagg.notation import KEY_BYTES, NOTHING_COMPUTED, H, enc, expand, hkdf
@@ -218,8 +219,7 @@ def _who(S: bytes, names: Names) -> str:
 
 
 def _listed(some: Collection[bytes], names: Names) -> str:
-    named = [_who(S, names) for S in sorted(some)]
-    return ", ".join(named[:MOST_NAMED]) + (f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else "")
+    return shortened((_who(S, names) for S in sorted(some)), MOST_NAMED)
 
 
 def _agree(private: X25519PrivateKey, public: bytes) -> bytes:

@@ -1,0 +1,18 @@
+"""Texts for messages."""
+
+from collections.abc import Iterable
+
+
+def shortened(names: Iterable[object], most: int = 10) -> str:
+    """List names in a message.
+
+    Args:
+        names: the names.
+        most: how many are listed; the others are counted.
+
+    Returns:
+        The names with commas, for example ``a, b and 3 more``.
+    """
+    texts = [*map(str, names)]
+    more = len(texts) - most
+    return ", ".join(texts[:most]) + (f" and {more} more" if more > 0 else "")
