@@ -16,10 +16,10 @@ from v6_federated.base.vantage6_api import (
     database_of_task,
     read_table,
 )
+from v6_federated.base.vantage6_api.described import QUERY_TYPES
 
 RESERVED = "HOSPITAL"  # label of the hospital's own folder
 TABLE_TYPES = {"csv", "excel", "parquet"}
-QUERY_TYPES = {"sparql", "sql"}
 CHOSEN = "chosen"  # in the mark: whether a query or a sheet chose the rows
 MARK = "v6-federated"  # attribute of a data frame that this package has made
 
@@ -146,7 +146,7 @@ def read(database: Database, allow_queries: bool) -> pd.DataFrame | Path:
             "this node does not let a task choose a sheet (V6_FEDERATED_ALLOW_QUERIES); leave it out to use the first"
         )
     file = Path(database.uri or "")
-    if database.kind not in TABLE_TYPES | QUERY_TYPES:
+    if database.kind not in {*TABLE_TYPES, *QUERY_TYPES}:
         return file
     if database.kind in QUERY_TYPES and not database.query:
         raise UserInputError("the database needs a query and the task has none; add one, for example with --query")

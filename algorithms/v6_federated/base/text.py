@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+NOTHING_COMPUTED = "Nothing was computed."
+
 
 def shortened(names: Iterable[object], most: int = 10) -> str:
     """List names in a message.

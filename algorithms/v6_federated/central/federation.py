@@ -34,7 +34,7 @@ from v6_federated.central.tolerance import Tolerance
 from v6_federated.messages import codec
 from v6_federated.messages.codec import Shape
 from v6_federated.messages.common import Common
-from v6_federated.messages.job import AGGREGATIONS, Job
+from v6_federated.messages.job import MODES, Job
 from v6_federated.models.clipping import penalty_gradient
 from v6_federated.privacy.dp import units
 from v6_federated.privacy.dp.bounded import ROW
@@ -155,7 +155,7 @@ class Federation:
     def _agree(self, job: Job, answers: Sequence[Answer]) -> Job:
         """Settle what central sees of the nodes' answers: the strictest that a node requires, or what was asked for."""
         modes = {a.organization_id: a.values.get("mode", "plain") for a in answers}
-        mode = max(modes.values(), key=AGGREGATIONS.index) if job.aggregation == "auto" else job.aggregation
+        mode = max(modes.values(), key=MODES.index) if job.aggregation == "auto" else job.aggregation
         if mode == "plain":
             if self.plan is not None:
                 self._sums_of_rows = self._described(answers)

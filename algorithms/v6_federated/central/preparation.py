@@ -25,7 +25,7 @@ from v6_federated.data.reading import KINDS
 from v6_federated.data.steps import Step
 from v6_federated.messages.codec import Shape
 from v6_federated.messages.common import Common
-from v6_federated.messages.job import AGGREGATIONS, SPECIAL, DataSpec, Job
+from v6_federated.messages.job import MODES, SPECIAL, DataSpec, Job
 from v6_federated.messages.result import MOST_CROSSED, crossed
 from v6_federated.models import metrics, outcomes
 from v6_federated.privacy.policy import Policy
@@ -345,7 +345,7 @@ def _wrong_description(values: Mapping[str, Any], raw: bool, classes_asked: bool
     if not isinstance(values.get("absent", []), list):
         return "did not say which excluded columns it lacks; expected a list"
     mode = values.get("mode", "plain")
-    if mode not in AGGREGATIONS[1:] or (mode != "plain" and not _is_hello(values)):
+    if mode not in MODES or (mode != "plain" and not _is_hello(values)):
         return "sent a malformed greeting; expected mode, entry and block"
     for columns in (found or {}).values() if raw and named else ():
         if not isinstance(columns, list) or not set(map(str, columns)) <= names:

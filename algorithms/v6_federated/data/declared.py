@@ -16,10 +16,10 @@ import numpy as np
 import pandas as pd
 
 from v6_federated.base.arrays import Array
+from v6_federated.base.text import NOTHING_COMPUTED
 from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.data.reading import DECIMAL, FALSE, TRUE, shortest
 from v6_federated.data.source import Source
-from v6_federated.privacy.environment import NOTHING_COMPUTED
 from v6_federated.privacy.schema import Schema
 
 UNKNOWN = "(other)"  # in place of words that are not declared; ``onehot`` makes no column of it

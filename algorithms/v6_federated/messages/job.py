@@ -9,12 +9,11 @@ from v6_federated.base.errors import SafeError
 from v6_federated.messages.codec import DTYPES
 from v6_federated.messages.organizations import NOT_LISTED, Organizations, named
 
-# partial functions that every method has, those without a model only describe, fit_step and forget; none trains
-AGGREGATIONS = ("auto", "plain", "masked", "pinned")
+MODES = ("plain", "masked", "pinned")  # of aggregation, from the loosest to the strictest
+AGGREGATIONS = ("auto", *MODES)  # what a job may ask for
 KEY = re.compile("[0-9a-f]{32}")  # of a job
+# partial functions that every method has, those without a model only describe, fit_step and forget; none trains
 SHARED_FUNCTIONS = ("describe", "confirm", "count_rows", "extract", "fit_step", "keep_steps", "evaluate", "forget")
-
-
 # attributes of a DataSpec that name columns which are neither features nor the label
 SPECIAL = ("offset", "weights", "event", "time")
 # attributes of a DataSpec that are left out of messages if they say nothing

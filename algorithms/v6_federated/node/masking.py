@@ -20,6 +20,7 @@ from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError, place_of
 from v6_federated.base.files import create, open_regular, write_whole
 from v6_federated.base.logs import one_line
+from v6_federated.base.text import NOTHING_COMPUTED
 from v6_federated.base.vantage6_api import (
     DataError,
     NodePermissionException,
@@ -28,13 +29,13 @@ from v6_federated.base.vantage6_api import (
 )
 from v6_federated.base.version import __version__
 from v6_federated.messages import codec
-from v6_federated.messages.job import SPECIAL, Job
+from v6_federated.messages.job import MODES, SPECIAL, Job
 from v6_federated.messages.organizations import named
 from v6_federated.node.node import Node
 from v6_federated.node.request import Request
 from v6_federated.node.state import State
 from v6_federated.privacy import sums as summing
-from v6_federated.privacy.environment import NOTHING_COMPUTED, debugging
+from v6_federated.privacy.environment import debugging
 from v6_federated.privacy.hospital import HospitalFolder
 from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.schema import Schema
@@ -44,7 +45,6 @@ from v6_federated.privacy.secagg.answered import Answered
 from v6_federated.privacy.sums import Sums
 
 HOLDOUT = "holdout"  # file in the hospital's folder: the share of rows that the first pinned job has held out
-MODES = ("plain", "masked", "pinned")  # from the loosest to the strictest
 SAFE_ERRORS = (SafeError, DataError, NodePermissionException, PrivacyThresholdViolation, UserInputError)
 GONE = "this job's key is gone from the node's data volume; start a new job, for example from the last model (resume)"
 

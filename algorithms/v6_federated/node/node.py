@@ -16,6 +16,7 @@ from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.base.files import keep_latest, replacing
 from v6_federated.base.randomness import generator
+from v6_federated.base.text import NOTHING_COMPUTED
 from v6_federated.base.vantage6_api import NodePermissionException, job_folder
 from v6_federated.data import preprocessing, times
 from v6_federated.data.columns import Features
@@ -35,7 +36,7 @@ from v6_federated.node.request import Request
 from v6_federated.node.state import State
 from v6_federated.privacy import quota
 from v6_federated.privacy.dp import units
-from v6_federated.privacy.environment import NOTHING_COMPUTED, limit_threads
+from v6_federated.privacy.environment import limit_threads
 from v6_federated.privacy.rounding import Rounding, rounded_loss, rounded_to
 from v6_federated.privacy.schema import Schema
 

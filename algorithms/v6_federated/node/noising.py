@@ -16,6 +16,7 @@ import pandas as pd
 
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
+from v6_federated.base.text import NOTHING_COMPUTED
 from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.data.declared import UNKNOWN
 from v6_federated.data.labels import plain
@@ -29,7 +30,6 @@ from v6_federated.privacy.dp import units
 from v6_federated.privacy.dp.ledger import Ledger
 from v6_federated.privacy.dp.noise import discrete_gaussian
 from v6_federated.privacy.dp.plan import Plan
-from v6_federated.privacy.environment import NOTHING_COMPUTED
 from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.schema import Schema
 from v6_federated.privacy.secagg import masks

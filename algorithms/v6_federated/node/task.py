@@ -14,6 +14,7 @@ from v6_federated.base.arrays import Array
 from v6_federated.base.database import read_database
 from v6_federated.base.errors import SafeError, place_of
 from v6_federated.base.logs import WITHHELD, one_line
+from v6_federated.base.text import NOTHING_COMPUTED
 from v6_federated.base.vantage6_api import (
     AlgorithmExecutionError,
     NodePermissionException,
@@ -30,7 +31,7 @@ from v6_federated.node.masking import SAFE_ERRORS
 from v6_federated.node.node import Node
 from v6_federated.node.noising import UNCOVERED
 from v6_federated.node.request import Request
-from v6_federated.privacy.environment import NOTHING_COMPUTED, debugging
+from v6_federated.privacy.environment import debugging
 from v6_federated.privacy.sums import Sums
 
 ALONE = ("describe", "confirm", "keep_steps")  # they answer nothing that is computed from rows

@@ -14,8 +14,8 @@ from types import NoneType
 from typing import Any, Generic, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
 from v6_federated.base.errors import SafeError
+from v6_federated.base.text import NOTHING_COMPUTED
 from v6_federated.base.vantage6_api import DataError, NodePermissionException, PrivacyThresholdViolation, UserInputError
-from v6_federated.privacy.environment import NOTHING_COMPUTED
 
 Record = TypeVar("Record")
 OK, FAILED, WRONG = 0, 1, 2  # exit statuses

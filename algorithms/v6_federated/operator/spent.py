@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from v6_federated.base.errors import SafeError
+from v6_federated.base.text import NOTHING_COMPUTED
 from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.privacy.dp.ledger import MOST_DELTA, MOST_EPSILON, NAME, Ledger, Reserved, Spent
-from v6_federated.privacy.environment import NOTHING_COMPUTED
 from v6_federated.privacy.limits import PREFIX
 
 DELTA = 1e-5  # if neither an option nor the environment has one

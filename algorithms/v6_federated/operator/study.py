@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.files import open_regular, write_whole
+from v6_federated.base.text import NOTHING_COMPUTED
 from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.operator.command_line import FAILED, OK, Command, Found, Option, prints
 from v6_federated.operator.keys import Folder, existing
 from v6_federated.privacy import schema
-from v6_federated.privacy.environment import NOTHING_COMPUTED
 from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.schema import Schema
 from v6_federated.privacy.secagg import keys

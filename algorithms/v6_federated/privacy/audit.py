@@ -14,10 +14,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from v6_federated.base.database import label_of_task
 from v6_federated.base.logs import one_line
+from v6_federated.base.text import NOTHING_COMPUTED
 from v6_federated.base.vantage6_api import NodePermissionException, in_container, package, run_number
 from v6_federated.messages import codec, serialization
 from v6_federated.messages.organizations import counted
-from v6_federated.privacy.environment import NOTHING_COMPUTED, debugging
+from v6_federated.privacy.environment import debugging
 from v6_federated.privacy.hospital import HospitalFolder
 from v6_federated.privacy.policy import Policy
 

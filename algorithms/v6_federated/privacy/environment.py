@@ -10,6 +10,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from v6_federated.base.text import NOTHING_COMPUTED
 from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.privacy import limits
 from v6_federated.privacy.limits import LIMITS, MOST_BANDS, PREFIX, Limit
@@ -18,7 +19,6 @@ OTHERS = ("DEBUG", "DEVICE", "PROFILE", "SECRET", "THREADS")
 RESEARCHERS = ("PASSWORD", "NETWORK")
 MOST_DIGITS = 15  # of a limit: a larger number does not fit everywhere
 AT_LEAST_ONE = {"MINIMUM_ROWS", "MINIMUM_ROWS_A_CLASS", "MINIMUM_BATCH", "MINIMUM_ORGANIZATIONS", "MINIMUM_SAMPLE"}
-NOTHING_COMPUTED = "Nothing was computed."
 CORRECT_IT = f"correct it in algorithm_env of the node's configuration. {NOTHING_COMPUTED}"
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from v6_federated.base import vantage6_api
 from v6_federated.base.database import RESERVED
 from v6_federated.base.files import create, open_regular
+from v6_federated.base.text import NOTHING_COMPUTED
 from v6_federated.base.vantage6_api import NodePermissionException
-from v6_federated.privacy.environment import NOTHING_COMPUTED
 from v6_federated.privacy.limits import PREFIX
 from v6_federated.privacy.policy import Policy
 

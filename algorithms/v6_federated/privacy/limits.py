@@ -15,7 +15,8 @@ MOST_MADE = 10_000  # columns that steps make, under a limit on parameters
 Value = int | float | str | None
 Kind = Literal["number", "share", "switch", "names", "mode"]
 AS_CAREFUL = "as careful"
-MODES = ("plain", "masked", "auto", "pinned")  # of aggregation, from the loosest to the strictest
+# of aggregation, from the loosest to the strictest; auto is pinned at a node that has a study, and masked at others
+MODES = ("plain", "masked", "auto", "pinned")
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from v6_federated.base.text import NOTHING_COMPUTED
 from v6_federated.base.vantage6_api import NodePermissionException, in_container
-from v6_federated.privacy.environment import NOTHING_COMPUTED
 
 LOCK_SECONDS = 30.0  # how long a request waits while others use the file
 

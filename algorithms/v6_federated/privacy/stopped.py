@@ -13,8 +13,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.files import open_regular, write_whole
+from v6_federated.base.text import NOTHING_COMPUTED
 from v6_federated.base.vantage6_api import NodePermissionException
-from v6_federated.privacy.environment import NOTHING_COMPUTED
 
 NAME = "stopped.json"
 MOST_BYTES = 2**24

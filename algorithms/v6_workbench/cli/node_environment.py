@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from v6_federated.base.errors import SafeError
+from v6_federated.base.text import NOTHING_COMPUTED
 from v6_federated.base.vantage6_api import NodePermissionException
-from v6_federated.privacy.environment import CORRECT_IT, NOTHING_COMPUTED, OTHERS
+from v6_federated.privacy.environment import CORRECT_IT, OTHERS
 from v6_federated.privacy.limits import LIMITS, PREFIX
 from v6_federated.privacy.policy import Policy
 

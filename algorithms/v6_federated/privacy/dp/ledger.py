@@ -23,12 +23,13 @@ from pathlib import Path
 
 from v6_federated.base import json_text
 from v6_federated.base.errors import SafeError
+from v6_federated.base.text import NOTHING_COMPUTED
 from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.privacy.dp import accountant
 from v6_federated.privacy.dp.plan import Plan
 from v6_federated.privacy.limits import PREFIX
 from v6_federated.privacy.locked import connect, explained, locked
-from v6_federated.privacy.secagg.notation import NOTHING_COMPUTED, H
+from v6_federated.privacy.secagg.notation import H
 
 NAME = "ledger.sqlite"
 WHAT = "the ledger of this node's privacy budget"

@@ -10,10 +10,10 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
 from v6_federated.base.errors import SafeError
-from v6_federated.base.text import shortened
+from v6_federated.base.text import NOTHING_COMPUTED, shortened
 from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.privacy.secagg import keys
-from v6_federated.privacy.secagg.notation import KEY_BYTES, NOTHING_COMPUTED, H, enc, expand, hkdf
+from v6_federated.privacy.secagg.notation import KEY_BYTES, H, enc, expand, hkdf
 
 MOST_LETTERS = 100  # of a code version
 MOST_NAMED = 5  # hospitals in one error

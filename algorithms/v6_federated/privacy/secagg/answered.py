@@ -13,9 +13,9 @@ from pathlib import Path
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.files import open_regular, replacing
+from v6_federated.base.text import NOTHING_COMPUTED
 from v6_federated.base.vantage6_api import NodePermissionException, in_container
 from v6_federated.privacy.locked import locked
-from v6_federated.privacy.secagg.notation import NOTHING_COMPUTED
 
 NAME = "answered.sqlite"
 ANSWERS = "answers"  # in the job's folder

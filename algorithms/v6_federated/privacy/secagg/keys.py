@@ -15,8 +15,9 @@ from cryptography.hazmat.primitives.serialization import (
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.files import create, open_regular
+from v6_federated.base.text import NOTHING_COMPUTED
 from v6_federated.base.vantage6_api import NodePermissionException
-from v6_federated.privacy.secagg.notation import KEY_BYTES, NOTHING_COMPUTED, H
+from v6_federated.privacy.secagg.notation import KEY_BYTES, H
 
 NAME = "identity.key"
 MOST_BYTES = 2**14  # of the file; ours has about 120

@@ -8,7 +8,6 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 PROTOCOL = "v6-federated/secagg/1"
 KEY_BYTES = 32  # of public keys, pair keys, digests and HMACs
 MOST_HOSPITALS = 100  # of a block: sums of so many 64-bit values cannot wrap (encoding.py)
-NOTHING_COMPUTED = "Nothing was computed."
 
 
 def enc(*parts: bytes | int | str) -> bytes:

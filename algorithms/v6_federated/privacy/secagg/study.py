@@ -20,9 +20,10 @@ from typing import Any
 from v6_federated.base import json_text
 from v6_federated.base.errors import SafeError
 from v6_federated.base.files import SAFELY, check_regular, open_regular, write_whole
+from v6_federated.base.text import NOTHING_COMPUTED
 from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.privacy.secagg import keys
-from v6_federated.privacy.secagg.notation import MOST_HOSPITALS, NOTHING_COMPUTED, PROTOCOL, H
+from v6_federated.privacy.secagg.notation import MOST_HOSPITALS, PROTOCOL, H
 
 NAME = "study.json"
 ACCEPTED = "study.accepted"
