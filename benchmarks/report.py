@@ -44,7 +44,7 @@ PAGES = {
     "reddy2020-fashion_mnist": "the same on Fashion-MNIST",
     "flamby-heart_disease": "FLamby's strategies with its own random numbers; our methods on its heart disease data",
     "flamby-tcga_brca": "the same strategies on FLamby's survival data of six regions",
-    "cifar10": "a residual network on pictures, federated and on the pooled rows: the first rounds",
+    "cifar10": "a residual network on images, federated and on the pooled rows: the first rounds",
     "one_label": "FedAvg and SCAFFOLD with one label a node: where SCAFFOLD wins, and where its loss explodes",
     "careful": "accuracy, AUC and loss of all methods under the profile careful beside trusting",
     "masked": "rounds of the 2NN with secure aggregation in ten blocks, beside plain sums of the same blocks",
@@ -62,7 +62,7 @@ PAGES = {
     "speed": "seconds of a round beside pfl-research, Flower and a plain PyTorch loop",
     "scale": "seconds and memory of up to 100,000 mock nodes",
     "network": "a round on a real network beside an algorithm that does nothing; sizes of the images",
-    "network_jobs-heart_disease": "whole jobs on a real network of four nodes: seconds from sending a task to its result",
+    "network_jobs-heart_disease": "whole jobs on a real network of four nodes: seconds until their results are there",
 }
 
 
