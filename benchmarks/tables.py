@@ -63,7 +63,8 @@ class Page:
     @property
     def command(self) -> str:
         """The command that makes it."""
-        data = f" --data {self.file or f'{self.data}.npz'}" if self.data else ""
+        file = self.file or (self.data and f"{self.data}.npz")
+        data = f" --data {file}" if file else ""
         few = f" --seeds {runs.most_seeds}" if self.full and runs.most_seeds else ""
         return f"python -m benchmarks {self.document}{data}{' --full' if self.full else ''}{few}"
 

@@ -117,22 +117,24 @@ def central_of(method: str) -> Any:
     return package_of(method).central
 
 
-def code(method: str) -> str:
+def code(method: str, *others: ModuleType) -> str:
     """Digest the program: the method's files, and those that methods share.
 
     Args:
         method: the method's name.
+        others: further packages whose files count.
 
     Returns:
-        SHA-256 of all files, in hexadecimal digits.
+        SHA-256 of all files and of where they are in their packages, in hexadecimal digits.
 
     Raises:
         SafeError: the method is not installed.
     """
     whole = hashlib.sha256()
-    for package in (v6_federated, sys.modules[central_of(method).__module__.partition(".")[0]]):
-        for file in sorted(Path(str(package.__file__)).parent.rglob("*.py")):
-            whole.update(f"\0{file.name}\0".encode() + file.read_bytes())
+    for package in (v6_federated, sys.modules[central_of(method).__module__.partition(".")[0]], *others):
+        folder = Path(str(package.__file__)).parent
+        for file in sorted(folder.rglob("*.py")):
+            whole.update(f"\0{package.__name__}/{file.relative_to(folder).as_posix()}\0".encode() + file.read_bytes())
     return whole.hexdigest()
 
 

@@ -150,7 +150,7 @@ def _section(dataset: Dataset, section: Section, full: bool) -> Iterator[str]:
     yield ""
     cells = [cell for cell in section.cells if full or cell.epsilon == 3]
     how = "noise", "run as", "epsilon", "by PLD", "z", "C", "lr", "momentum"
-    yield from tables.head(*how, "accuracy by seed", "anchor", "target")
+    yield from tables.head(*how, "accuracy by seed", "reference", "required")
     for cell in cells:
         try:
             local = _settings_of(dataset, section, cell)

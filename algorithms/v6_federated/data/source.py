@@ -17,6 +17,7 @@ from v6_federated.data.columns import Features
 from v6_federated.data.labels import checked_labels, checked_numbers, encode_labels
 from v6_federated.data.reading import as_features, read_features
 from v6_federated.messages.job import DataSpec
+from v6_federated.privacy.hospital import HospitalFolder
 from v6_federated.privacy.limits import PREFIX
 from v6_federated.privacy.policy import Policy
 
@@ -269,32 +270,32 @@ class Source:
         features.check_complete(missing=spec.missing)
         return Rows(features.X, self.labels(spec))
 
-    def split(self, spec: DataSpec, organization: int, step: int) -> tuple[Array | slice, Array | slice]:
+    def split(self, spec: DataSpec, identity: int, step: int) -> tuple[Array | slice, Array | slice]:
         """Split the rows.
 
         Args:
             spec: the share of rows to hold out.
-            organization: id of the organization, on which the order of its rows depends.
+            identity: the node's, see ``identity_of``.
             step: the number of rows held out is a multiple of this.
 
         Returns:
             Which rows to train on, with idle ones among them, and which are held out.
         """
         if self.idle is not None:
-            kept, held = split(len(self.idle), spec.holdout, organization, step)
+            kept, held = split(len(self.idle), spec.holdout, identity, step)
             if self.persons is not None:  # all rows of a person go where the first one goes
                 kept, held = (np.flatnonzero(np.isin(self.persons, rows)) for rows in (kept, held))
             return kept, held[~self.idle[held]]
         if not spec.holdout:
             return slice(None), slice(0)
-        return split(len(self.labels(spec)), spec.holdout, organization, step)
+        return split(len(self.labels(spec)), spec.holdout, identity, step)
 
-    def training(self, spec: DataSpec, organization: int, policy: Policy) -> Features:
+    def training(self, spec: DataSpec, identity: int, policy: Policy) -> Features:
         """Return the features of the rows to train on, before any step. Words that few rows have are folded into one.
 
         Args:
             spec: which columns the job uses.
-            organization: id of the organization.
+            identity: the node's, see ``identity_of``.
             policy: the operator's limits.
 
         Returns:
@@ -304,7 +305,7 @@ class Source:
             DataError: the columns cannot be read.
             PrivacyThresholdViolation: in a column, too few rows have a value, or words are too many to be categories.
         """
-        kept, _ = self.split(spec, organization, policy.minimum_rows)
+        kept, _ = self.split(spec, identity, policy.minimum_rows)
         features = self._categories(spec, policy).take(kept)
         if self.table is None or self.idle is not None:
             return features
@@ -313,12 +314,12 @@ class Source:
         features = features.without([name for name in scarce if name in emptied])
         return features.folded(policy.minimum_rows_a_class, preprocessing.filled(spec.preprocess))
 
-    def prepared(self, spec: DataSpec, organization: int, policy: Policy, trains: bool = True) -> tuple[Rows, Rows]:
+    def prepared(self, spec: DataSpec, identity: int, policy: Policy, trains: bool = True) -> tuple[Rows, Rows]:
         """Return the preprocessed rows, with class indices as labels. They are kept for the next call.
 
         Args:
             spec: which columns the job uses, and the fitted steps.
-            organization: id of the organization.
+            identity: the node's, see ``identity_of``.
             policy: the operator's limits.
             trains: whether the node trains. If it only evaluates, its rows are read as for a prediction.
 
@@ -329,19 +330,16 @@ class Source:
             DataError: the columns cannot be read, or values are missing after the steps.
             PrivacyThresholdViolation: in a column, too few rows have a value, or words are too many to be categories.
         """
-        key = (spec, organization, policy, trains)
+        key = (spec, identity, policy, trains)
         if self._prepared is None or self._prepared[0] != key:
             y = self.labels(spec)
             if spec.classes is not None:
                 y = encode_labels(y, spec.classes)
-            kept, held = self.split(spec, organization, policy.minimum_rows)
+            kept, held = self.split(spec, identity, policy.minimum_rows)
             if spec.preprocess:
                 self.features(spec).check_finite()  # even if a step would clip them
             levelling = preprocessing.Levelling(0 if self.idle is not None else policy.minimum_rows_a_side)
-            if trains:
-                features = self.training(spec, organization, policy)
-            else:
-                features = self._evaluated(spec, kept, kept, policy)
+            features = self.training(spec, identity, policy) if trains else self._evaluated(spec, kept, kept, policy)
             X = ready(features, spec.preprocess, levelling.fit, spec.missing)
             if self.idle is not None:
                 # A row without numbers adds nothing to a sum of clipped rows. It keeps its place, as the proof of how
@@ -408,7 +406,29 @@ def held_out(n: int, holdout: float, step: int = 10) -> int:
     return max(step, step * round(holdout * n / step)) if holdout and n >= 2 * step else 0
 
 
-def split(n: int, holdout: float, organization: int, step: int = 10) -> tuple[Array, Array]:
+def identity_of(organization: int, policy: Policy, folder: HospitalFolder | None) -> int:
+    """Return what decides which rows of a node are held out: its secret if the operator wants it.
+
+    Otherwise it is the organization's id, which is the same everywhere. But the server gives it, and could give one
+    hospital another one in each job: only that hospital's rows would differ between two sums. With a budget it is the
+    secret in any case, so that in a job each row is trained on or held out, and never both.
+
+    Args:
+        organization: id of the organization.
+        policy: the operator's limits.
+        folder: the hospital's folder; None if there is none.
+
+    Returns:
+        The id, or a number of 256 bits.
+
+    Raises:
+        SafeError: another program has put something else in the secret's place.
+        NodePermissionException: the secret cannot be read or written.
+    """
+    return organization if folder is None or not policy.own_split else folder.derived("rows", b"")
+
+
+def split(n: int, holdout: float, identity: int, step: int = 10) -> tuple[Array, Array]:
     """Choose which rows are held out.
 
     Their number is a multiple of ``step``, and they are chosen in the same order in all jobs: otherwise two jobs whose
@@ -417,14 +437,14 @@ def split(n: int, holdout: float, organization: int, step: int = 10) -> tuple[Ar
     Args:
         n: number of rows.
         holdout: the share to hold out.
-        organization: id of the organization.
+        identity: the node's, see ``identity_of``.
         step: the node's minimum of rows. If there are fewer than two such steps, no row is held out.
 
     Returns:
         The indices of the rows to train on, and of those held out, both ascending.
     """
     held = held_out(n, holdout, step)
-    order = generator(0, "holdout", organization).permutation(n)
+    order = generator(0, "holdout", identity).permutation(n)
     return np.sort(order[held:]), np.sort(order[:held])
 
 

@@ -23,7 +23,7 @@ from v6_federated.data.columns import Features
 from v6_federated.data.declared import conformed
 from v6_federated.data.files import open_database
 from v6_federated.data.labels import encode_labels, plain
-from v6_federated.data.source import Rows, split
+from v6_federated.data.source import Rows, identity_of, split
 from v6_federated.messages.job import Job
 from v6_federated.messages.local_sgd import LocalSGD, PlainSGD
 from v6_federated.messages.result import MOST_CROSSED, crossed
@@ -157,16 +157,8 @@ class Node:
 
     @functools.cached_property
     def identity(self) -> int:
-        """What decides which rows are held out, and random numbers: the node's secret if the operator wants it.
-
-        Otherwise it is the organization's id, which is the same everywhere. But the server gives it, and could give one
-        hospital another one in each job: only that hospital's rows would differ between two sums. With a budget it is
-        the secret in any case, so that in a job each row is trained on or held out, and never both.
-        """
-        own = self.policy.own_shuffle or self.policy.private
-        if not own or self.request.folder is None:
-            return self.organization_id
-        return self.request.folder.derived("rows", b"")
+        """What decides which rows are held out, and random numbers, see ``source.identity_of``."""
+        return identity_of(self.organization_id, self.policy, self.request.folder)
 
     @functools.cached_property
     def model(self) -> models.Model:

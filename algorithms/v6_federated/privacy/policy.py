@@ -128,6 +128,11 @@ class Policy:
         limited = self.maximum_rounds is not None or self.maximum_rounds_a_week is not None
         return limited or self.own_shuffle or self.profile != "trusting"
 
+    @property
+    def own_split(self) -> bool:
+        """Whether which rows are held out follows from the node's secret, and not from its organization's id."""
+        return self.own_shuffle or self.private
+
     def looser(self) -> list[str]:
         """Name the limits that allow more than the profile does.
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.files import write_whole
-from v6_workbench import registry
+from v6_workbench import registry, simulation
 from v6_workbench.cli import console
 from v6_workbench.cli.entries import Entry, errors_name
 from v6_workbench.reporting.summary import MEASURES, Verdict
+from v6_workbench.simulation.cluster import remote
 from v6_workbench.simulation.experiments import Experiment, as_json
 from v6_workbench.simulation.studies import StudyPlan
 
@@ -147,7 +148,7 @@ def _pair(first: str, second: str, verdict: Verdict) -> dict[str, Any]:
 
 
 def depends_on(experiment: Experiment, name: str, entry: Entry, folds: int | None) -> dict[str, Any]:
-    """List all that the scores of an entry depend on, the program too.
+    """List all that the scores of an entry depend on, the program and its libraries too.
 
     Args:
         experiment: the experiment on all rows.
@@ -166,7 +167,8 @@ def depends_on(experiment: Experiment, name: str, entry: Entry, folds: int | Non
         "policy": as_json(experiment.policy()),
         "policies": {k: as_json(experiment.policy(k)) for k in experiment.environments},
         "study": None if entry.kind or experiment.study is None else _study(experiment.study),  # a baseline has none
-        "code": registry.code(entry.method),
+        "code": registry.code(entry.method, simulation),
+        "versions": remote.versions(),
         "label": experiment.label,
         "features": experiment.features,
         "seed": experiment.seed,

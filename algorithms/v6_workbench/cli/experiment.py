@@ -232,5 +232,5 @@ def check_same_rows(before: Mapping[str, Any], experiment: Experiment) -> None:
             raise SafeError(f"--resume: the earlier result was trained {before[name]}; expected a federated result")
         option = f"--{name.replace('_', '-')}"
         was = f"no {option}" if before[name] is None else f"{option} {before[name]}"
-        was = "other nodes or rows" if name in ("nodes", "rows", "digest") else was
+        was = "other nodes, rows or held-out rows" if name in ("nodes", "rows", "digest") else was
         raise SafeError(f"--resume: the earlier job had {was}; use the same")

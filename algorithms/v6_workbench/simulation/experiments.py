@@ -16,7 +16,8 @@ import pandas as pd
 
 from v6_federated.base.errors import Interrupted, SafeError
 from v6_federated.data.labels import plain
-from v6_federated.data.source import split
+from v6_federated.data.source import identity_of, split
+from v6_federated.privacy.hospital import HospitalFolder
 from v6_federated.privacy.limits import PREFIX
 from v6_federated.privacy.policy import Policy
 from v6_workbench import registry
@@ -24,8 +25,8 @@ from v6_workbench.errors import some_of
 from v6_workbench.simulation import data_checks, dealing, partitions
 from v6_workbench.simulation.call_outcomes import CallOutcomes, node_speeds
 from v6_workbench.simulation.datasets import Dataset, pool
-from v6_workbench.simulation.mock import PROFILE, TRUSTING, MockNetwork
-from v6_workbench.simulation.mock_node import Database
+from v6_workbench.simulation.mock import PROFILE, TRUSTING, MockNetwork, made_folder, secret_variable
+from v6_workbench.simulation.mock_node import Database, environment_of
 from v6_workbench.simulation.partitions import Partition
 from v6_workbench.simulation.studies import StudyPlan
 
@@ -58,7 +59,9 @@ class Experiment:
         environments: further variables of single nodes, by their numbers from 1. Pooled rows have none of these.
         slowest: how many times slower than the fastest node the slowest is, in simulated time; None is real time.
         outcomes: decides what becomes of each call, in place of ``slowest``; see ``call_outcomes.CallOutcome``.
-        hospital_folder: where each node keeps its audit log and counters, see ``MockNetwork``; baselines keep none.
+        hospital_folder: where each node keeps its audit log, counters and secret, see ``MockNetwork``; baselines keep
+            none. Without it, a node's secret follows from ``partition_seed`` and its number: all jobs on the nodes, and
+            the baselines, hold out the same rows, whatever the profile is.
         study: a study that the nodes have accepted, see ``studies.make``; None: there is none. A job is in the study if
             its setting ``aggregation`` is ``pinned``, or if ``V6_FEDERATED_AGGREGATION`` requires that.
         fold: (f, k): the rows of fold f (from 0) of k are the test set, see ``dealing.deal_fold``.
@@ -151,6 +154,23 @@ class Experiment:
             return {MINIMUM_ORGANIZATIONS: "1", **said, AGGREGATION: "plain"}
         return {MINIMUM_ORGANIZATIONS: "1", **said} if said[PROFILE] == "trusting" else said
 
+    def _identity(self, organization: int) -> int:
+        """What decides which rows a node holds out, as the node itself finds it."""
+        policy = self.policy(organization)
+        if not policy.own_split:
+            return organization
+        environment = self._environment(organization)
+        if self.hospital_folder is None:
+            folder, environment = Path(), {**environment, **secret_variable(environment, self._secret(organization))}
+        else:
+            folder = made_folder(self.hospital_folder, organization)
+        with environment_of(environment):
+            return identity_of(organization, policy, HospitalFolder(folder, own=True))
+
+    def _secret(self, organization: int) -> str:
+        # Anyone can compute it. Noise also depends on the key of a job, which is random
+        return hashlib.sha256(f"mock node {organization}, partition seed {self.partition_seed}".encode()).hexdigest()
+
     def description(self) -> dict[str, Any]:
         """Return what a result says about its rows and nodes, as JSON."""
         named = self.named()
@@ -167,7 +187,10 @@ class Experiment:
 
     @functools.cached_property
     def _digest(self) -> str:
-        """A digest of the rows and of how they are dealt: files of the same name and size may differ."""
+        """A digest of the rows, of how they are dealt, and of secrets by which nodes hold some out.
+
+        Files of the same name and size may differ.
+        """
         whole = hashlib.sha256()
         parts = [*self.named().values(), *([] if self.test is None else [self.test])]
         pooled = pool(parts) if isinstance(parts[0], pd.DataFrame) else None
@@ -185,6 +208,11 @@ class Experiment:
             else:
                 for array in map(np.asarray, rows):
                     whole.update((array.astype(str) if array.dtype == object else array).tobytes())
+        if self.test is None:
+            every = self.policy().own_split  # most nodes have no limits of their own
+            for organization in range(1, len(self.named()) + 1):
+                if self.policy(organization).own_split if organization in self.environments else every:
+                    whole.update(f"\0held out by {self._identity(organization)}\0".encode())
         return whole.hexdigest()[:16]
 
     def columns(self) -> tuple[list[str], str]:
@@ -368,7 +396,7 @@ class Experiment:
         for organization, (name, rows) in enumerate(self.named().items(), start=1):
             if isinstance(rows, pd.DataFrame) and self.test is None:
                 least = self.policy(organization).minimum_rows
-                _, held = split(len(rows), self.holdout, organization, least)
+                _, held = split(len(rows), self.holdout, self._identity(organization), least)
                 columns = _scarce(rows.iloc[held][list(features)], least)
                 found |= {name: columns} if columns else {}
         return found
@@ -392,7 +420,7 @@ class Experiment:
             step = self.policy(organization).minimum_rows
             least = max(step, least)
             n = len(rows) if isinstance(rows, pd.DataFrame) else len(rows[1])
-            kept, held = split(n, self.holdout, organization, step)
+            kept, held = split(n, self.holdout, self._identity(organization), step)
             node = Dataset("", rows)
             training[organization] = node.take(kept)
             held_out.append(_without_scarce(node.take(held), step))
@@ -456,6 +484,7 @@ class Experiment:
             on_round=on_round or (lambda row: None),
             outcomes=outcomes,
             hospital_folder=None if baseline else self.hospital_folder,  # pooled rows are no hospital's
+            secret_of=self._secret,
             study=study,
             cluster=self.cluster,
         ) as network:

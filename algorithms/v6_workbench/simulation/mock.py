@@ -23,6 +23,7 @@ from joblib.externals import cloudpickle
 from v6_federated import models
 from v6_federated.base.errors import Interrupted, SafeError
 from v6_federated.base.vantage6_api import NodePermissionException
+from v6_federated.privacy.hospital import SECRET
 from v6_federated.privacy.limits import PREFIX
 from v6_federated.privacy.policy import Policy
 from v6_workbench.simulation import cluster as clusters
@@ -58,6 +59,8 @@ class MockNetwork:
         keep: whether answers stay on disk after they were read, for a central function that is started again.
         hospital_folder: where each node gets a lasting folder of its own, ``node-K``, for its audit log and counters.
             Without it, nodes whose limits need such folders get them in the network's temporary folder.
+        secret_of: the secret of each organization's node, from which its held-out rows and the order of its minibatches
+            follow. ``V6_FEDERATED_SECRET`` and the secret in a lasting folder come first. None: nodes draw new ones.
         study: a study that the nodes have accepted when the network starts, see ``studies.make``; None: there is none.
         cluster: a cluster whose workers run the partials, ``dask:ADDRESS``, ``ray`` or ``ray:ADDRESS``; None: processes
             of this machine do. The bits are the same on processors of the same kind.
@@ -85,6 +88,7 @@ class MockNetwork:
         online: Callable[[int, float], bool] | None = None,
         keep: bool = False,
         hospital_folder: Path | None = None,
+        secret_of: Callable[[int], str] | None = None,
         study: StudyPlan | None = None,
         cluster: str | None = None,
     ) -> None:
@@ -101,7 +105,7 @@ class MockNetwork:
         self.nodes: dict[int, MockNode] = {}
         shell = TRUSTING | {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
         every = {**shell, **(environment or {})}
-        lasting = (hospital_folder or self.folder / "hospitals").absolute()
+        lasting = hospital_folder or self.folder / "hospitals"
         wanted, counts = hospital_folder is not None or study is not None, _counts(every)
         store = RowStore(self.folder / "rows")
         self._closing.callback(store.close)
@@ -111,9 +115,9 @@ class MockNetwork:
                 folder, special = self.folder / f"node-{organization}", (environments or {}).get(organization)
                 own = {**(special or {}), "TEMPORARY_FOLDER": str(folder / "tmp")}
                 if wanted or (_counts({**every, **special}) if special else counts):
-                    hospital = lasting / f"node-{organization}"
-                    hospital.mkdir(parents=True, exist_ok=True)
-                    own["HOSPITAL_DATABASE_URI"] = str(hospital)
+                    own["HOSPITAL_DATABASE_URI"] = str(made_folder(lasting, organization))
+                    if secret_of is not None and hospital_folder is None:
+                        own |= secret_variable({**every, **own}, secret_of(organization))
                 rows = mock_node.stored(organization, database, store)
                 self.nodes[organization] = MockNode(organization, folder, rows, ChainMap(own, every))
             store.flush()
@@ -205,6 +209,34 @@ class MockNetwork:
                 "processes=1, or define it in a module"
             ) from None
         return model
+
+
+def made_folder(hospital_folder: Path, organization: int) -> Path:
+    """Make the lasting folder of a node, if it is not there.
+
+    Args:
+        hospital_folder: the folder of all nodes.
+        organization: the node's organization.
+
+    Returns:
+        The folder.
+    """
+    folder = hospital_folder.absolute() / f"node-{organization}"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def secret_variable(environment: Mapping[str, str], otherwise: str) -> dict[str, str]:
+    """Return the variable that holds the secret of a node without a lasting folder.
+
+    Args:
+        environment: the node's environment variables.
+        otherwise: the secret, if the environment has none.
+
+    Returns:
+        The variable with its value.
+    """
+    return {SECRET: environment.get(SECRET, "").strip() or otherwise}
 
 
 def _minimum(environment: Mapping[str, str]) -> int:

@@ -1,10 +1,16 @@
 """``compare --test``: scores, verdicts, and a test that goes on after it was stopped."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
-from v6_workbench import registry
+from v6_workbench import registry, simulation
+from v6_workbench.cli import cross_validation
+from v6_workbench.cli.entries import Entry
+from v6_workbench.simulation.cluster import remote
+from v6_workbench.simulation.datasets import load
 from v6_workbench.simulation.experiments import Experiment
 
 WINE = ["--data", "wine", "--preprocess", "standardize", "--nodes", "2"]
@@ -55,8 +61,29 @@ def test_a_test_that_was_stopped_goes_on(tmp_path, call, monkeypatch):
     assert run("scaffold") == 0 and len(trained) == 27
     assert run("--seed", "1") == 0 and len(trained) == 33
     assert run() == 0 and len(trained) == 33, "the scores of another test are kept next to it"
-    monkeypatch.setattr(registry, "code", lambda method: "another program")
+    with monkeypatch.context() as patch:
+        patch.setattr(registry, "code", lambda method, *others: "another program")
+        assert run() == 0 and len(trained) == 39
     assert run() == 0 and len(trained) == 39
+    monkeypatch.setattr(remote, "versions", lambda: {"numpy": "0.1"})
+    assert run() == 0 and len(trained) == 45
+
+
+def test_scores_depend_on_the_files_of_the_simulation_and_on_where_they_are(tmp_path, monkeypatch):
+    copy = shutil.copytree(Path(simulation.__file__).parent, tmp_path / "simulation")
+    monkeypatch.setattr(simulation, "__file__", str(copy / "__init__.py"))
+    experiment, entry = Experiment(load("wine"), nodes=2), Entry("", "fedavg", {"rounds": 1})
+
+    def code():
+        return cross_validation.depends_on(experiment, "fedavg", entry, 3)["code"]
+
+    first = code()
+    assert code() == first
+    (copy / "dealing.py").rename(copy / "cluster" / "dealing.py")
+    moved = code()
+    (copy / "cluster" / "dealing.py").write_text("")
+    assert len({first, moved, code()}) == 3
+    assert first != registry.code("fedavg"), "an image holds no simulation"
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_other_rows_are_refused(two, dealt, hospitals_csv, refused, tmp_path):
     rows.assign(x=rows["x"].to_numpy()[::-1]).to_csv(same_name, index=False)
     for says, *changed in [
         ("the earlier job had --data rows; use the same", "--data", other, "--partition", "column:hospital"),
-        ("the earlier job had other nodes or rows; use the same", "--data", same_name, *dealt[2:]),
+        ("the earlier job had other nodes, rows or held-out rows; use the same", "--data", same_name, *dealt[2:]),
         ("the earlier job had no --speeds; use the same", *dealt, "--speeds", 5),
         ("the earlier job had --partition column:hospital; use the same", "--data", file, "--nodes", 3),
         ("holdout=0.3", *dealt, "--holdout", 0.2),
@@ -69,7 +69,7 @@ def test_another_test_set_is_refused(call, refused, tmp_path):
     write()
     assert call(*run, "--rounds", 1, "--out", tmp_path / "one")[0] == 0
     write()
-    refused("the earlier job had other nodes or rows", *run, "--rounds", 2, "--resume", tmp_path / "one")
+    refused("the earlier job had other nodes, rows or held-out rows", *run, "--rounds", 2, "--resume", tmp_path / "one")
 
 
 def test_evaluators_are_taken_over_twice(dealt, call, tmp_path):
