@@ -1,4 +1,4 @@
-"""A node as a partial function sees it: its rows, its model, its random numbers and its operator's limits."""
+"""A node as a partial function sees it: training and evaluating on its rows, within its operator's limits."""
 
 import functools
 import itertools
@@ -6,396 +6,41 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from v6_federated import models
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.base.files import keep_latest, replacing
-from v6_federated.base.randomness import generator
-from v6_federated.base.text import NOTHING_COMPUTED
-from v6_federated.base.vantage6_api import NodePermissionException, job_folder
-from v6_federated.data import preprocessing, times
-from v6_federated.data.columns import Features
-from v6_federated.data.declared import conformed
-from v6_federated.data.files import open_database
-from v6_federated.data.labels import encode_labels, plain
-from v6_federated.data.source import Rows, identity_of, split
-from v6_federated.messages.job import Job
+from v6_federated.data.source import Rows
 from v6_federated.messages.local_sgd import LocalSGD, PlainSGD
-from v6_federated.messages.result import MOST_CROSSED, crossed
 from v6_federated.models import clipping, metrics
-from v6_federated.models.outcomes import Outcome
 from v6_federated.node import local_training, noising
-from v6_federated.node.kept_steps import kept
 from v6_federated.node.local_training import Rates, Step
-from v6_federated.node.request import Request
-from v6_federated.node.state import State
-from v6_federated.privacy import quota
+from v6_federated.node.rows import NodeRows
 from v6_federated.privacy.dp import units
-from v6_federated.privacy.environment import limit_threads
 from v6_federated.privacy.rounding import Rounding, rounded_loss, rounded_to
-from v6_federated.privacy.schema import Schema
 
 OWN_MODELS = "own-models"  # in the hospital's folder
-FAR_APART = "The model's predictions are far apart; bring columns to one scale (--preprocess standardize), lower lr"
 MOST_OWN_MODELS = 20  # of the latest jobs: tasks must not fill the hospital's disk
 
 
-class Node:
+class Node(NodeRows):
     """One node in one round of a job.
 
-    Rows are read, and limits on them checked, when they are first used.
-
     Attributes:
-        organization_id: the organization whose node it is.
-        round: the round, from 1; 0 is the preparation.
-        job: what central tells all nodes.
-        policy: the operator's limits.
-        request: the request, with the hospital's folder.
-        state: what this node keeps from round to round. It never leaves the node.
-        batch_sizes: sizes of minibatches whose steps were checked.
-        schema: what the operator has declared of the rows; None if there is no privacy budget.
-        noising: noise and samples of the job's privacy plan; None if it has none.
-        key: by which central names this node in the arguments of a function; with masked answers, all nodes of a block
-            have the same, so that no argument can single out one of them.
         own_model: a model (d,) of this node's own, which stays here and is evaluated; None if there is none.
         evaluated: the rows that this request has evaluated a model on, and which of all rows they are; None if none.
     """
 
-    def __init__(
-        self,
-        organization_id: int,
-        database: Any,
-        job: Job,
-        round_: int,
-        request: Request,
-        schema: Schema | None = None,
-    ) -> None:
-        """Check a task and the columns that it uses.
-
-        Args:
-            organization_id: the organization whose node it is.
-            database: the rows, as vantage6 hands them over.
-            job: what central tells all nodes.
-            round_: the round, from 0.
-            request: the request, with the operator's limits.
-            schema: what the hospitals of a study have agreed on; its columns are used if the job names none.
-
-        Raises:
-            SafeError: the job is malformed, or a fitted step that it names is no longer kept.
-            PrivacyThresholdViolation: the operator's limits do not allow the request.
-            DataError: the database cannot be read, or a column is missing.
-        """
-        self.organization_id, self.round = organization_id, round_
-        self.state = self.state_of(organization_id, job, round_)
-        steps = kept(job.data.preprocess, self.state)
-        self.job = replace(job, data=replace(job.data, preprocess=steps))
-        self.batch_sizes: set[int] = set()
-        self.key = str(organization_id)
-        self.own_model: Any = None
-        self.evaluated: tuple[Rows, Array | slice] | None = None
-        self.policy, self.request, self._began = request.policy, request, time.monotonic()
-        self.policy.check_request(job.minimum_rows, len(job.participants), max(job.rounds or 0, round_))
-        self.policy.check_holdout(job.data.holdout)
-        self.policy.check_made(preprocessing.made(steps))
-        self.policy.check_levels(len(job.data.levels))
-        if job.data.levels and len(job.data.classes or ()) > MOST_CROSSED:
-            raise SafeError(crossed(job.data.subgroup))
-        limit_threads()
-        self.source = open_database(database)
-        if schema is not None and self.source.table is not None:
-            self.job = replace(self.job, data=schema.named(self.job.data))
-        # on a developer's own rows too: a job with noise is then what it is at a hospital with a budget
-        self.schema = self._declared() if self.policy.private or job.privacy is not None else None
-        self.noising = noising.of_node(job, request, self.schema)
-        if self.schema is None and not self.policy.allow_numeric_names:
-            self.source.check_header()  # before any name of a column is in an answer or an error; it reads rows
-        self._total = self.source.size
-        if self.schema is not None:
-            self._total = self.schema.n or self._total
-            arrays, reads = self.source.table is None, request.entry.function not in quota.FREE
-            noising.check_declared(self.job, self.schema, self.policy, arrays, reads)
-            self.source = conformed(self.source, self.schema)
-            if self.noising is not None:
-                self.noising.rows = self.source
-        features, label = self.source.columns(self.job.data)
-        if self.source.table is not None:
-            used = [*features, *filter(None, [label, job.data.subgroup]), *self.job.data.special]
-            self.policy.check_columns(used, self.source.twins(used))
-
-    @staticmethod
-    def state_of(organization_id: int, job: Job, round_: int) -> State:
-        """What an organization's node keeps for a job.
-
-        Args:
-            organization_id: the organization.
-            job: what central tells all nodes.
-            round_: the round that is running, whose state ``save`` keeps.
-
-        Returns:
-            The state.
-
-        Raises:
-            SafeError: the job is malformed.
-        """
-        job.check(organization_id, round_)
-        noisy = "" if job.privacy is None else "-noisy"  # what was kept without noise must not be sent with it
-        return State(job_folder(), f"{job.method}-{job.key}-{organization_id}{noisy}", round_)
-
-    def _declared(self) -> Schema | None:
-        found = None if self.request.folder is None else Schema.of_folder(self.request.folder.path)
-        if found is None and self.policy.private:
-            raise NodePermissionException(
-                "a privacy budget needs schema.json in the hospital's folder, which says what the rows can hold; its "
-                f"operator writes one with `v6-federated schema new`. {NOTHING_COMPUTED}"
-            )
-        return found
+    own_model: Any = None
+    evaluated: tuple[Rows, Array | slice] | None = None
 
     @functools.cached_property
-    def identity(self) -> int:
-        """What decides which rows are held out, and random numbers, see ``source.identity_of``."""
-        return identity_of(self.organization_id, self.policy, self.request.folder)
-
-    @functools.cached_property
-    def model(self) -> models.Model:
-        """The model that the job names.
-
-        Raises:
-            SafeError: it does not fit the label or the data.
-        """
-        assert self.job.model is not None
-        spec = models.parse(self.job.model)
-        self.policy.check_size(models.parameters(spec), f"the model {spec['name']}")
-        d = self.width
-        if spec.get("features") != d:  # before it is built: a network for a million columns would fill the memory
-            raise SafeError(f"the job's model does not have {d} features, as many as there are columns after the steps")
-        model = models.build(spec)
-        if self.job.data.regression and not model.traits.regression:
-            # its loss would reveal single labels, and the limits on labels count classes
-            raise SafeError(f"the model {self.job.model['name']} predicts classes and cannot be used for a regression")
-        if self.job.aggregation != "plain" and model.traits.plain_only:
-            raise SafeError(f"the model {self.job.model['name']} can be used with aggregation=plain only")
-        if self.job.data.missing and not model.traits.takes_missing:
-            raise SafeError(f"the model {self.job.model['name']} takes no missing values; add a step impute")
-        if self.source.table is not None and model.traits.arrays_only:
-            raise SafeError(f"the model {self.job.model['name']} cannot read a table; it needs arrays (.npz)")
-        self.policy.check_size(model.size or 0, f"the model {spec['name']}")  # a method's own may be larger
-        if (outcome := self._outcome_of(model)) is not None:
-            outcome.guard = functools.partial(self.policy.check_dominance, remedy=FAR_APART)
-            outcome.events = self.policy.check_batch_events
-        model.seed(self.generator("model"))
-        return model
-
-    @staticmethod
-    def _outcome_of(model: Any) -> Outcome | None:
-        """What a model predicts in place of classes; None for classes, and for models of methods' own."""
-        found: Outcome | None = getattr(model, "outcome", None)
-        return found
-
-    @property
-    def width(self) -> int:
-        """How many columns there are after the steps; no row is read."""
-        layout = self.source.features(self.job.data).take(slice(0))
-        return len(preprocessing.apply(layout, self.job.data.preprocess).names)
-
-    @functools.cached_property
-    def rows(self) -> Rows:
-        """The rows to train on.
-
-        Raises:
-            PrivacyThresholdViolation: there are fewer rows than the minimum.
-        """
-        self._check_covered()
-        self._check_rows()
-        return self._rows
-
-    def _check_covered(self) -> None:
-        """Refuse to read rows for a function without noise, in a job with noise."""
-        if self.noising is not None:
-            raise SafeError(noising.UNCOVERED)
-
-    @property
-    def _rows(self) -> Rows:
-        if self.job.data.missing and (self.job.model is None or self.model is None):  # the model says whether it may
-            raise SafeError("a job without a model takes no missing values; add a step impute")
-        return self.source.prepared(self.job.data, self.identity, self.policy)[0]
-
-    @property
-    def n(self) -> int:
-        """The number of rows to train on.
-
-        Raises:
-            PrivacyThresholdViolation: there are fewer rows than the minimum, the label has too many values, or the
-                job names a class that too few rows have.
-        """
-        return self._counted[0]
-
-    def _check_rows(self) -> None:
-        """Check the limits on the rows to train on, before any of them is used."""
-        _ = self._counted
-
-    @functools.cached_property
-    def _counted(self) -> tuple[int, float]:
-        """How many rows there are to train on, and as which share of them they count with the weights of classes."""
-        if self.noising is not None:  # public, as the budget counts what rows hold and not how many there are
-            return self._total - self._held_out, 1.0
-        share = 1.0
-        kept, _ = self.source.split(self.job.data, self.identity, self.policy.minimum_rows)
-        n = len(self.source.labels(self.job.data)[kept])
-        self.policy.check_rows(n, self.job.minimum_rows)
-        if self.job.data.regression and self.job.loss and (outcome := self._outcome_of(self.model)) is not None:
-            self._check_numbers(outcome, kept)
-        if self.job.data.supervised and not self.job.data.regression:
-            values, counts = np.unique(self.source.labels(self.job.data)[kept], return_counts=True)
-            named = self.job.data.classes or []
-            self.policy.check_labels(n, len(values), len(named))
-            rows = dict(zip(map(plain, values), counts.tolist(), strict=True))
-            counted = {c: rows.get(c, 0) for c in map(plain, named)}
-            self.policy.check_named_classes(counted)
-            if (weights := getattr(self.model, "class_weights", None) if self.job.model else None) is not None:
-                share = self.policy.check_weights([*counted.values()], weights.tolist(), self.job.minimum_rows)
-        return n, share
-
-    def _check_numbers(self, outcome: Outcome, kept: Array | slice) -> None:
-        """Refuse labels that the outcome cannot have, or that single out a few of the rows to train on."""
-        labels = self.source.labels(self.job.data)
-        if expected := outcome.problem(labels):
-            raise SafeError(f"loss={outcome.name} does not fit this label; expected {expected}")
-        if outcome.name == "cox":
-            if self.job.data.event is None:
-                times.check_times(labels)
-            self.policy.check_events(int(times.parted(labels[kept])[1].sum()))
-        else:
-            self._check_label(labels[kept])
-
-    def _check_label(self, labels: Array) -> None:
-        column = Features([self.job.data.label or "label"], labels[:, None], {})
-        self.policy.check_marks(column.names[0], len(column.marks(self.policy.minimum_rows_a_side).columns))
-
-    @property
-    def numbers(self) -> Array:
-        """The labels of the rows to train on, which are numbers to predict (n,), float64.
-
-        Raises:
-            SafeError: the labels are classes, or times.
-            PrivacyThresholdViolation: there are fewer rows than the minimum, or all but a few have the same label.
-        """
-        spec = self.job.data
-        if not spec.regression or spec.event is not None:
-            raise SafeError("the task asks for the moments of a label of classes; moments need a label of numbers")
-        if self.noising is not None:
-            raise SafeError(noising.UNCOVERED)
-        self._check_rows()
-        labels = self.source.labels(spec)[self.source.split(spec, self.identity, self.policy.minimum_rows)[0]]
-        self._check_label(labels)
-        return labels
-
-    @property
-    def minimum_batch(self) -> int:
-        """Rows that a minibatch must have: more than the operator's minimum if weights of classes make rows count less.
-
-        Otherwise the step on a minibatch with one row of a heavy class would be that row.
-        """
-        least, share = self.policy.minimum_batch, self._counted[1]
-        return least if least <= 1 else math.ceil(least / share)
-
-    @property
-    def labels(self) -> Array:
-        """The labels of the rows to train on, as indices of the job's classes (n,).
-
-        Raises:
-            PrivacyThresholdViolation: there are fewer rows than the minimum.
-        """
-        self._check_covered()
-        self._check_rows()
-        assert self.job.data.classes is not None
-        kept, _ = self.source.split(self.job.data, self.identity, self.policy.minimum_rows)
-        return encode_labels(self.source.labels(self.job.data)[kept], self.job.data.classes)
-
-    @functools.cached_property
-    def _held_out(self) -> int:
-        """How many rows are held out of as many as the node says that it has."""
-        holdout = self.job.data.holdout
-        return len(split(self._total, holdout, self.identity, self.policy.minimum_rows)[1]) if holdout else 0
-
-    @functools.cached_property
-    def features(self) -> Features:
-        """The features of the same rows for statistics: after the steps so far, in the precision of the table.
-
-        Raises:
-            DataError: values are infinite.
-        """
-        self._check_covered()
-        self._check_rows()
-        self.source.features(self.job.data).check_finite()
-        features = self.source.training(self.job.data, self.identity, self.policy)
-        levelling = preprocessing.Levelling(self.policy.minimum_rows_a_side)
-        return preprocessing.apply(features, self.job.data.preprocess, levelling.fit)
-
-    def special(self, name: Literal["offset", "weights", "event", "time"], default: float) -> Array:
-        """Return a column that is neither a feature nor the label, for the rows to train on.
-
-        Args:
-            name: which of the job's ``DataSpec`` names it.
-            default: what it holds if the job names none.
-
-        Returns:
-            Numbers (n,), float64.
-
-        Raises:
-            DataError: values are missing, or not numbers.
-            PrivacyThresholdViolation: all rows but a few have the same value.
-        """
-        self._check_covered()
-        column = getattr(self.job.data, name)
-        if column is None:
-            return np.full(self.n, default)
-        kept, _ = self.source.split(self.job.data, self.identity, self.policy.minimum_rows)
-        found = self.source.special(column).take(kept)
-        if name != "event":  # few events are another matter, see ``Policy.check_events``
-            self.policy.check_marks(column, len(found.marks(self.policy.minimum_rows_a_side).columns))
-        return found.X[:, 0]
-
-    def times(self) -> tuple[Array, Array]:
-        """Return the times of the rows to train on: the label, or a column of its own if there is none.
-
-        Returns:
-            Times of the event or of censoring (n,), and 1 for an event or 0 for censoring (n,), float64.
-
-        Raises:
-            SafeError: the column of events holds other numbers than 0 and 1.
-            PrivacyThresholdViolation: there are too few rows or events.
-        """
-        if not self.job.data.supervised:
-            time, event = times.parted(times.signed(self.special("time", 0.0), self.special("event", 1.0)))
-        elif self.job.data.event is None:
-            time, event = self.rows.y, np.ones(self.n)
-        else:
-            time, event = times.parted(self.rows.y)
-        self.policy.check_events(int(event.sum()))
-        return time, event
-
-    def groups(self) -> Array:
-        """Sort the rows to train on by the levels of the job's column of subgroups.
-
-        Returns:
-            The index of each row's level (n,); 0 if the job names no column, and -1 in rows with none of the levels,
-            or with one that too few rows have.
-        """
-        self._check_covered()
-        spec = self.job.data
-        if spec.subgroup is None:
-            return np.zeros(self.n, np.intp)
-        kept, _ = self.source.split(spec, self.identity, self.policy.minimum_rows)
-        said = self.source.words(spec.subgroup)[kept]
-        place = {level: i for i, level in enumerate(spec.levels)}
-        found = np.array([place.get(word, -1) for word in said], np.intp)
-        rows = np.bincount(found[found >= 0], minlength=len(place))
-        return np.where(rows[found] < self.policy.minimum_rows_a_class, -1, found)
+    def batch_sizes(self) -> set[int]:
+        """Sizes of minibatches whose steps were checked."""
+        return set()
 
     def check_time(self) -> None:
         """End a task that takes longer than the operator allows.
@@ -405,16 +50,14 @@ class Node:
         """
         self.policy.check_seconds(time.monotonic() - self._began)
 
-    def generator(self, purpose: str) -> np.random.Generator:
-        """Return random numbers that depend on the job's seed, this node and this round.
+    @property
+    def minimum_batch(self) -> int:
+        """Rows that a minibatch must have: more than the operator's minimum if weights of classes make rows count less.
 
-        Args:
-            purpose: what they are for; each purpose has its own numbers.
-
-        Returns:
-            A new generator.
+        Otherwise the step on a minibatch with one row of a heavy class would be that row.
         """
-        return generator(self.job.seed, purpose, self.identity, self.round)
+        least, share = self.policy.minimum_batch, self._counted[1]
+        return least if least <= 1 else math.ceil(least / share)
 
     @functools.cached_property
     def _shuffle(self) -> np.random.Generator:
