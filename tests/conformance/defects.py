@@ -107,6 +107,15 @@ DEFECTS = [
             ("        s.w = answers", "        moved += 1\n        s.w = moved * answers"),
         ],
     ),
+    Defect(
+        "a_central_lost_at_the_end_changes_nothing",
+        "central was lost before the last evaluation: the result differs in",
+        [
+            ("v=0.0)", "v=0.0)\n    rounds_run = 0"),
+            ("        s.w = answers", "        rounds_run += 1\n        s.w = answers"),
+            ("federation.result(s.w)", "federation.result(s.w * max(rounds_run, 1))"),
+        ],
+    ),
     Defect("nodes_are_sent_what_central_carries", "v of round 2 are not sent", [("v=s.v", "v=0.0")]),
     Defect(
         "nodes_keep_what_is_declared_and_nothing_in_the_end",

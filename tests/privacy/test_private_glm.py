@@ -12,6 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import CollectResultsError, UserInputError
+from v6_federated.central.checkpoint import Checkpoint
 from v6_federated.node import noising
 from v6_federated.privacy.dp import accountant, bounded
 from v6_federated.privacy.dp.ledger import Ledger
@@ -19,6 +20,7 @@ from v6_federated.privacy.dp.plan import Plan
 from v6_federated.privacy.schema import Column, Schema
 from v6_glm import noisy
 from v6_glm.families import FAMILIES, Glm
+from v6_workbench.conformance.interruptions import Killed
 from v6_workbench.reporting import diagnostics, tables
 from v6_workbench.simulation.mock import MockNetwork
 from v6_workbench.simulation.studies import StudyPlan
@@ -55,12 +57,12 @@ def pooled(family="binomial", n=1200):
     return rows
 
 
-def network(family="binomial", environment=PRIVATE, rows=None, schema=None):
+def network(family="binomial", environment=PRIVATE, rows=None, schema=None, keep=False):
     rows = pooled(family) if rows is None else rows
     cuts = (0, 100, 500, 800, len(rows))
     dealt = {k: rows.iloc[a:b].reset_index(drop=True) for k, a, b in zip(range(1, 5), cuts, cuts[1:], strict=False)}
     study = StudyPlan(schema=schema or schema_of(family))
-    return MockNetwork("v6_glm", dealt, environment=environment, study=study, on_round=lambda row: None)
+    return MockNetwork("v6_glm", dealt, environment=environment, study=study, on_round=lambda row: None, keep=keep)
 
 
 def theirs(family, rows):
@@ -237,6 +239,20 @@ def test_a_remark_says_that_noise_hides_effects():
     assert tables.fit_of(clear) == "binomial, link logit; 1,200 rows; 1,196 degrees of freedom".replace(
         "rows;", "rows,"
     )
+
+
+def test_a_restart_at_the_end_asks_for_no_further_sum(monkeypatch):
+    """There is no budget left for one, although four requests would be allowed."""
+
+    def killed(kept):
+        raise Killed
+
+    with network(keep=True) as found:
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            patch.setattr(Checkpoint, "remove", killed)
+            found.run(**JOB, epsilon=8)
+        result = found.run(**JOB, epsilon=8)
+    assert "stopped" not in result and len(result["history"]) == 3 < noisy.MOST
 
 
 def test_noise_that_hides_everything_is_one_line():

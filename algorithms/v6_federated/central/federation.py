@@ -442,7 +442,9 @@ class Federation:
     def rounds(self, rounds: int) -> Iterator[int]:
         """Go through the rounds until the last, or until the job's target is reached or its model has converged.
 
-        A job that goes on after an interruption begins after its last finished round.
+        A method may leave the loop earlier with ``break``: the last round is then the last one that it has recorded.
+        A job that goes on after an interruption begins after its last finished round. Once ``result`` was called, no
+        round follows.
 
         Args:
             rounds: number of rounds in all.
@@ -454,10 +456,7 @@ class Federation:
         self._history.prepared()
         self._progress.save(self.features)  # nodes keep state under the job's key
         for t in range(len(self.history) + 1, rounds + 1):
-            accuracies = [row["accuracy"] for row in self.history]
-            if self._common.target and any(a is not None and a >= self._common.target for a in accuracies):
-                return
-            if self._converged:
+            if self._progress.ended or self._target_reached or self._converged:
                 return
             self._tasks.round = t
             self._started = vantage6_api.now(self._client)
@@ -465,6 +464,12 @@ class Federation:
             if len(self.history) != t:
                 raise RuntimeError(f"{self._method} must call federation.record once in each round; see round {t}")
             self._progress.save(self.features)
+
+    @property
+    def _target_reached(self) -> bool:
+        """Whether a model was as accurate as the job's target."""
+        accuracies = [row["accuracy"] for row in self.history if row["accuracy"] is not None]
+        return self._common.target is not None and max(accuracies, default=0.0) >= self._common.target
 
     @property
     def _converged(self) -> bool:
@@ -721,7 +726,7 @@ class Federation:
             self._history.show(self._tasks.round)
 
     def result(self, weights: Array) -> dict[str, Any]:
-        """Evaluate the last model at all nodes.
+        """End the rounds, and evaluate the last model at all nodes.
 
         Args:
             weights: the model (d,).
@@ -734,6 +739,8 @@ class Federation:
         """
         self._tasks.round = last = len(self.history)  # a node may not allow one more round
         if self._progress.final is None:
+            self._progress.ended = True
+            self._progress.save(self.features)  # ``rounds`` does not keep a round that is left with ``break``
             if self._evaluates:
                 shown = LastEvaluation(self._tasks.job, self.model, self._tasks.masks)
                 answers = self._tasks.ask([], [shown.asked(self._tasks.evaluation(weights, last=True))])

@@ -22,6 +22,7 @@ class Progress:
     Attributes:
         state: what the method carries from round to round.
         resumed: whether the job goes on from the result of another job, of which nodes keep nothing.
+        ended: whether no round follows.
         final: the evaluation of the last model, once there is one.
         started_from: what the result says of the file that training has started from; None if there is none.
         shown: what else it has shown, see ``last_evaluation``.
@@ -38,6 +39,7 @@ class Progress:
             history: the job's history.
         """
         self.state, self.resumed = SimpleNamespace(), False
+        self.ended = False
         self.final: dict[str, Any] | None = None
         self.started_from: dict[str, Any] | None = None
         self.shown: dict[str, Any] = {}
@@ -69,7 +71,7 @@ class Progress:
         if saved is not None and saved["settings"] == self.own_settings:
             kept = saved
             self._tasks.restore(kept)
-            self.final, self.shown = kept["final"], kept["shown"]
+            self.ended, self.final, self.shown = kept["ended"], kept["final"], kept["shown"]
             last_evaluated = shown = kept["last_evaluated"]
         elif earlier is not None:
             kept, self.resumed = earlier, True
@@ -129,6 +131,7 @@ class Progress:
             "settings": self.own_settings,
             "features": [*features],
             "last_evaluated": self._history.last_evaluated,
+            "ended": self.ended,
             "final": self.final,
             "shown": self.shown,
             **self._tasks.snapshot(),

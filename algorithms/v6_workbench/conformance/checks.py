@@ -34,6 +34,7 @@ OF_CASES: tuple[Callable[[MethodCase], str | None], ...] = (
     faults.failed_answers_change_nothing,
     faults.model_follows_from_the_history,
     interruptions.a_lost_central_goes_on,
+    interruptions.a_central_lost_at_the_end_changes_nothing,
     interruptions.a_result_can_be_resumed,
     interruptions.resuming_changes_nothing,
     interruptions.nodes_are_sent_what_central_carries,

@@ -2,14 +2,16 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 from v6_federated.central import checkpoint
+from v6_federated.central.checkpoint import Checkpoint
 from v6_federated.messages import codec
 from v6_federated.messages.job import SHARED_FUNCTIONS
 from v6_workbench.conformance import tables
@@ -21,9 +23,12 @@ from v6_workbench.simulation.call_outcomes import CallOutcome
 from v6_workbench.simulation.mock import MockNetwork
 
 ROUNDS = 5
+ENOUGH = 10  # rounds in which a method that ends its rounds by itself does so on small tables
 CRASHED = CallOutcome(status="crashed")
 KEY = re.compile("[0-9a-f]{32}")  # of a job, in the name of a file that a node keeps
 RESUMED = ("loss", "accuracy", "auc", "participants")  # of a row of history
+
+Snapshot = Mapping[str, Any]  # what a checkpoint keeps
 
 
 class Killed(BaseException):
@@ -67,6 +72,30 @@ def a_lost_central_goes_on(case: MethodCase) -> None:
             require(off <= 2e-6, f"{what}: the model is off by {off:.2g} from what its history says")
 
 
+def a_central_lost_at_the_end_changes_nothing(case: MethodCase) -> None:
+    """If central's container is lost after the last round, no further round is run, and the result has the same bits.
+
+    This holds before the last model is evaluated, and once it has been.
+    """
+    if not case.supervised:
+        raise NotApplicable("it carries nothing from round to round")
+    nodes = case.nodes(tables.three())
+    values = case.with_minibatches(rounds=ENOUGH, seed=3, preprocess=["standardize"], **case.classes)
+    with _network(case.package, nodes, Tape(_uneven)) as network:
+        straight = finished(run_on(network, **values))
+    moments: dict[str, Callable[[Snapshot], bool]] = {
+        "before": lambda kept: kept["ended"] and kept["final"] is None,
+        "after": lambda kept: kept["final"] is not None,
+    }
+    for when, moment in moments.items():
+        restarted = lost_and_started_again(case.package, nodes, plan=_uneven, lost_once_kept=moment, **values)
+        what = f"central was lost {when} the last evaluation"
+        rounds, expected = len(restarted.result["history"]), len(straight["history"])
+        require(rounds == expected, f"{what}: {rounds} rounds; expected {expected}")
+        parts = difference({**straight, "traffic": 0}, {**restarted.result, "traffic": 0})
+        require(not parts, f"{what}: the result differs in {parts} from that of a job that was not interrupted")
+
+
 @dataclass(frozen=True)
 class Restarted:
     """A job whose central was lost and started again.
@@ -91,9 +120,10 @@ class Restarted:
 def lost_and_started_again(
     package: str,
     nodes: Nodes,
-    lost: Callable[[Call], bool],
+    lost: Callable[[Call], bool] = lambda call: False,
     plan: Callable[[Call], CallOutcome] = lambda call: CallOutcome(),
     meanwhile: Callable[[Path], None] = lambda folder: None,
+    lost_once_kept: Callable[[Snapshot], bool] = lambda kept: False,
     **settings: Any,
 ) -> Restarted:
     """Run a job on mock nodes whose central is lost, and started again by vantage6 with the same job.
@@ -104,21 +134,31 @@ def lost_and_started_again(
         lost: central is lost when it reads the first answer to such a call.
         plan: what becomes of each call.
         meanwhile: is given the network's folder before central starts again.
+        lost_once_kept: central is lost, too, once it has kept such a checkpoint.
         settings: of the job.
 
     Raises:
-        ValueError: central was not lost, since there was no such call.
+        ValueError: central was not lost, since there was no such call or checkpoint.
     """
     files: dict[Path, bytes] = {}
     ends, gone = False, False
+    keep = Checkpoint.save
 
-    def die(answer: dict[str, Any]) -> dict[str, Any]:
+    def end() -> None:
         nonlocal ends
-        if ends:
-            return answer
         ends = True
         files.update({file: file.read_bytes() for file in network.folder.glob("node-*/tmp/*") if file.is_file()})
         raise Killed
+
+    def die(answer: dict[str, Any]) -> dict[str, Any]:
+        if not ends:
+            end()
+        return answer
+
+    def save(kept: Checkpoint, snapshot: Snapshot) -> None:
+        keep(kept, snapshot)
+        if not ends and lost_once_kept(snapshot):
+            end()
 
     def outcome(call: Call) -> CallOutcome:
         if ends and not gone and call.function == "forget":
@@ -128,11 +168,12 @@ def lost_and_started_again(
     tape = Tape(outcome)
     with _network(package, nodes, tape) as network:
         try:
-            network.run(**settings)
+            with mock.patch.object(Checkpoint, "save", save):
+                network.run(**settings)
         except Killed:
             gone = True
         if not gone:
-            raise ValueError("central was not lost: it read no answer to such a call")
+            raise ValueError("central was not lost: there was no such call or checkpoint")
         for file, content in files.items():
             if not file.exists():
                 file.write_bytes(content)
