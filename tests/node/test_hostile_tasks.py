@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from helpers import crafted, refused, train
 
-from v6_federated.node import node
+from v6_federated.node import rows
 
 
 def test_a_proper_task_is_done(hospitals):
@@ -115,7 +115,7 @@ def test_a_model_of_classes_takes_no_regression(hospitals, model):
 def test_a_task_that_takes_too_long_is_ended(package, settings, hospitals, monkeypatch):
     """Between two minibatches, rows or trees, at the node whose operator says so. A look at the clock takes 5 s."""
     clock = itertools.count(0, 5)
-    monkeypatch.setattr(node, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(rows, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     nodes = {k: hospitals[k] for k in (5, 3, 8)}  # central runs at the first of them
     minute, hours = ({3: {"V6_FEDERATED_MAXIMUM_SECONDS": text}} for text in ("60", "6000"))
     settings = {"rounds": 1, **settings}

@@ -4,7 +4,6 @@ import functools
 import itertools
 import json
 import math
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -41,14 +40,6 @@ class Node(NodeRows):
     def batch_sizes(self) -> set[int]:
         """Sizes of minibatches whose steps were checked."""
         return set()
-
-    def check_time(self) -> None:
-        """End a task that takes longer than the operator allows.
-
-        Raises:
-            NodePermissionException: it does.
-        """
-        self.policy.check_seconds(time.monotonic() - self._began)
 
     @property
     def minimum_batch(self) -> int:

@@ -370,6 +370,14 @@ class NodeRows:
         rows = np.bincount(found[found >= 0], minlength=len(place))
         return np.where(rows[found] < self.policy.minimum_rows_a_class, -1, found)
 
+    def check_time(self) -> None:
+        """End a task that takes longer than the operator allows.
+
+        Raises:
+            NodePermissionException: it does.
+        """
+        self.policy.check_seconds(time.monotonic() - self._began)
+
     def generator(self, purpose: str) -> np.random.Generator:
         """Return random numbers that depend on the job's seed, this node and this round.
 
