@@ -60,6 +60,13 @@ def test_coefficients_are_those_of_the_table(result):
     np.testing.assert_allclose(score, predict(result, rows)["score"], rtol=1e-4, atol=1e-5)
 
 
+def test_coefficients_of_a_number_to_predict():
+    diabetes = Experiment(load("diabetes"), nodes=2)
+    result = diabetes.federated("fedavg", loss="squared", rounds=2, preprocess=["standardize"])
+    frame = coefficients(result)
+    assert frame.shape == (11, 1) and frame.index[-1] == "intercept" and frame.notna().all(axis=None)
+
+
 def test_coefficients_of_levels_and_classes():
     wine = Experiment(load("wine"), nodes=2).federated("fedavg", rounds=1, preprocess=["standardize"])
     assert coefficients(wine).shape == (14, 3) and coefficients(wine).columns.tolist() == ["0", "1", "2"]

@@ -1,5 +1,6 @@
 """The experiment that the options of a command ask for, checked before anything starts."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,7 @@ from v6_workbench.simulation.experiments import Experiment
 from v6_workbench.simulation.mock import TRUSTING
 
 NODES = 5
+PROCESSES_A_PROCESSOR = 16  # more make nothing faster, and each needs memory for itself
 
 
 def experiment_of(options: ExperimentOptions, labelled: bool = True) -> Experiment:
@@ -36,6 +38,9 @@ def experiment_of(options: ExperimentOptions, labelled: bool = True) -> Experime
     for name, count in (("nodes", options.nodes), ("processes", options.processes)):
         if count is not None and count < 1:
             raise SafeError(f"--{name} {count} is too few; expected at least 1")
+    most = PROCESSES_A_PROCESSOR * (os.cpu_count() or 1)
+    if options.processes is not None and options.processes > most:
+        raise SafeError(f"--processes {options.processes} is too many for this machine; expected 1 to {most}")
     if options.cluster is not None:
         if options.processes is not None:
             raise SafeError(

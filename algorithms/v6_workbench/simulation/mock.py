@@ -123,7 +123,8 @@ class MockNetwork:
             store.flush()
             if study is not None:
                 self._make_study(study)
-            workers: Workers = LocalWorkers(processes) if cluster is None else clusters.connect(cluster)
+            most = min(processes, len(databases))  # a node runs one call at a time
+            workers: Workers = LocalWorkers(most) if cluster is None else clusters.connect(cluster)
             self._workers = self._closing.enter_context(workers)
             self._closing.callback(self.client().abandon)
         except BaseException:

@@ -55,6 +55,7 @@ WORDS = [
     ([*RUN, "--cluster", "spark:x"], "--cluster 'spark:x' is not understood; expected dask:ADDRESS, for example dask:"),
     ([*RUN, "--cluster", "ray", "--processes", "2"], "--processes cannot be used with --cluster, which has its own"),
     ([*RUN, "--processes", "0"], "--processes 0 is too few; expected at least 1"),
+    ([*RUN, "--processes", "1000000"], "--processes 1000000 is too many for this machine; expected 1 to "),
     (["network", "up", "--data", "wine", "--nodes", "0"], "--nodes 0 is too few; expected at least 1"),
     (["run", "coop", *RUN[2:], "--speeds", "inf"], "--speeds: 'inf' is not a number"),
     (["run", "coop", *RUN[2:], "--speeds", "0.5"], "--speeds 0.5 is too small; expected 1 or more"),
