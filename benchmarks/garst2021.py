@@ -20,7 +20,7 @@ from benchmarks import pictures, runs, starts, tables
 from benchmarks.comparisons import Comparison
 from v6_federated import models
 from v6_federated.models.linear import LinearModel
-from v6_workbench.reporting.pictures import distances
+from v6_workbench.reporting.pictures import distances, write
 from v6_workbench.simulation.datasets import Dataset
 from v6_workbench.simulation.experiments import Experiment
 
@@ -403,7 +403,8 @@ def heat_maps(dataset: Dataset, full: bool) -> Iterator[str]:
             for k, d in enumerate(r["distances"], start=1)
         ]
         picture = f"{DOCUMENT}-distances-{partition}{'' if full else '-reduced'}.png"
-        distances({"method": f"FedAvg, {partition}", "per_node": nodes, "history": run.history}, runs.RESULTS / picture)
+        drawn = distances({"method": f"FedAvg, {partition}", "per_node": nodes, "history": run.history})
+        write(drawn, runs.RESULTS / picture)
         yield ""
         yield f"![distance of the nodes' models, {partition}]({picture})"
 

@@ -82,7 +82,7 @@ def lines(dataset: Dataset, full: bool) -> Iterator[tables.Line]:
                 cells.append(f"{theirs} / {ours}")
             yield tables.row(name, *(f"{a:.4f}" for a in own), *cells)
         picture = f"{DOCUMENT}-{partition}{'' if full else '-reduced'}.png"
-        pictures.posteriors(found, model_comparison.ROPE, runs.RESULTS / picture)
+        pictures.write(pictures.posteriors(found, model_comparison.ROPE), runs.RESULTS / picture)
         yield ""
         yield f"![posterior differences in accuracy]({picture})"
     yield from speeds(dataset, full)

@@ -10,18 +10,11 @@ from v6_federated.base.errors import SafeError
 from v6_federated.data.source import Source
 from v6_federated.models import LinearModel
 from v6_workbench.reporting import export, prediction
-from v6_workbench.reporting.summary import MEASURES, Result, measure, spent
+from v6_workbench.reporting.summary import MEASURES, UNITS, Result, measure, spent
 from v6_workbench.reporting.trained import names_after, parts_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-UNITS = {
-    "rounds": "round",
-    "uploads": "uploads (answers of nodes)",
-    "bytes": "bytes sent, both ways",
-    "seconds": "seconds of simulated time",
-}
 
 
 def history(results: Result | Mapping[str, Result]) -> pd.DataFrame:

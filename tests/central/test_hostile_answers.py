@@ -65,7 +65,7 @@ def test_only_values_of_a_table_are_kept(value):
 def test_a_picture_of_distances_leaves_out_what_is_no_number(tmp_path):
     result = run()
     rows = [{**row, "distance": "x"} if row["organization_id"] == 2 else row for row in result["per_node"]]
-    assert pictures.distances({**result, "per_node": rows}, tmp_path / "distances.png")
+    assert pictures.write(pictures.distances({**result, "per_node": rows}), tmp_path / "distances.png")
 
 
 @pytest.mark.parametrize(

@@ -410,7 +410,7 @@ def test_tables_picture_and_page_show_coefficients_with_intervals(tmp_path):
     places = len(cells[6].partition(" ")[0].rpartition(".")[2])
     assert f"{first['odds_ratio']:.{places}f} ({first['odds_ratio_lower']:.{places}f} to" in cells[6]
     assert "400 rows, 395 degrees of freedom; deviance" in tables.fit_of(result)
-    assert pictures.coefficients(result, tmp_path / "coefficients.png")
+    assert pictures.write(pictures.coefficients(result), tmp_path / "coefficients.png")
     written = page.page({"glm": result})
     assert "odds ratio (95% interval)" in written and "They have no intervals" not in written
     spreadsheets.write_all({"glm": result}, tmp_path)

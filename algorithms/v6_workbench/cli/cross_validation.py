@@ -137,7 +137,7 @@ def run(test: Test) -> int:
     }
     if out:
         write_whole(out / "test.json", json.dumps(tested, indent=1))
-        pictures.posteriors(verdicts, rope, out / "posteriors.png", MEASURES[test.measure])
+        pictures.write(pictures.posteriors(verdicts, rope, MEASURES[test.measure]), out / "posteriors.png")
     console.last_line({key: tested[key] for key in ("iterations", "folds", "rope", "pairs")})
     return console.OK
 

@@ -98,7 +98,7 @@ def write(folder: Path, result: dict[str, Any], target: float | None = None, nam
 
     write_whole(folder / "result.json", json.dumps(result, indent=1))
     try:
-        pictures.curves({name or result["method"]: result}, folder / "curves.png", target)
+        pictures.write(pictures.curves({name or result["method"]: result}, target), folder / "curves.png")
         pictures.of_one(result, folder, name=name)
     except OSError as error:  # a full disk, for example, when the training is over
         say(

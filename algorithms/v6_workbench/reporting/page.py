@@ -6,14 +6,12 @@ The page loads nothing from elsewhere. Its tables are those of the terminal, its
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import jinja2
 import numpy as np
 from markupsafe import Markup, escape
+from matplotlib.figure import Figure as Drawn
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -145,7 +143,7 @@ def live(method: str, rows: Sequence[Mapping[str, Any]], rounds: int | None, tar
     numbers = [("rounds", f"{len(rows)} of {rounds}" if rounds else str(len(rows)))]
     if rows:
         draw = _Drawing()
-        curves = draw(lambda path: pictures.curves({method: so_far}, path, target), "Accuracy and loss by round")
+        curves = draw(pictures.curves({method: so_far}, target), "Accuracy and loss by round")
         parts = [*curves, of_rich(tables.rounds_table(so_far), "Rounds")]
         evaluated = next((row for row in reversed(rows) if row.get("loss") is not None), {})
         shown = [name for name in (*MEASURES, "loss") if evaluated.get(name) is not None]
@@ -219,12 +217,10 @@ class _Drawing:
     def __init__(self) -> None:
         self._number = 0
 
-    def __call__(self, picture: Callable[[Path], Any], title: str) -> Iterator[Figure]:
-        with TemporaryDirectory() as folder:
-            file = Path(folder, "picture.svg")
-            if picture(file) is False or not file.exists():
-                return
-            svg = file.read_text(encoding="utf-8")
+    def __call__(self, drawn: Drawn | None, title: str) -> Iterator[Figure]:
+        if drawn is None:
+            return
+        svg = pictures.svg(drawn)
         self._number += 1
         own = f"f{self._number}-"
         svg = svg[svg.index("<svg") :]
@@ -281,7 +277,7 @@ def _performance(result: Result, draw: _Drawing) -> Iterator[str | Table | Figur
     curves = result.get("curves") or {}
     if curves.get("brier") is not None:
         yield f"Brier score {curves['brier']:.4f} (0 is perfect; always saying one half has 0.25)."
-    yield from draw(partial(pictures.scores, result), "Calibration, ROC and precision-recall curve of held-out rows")
+    yield from draw(pictures.scores(result), "Calibration, ROC and precision-recall curve of held-out rows")
     if (table := tables.calibration_table(result)) is not None:
         yield of_rich(table, "Predicted probabilities and how often they were right, on held-out rows")
 
@@ -289,7 +285,7 @@ def _performance(result: Result, draw: _Drawing) -> Iterator[str | Table | Figur
 def _by_hospital(result: Result, draw: _Drawing) -> Iterator[str | Table | Figure]:
     if (table := tables.hospitals_table(result)) is not None:
         yield of_rich(table, "Each hospital's own held-out rows, with 95% intervals")
-        yield from draw(partial(pictures.hospitals, result), "Measures by hospital, with 95% intervals")
+        yield from draw(pictures.hospitals(result), "Measures by hospital, with 95% intervals")
     if (table := tables.personal_table(result)) is not None:
         yield of_rich(table, "The global model and the hospitals' own ones, on the same held-out rows")
     if said := (result.get("privacy") or {}).get("own_results"):
@@ -306,9 +302,8 @@ def _subgroups(result: Result) -> Iterator[str | Table | Figure]:
 
 
 def _training(result: Result, draw: _Drawing, target: float | None) -> Iterator[str | Table | Figure]:
-    named = {result["method"]: result}
-    yield from draw(lambda path: pictures.curves(named, path, target), "Accuracy and loss by round")
-    yield from draw(lambda path: pictures.distances(result, path), "Distance of each hospital's model, by round")
+    yield from draw(pictures.curves({result["method"]: result}, target), "Accuracy and loss by round")
+    yield from draw(pictures.distances(result), "Distance of each hospital's model, by round")
     yield of_rich(tables.rounds_table(result), "Rounds")
 
 
@@ -316,7 +311,7 @@ def _coefficients(result: Result, draw: _Drawing) -> Iterator[str | Table | Figu
     if (table := tables.coefficients_table(result)) is not None:
         yield of_rich(table, "Coefficients of columns as they are in the table, by one unit")
         yield f"{tables.fit_of(result)}."
-        yield from draw(lambda path: pictures.coefficients(result, path), "Coefficients with their intervals")
+        yield from draw(pictures.coefficients(result), "Coefficients with their intervals")
         return
     if not (found := coefficients.of(result)):
         return
@@ -347,11 +342,11 @@ def _ratio(model: Mapping[str, Any]) -> str:
 def _survival(result: Result, draw: _Drawing) -> Iterator[str | Table | Figure]:
     if (table := tables.survival_table(result)) is not None:
         yield f"{tables.survival_of(result)}."
-        yield from draw(lambda path: pictures.survival(result, path), "Survival curves, with numbers at risk below")
+        yield from draw(pictures.survival(result), "Survival curves, with numbers at risk below")
         yield of_rich(table, "Survival at the ends of some bins of time")
     if result.get("baseline"):
         caption = "Survival and cumulative hazard of a patient whose columns are at their means"
-        yield from draw(lambda path: pictures.baseline(result, path), caption)
+        yield from draw(pictures.baseline(result), caption)
 
 
 def _signed(value: float | None) -> str:
@@ -364,7 +359,7 @@ def _odds(value: float | None, column: str) -> str:
 
 def _importances(result: Result, draw: _Drawing) -> Iterator[str | Table | Figure]:
     if (table := tables.importances_table(result, most=50)) is not None:
-        yield from draw(lambda path: pictures.importances(result, path), "Gain of the columns that split most")
+        yield from draw(pictures.importances(result), "Gain of the columns that split most")
         yield of_rich(table, "Columns by the total gain of their splits")
         yield (
             "The gain of a split is how much it lowers the loss on the rows of the one hospital that grew the tree. It "
@@ -374,7 +369,7 @@ def _importances(result: Result, draw: _Drawing) -> Iterator[str | Table | Figur
 
 def _components(result: Result, draw: _Drawing) -> Iterator[str | Table | Figure]:
     if (table := tables.components_table(result)) is not None:
-        yield from draw(lambda path: pictures.components(result, path), "Share of the variance by component")
+        yield from draw(pictures.components(result), "Share of the variance by component")
         yield of_rich(table, "Principal components")
 
 
@@ -469,4 +464,4 @@ def _comparison(results: Mapping[str, Result], draw: _Drawing, target: float | N
     if (table := tables.intervals_table(results)) is not None:
         yield of_rich(table, "95% confidence intervals on held-out rows")
         yield f"{MEANING}."
-    yield from draw(lambda path: pictures.comparison(results, path, target), "Results by rounds and by what was sent")
+    yield from draw(pictures.comparison(results, target), "Results by rounds and by what was sent")

@@ -13,7 +13,12 @@ from v6_workbench.reporting.intervals import Result, accuracy_interval, auc_inte
 
 CLEAR = 5  # standard deviations of noise above which a number of rows is known well enough to divide by it
 CERTAIN = 0.95  # probability from which a difference has a sign
-UNITS = ("rounds", "uploads", "bytes", "seconds")  # units of cost in which methods are compared
+UNITS = {  # units of cost in which methods are compared, and how they are written
+    "rounds": "round",
+    "uploads": "uploads (answers of nodes)",
+    "bytes": "bytes sent, both ways",
+    "seconds": "seconds of simulated time",
+}
 MEASURES = {  # how a measure is written
     "accuracy": "accuracy",
     "r2": "R squared",

@@ -319,12 +319,14 @@ def test_a_full_disk_does_not_hide_that_the_result_is_written(tmp_path, call, mo
 
 def test_nine_curves_have_nine_colours_and_a_row_has_a_size():
     from v6_workbench.reporting import pictures
+    from v6_workbench.reporting.pictures.style import wrapped
+    from v6_workbench.reporting.pictures.training import _of_rows
 
     assert len({*pictures.COLOURS}) == len(pictures.COLOURS) >= 12
     found = {"a": {"final": {"evaluated": 140}}, "b": {"final": {"evaluated": 140}}}
-    assert pictures._of_rows(found, "accuracy") == "accuracy on 140 held-out rows (1 row: 0.0071)"
-    assert pictures._of_rows({**found, "c": {"final": None}}, "accuracy") == "accuracy on held-out rows"
-    words = pictures._wrapped("fedavg:epochs=5,batch_size=10,lr=0.12345,momentum=0.95 minus centralized:fedavg")
+    assert _of_rows(found, "accuracy") == "accuracy on 140 held-out rows (1 row: 0.0071)"
+    assert _of_rows({**found, "c": {"final": None}}, "accuracy") == "accuracy on held-out rows"
+    words = wrapped("fedavg:epochs=5,batch_size=10,lr=0.12345,momentum=0.95 minus centralized:fedavg")
     assert words.split() == ["fedavg:epochs=5,batch_size=10,lr=0.12345,momentum=0.95", "minus", "centralized:fedavg"]
 
 

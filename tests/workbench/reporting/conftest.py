@@ -1,7 +1,6 @@
-"""Results that are short, and the figures that are drawn of them."""
+"""Results that are short."""
 
 import pytest
-from matplotlib import pyplot as plt
 
 
 @pytest.fixture
@@ -17,13 +16,3 @@ def result_of():
         return {"method": "fedavg", "history": history, "per_node": per_node, **more}
 
     return result_of
-
-
-@pytest.fixture
-def figures(monkeypatch):
-    """The figures that are drawn, which are otherwise closed."""
-    kept = []
-    monkeypatch.setattr(plt, "close", kept.append)
-    yield kept
-    monkeypatch.undo()
-    plt.close("all")

@@ -44,7 +44,7 @@ def test_names_of_nodes_of_a_network_and_of_baselines(experiment, trained):
 
 
 @pytest.mark.parametrize("of", [lambda result: result, of_network], ids=["mock nodes", "network"])
-def test_every_table_and_picture_has_the_names(trained, of, tmp_path, figures):
+def test_every_table_and_picture_has_the_names(trained, of, tmp_path):
     result = of(trained)
     second = result["organizations"][1]
     result = {**result, "history": [{**row, "missing": [{"organization_id": second, "reason": "[x] is late"}]}
@@ -52,8 +52,8 @@ def test_every_table_and_picture_has_the_names(trained, of, tmp_path, figures):
     [missing] = [c for c in tables.rounds_table(result).columns if c.header == "missing"]
     assert [page._plain(cell) for cell in missing.cells] == ["Oost [b]: [x] is late"] * 2
     assert all(name in diagnostics.described(result) for name in NAMES)
-    pictures.distances(result, tmp_path / "distances.png")
-    assert [label.get_text() for label in figures[-1].axes[0].get_yticklabels()] == NAMES
+    heat, _ = pictures.distances(result).axes
+    assert [label.get_text() for label in heat.get_yticklabels()] == NAMES
     spreadsheets.write_all({"it": result}, tmp_path)
     with (tmp_path / "nodes.csv").open(newline="") as file:
         assert [row["hospital"] for row in csv.DictReader(file)] == NAMES * 2

@@ -86,15 +86,13 @@ def test_the_last_line_says_what_it_cost():
     assert (line["loss"], line["epsilon"], line["delta"]) == (None, 3.0, 1e-5)
 
 
-def test_pictures_without_losses(figures, tmp_path):
-    assert pictures.curves({"fedavg": result()}, tmp_path / "c.png")
-    [axis] = figures[0].axes
+def test_pictures_without_losses():
+    [axis] = pictures.curves({"fedavg": result()}).axes
     assert axis.get_xlim()[0] == 0 and axis.get_xlim()[1] > 2, "one point stands at its round"
     with_auc = result(accuracy=(0.8, 0.9))
     for row in with_auc["history"]:
         row["auc"] = 0.7
-    assert pictures.curves({"fedavg": with_auc}, tmp_path / "c.png")
-    assert figures[1].axes[1].get_ylabel() == "AUC on held-out rows"
+    assert pictures.curves({"fedavg": with_auc}).axes[1].get_ylabel() == "AUC on held-out rows"
 
 
 def test_a_written_result_is_read_again(tmp_path):

@@ -129,7 +129,7 @@ def _show(trained: dict[str, dict[str, Any]], options: CompareOptions) -> None:
     from v6_workbench.reporting import pictures, tables
 
     if options.out:
-        pictures.comparison(trained, options.out / "comparison.png", options.target)
+        pictures.write(pictures.comparison(trained, options.target), options.out / "comparison.png")
     console.console().print(tables.table(trained, options.target))
     show.show_intervals(trained)
     for warning in [*diagnostics.poor_ones(trained), *diagnostics.unconverged_ones(trained)]:

@@ -37,7 +37,7 @@ def run(options: DemoOptions) -> int:
             trained[f"hospital {organization} alone"] = experiment.alone(METHOD, SETTINGS, organization, bar.on_round)
     results.write(options.out, trained["federated"])
     picture = options.out / "comparison.png"
-    pictures.curves(trained, picture)
+    pictures.write(pictures.curves(trained), picture)
     console.console().print(tables.table(trained))
     show.show_intervals(trained)
     gap = trained["federated"]["final"]["accuracy"] - trained["centralized"]["final"]["accuracy"]

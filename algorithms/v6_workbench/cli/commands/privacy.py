@@ -101,7 +101,7 @@ def run(options: PlanOptions) -> int:
         from v6_workbench.reporting import pictures
 
         picture = options.out / PICTURE
-        pictures.noise(noise.by_rounds(asked, hospitals), options.rounds, picture)
+        pictures.write(pictures.noise(noise.by_rounds(asked, hospitals), options.rounds), picture)
     console.last_line(
         {
             **{field.name: getattr(options, field.name) for field in fields(options) if field.name != "out"},

@@ -87,8 +87,8 @@ def _draw(found: Mapping[str, dict[str, Any]], out: Path, target: float | None, 
         for file in out.glob(f"{kind}-*.{form}"):
             if file.stem.removeprefix(f"{kind}-").isdecimal():
                 file.unlink()
-    pictures.curves(found, out / f"curves.{form}", target)
-    pictures.comparison(found, out / f"comparison.{form}", target)
+    pictures.write(pictures.curves(found, target), out / f"curves.{form}")
+    pictures.write(pictures.comparison(found, target), out / f"comparison.{form}")
     for i, (name, result) in enumerate(found.items(), start=1):
         number = "" if len(found) == 1 else f"-{i}"
         pictures.of_one(result, out, form, number, _folder(name) if number else "")

@@ -207,7 +207,7 @@ def _finish(
     }
     if options.out:
         write_whole(options.out / "search.json", json.dumps(said, indent=1))
-        pictures.search(found, options.out / "search.png", by)
+        pictures.write(pictures.search(found, by), options.out / "search.png")
     entry = compared[name]
     try:
         with console.Bar(entry.settings["rounds"], options.method, one_job=True) as bar:

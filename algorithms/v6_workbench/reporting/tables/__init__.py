@@ -1,0 +1,42 @@
+"""Tables of results, for the terminal. A function returns None if there is nothing to show."""
+
+from v6_workbench.reporting.tables.choosing import noise_table, search_table, settings_table, signs
+from v6_workbench.reporting.tables.models import (
+    coefficients_table,
+    components_table,
+    fit_of,
+    importances_table,
+    ratio_of,
+)
+from v6_workbench.reporting.tables.performance import (
+    calibration_table,
+    classes_table,
+    hospitals_table,
+    intervals_table,
+    personal_table,
+    subgroups_table,
+)
+from v6_workbench.reporting.tables.times import survival_of, survival_table
+from v6_workbench.reporting.tables.training import rounds_table, table
+
+__all__ = [
+    "calibration_table",
+    "classes_table",
+    "coefficients_table",
+    "components_table",
+    "fit_of",
+    "hospitals_table",
+    "importances_table",
+    "intervals_table",
+    "noise_table",
+    "personal_table",
+    "ratio_of",
+    "rounds_table",
+    "search_table",
+    "settings_table",
+    "signs",
+    "subgroups_table",
+    "survival_of",
+    "survival_table",
+    "table",
+]
