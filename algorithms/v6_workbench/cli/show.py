@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from v6_federated.base.text import shortened
 from v6_workbench.cli import console, results
 from v6_workbench.reporting import diagnostics, intervals, summary
 
@@ -111,4 +112,4 @@ def show_intervals(results: Mapping[str, dict[str, Any]]) -> None:
         for line in intervals.explained(result):
             said.setdefault(line, []).append(name)
     for line, names in said.items():
-        print(line if len(names) == len(results) else f"{diagnostics.shortened(names)}: {line}")
+        print(line if len(names) == len(results) else f"{shortened(names)}: {line}")

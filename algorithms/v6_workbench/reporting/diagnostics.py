@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from v6_federated.base.text import shortened
 from v6_federated.central import convergence
 from v6_federated.messages import codec
 from v6_federated.models.linear import LinearModel
@@ -405,8 +406,3 @@ def described(result: Result) -> str:
         f"{experiment['partition_seed']}, seed {result['settings']['seed']}{speeds}; {len(nodes)} nodes: "
         f"{shortened(nodes)}"
     )
-
-
-def shortened(texts: list[str], most: int = 12) -> str:
-    """Join texts with commas, at most ``most`` of them."""
-    return ", ".join(texts if len(texts) <= most else [*texts[:most], "..."])

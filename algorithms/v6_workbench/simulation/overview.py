@@ -5,9 +5,9 @@ from typing import Any
 
 import pandas as pd
 
+from v6_federated.base.text import shortened
 from v6_federated.messages.job import SPECIAL
 from v6_workbench import registry
-from v6_workbench.reporting.diagnostics import shortened
 from v6_workbench.simulation.experiments import Experiment
 
 ENOUGH = 20  # a column with a different value in each of so many rows may be an identifier

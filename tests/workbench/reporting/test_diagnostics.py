@@ -162,9 +162,3 @@ def test_rounding_is_not_blamed_on_the_model():
 def test_a_model_that_was_not_evaluated_is_noticed():
     (warning,) = diagnostics.warnings_about(evaluated([[0, 0], [0, 0]]))
     assert warning.startswith("the model was not evaluated: no rows were held out")
-
-
-def test_long_lists_are_shortened():
-    assert (
-        diagnostics.shortened(list("abcd"), 3) == "a, b, c, ..." and diagnostics.shortened(list("abc"), 3) == "a, b, c"
-    )
