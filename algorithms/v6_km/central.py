@@ -129,6 +129,6 @@ def wrong_counts(answer: Answer) -> str | None:
         What is wrong with them; None if nothing is.
     """
     events, censored = answer["events"], answer["censored"]
-    if min(events.min(), censored.min()) < 0 or events.sum() + censored.sum() > answer.n + 1e-6:
+    if min(events.min(), censored.min()) < 0 or events.sum() + censored.sum() > answer.n * (1 + 1e-6):
         return f"sent counts that {answer.n} rows cannot have; expected those of rows that leave"
     return None

@@ -15,9 +15,8 @@ def leaving(node: Node, *, ends: list[float]) -> Result:
     group, G = node.groups(), max(len(node.job.data.levels), 1)
     checked = times.checked_ends(ends)
     node.policy.check_size(2 * G * (len(checked) + 1), f"the counts of {G} groups in {len(checked) + 1} bins")
-    followed = [
-        times.Followed(time[group == g], event[group == g], checked, node.policy.minimum_rows_a_side) for g in range(G)
-    ]
+    least = node.policy.minimum_rows_a_side
+    followed = [times.Followed(time[group == g], event[group == g], checked, least).while_known() for g in range(G)]
     return {
         "events": np.concatenate([rows.events() for rows in followed]),
         "censored": np.concatenate([rows.censored() for rows in followed]),

@@ -21,17 +21,34 @@ def followed(least=5, n=60, seed=0):
     return times.Followed(rng.exponential(5, n), rng.integers(0, 2, n) * 1.0, np.arange(1.0, 15), least)
 
 
-def test_joined_bins_hold_enough_rows_and_keep_the_totals():
-    rows, exact = followed(), followed(least=0)
-    for name in ("events", "censored"):
-        seen, all_of_them = getattr(rows, name)(), getattr(exact, name)()
-        assert all_of_them.sum() == pytest.approx(seen.sum())
-        levels = np.split(seen, np.flatnonzero(np.diff(seen)) + 1)  # all bins are equally wide
+@pytest.mark.parametrize("rows", [followed(), followed().while_known()])
+def test_joined_bins_hold_enough_rows_and_keep_the_totals(rows):
+    for name, which in (("events", rows.event), ("censored", 1 - rows.event)):
+        seen = getattr(rows, name)()
+        assert seen.sum() == pytest.approx(which.sum())
+        levels = np.split(seen, np.flatnonzero(np.diff(seen)) + 1)
         assert all(level.sum() == 0 or level.sum() > 5 - 1e-9 for level in levels), name
     np.testing.assert_allclose(rows.spent().sum(axis=1), rows.time)
-    at_risk = (rows.time[:, None] > np.append(0, rows.ends)).sum(axis=0)
-    tail = rows.spent()[:, at_risk < 10]
-    assert tail.shape[1] > 1 and np.ptp(tail, axis=1).max() < 1e-12  # all bins with few at risk look alike
+    assert rows.known < 14
+    tail = rows.spent()[:, rows.known :]
+    assert np.ptp(tail, axis=1).max() < 1e-12  # all bins with few at risk look alike
+    assert tail.any() == (rows.until is None)
+
+
+def test_rows_are_followed_while_enough_are_at_risk():
+    exact = followed()
+    rows = exact.while_known()
+    at_risk = (exact.time[:, None] > np.append(0, exact.ends)).sum(axis=0)  # when each bin begins
+    assert at_risk[rows.until - 1] >= 10 > at_risk[rows.until]
+    end = rows.ends[rows.until - 1]
+    left = exact.time > end
+    assert (rows.time[left] == end).all() and not rows.event[left].any()
+    assert (rows.time[~left] == exact.time[~left]).all() and (rows.event[~left] == exact.event[~left]).all()
+    assert not rows.events()[rows.until :].any() and not rows.censored()[rows.until :].any()
+    few = times.Followed(np.arange(1.0, 10), np.ones(9), np.arange(1.0, 15), 5).while_known()
+    assert not few.events().any() and not few.censored().any()
+    all_of_them = followed(least=0)
+    assert (all_of_them.while_known().events() == all_of_them.events()).all()
 
 
 def test_time_at_risk_and_events_by_hand():
@@ -74,7 +91,7 @@ def test_a_bin_about_one_row_is_refused():
     careful = Policy.of("careful")
     careful.check_bins(weights)
     weights[0, 2] = 30.0
-    with pytest.raises(PrivacyThresholdViolation, match="about one row"):
+    with pytest.raises(PrivacyThresholdViolation, match="one row would outweigh all others"):
         careful.check_bins(weights)
     Policy.of("trusting").check_bins(weights)
     careful.check_bins(np.zeros((12, 3)))

@@ -1,11 +1,12 @@
 """Times of events in bins that all hospitals agree on, so that no single time leaves one of them.
 
 A bin ends at each agreed time, and the last one is open. At a hospital with limits, bins that few rows leave are joined
-and what is summed in them is spread evenly over them. So are all bins once few rows are left at risk.
+and what is summed in them is spread evenly over them. So are all bins once few rows are left at risk, unless rows are
+followed only until then.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,7 +19,7 @@ GRAIN = (
     256  # times closer than this fraction of a hospital's own standard deviation count as one when cells are counted
 )
 MOST = 500  # bins
-AT_RISK = 2  # times the rows that must leave a bin: so many must be at risk when it begins
+AT_RISK = 2  # times the rows that must leave a bin: so many must be at risk when one begins
 
 
 def checked_ends(ends: Sequence[float] | Array) -> Array:
@@ -153,6 +154,7 @@ class Followed:
         event: 1 for an event, 0 for censoring (n,).
         ends: of the bins but the last, which is open (B - 1,).
         least: rows that a bin must lose, and events that it must have, unless it has none; 0 means any number.
+        until: bins in which they are followed; None means all.
 
     Raises:
         SafeError: a time is below 0.
@@ -162,6 +164,7 @@ class Followed:
     event: Array
     ends: Array
     least: int
+    until: int | None = None
 
     def __post_init__(self) -> None:
         """Reject times below 0.
@@ -172,18 +175,37 @@ class Followed:
         check_times(self.time)
 
     @property
+    def known(self) -> int:
+        """The bins that begin with enough rows at risk. All later ones are joined with the last of them."""
+        left = np.searchsorted(np.sort(self.time), self.ends, side="right")
+        return int((len(self.time) - np.append(0, left) >= AT_RISK * self.least).sum())
+
+    def while_known(self) -> "Followed":
+        """Follow the same rows only while enough of them are at risk: those left are then censored.
+
+        When that is depends on how many are left and not on what becomes of them, so curves stay unbiased. Rows that
+        are too few from the beginning are left out.
+        """
+        if not self.known:
+            return replace(self, time=self.time[:0], event=self.event[:0])
+        end = np.append(self.ends, np.inf)[self.known - 1]
+        event = np.where(self.time > end, 0.0, self.event)
+        return replace(self, time=np.minimum(self.time, end), event=event, until=self.known)
+
+    @property
     def bins(self) -> Array:
         """The bin in which each row leaves (n,). A time at which a bin ends is in this bin."""
         return np.searchsorted(self.ends, self.time, side="left")
 
     def spent(self) -> Array:
-        """The time that each row is at risk in each bin (n, B), of bins that few rows leave spread over joined ones."""
+        """The time that each row is at risk in each bin (n, B), spread by width over joined bins."""
         begins = np.concatenate([[0.0], self.ends])
-        spent = np.clip(self.time[:, None] - begins, 0, np.append(np.diff(begins), np.inf))
-        return self._spread(spent, np.ones(len(self.time)))
+        widths = np.diff(begins)
+        spent = np.clip(self.time[:, None] - begins, 0, np.append(widths, np.inf))
+        return self._spread(spent, np.ones(len(self.time)), np.append(widths, widths[-1]))
 
     def events(self) -> Array:
-        """The events in each bin (B,), those of bins with few spread over joined ones."""
+        """The events in each bin (B,), spread over joined bins, which hold about equally many over all hospitals."""
         return self._counted(self.event)
 
     def censored(self) -> Array:
@@ -191,25 +213,19 @@ class Followed:
         return self._counted(1 - self.event)
 
     def _counted(self, which: Array) -> Array:
-        return self._spread(np.bincount(self.bins, which, len(self.ends) + 1), which)
+        B = len(self.ends) + 1
+        return self._spread(np.bincount(self.bins, which, B), which, np.ones(B))
 
-    def _spread(self, values: Array, which: Array) -> Array:
-        """Spread values (..., B) evenly over bins that few of some rows leave; the open bin is as wide as the last."""
+    def _spread(self, values: Array, which: Array, shares: Array) -> Array:
+        """Spread values (..., B) over bins that few of some rows leave, by shares (B,)."""
         if not self.least:
             return values
-        joined = joins(np.bincount(self.bins, which, len(self.ends) + 1), self.least)
-        joined = np.minimum(joined, joined[self._last])
-        widths = np.diff(np.concatenate([[0.0], self.ends]))
-        widths = np.append(widths, widths[-1])
-        same = joined[:, None] == joined
-        spread: Array = values @ same * (widths / (same @ widths))
+        until, spread = self.until or len(self.ends) + 1, np.zeros(values.shape)
+        joined = joins(np.bincount(self.bins, which, len(self.ends) + 1)[:until], self.least)
+        joined = np.minimum(joined, joined[max(self.known - 1, 0)])
+        same, shares = joined[:, None] == joined, shares[:until]
+        spread[..., :until] = values[..., :until] @ same * (shares / (same @ shares))
         return spread
-
-    @property
-    def _last(self) -> int:
-        """The last bin that begins with enough rows at risk, with which all later ones are joined."""
-        at_risk = len(self.time) - np.searchsorted(np.sort(self.time), self.ends, side="right")  # after each end
-        return int(np.searchsorted(-at_risk, -AT_RISK * self.least, side="right"))
 
 
 def joins(counts: Array, least: int) -> Array:
