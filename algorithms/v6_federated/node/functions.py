@@ -144,10 +144,7 @@ def confirm(node: Node, *, roster: list[dict[str, Any]]) -> dict[str, Any]:
     mode = masking.mode_of(node.job, node.request)
     if (declared := _schema(node, mode)) is not None:
         _declared(declared, node.job.data, raw=True, arrays=node.source.table is None)
-    answer = masking.confirm(node, node.request, roster)
-    if node.noising is not None:
-        node.noising.reserve()
-    return answer
+    return masking.confirm(node, node.request, roster)
 
 
 @partial

@@ -118,12 +118,12 @@ class Noising:
             How many of this kind the request has used before. The noise of each follows from its number.
 
         Raises:
-            NodePermissionException: the plan has no more.
+            NodePermissionException: the plan has no more, or is not the one that the job has reserved.
         """
         before = self._used[kind]
         if (ledger := self.ledger()) is not None:
             T = self.request.digest + kind.encode() + (b" %d" % before if before else b"")
-            ledger.use(self.entry, T, **{kind: number})
+            ledger.use(self.entry, self.plan, T, **{kind: number})
         self._used[kind] += number
         return before
 
