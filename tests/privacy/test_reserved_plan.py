@@ -1,4 +1,4 @@
-"""A job is answered by the plan that it has reserved.
+"""A job is answered by the plan that it has reserved, and jobs with a plan run only where something counts it.
 
 Each test is an attack that once worked: a plan with so much noise that it costs nothing was reserved, and another used.
 """
@@ -129,3 +129,15 @@ def test_one_run_at_a_time_agrees_on_the_keys_of_a_job(tmp_path):
         assert not inside.wait(0.2)
     assert inside.wait(20)
     thread.join()
+
+
+@pytest.mark.parametrize("column", ["careful", "masked", "pinned"])
+def test_without_a_budget_no_plan_takes_the_place_of_limits_on_rows(column):
+    """A plan with hardly any noise was answered with exact counts, from hospitals of one row, of invented classes."""
+    tables = hospitals(rows=160)
+    tables[TARGET] = tables[TARGET].iloc[:1]
+    with Researcher(tables, column, plan=Plan(statistics=60, statistics_noise=0.1)) as researcher:
+        job = researcher.job("v6_pca", aggregation=researcher.mode)
+        for function, settings in (("describe", {"raw": True}), ("noisy_moments", {})):
+            with pytest.raises(Refused, match=r"no privacy budget to count them against; leave out clip, or .*PROFILE"):
+                researcher.send("v6_pca", function, [TARGET], job=job, round=0, **settings)

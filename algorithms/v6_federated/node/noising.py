@@ -34,6 +34,9 @@ from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.schema import Schema
 from v6_federated.privacy.secagg import masks
 
+# Where jobs with noise run: against a budget, or on a developer's own rows, to try such a job. Under other profiles the
+# researcher alone would choose how much noise there is.
+NOISED_PROFILES = ("private", "trusting")
 UNCOVERED = "this function reads rows in a way that no noise covers; leave out clip"
 
 
@@ -235,7 +238,8 @@ def of_node(job: Any, request: Request, schema: Schema | None) -> Noising | None
         What the node does with it; None if the job has none.
 
     Raises:
-        NodePermissionException: the job has none although the operator has set a budget.
+        NodePermissionException: the job has none although the operator has set a budget, or has one although no
+            budget would count it.
         SafeError: the plan is malformed.
     """
     if job.privacy is None:
@@ -246,6 +250,11 @@ def of_node(job: Any, request: Request, schema: Schema | None) -> Noising | None
                 f"has these settings, such as fedavg, glm or pca. {NOTHING_COMPUTED}"
             )
         return None
+    if request.policy.profile not in NOISED_PROFILES:  # noise takes the place of limits on few rows
+        raise NodePermissionException(
+            "the job asks for answers with noise, and this node has no privacy budget to count them against; leave out "
+            f"clip, or ask its operator for a budget (V6_FEDERATED_PROFILE=private). {NOTHING_COMPUTED}"
+        )
     if job.evaluators:
         raise SafeError("evaluators cannot be used with clip: their answers would be single ones; leave them out")
     plan = Plan.from_json(job.privacy)
