@@ -19,7 +19,7 @@ from v6_federated.base.errors import SafeError
 from v6_federated.base.text import NOTHING_COMPUTED
 from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.data.declared import UNKNOWN
-from v6_federated.data.labels import plain
+from v6_federated.data.labels import checked_numbers, plain
 from v6_federated.data.source import Rows, Source, ready
 from v6_federated.data.steps import WITHOUT_ROWS
 from v6_federated.messages.job import Job
@@ -277,17 +277,26 @@ def check_declared(job: Job, schema: Schema, policy: Policy, arrays: bool, reads
         reads: whether the request is for something that is computed from rows.
 
     Raises:
-        SafeError: the job names other classes, or other columns of words, than the schema, or a step that reads rows,
-            or one after which declared values are too large to compute with.
+        SafeError: the job names other columns, another kind of label or other classes than the schema, or other columns
+            of words, or columns that no sum with noise uses, or a step that reads rows, or one after which declared
+            values are too large to compute with.
         DataError: declared values cannot be computed with, as they are words or too large.
         PrivacyThresholdViolation: a column has more levels than the operator allows.
     """
     spec, known = job.data, schema.classes or ()
+    schema.check(spec)
+    if unused := sorted({*spec.special, *filter(None, [spec.subgroup])}):
+        raise SafeError(
+            f"the column(s) {', '.join(unused)} are asked for as offset, weights, event, time or subgroup, and no sum "
+            "with noise uses such columns; leave them out"
+        )
     named = None if spec.classes is None else {*map(plain, spec.classes)}
     if named is not None and (absent := [value for value in known if value not in named]):
         raise SafeError(
             f"the job leaves out the class(es) {', '.join(map(str, absent))} of the schema; name all of them"
         )
+    if reads and spec.supervised and not spec.regression and named is None:
+        raise SafeError("the job names no classes; name those of the schema")
     if wrong := [step["step"] for step in spec.preprocess if step["step"] not in WITHOUT_ROWS]:
         raise SafeError(f"no noise covers what the step {wrong[0][:40]} reads; use {' and '.join(WITHOUT_ROWS)}")
     named_levels = {} if arrays else schema.levels
@@ -301,6 +310,8 @@ def check_declared(job: Job, schema: Schema, policy: Policy, arrays: bool, reads
     # scaling is monotone in each column: if both bounds can be computed with, so can all values between them; and an
     # undeclared word is no number, even if all declared ones are
     classes = [*(known or schema.bounds or (0, 1))][:2]
+    if schema.bounds is not None:
+        checked_numbers(np.array(schema.bounds))
     if arrays:
         bounds = np.array([[column.lower, column.upper] for column in schema.columns], dtype=np.float64).T
         ready(Source(X=bounds, y=np.array(classes)).features(spec), spec.preprocess)
