@@ -23,8 +23,8 @@ def no_environment(monkeypatch):
 def folder(tmp_path):
     ledger = Ledger(tmp_path, 3.0, 1e-6)
     ledger.reserve("a1b2", FIRST)
-    ledger.use("a1b2", b"first request", steps=1)
-    ledger.use("a1b2", b"second request", steps=1, evaluations=1)
+    ledger.use("a1b2", FIRST, b"first request", steps=1)
+    ledger.use("a1b2", FIRST, b"second request", steps=1, evaluations=1)
     ledger.reserve("c3d4", SECOND)
     return tmp_path
 

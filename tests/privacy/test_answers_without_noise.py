@@ -3,16 +3,20 @@
 Each test is an attack that once worked.
 """
 
+from contextlib import nullcontext
+
 import numpy as np
 import pandas as pd
 import pytest
 from benchmarks.attacks.isolation import standardize
 from benchmarks.attacks.researcher import Refused, Researcher, hospitals
 
+from v6_federated.base.vantage6_api import DataError
 from v6_federated.data.declared import conformed
 from v6_federated.data.source import Rows, Source
-from v6_federated.messages.job import DataSpec
+from v6_federated.messages.job import DataSpec, Job
 from v6_federated.models import build, metrics
+from v6_federated.node import noising
 from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.schema import Column, Schema
 from v6_federated.privacy.sums import Part
@@ -54,6 +58,88 @@ def test_whether_values_overflow_after_a_step_follows_from_the_schema(researcher
 def test_a_job_that_only_some_rows_would_fit_is_refused_before_a_row_is_read(researcher, data, says):
     with pytest.raises(Refused, match=says):
         step(researcher, 31, **data)
+
+
+NUMBERS = Schema((Column("x", "number", -5, 5), Column("grade", "number", 0, 3)), "visits", None, (-10.0, 50.0))
+
+
+class OneByOne(Researcher):
+    """Hospitals with a budget, whose label is a number, and of which each answers alone."""
+
+    schema = NUMBERS
+    mode = "plain"
+
+    @property
+    def environment(self):
+        return {**super().environment, "V6_FEDERATED_AGGREGATION": "plain"}
+
+
+def visits(**odd):
+    """Hospitals of which the first has one odd row."""
+    rng = np.random.default_rng(0)
+    columns = {"x": rng.normal(size=40).round(3), "grade": rng.integers(0, 2, 40), "visits": rng.integers(0, 6, 40)}
+    table = pd.DataFrame(columns).assign(target=0)
+    return {1: table.assign(**{name: table[name].where(table.index != 7, value) for name, value in odd.items()})} | {
+        k: table for k in (2, 3, 4)
+    }
+
+
+ABOUT = {"label": "visits", "features": ["x"], "classes": None, "regression": True, "holdout": 0.0, "preprocess": []}
+
+
+def begun(researcher, package):
+    """The key of a job that has reserved its plan."""
+    job = researcher.job(package, data=ABOUT)
+    researcher.send(package, "describe", [1], job=job, round=0, raw=True)
+    return {"key": job["key"]}
+
+
+@pytest.mark.parametrize("odd", [{}, {"grade": 2}, {"visits": -1}])
+def test_columns_that_no_noise_covers_are_refused_whatever_is_in_them(odd):
+    """Events other than 0 and 1, or times below 0, made a node fail: whether one row has them was told."""
+    with OneByOne(visits(**odd), "private 8") as found:
+        found.reserve(statistics=1)
+        job = begun(found, "v6_pca")
+        for name in ("offset", "weights", "event", "time", "subgroup"):
+            with pytest.raises(
+                Refused, match=r"column\(s\) grade are asked for as offset.* no sum with noise uses such"
+            ):
+                found.ask("v6_pca", "noisy_moments", job=job, data={**ABOUT, name: "grade"})
+        found.ask("v6_pca", "noisy_moments", job=job, data=ABOUT)
+
+
+@pytest.mark.parametrize("odd", [{}, {"visits": 37}])
+def test_the_label_is_the_schemas_in_every_request(odd):
+    """Only descriptions were compared with it: with classes, whether one row had another label was told."""
+    with OneByOne(visits(**odd), "private 8") as found:
+        found.reserve(steps=9)
+        job = begun(found, "v6_coop")
+        for classes in ([n for n in range(51) if n != 37], None):
+            data, model = {"classes": classes, "regression": False}, {"name": "logreg"} if classes else None
+            asked = {"job": job, "model": model, "arrays": {"weights": np.zeros(100)}, "local": {}}
+            with pytest.raises(Refused, match="the schema's label visits is a number"):
+                found.ask("v6_coop", "client_update", data={**ABOUT, **data}, **asked)
+        with pytest.raises(Refused, match="the label grade is not the schema's"):
+            found.ask("v6_coop", "client_update", data={**ABOUT, **data, "label": "grade"}, **asked)
+        with pytest.raises(Refused, match="visits are not in the schema"):
+            wrong = {"features": ["x", "visits"], "supervised": False, "regression": False, "label": None}
+            found.ask("v6_coop", "client_update", data={**ABOUT, **wrong}, **asked)
+
+
+def test_a_job_with_noise_names_the_classes():
+    with Researcher(hospitals(rows=160), "private 8") as found:
+        found.reserve(statistics=1)
+        with pytest.raises(Refused, match="the job names no classes"):
+            found.ask("v6_pca", "noisy_moments", data={"classes": None})
+
+
+def test_numbers_that_are_too_large_to_predict_follow_from_the_schema():
+    spec = DataSpec("y", ["x"], regression=True, holdout=0.0)
+    job = Job("glm", "0" * 32, 0, [1], [], 1, None, spec, None, "float64")
+    for largest in (1e12, 1e13):
+        schema = Schema((Column("x", "number", 0, 1),), "y", None, (0.0, largest))
+        with nullcontext() if largest == 1e12 else pytest.raises(DataError, match="above 1e"):
+            noising.check_declared(job, schema, Policy.of("private"), arrays=False, reads=True)
 
 
 @pytest.mark.parametrize(

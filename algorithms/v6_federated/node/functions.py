@@ -82,14 +82,7 @@ def _schema(node: Node, mode: str) -> Schema | None:
 
 def _declared(schema: Schema, spec: DataSpec, raw: bool, arrays: bool) -> dict[str, Any]:
     """The description that the hospital's operator has declared: nothing of a row is needed for it."""
-    if spec.label not in (None, schema.label):
-        raise SafeError(f"the label {spec.label} is not the schema's; expected {schema.label}, or leave label out")
-    if strange := [name for name in spec.features or () if name not in schema.features]:
-        raise SafeError(f"the column(s) {', '.join(strange)} are not in the schema; name columns that are")
-    if spec.regression != schema.regression and spec.supervised:
-        raise SafeError(f"the schema's label {schema.label} is a " + ("number" if schema.regression else "class"))
-    if strange := [named for named in spec.classes or () if named not in (schema.classes or ())]:
-        raise SafeError(f"the class(es) {', '.join(map(str, strange))} are not in the schema; name classes that are")
+    schema.check(spec)
     features = [*(spec.features or schema.features)]
     kinds = {kind: [name for name in names if name in features] for kind, names in schema.kinds.items()}
     found: dict[str, Any] = {"label": schema.label, "features": len(features) if arrays else features}
@@ -144,10 +137,7 @@ def confirm(node: Node, *, roster: list[dict[str, Any]]) -> dict[str, Any]:
     mode = masking.mode_of(node.job, node.request)
     if (declared := _schema(node, mode)) is not None:
         _declared(declared, node.job.data, raw=True, arrays=node.source.table is None)
-    answer = masking.confirm(node, node.request, roster)
-    if node.noising is not None:
-        node.noising.reserve()
-    return answer
+    return masking.confirm(node, node.request, roster)
 
 
 @partial

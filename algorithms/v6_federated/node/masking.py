@@ -6,8 +6,10 @@ transcript and masked words, and nothing else.
 """
 
 import contextlib
+import fcntl
 import json
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from v6_federated.base import json_text
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError, place_of
-from v6_federated.base.files import create, open_regular, write_whole
+from v6_federated.base.files import SAFELY, create, open_regular, write_whole
 from v6_federated.base.logs import one_line
 from v6_federated.base.text import NOTHING_COMPUTED
 from v6_federated.base.vantage6_api import (
@@ -188,12 +190,13 @@ def hello(node: Node, request: Request, mode: str) -> dict[str, Any]:
         NodePermissionException: the node has no study, or has lost the job's key.
     """
     folder = _folder(request)
-    session = _load(node)
-    if session is None:
-        if _answered(node, folder).known():
-            raise NodePermissionException(f"{GONE}. {NOTHING_COMPUTED}")
-        session = _new(node, folder, mode)
-        _save(node, session)
+    with _agreeing(node):
+        session = _load(node)
+        if session is None:
+            if _answered(node, folder).known():
+                raise NodePermissionException(f"{GONE}. {NOTHING_COMPUTED}")
+            session = _new(node, folder, mode)
+            _save(node, session)
     if session.mode != mode:
         raise NodePermissionException(f"the job has begun with aggregation={session.mode}. {NOTHING_COMPUTED}")
     return {"mode": mode, "entry": session.own, "block": list(session.block)}
@@ -221,7 +224,8 @@ def _new(node: Node, folder: HospitalFolder, mode: str) -> Session:
 def confirm(node: Node, request: Request, roster: Sequence[Any]) -> dict[str, Any]:
     """Agree on keys with the other nodes of the block, and show them that this node holds them.
 
-    Nothing here depends on the node's rows: it would be an answer that no mask covers.
+    Nothing here depends on the node's rows: it would be an answer that no mask covers. A job with noise reserves its
+    plan here, before the node keeps what the job has agreed on.
 
     Args:
         node: the node.
@@ -233,9 +237,15 @@ def confirm(node: Node, request: Request, roster: Sequence[Any]) -> dict[str, An
         much noise the sums of a block have.
 
     Raises:
-        NodePermissionException: the roster is not the node's block, or not the one that it has confirmed before.
+        NodePermissionException: the roster is not the node's block, or not the one that it has confirmed before, or
+            the privacy budget does not allow the job's plan.
         SafeError: the roster is malformed.
     """
+    with _agreeing(node):
+        return _confirm(node, request, roster)
+
+
+def _confirm(node: Node, request: Request, roster: Sequence[Any]) -> dict[str, Any]:
     folder, session = _folder(request), _known(node)
     _check_mode(session, request)
     job = node.job.key
@@ -251,6 +261,8 @@ def confirm(node: Node, request: Request, roster: Sequence[Any]) -> dict[str, An
     plain, told = [entry.to_json() for entry in entries], _told(node.job)
     if session.roster and ([*session.roster], session.told) != (plain, told):
         raise NodePermissionException(f"this job has begun with another roster or other rows. {NOTHING_COMPUTED}")
+    if node.noising is not None:
+        node.noising.reserve()
     if not session.shared:
         if not session.e:
             raise NodePermissionException(f"{GONE}. {NOTHING_COMPUTED}")
@@ -500,6 +512,23 @@ def _file(node: Node) -> Path:
     return node.state.folder / f"{node.state.name}-keys.json"
 
 
+@contextlib.contextmanager
+def _agreeing(node: Node) -> Iterator[None]:
+    """Let no other run of this node agree on the keys of the same job meanwhile.
+
+    Otherwise a run that has read the job's session before could write over what another has agreed on since.
+    """
+    file = node.state.folder / f"{node.state.name}-keys.lock"
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        stream = os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | SAFELY, 0o600), "wb")
+        fcntl.flock(stream, fcntl.LOCK_EX)  # until the file is closed, also if this process is killed
+    except OSError as error:
+        raise _unwritable(error) from None
+    with stream:
+        yield
+
+
 def _load(node: Node) -> Session | None:
     try:
         with open_regular(_file(node)) as stream:
@@ -523,9 +552,13 @@ def _save(node: Node, session: Session) -> None:
         write_whole(file, json.dumps(vars(session)), durable=True)
         file.chmod(0o600)
     except OSError as error:
-        raise SafeError(
-            f"the job's folder at this node cannot be written: {error.strerror}; ask its operator to make room"
-        ) from None
+        raise _unwritable(error) from None
+
+
+def _unwritable(error: OSError) -> SafeError:
+    return SafeError(
+        f"the job's folder at this node cannot be written: {error.strerror}; ask its operator to make room"
+    )
 
 
 def _folder(request: Request) -> HospitalFolder:

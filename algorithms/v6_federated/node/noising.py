@@ -19,7 +19,7 @@ from v6_federated.base.errors import SafeError
 from v6_federated.base.text import NOTHING_COMPUTED
 from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.data.declared import UNKNOWN
-from v6_federated.data.labels import plain
+from v6_federated.data.labels import checked_numbers, plain
 from v6_federated.data.source import Rows, Source, ready
 from v6_federated.data.steps import WITHOUT_ROWS
 from v6_federated.messages.job import Job
@@ -34,6 +34,9 @@ from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.schema import Schema
 from v6_federated.privacy.secagg import masks
 
+# Where jobs with noise run: against a budget, or on a developer's own rows, to try such a job. Under other profiles the
+# researcher alone would choose how much noise there is.
+NOISED_PROFILES = ("private", "trusting")
 UNCOVERED = "this function reads rows in a way that no noise covers; leave out clip"
 
 
@@ -118,12 +121,12 @@ class Noising:
             How many of this kind the request has used before. The noise of each follows from its number.
 
         Raises:
-            NodePermissionException: the plan has no more.
+            NodePermissionException: the plan has no more, or is not the one that the job has reserved.
         """
         before = self._used[kind]
         if (ledger := self.ledger()) is not None:
             T = self.request.digest + kind.encode() + (b" %d" % before if before else b"")
-            ledger.use(self.entry, T, **{kind: number})
+            ledger.use(self.entry, self.plan, T, **{kind: number})
         self._used[kind] += number
         return before
 
@@ -235,7 +238,8 @@ def of_node(job: Any, request: Request, schema: Schema | None) -> Noising | None
         What the node does with it; None if the job has none.
 
     Raises:
-        NodePermissionException: the job has none although the operator has set a budget.
+        NodePermissionException: the job has none although the operator has set a budget, or has one although no
+            budget would count it.
         SafeError: the plan is malformed.
     """
     if job.privacy is None:
@@ -246,6 +250,11 @@ def of_node(job: Any, request: Request, schema: Schema | None) -> Noising | None
                 f"has these settings, such as fedavg, glm or pca. {NOTHING_COMPUTED}"
             )
         return None
+    if request.policy.profile not in NOISED_PROFILES:  # noise takes the place of limits on few rows
+        raise NodePermissionException(
+            "the job asks for answers with noise, and this node has no privacy budget to count them against; leave out "
+            f"clip, or ask its operator for a budget (V6_FEDERATED_PROFILE=private). {NOTHING_COMPUTED}"
+        )
     if job.evaluators:
         raise SafeError("evaluators cannot be used with clip: their answers would be single ones; leave them out")
     plan = Plan.from_json(job.privacy)
@@ -268,17 +277,26 @@ def check_declared(job: Job, schema: Schema, policy: Policy, arrays: bool, reads
         reads: whether the request is for something that is computed from rows.
 
     Raises:
-        SafeError: the job names other classes, or other columns of words, than the schema, or a step that reads rows,
-            or one after which declared values are too large to compute with.
+        SafeError: the job names other columns, another kind of label or other classes than the schema, or other columns
+            of words, or columns that no sum with noise uses, or a step that reads rows, or one after which declared
+            values are too large to compute with.
         DataError: declared values cannot be computed with, as they are words or too large.
         PrivacyThresholdViolation: a column has more levels than the operator allows.
     """
     spec, known = job.data, schema.classes or ()
+    schema.check(spec)
+    if unused := sorted({*spec.special, *filter(None, [spec.subgroup])}):
+        raise SafeError(
+            f"the column(s) {', '.join(unused)} are asked for as offset, weights, event, time or subgroup, and no sum "
+            "with noise uses such columns; leave them out"
+        )
     named = None if spec.classes is None else {*map(plain, spec.classes)}
     if named is not None and (absent := [value for value in known if value not in named]):
         raise SafeError(
             f"the job leaves out the class(es) {', '.join(map(str, absent))} of the schema; name all of them"
         )
+    if reads and spec.supervised and not spec.regression and named is None:
+        raise SafeError("the job names no classes; name those of the schema")
     if wrong := [step["step"] for step in spec.preprocess if step["step"] not in WITHOUT_ROWS]:
         raise SafeError(f"no noise covers what the step {wrong[0][:40]} reads; use {' and '.join(WITHOUT_ROWS)}")
     named_levels = {} if arrays else schema.levels
@@ -292,6 +310,8 @@ def check_declared(job: Job, schema: Schema, policy: Policy, arrays: bool, reads
     # scaling is monotone in each column: if both bounds can be computed with, so can all values between them; and an
     # undeclared word is no number, even if all declared ones are
     classes = [*(known or schema.bounds or (0, 1))][:2]
+    if schema.bounds is not None:
+        checked_numbers(np.array(schema.bounds))
     if arrays:
         bounds = np.array([[column.lower, column.upper] for column in schema.columns], dtype=np.float64).T
         ready(Source(X=bounds, y=np.array(classes)).features(spec), spec.preprocess)

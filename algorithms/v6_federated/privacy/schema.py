@@ -298,6 +298,25 @@ class Schema:
         others = [c for c in self.features if c != label and c not in spec.exclude]
         return replace(spec, label=label, features=others if spec.features is None else spec.features, exclude=[])
 
+    def check(self, spec: DataSpec) -> None:
+        """Refuse a job about other columns, or about another kind of label, than what is declared.
+
+        Args:
+            spec: which columns the job uses.
+
+        Raises:
+            SafeError: its label, features or classes are not the schema's.
+        """
+        if spec.label not in (None, self.label):
+            raise SafeError(f"the label {spec.label} is not the schema's; expected {self.label}, or leave label out")
+        if strange := [name for name in spec.features or () if name not in self.features]:
+            raise SafeError(f"the column(s) {', '.join(strange)} are not in the schema; name columns that are")
+        if spec.regression != self.regression and spec.supervised:
+            raise SafeError(f"the schema's label {self.label} is a " + ("number" if self.regression else "class"))
+        if strange_classes := [named for named in spec.classes or () if named not in (self.classes or ())]:
+            listed = ", ".join(map(str, strange_classes))
+            raise SafeError(f"the class(es) {listed} are not in the schema; name classes that are")
+
     @property
     def regression(self) -> bool:
         """Whether the label is a number to predict."""

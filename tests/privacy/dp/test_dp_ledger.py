@@ -8,6 +8,7 @@ import re
 import signal
 import sqlite3
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -145,7 +146,7 @@ def test_other_names_of_a_job_and_other_openings_of_the_ledger_refill_nothing(le
     assert ledger.spent().epsilon == epsilon([make(8.0)] * 3, DELTA) <= 5
     assert [job.job for job in ledger.spent().jobs] == ["job", "JOB", "job "]
     with pytest.raises(NodePermissionException, match="no privacy budget"):
-        ledger.use("Job", T[0], steps=1)
+        ledger.use("Job", make(8.0), T[0], steps=1)
 
 
 def test_an_operator_can_raise_and_lower_the_budget(ledger, tmp_path):
@@ -165,25 +166,26 @@ def test_an_operators_numbers_are_checked(numbers, tmp_path):
 
 
 def test_requests_use_what_is_reserved(ledger):
+    plan = make(steps=3, evaluations=1)
     with pytest.raises(NodePermissionException, match=r"reserved no privacy budget .*Nothing was computed\.$"):
-        ledger.use("job", T[0], steps=1)
-    ledger.reserve("job", make(steps=3, evaluations=1))
-    ledger.use("job", T[0], steps=2)
+        ledger.use("job", plan, T[0], steps=1)
+    ledger.reserve("job", plan)
+    ledger.use("job", plan, T[0], steps=2)
     for _ in range(3):
-        ledger.use("job", T[0], steps=2)  # the same request again
+        ledger.use("job", plan, T[0], steps=2)  # the same request again
     with pytest.raises(NodePermissionException, match="counted this request with other numbers"):
-        ledger.use("job", T[0], steps=1)
+        ledger.use("job", plan, T[0], steps=1)
     with pytest.raises(
         NodePermissionException, match=r"asks for 2 more steps, and of the 3 .* 2 are used; .*Nothing was"
     ):
-        ledger.use("job", T[1], steps=2)
-    ledger.use("job", T[1], steps=1, evaluations=1)
+        ledger.use("job", plan, T[1], steps=2)
+    ledger.use("job", plan, T[1], steps=1, evaluations=1)
     with pytest.raises(NodePermissionException, match="1 more evaluations, and of the 1"):
-        ledger.use("job", T[2], evaluations=1)
+        ledger.use("job", plan, T[2], evaluations=1)
     with pytest.raises(NodePermissionException, match="1 more statistics, and of the 0"):
-        ledger.use("job", T[2], statistics=1)
+        ledger.use("job", plan, T[2], statistics=1)
     with pytest.raises(ValueError, match="cannot use"):
-        ledger.use("job", T[2], steps=-1)
+        ledger.use("job", plan, T[2], steps=-1)
     [job] = ledger.spent().jobs
     assert (job.steps, job.evaluations, job.statistics) == (3, 1, 0)
 
@@ -191,10 +193,32 @@ def test_requests_use_what_is_reserved(ledger):
 def test_jobs_do_not_use_what_others_reserved(ledger):
     ledger.reserve("a", make(30.0, steps=1))
     ledger.reserve("b", make(30.0, steps=1))
-    ledger.use("a", T[0], steps=1)
+    ledger.use("a", make(30.0, steps=1), T[0], steps=1)
     with pytest.raises(NodePermissionException, match="with other numbers"):
-        ledger.use("b", T[0], steps=1)
-    ledger.use("b", T[1], steps=1)
+        ledger.use("b", make(30.0, steps=1), T[0], steps=1)
+    ledger.use("b", make(30.0, steps=1), T[1], steps=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("noise", 0.1),
+        ("rate", 1.0),
+        ("clip", 2.0),
+        ("holdout", 0.3),
+        ("evaluation_noise", 0.1),
+        ("statistics_noise", 9),
+    ],
+)
+def test_a_request_with_another_plan_than_the_reserved_one_is_refused(ledger, name, other):
+    """Once only its numbers of sums were compared: a plan with much noise was reserved, and one with little used."""
+    plan = make(rate=0.5, evaluations=1)
+    ledger.reserve("job", plan)
+    for request in (T[0], T[1]):  # T[1] is counted before
+        with pytest.raises(NodePermissionException, match=r"reserved another privacy plan .*Nothing was computed\.$"):
+            ledger.use("job", replace(plan, **{name: other}), request, steps=1)
+        ledger.use("job", plan, T[1], steps=1)
+    assert ledger.spent().jobs[0].steps == 1
 
 
 def test_a_ledger_of_nothing(ledger, tmp_path):
@@ -202,7 +226,7 @@ def test_a_ledger_of_nothing(ledger, tmp_path):
     assert (empty.epsilon, empty.jobs, empty.head) == (0, (), "00" * 32)
     assert not list(tmp_path.iterdir())  # it only reads
     with pytest.raises(NodePermissionException):
-        ledger.use("job", T[0], steps=1)
+        ledger.use("job", make(), T[0], steps=1)
     assert ledger.spent() == empty
     (tmp_path / NAME).write_bytes(b"")
     assert ledger.spent() == empty
@@ -226,7 +250,7 @@ def _reserve_and_die(folder):
 
 
 def _use_and_die(folder):
-    Ledger(folder, 5.0, DELTA).use("job", T[0], steps=20)
+    Ledger(folder, 5.0, DELTA).use("job", make(), T[0], steps=20)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -262,9 +286,9 @@ def test_a_container_that_is_killed_has_spent(ledger, tmp_path):
         assert process.exitcode == -signal.SIGKILL
     [job] = ledger.spent().jobs
     assert job.epsilon == COST and job.steps == 20
-    ledger.use("job", T[0], steps=20)  # the killed request again
+    ledger.use("job", make(), T[0], steps=20)  # the killed request again
     with pytest.raises(NodePermissionException, match="20 are used"):
-        ledger.use("job", T[2], steps=1)
+        ledger.use("job", make(), T[2], steps=1)
 
 
 # Disks and locks
@@ -325,7 +349,7 @@ def test_a_ledger_that_cannot_be_read_refuses_everything(ledger, fault, tmp_path
     with pytest.raises(NodePermissionException, match=r"ledger .* cannot be used \(.*\); .*Nothing was computed\.$"):
         ledger.reserve("job", make())
     with pytest.raises(NodePermissionException, match="cannot be used"):
-        ledger.use("job", T[0], steps=1)
+        ledger.use("job", make(), T[0], steps=1)
     if fault != "no folder":
         with pytest.raises(NodePermissionException, match="cannot be used"):
             ledger.spent()
@@ -377,9 +401,9 @@ def test_a_ledger_that_is_locked_for_long_is_named(ledger, monkeypatch, tmp_path
     with contextlib.closing(sqlite3.connect(tmp_path / NAME, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(NodePermissionException, match="database is locked"):
-            ledger.use("a", T[0], steps=1)
+            ledger.use("a", make(30.0), T[0], steps=1)
         assert len(ledger.spent().jobs) == 1  # reading needs no lock
-    ledger.use("a", T[0], steps=1)
+    ledger.use("a", make(30.0), T[0], steps=1)
 
 
 @four
@@ -421,7 +445,7 @@ def test_a_broken_chain_is_refused(tmp_path, change):
         ledger.reserve(str(i), make())
     with contextlib.closing(sqlite3.connect(tmp_path / NAME, isolation_level=None)) as database:
         assert database.execute(change).rowcount == 1
-    for call in (lambda: ledger.reserve("3", make()), lambda: ledger.use("2", T[0], steps=1), ledger.spent):
+    for call in (lambda: ledger.reserve("3", make()), lambda: ledger.use("2", make(), T[0], steps=1), ledger.spent):
         with pytest.raises(
             NodePermissionException, match=r"has been changed: reservation [1-3] of [23] does not follow"
         ):

@@ -36,6 +36,10 @@ WHAT = "the ledger of this node's privacy budget"
 CHILD_SECONDS = 30.0  # how long the other process may take that tries the lock
 MOST_EPSILON, MOST_DELTA = 1e6, 0.1  # that an operator can set
 FIRST = bytes(32)  # the hash before the first reservation
+OTHER_PLAN = (
+    "this job has reserved another privacy plan at this node, and a plan cannot be changed; start a new job. "
+    f"{NOTHING_COMPUTED}"
+)
 SCHEMA = (
     "CREATE TABLE IF NOT EXISTS reservation "
     "(seq INTEGER PRIMARY KEY, job TEXT UNIQUE, plan TEXT, at TEXT, previous BLOB, digest BLOB)",
@@ -143,10 +147,7 @@ class Ledger:
             reserved, head = _chain(database)
             if job in reserved:
                 if reserved[job][0] != plan:
-                    raise NodePermissionException(
-                        "this job has reserved another privacy plan at this node, and a plan cannot be changed; start "
-                        f"a new job. {NOTHING_COMPUTED}"
-                    )
+                    raise NodePermissionException(OTHER_PLAN)
                 return
             plans = [other for other, *_ in reserved.values()]
             alone, together = self._cost([plan]), self._cost([*plans, plan])
@@ -159,19 +160,22 @@ class Ledger:
         if not fits:
             raise NodePermissionException(self._refusal(plan, plans, alone, together))
 
-    def use(self, job: str, T: bytes, steps: int = 0, evaluations: int = 0, statistics: int = 0) -> None:
+    def use(self, job: str, plan: Plan, T: bytes, steps: int = 0, evaluations: int = 0, statistics: int = 0) -> None:
         """Count what a request uses of the job's reservation, before it is computed.
+
+        No noise is added without it, so this is where a request with another plan than the reserved one is refused.
 
         Args:
             job: the job's key.
+            plan: the plan by which the request is answered: its noise, its clip, and all else that it says.
             T: the request's transcript. The same request again counts once.
             steps: noisy sums of gradients that it asks.
             evaluations: evaluations that it asks.
             statistics: noisy sums of the preparation that it asks.
 
         Raises:
-            NodePermissionException: the job has reserved nothing or less, T is known of another request, or the ledger
-                cannot be used.
+            NodePermissionException: the job has reserved nothing, less or another plan, T is known of another request,
+                or the ledger cannot be used.
             ValueError: a number is negative.
         """
         asked = {"steps": steps, "evaluations": evaluations, "statistics": statistics}
@@ -183,6 +187,8 @@ class Ledger:
                 raise NodePermissionException(
                     f"this job has reserved no privacy budget at this node; start a new job. {NOTHING_COMPUTED}"
                 )
+            if reserved[job][0] != plan:
+                raise NodePermissionException(OTHER_PLAN)
             known = database.execute("SELECT job, steps, evaluations, statistics FROM use WHERE T = ?", (T,)).fetchone()
             if known is not None:
                 if known != (job, *asked.values()):
@@ -190,7 +196,7 @@ class Ledger:
                         f"this node has counted this request with other numbers; start a new job. {NOTHING_COMPUTED}"
                     )
                 return
-            plan, used = reserved[job][0], _used(database, job)
+            used = _used(database, job)
             for name, more in asked.items():
                 if used[name] + more > getattr(plan, name):
                     raise NodePermissionException(
