@@ -332,7 +332,7 @@ def answer(
     request.count(node.state.version(), T)
     if (stored := answered.begin(T, sums.seq)) is not None:
         return _answer(node, sums, T, stored), _rows(node)
-    node.state.stamp, node.key = T, f"block {sums.block}"
+    node.state.stamp, node.key, node.pinned = T, f"block {sums.block}", session.mode == "pinned"
     if node.noising is not None and session.mode == "pinned":
         node.noising.shares = len(session.roster) - _colluders(folder)
     words, rows = _part(node, session, sums, compute, arrays, T)

@@ -49,7 +49,10 @@ class NodeRows:
         noising: noise and samples of the job's privacy plan; None if it has none.
         key: by which central names this node in the arguments of a function; with masked answers, all nodes of a block
             have the same, so that no argument can single out one of them.
+        pinned: whether what this request computes leaves only as a part of a sum over a block of a study.
     """
+
+    pinned: bool = False
 
     def __init__(
         self,
