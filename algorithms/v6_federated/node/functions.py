@@ -82,10 +82,7 @@ def _schema(node: Node, mode: str) -> Schema | None:
 
 def _declared(schema: Schema, spec: DataSpec, raw: bool, arrays: bool) -> dict[str, Any]:
     """The description that the hospital's operator has declared: nothing of a row is needed for it."""
-    if spec.label not in (None, schema.label):
-        raise SafeError(f"the label {spec.label} is not the schema's; expected {schema.label}, or leave label out")
-    if strange := [name for name in spec.features or () if name not in schema.features]:
-        raise SafeError(f"the column(s) {', '.join(strange)} are not in the schema; name columns that are")
+    schema.check_named(spec)
     if spec.regression != schema.regression and spec.supervised:
         raise SafeError(f"the schema's label {schema.label} is a " + ("number" if schema.regression else "class"))
     if strange := [named for named in spec.classes or () if named not in (schema.classes or ())]:
@@ -110,8 +107,7 @@ def _declared(schema: Schema, spec: DataSpec, raw: bool, arrays: bool) -> dict[s
 def _subgroup(node: Node, column: str, declared: Schema | None) -> list[str]:
     """The levels of a subgroup's column that the schema declares, or that enough of the rows have."""
     if declared is not None:
-        if column not in declared.levels:
-            raise SafeError(f"subgroup={column} is no column of words in the schema; name one that is, or leave it out")
+        declared.check_named(node.job.data)
         return [*declared.levels[column]]
     said = [word for word in node.source.words(column) if isinstance(word, str)]
     found, rows = np.unique(np.asarray(said, dtype=str), return_counts=True)

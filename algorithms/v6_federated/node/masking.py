@@ -185,9 +185,12 @@ def hello(node: Node, request: Request, mode: str) -> dict[str, Any]:
         ``mode``, ``entry``, and ``block``, the public keys of the node's block in its study.
 
     Raises:
-        NodePermissionException: the node has no study, or has lost the job's key.
+        NodePermissionException: the node has no study, or has lost the job's key, or a job of a study asks for a
+            minimum of rows.
     """
     folder = _folder(request)
+    if mode == "pinned":
+        _check_minimum(node.job)
     session = _load(node)
     if session is None:
         if _answered(node, folder).known():
@@ -316,6 +319,7 @@ def answer(
             f"the job asks for other rows, columns or classes than when it began; start a new job. {NOTHING_COMPUTED}"
         )
     if session.mode == "pinned":
+        _check_minimum(job)
         _check_holdout(folder, job.data.holdout)
         pinned = study.accepted(folder.path)
         if pinned is None or pinned.digest.hex() != session.study:
@@ -393,6 +397,15 @@ def _part(
         request.refused(f"noise is added to the sum instead: {reason}")
         _save(node, replace(session, failed=True))
         return summing.failed(sums, secret, T), None
+
+
+def _check_minimum(job: Job) -> None:
+    """Refuse a minimum of rows: how many hospitals of a block have fewer would be seen, and so the rows of each."""
+    if job.minimum_rows is not None:
+        raise NodePermissionException(
+            "minimum_rows cannot be used in a study, as a sum would show how many hospitals have fewer rows; leave it "
+            f"out. {NOTHING_COMPUTED}"
+        )
 
 
 def _check_holdout(folder: HospitalFolder, holdout: float) -> None:

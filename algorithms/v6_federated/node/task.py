@@ -151,8 +151,7 @@ def partial(function: Function | None = None, *, weights: SumWeights = "share", 
             told = Job.from_json(job)
             told.check(organization, round)
             mode = masking.mode_of(told, request)
-            unnamed = told.data.label is None or told.data.features is None
-            schema = masking.schema(request) if mode == "pinned" and unnamed else None
+            schema = masking.schema(request) if mode == "pinned" else None
             node = Node(organization, database, told, round, request, schema)
             if node.noising is not None and function.__name__ == "fit_step":
                 raise SafeError(UNCOVERED)
@@ -245,10 +244,16 @@ def _check_training(node: Node, checked: BaseModel, batch_size: int | None) -> N
     """Reject a task whose steps would single out rows, see ``step_length.check_pull``."""
     if node.round < 1:  # rates that decay would be larger before round 1
         raise SafeError(f"training rounds start at 1; got {node.round}")
-    if batch_size is not None and node.steps_per_epoch(batch_size) > 1:  # otherwise each step is on all rows
+    if batch_size is None:
+        return
+    several = node.steps_per_epoch(batch_size) > 1  # otherwise each step is on all rows
+    penalty = float(getattr(node.model, "l2", 0))
+    if node.pinned:  # a sum shows how many nodes have refused, which must not depend on their numbers of rows
+        check_steps(checked, penalty, share=1.0)
+    elif several:
         n = len(node.rows)
-        share = local_training.largest(n, batch_size, node.minimum_batch) / n
-        check_steps(checked, float(getattr(node.model, "l2", 0)), share)
+        check_steps(checked, penalty, local_training.largest(n, batch_size, node.minimum_batch) / n)
+    if several:
         node.batch_sizes.add(batch_size)
 
 
