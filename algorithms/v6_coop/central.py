@@ -20,6 +20,8 @@ from v6_federated import (
     central,
 )
 
+MOVES = "each answer moves the model when it comes"
+
 AgeLower = Annotated[
     int | None,
     Field(
@@ -38,7 +40,7 @@ AgeUpper = Annotated[
 ]
 
 
-@central(single_answers="each answer moves the model when it comes", private=True)
+@central(single_answers=MOVES, private=True)
 def central(
     federation: Federation,
     *,

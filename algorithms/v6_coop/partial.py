@@ -1,9 +1,10 @@
 """The client of CO-OP."""
 
+from v6_coop.central import MOVES
 from v6_federated import LocalSGD, Node, Result, Vector, partial
 
 
-@partial
+@partial(single_answers=MOVES)
 def client_update(node: Node, weights: Vector = None, *, local: LocalSGD) -> Result:
     """Line 5 of Nilsson et al. 2018, Algorithm 3: E epochs from ``weights`` (d,).
 

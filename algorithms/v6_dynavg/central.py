@@ -8,6 +8,8 @@ from v6_dynavg.divergence import by_divergence
 from v6_dynavg.schedule import by_schedule
 from v6_federated import Federation, LocalSGD, Number, Result, Role, Rounds, SafeError, central, changed
 
+WHO = "who communicates is decided by single answers"
+
 Protocol = Annotated[Literal["divergence", "svd", "loss"], Field(description="who communicates, and when")]
 Delta = Annotated[
     float,
@@ -44,7 +46,7 @@ def check_settings(settings: Any) -> None:
         )
 
 
-@central(single_answers="who communicates is decided by single answers", check=check_settings)
+@central(single_answers=WHO, check=check_settings)
 def central(
     federation: Federation,
     *,

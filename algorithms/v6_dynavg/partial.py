@@ -5,7 +5,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from v6_dynavg.central import Delta
+from v6_dynavg.central import WHO, Delta
 from v6_federated import LARGE, LocalSGD, Node, Number, Result, Role, SafeError, Vector, partial
 
 IsReference = Annotated[bool, Field(description="whether the weights are the new reference too"), Role.OTHER]
@@ -14,7 +14,7 @@ Since = Annotated[int, Field(ge=0, le=LARGE, description="the last round whose p
 LOST = {"state_lost": True, "violation": False, "train_loss": None}
 
 
-@partial
+@partial(single_answers=WHO)
 def local_update(
     node: Node, weights: Vector = None, *, is_reference: IsReference = False, delta: Delta, local: LocalSGD
 ) -> Result:
@@ -46,14 +46,14 @@ def local_update(
     return {**answer, "weights": f} if answer["violation"] else answer
 
 
-@partial
+@partial(single_answers=WHO)
 def send_model(node: Node) -> Result:
     """The node's own model f_k (d,), which central asks for to augment the violators."""
     kept = node.state.load(node.round)
     return {"weights": node.model.asarray(kept["f"])} if kept else dict(LOST)
 
 
-@partial
+@partial(single_answers=WHO)
 def singular_index(node: Node) -> Result:
     """q_k, the first index at which the singular values of the node's X add up to 95% of their sum.
 
@@ -64,7 +64,7 @@ def singular_index(node: Node) -> Result:
     return {"q": int(np.argmax(r >= 0.95))}
 
 
-@partial
+@partial(single_answers=WHO)
 def train(node: Node, weights: Vector, *, since: Since, local: LocalSGD) -> Result:
     """ClientUpdate of Reddy 2020, Algorithms 3 and 4: all passes of the rounds after ``since``, from ``weights`` (d,).
 

@@ -33,7 +33,7 @@ def count(node: Node, low: Vector, high: Vector, *, max_bin: MaxBin) -> Result:
     return {"counts": bins.counts(node.rows.X, bins.boundaries(low, high, max_bin), step).ravel()}
 
 
-@partial
+@partial(single_answers="each tree is one node's own")
 def grow(node: Node, weights: Vector, *, edges: dict[str, Any], growth: Growth) -> Result:
     """The node's new trees under the ensemble W^g (m, 3). Garst 2021, Algorithm 2, lines 6 to 8.
 

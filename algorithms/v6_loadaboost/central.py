@@ -7,6 +7,8 @@ from pydantic import Field
 
 from v6_federated import Federation, Fraction, LocalSGD, Result, Role, Rounds, SafeError, central
 
+UNTIL = "nodes train on until their losses are below the median of all"
+
 Retrain = Annotated[
     Literal["above", "below"],
     Field(description="retrain while the loss is above (Huang) or below (poster) the median"),
@@ -29,7 +31,7 @@ def check_settings(settings: Any) -> None:
 
 @central(
     recoverable=True,
-    single_answers="nodes train on until their losses are below the median of all",
+    single_answers=UNTIL,
     check=check_settings,
 )
 def central(

@@ -5,14 +5,14 @@ from typing import Annotated
 from pydantic import Field
 
 from v6_federated import LocalSGD, Node, Number, Result, Role, Vector, partial
-from v6_loadaboost.central import Retrain
+from v6_loadaboost.central import UNTIL, Retrain
 
 Median = Annotated[
     float | None, Field(allow_inf_nan=False, description="of the nodes' losses in the round before"), Number, Role.OTHER
 ]
 
 
-@partial
+@partial(single_answers=UNTIL)
 def client_update(node: Node, weights: Vector, *, median: Median, local: LocalSGD, retrain: Retrain) -> Result:
     """E/2 epochs, and more while the loss is on the wrong side of the last round's median; 3E/2 at most.
 

@@ -485,7 +485,7 @@ def test_a_job_cannot_change_its_rows(change, tmp_path):
 
 def test_no_limit_on_rows_refuses_a_job_after_the_hello(tmp_path):
     """A researcher's minimum that one node does not reach: the node adds noise, and nobody learns which it is."""
-    with central("pinned", tmp_path) as lying:
+    with central("masked", tmp_path) as lying:
         lying.job["minimum_rows"] = 30
         lying.agree()
         answers = [lying.update(k) for k in lying.network.nodes]

@@ -74,23 +74,26 @@ def test_labels_without_spread_have_no_r_squared():
 
 
 def test_with_every_limit_of_a_careful_node(tmp_path):
-    """Each node rounds its mean, error and squares to its own standard errors first, as without masks."""
+    """With plain answers each node rounds its mean, error and squares; a sum over a block of a study is exact."""
     schema = Schema(tuple(Column(f"x{i}", "number", -20, 20) for i in range(4)), label="label", bounds=(-200, 300))
     databases = {k: with_numbers(rows) for k, rows in nodes(4, 60).items()}
     final = {}
-    for mode, aggregation in (("plain", {"V6_FEDERATED_AGGREGATION": "plain"}), ("pinned", {})):
+    plain = {"V6_FEDERATED_AGGREGATION": "plain"}
+    for mode, more in (("exact", {**plain, "V6_FEDERATED_ROUND_EVALUATIONS": "0"}), ("plain", plain), ("pinned", {})):
         with MockNetwork(  # one folder, whose secret says which rows are held out
             PACKAGE,
             databases,
             hospital_folder=tmp_path,
             study=StudyPlan(schema=schema),
-            environment={**CAREFUL, **aggregation},
+            environment={**CAREFUL, **more},
         ) as network:
-            result = network.run(aggregation=mode, **{**SETTINGS, "lr": 0.0})
-        assert "stopped" not in result and result["privacy"]["aggregation"] == mode
+            asked = "pinned" if mode == "pinned" else "plain"
+            result = network.run(aggregation=asked, **{**SETTINGS, "lr": 0.0})
+        assert "stopped" not in result and result["privacy"]["aggregation"] == asked
         final[mode] = result["final"]
-    assert final["pinned"]["loss"] == pytest.approx(final["plain"]["loss"], rel=1e-9)
-    assert final["pinned"]["r2"] == pytest.approx(final["plain"]["r2"], abs=1e-9)
+    assert final["plain"]["loss"] == pytest.approx(final["exact"]["loss"], rel=1 / 3)
+    assert final["pinned"]["loss"] == pytest.approx(final["exact"]["loss"], rel=1e-9) != final["plain"]["loss"]
+    assert final["pinned"]["r2"] == pytest.approx(final["exact"]["r2"], rel=1e-5) != final["plain"]["r2"]
 
 
 def test_central_holds_sums_and_nothing_else(monkeypatch):

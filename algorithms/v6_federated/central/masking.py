@@ -180,7 +180,12 @@ class Masks:
 
         Returns:
             The sum, with the next number.
+
+        Raises:
+            SafeError: nodes count no such truth values.
         """
+        if unknown := [name for name in counts if name not in summing.TRUTHS]:
+            raise SafeError(f"masked sums do not count {', '.join(unknown)}; expected {' or '.join(summing.TRUTHS)}")
         regression = classes == 1  # its losses have the square of the label's unit, so that nobody knows their size
         losses = ladder("train_loss", (), "rows") if regression else [Part("train_loss", "rows", 64, (), LOSSES)]
         parts = [Part("n", "one", 64)]

@@ -13,7 +13,7 @@ from v6_federated.base.arrays import Array
 from v6_federated.models import Model, metrics
 from v6_federated.models.linear import predicted
 from v6_federated.privacy.policy import Policy
-from v6_federated.privacy.rounding import Rounding, rounded_loss
+from v6_federated.privacy.rounding import Rounding
 
 BINS = 10  # of the probability of class 1
 GUESSING = 0.25  # the Brier score of saying one half
@@ -38,7 +38,7 @@ def calibration(model: Model, w: Any, X: Array, y: Array, rounding: Rounding | N
         w: its weights (d,).
         X: rows (n, features).
         y: their classes (n,).
-        rounding: how the node rounds counts; None means that nothing is rounded.
+        rounding: how the node rounds counts and the Brier score; None means that nothing is rounded.
 
     Returns:
         ``counts`` (2, BINS), int64: rows of class 0 and of class 1 by bin of the probability. ``predicted`` (BINS,):
@@ -54,7 +54,7 @@ def calibration(model: Model, w: Any, X: Array, y: Array, rounding: Rounding | N
     if rounding:  # a sum of probabilities would tell that of the only row in its bin
         counts = rounding.counts(counts)
         predictions = MIDDLES * counts.reshape(2, BINS).sum(axis=0)
-        brier = len(y) * rounded_loss(brier / len(y), len(y), GUESSING)
+        brier = len(y) * rounding.loss(brier / len(y), len(y), GUESSING)
     return {"counts": counts.reshape(2, BINS), "predicted": predictions, "brier": np.array([brier])}
 
 

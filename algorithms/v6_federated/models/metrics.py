@@ -70,7 +70,7 @@ def evaluate(
         rows: the rows to evaluate on.
         classes: number of classes, c.
         bands: number of bands for the AUC; 0 means that no scores are counted.
-        rounding: how the node rounds counts; None means that neither counts nor the loss are rounded.
+        rounding: how the node rounds counts and the loss; None means that neither is rounded.
         row_by_row: whether a row whose score is not finite is not counted, and has no influence on how the others are.
 
     Returns:
@@ -94,7 +94,7 @@ def evaluate(
     confusion = confusion_of(rows.y, predicted(scores), classes)
     loss = model.loss(scores, rows.y)
     if rounding:
-        confusion, loss = rounding.confusion(confusion), rounded_loss(loss, len(rows))
+        confusion, loss = rounding.confusion(confusion), rounding.loss(loss, len(rows))
     answer: dict[str, Any] = {"n": len(rows), "loss": loss, "confusion": confusion.tolist(), "bands": []}
     if rounding:
         answer["step"] = rounding.step

@@ -103,8 +103,7 @@ def _declared(schema: Schema, spec: DataSpec, raw: bool, arrays: bool) -> dict[s
 def _subgroup(node: Node, column: str, declared: Schema | None) -> list[str]:
     """The levels of a subgroup's column that the schema declares, or that enough of the rows have."""
     if declared is not None:
-        if column not in declared.levels:
-            raise SafeError(f"subgroup={column} is no column of words in the schema; name one that is, or leave it out")
+        declared.check_named(node.job.data)
         return [*declared.levels[column]]
     said = [word for word in node.source.words(column) if isinstance(word, str)]
     found, rows = np.unique(np.asarray(said, dtype=str), return_counts=True)

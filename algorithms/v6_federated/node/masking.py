@@ -187,9 +187,12 @@ def hello(node: Node, request: Request, mode: str) -> dict[str, Any]:
         ``mode``, ``entry``, and ``block``, the public keys of the node's block in its study.
 
     Raises:
-        NodePermissionException: the node has no study, or has lost the job's key.
+        NodePermissionException: the node has no study, or has lost the job's key, or a job of a study asks for a
+            minimum of rows.
     """
     folder = _folder(request)
+    if mode == "pinned":
+        _check_minimum(node.job)
     with _agreeing(node):
         session = _load(node)
         if session is None:
@@ -328,6 +331,7 @@ def answer(
             f"the job asks for other rows, columns or classes than when it began; start a new job. {NOTHING_COMPUTED}"
         )
     if session.mode == "pinned":
+        _check_minimum(job)
         _check_holdout(folder, job.data.holdout)
         pinned = study.accepted(folder.path)
         if pinned is None or pinned.digest.hex() != session.study:
@@ -344,7 +348,7 @@ def answer(
     request.count(node.state.version(), T)
     if (stored := answered.begin(T, sums.seq)) is not None:
         return _answer(node, sums, T, stored), _rows(node)
-    node.state.stamp, node.key = T, f"block {sums.block}"
+    node.state.stamp, node.key, node.pinned = T, f"block {sums.block}", session.mode == "pinned"
     if node.noising is not None and session.mode == "pinned":
         node.noising.shares = len(session.roster) - _colluders(folder)
     words, rows = _part(node, session, sums, compute, arrays, T)
@@ -405,6 +409,15 @@ def _part(
         request.refused(f"noise is added to the sum instead: {reason}")
         _save(node, replace(session, failed=True))
         return summing.failed(sums, secret, T), None
+
+
+def _check_minimum(job: Job) -> None:
+    """Refuse a minimum of rows: how many hospitals of a block have fewer would be seen, and so the rows of each."""
+    if job.minimum_rows is not None:
+        raise NodePermissionException(
+            "minimum_rows cannot be used in a study, as a sum would show how many hospitals have fewer rows; leave it "
+            f"out. {NOTHING_COMPUTED}"
+        )
 
 
 def _check_holdout(folder: HospitalFolder, holdout: float) -> None:

@@ -350,7 +350,7 @@ class Node(NodeRows):
         """Round a mean over the rows, or a distance of models, if the operator wants evaluations rounded.
 
         The partial functions round what they return under names that end in ``loss``. What a method decides by must be
-        rounded before: its decisions, too, tell of the rows.
+        rounded before: its decisions, too, tell of the rows. What is added up over a block of a study is not rounded.
 
         Args:
             value: the number.
@@ -358,7 +358,7 @@ class Node(NodeRows):
         Returns:
             The number, rounded to about its standard error.
         """
-        if not self.policy.round_evaluations or not math.isfinite(value):
+        if not self._rounds_means or not math.isfinite(value):
             return value
         if self.job.data.regression:  # in the label's own unit there is no smallest step
             return rounded_to(value, value, len(self.rows)) if value > 0 else value
@@ -397,7 +397,7 @@ class Node(NodeRows):
                     "such a number is evaluated with aggregation=plain only; leave out holdout and evaluators"
                 )
             least = self.policy.minimum_rows_a_side
-            return metrics.evaluate_regression(self.model, weights, rows, self.policy.round_evaluations, least)
+            return metrics.evaluate_regression(self.model, weights, rows, self._rounds_means, least)
         assert self.job.data.classes is not None
         classes = len(self.job.data.classes)
         return metrics.evaluate(self.model, weights, rows, classes, self.policy.score_bands, self.rounding)
@@ -406,7 +406,16 @@ class Node(NodeRows):
     def rounding(self) -> Rounding | None:
         """How the node rounds counts of evaluations; None if its operator does not want it."""
         step = self.policy.minimum_rows_a_class
-        return Rounding.of(step, self.identity) if self.policy.round_evaluations else None
+        return Rounding.of(step, self.identity, self._rounds_means) if self.policy.round_evaluations else None
+
+    @property
+    def _rounds_means(self) -> bool:
+        """Whether losses and other means over rows are rounded.
+
+        Not where they become part of a sum over a block of a study: the sum would jump where one hospital's mean passes
+        a step, and so tell of single hospitals. What the exact sum tells of a row, the sum of gradients tells too.
+        """
+        return self.policy.round_evaluations and not self.pinned
 
     def _evaluate_with_noise(self, weights: Any, which: str) -> dict[str, Any]:
         """Counts with noise, in units of a row divided by ``units.COUNT``; no loss, which no noise covers."""

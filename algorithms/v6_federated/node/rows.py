@@ -49,7 +49,10 @@ class NodeRows:
         noising: noise and samples of the job's privacy plan; None if it has none.
         key: by which central names this node in the arguments of a function; with masked answers, all nodes of a block
             have the same, so that no argument can single out one of them.
+        pinned: whether what this request computes leaves only as a part of a sum over a block of a study.
     """
+
+    pinned: bool = False
 
     def __init__(
         self,
@@ -68,7 +71,8 @@ class NodeRows:
             job: what central tells all nodes.
             round_: the round, from 0.
             request: the request, with the operator's limits.
-            schema: what the hospitals of a study have agreed on; its columns are used if the job names none.
+            schema: what the hospitals of a study have agreed on; its columns are used if the job names none, and no
+                others may be named.
 
         Raises:
             SafeError: the job is malformed, or a fitted step that it names is no longer kept.
@@ -88,6 +92,8 @@ class NodeRows:
         if job.data.levels and len(job.data.classes or ()) > MOST_CROSSED:
             raise SafeError(crossed(job.data.subgroup))
         limit_threads()
+        if schema is not None:
+            schema.check_named(job.data)  # before the table is looked at: it may have other columns
         self.source = open_database(database)
         if schema is not None and self.source.table is not None:
             self.job = replace(self.job, data=schema.named(self.job.data))

@@ -46,10 +46,18 @@ def partial(function: Function) -> Function: ...
 
 
 @overload
-def partial(*, weights: SumWeights = ..., own_model: bool = ...) -> Callable[[Function], Function]: ...
+def partial(
+    *, weights: SumWeights = ..., own_model: bool = ..., single_answers: str = ...
+) -> Callable[[Function], Function]: ...
 
 
-def partial(function: Function | None = None, *, weights: SumWeights = "share", own_model: bool = False) -> Any:
+def partial(
+    function: Function | None = None,
+    *,
+    weights: SumWeights = "share",
+    own_model: bool = False,
+    single_answers: str = "",
+) -> Any:
     """Make ``function(node, arrays..., *, settings...)`` a partial function of vantage6.
 
     Before the function runs, the settings are checked against its annotations, the operator's limits are checked, and
@@ -63,13 +71,16 @@ def partial(function: Function | None = None, *, weights: SumWeights = "share", 
             them, central could solve for one node's.
         own_model: whether a request to evaluate is about the model that the function gives to
             ``Node.keep_own_model``, and not about the incoming weights.
+        single_answers: why the function needs single answers, as ``central`` says it of a method; empty if its answers
+            may be added up. A function that compares a number of its rows with one of the task must not be: the sum
+            would count the hospitals above it.
 
     Returns:
         The partial function. Its answer holds what ``function`` returns, arrays as a payload and everything else as
         JSON, with ``organization_id``, ``round`` and ``n``, the number of rows.
     """
     if function is None:
-        return functools.partial(partial, weights=weights, own_model=own_model)
+        return functools.partial(partial, weights=weights, own_model=own_model, single_answers=single_answers)
     parameters = inspect.signature(function).parameters.values()
     wanted = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD][1:]
     required = [p.name for p in parameters if p.name in wanted and p.default is p.empty]
@@ -151,8 +162,7 @@ def partial(function: Function | None = None, *, weights: SumWeights = "share", 
             told = Job.from_json(job)
             told.check(organization, round)
             mode = masking.mode_of(told, request)
-            unnamed = told.data.label is None or told.data.features is None
-            schema = masking.schema(request) if mode == "pinned" and unnamed else None
+            schema = masking.schema(request) if mode == "pinned" else None
             node = Node(organization, database, told, round, request, schema)
             if node.noising is not None and function.__name__ == "fit_step":
                 raise SafeError(UNCOVERED)
@@ -160,6 +170,10 @@ def partial(function: Function | None = None, *, weights: SumWeights = "share", 
             compute = functools.partial(computed, node, checked, received, evaluate)
             rows: int | None
             if sums is not None:
+                if single_answers:
+                    raise NodePermissionException(
+                        f"{function.__name__} needs aggregation=plain: {single_answers}. {NOTHING_COMPUTED}"
+                    )
                 asked = {"evaluate": evaluate, **values}
                 parts = Sums.from_json(sums)
                 parts.check_weights(weights)
@@ -192,8 +206,9 @@ def partial(function: Function | None = None, *, weights: SumWeights = "share", 
                 "(V6_FEDERATED_DEBUG=1 shows it; do not set it at a node with real data)"
             ) from None
 
-    functools.update_wrapper(call, function)
-    return cast(Callable[..., dict[str, Any]], call)
+    made: Any = functools.update_wrapper(call, function)
+    made.single_answers = single_answers
+    return cast(Callable[..., dict[str, Any]], made)
 
 
 def _noted(request: Request | None, reason: str) -> str:
@@ -245,10 +260,16 @@ def _check_training(node: Node, checked: BaseModel, batch_size: int | None) -> N
     """Reject a task whose steps would single out rows, see ``step_length.check_pull``."""
     if node.round < 1:  # rates that decay would be larger before round 1
         raise SafeError(f"training rounds start at 1; got {node.round}")
-    if batch_size is not None and node.steps_per_epoch(batch_size) > 1:  # otherwise each step is on all rows
+    if batch_size is None:
+        return
+    several = node.steps_per_epoch(batch_size) > 1  # otherwise each step is on all rows
+    penalty = float(getattr(node.model, "l2", 0))
+    if node.pinned:  # a sum shows how many nodes have refused, which must not depend on their numbers of rows
+        check_steps(checked, penalty, share=1.0)
+    elif several:
         n = len(node.rows)
-        share = local_training.largest(n, batch_size, node.minimum_batch) / n
-        check_steps(checked, float(getattr(node.model, "l2", 0)), share)
+        check_steps(checked, penalty, local_training.largest(n, batch_size, node.minimum_batch) / n)
+    if several:
         node.batch_sizes.add(batch_size)
 
 

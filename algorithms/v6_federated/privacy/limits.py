@@ -172,7 +172,7 @@ LIMITS = (
         "With `1`, evaluations and training losses are rounded to what the number n of rows can justify: mean losses "
         "to about their standard error (one part in the square root of n); counts of predictions and of scores so that "
         "each is 0 or at least `V6_FEDERATED_MINIMUM_ROWS_A_CLASS`, and all add up to n. Levels that few rows have are "
-        "replaced in evaluations, as in training",
+        "replaced in evaluations, as in training. What is added up in a study is rounded in its counts only",
         "a loss or a count that tells one patient's label or value",
         private=0,
     ),

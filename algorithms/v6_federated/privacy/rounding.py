@@ -24,23 +24,27 @@ class Rounding:
         offset: u, from 0 to m - 1, the same for all answers of a node. Over the nodes offsets are spread evenly, so
             that counts are right in the mean over nodes: if all nodes rounded to the nearest multiple, errors that
             each node makes on few rows would vanish from the sum.
+        means: whether means over rows are rounded too, see ``rounded_loss``. A sum of means that nodes have rounded
+            jumps where one node's mean passes a step, by the node's rows times its step, which names the node.
     """
 
     step: int
     offset: int
+    means: bool = True
 
     @classmethod
-    def of(cls, step: int, identity: int) -> "Rounding":
+    def of(cls, step: int, identity: int, means: bool = True) -> "Rounding":
         """The rounding of a node.
 
         Args:
             step: rows that a count must have.
             identity: the node's: the organization's id, or a secret of any size.
+            means: whether means over rows are rounded too.
 
         Returns:
             The rounding.
         """
-        return cls(step, step * (identity * GOLDEN % 2**32) >> 32)
+        return cls(step, step * (identity * GOLDEN % 2**32) >> 32, means)
 
     def counts(self, counts: Array) -> Array:
         """Round counts, so that they still add up to n.
@@ -76,6 +80,19 @@ class Rounding:
         rounded = np.empty_like(flat)
         rounded[order] = self.counts(flat[order])
         return rounded.reshape(confusion.shape)
+
+    def loss(self, loss: float, n: int, unit: float = 1.0) -> float:
+        """Round a mean over rows, if means are rounded.
+
+        Args:
+            loss: the mean, from 0.
+            n: number of rows.
+            unit: what rows lose without a model, about.
+
+        Returns:
+            The mean, see ``rounded_loss``.
+        """
+        return rounded_loss(loss, n, unit) if self.means else loss
 
 
 def rounded_loss(loss: float, n: int, unit: float = 1.0) -> float:

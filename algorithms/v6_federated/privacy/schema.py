@@ -275,6 +275,28 @@ class Schema:
         """The names of the columns, in their order."""
         return [column.name for column in self.columns]
 
+    def check_named(self, spec: DataSpec) -> None:
+        """Refuse a job that names other columns, whatever the table has: the words are the same at all hospitals.
+
+        Args:
+            spec: which columns the job names.
+
+        Raises:
+            SafeError: it names one that is not declared, or another label.
+        """
+        if spec.label not in (None, self.label):
+            raise SafeError(f"the label {spec.label} is not the schema's; expected {self.label}, or leave label out")
+        known = {*self.features}
+        named = [*(spec.features or ()), *(spec.categories or ()), *spec.special]
+        if strange := [name for name in dict.fromkeys(named) if name not in known]:
+            raise SafeError(f"the column(s) {', '.join(strange)} are not in the schema; name columns that are")
+        if strange := [name for name in spec.exclude if name not in known]:
+            raise SafeError(f"exclude={', '.join(strange)}: no such feature in the schema; name features that it has")
+        if spec.subgroup is not None and spec.subgroup not in self.levels:
+            raise SafeError(
+                f"subgroup={spec.subgroup} is no column of words in the schema; name one that is, or leave it out"
+            )
+
     def named(self, spec: DataSpec) -> DataSpec:
         """Name the columns that a job does not name. A table may have others, and its last one need not be the label.
 
@@ -285,17 +307,15 @@ class Schema:
             The same with the schema's label, if there are labels, and the schema's features, where it had None.
 
         Raises:
-            SafeError: the job needs a label, and the schema has none, or the job excludes other columns than its own.
+            SafeError: the job needs a label, and the schema has none.
         """
         if spec.supervised and spec.label is None and not self.label:
             raise SafeError(
                 "the schema of this study has no label, so no model can be trained; agree on a schema with a label, or "
                 "use a method without labels, such as pca"
             )
-        if strange := [c for c in spec.exclude if c not in self.features]:
-            raise SafeError(f"exclude={', '.join(strange)}: no such feature in the schema; name features that it has")
         label = self.label if spec.supervised and spec.label is None else spec.label
-        others = [c for c in self.features if c != label and c not in spec.exclude]
+        others = [c for c in self.features if c not in (label, *spec.exclude, *spec.special)]
         return replace(spec, label=label, features=others if spec.features is None else spec.features, exclude=[])
 
     def check(self, spec: DataSpec) -> None:
@@ -307,10 +327,7 @@ class Schema:
         Raises:
             SafeError: its label, features or classes are not the schema's.
         """
-        if spec.label not in (None, self.label):
-            raise SafeError(f"the label {spec.label} is not the schema's; expected {self.label}, or leave label out")
-        if strange := [name for name in spec.features or () if name not in self.features]:
-            raise SafeError(f"the column(s) {', '.join(strange)} are not in the schema; name columns that are")
+        self.check_named(spec)
         if spec.regression != self.regression and spec.supervised:
             raise SafeError(f"the schema's label {self.label} is a " + ("number" if self.regression else "class"))
         if strange_classes := [named for named in spec.classes or () if named not in (self.classes or ())]:

@@ -22,6 +22,9 @@ RUNGS = tuple(range(-20, 261, 20))  # of sums whose size nobody knows: the next 
 FINEST = 2.0 ** (RUNGS[0] - encoding.FRACTION[64])  # the smallest value, except 0, that such a sum can have
 BLUR = 36  # bits of the noise in the coarser words of a ladder
 WEIGHTS = ("one", "rows", "share", "equal")
+# truth values that may be counted: none of them follows from what rows hold, or a sum would count the hospitals above a
+# bound that the task chooses
+TRUTHS = ("has train_loss", "state_lost", "kept")
 
 
 @dataclass(frozen=True)
@@ -314,7 +317,7 @@ def _may_be_weighted(name: str, weight: str, given: Any) -> bool:
         return weight in ("one", "share", "equal")
     if name == "train_loss":
         return weight == "rows"
-    return weight == "one" and (isinstance(given, bool) or name in ("n", "step") or name.startswith("evaluation."))
+    return weight == "one" and (name in (*TRUTHS, "n", "step") or name.startswith("evaluation."))
 
 
 def decoded(sums: Sums, words: Mapping[int, Array], T: bytes) -> tuple[int, int, dict[str, Array], list[Part]]:

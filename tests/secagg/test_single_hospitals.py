@@ -1,0 +1,207 @@
+"""What a sum over a block of a study must not tell: numbers of single hospitals, by bounds, columns or limits."""
+
+import importlib
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from forged import central, k_rows, table_of
+
+from v6_federated.base.errors import SafeError
+from v6_federated.messages import codec
+from v6_federated.privacy import sums as summing
+from v6_federated.privacy.schema import Column, Schema
+from v6_federated.privacy.sums import Part, Sums, ladder
+from v6_workbench import registry
+from v6_workbench.simulation import mock_node
+from v6_workbench.simulation.mock import MockNetwork, StudyPlan
+from v6_workbench.simulation.row_store import RowStore
+
+CAREFUL = {"V6_FEDERATED_PROFILE": "careful"}
+N = Part("n", "one", 64)
+
+
+def labels_far_apart(network: MockNetwork) -> None:
+    """Each hospital's labels are numbers about a mean of its own."""
+    store = RowStore(network.folder / "numbers")
+    for k, node in network.nodes.items():
+        table = table_of(node).copy()
+        table["label"] = 100.0 * k + np.random.default_rng(k).normal(size=len(table)).round(3)
+        network.nodes[k] = replace(node, rows=mock_node.stored(k, table, store))
+    store.close()
+
+
+def asked(lying, function, parts, seq, weights, **arguments):
+    """The sums of a block."""
+    sums = lying.sums(seq, parts).to_json()
+    arrays = codec.encode({"weights": np.asarray(weights, dtype=float)})
+    answers = [lying.call(k, function, sums=sums, arrays=arrays, **arguments) for k in lying.network.nodes]
+    assert not any(isinstance(a, str) for a in answers), answers
+    nodes, failed, found, _ = lying.opened(answers, parts)
+    assert nodes == len(lying.network.nodes) and not failed
+    return found
+
+
+@pytest.mark.parametrize("function", ["client_update", "evaluate"])
+def test_a_sum_of_squared_errors_has_no_steps(function, tmp_path):
+    """Of a model that predicts m it is a polynomial of m, so nothing shows where one hospital's part of it rounds.
+
+    If each hospital rounds its own mean first, the sum jumps by its rows times its step; if predictions far from its
+    own mean are moved nearer, the sum has a kink. Both name the hospital, and its mean.
+    """
+    with central("pinned", tmp_path, environment=CAREFUL) as lying:
+        labels_far_apart(lying.network)
+        lying.job["model"] = {"name": "linear", "features": 4, "classes": 1}
+        lying.job["data"] = {**lying.job["data"], "classes": None, "regression": True, "holdout": 0.5}
+        lying.agree()
+        evaluates = function == "evaluate"
+        loss = "evaluation.loss" if evaluates else "train_loss"
+        parts = [N, *ladder(loss, (), "one" if evaluates else "rows")]
+        more = {"evaluate": "held_out"} if evaluates else {"local": {"lr": 0.0}}
+        at, total = np.linspace(-3000, 3000, 13), []
+        for seq, m in enumerate(at, start=1):
+            model = {**lying.job["model"], "loss": {"name": "squared", "mean": float(m), "scale": 1.0}}
+            found = asked(lying, function, parts, seq, np.zeros(5), job={"model": model}, **more)
+            total.append(float(found[parts[1].ladder]))
+        np.testing.assert_allclose(np.diff(total, 3), 0, atol=1e-6 * max(total))
+        assert min(total) > 0
+
+
+def test_losses_of_classes_are_whole_numbers_of_rows_too(tmp_path):
+    """With all probabilities p, loss and Brier score follow from the numbers of rows of both classes."""
+    few = {"V6_FEDERATED_MINIMUM_ROWS_A_CLASS": "1"}  # which rows a hospital holds out follows from its secret
+    with central("pinned", tmp_path, environment=CAREFUL | few) as lying:
+        lying.job["data"] = {**lying.job["data"], "holdout": 0.5}
+        lying.agree()
+        n, loss = Part("evaluation.n", "one", 64), Part("evaluation.loss", "one", 64, (), 10)
+        for seq, z in enumerate((0.3, 0.7, -1.1), start=1):
+            parts = [N, n, loss, *ladder("brier", (1,))]
+            found = asked(lying, "evaluate", parts, seq, [0, 0, 0, 0, z], evaluate="held_out", last=True)
+            p, rows = 1 / (1 + np.exp(-z)), int(found[n.key])
+            ill = (float(found["one brier"][0]) - rows * p**2) / ((1 - p) ** 2 - p**2)
+            assert abs(ill - round(ill)) < 1e-4 and 0 < ill < rows, ill
+            of_loss = (float(found[loss.key]) + rows * np.log(1 - p)) / -z
+            assert of_loss == pytest.approx(ill, abs=1e-4)
+
+
+# ---- truth values, and functions of single answers
+
+
+def test_truth_values_of_rows_are_not_counted():
+    for name in ("violation", "better", "n above"):
+        with pytest.raises(SafeError, match="not allowed"):
+            summing.encoded(Sums(1, 0, None, (Part(name, "one", 64),)), {name: True}, {}, 9, 3, b"s" * 32, b"T" * 32)
+    for name in summing.TRUTHS:
+        q = summing.encoded(Sums(1, 0, None, (Part(name, "one", 64),)), {name: True}, {}, 9, 3, b"s" * 32, b"T" * 32)
+        assert q[1].tolist() == [1, 0, 1]
+
+
+def test_the_hospitals_above_a_bound_are_not_counted(tmp_path):
+    """Whatever is asked for: dynamic averaging compares its distance with a bound of the task."""
+    with central("pinned", tmp_path, package="v6_dynavg", environment=CAREFUL) as lying:
+        lying.job["method"] = "dynavg"
+        lying.agree()
+        for seq, part in enumerate((Part("violation", "one", 64), Part("weights", "share", 32, (5,), 3), N), start=1):
+            sums = lying.sums(seq, (part,)).to_json()
+            arrays = codec.encode({"weights": np.zeros(5)})
+            says = lying.call(1, "local_update", sums=sums, is_reference=True, delta=0.3, local={}, arrays=arrays)
+            assert says.startswith(
+                "local_update needs aggregation=plain: who communicates is decided by single answers"
+            )
+
+
+def test_all_functions_of_methods_of_single_answers_say_so():
+    methods = [name for name in registry.names() if registry.central_of(name).single_answers]
+    assert {"coop", "dynavg", "loadaboost"} <= {*methods}
+    for method in methods:
+        partial = importlib.import_module(f"v6_{method}.partial")
+        own = [f for f in vars(partial).values() if getattr(f, "__module__", "") == partial.__name__]
+        functions = [f for f in own if hasattr(f, "single_answers")]
+        assert functions and all(f.single_answers == registry.central_of(method).single_answers for f in functions)
+
+
+# ---- rows and columns
+
+
+def test_a_study_takes_no_minimum_of_rows(tmp_path):
+    """The number of hospitals with fewer rows would be in the sum: forty jobs would tell the rows of each."""
+    with central("pinned", tmp_path) as lying:
+        says = lying.call(1, "describe", round_=0, raw=False, job={"minimum_rows": 24})
+        assert says.startswith("minimum_rows cannot be used in a study")
+        lying.hello()
+        lying.job["minimum_rows"] = 24  # a central that says so only afterwards
+        for k in lying.network.nodes:
+            lying.confirm(k)
+        for k in lying.network.nodes:
+            says = lying.call(k, "count_rows", sums=lying.sums(1, (N,)).to_json())
+            assert says.startswith("minimum_rows cannot be used in a study")
+
+
+def test_the_size_of_minibatches_does_not_tell_rows(tmp_path):
+    """Steps that are refused in minibatches are refused in a step on all rows too, whatever each hospital has."""
+    with central("pinned", tmp_path) as lying:
+        lying.job["model"] = {"name": "logreg", "features": 4, "classes": 2, "l2": 1.0}
+        lying.agree()
+        sizes = sorted(k_rows(node) for node in lying.network.nodes.values())
+        answers = [lying.update(k, batch_size=sizes[2], lr=0.9, parts=(N,)) for k in lying.network.nodes]
+        assert lying.opened(answers, (N,))[:2] == (5, 5)
+
+
+SCHEMA = Schema((Column("age", "number", 0, 120), Column("sex", "words", levels=("f", "m"))), "ill", (0, 1))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"exclude": ["hiv_therapy"]},
+        {"exclude": ["hiv_therapy"], "label": "ill", "features": ["age"]},
+        {"features": ["age", "hiv_therapy"]},
+        {"label": "hiv_therapy"},
+        {"categories": ["hiv_therapy"]},
+        {"subgroup": "hiv_therapy"},
+        {"weights": "hiv_therapy"},
+        {"event": "hiv_therapy", "label": "ill", "features": ["age"], "regression": True, "classes": None},
+    ],
+    ids=str,
+)
+def test_columns_outside_the_schema_do_not_tell_which_tables_have_them(data, tmp_path):
+    """Some hospitals' tables have such a column, and the operator of another one forbids it: all say the same."""
+    rng = np.random.default_rng(0)
+    tables = {
+        k: pd.DataFrame(
+            {"age": rng.normal(60, 9, 40).round(), "sex": rng.choice(["f", "m"], 40), "ill": rng.integers(0, 2, 40)}
+        )
+        for k in range(1, 5)
+    }
+    tables |= {k: tables[k].assign(hiv_therapy=0) for k in (2, 3)}
+    with MockNetwork(
+        "v6_fedavg",
+        tables,
+        hospital_folder=tmp_path,
+        study=StudyPlan(schema=SCHEMA),
+        environment=CAREFUL,
+        environments={2: {"V6_FEDERATED_DISALLOWED_COLUMNS": "hiv_therapy"}},
+    ) as network:
+        spec = {"label": None, "features": None, "classes": [0, 1], "holdout": 0.0, "preprocess": [], **data}
+        job = {
+            "method": "fedavg",
+            "key": "1" * 32,
+            "seed": 0,
+            "participants": [*tables],
+            "evaluators": [],
+            "rounds": 1,
+            "model": None,
+            "minimum_rows": None,
+            "precision": "float32",
+            "aggregation": "pinned",
+            "data": spec,
+        }
+        client, said = network.client(), set()
+        for k in tables:
+            kwargs = {"job": job, "round": 0, "raw": True}
+            task = client.task.create({"method": "describe", "kwargs": kwargs}, [k])
+            assert not client.wait_for_results(task["id"])
+            said.add(client.run.from_task(task["id"])[0]["log"].partition(f"organization {k}: ")[2])
+        [one] = said
+        assert "schema" in one, one
