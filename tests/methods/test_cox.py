@@ -439,18 +439,18 @@ def test_coefficients_come_near_those_of_cox_with_more_bins(bins, profile, least
 
 
 @pytest.mark.parametrize(
-    "weights, ends, hazard, said",
+    "weights, hazard",
     [
-        ([5.0, 0.0, 0.0], [2.0, 4.0], [0.1, 0.1, 0.1], "about fewer than 5 rows"),  # the oldest patient weighs all
-        ([0.0, 0.0, 0.0], [2.0, 4.0], [0.0, 0.0, 1e6], ""),  # fine: a hazard of choice selects bins with many rows
-        ([1.0, 0.0, 0.0], [1e-200, 4.0], [0.0, 0.0, 0.0], "about fewer than 5 rows"),
+        ([5.0, 0.0, 0.0], [0.1, 0.1, 0.1]),  # the oldest patient weighs all
+        ([0.0, 0.0, 0.0], [0.0, 0.0, 1e6]),  # fine: a hazard of choice selects bins with many rows
     ],
-    ids=["steep", "one bin", "a tiny bin"],
+    ids=["steep", "one bin"],
 )
-def test_bins_about_few_rows_are_refused_by_careful_hospitals(weights, ends, hazard, said):
-    bins = codec.encode({"ends": np.array(ends), "hazard": np.array(hazard)}, "float64")
+def test_bins_about_few_rows_are_refused_by_careful_hospitals(weights, hazard):
+    bins = codec.encode({"ends": np.array([2.0, 4.0]), "hazard": np.array(hazard)}, "float64")
     arrays = codec.encode({"weights": np.array(weights), "center": np.array([60.0, 0, 0])}, "float64")
     environment = {**OPEN, **CAREFUL}
     tables = dealt(patients())
     status, log = crafted(tables, "newton_on_grid", OF_COX, "v6_cox", environment=environment, arrays=arrays, bins=bins)
-    assert (status == "completed") == (not said) and said in log, log
+    assert (status == "completed") == (weights[0] == 0), log
+    assert weights[0] == 0 or "about fewer than 5 rows" in log
