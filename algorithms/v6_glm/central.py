@@ -201,6 +201,11 @@ def with_noise(federation: Federation, plan: Plan, model: Glm, confidence: float
         w=federation.initial_weights,
         fit=lambda: noisy.Fit(*noisy.declared(model, federation.features, data, federation.bounds)).to_json(),
     )
+    if federation.resumed and noisy.Fit.from_json(s.fit).used == noisy.PARTS:
+        raise SafeError(
+            "resume: the earlier job has finished, and its coefficients are its result: with clip no further step "
+            "improves them; leave out resume, for a job with a budget of its own"
+        )
     for t in federation.rounds(noisy.MOST):
         found = noisy.Fit.from_json(s.fit)
         parts = found.parts

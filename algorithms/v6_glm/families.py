@@ -240,7 +240,8 @@ def newton_sums(
 
     Returns:
         ``gradient`` D^T s (p,) for s = weights (y - mu) mu' / V, ``hessian`` D^T W D (p, p) for W = weights mu'^2 / V,
-        ``deviance``, ``pearson`` (Pearson's X^2), and W itself (n,) as ``working``; None if some mean is impossible.
+        ``deviance``, ``pearson`` (Pearson's X^2, 0 if the family has no dispersion), and ``carried``, what each row
+        weighs in these sums in several ways (k, n), see ``carried``; None if some mean is impossible.
     """
     family, link = model.family, model.link
     with np.errstate(all="ignore"):  # what is not finite is found below
@@ -254,14 +255,45 @@ def newton_sums(
             mu = model.mean(eta)
         slope, V = link.slope(eta), family.variance(mu)
         W, s = weights * slope**2 / V, weights * (y - mu) * slope / V
+        carry = carried(family, weights, mu, slope, s)
         if beta is None:
             s = s + W * (eta - offset)
         found = {
             "gradient": D.T @ s,
             "hessian": D.T @ (W[:, None] * D),
             "deviance": float(weights @ family.deviance(y, mu)),
-            "pearson": float(weights @ ((y - mu) ** 2 / V)),
-            "working": W,
+            "pearson": float(weights @ ((y - mu) ** 2 / V)) if family.dispersed else 0.0,
+            "carried": carry,
         }
     sound = all(np.isfinite(part).all() for part in found.values()) and (not family.positive or bool((mu > 0).all()))
     return found if sound else None
+
+
+def carried(family: Family, weights: np.ndarray, mu: np.ndarray, slope: np.ndarray, s: np.ndarray) -> np.ndarray:
+    """Say what each row weighs in the sums of ``newton_sums``, in the ways in which few rows could outweigh all others.
+
+    In the Hessian a row weighs W = weights mu'^2 / V. In the gradient, s = A y - A mu with A = weights mu' / V.
+
+    - A label of two classes: the gradient is a sum with weights A (1 - mu) over the rows with label 1, less one with
+      A mu over the others. The sum over all rows with label 1 is known from other coefficients, so that the difference
+      tells the sum of A mu over all rows. The |s| are those of few rows if the model is certain of all others, and
+      right. The deviance of a row it is wrong about grows with the linear predictor, as what the gradient says of it.
+    - A number: A mu is W or the prior weight, or the linear predictor's (gaussian), or between (inverse). What the
+      label itself is counts as its row's value, as those of columns do. The deviance of a row grows with A y, W, or
+      the linear predictor. Pearson's X^2 weighs the squares of labels by weights / V.
+
+    Args:
+        family: the family.
+        weights: prior weights (n,).
+        mu: means (n,).
+        slope: mu' (n,).
+        s: the rows' parts of the gradient (n,).
+
+    Returns:
+        The weights, from 0 (k, n).
+    """
+    V = family.variance(mu)
+    A, W = weights * np.abs(slope) / V, weights * slope**2 / V
+    if family is FAMILIES["binomial"]:
+        return np.array([W, A * mu, A * (1 - mu), np.abs(s)])
+    return np.array([W, A, weights / V] if family.dispersed else [W, A])

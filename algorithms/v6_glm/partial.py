@@ -9,6 +9,10 @@ from v6_glm import noisy
 from v6_glm.families import Glm, newton_sums
 from v6_glm.measures import MEASURES
 
+CERTAIN = "The columns predict nearly all labels with certainty; leave out columns, set l2"
+UNEVEN = "The means that the columns predict are too far apart; leave out columns, choose another family or link"
+OFFSETS = "The offsets are too far apart; name another column in offset"
+
 
 @partial(weights="one")
 def newton(
@@ -32,6 +36,9 @@ def newton(
     w, offset = node.special("weights", 1.0), node.special("offset", 0.0)
     if (w < 0).any():
         raise SafeError("the column of weights holds numbers below 0; expected weights from 0")
+    given = w > 0
+    node.policy.check_rows(int(given.sum()), node.job.minimum_rows)
+    node.policy.check_dominance(w, "The column of weights is too uneven; name another one in weights")
     D = np.column_stack([X, np.ones(n)])
     beta = None
     if weights is not None and center is not None and scale is not None:
@@ -43,18 +50,15 @@ def newton(
     node.check_time()
     found = newton_sums(model, D, y, w, offset, beta)
     alone = newton_sums(model, np.ones((n, 1)), y, w, offset, None if null is None else np.array([null]))
-    given = w > 0
-    node.policy.check_rows(int(given.sum()), node.job.minimum_rows)
     measures = dict.fromkeys(MEASURES, 0.0)
     gradient, hessian = np.zeros(p), np.zeros((p, p))
     if found is None or alone is None:
         measures["impossible"] = 1.0
     else:
-        node.policy.check_dominance(
-            found["working"],
-            "The columns predict nearly all labels with certainty, or the column of weights is too uneven; "
-            "leave out columns, set l2",
-        )
+        for carried in found["carried"]:
+            node.policy.check_dominance(carried, UNEVEN if model.regression else CERTAIN)
+        for carried in alone["carried"]:
+            node.policy.check_dominance(carried, OFFSETS)
         gradient, hessian = found["gradient"], found["hessian"]
         measures |= {name: found[name] for name in ("deviance", "pearson")}
         measures |= {f"null_{name}": float(alone[name].item()) for name in ("gradient", "hessian")}

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
-from helpers import OPEN, pooled, train
+from helpers import OPEN, crafted, pooled, train
 from scipy import stats
 from sklearn.linear_model import LogisticRegression
 from vantage6.algorithm.tools.exceptions import CollectResultsError, UserInputError
@@ -16,7 +16,7 @@ from v6_federated.base.errors import SafeError
 from v6_federated.data.source import Rows, Source
 from v6_federated.messages import codec
 from v6_federated.node.node import Node
-from v6_glm.families import Glm
+from v6_glm.families import Glm, newton_sums
 from v6_workbench.conformance import MethodCase, conformance_tests
 from v6_workbench.reporting import diagnostics, page, pictures, prediction, spreadsheets, tables
 from v6_workbench.simulation.datasets import load
@@ -478,3 +478,98 @@ def test_under_dither_sums_of_zeros_are_zero(family):
     assert [result["privacy"]["aggregation"] for result in found] == ["masked", "masked"]
     assert found[0]["iterations"] == found[1]["iterations"]
     np.testing.assert_allclose(column(found[0], "estimate"), column(found[1], "estimate"), rtol=1e-9)
+
+
+# ---- sums of few rows
+
+
+def of_ages(family="binomial"):
+    """60 patients: one of 90 years, six of 80, the others younger; their exposures are far apart."""
+    rng = np.random.default_rng(5)
+    age = np.r_[90.0, [80.0] * 6, rng.integers(30, 75, 53)]
+    ill = (rng.random(60) < 0.4) * 1
+    ill[:2] = 1, 0
+    y = {
+        "binomial": ill,
+        "poisson": rng.poisson(2, 60),
+        "gamma": rng.gamma(3, 1, 60),
+        "certain": (age > 85) | (age < 77),
+    }
+    return pd.DataFrame({"age": age, "area": rng.exponential(100, 60).round(3), "y": y[family] * 1})
+
+
+SAME = {"age": lambda r: r.area}  # the model with columns takes the offset back
+TIMES = {"w": lambda r: np.where(r.age > 85, 1e6, r.age / 60)}
+CRAFTED = {  # coefficients of age and intercept, other arguments, columns added, what the node says
+    "ordinary": ("binomial", [0.0, 0.0], {"null": 0.0}, {}, ""),
+    "no row weighs in the Hessian": (
+        "binomial",
+        [0.0, 1e4],
+        {"null": 0.0},
+        {},
+        "the columns predict nearly all labels",
+    ),
+    "offsets are a window in the null model": (
+        "binomial",
+        [-1.0, 0.0],
+        {"null": -1000.0},
+        SAME,
+        "the offsets are too far",
+    ),
+    "no row weighs, and offsets are a window": (
+        "binomial",
+        [0.0, 1e4],
+        {"null": -1000.0},
+        {},
+        "about fewer than 5 rows",
+    ),
+    "the null model has no row that weighs": ("binomial", [0.0, 0.0], {"null": 1e4}, {}, "about fewer than 5 rows"),
+    "weights whose squares are 0": ("poisson", [2.0, -700.0], {"null": 0.0}, {}, "means that the columns predict"),
+    "the oldest alone has a mean near 1": ("binomial", [6.0, -510.0], {"null": 0.0}, {}, "predict nearly all labels"),
+    "the oldest alone has a mean near 0": ("binomial", [-6.0, 510.0], {"null": 0.0}, {}, "predict nearly all labels"),
+    "all labels fit but one": ("certain", [-2.0, 154.0], {"null": 0.0}, {}, "predict nearly all labels"),
+    "the smallest mean divides a label": ("gamma", [-1.0, 0.0], {"null": 0.0}, {}, "means that the columns predict"),
+    "weights, and an impossible mean": (
+        "poisson",
+        [1e3, 0.0],
+        {"null": 0.0},
+        TIMES,
+        "the column of weights is too uneven",
+    ),
+    "weights": ("poisson", [0.0, 0.0], {"null": 0.0}, TIMES, "the column of weights is too uneven"),
+}
+
+
+@pytest.mark.parametrize("family, weights, arguments, added, said", CRAFTED.values(), ids=CRAFTED)
+@pytest.mark.parametrize("profile", ["trusting", "careful"])
+def test_sums_of_few_rows_are_refused_by_careful_hospitals(profile, family, weights, arguments, added, said):
+    """Each of the sums that leave: a task can choose coefficients under which all rows but one weigh nothing."""
+    rows = of_ages(family).assign(**added)
+    offset = {"offset": "area"} if "offsets" in said or arguments["null"] == -1000 else {}
+    data = {"label": "y", "features": ["age"], "classes": None, "holdout": 0.0, "preprocess": [], "regression": True}
+    named = family if family != "certain" else "binomial"
+    if named == "binomial":
+        data |= {"classes": [0, 1], "regression": False}
+    job = {
+        "model": {"name": "glm", "features": 1, "classes": 2 if named == "binomial" else 1, "family": named},
+        "precision": "float64",
+        "data": {**data, **offset, **({"weights": "w"} if "w" in added else {})},
+    }
+    arrays = {"weights": np.array(weights), "center": np.zeros(2), "scale": np.ones(2)}
+    environment = {**OPEN, "V6_FEDERATED_PROFILE": profile, "V6_FEDERATED_AGGREGATION": "plain"}
+    nodes = {k: rows for k in (3, 5, 8)}
+    status, log = crafted(
+        nodes, "newton", job, "v6_glm", environment=environment, arrays=codec.encode(arrays, "float64"), **arguments
+    )
+    assert (status == "completed") == (profile == "trusting" or not said), log
+    if status != "completed":
+        assert said in log.lower() and "V6_FEDERATED_MINIMUM_ROWS_A_SIDE" in log
+
+
+@pytest.mark.parametrize("family", ["binomial", "poisson", "gamma"])
+def test_pearson_s_statistic_leaves_only_where_a_dispersion_is_estimated(family):
+    """Under chosen coefficients it is that of the worst row: (1 - mu) / mu for a label of 1, exp(-eta)."""
+    rows = of_ages(family)
+    D, one = np.column_stack([rows.age - 60, np.ones(60)]), np.ones(60)
+    found = newton_sums(Glm(1, 1 + (family == "binomial"), family), D, rows.y, one, 0 * one, np.array([-0.2, 0.0]))
+    assert (found["pearson"] > 0) == (family == "gamma")

@@ -5,13 +5,14 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import OPEN, train
+from helpers import JOB, OPEN, train
 from scipy import stats
 from statsmodels.duration.survfunc import SurvfuncRight, survdiff
 from vantage6.algorithm.tools.exceptions import CollectResultsError, UserInputError
 
 from v6_federated.base.errors import SafeError
 from v6_federated.data import times
+from v6_federated.messages import codec
 from v6_km.curves import curve, log_rank
 from v6_workbench.conformance import MethodCase, conformance_tests
 from v6_workbench.simulation.datasets import load
@@ -20,6 +21,7 @@ from v6_workbench.simulation.mock import MockNetwork
 
 GRID = [1.0, 2.0, 3.5, 5.0, 8.0, 13.0]
 CUTS = (0, 40, 160, 230, 400)  # four hospitals of unequal sizes
+PLAIN = {"V6_FEDERATED_AGGREGATION": "plain"}
 
 
 def counts_of(rows):
@@ -145,8 +147,59 @@ def test_levels_that_few_rows_have_are_in_no_group():
     rows.loc[[0, 1], "arm"] = "rare"
     result = fit(rows, subgroup="arm", environment={"V6_FEDERATED_PROFILE": "careful"})
     assert [found["group"] for found in result["curves_of_survival"]] == ["a", "b", "c"]
-    of_hospital = pd.concat(dealt(rows), names=["hospital"]).groupby(["hospital", "arm"]).size()
-    assert sum(found["n"] for found in result["curves_of_survival"]) == of_hospital[of_hospital >= 10].sum() == 392
+    # the hospital of the rare ones leaves out its smallest group as well, and each one groups that are soon too small
+    left_out = {2: ["rare", rows[: CUTS[1]].arm.value_counts()[["a", "b", "c"]].idxmin()]}
+    assert sum(found["n"] for found in result["curves_of_survival"]) == counted(rows, left_out) < len(rows) - 2
+
+
+def counted(rows, left_out):
+    """The rows in groups that are large enough at the end of the first bin, but for some groups by hospital."""
+    return sum(
+        len(own)
+        for k, table in dealt(rows).items()
+        for arm, own in table.groupby("arm")
+        if arm not in left_out.get(k, []) and (own.months > GRID[0]).sum() >= 10
+    )
+
+
+@pytest.mark.parametrize("aggregation", ["plain", "masked"])
+def test_what_groups_leave_of_all_rows_is_not_a_few(aggregation):
+    """Two ordinary jobs, of all patients and by group: their difference was the one patient of a rare group."""
+    rows = patients()
+    rows.loc[170, ["arm", "dead", "months"]] = ["rare", 1, 2.5]
+    own = {"aggregation": aggregation, "environment": {"V6_FEDERATED_PROFILE": "careful", **PLAIN}}
+    parts = fit(rows, subgroup="arm", **own)["curves_of_survival"]
+    (whole,) = fit(rows, **own)["curves_of_survival"]
+    alone = rows[CUTS[2] : CUTS[3]]
+    smallest = alone.arm.value_counts()[["a", "b", "c"]].idxmin()
+    assert sum(part["n"] for part in parts) == counted(rows, {5: ["rare", smallest]})
+    assert whole["n"] - sum(part["n"] for part in parts) > 10
+
+
+def test_a_request_for_each_group_tells_no_more():
+    """Which groups a hospital counts follows from its rows, and not from the levels that a task names."""
+    tables = dealt(patients())
+    tables[3].loc[7, "arm"] = None
+    found = {levels: leaving(tables, [*levels]) for levels in ("abc", "a", "b", "c")}
+    one_by_one = np.concatenate([found[level] for level in "abc"])
+    np.testing.assert_array_equal(one_by_one, found["abc"])
+    left = len(tables[3]) - round(found["abc"].sum())
+    assert left == tables[3].arm.value_counts().min() + 1
+
+
+def leaving(tables, levels):
+    """The events and censored rows by group and bin that organization 3 sends (G, 2 (B + 1))."""
+    data = {**JOB["data"], "event": "dead", "time": "months", "features": [], "classes": None, "supervised": False}
+    job = {**JOB, "method": "km", "model": None, "precision": "float64", "participants": [2, 3, 5, 9]}
+    job["data"] = {**data, "subgroup": "arm", "levels": levels}
+    kwargs = {"job": job, "round": 1, "ends": GRID}
+    with MockNetwork("v6_km", tables, environment={"V6_FEDERATED_PROFILE": "careful", **PLAIN}) as network:
+        client = network.client()
+        task = client.task.create({"method": "leaving", "kwargs": kwargs}, [3])
+        answers = client.wait_for_results(task["id"])
+        assert answers, client.run.from_task(task["id"])[0]["log"]
+    sent = codec.decode(answers[0]["arrays"])
+    return np.column_stack([sent[name].reshape(len(levels), -1) for name in ("events", "censored")])
 
 
 REFUSED = {

@@ -110,11 +110,11 @@ def test_noise_covers_no_details():
     refused("subgroup cannot be used with clip", nodes, subgroup="x0", **noise)
 
 
-def confusions(said, y, policy="trusting", rounding=None):
+def confusions(said, y, policy="trusting", rounding=None, levels=None):
     """``by_level`` of a model that says class 1 for all rows."""
     model = models.build({"name": "logreg", "features": 1, "classes": 2})
     X, w = np.zeros((len(y), 1), np.float32), np.array([0, 1], np.float32)
-    levels = sorted({*said})
+    levels = levels or sorted({*said})
     found = details.by_level(model, w, X, np.array(y), np.array(said, object), levels, 2, Policy.of(policy), rounding)
     return dict(zip(levels, found.tolist(), strict=True))
 
@@ -125,6 +125,8 @@ def test_small_subgroups_are_not_counted():
     assert confusions(["a"] * 21 + ["b"] * 9, y) == {"a": [[0, 0]] * 2, "b": [[0, 0]] * 2}, "all minus a would be b"
     three = confusions(["a"] * 12 + ["b"] * 14 + ["c"] * 4, y)
     assert three == {"a": [[0, 0]] * 2, "b": [[0, 7], [0, 7]], "c": [[0, 0]] * 2}, "the next smallest goes too"
+    one_by_one = [confusions(["a"] * 12 + ["b"] * 14 + ["c"] * 4, y, levels=[v])[v] for v in "abc"]
+    assert one_by_one == [*three.values()], "a request for each level would tell c by subtraction"
     said = ["a"] * 15 + ["b"] * 15
     few = confusions(said, [0] * 14 + [1] + [0, 1] * 7 + [0])
     assert few == {"a": [[0, 0]] * 2, "b": [[0, 0]] * 2}, "one row of class 1 in a, and all minus b would tell it"

@@ -1,5 +1,6 @@
 """The policy is read from a node's environment; a limit that cannot be read stops everything."""
 
+import numpy as np
 import pytest
 
 from v6_federated.base.vantage6_api import NodePermissionException, PrivacyThresholdViolation
@@ -231,3 +232,38 @@ def test_each_check_passes_what_is_just_within_its_limit():
 
 def test_a_node_with_a_low_limit_on_classes_accepts_those_that_other_nodes_name():
     Policy.of("trusting", maximum_classes=5).check_labels(1000, 2, 100)
+
+
+@pytest.mark.parametrize(
+    ("weights", "allowed"),
+    [
+        ([1] * 5 + [0], True),
+        ([1] * 4 + [0], False),
+        ([100, 1, 1, 1, 1, 1], False),
+        ([0] * 6, False),  # nothing was compared: 0 < 5 * 0 is false
+        ([1e-200] + [0] * 5, False),  # the square would be 0
+        ([1e200] + [1e190] * 5, False),  # the square would be infinite
+        ([1e-200] * 6, True),
+        ([1e200] * 6, True),
+        ([np.inf] + [1] * 5, False),
+        ([np.nan] + [1] * 5, False),
+        ([], False),
+    ],
+)
+def test_sums_need_several_rows_that_weigh(weights, allowed):
+    """Of equal weights (sum w)^2 / sum w^2 is their number, whatever their size."""
+    own, w = Policy.of("careful"), np.array(weights, float)
+    Policy.of("trusting").check_dominance(w, "")
+    if allowed:
+        own.check_dominance(w, "")
+        return
+    with pytest.raises(PrivacyThresholdViolation, match="fewer than 5 rows"):
+        own.check_dominance(w, "")
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-200, 1e200])
+def test_a_bin_needs_two_rows_that_weigh_or_none(size):
+    careful = Policy.of("careful")
+    careful.check_bins(size * np.array([[1.0, 0], [1, 0], [0, 0]]))
+    with pytest.raises(PrivacyThresholdViolation, match="one row would outweigh"):
+        careful.check_bins(size * np.array([[1.0, 1], [1, 0], [0, 0]]))

@@ -255,6 +255,16 @@ def test_a_restart_at_the_end_asks_for_no_further_sum(monkeypatch):
     assert "stopped" not in result and len(result["history"]) == 3 < noisy.MOST
 
 
+def test_a_finished_job_cannot_be_resumed():
+    """Its budget is used up: a further request would take no part of one."""
+    with network() as found:
+        first = found.run(**JOB, epsilon=1)
+        with pytest.raises(
+            (CollectResultsError, SafeError, UserInputError), match="resume: the earlier job has finished"
+        ):
+            found.run(**JOB, epsilon=1, resume=first)
+
+
 def test_noise_that_hides_everything_is_one_line():
     fit = noisy.Fit([0.0, 1.0], np.eye(3))
     with pytest.raises(SafeError, match="noise hides even the number of rows"):

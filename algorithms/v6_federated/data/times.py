@@ -19,7 +19,7 @@ GRAIN = (
     256  # times closer than this fraction of a hospital's own standard deviation count as one when cells are counted
 )
 MOST = 500  # bins
-AT_RISK = 2  # times the rows that must leave a bin: so many must be at risk when one begins
+AT_RISK = 2  # times the rows that must leave a bin: so many must be at risk when it begins
 
 
 def checked_ends(ends: Sequence[float] | Array) -> Array:
@@ -175,22 +175,24 @@ class Followed:
         check_times(self.time)
 
     @property
-    def known(self) -> int:
-        """The bins that begin with enough rows at risk. All later ones are joined with the last of them."""
-        left = np.searchsorted(np.sort(self.time), self.ends, side="right")
-        return int((len(self.time) - np.append(0, left) >= AT_RISK * self.least).sum())
+    def _at_risk(self) -> Array:
+        """The rows at risk when each bin begins (B,)."""
+        return len(self.time) - np.append(0, np.searchsorted(np.sort(self.time), self.ends, side="right"))
 
     def while_known(self) -> "Followed":
-        """Follow the same rows only while enough of them are at risk: those left are then censored.
+        """Follow the same rows only up to the last end of a bin at which enough are at risk: these are censored then.
 
-        When that is depends on how many are left and not on what becomes of them, so curves stay unbiased. Rows that
-        are too few from the beginning are left out.
+        When that is depends on how many are left and not on what becomes of them, so curves stay unbiased. What becomes
+        of the last rows is in no answer, whatever the bins. Rows that are too few from the beginning are left out.
         """
-        if not self.known:
+        if not self.least:
+            return self
+        until = int((self._at_risk[1:] >= AT_RISK * self.least).sum())
+        if not until:
             return replace(self, time=self.time[:0], event=self.event[:0])
-        end = np.append(self.ends, np.inf)[self.known - 1]
+        end = self.ends[until - 1]
         event = np.where(self.time > end, 0.0, self.event)
-        return replace(self, time=np.minimum(self.time, end), event=event, until=self.known)
+        return replace(self, time=np.minimum(self.time, end), event=event, until=until)
 
     @property
     def bins(self) -> Array:
@@ -222,7 +224,8 @@ class Followed:
             return values
         until, spread = self.until or len(self.ends) + 1, np.zeros(values.shape)
         joined = joins(np.bincount(self.bins, which, len(self.ends) + 1)[:until], self.least)
-        joined = np.minimum(joined, joined[max(self.known - 1, 0)])
+        enough = int((self._at_risk >= AT_RISK * self.least).sum())  # all later bins are joined with the last of these
+        joined = np.minimum(joined, joined[max(enough - 1, 0)])
         same, shares = joined[:, None] == joined, shares[:until]
         spread[..., :until] = values[..., :until] @ same * (shares / (same @ shares))
         return spread

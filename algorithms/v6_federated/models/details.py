@@ -12,6 +12,7 @@ import numpy as np
 from v6_federated.base.arrays import Array
 from v6_federated.models import Model, metrics
 from v6_federated.models.linear import predicted
+from v6_federated.privacy.levels import countable
 from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.rounding import Rounding
 
@@ -65,8 +66,7 @@ def by_level(
     """Count predictions by true class, for each level of a column.
 
     A level is not counted if fewer rows than the node's minimum have it, or if some but too few of its rows have a
-    class. What is left of all rows would be about them again: while the same holds for it, the smallest level that was
-    counted is left out too.
+    class, nor while the same holds for what is left of all rows: see ``countable``.
 
     Args:
         model: the model.
@@ -82,11 +82,6 @@ def by_level(
     Returns:
         Counts (levels, c, c), true class by predicted class, int64; zeros for a level that is not counted.
     """
-    guess = predicted(model.scores(w, X))
-    found = np.zeros((len(levels), classes, classes), np.int64)
-    for confusion, level in zip(found, levels, strict=True):
-        own = said == level
-        np.add.at(confusion, (y[own], guess[own]), 1)
 
     def few(of_class: Array) -> Any:
         """Whether (..., c) rows by class are too few, although there are some."""
@@ -94,12 +89,12 @@ def by_level(
         some = (of_class > 0) & (of_class < policy.minimum_rows_a_class)
         return ((rows > 0) & (rows < policy.minimum_rows)) | some.any(axis=-1)
 
-    of_class, of_all = found.sum(axis=2), np.bincount(y, minlength=classes)
-    rows = of_class.sum(axis=1)
-    counted = ~few(of_class)
-    while counted.any() and few(of_all - of_class[counted].sum(axis=0)):
-        counted[np.flatnonzero(counted)[rows[counted].argmin()]] = False
-    found[~counted] = 0
+    guess, counted = predicted(model.scores(w, X)), countable(said, y, few)
+    found = np.zeros((len(levels), classes, classes), np.int64)
+    for confusion, level in zip(found, levels, strict=True):
+        if level in counted:
+            own = said == level
+            np.add.at(confusion, (y[own], guess[own]), 1)
     if rounding:
         found = np.array([rounding.confusion(c) if c.any() else c for c in found]).reshape(found.shape)
     return found

@@ -28,6 +28,7 @@ from v6_federated.node.request import Request
 from v6_federated.node.state import State
 from v6_federated.privacy import quota
 from v6_federated.privacy.environment import limit_threads
+from v6_federated.privacy.levels import countable
 from v6_federated.privacy.schema import Schema
 
 FAR_APART = "The model's predictions are far apart; bring columns to one scale (--preprocess standardize), lower lr"
@@ -363,7 +364,8 @@ class NodeRows:
 
         Returns:
             The index of each row's level (n,); 0 if the job names no column, and -1 in rows with none of the levels,
-            or with one that too few rows have.
+            or with one that too few rows have. While there are such rows, but too few of them, the smallest level is
+            left out too: see ``countable``.
         """
         self._check_covered()
         spec = self.job.data
@@ -371,10 +373,10 @@ class NodeRows:
             return np.zeros(self.n, np.intp)
         kept, _ = self.source.split(spec, self.identity, self.policy.minimum_rows)
         said = self.source.words(spec.subgroup)[kept]
-        place = {level: i for i, level in enumerate(spec.levels)}
-        found = np.array([place.get(word, -1) for word in said], np.intp)
-        rows = np.bincount(found[found >= 0], minlength=len(place))
-        return np.where(rows[found] < self.policy.minimum_rows_a_class, -1, found)
+        least = self.policy.minimum_rows_a_class
+        counted = countable(said, np.zeros(len(said), np.intp), lambda rows: ((rows > 0) & (rows < least)).any(axis=-1))
+        place = {level: i for i, level in enumerate(spec.levels) if level in counted}
+        return np.array([place.get(word, -1) for word in said], np.intp)
 
     def check_time(self) -> None:
         """End a task that takes longer than the operator allows.

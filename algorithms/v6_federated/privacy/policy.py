@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from v6_federated.base.arrays import Array
 from v6_federated.base.vantage6_api import NodePermissionException, PrivacyThresholdViolation
 from v6_federated.privacy.environment import read_environment
@@ -545,10 +543,9 @@ class Policy:
             remedy: why that happens, and what a researcher can do except leaving the organization out.
 
         Raises:
-            PrivacyThresholdViolation: the weights are those of too few rows.
+            PrivacyThresholdViolation: the weights are those of too few rows; all of them are 0, or some not finite.
         """
-        total = float(weights.sum())
-        if total**2 < self.minimum_rows_a_side * float(weights @ weights):
+        if self.minimum_rows_a_side and not _rows_that_weigh(weights) >= self.minimum_rows_a_side:
             raise PrivacyThresholdViolation(
                 f"the sums would be about fewer than {self.minimum_rows_a_side} rows, as all others have hardly any "
                 f"weight in them ({PREFIX}MINIMUM_ROWS_A_SIDE). {remedy}, or leave this organization out "
@@ -562,10 +559,10 @@ class Policy:
             weights: what each row weighs in each bin, from 0 (n, B).
 
         Raises:
-            PrivacyThresholdViolation: in some bin the weights are those of fewer than two rows.
+            PrivacyThresholdViolation: in some bin the weights are those of fewer than two rows, or not finite. A bin
+                in which all rows weigh 0 holds nothing.
         """
-        total, squares = weights.sum(axis=0), np.square(weights).sum(axis=0)
-        if self.minimum_rows_a_side and (np.square(total) < 2 * squares).any():
+        if self.minimum_rows_a_side and not all(_rows_that_weigh(bin_) >= 2 for bin_ in weights.T if bin_.any()):
             raise PrivacyThresholdViolation(
                 f"in some bin of time, one row would outweigh all others ({PREFIX}MINIMUM_ROWS_A_SIDE); set fewer "
                 "bins, leave out columns, or leave this organization out"
@@ -593,6 +590,15 @@ class Policy:
 def _of_profile(profile: str) -> Policy:
     budget = {PREFIX + "EPSILON": "1", PREFIX + "DELTA": "1e-5"} if profile == "private" else {}
     return replace(Policy.of_node({PREFIX + "PROFILE": profile, **budget}), epsilon=None, delta=None)
+
+
+def _rows_that_weigh(weights: Array) -> float:
+    """(sum w)^2 / sum w^2, for weights of any size; 0 if all are 0, or some not finite."""
+    largest = float(weights.max(initial=0.0))
+    if not 0 < largest < math.inf:
+        return 0.0
+    relative = weights / largest  # squares of very small or large weights could not be told from 0, or compared
+    return float(relative.sum()) ** 2 / float(relative @ relative)
 
 
 def _read_alike(column: str) -> str:
