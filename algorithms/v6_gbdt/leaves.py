@@ -137,7 +137,13 @@ def sums_of_bins(
 
 
 def clipped_sums(
-    trees: Sequence[np.ndarray], X: np.ndarray, g: np.ndarray, h: np.ndarray, clip: float, pause: Callable[[], None]
+    trees: Sequence[np.ndarray],
+    X: np.ndarray,
+    g: np.ndarray,
+    h: np.ndarray,
+    clip: float,
+    pause: Callable[[], None],
+    idle: np.ndarray | None = None,
 ) -> np.ndarray:
     """Add up clipped derivatives by leaf, as whole numbers of which one row changes no more than is proven.
 
@@ -153,11 +159,14 @@ def clipped_sums(
         h: second derivatives (n, c).
         clip: C, the largest norm of (g, ``STEEPER`` h).
         pause: is called now and then; it may end the task.
+        idle: which rows add nothing (n,); None: all do. Having no values does not keep a row out of the leaves.
 
     Returns:
         The sums of the z of ``g`` in all leaves of all trees, and then those of ``h``: (2 leaves,) int64.
     """
     z = bounded_rows(np.hstack([g, STEEPER * h]) / clip)
+    if idle is not None:
+        z[idle] = 0
     found, c = list[np.ndarray](), g.shape[1]
     for t, tree in enumerate(trees):
         pause()

@@ -42,7 +42,7 @@ def conformed(source: Source, schema: Schema) -> Source:
         The declared columns only, in the schema's order, with the label last.
 
     Raises:
-        NodePermissionException: the table lacks a declared column.
+        NodePermissionException: the table lacks a declared column, or persons are declared of arrays.
     """
     key = ("declared", schema)
     if key not in source._read:
@@ -79,6 +79,11 @@ def _of_table(table: pd.DataFrame, schema: Schema) -> Source:
 
 def _of_arrays(source: Source, schema: Schema) -> Source:
     assert source.X is not None
+    if schema.person is not None:  # nothing would bound what a person contributes
+        raise NodePermissionException(
+            f"schema.json declares person, and arrays do not say whose a row is; this hospital's operator must remove "
+            f"person and m, or give a table. {NOTHING_COMPUTED}"
+        )
     flat = source.X.reshape(len(source.X), -1)
     X = flat / 255 if flat.dtype == np.uint8 else flat.astype(np.float64)  # as ``as_features``, which refuses NaN
     if X.shape[1] != len(schema.columns):
