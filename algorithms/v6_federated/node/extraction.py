@@ -10,6 +10,7 @@ from v6_federated.base.vantage6_api import AlgorithmExecutionError, Database, ex
 from v6_federated.data.files import open_database
 from v6_federated.data.frames import encode
 from v6_federated.node.masking import SAFE_ERRORS
+from v6_federated.node.silence import silent
 from v6_federated.privacy import audit
 from v6_federated.privacy.environment import debugging
 from v6_federated.privacy.hospital import HospitalFolder
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 
 @extraction_task
+@silent()
 def extract(
     organization: int, database: Database, /, *, sheet: Any = None, query: Any = None, **unknown: Any
 ) -> "pyarrow.Table":

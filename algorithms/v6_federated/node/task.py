@@ -31,6 +31,7 @@ from v6_federated.node.masking import SAFE_ERRORS
 from v6_federated.node.node import Node
 from v6_federated.node.noising import UNCOVERED
 from v6_federated.node.request import Request
+from v6_federated.node.silence import silent, subnormals_as_zero
 from v6_federated.privacy.environment import debugging
 from v6_federated.privacy.sums import Sums
 
@@ -84,7 +85,7 @@ def partial(function: Function | None = None, *, weights: SumWeights = "share", 
         evaluation = None
         _check_received(node, received)
         received = _as_model(node, received)
-        with np.errstate(over="ignore", invalid="ignore"):  # numbers that are not finite are rejected, or counted
+        with subnormals_as_zero():
             for batch_size in settings.with_role(checked, Role.BATCH):
                 _check_training(node, checked, batch_size)
             if missing := [name for name in required if received.get(name) is None]:
@@ -123,6 +124,7 @@ def partial(function: Function | None = None, *, weights: SumWeights = "share", 
         return answer
 
     @node_task
+    @silent()
     def call(
         client: Any,
         /,
