@@ -52,7 +52,7 @@ def extract(
         policy = Policy.of_node()
         folder = HospitalFolder.of_node(policy, organization)
         line = replace(audit.entry(policy, organization, "extract", None, {}), database=audit.text(database.label))
-        source = open_database(read(database, policy.allow_queries))
+        source = open_database(read(database, policy.allow_queries, policy.private))
         if not policy.allow_numeric_names:
             source.check_header()
         frame = encode(source, policy, chosen=bool(query or sheet))

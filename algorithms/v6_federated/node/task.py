@@ -149,7 +149,7 @@ def partial(function: Function | None = None, *, weights: SumWeights = "share", 
                 raise SafeError(f"{function.__name__} takes no model and evaluates none; call evaluate instead")
             checked = settings.validate(accepted, values)
             queries = request.policy.allow_queries and not request.policy.private  # a query can repeat a row
-            database = read_database(queries) if mock_data is None else mock_data[0]
+            database = read_database(queries, request.policy.private) if mock_data is None else mock_data[0]
             told = Job.from_json(job)
             told.check(organization, round)
             mode = masking.mode_of(told, request)
