@@ -1,9 +1,13 @@
 """Fixtures of all tests."""
 
+from collections.abc import Iterator
+
 import pandas as pd
 import pytest
 from hypothesis import settings
 
+from v6_federated.node import silence
+from v6_federated.privacy.environment import debugging
 from v6_workbench.conformance import tables
 
 settings.register_profile("any machine", deadline=None)  # how long an example takes says how busy the machine is
@@ -16,6 +20,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         file = item.path
         item.add_marker(pytest.mark.xdist_group("network" if file.parent.name.startswith("network") else str(file)))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def warnings_of_nodes() -> Iterator[None]:
+    """Nodes suppress warnings, by which a test finds numerical mistakes: here they show them, as with DEBUG=1."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(silence, "debugging", lambda: True)
+        yield
+
+
+@pytest.fixture
+def as_deployed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes suppress warnings as they do at hospitals."""
+    monkeypatch.setattr(silence, "debugging", debugging)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from v6_federated import ROW, bounded_reach, bounded_rows
-from v6_gbdt.trees import EVERY, FEATURE, GAIN, LEAF, VALUE, ends, outputs_of
+from v6_gbdt.trees import EVERY, FEATURE, GAIN, LEAF, VALUE, on_the_way, outputs_of, paths
 
 MOST_PAIRS = 1 << 16  # of a row and a tree, that are worked on at a time
 STEEPER = 3.0  # times second derivatives, in such sums: of two classes, |(g, 3 h)| is still 1 at most, with less noise
@@ -37,23 +37,24 @@ def _leaves(
     trees: np.ndarray, roots: np.ndarray, edges: Sequence[np.ndarray], binned: np.ndarray, minimum: int
 ) -> np.ndarray:
     """The leaf, a row of the trees (m, 3), to which each row comes in each tree: (trees, n)."""
-    feature, missing_left = trees[:, FEATURE].astype(np.intp), ~np.signbit(trees[:, GAIN])
-    edge, right = np.zeros(len(trees)), np.append(ends(trees)[1:], 0)
-    for j in np.unique(feature[feature != LEAF]):
-        here, value = feature == j, trees[feature == j, VALUE]
+    is_leaf, column, left, right, depth = paths(trees)
+    edge, missing_left = np.zeros(len(trees)), ~np.signbit(trees[:, GAIN])
+    for j in np.unique(column[~is_leaf]):
+        here = ~is_leaf & (column == j)
+        value = trees[here, VALUE]
         edge[here] = np.where(value == EVERY, len(edges[j]), np.searchsorted(edges[j], value))
     n = len(binned)
     at = np.repeat(roots, n)
-    todo = np.flatnonzero(feature[at] != LEAF)  # pairs of a tree and a row
-    row, here = todo % n, at[todo]
-    while len(todo):
-        x = binned[row, feature[here]]
-        left = (x <= edge[here]) | (np.isnan(x) & missing_left[here])
-        rows, lefts = (np.bincount(h, minlength=len(trees)) for h in (here, here[left]))
+    todo = np.arange(len(at))  # pairs of a tree and a row
+    row, here = todo % n, at
+    for _ in range(depth):
+        x = binned[row, column[here]]
+        goes_left = (x <= edge[here]) | (np.isnan(x) & missing_left[here])
+        rows, lefts = (np.bincount(h, minlength=len(trees)) for h in (here, here[goes_left]))
         few = np.minimum(lefts, rows - lefts) < minimum
-        left = np.where(few[here], (2 * lefts >= rows)[here], left)
-        here = at[todo] = np.where(left, here + 1, right[here])
-        going = np.flatnonzero(feature[here] != LEAF)
+        goes_left = np.where(few[here], (2 * lefts >= rows)[here], goes_left)
+        here = at[todo] = np.where(goes_left, left[here], right[here])
+        going = on_the_way(is_leaf[here])
         todo, row, here = todo[going], row[going], here[going]
     return at.reshape(len(roots), n)
 
@@ -137,7 +138,13 @@ def sums_of_bins(
 
 
 def clipped_sums(
-    trees: Sequence[np.ndarray], X: np.ndarray, g: np.ndarray, h: np.ndarray, clip: float, pause: Callable[[], None]
+    trees: Sequence[np.ndarray],
+    X: np.ndarray,
+    g: np.ndarray,
+    h: np.ndarray,
+    clip: float,
+    pause: Callable[[], None],
+    idle: np.ndarray | None = None,
 ) -> np.ndarray:
     """Add up clipped derivatives by leaf, as whole numbers of which one row changes no more than is proven.
 
@@ -153,11 +160,14 @@ def clipped_sums(
         h: second derivatives (n, c).
         clip: C, the largest norm of (g, ``STEEPER`` h).
         pause: is called now and then; it may end the task.
+        idle: which rows add nothing (n,); None: all do. Having no values does not keep a row out of the leaves.
 
     Returns:
         The sums of the z of ``g`` in all leaves of all trees, and then those of ``h``: (2 leaves,) int64.
     """
     z = bounded_rows(np.hstack([g, STEEPER * h]) / clip)
+    if idle is not None:
+        z[idle] = 0
     found, c = list[np.ndarray](), g.shape[1]
     for t, tree in enumerate(trees):
         pause()

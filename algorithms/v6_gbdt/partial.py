@@ -79,7 +79,7 @@ def noisy_leaf_sums(node: Node, weights: Vector, structure: Vector) -> Result:
     def summed(rows: Rows) -> np.ndarray:
         X = rows.X.astype(np.float32)
         g, h = ensemble.gradient(ensemble.sums(weights, X), rows.y)
-        return leaves.clipped_sums(trees, X, g, h, C, node.check_time)
+        return leaves.clipped_sums(trees, X, g, h, C, node.check_time, rows.idle)
 
     size = 2 * int(np.count_nonzero(structure[:, FEATURE] == LEAF))
     return {"sums": node.noisy_sum(summed, size, leaves.reach(len(trees) // ensemble.columns, ensemble.columns))}

@@ -11,6 +11,7 @@ from v6_federated import SafeError, models
 FEATURE, VALUE, GAIN = 0, 1, 2
 LEAF = -1
 MOST_PAIRS = 1 << 15  # of a tree and a row, that are worked on at a time: few enough for a processor's cache
+LEAST_PAIRS = 64  # that are worked on, even if they have arrived
 MOST_RATE = 2.0  # of the trees of a round together; more are said to be many
 EVERY = np.finfo(np.float32).max  # threshold of a split of missing values from all others
 
@@ -145,13 +146,16 @@ class Trees:
             yield from found.reshape(-1, self.columns, len(X))
 
     def _votes(self, w: np.ndarray) -> np.ndarray | None:
-        """The weight of the vote of each tree for each class; None if outputs are added up."""
+        """The weight of the vote of each round's trees; None if outputs are added up."""
         if w.ndim != 2 or w.shape[1] != 3:  # ``split`` says what is wrong
             return None
         if not w.size or not w[w[:, FEATURE] == LEAF, GAIN].any():
             return None
         first = [tree[tree[:, FEATURE] == LEAF, GAIN][0] for tree in self.split(w)[:: self.columns]]
-        return np.array(first, np.float64)
+        votes = np.array(first, np.float64)
+        if not ((votes > 0) & (votes < np.inf)).all():  # or a class could have no votes, whose logarithm is infinite
+            raise SafeError("trees that vote with a weight of 0 or less; expected an accuracy of each round")
+        return votes
 
     def predict(self, w: np.ndarray, X: np.ndarray) -> np.ndarray:
         """Predict the label of each row.
@@ -275,6 +279,41 @@ def ends(w: np.ndarray) -> np.ndarray:
     return order[np.searchsorted(key[order], (balance - step - 1) * (m + 1) + np.arange(m))] + 1
 
 
+def paths(w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int]:
+    """Find where rows go that go down trees.
+
+    So many steps are taken as there are splits above the deepest leaf, even if all rows have arrived: otherwise time
+    would tell how deep a single row goes. A row that has arrived stays.
+
+    Args:
+        w: the ensemble (m, 3).
+
+    Returns:
+        For each row of the ensemble whether it is a leaf, the column that it compares (0 for a leaf), and where rows go
+        that go left and right, (m,) each; and the number of steps.
+    """
+    m, is_leaf, behind = len(w), w[:, FEATURE] == LEAF, ends(w)
+    here = np.arange(m)
+    right = np.where(is_leaf, here, np.append(behind[1:], 0))
+    begun = np.bincount(here[~is_leaf] + 1, minlength=m + 1)
+    depth = (begun - np.bincount(behind[~is_leaf], minlength=m + 1)).cumsum().max()
+    column = np.where(is_leaf, 0, w[:, FEATURE]).astype(np.intp)
+    return is_leaf, column, np.where(is_leaf, here, here + 1), right, int(depth)
+
+
+def on_the_way(arrived: np.ndarray) -> np.ndarray:
+    """Choose the pairs of a row and a tree that go on: time must not tell whether it is one or none.
+
+    Args:
+        arrived: whether each pair has arrived at a leaf (p,).
+
+    Returns:
+        The indices of those that have not, filled up to ``LEAST_PAIRS`` with some that have.
+    """
+    going, others = np.flatnonzero(~arrived), np.flatnonzero(arrived)
+    return np.append(going, others[: max(0, LEAST_PAIRS - len(going))])
+
+
 def outputs_of(trees: Sequence[np.ndarray], X: np.ndarray) -> np.ndarray:
     """Compute the output of each tree for each row.
 
@@ -286,18 +325,18 @@ def outputs_of(trees: Sequence[np.ndarray], X: np.ndarray) -> np.ndarray:
         The outputs (trees, n), float32.
     """
     w, roots = np.concatenate(trees), np.cumsum([0, *map(len, trees[:-1])])
-    feature, value, right = w[:, FEATURE].astype(np.intp), w[:, VALUE], np.append(ends(w)[1:], 0)
-    missing_left = ~np.signbit(w[:, GAIN])
+    is_leaf, column, left, right, depth = paths(w)
+    value, missing_left = w[:, VALUE], ~np.signbit(w[:, GAIN])
     values, at = X.ravel(), np.repeat(roots, len(X))
-    todo = np.flatnonzero(feature[at] != LEAF)  # pairs of a tree and a row
-    row, here = todo % len(X) * X.shape[1], at[todo]
-    while len(todo):
-        x = values[row + feature[here]]
-        left = x <= value[here]
+    todo = np.arange(len(at))  # pairs of a tree and a row
+    row, here = todo % len(X) * X.shape[1], at
+    for _ in range(depth):
+        x = values[row + column[here]]
+        goes_left = x <= value[here]
         gone = np.flatnonzero(np.isnan(x))
-        left[gone] = missing_left[here[gone]]
-        here = at[todo] = np.where(left, here + 1, right[here])
-        going = np.flatnonzero(feature[here] != LEAF)
+        goes_left[gone] = missing_left[here[gone]]
+        here = at[todo] = np.where(goes_left, left[here], right[here])
+        going = on_the_way(is_leaf[here])
         todo, row, here = todo[going], row[going], here[going]
     return value[at].reshape(len(trees), len(X))
 

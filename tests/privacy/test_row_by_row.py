@@ -15,7 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from v6_federated import evaluate
+from v6_federated.base.database import read_database
 from v6_federated.base.errors import SafeError
+from v6_federated.base.tables import read_csv
 from v6_federated.base.vantage6_api import DataError, NodePermissionException
 from v6_federated.data.declared import conformed
 from v6_federated.data.source import Source
@@ -71,6 +73,36 @@ def test_one_odd_line_changes_no_other():
     for last in ("True,1,0,9", "old,,maybe,A5", "5,1,,9", ",,,"):
         found = conformed(Source(table=read(*lines, last)), SCHEMA)
         assert [row(found, i) for i in range(8)] == expected
+
+
+COMMAS = Schema((Column("crp", "number", 0, 10), Column("w", "words", levels=("1.5", "2,5", "no"))), "y", (0, 1))
+
+
+@pytest.mark.parametrize("by_value", [True, False])  # as a node with a budget reads, and a developer's
+@pytest.mark.parametrize("separated", [";", "\t"])
+@pytest.mark.parametrize("odd", ["<0,5", "?", "", "1 234,5", "1,2,3", "7,250"])
+def test_one_odd_cell_changes_no_decimal_comma(tmp_path, separated, by_value, odd):
+    """All numbers of its column were once missing, and moved to the middle of the bounds."""
+    for i, cell in enumerate(("0,5", odd)):
+        lines = ["crp;w;y", "1,5;1,5;0", "2;2,5;1", f"{cell};{cell};0", ",5;no;1"]
+        (tmp_path / f"{i}.csv").write_text("\n".join(lines).replace(";", separated) + "\n")
+    tables = [read_csv(tmp_path / f"{i}.csv", "rows", by_value=by_value) for i in range(2)]
+    even, odd_one = (conformed(Source(table=table), COMMAS).table for table in tables)
+    assert even["crp"].tolist() == [1.5, 2, 0.5, 0.5] and even["w"].tolist() == ["1.5", "2,5", "(other)", "no"]
+    pd.testing.assert_frame_equal(odd_one.drop(index=2), even.drop(index=2))
+    assert odd_one["crp"][2] == (7.25 if odd == "7,250" else 5)
+
+
+def test_a_point_next_to_decimal_commas_does_not_stop_a_node_with_a_budget(tmp_path, monkeypatch):
+    """That a single cell stops all jobs would be an answer that no noise covers."""
+    file = tmp_path / "rows.csv"
+    file.write_text("crp;w;y\n1,5;no;0\n2.5;no;1\n")
+    for name, value in {"LABELS": "default", "TYPE": "csv", "URI": str(file)}.items():
+        monkeypatch.setenv("USER_REQUESTED_DATABASE_LABELS" if name == "LABELS" else f"DEFAULT_DATABASE_{name}", value)
+    with pytest.raises(DataError, match="decimal commas and others with points"):
+        read_database(False)
+    found = conformed(Source(table=read_database(False, by_value=True)), COMMAS).table
+    assert found["crp"].tolist() == [1.5, 2.5]
 
 
 @pytest.mark.parametrize("value", [[1], {"a": 1}, 1j, b"1", 10**400, pd.Timestamp(0), object(), pd.NaT])
@@ -173,7 +205,8 @@ def test_a_query_is_refused_whatever_the_operator_allows(monkeypatch):
     """A query can repeat a row a thousand times, and noise hides a row that counts once."""
     allowed = []
 
-    def read(queries):
+    def read(queries, by_value):
+        assert by_value is not queries
         allowed.append(queries)
         raise DataError("read")
 

@@ -62,11 +62,12 @@ def chosen() -> list[str | int]:
     return found
 
 
-def read_database(allow_queries: bool) -> pd.DataFrame | Frame | Path:
+def read_database(allow_queries: bool, by_value: bool = False) -> pd.DataFrame | Frame | Path:
     """Read the database that the task names.
 
     Args:
         allow_queries: whether the operator lets a task bring a query or choose a sheet.
+        by_value: see ``tables.read_csv``.
 
     Returns:
         As ``read``; a data frame of a session as it is.
@@ -86,7 +87,7 @@ def read_database(allow_queries: bool) -> pd.DataFrame | Frame | Path:
         raise UserInputError(f"this node has no database {database.label!r}; use a label of its configuration")
     if database.kind == "frame":
         return _frame(database, allow_queries)
-    return read(database, allow_queries)
+    return read(database, allow_queries, by_value)
 
 
 def _frame(database: Database, allow_queries: bool) -> Frame:
@@ -111,12 +112,13 @@ def _frame(database: Database, allow_queries: bool) -> Frame:
     return Frame(found)
 
 
-def read(database: Database, allow_queries: bool) -> pd.DataFrame | Path:
+def read(database: Database, allow_queries: bool, by_value: bool = False) -> pd.DataFrame | Path:
     """Read a database of this node.
 
     Args:
         database: the database.
         allow_queries: whether the operator lets a task bring a query or choose a sheet.
+        by_value: see ``tables.read_csv``.
 
     Returns:
         A table if it is of one of vantage6's types for tables or queries, and the path of its file otherwise.
@@ -155,7 +157,7 @@ def read(database: Database, allow_queries: bool) -> pd.DataFrame | Path:
             warnings.simplefilter("ignore")  # they may quote a cell of the table
             return read_table(database)  # the text of its errors is withheld, see ``node.task``
     try:
-        return tables.read(file, database.kind, "the table", sheet=database.sheet)
+        return tables.read(file, database.kind, "the table", sheet=database.sheet, by_value=by_value)
     except SafeError as error:
         raise DataError(str(error)) from None
     except OSError:

@@ -25,6 +25,7 @@ READERS = {"excel": "openpyxl", "parquet": "pyarrow"}
 GZIP = b"\x1f\x8b"  # how a packed file begins
 PART = 2**20  # bytes that are read at a time
 COMMAS = re.compile(r"[+-]?(\d+,?\d*|,\d+)([eE][+-]?\d+)?", re.ASCII)  # a number, with a decimal comma if it has one
+DECIMAL_COMMAS = "decimal commas"  # attribute of a table: its file separates columns by something else than commas
 THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+", re.ASCII)
 
 
@@ -48,7 +49,9 @@ def stem(path: Path) -> str:
     return path.name[: -len(ending)] if ending else path.name
 
 
-def read(file: Path, kind: str, name: str, *, own: bool = False, sheet: str | None = None) -> pd.DataFrame:
+def read(
+    file: Path, kind: str, name: str, *, own: bool = False, sheet: str | None = None, by_value: bool = False
+) -> pd.DataFrame:
     """Read a table.
 
     Args:
@@ -57,6 +60,7 @@ def read(file: Path, kind: str, name: str, *, own: bool = False, sheet: str | No
         name: what errors call the file.
         own: whether errors may show names of columns: they are read by the file's owner.
         sheet: the sheet of an Excel file; None is the first.
+        by_value: see ``read_csv``.
 
     Returns:
         The table.
@@ -66,7 +70,7 @@ def read(file: Path, kind: str, name: str, *, own: bool = False, sheet: str | No
         OSError: the file is missing or may not be read.
     """
     if kind == "csv":
-        return read_csv(file, name, own=own)
+        return read_csv(file, name, own=own, by_value=by_value)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they may quote a cell of the table
@@ -91,15 +95,19 @@ def read(file: Path, kind: str, name: str, *, own: bool = False, sheet: str | No
     return table.drop(columns=unused)
 
 
-def read_csv(file: Path, name: str, *, own: bool = False, **options: Any) -> pd.DataFrame:
+def read_csv(file: Path, name: str, *, own: bool = False, by_value: bool = False, **options: Any) -> pd.DataFrame:
     """Read a text file, packed by gzip or not: columns are separated by commas, semicolons or tabs.
 
-    Where semicolons or tabs separate columns, numbers may have a decimal comma.
+    Where semicolons or tabs separate columns, numbers may have a decimal comma. The table then has the attribute
+    ``DECIMAL_COMMAS``, by which ``data.declared`` reads values that are left as text.
 
     Args:
         file: the file.
         name: what errors call it.
         own: see ``read``.
+        by_value: whether each value is to be read by itself, by ``data.declared``: numbers with decimal commas stay
+            text, and are not refused next to others with points. Whether all of a column can be read as numbers would
+            depend on a single row.
         options: further arguments of ``pandas.read_csv``.
 
     Returns:
@@ -124,7 +132,8 @@ def read_csv(file: Path, name: str, *, own: bool = False, **options: Any) -> pd.
             table: pd.DataFrame = pd.read_csv(file, **form, **options)
             _check_names(header.iloc[0].tolist(), name, own)
             if form["sep"] != "," and "dtype" not in options:
-                table = _with_decimals(table, file, name, form, own)
+                table = table if by_value else _with_decimals(table, file, name, form, own)
+                table.attrs[DECIMAL_COMMAS] = True
     except pd.errors.ParserWarning:
         raise SafeError(f"some lines of {name} have more fields than its first line; expected as many") from None
     except UnicodeDecodeError:

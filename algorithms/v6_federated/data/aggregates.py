@@ -248,7 +248,8 @@ def edges(lower: float, upper: float) -> Array:
         from ``lower`` to ``upper``. If many rows have one value, such as 0, it is usually this one.
     """
     value = shortest_between(lower, upper)
-    return np.sort([*np.linspace(lower, upper, BINS + 1), value - 4 * np.spacing(abs(value)), value])
+    gap = max(4 * np.spacing(abs(value)), np.finfo(np.float64).tiny)  # nodes take smaller numbers as 0
+    return np.sort([*np.linspace(lower, upper, BINS + 1), value - gap, value])
 
 
 def shortest_between(lower: float, upper: float) -> float:

@@ -5,7 +5,8 @@ covers. So values outside are moved inside, and nothing is refused.
 
 Each value is read by itself. What pandas makes of a value depends on the whole column: one missing number turns all 1
 into 1.0, and one word turns them into "1". If that decided which level or class a row has, one row would change all
-others. (Numbers that are written with more than 15 digits can still differ in their last bit.)
+others. What separates the columns of a file says whether 1,5 is a number: it does in files with semicolons or tabs.
+(Numbers that are written with more than 15 digits can still differ in their last bit.)
 """
 
 import re
@@ -16,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from v6_federated.base.arrays import Array
+from v6_federated.base.tables import COMMAS, DECIMAL_COMMAS
 from v6_federated.base.text import NOTHING_COMPUTED
 from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.data.reading import DECIMAL, FALSE, TRUE, shortest
@@ -42,7 +44,7 @@ def conformed(source: Source, schema: Schema) -> Source:
         The declared columns only, in the schema's order, with the label last.
 
     Raises:
-        NodePermissionException: the table lacks a declared column.
+        NodePermissionException: the table lacks a declared column, or persons are declared of arrays.
     """
     key = ("declared", schema)
     if key not in source._read:
@@ -52,6 +54,7 @@ def conformed(source: Source, schema: Schema) -> Source:
 
 
 def _of_table(table: pd.DataFrame, schema: Schema) -> Source:
+    commas = bool(table.attrs.get(DECIMAL_COMMAS))
     named = [*schema.features, *filter(None, [schema.label, schema.person])]
     if missing := [name for name in named if name not in table.columns]:
         raise NodePermissionException(
@@ -66,19 +69,24 @@ def _of_table(table: pd.DataFrame, schema: Schema) -> Source:
         persons = np.unique(numbers, return_index=True)[1][numbers]
         idle = table.groupby(numbers).cumcount().to_numpy() >= schema.m
     found: dict[str, Any] = {
-        column.name: _words(table[column.name], column.levels)
+        column.name: _declared(table[column.name], column.levels, UNKNOWN, commas)
         if column.kind == "words"
-        else _numbers(table[column.name], column.lower, column.upper)
+        else _numbers(table[column.name], column.lower, column.upper, commas)
         for column in schema.columns
     }
     if schema.label:
-        found[schema.label], undeclared = _label(table[schema.label], schema)
+        found[schema.label], undeclared = _label(table[schema.label], schema, commas)
         idle |= undeclared
     return Source(table=pd.DataFrame(found).reset_index(drop=True), idle=idle, persons=persons)
 
 
 def _of_arrays(source: Source, schema: Schema) -> Source:
     assert source.X is not None
+    if schema.person is not None:  # nothing would bound what a person contributes
+        raise NodePermissionException(
+            f"schema.json declares person, and arrays do not say whose a row is; this hospital's operator must remove "
+            f"person and m, or give a table. {NOTHING_COMPUTED}"
+        )
     flat = source.X.reshape(len(source.X), -1)
     X = flat / 255 if flat.dtype == np.uint8 else flat.astype(np.float64)  # as ``as_features``, which refuses NaN
     if X.shape[1] != len(schema.columns):
@@ -92,43 +100,48 @@ def _of_arrays(source: Source, schema: Schema) -> Source:
     return Source(X=X.astype(np.float32), y=y.to_numpy(), idle=idle)
 
 
-def _numbers(column: "pd.Series[Any]", lower: float | None, upper: float | None) -> Array:
+def _numbers(column: "pd.Series[Any]", lower: float | None, upper: float | None, commas: bool) -> Array:
     assert lower is not None and upper is not None
-    numbers = _floats(column)
+    numbers = _floats(column, commas)
     return np.clip(np.where(np.isnan(numbers), (lower + upper) / 2, numbers), lower, upper)
 
 
-def _words(column: "pd.Series[Any]", levels: Any) -> Array:
-    return _declared(column, levels, UNKNOWN)
-
-
-def _label(column: "pd.Series[Any]", schema: Schema) -> "tuple[pd.Series[Any], Array]":
+def _label(column: "pd.Series[Any]", schema: Schema, commas: bool = False) -> "tuple[pd.Series[Any], Array]":
     """The label, and where it is not declared; there it is any that is."""
     if schema.classes is None:
         assert schema.bounds is not None
-        numbers = _floats(column)
+        numbers = _floats(column, commas)
         undeclared = ~np.isfinite(numbers)
         return pd.Series(np.where(undeclared, schema.bounds[0], np.clip(numbers, *schema.bounds))), undeclared
-    found = _declared(column, schema.classes, None)
+    found = _declared(column, schema.classes, None, commas)
     undeclared = np.array([value is None for value in found], dtype=bool)
     found[undeclared] = schema.classes[0]
     return pd.Series(found, dtype=object).infer_objects(), undeclared
 
 
-def _declared(column: "pd.Series[Any]", values: Any, otherwise: Any) -> Array:
+def _declared(column: "pd.Series[Any]", values: Any, otherwise: Any, commas: bool) -> Array:
     """The declared value that each row has (n,), and another where it has none."""
     declared = {_text(value): value for value in reversed(values)}
     found = np.empty(len(column), dtype=object)
-    found[:] = [declared.get(text, otherwise) for text in _texts(column)]
+    texts = [*_texts(column)]
+    if commas:  # 1,5 may be declared as it is written, or as the number
+        texts = [text if text is None or text in declared else _text(_pointed(text)) for text in texts]
+    found[:] = [declared.get(text, otherwise) for text in texts]
     return found
 
 
-def _floats(column: "pd.Series[Any]") -> Array:
-    """Each row's number (n,), NaN where there is none."""
+def _floats(column: "pd.Series[Any]", commas: bool) -> Array:
+    """Each row's number (n,), NaN where there is none; with ``commas``, text may have a decimal comma."""
     if column.dtype.kind in "biuf":
         return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
-    numbers = [np.nan if text is None or not NUMBER.fullmatch(text) else float(text) for text in _texts(column)]
+    texts = [None if text is None else _pointed(text) if commas else text for text in _texts(column)]
+    numbers = [np.nan if text is None or not NUMBER.fullmatch(text) else float(text) for text in texts]
     return np.array(numbers, dtype=np.float64)
+
+
+def _pointed(text: str) -> str:
+    """A number with a decimal comma, with a point."""
+    return text.replace(",", ".") if COMMAS.fullmatch(text) else text
 
 
 def _texts(column: "pd.Series[Any]") -> Array:

@@ -13,6 +13,7 @@ import pandas as pd
 
 from v6_federated.base.database import CHOSEN, MARK
 from v6_federated.base.logs import one_line
+from v6_federated.base.tables import DECIMAL_COMMAS
 from v6_federated.base.vantage6_api import DataError
 from v6_federated.base.version import __version__
 from v6_federated.data.reading import shortest
@@ -46,6 +47,7 @@ def encode(source: Source, policy: Policy, chosen: bool) -> "pyarrow.Table":
         writable = {name: column for name in table.columns if (column := _writable(table[name])) is not None}
         if left := [name for name in table.columns if name not in writable]:
             print(f"left out, since their values are of several kinds: {one_line(', '.join(left))}", flush=True)
+        about |= {DECIMAL_COMMAS: bool(source.table.attrs.get(DECIMAL_COMMAS))}
         return _marked(pd.DataFrame(writable, index=table.index), about)
     assert source.X is not None and source.y is not None
     X = np.ascontiguousarray(source.X, source.X.dtype.newbyteorder("<"))
@@ -75,6 +77,7 @@ def decode(frame: pd.DataFrame) -> Source:
 
 def _read(frame: pd.DataFrame, about: Mapping[str, Any]) -> Source:
     if "shape" not in about:
+        frame.attrs[DECIMAL_COMMAS] = bool(about.get(DECIMAL_COMMAS))
         # whether there is a header was checked before, on all columns
         return Source(table=frame, _read={"header": ""})
     try:

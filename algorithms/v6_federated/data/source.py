@@ -30,15 +30,22 @@ class Rows:
         X: features (n, d), float32 once they are prepared.
         y: labels (n,): class indices, int64, once the classes are agreed; numbers, float64, for a regression.
         persons: a number for each row (n,), the same for rows of one person; None: each row is another person's.
+        idle: which rows have their place and nothing else (n,): their features are NaN, and they must be neither added
+            nor counted. None: no row is idle.
     """
 
     X: Array
     y: Array
     persons: Array | None = None
+    idle: Array | None = None
 
     def __len__(self) -> int:
         """The number of rows."""
         return len(self.y)
+
+    def without_idle(self) -> "Rows":
+        """Return the rows that are not idle, for what does not leave the node."""
+        return self if self.idle is None else Rows(self.X[~self.idle], self.y[~self.idle])
 
 
 @dataclass
@@ -279,13 +286,13 @@ class Source:
             step: the number of rows held out is a multiple of this.
 
         Returns:
-            Which rows to train on, with idle ones among them, and which are held out.
+            Which rows to train on, and which are held out, with idle ones among both.
         """
         if self.idle is not None:
             kept, held = split(len(self.idle), spec.holdout, identity, step)
             if self.persons is not None:  # all rows of a person go where the first one goes
                 kept, held = (np.flatnonzero(np.isin(self.persons, rows)) for rows in (kept, held))
-            return kept, held[~self.idle[held]]
+            return kept, held
         if not spec.holdout:
             return slice(None), slice(0)
         return split(len(self.labels(spec)), spec.holdout, identity, step)
@@ -341,15 +348,22 @@ class Source:
             levelling = preprocessing.Levelling(0 if self.idle is not None else policy.minimum_rows_a_side)
             features = self.training(spec, identity, policy) if trains else self._evaluated(spec, kept, kept, policy)
             X = ready(features, spec.preprocess, levelling.fit, spec.missing)
-            if self.idle is not None:
-                # A row without numbers adds nothing to a sum of clipped rows. It keeps its place, as the proof of how
-                # far one row moves such a sum wants it: rows are added up in chunks, and each chunk is rounded.
-                X = np.where(self.idle[kept][:, None], np.nan, X)
             evaluated = self._evaluated(spec, held, kept, policy)
-            held_out = Rows(ready(evaluated, spec.preprocess, levelling.repeat(), spec.missing), y[held])
+            X_held = ready(evaluated, spec.preprocess, levelling.repeat(), spec.missing)
             persons = None if self.persons is None else self.persons[kept]
-            self._prepared = key, (Rows(X, y[kept], persons), held_out)
+            self._prepared = key, (self._placed(X, y, kept, persons), self._placed(X_held, y, held))
         return self._prepared[1]
+
+    def _placed(self, X: Array, y: Array, rows: Array | slice, persons: Array | None = None) -> Rows:
+        """Rows of which idle ones are without numbers, but keep their place.
+
+        The proof of how far one row moves a sum of clipped rows wants it: rows are added up in chunks, and each chunk
+        is rounded. And the last bit of a row's score can depend on its place.
+        """
+        if self.idle is None:
+            return Rows(X, y[rows], persons)
+        idle = self.idle[rows]
+        return Rows(np.where(idle[:, None], np.float32(np.nan), X), y[rows], persons, idle)
 
     def _evaluated(self, spec: DataSpec, rows: Array | slice, kept: Array | slice, policy: Policy) -> Features:
         """The features of rows that a model is only evaluated on, before any step.

@@ -203,8 +203,9 @@ def sensitivity(d: int, units: int) -> float:
        by itself, but their thetas may differ. The sum therefore moves by at most
        B (1 + gamma(m v)) + 2 (m - 1) B gamma(m v) <= B (1 + gamma(2 m^2 v)).
     4. Products in float32 do not overflow, since all are hardly more than B. Where r s underflows in float32, its error
-       is 2^-150 instead, so that of c at most sqrt(d) 2^-22, since h is below 2^128. Where products underflow, they
-       add at most 2 m 2^-150 to each entry of the difference.
+       is 2^-150 instead, so that of c at most sqrt(d) 2^-22, since h is below 2^128; on a processor that takes 0
+       instead of what underflows, c is shorter. Where products and their sums underflow, they add at most 4 m 2^-126
+       to each entry of the difference. Numbers that are taken as 0 from the beginning are so in step 1 as well.
     5. Rounding to whole numbers moves each entry of each of the two sums by at most 1/2, so their difference by at most
        1 in each of d entries, sqrt(d) in all. Whole numbers are added without error.
 

@@ -71,7 +71,8 @@ def evaluate(
         classes: number of classes, c.
         bands: number of bands for the AUC; 0 means that no scores are counted.
         rounding: how the node rounds counts and the loss; None means that neither is rounded.
-        row_by_row: whether a row whose score is not finite is not counted, and has no influence on how the others are.
+        row_by_row: whether idle rows, and those whose score is not finite, are not counted, and have no influence on
+            how the others are.
 
     Returns:
         ``n``: number of rows. ``loss``: their mean loss. ``confusion``: counts (c, c), true class by predicted class,
@@ -85,7 +86,7 @@ def evaluate(
     """
     if row_by_row:
         scores = model.scores(w, rows.X)
-        finite = np.isfinite(scores).all(axis=1)
+        finite = np.isfinite(scores).all(axis=1) & (True if rows.idle is None else ~rows.idle)
         rows, scores = Rows(rows.X[finite], rows.y[finite]), scores[finite]
         if not len(rows):
             return {"n": 0}

@@ -10,6 +10,7 @@ from v6_federated.base.vantage6_api import AlgorithmExecutionError, Database, ex
 from v6_federated.data.files import open_database
 from v6_federated.data.frames import encode
 from v6_federated.node.masking import SAFE_ERRORS
+from v6_federated.node.silence import silent
 from v6_federated.privacy import audit
 from v6_federated.privacy.environment import debugging
 from v6_federated.privacy.hospital import HospitalFolder
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 
 @extraction_task
+@silent()
 def extract(
     organization: int, database: Database, /, *, sheet: Any = None, query: Any = None, **unknown: Any
 ) -> "pyarrow.Table":
@@ -50,7 +52,7 @@ def extract(
         policy = Policy.of_node()
         folder = HospitalFolder.of_node(policy, organization)
         line = replace(audit.entry(policy, organization, "extract", None, {}), database=audit.text(database.label))
-        source = open_database(read(database, policy.allow_queries))
+        source = open_database(read(database, policy.allow_queries, policy.private))
         if not policy.allow_numeric_names:
             source.check_header()
         frame = encode(source, policy, chosen=bool(query or sheet))

@@ -259,7 +259,8 @@ class Node(NodeRows):
         """Add up what the rows contribute, in whole numbers, with the node's share of the block's noise.
 
         Args:
-            summed: returns the sum over some rows, int64. What one row contributes follows from this row alone.
+            summed: returns the sum over some rows, int64. What one row contributes follows from this row alone, and
+                the ``idle`` ones contribute nothing, even to a model that takes missing values.
             size: how many numbers the sum has.
             reach: the largest L2 norm of what one row contributes.
             parts: how many of the plan's sums this one takes the place of: k sums with noise z tell as much as one
@@ -429,7 +430,7 @@ class Node(NodeRows):
         number = self.noising.use("evaluations", 1)
         classes, bands = len(self.job.data.classes), self.policy.score_bands
         _, rows = self.source.prepared(self.job.data, self.identity, self.policy)
-        self.evaluated = rows, slice(None)
+        self.evaluated = rows.without_idle(), slice(None)
         try:
             found = metrics.evaluate(self.model, weights, rows, classes, bands, row_by_row=True)
         except SafeError:  # the score of a row of zeros is not finite, whatever the rows are

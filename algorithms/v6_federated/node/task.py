@@ -31,6 +31,7 @@ from v6_federated.node.masking import SAFE_ERRORS
 from v6_federated.node.node import Node
 from v6_federated.node.noising import UNCOVERED
 from v6_federated.node.request import Request
+from v6_federated.node.silence import silent, subnormals_as_zero
 from v6_federated.privacy.environment import debugging
 from v6_federated.privacy.sums import Sums
 
@@ -95,7 +96,7 @@ def partial(
         evaluation = None
         _check_received(node, received)
         received = _as_model(node, received)
-        with np.errstate(over="ignore", invalid="ignore"):  # numbers that are not finite are rejected, or counted
+        with subnormals_as_zero():
             for batch_size in settings.with_role(checked, Role.BATCH):
                 _check_training(node, checked, batch_size)
             if missing := [name for name in required if received.get(name) is None]:
@@ -134,6 +135,7 @@ def partial(
         return answer
 
     @node_task
+    @silent()
     def call(
         client: Any,
         /,
@@ -158,7 +160,7 @@ def partial(
                 raise SafeError(f"{function.__name__} takes no model and evaluates none; call evaluate instead")
             checked = settings.validate(accepted, values)
             queries = request.policy.allow_queries and not request.policy.private  # a query can repeat a row
-            database = read_database(queries) if mock_data is None else mock_data[0]
+            database = read_database(queries, request.policy.private) if mock_data is None else mock_data[0]
             told = Job.from_json(job)
             told.check(organization, round)
             mode = masking.mode_of(told, request)

@@ -341,6 +341,8 @@ def compared(declared: Schema, path: Path) -> tuple[list[str], list[str]]:
         if declared.features != list(features.names) or declared.levels:
             problems.append(f"the arrays have {len(features.names)} columns of numbers, and the schema others")
             return problems, notes
+        if declared.person is not None:
+            problems.append("arrays do not say whose a row is, and the schema declares person; remove person and m")
         labels = source.labels(DataSpec(regression=regression)) if supervised else None
     else:
         there = [str(name) for name in source.table.columns]

@@ -17,6 +17,7 @@ import pandas as pd
 
 from v6_federated import models
 from v6_federated.base.errors import SafeError
+from v6_federated.base.tables import DECIMAL_COMMAS
 from v6_federated.data.reading import as_features
 from v6_federated.data.source import Source
 from v6_federated.privacy.environment import debugging
@@ -131,7 +132,8 @@ def stored(organization: int, database: Database, store: RowStore) -> Record:
     if isinstance(database, pd.DataFrame):
         table = Source(table=database).table
         assert table is not None
-        return store.add(([*table.columns], table.index), *(_numbers(table.iloc[:, i]) for i in range(table.shape[1])))
+        head = [*table.columns], table.index, {k: v for k, v in table.attrs.items() if k == DECIMAL_COMMAS}
+        return store.add(head, *(_numbers(table.iloc[:, i]) for i in range(table.shape[1])))
     X, y = map(np.asarray, database)
     # pixels of 8 bits stay as they are, as their numbers take four times the room; a node reads them as numbers
     return store.add(X if X.dtype == np.uint8 else as_features(X), y)
@@ -146,13 +148,16 @@ def source_of(rows: Sequence[Any]) -> Source:
     """Return a node's database.
 
     Args:
-        rows: what ``stored`` has written: arrays X and y, or the names and the index of a table, and its columns.
+        rows: what ``stored`` has written: arrays X and y, or the names, the index and the attributes of a table, and
+            its columns.
     """
     first, *others = rows
     if isinstance(first, np.ndarray):
         return Source(X=first, y=others[0])
-    names, index = first
-    return Source(table=pd.DataFrame(dict(zip(names, others, strict=True)), index=index, columns=names, copy=False))
+    names, index, attributes = first
+    table = pd.DataFrame(dict(zip(names, others, strict=True)), index=index, columns=names, copy=False)
+    table.attrs |= attributes
+    return Source(table=table)
 
 
 def run(image: Image, node: MockNode, message: Path, number: int) -> Ended:
