@@ -1,5 +1,6 @@
 """What is drawn of results that are short, partial, diverged or equal."""
 
+import itertools
 import warnings
 
 import numpy as np
@@ -56,6 +57,32 @@ def test_components_as_bars_and_added_up(result_of, tmp_path):
     np.testing.assert_allclose([bar.get_height() for bar in axis.patches], shares[:3], rtol=1e-5)
     np.testing.assert_allclose(axis.lines[0].get_ydata(), np.cumsum(shares)[:3], rtol=1e-5)
     assert pictures.components(result_of()) is None
+
+
+@pytest.mark.parametrize("name", ["Noord", "A hospital with a very long name, as hospitals that have merged may have"])
+def test_no_text_is_cut_off_or_runs_into_another(name, result_of):
+    nodes = {"organizations": [1, 2], "experiment": {"nodes": [name, "Oost"]}}
+    own = [{"organization": k, "evaluated": 60, "accuracy": 0.9, "auc": 0.9} for k in (1, 2)]
+    final = {"accuracy": 0.9, "evaluated": 120}
+    result = result_of((0.5, 0.9), distances=[(1, 1, 2.0), (2, 1, 1.0)], by_hospital=own, final=final, **nodes)
+    hazards = {"ends": [1.0, 2.0, None], "hazard": [0.1, 0.2, 0.3]}
+    named = {**result, "method": f"alone: {name}", "baseline": hazards}
+    for draw in (pictures.distances, pictures.hospitals, pictures.baseline):
+        _check_texts(draw(named))
+    for draw in (pictures.curves, pictures.comparison):
+        _check_texts(draw({name: result, "b": result}))
+
+
+def _check_texts(figure):
+    figure.set_dpi(120)
+    figure.draw_without_rendering()
+    labels = [label for axis in figure.axes for label in (axis.xaxis.label, axis.yaxis.label)]
+    texts = [*labels, *(axis.title for axis in figure.axes), *figure.texts]
+    for text in (text for text in texts if text.get_text()):
+        box, whole = text.get_window_extent(), figure.bbox
+        assert box.x0 >= -1 and box.y0 >= -1 and box.x1 <= whole.x1 + 1 and box.y1 <= whole.y1 + 1, text
+    below = sorted((axis.xaxis.label.get_window_extent() for axis in figure.axes), key=lambda box: box.x0)
+    assert all(left.x1 < right.x0 or not left.width for left, right in itertools.pairwise(below))
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 3, 10])

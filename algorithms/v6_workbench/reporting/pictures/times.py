@@ -72,7 +72,7 @@ def baseline(result: Result) -> Figure | None:
     for axis, (name, values) in zip(axes, drawn.items(), strict=True):
         axis.plot(times, values, color=COLOURS[0])
         axis.set_xlabel("time")
-        axis.set_ylabel(f"{name} at the means of columns")
+        axis.set_ylabel(f"{name}\nat the means of columns")
         axis.set_ylim(0, 1.02 if name == "survival" else None)
         axis.grid(alpha=0.3)
     return figure
