@@ -164,7 +164,12 @@ FILES = [
     (["predict", "{tmp}/no.npz", "--data", "wine", "--out", "{tmp}/p.csv"], "no file"),
     (["predict", "{tmp}/noise.npz", "--data", "wine", "--out", "{tmp}/p.csv"], "noise.npz"),
     (["predict", "{tmp}", "--data", "wine", "--out", "{tmp}/p.txt"], "p.txt is not a .csv; expected for example"),
-    (["predict", "{tmp}", "--data", "wine", "--out", "{tmp}/a/p.csv"], "the folder {tmp}/a does not exist; create it"),
+    (["predict", "{tmp}", "--data", "wine", "--out", "/dev/fd/p.csv"], "cannot write to --out /dev/fd ("),
+    ([*RUN, "--page", "/dev/fd/p.html"], "cannot write to --page /dev/fd ("),
+    (["audit", "{tmp}/no"], "there is no file {tmp}/no"),
+    (["limits", "{tmp}/no.yaml"], "{tmp}/no.yaml does not exist; check its name"),
+    (["limits", "{tmp}"], "{tmp} is a folder; expected a file"),
+    (["schema", "new", "{tmp}/hole.csv", "--out", "/dev/fd/s.json"], "/dev/fd/s.json does not exist"),
 ]
 
 

@@ -65,8 +65,7 @@ def run(options: PredictOptions) -> int:
 def _check_files(options: PredictOptions) -> None:
     if options.out.suffix != ".csv":
         raise SafeError(f"--out {options.out} is not a .csv; expected for example predictions.csv")
-    if not options.out.parent.is_dir():
-        raise SafeError(f"the folder {options.out.parent} does not exist; create it, or choose another --out")
+    results.check_file(options.out, "--out")
     if options.out.exists() and Path(options.data).exists() and options.out.samefile(options.data):
         raise SafeError(f"--out {options.out} is the file of --data, which would be overwritten; choose another --out")
 
