@@ -13,7 +13,7 @@ from v6_federated.data.source import Source
 from v6_federated.messages.job import DataSpec
 from v6_federated.privacy.policy import Policy
 from v6_workbench import registry
-from v6_workbench.errors import some_of
+from v6_workbench.errors import no_such, some_of
 from v6_workbench.simulation.datasets import Dataset
 
 WITH_NOISE = (
@@ -88,7 +88,7 @@ def check(
         option = "--label" if ignored == label else "--features"
         raise SafeError(f"{option} {ignored}: this column names the nodes (--partition); name another column")
     if absent := [c for c in features or [] if c not in {*map(str, table.columns)}]:
-        raise SafeError(f"--features {', '.join(absent)}: no such column; expected some of {some_of(table.columns)}")
+        raise no_such("--features", absent, [*table.columns])
     labels(Dataset(dataset.name, table), label)
     try:
         source = Source(table=table)

@@ -10,6 +10,7 @@ from v6_federated.base.errors import SafeError
 from v6_federated.data.source import Source
 from v6_workbench.cli import console, results, values
 from v6_workbench.cli.records import Command, Option
+from v6_workbench.errors import no_such
 from v6_workbench.simulation import datasets
 
 TRAINED_ON = (
@@ -76,8 +77,7 @@ def _kept(keep: str, data: str, rows: Source, table: pd.DataFrame) -> pd.DataFra
     if rows.table is None:
         raise SafeError(f"--keep names columns, and {data} has none; remove --keep")
     if wrong := [name for name in names if name not in rows.table.columns or name in table.columns]:
-        there = ", ".join(map(str, rows.table.columns))
-        raise SafeError(f"--keep {', '.join(wrong)}: no such column in {data}; expected some of {there}")
+        raise no_such("--keep", wrong, [*rows.table.columns], f"column in {data}")
     return datasets.as_written(data, rows.table[names].reset_index(drop=True))
 
 
