@@ -127,7 +127,7 @@ DATA = [
     ),
     (["run", "fedavg", "--data", "{tmp}/words.csv"], "the column(s) x0 hold values that are not numbers; add a step"),
     (["run", "fedavg", "--data", "{tmp}/words.csv"], "(--preprocess onehot), or leave these columns out (--exclude"),
-    (["run", "fedavg", "--data", "{tmp}/long.csv"], "some lines of long.csv have more fields than its first line"),
+    (["run", "fedavg", "--data", "{tmp}/long.csv"], "line 2 of long.csv has more fields than the first line"),
     (["run", "fedavg", "--data", "{tmp}/wide.npz"], "x_test and x_train differ in shape or type"),
     (["run", "fedavg", "--data", "{tmp}/inf.npz"], "y holds labels that are missing, infinite or of another type"),
     ([*RUN, "--label", "diagnosis"], "no label column 'diagnosis'; expected one of 'mean radius'"),
