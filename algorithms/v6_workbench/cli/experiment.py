@@ -214,6 +214,7 @@ def check_job(method: str, settings: Mapping[str, Any], experiment: Experiment, 
         missing=registry.takes_missing(method),
         named=checked.classes is not None,
         times=registry.times_only(method),
+        method=method,
     )
     experiment.deal()
 
