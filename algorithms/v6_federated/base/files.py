@@ -103,8 +103,9 @@ def _under_another_name(file: Path, mode: int, durable: bool, name: Callable[[Pa
                 os.fsync(stream.fileno())
         name(part, file)
     except OSError as error:
-        error.filename, error.filename2 = str(file), None  # nobody knows the other name
-        raise
+        if error.filename is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(file)) from None  # nobody knows the other name
     finally:
         part.unlink(missing_ok=True)
 
