@@ -149,7 +149,8 @@ def _search(
     known = sum(min(len(scores[name]), len(parts)) for name in compared)
     if known:
         console.say(f"{known} of the {len(parts) * len(compared)} scores are known, and are not trained again")
-    found, spent = [], {"trained": 0, "rounds": 0, "bytes": 0}
+    found: list[Try] = []
+    spent = {"trained": 0, "rounds": 0, "bytes": 0}
     total = sum((len(parts) - min(len(scores[n]), len(parts))) * e.settings["rounds"] for n, e in compared.items())
     with console.Bar(total, "tune") as bar:
         for name, entry in compared.items():
