@@ -2,6 +2,7 @@
 
 import sys
 
+from v6_federated.base import files
 from v6_federated.base.errors import SafeError
 from v6_federated.operator import command_line
 from v6_federated.operator.commands import COMMANDS
@@ -16,7 +17,7 @@ def main(arguments: list[str] | None = None) -> int:
         arguments: the words after ``python -m v6_federated``; None takes them from the process.
 
     Returns:
-        The exit status: 0, 1 if something was found wrong or a file cannot be used, 2 if the request was wrong.
+        The exit status: 0, 1 if something was found wrong or failed, 2 if the request was wrong.
 
     Raises:
         SystemExit: after ``--help``, or if options are wrong.
@@ -28,6 +29,8 @@ def main(arguments: list[str] | None = None) -> int:
     except SafeError as error:
         return _complain(command_line.WRONG, str(error))
     except OSError as error:
+        if wrong := files.unusable(error):
+            return _complain(command_line.WRONG, wrong)
         return _complain(command_line.FAILED, f"{error.strerror or type(error).__name__}: {error.filename}")
 
 

@@ -1,7 +1,9 @@
 """Errors of the Docker engine and of networks, with a text of one line; names in such a text."""
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Sequence
 
+from v6_federated.base.errors import SafeError
 from v6_federated.base.text import shortened
 
 
@@ -24,3 +26,22 @@ def some_of(names: Iterable[object], most: int = 10) -> str:
         The names in quotes, so that a space at an end is visible.
     """
     return shortened((repr(str(name)) for name in names), most)
+
+
+def no_such(option: str, wrong: Sequence[str], there: Sequence[object], what: str = "column") -> SafeError:
+    """Refuse names of columns.
+
+    Args:
+        option: the option that names them.
+        wrong: the names that are not of columns.
+        there: the names of the columns.
+        what: what the option names.
+
+    Returns:
+        The error. If the name of a column was split at its comma, it shows how to write it.
+    """
+    text = f"{option} {', '.join(wrong)}: no such {what}; expected some of {some_of(there)}"
+    split = [name for name in map(str, there) if {part.strip() for part in name.split(",")[1:]} & {*wrong}]
+    if split:
+        text += f"; name columns with a comma in a JSON list: {option} '{json.dumps(split[:1], ensure_ascii=False)}'"
+    return SafeError(text)

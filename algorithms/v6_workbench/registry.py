@@ -274,13 +274,22 @@ def takes_missing(method: str) -> bool:
     return central_of(method).missing
 
 
-def predict_numbers() -> list[str]:
-    """List the settings with which methods predict a number in place of a class, each with these methods."""
+def predict_numbers(method: str | None = None) -> list[str]:
+    """List the settings with which methods predict a number in place of a class, each with these methods.
+
+    Args:
+        method: the method that a user has chosen; its own setting comes first.
+
+    Returns:
+        A phrase for each setting.
+    """
     found: dict[str, list[str]] = {}
     for name in _working():
         if setting := settings_of(name).for_numbers:
             found.setdefault(setting, []).append(name)
-    return [f"{_listed(able)} with --set {setting}" for setting, able in found.items()]
+    own = settings_of(method).for_numbers if method else ""
+    first = [f"--set {own}"] if own else []
+    return [*first, *(f"{_listed(able)} with --set {setting}" for setting, able in found.items() if setting != own)]
 
 
 def _listed(names: list[str]) -> str:

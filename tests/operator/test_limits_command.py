@@ -50,8 +50,28 @@ def test_what_is_set_and_what_is_looser(configured):
 def test_what_vantage6_ignores_without_a_word(configured):
     _, lines, numbers, _ = configured("api_key: x\npolicies: {allowed_algorithm: [x]}\n")
     assert lines[-3:] == numbers["remarks"]
-    assert "vantage6 does not know allowed_algorithm under policies" in lines[-3]
+    assert lines[-3].startswith("vantage6 does not know allowed_algorithm under policies")
+    assert lines[-3].endswith("did you mean allowed_algorithms?")
     assert "this node runs every image that a task names" in lines[-2] and "label hospital" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "algorithm_environment: {}",
+            "does not know algorithm_environment, and ignores it without a word; did you mean algorithm_env?",
+        ),
+        ("database: []", "know database, and ignores it without a word; did you mean databases?"),
+        ("policy: {}", "know policy, and ignores it without a word; did you mean policies?"),
+        ("colour: red", "know colour, and ignores it without a word; expected one of algorithm_device_requests, alg"),
+        ("databases: [{label: a, type: cvs}]", "the database a has an unknown type, cvs; did you mean csv?"),
+        ("databases: [{label: a, url: x}]", "know url of the database a, and ignores it without a word; did you mean"),
+    ],
+)
+def test_a_misspelt_name_is_said_with_the_nearest_known_one(configured, text, says):
+    status, _, numbers, _ = configured(f"api_key: x\n{text}\n")
+    assert status == 0 and any(says in remark for remark in numbers["remarks"])
 
 
 def test_the_environment(call, monkeypatch):

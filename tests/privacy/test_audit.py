@@ -264,10 +264,13 @@ def test_the_log_names_the_method_of_the_image_and_the_database(tmp_path, monkey
 
 def test_what_answers_under_masks_hold_is_in_words(tmp_path):
     """Once for a job, whatever the number of its answers; nothing of it for answers that are plain."""
-    line(tmp_path, job="aa", function="confirm", left={"tags": {"x": "text of 64"}})
+    entry = dict.fromkeys("SED", "text of 64")
+    line(tmp_path, job="aa", function="describe", left={"mode": "text of 6", "entry": entry, "block": "list of 3"})
+    line(tmp_path, job="aa", function="confirm", left={"tags": {64 * "a": "text of 64", 64 * "b": "text of 64"}})
     line(tmp_path, job="aa", function="sums", left={"T": "text of 64", "y32": ["uint32", 7], "y64": ["uint64", 5]})
     line(tmp_path, job="bb", left={"T_cells": ["float32", 7], "weights": ["float32", 7]})
     lines, _ = shown.shown(tmp_path)
+    assert any("tags (2 values)" in said for said in lines) and not any(64 * "a" in said for said in lines)
     meant = [said.strip() for said in lines if said.startswith("    ")]
-    assert [said.partition(":")[0] for said in meant] == ["tags", "T", "y32", "y64"]
-    assert "random by themselves, they tell only the sum over all hospitals of the block" in meant[2]
+    assert [said.partition(":")[0] for said in meant] == ["mode", "entry", "block", "tags", "T", "y32", "y64"]
+    assert "random by themselves, they tell only the sum over all hospitals of the block" in meant[5]

@@ -4,6 +4,7 @@ All containers of a job share its folder at a node, and one of them may be hosti
 temporary file, and links, pipes and devices are refused: with a link, another program would choose what is read.
 """
 
+import errno
 import os
 import secrets
 import stat
@@ -16,6 +17,29 @@ from v6_federated.base.errors import SafeError
 
 # NONBLOCK: a pipe that somebody has put there would keep this process waiting (Windows has neither)
 SAFELY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
+
+UNUSABLE = {  # what is wrong with a file that was named wrongly, or that others own
+    errno.ENOENT: "does not exist; check its name",
+    errno.EISDIR: "is a folder; expected a file",
+    errno.ENOTDIR: "cannot exist, since a part of its path is a file; check its name",
+    errno.EACCES: "cannot be read or written (permission denied); correct its permissions, or name another",
+    errno.EPERM: "cannot be read or written (not permitted); correct its permissions, or name another",
+    errno.EROFS: "cannot be written (read-only file system); name another",
+}
+
+
+def unusable(error: OSError) -> str | None:
+    """Say what is wrong with a file that a user has named.
+
+    Args:
+        error: what using the file has brought.
+
+    Returns:
+        A line; None of other errors, as of a full disk, which are not the user's choice of a file.
+    """
+    named = error.filename is not None and error.errno in UNUSABLE
+    return f"{error.filename} {UNUSABLE[error.errno or 0]}" if named else None
 
 
 def write_whole(file: Path, text: str, durable: bool = False) -> None:
@@ -78,6 +102,10 @@ def _under_another_name(file: Path, mode: int, durable: bool, name: Callable[[Pa
                 stream.flush()
                 os.fsync(stream.fileno())
         name(part, file)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(file)) from None  # nobody knows the other name
     finally:
         part.unlink(missing_ok=True)
 

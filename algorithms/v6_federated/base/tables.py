@@ -3,7 +3,9 @@
 No error quotes a value of a row. A name of a column may be one, if the first line is a row: only an owner is shown it.
 """
 
+import csv
 import gzip
+import io
 import re
 import warnings
 from pathlib import Path
@@ -88,8 +90,8 @@ def read(
         ) from None
     except (FileNotFoundError, PermissionError, SafeError):
         raise
-    except Exception as error:  # the readers have many; their text may quote a row
-        raise SafeError(f"{name} cannot be read as {kind} ({type(error).__name__}); save it again, or as csv") from None
+    except Exception:  # the readers have many; their text may quote a row
+        raise SafeError(f"{name} cannot be read as {kind}; save it again, or as csv") from None
     # cells that were once used, right of the table
     unused = [c for c in table.columns if str(c).startswith("Unnamed: ") and table[c].isna().all()]
     return table.drop(columns=unused)
@@ -135,7 +137,9 @@ def read_csv(file: Path, name: str, *, own: bool = False, by_value: bool = False
                 table = table if by_value else _with_decimals(table, file, name, form, own)
                 table.attrs[DECIMAL_COMMAS] = True
     except pd.errors.ParserWarning:
-        raise SafeError(f"some lines of {name} have more fields than its first line; expected as many") from None
+        lines = f"line {_first_long(file, form['sep'])}" if own else "some lines"
+        verb = "has" if own else "have"
+        raise SafeError(f"{lines} of {name} {verb} more fields than the first line; expected as many") from None
     except UnicodeDecodeError:
         raise SafeError(f"{name} is not in UTF-8; save it as CSV UTF-8") from None
     except pd.errors.EmptyDataError:
@@ -146,10 +150,26 @@ def read_csv(file: Path, name: str, *, own: bool = False, by_value: bool = False
         raise
     except ValueError as error:  # pandas' parser errors are ValueErrors; their text may quote a row
         raise SafeError(
-            f"{name} cannot be read as csv ({type(error).__name__}); expected two quotes around each quoted value, and "
-            "as many values in each line as in the first"
+            f"{name} cannot be read as csv{_place(str(error)) if own else ''}; expected two quotes around each quoted "
+            "value, and as many values in each line as in the first"
         ) from None
     return table
+
+
+def _place(problem: str) -> str:
+    """The line that pandas names. A hospital's node does not tell it: it says where in its table a row is."""
+    if found := re.search(r"in line (\d+)", problem):
+        return f" at line {found[1]}"
+    found = re.search(r"starting at row (\d+)", problem)  # counted from 0
+    return f" at line {int(found[1]) + 1}" if found else ""
+
+
+def _first_long(file: Path, separator: str) -> int:
+    """The number of the first line that has more fields than the first line of all."""
+    with _open(file) as stream, io.TextIOWrapper(stream, "utf-8-sig", newline="") as text:
+        lines = csv.reader(text, delimiter=separator)
+        fields = len(next(filter(None, lines), []))  # empty lines before the first do not count
+        return next((lines.line_num for line in lines if len(line) > fields), 1)
 
 
 def separator(file: Path) -> str:

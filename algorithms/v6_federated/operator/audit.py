@@ -21,6 +21,9 @@ T = TypeVar("T")
 MOST_BYTES = 2**31  # of an answer
 EXPECTED = f"expected a hospital's folder, its {audit.NAME}, or a task's output"
 MEANING = {  # what answers under masks are called, as in the protocol's description
+    "mode": "whether the hospitals are those of a study (pinned) or all of the job (masked); nothing of a row",
+    "entry": "public keys (S, E) and version of this node, and a digest of its table (D) that differs in every job",
+    "block": "public keys of the hospitals of this node's block, as in its study; nothing of a row",
     "tags": "by which the other hospitals see that all have the same list of keys; nothing of a row",
     "colluders": "how many hospitals the study assumes to work with the server; nothing of a row",
     "T": "what all requests of this round were, as a digest, so that only answers to the same ones are added up",
@@ -210,13 +213,16 @@ def _about(rows: set[int], evaluated: set[int]) -> str:
     return f"{several(rows)} rows" + (f", evaluated on {several(evaluated)}" if evaluated else "")
 
 
+KEY = re.compile("[0-9a-f]{64}")  # a hospital's public key: nothing that a person would read
 SENT_AS = {"int8": " in 8 bits", "topk": ", the largest of them"}  # forms of compressed arrays
 
 
 def _held(left: Mapping[str, Any]) -> str:
     parts = []
     for name, what in left.items():
-        if isinstance(what, dict):
+        if isinstance(what, dict) and all(KEY.fullmatch(key) for key in what):
+            parts.append(f"{name} ({len(what)} values)")
+        elif isinstance(what, dict):
             parts.append(f"{name} ({_held(what)})")
         elif isinstance(what, list):
             parts.append(f"{name} ({' x '.join(map(str, what[1:])) or 1} numbers{SENT_AS.get(what[0], '')})")

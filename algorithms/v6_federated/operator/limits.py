@@ -1,7 +1,8 @@
 """``limits``: what a node's limits are, by its configuration, before it starts."""
 
+import difflib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +13,35 @@ from v6_federated.privacy.limits import LIMITS, PREFIX, PROFILES
 from v6_federated.privacy.policy import Policy
 
 BUDGET = {f"{PREFIX}EPSILON": "3", f"{PREFIX}DELTA": "1e-5"}  # private needs one
-# what vantage6 4.15 knows under `policies`; it ignores other names without a word
+# what vantage6 4.15 knows in a node's configuration; it ignores other names without a word
+KEYS = (
+    "algorithm_device_requests",
+    "algorithm_env",
+    "alpine",
+    "api_key",
+    "api_path",
+    "databases",
+    "debug",
+    "docker_registries",
+    "docker_services",
+    "encryption",
+    "images",
+    "logging",
+    "node_extra_env",
+    "node_extra_hosts",
+    "node_extra_mounts",
+    "policies",
+    "port",
+    "prometheus",
+    "run_context_file",
+    "server_url",
+    "share_algorithm_logs",
+    "share_config",
+    "ssh-tunnels",
+    "task_dir",
+    "vpn_subnet",
+    "whitelist",
+)
 POLICIES = (
     "allow_basics_algorithm",
     "allow_either_whitelist_or_store",
@@ -22,6 +51,8 @@ POLICIES = (
     "allowed_users",
     "require_algorithm_pull",
 )
+DATABASE = ("label", "mount_mode", "type", "uri")
+TYPES = ("csv", "excel", "folder", "omop", "other", "parquet", "sparql", "sql")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,20 +134,35 @@ def _configured(file: Path) -> tuple[dict[str, str], list[str]]:
 
 
 def _remarks(node: Mapping[str, Any], policies: Mapping[str, Any]) -> Iterator[str]:
-    if unknown := sorted(str(name) for name in policies if name not in POLICIES):
-        yield (
-            f"vantage6 does not know {', '.join(unknown)} under policies, and ignores it without a word; expected one "
-            f"of {', '.join(POLICIES)}"
-        )
+    yield from _unknown(node, KEYS)
+    yield from _unknown(policies, POLICIES, " under policies")
     if not policies.get("allowed_algorithms") and not policies.get("allowed_algorithm_stores"):
         yield "policies name no allowed_algorithms: this node runs every image that a task names"
-    databases = node.get("databases")
-    labels = [one.get("label") for one in databases if isinstance(one, dict)] if isinstance(databases, list) else []
-    if "hospital" not in labels:
+    listed = node.get("databases")
+    databases = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    for database in databases:
+        yield from _unknown(database, DATABASE, f" of the database {database.get('label')}")
+        if "type" in database and str(database["type"]) not in TYPES:
+            yield f"the database {database.get('label')} has an unknown type, {database['type']}; " + _expected(
+                database["type"], TYPES
+            )
+    if "hospital" not in [database.get("label") for database in databases]:
         yield (
             "there is no database with the label hospital: the audit log and the counters would lie in the node's data "
             "volume, and be lost with it"
         )
+
+
+def _unknown(names: Iterable[object], known: tuple[str, ...], where: str = "") -> Iterator[str]:
+    for name in names:
+        if name not in known:
+            yield f"vantage6 does not know {name}{where}, and ignores it without a word; {_expected(name, known)}"
+
+
+def _expected(name: object, known: tuple[str, ...]) -> str:
+    """The known name that is nearest to a misspelt one, or all of them."""
+    near = difflib.get_close_matches(str(name).lower(), known, n=1)
+    return f"did you mean {near[0]}?" if near else f"expected one of {', '.join(known)}"
 
 
 COMMAND = Command(

@@ -12,6 +12,7 @@ from v6_federated.central import resume
 from v6_workbench import registry
 from v6_workbench.cli import job, node_environment, study
 from v6_workbench.cli.options import DealOptions, ExperimentOptions
+from v6_workbench.errors import no_such
 from v6_workbench.simulation import cluster, datasets, dealing, partitions, studies
 from v6_workbench.simulation.datasets import Dataset
 from v6_workbench.simulation.experiments import Experiment
@@ -153,7 +154,7 @@ def with_columns(
     if not isinstance(dataset.rows, pd.DataFrame):
         raise SafeError(f"{option}: {dataset.name} has no column names; remove {option}")
     if wrong := [name for name in named if name not in there]:
-        raise SafeError(f"{option} {', '.join(wrong)}: no such feature; expected some of {', '.join(map(repr, there))}")
+        raise no_such(option, wrong, there, "feature")
     kept = [c for c in there if (c in named) == (excluded is None)]
     dealt = [c for c in dataset.rows.columns if f"column:{c}" == partition]
     return replace(dataset, rows=dataset.rows[[*dealt, *kept, label]])
@@ -167,9 +168,7 @@ def _without(made: Experiment, options: ExperimentOptions, excluded: list[str]) 
     if len(options.data) > 1:  # they have been left out of the files
         return there
     if wrong := [name for name in excluded if name not in there]:
-        raise SafeError(
-            f"--exclude {', '.join(wrong)}: no such feature; expected some of {', '.join(map(repr, there))}"
-        )
+        raise no_such("--exclude", wrong, there, "feature")
     return [c for c in there if c not in excluded]
 
 
@@ -215,6 +214,7 @@ def check_job(method: str, settings: Mapping[str, Any], experiment: Experiment, 
         missing=registry.takes_missing(method),
         named=checked.classes is not None,
         times=registry.times_only(method),
+        method=method,
     )
     experiment.deal()
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.files import write_whole
-from v6_workbench.cli import console
+from v6_workbench.cli import console, results
 
 OnRound = Callable[[dict[str, Any]], None]
 
@@ -18,10 +18,11 @@ def check(file: Path | None) -> None:
         file: the page; None if there is to be none.
 
     Raises:
-        SafeError: its name does not end in .html, or it is a folder.
+        SafeError: its name does not end in .html, it is a folder, or its folder cannot be written to.
     """
     if file is not None and (file.suffix != ".html" or file.is_dir()):
         raise SafeError(f"--page {file} is no page; expected a file that ends in .html, such as rounds.html")
+    results.check_file(file, "--page")
 
 
 class LivePage:
@@ -40,6 +41,7 @@ class LivePage:
         self._rows: list[Mapping[str, Any]] = []
         if file is not None:
             self._write(self._live())
+        if self._file is not None:
             console.say(f"the rounds as a page: {file}")
 
     def on_round(self, shown: OnRound) -> OnRound:

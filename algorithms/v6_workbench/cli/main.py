@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 from v6_workbench.cli.console import FAILED, INTERRUPTED, OK, WRONG, complain
-from v6_workbench.errors import EngineError
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -48,12 +47,16 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _failed(error: Exception) -> int:
     """Say in one line what went wrong; return the exit status."""
+    from v6_federated.base import files
     from v6_federated.base.errors import SafeError
+    from v6_workbench.errors import EngineError
 
     if isinstance(error, SafeError):
         return complain(WRONG, error)
     if isinstance(error, EngineError):
         return complain(FAILED, error)
+    if isinstance(error, OSError) and (wrong := files.unusable(error)):
+        return complain(WRONG, wrong)
     if isinstance(error, OSError):  # those of requests have no number and no text of the system
         what = error.strerror or f"{type(error).__name__}: {error}"
         return complain(FAILED, f"{what}: {error.filename}" if error.strerror and error.filename else what)

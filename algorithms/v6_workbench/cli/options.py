@@ -20,9 +20,12 @@ class ColumnOptions:
     """Which columns are used."""
 
     label: Annotated[str | None, Option("the label's column (the last)", "COLUMN")] = None
-    features: Annotated[str | None, Option("the features' columns (all others)", "A,B,C")] = None
+    features: Annotated[
+        str | None, Option("the features' columns (all others); a JSON list for names with commas", "A,B,C")
+    ] = None
     exclude: Annotated[
-        str | None, Option("columns that are not features, for example an identifier of patients", "A,B")
+        str | None,
+        Option("columns that are not features, for example an identifier of patients; written as --features", "A,B"),
     ] = None
 
 

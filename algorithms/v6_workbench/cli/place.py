@@ -6,6 +6,7 @@ import contextlib
 import getpass
 import os
 import shlex
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -136,7 +137,7 @@ def _connect_to(server: str, options: ServerOptions, needed: dict[str, object]) 
         )
     password = None
     if username is not None:
-        password = os.environ.get("V6_FEDERATED_PASSWORD") or getpass.getpass("password: ")
+        password = os.environ.get("V6_FEDERATED_PASSWORD") or _asked_for()
     key = None if options.key is None else str(options.key)
     client = servers.sign_in(
         f"{address.scheme}://{address.hostname}",
@@ -152,3 +153,12 @@ def _connect_to(server: str, options: ServerOptions, needed: dict[str, object]) 
     named = {"server": server, "auth": options.auth, "username": username, "collaboration": collaboration, "key": key}
     words = tuple(word for name, value in named.items() if value is not None for word in (f"--{name}", str(value)))
     return Place(client, collaboration, server, words)
+
+
+def _asked_for() -> str:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", getpass.GetPassWarning)  # the password would be shown
+            return getpass.getpass("password: ")
+    except (EOFError, getpass.GetPassWarning):
+        raise SafeError("there is no terminal to ask for the password; set V6_FEDERATED_PASSWORD") from None

@@ -150,6 +150,23 @@ def check_folder(folder: Path | None, option: str = "--out") -> None:
         ) from None
 
 
+def check_file(file: Path | None, option: str) -> None:
+    """Make the folder of a file that an option names, and try to write to it. See ``check_folder``.
+
+    Args:
+        file: the file; None is no file.
+        option: the option.
+
+    Raises:
+        SafeError: it is a folder, or files cannot be written where it is to be.
+    """
+    if file is None:
+        return
+    if file.is_dir():
+        raise SafeError(f"{option} {file} is a folder; expected a file")
+    check_folder(file.parent, option)
+
+
 def remove_empty() -> None:
     """Remove the folders that ``check_folder`` has made and nothing was written to, as after a refused request."""
     for path in _made:

@@ -151,14 +151,15 @@ def about(result: Mapping[str, Any]) -> dict[str, str]:
 
 
 def save(result: Mapping[str, Any], path: str | Path) -> None:
-    """Write a result's model to a file.
+    """Write a result's model to a file, and make its folder if there is none.
 
     Args:
         result: the result.
         path: the file; its ending says in which format: ``.npz``, ``.safetensors``, ``.pt``, and for trees ``.txt``.
 
     Raises:
-        SafeError: the format is unknown or does not fit the model, or the folder does not exist.
+        SafeError: the format is unknown or does not fit the model.
+        OSError: the file cannot be written.
     """
     writers: dict[str, Callable[[Mapping[str, Any], Path], None]] = {
         ".npz": _npz,
@@ -169,8 +170,7 @@ def save(result: Mapping[str, Any], path: str | Path) -> None:
     path = Path(path)
     if path.suffix not in writers:
         raise SafeError(f"cannot export to {path.name}; expected a file that ends in {', '.join(writers)}")
-    if not path.parent.is_dir():
-        raise SafeError(f"the folder {path.parent} does not exist; create it, or choose another --to")
+    path.parent.mkdir(parents=True, exist_ok=True)
     writers[path.suffix](result, path)
 
 

@@ -13,7 +13,7 @@ from v6_federated.data.source import Source
 from v6_federated.messages.job import DataSpec
 from v6_federated.privacy.policy import Policy
 from v6_workbench import registry
-from v6_workbench.errors import some_of
+from v6_workbench.errors import no_such, some_of
 from v6_workbench.simulation.datasets import Dataset
 
 WITH_NOISE = (
@@ -56,6 +56,7 @@ def check(
     missing: bool = False,
     named: bool = False,
     times: bool = False,
+    method: str | None = None,
 ) -> None:
     """Check that a method can be trained on a dataset.
 
@@ -71,6 +72,7 @@ def check(
         missing: whether the model takes missing values as they are.
         named: whether the job names the classes.
         times: whether the method looks at the label, a time, and at no features.
+        method: the method's name, whose own settings errors name first.
 
     Raises:
         SafeError: columns do not exist, values are missing, or labels are not classes (numbers of a regression).
@@ -79,7 +81,7 @@ def check(
         if label is not None or features is not None:
             raise SafeError("--label and --features name columns, but a .npz has no column names; remove them")
         if supervised:
-            _check_labels(_labels_of(dataset.rows, regression), regression, named=named)
+            _check_labels(_labels_of(dataset.rows, regression), regression, named=named, method=method)
             if not named:
                 check_test(dataset, regression)
         return
@@ -88,7 +90,7 @@ def check(
         option = "--label" if ignored == label else "--features"
         raise SafeError(f"{option} {ignored}: this column names the nodes (--partition); name another column")
     if absent := [c for c in features or [] if c not in {*map(str, table.columns)}]:
-        raise SafeError(f"--features {', '.join(absent)}: no such column; expected some of {some_of(table.columns)}")
+        raise no_such("--features", absent, [*table.columns])
     labels(Dataset(dataset.name, table), label)
     try:
         source = Source(table=table)
@@ -99,7 +101,7 @@ def check(
         if not steps:
             source.rows(spec)
         if supervised:
-            _check_labels(source.labels(spec), regression, MOST_NUMBERS, named)
+            _check_labels(source.labels(spec), regression, MOST_NUMBERS, named, method)
     except UnfitColumns as error:
         raise SafeError(f"{error.problem}; {WITH_NOISE}" if noisy else str(error)) from None
     except DataError as error:
@@ -131,7 +133,13 @@ def _labels_of(rows: tuple[np.ndarray, np.ndarray], regression: bool) -> np.ndar
         raise SafeError(str(error)) from None
 
 
-def _check_labels(y: np.ndarray, regression: bool, most_numbers: int | None = None, named: bool = False) -> None:
+def _check_labels(
+    y: np.ndarray,
+    regression: bool,
+    most_numbers: int | None = None,
+    named: bool = False,
+    method: str | None = None,
+) -> None:
     """Check labels; of those from a table, at most ``most_numbers`` different numbers can be classes.
 
     If the job names the classes, nodes check how many.
@@ -145,7 +153,7 @@ def _check_labels(y: np.ndarray, regression: bool, most_numbers: int | None = No
         if y.dtype.kind not in "iuf" or count < 2:
             raise SafeError("the label is not a number that varies; expected one to predict")
     elif not 2 <= count <= most:
-        able = registry.predict_numbers() if y.dtype.kind in "iuf" else []
+        able = registry.predict_numbers(method) if y.dtype.kind in "iuf" else []
         number = f"; to predict a number, use {' or '.join(able)}" if able else ""
         if able and most == most_numbers and count > most:
             number = f", or all of them named by --set classes=...{number}"

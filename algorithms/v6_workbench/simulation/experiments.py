@@ -238,6 +238,7 @@ class Experiment:
         missing: bool = False,
         named: bool = False,
         times: bool = False,
+        method: str | None = None,
     ) -> None:
         """Check that a method can be trained on the data.
 
@@ -249,6 +250,7 @@ class Experiment:
             missing: whether the model takes missing values as they are.
             named: whether the job names the classes.
             times: whether the method looks at the label, a time, and at no features.
+            method: the method's name, whose own settings errors name first.
 
         Raises:
             SafeError: the method cannot be trained on them.
@@ -270,6 +272,7 @@ class Experiment:
             missing=missing,
             named=named,
             times=times,
+            method=method,
         )
 
     def common(self, supervised: bool = True) -> dict[str, Any]:

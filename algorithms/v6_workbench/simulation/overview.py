@@ -62,12 +62,12 @@ def warnings_about(experiment: Experiment, method: str, values: Mapping[str, Any
     nowhere = [c for c in features if table[c].isna().all()] if isinstance(table, pd.DataFrame) else []
     if nowhere:
         found.append(f"{', '.join(nowhere)}: no value at any node; leave out with --exclude {','.join(nowhere)}")
+    imputed = any(str(step).partition(":")[0] == "impute" for step in values.get("preprocess") or ())
+    fills = "the step impute fills it" if imputed else "--preprocess impute fills such columns"
     for node, rows in named.items():
         there = [c for c in features if c not in nowhere]
         if isinstance(rows, pd.DataFrame) and (empty := [c for c in there if rows[c].isna().all()]):
-            found.append(
-                f"{', '.join(empty)}: no value at {node}; --preprocess impute fills such columns from the other nodes"
-            )
+            found.append(f"{', '.join(empty)}: no value at {node}; {fills} from the other nodes")
     for node, columns in experiment.not_evaluated(features).items():
         least = experiment.policy([*named].index(node) + 1).minimum_rows
         found.append(

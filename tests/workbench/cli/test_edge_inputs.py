@@ -162,7 +162,7 @@ CASES = {
         numbers,
         [*BY, "--label", "age", "--exclude", "ill"],
         2,
-        "expected a column with 2 to 20 classes, or all of them named by --set classes=...; to predict a number, use",
+        "or all of them named by --set classes=...; to predict a number, use --set loss=squared or cox with",
     ),
     "a number as label": (lambda: numbers().assign(ill=np.arange(N) * 0.1), BY, 2, "--set objective=regression"),
     "a label that is no column": (numbers, [*BY, "--label", "died"], 2, "no label column 'died'; expected one of"),
@@ -299,6 +299,7 @@ def test_a_method_that_cannot_be_imported_hinders_only_those_who_name_it(refused
     broken = EntryPoint("broken", "v6_nowhere:central", registry.GROUP)
     there = {"broken": broken, **registry._registered()}
     monkeypatch.setattr(registry, "_registered", lambda: there)
+    assert registry.predict_numbers("gbdt")[0] == "--set objective=regression"
     assert registry.predict_numbers()
     refused("did you mean fedavg?", "run", "FedAvg", "--data", "wine")
     says = "the method broken cannot be imported (ModuleNotFoundError: No module named 'v6_nowhere'); correct or remove"

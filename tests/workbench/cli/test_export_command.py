@@ -35,12 +35,13 @@ def test_formats_agree(call, tmp_path):
     [
         ("m.onnx", "cannot export to m.onnx; expected a file that ends in .npz, .safetensors, .pt, .txt"),
         ("m.txt", "a logreg model cannot be a .txt; expected .npz, .safetensors or .pt"),
-        ("nowhere/m.npz", "nowhere does not exist; create it, or choose another --to"),
+        ("new/m.txt", "a logreg model cannot be a .txt; expected .npz, .safetensors or .pt"),
     ],
 )
 def test_a_file_that_cannot_be_written_is_refused(to, says, call, refused, tmp_path):
     call(*RUN, "--out", tmp_path)
     refused(says, "export", tmp_path, "--to", tmp_path / to)
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_result_without_a_model_is_not_exported(call, refused, tmp_path):

@@ -29,6 +29,14 @@ def test_a_refused_run_leaves_no_folder(folder, more, call, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
 
 
+def test_the_folder_of_a_file_is_made(call, tmp_path):
+    assert call("run", *FEDAVG, "--out", tmp_path, "--page", tmp_path / "a" / "page.html")[0] == 0
+    assert call("report", tmp_path, "--html", tmp_path / "b" / "report.html")[0] == 0
+    assert call("export", tmp_path, "--to", tmp_path / "c" / "model.npz")[0] == 0
+    assert call("predict", tmp_path, "--data", "wine", "--out", tmp_path / "d" / "p.csv")[0] == 0
+    assert {file.name for file in tmp_path.glob("[a-d]/*")} == {"page.html", "report.html", "model.npz", "p.csv"}
+
+
 def test_demo_writes_its_files_and_ends_near_centralized(call, tmp_path):
     status, line, _ = call("demo", "--out", tmp_path / "new" / "folder")
     assert status == 0

@@ -50,7 +50,13 @@ def ends_with(monkeypatch):
     ("error", "status", "says"),
     [
         (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), 1, "No space left on device"),
-        (OSError(errno.EACCES, "Permission denied", "a.csv"), 1, "Permission denied: a.csv"),
+        (OSError(errno.EIO, "Input/output error", "a.csv"), 1, "Input/output error: a.csv"),
+        (
+            OSError(errno.EACCES, "Permission denied", "a.csv"),
+            2,
+            "a.csv cannot be read or written (permission denied); correct its permissions, or name another",
+        ),
+        (OSError(errno.EISDIR, "Is a directory", "a"), 2, "a is a folder; expected a file"),
         (requests.exceptions.ReadTimeout("no answer in time"), 1, "ReadTimeout: no answer in time"),
         (RuntimeError("a\nb"), 1, "RuntimeError: a b (set V6_FEDERATED_DEBUG=1 to see the traceback)"),
         (KeyboardInterrupt(), 130, "interrupted"),

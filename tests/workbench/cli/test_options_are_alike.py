@@ -3,6 +3,7 @@
 from dataclasses import fields
 
 import pytest
+from helpers import table
 
 from v6_federated.base.errors import SafeError
 from v6_workbench.cli.commands.compare import CompareOptions
@@ -98,3 +99,15 @@ def test_excluded_columns_do_not_reach_the_nodes_of_a_network(tmp_path, call, mo
     assert status == 2 and "--exclude nam: no such feature; expected some of 'name', 'age'" in err
     status, _, err = call(*up, "--features", "age", "--exclude", "name")
     assert status == 2 and "--exclude cannot be used with --features" in err
+
+
+@pytest.mark.parametrize("option", ["--features", "--exclude"])
+def test_a_name_with_a_comma_is_written_in_a_json_list(option, call, refused, tmp_path):
+    rows = table(80).rename(columns={"x1": "size, cm"})
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    run = ["run", "fedavg", "--data", tmp_path / "rows.csv", "--nodes", 2, "--rounds", 1, option]
+    said = refused(f"{option} size, cm: no such ", *run, "size, cm")
+    _, _, hint = said.partition("; name columns with a comma in a JSON list: ")
+    assert hint == f"""{option} '["size, cm"]'"""
+    assert call(*run, '["size, cm"]')[0] == 0
+    assert "JSON list" not in refused(f"{option} height: no such ", *run, "height")

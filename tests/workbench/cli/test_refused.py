@@ -127,7 +127,7 @@ DATA = [
     ),
     (["run", "fedavg", "--data", "{tmp}/words.csv"], "the column(s) x0 hold values that are not numbers; add a step"),
     (["run", "fedavg", "--data", "{tmp}/words.csv"], "(--preprocess onehot), or leave these columns out (--exclude"),
-    (["run", "fedavg", "--data", "{tmp}/long.csv"], "some lines of long.csv have more fields than its first line"),
+    (["run", "fedavg", "--data", "{tmp}/long.csv"], "line 2 of long.csv has more fields than the first line"),
     (["run", "fedavg", "--data", "{tmp}/wide.npz"], "x_test and x_train differ in shape or type"),
     (["run", "fedavg", "--data", "{tmp}/inf.npz"], "y holds labels that are missing, infinite or of another type"),
     ([*RUN, "--label", "diagnosis"], "no label column 'diagnosis'; expected one of 'mean radius'"),
@@ -164,7 +164,12 @@ FILES = [
     (["predict", "{tmp}/no.npz", "--data", "wine", "--out", "{tmp}/p.csv"], "no file"),
     (["predict", "{tmp}/noise.npz", "--data", "wine", "--out", "{tmp}/p.csv"], "noise.npz"),
     (["predict", "{tmp}", "--data", "wine", "--out", "{tmp}/p.txt"], "p.txt is not a .csv; expected for example"),
-    (["predict", "{tmp}", "--data", "wine", "--out", "{tmp}/a/p.csv"], "the folder {tmp}/a does not exist; create it"),
+    (["predict", "{tmp}", "--data", "wine", "--out", "/dev/fd/p.csv"], "cannot write to --out /dev/fd ("),
+    ([*RUN, "--page", "/dev/fd/p.html"], "cannot write to --page /dev/fd ("),
+    (["audit", "{tmp}/no"], "there is no file {tmp}/no"),
+    (["limits", "{tmp}/no.yaml"], "{tmp}/no.yaml does not exist; check its name"),
+    (["limits", "{tmp}"], "{tmp} is a folder; expected a file"),
+    (["schema", "new", "{tmp}/hole.csv", "--out", "/dev/fd/s.json"], "/dev/fd/s.json does not exist"),
 ]
 
 

@@ -5,6 +5,8 @@ The server answers as vantage6 4.15 does: lists by page, the newest first; a mes
 
 import io
 import json
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from types import SimpleNamespace
@@ -550,6 +552,16 @@ def test_a_server_that_does_not_answer(call, monkeypatch, command):
     status, _, err = call(*command, *SERVER)
     assert status == 1 and len(err.splitlines()) == 1
     assert "no vantage6 server answers at http://127.0.0.1:9/api" in err
+
+
+def test_a_password_is_not_asked_for_without_a_terminal(monkeypatch):
+    monkeypatch.delenv("V6_FEDERATED_PASSWORD", raising=False)
+    command = [sys.executable, "-m", "v6_workbench.cli.main", "tasks", *SERVER]
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, start_new_session=True, capture_output=True, text=True, check=False
+    )
+    says = "v6-federated: there is no terminal to ask for the password; set V6_FEDERATED_PASSWORD\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", says)
 
 
 def test_another_server_needs_its_options(refused):

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from helpers import table
 
 from v6_federated.base.errors import SafeError
 from v6_workbench.simulation import search
@@ -125,6 +126,16 @@ def test_a_try_that_fails_does_not_end_the_search(call):
 )
 def test_wrong_requests_are_one_line(words, says, refused):
     refused(says, "tune", "fedavg", *WINE, *words)
+
+
+def test_a_fault_of_the_table_ends_the_search_at_the_first_try(call, tmp_path):
+    rows = table(80)
+    rows.loc[::9, "x1"] = np.nan
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    words = ["--data", tmp_path / "rows.csv", "--nodes", 2, "--preprocess", "standardize", "--rounds", 2]
+    status, _, err = call("tune", "fedavg", *words, "--grid", "lr=0.1,1")
+    assert status == 1 and err.count("missing values in the column(s) x1") == 1
+    assert "add a step impute before it" in err and "no try was trained" not in err
 
 
 def test_a_method_without_a_model_is_refused(refused):

@@ -1,5 +1,6 @@
 """What is drawn of results that are short, partial, diverged or equal."""
 
+import itertools
 import warnings
 
 import numpy as np
@@ -56,6 +57,73 @@ def test_components_as_bars_and_added_up(result_of, tmp_path):
     np.testing.assert_allclose([bar.get_height() for bar in axis.patches], shares[:3], rtol=1e-5)
     np.testing.assert_allclose(axis.lines[0].get_ydata(), np.cumsum(shares)[:3], rtol=1e-5)
     assert pictures.components(result_of()) is None
+
+
+@pytest.mark.parametrize("name", ["Noord", "A hospital with a very long name, as hospitals that have merged may have"])
+def test_no_text_is_cut_off_or_runs_into_another(name, result_of):
+    nodes = {"organizations": [1, 2], "experiment": {"nodes": [name, "Oost"]}}
+    own = [{"organization": k, "evaluated": 60, "accuracy": 0.9, "auc": 0.9} for k in (1, 2)]
+    final = {"accuracy": 0.9, "evaluated": 120}
+    result = result_of((0.5, 0.9), distances=[(1, 1, 2.0), (2, 1, 1.0)], by_hospital=own, final=final, **nodes)
+    hazards = {"ends": [1.0, 2.0, None], "hazard": [0.1, 0.2, 0.3]}
+    named = {**result, "method": f"alone: {name}", "baseline": hazards, "data": {"label": "months"}}
+    for draw in (pictures.distances, pictures.hospitals, pictures.baseline):
+        _check_texts(draw(named))
+    for draw in (pictures.curves, pictures.comparison):
+        _check_texts(draw({name: result, "b": result}))
+
+
+def _check_texts(figure):
+    figure.set_dpi(120)
+    figure.draw_without_rendering()
+    labels = [label for axis in figure.axes for label in (axis.xaxis.label, axis.yaxis.label)]
+    texts = [*labels, *(axis.title for axis in figure.axes), *figure.texts]
+    for text in (text for text in texts if text.get_text()):
+        box, whole = text.get_window_extent(), figure.bbox
+        assert box.x0 >= -1 and box.y0 >= -1 and box.x1 <= whole.x1 + 1 and box.y1 <= whole.y1 + 1, text
+    below = sorted((axis.xaxis.label.get_window_extent() for axis in figure.axes), key=lambda box: box.x0)
+    assert all(left.x1 < right.x0 or not left.width for left, right in itertools.pairwise(below))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (0.95, 1.3, ["1", "1.1", "1.2", "1.3"]),
+        (0.43, 1.6, ["0.5", "0.7", "1", "1.5"]),
+        (0.085, 1.2, ["0.1", "0.2", "0.5", "1"]),
+        (0.004, 900, ["0.01", "0.1", "1", "10", "100", "1000"]),
+    ],
+)
+def test_ticks_of_ratios_do_not_overlap(low, high, ticks):
+    row = {"name": "age", "estimate": 0.0, "lower": -1.0, "upper": 1.0, "odds_ratio": 1.0}
+    rows = [{**row, "odds_ratio_lower": low, "odds_ratio_upper": high}]
+    figure = pictures.coefficients({"coefficients": rows, "confidence": 0.95})
+    assert shown_ticks(figure, figure.axes[0]) == ticks
+
+
+def test_the_times_of_survival_curves_are_round(result_of):
+    ends = np.linspace(2, 74.8, 30)
+    rows = [{"end": t, "at_risk": 80 - t, "survival": 0.5, "lower": None, "upper": None} for t in ends]
+    curves = [{"group": None, "rows": rows}]
+    figure = pictures.survival(
+        {"curves_of_survival": curves, "confidence": 0.95, "data": {"label": None, "time": "months"}}
+    )
+    below = figure.axes[1]
+    assert below.get_xlabel() == "months; the numbers are rows at risk"
+    times = shown_ticks(figure, below)
+    assert times == ["0", "15", "30", "45", "60"]
+    at_risk = [f"{80 - min(end for end in ends if end >= float(t)):.0f}" for t in times]
+    assert [text.get_text() for text in below.texts] == at_risk
+
+
+def shown_ticks(figure, axis):
+    """The labels of the ticks within an axis, none of which overlaps with the next."""
+    figure.draw_without_rendering()
+    low, high = axis.get_xlim()
+    shown = [text for text in axis.get_xticklabels(which="both") if low <= text.get_position()[0] <= high]
+    boxes = [text.get_window_extent() for text in sorted(shown, key=lambda text: text.get_position()[0])]
+    assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
+    return [text.get_text() for text in shown if text.get_text()]
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 3, 10])

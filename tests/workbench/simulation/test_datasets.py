@@ -58,7 +58,7 @@ def test_a_column_of_a_long_file_has_one_type_of_value(tmp_path, recwarn):
     [
         ("a\n1\n2\n", "rows.csv holds 2 rows of 1 column(s); expected rows of two columns or more"),
         ("a,b\n", "rows.csv holds 0 rows of 2 column(s); expected rows of two columns or more"),
-        ('a,b\n"1,2\n', "rows.csv cannot be read as csv (ParserError); expected two quotes"),
+        ('a,b\n"1,2\n', "rows.csv cannot be read as csv at line 2; expected two quotes"),
     ],
 )
 def test_a_file_that_is_not_a_table_is_refused(content, says, tmp_path):

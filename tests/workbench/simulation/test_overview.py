@@ -62,6 +62,8 @@ def test_a_column_that_is_empty_at_a_node_is_noticed():
     assert warnings(experiment) == [
         "crp: no value at south; --preprocess impute fills such columns from the other nodes"
     ]
+    (says,) = warnings(experiment, preprocess=["standardize", "impute:median"])
+    assert says == "crp: no value at south; the step impute fills it from the other nodes"
 
 
 def test_a_column_that_is_almost_empty_in_held_out_rows_is_noticed():

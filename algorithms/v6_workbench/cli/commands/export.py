@@ -20,7 +20,9 @@ def run(options: ExportOptions) -> int:
     """Write a result's model to a file."""
     from v6_workbench.reporting import export
 
-    export.save(results.read(options.result), options.to)
+    result = results.read(options.result)
+    results.check_file(options.to, "--to")
+    export.save(result, options.to)
     console.last_line({"model": str(options.to)})
     return console.OK
 

@@ -10,6 +10,7 @@ from v6_federated.base.errors import SafeError
 from v6_federated.data.source import Source
 from v6_workbench.cli import console, results, values
 from v6_workbench.cli.records import Command, Option
+from v6_workbench.errors import no_such
 from v6_workbench.simulation import datasets
 
 TRAINED_ON = (
@@ -65,8 +66,7 @@ def run(options: PredictOptions) -> int:
 def _check_files(options: PredictOptions) -> None:
     if options.out.suffix != ".csv":
         raise SafeError(f"--out {options.out} is not a .csv; expected for example predictions.csv")
-    if not options.out.parent.is_dir():
-        raise SafeError(f"the folder {options.out.parent} does not exist; create it, or choose another --out")
+    results.check_file(options.out, "--out")
     if options.out.exists() and Path(options.data).exists() and options.out.samefile(options.data):
         raise SafeError(f"--out {options.out} is the file of --data, which would be overwritten; choose another --out")
 
@@ -77,8 +77,7 @@ def _kept(keep: str, data: str, rows: Source, table: pd.DataFrame) -> pd.DataFra
     if rows.table is None:
         raise SafeError(f"--keep names columns, and {data} has none; remove --keep")
     if wrong := [name for name in names if name not in rows.table.columns or name in table.columns]:
-        there = ", ".join(map(str, rows.table.columns))
-        raise SafeError(f"--keep {', '.join(wrong)}: no such column in {data}; expected some of {there}")
+        raise no_such("--keep", wrong, [*rows.table.columns], f"column in {data}")
     return datasets.as_written(data, rows.table[names].reset_index(drop=True))
 
 

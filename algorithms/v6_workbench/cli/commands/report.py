@@ -39,10 +39,7 @@ def run(options: ReportOptions) -> int:
     found = {str(path): results.read(path) for path in results.found_in(options.results)}
     results.check_folder(options.out)
     results.check_folder(options.csv, "--csv")
-    if options.html is not None and (options.html.is_dir() or not options.html.parent.is_dir()):
-        raise SafeError(
-            f"--html {options.html} is not a file in a folder that exists; expected for example result.html"
-        )
+    results.check_file(options.html, "--html")
     problems = [*_written(options, found)]
     for name, result in found.items():
         if len(found) == 1:

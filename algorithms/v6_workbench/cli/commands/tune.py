@@ -20,6 +20,7 @@ from v6_workbench.simulation.experiments import Experiment
 from v6_workbench.simulation.search import Choice, Range
 
 BY = ("accuracy", "auc", "loss", "r2", "c_index")
+OWN_ROWS = {"classes", "event", "exclude", "features", "model", "preprocess"}  # settings that change what is read
 LEAK = (
     "{tries} tries were trained {trained} times, {rounds} rounds in all, with {megabytes:.1f} MB sent; on a real "
     "network each is a task of its own, which counts against the hospitals' limits and budgets, and all of them are "
@@ -148,7 +149,8 @@ def _search(
     known = sum(min(len(scores[name]), len(parts)) for name in compared)
     if known:
         console.say(f"{known} of the {len(parts) * len(compared)} scores are known, and are not trained again")
-    found, spent = [], {"trained": 0, "rounds": 0, "bytes": 0}
+    found: list[Try] = []
+    spent = {"trained": 0, "rounds": 0, "bytes": 0}
     total = sum((len(parts) - min(len(scores[n]), len(parts))) * e.settings["rounds"] for n, e in compared.items())
     with console.Bar(total, "tune") as bar:
         for name, entry in compared.items():
@@ -160,6 +162,8 @@ def _search(
                     SafeError,
                     CollectResultsError,
                 ) as error:  # as after steps too long: others may be right
+                    if not found and _of_table(str(error), tried[name]):
+                        raise  # all tries would fail like the first
                     failed = str(error)
                 else:
                     spent["trained"] += 1
@@ -172,6 +176,11 @@ def _search(
                     break
             found.append(Try(tried[name], scores[name][: len(parts)], failed))
     return found, spent
+
+
+def _of_table(failed: str, tried: Mapping[str, Any]) -> bool:
+    """Whether a try failed while nodes read and prepared their rows, which it does like all others."""
+    return failed.startswith("round 0, ") and not OWN_ROWS & {*tried}
 
 
 def _finish(

@@ -1,8 +1,10 @@
 """What a model consists of: principal components, importances of columns, and coefficients."""
 
+import math
+
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+from matplotlib.ticker import Locator, LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 
 from v6_workbench.reporting.pictures.style import COLOURS, open_frame, panels, plain, wrapped
 from v6_workbench.reporting.summary import Result, components_of
@@ -81,15 +83,24 @@ def coefficients(result: Result, most: int = 40) -> Figure | None:
     axis.plot(values, at, "s", color=COLOURS[0], markersize=5)
     axis.axvline(1 if ratio else 0, color="0.5", linewidth=0.8)
     axis.set_yticks(at, [plain(wrapped(str(row["name"]))) for row in rows])
-    axis.invert_yaxis()
+    axis.set_ylim(len(rows) - 0.5, -0.5)
     what = ratio.replace("_", " ") or "coefficient"
     axis.set_xlabel(f"{what} of one unit, with {100 * result['confidence']:g}% interval")
     if ratio:
         axis.set_xscale("log")
+        axis.xaxis.set_major_locator(_ticks_of_ratios(*axis.get_xlim()))
         axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        axis.xaxis.set_minor_formatter(StrMethodFormatter("{x:g}") if max(values) < 10 * min(values) else "")
+        axis.xaxis.set_minor_locator(NullLocator())
     axis.grid(axis="x", alpha=0.3)
     return figure
+
+
+def _ticks_of_ratios(least: float, most: float) -> Locator:
+    """Ticks of a logarithmic axis, so few that their labels do not overlap."""
+    if most < 3 * least:
+        return MaxNLocator(6, steps=[1, 2, 5, 10])  # 1 is among the ticks of such steps
+    subs = {10: (1, 1.5, 2, 3, 5, 7), 100: (1, 2, 5), math.inf: (1,)}
+    return LogLocator(subs=next(of for factor, of in subs.items() if most < factor * least))
 
 
 def _short(text: str, most: int = 40) -> str:

@@ -3,7 +3,7 @@
 from matplotlib.figure import Figure
 
 from v6_workbench.reporting.hospitals import own_results
-from v6_workbench.reporting.pictures.style import COLOURS, DASHED, open_frame, panels, plain
+from v6_workbench.reporting.pictures.style import COLOURS, DASHED, open_frame, panels, plain, width_of, wrapped
 from v6_workbench.reporting.summary import MEASURES, Result
 
 
@@ -52,7 +52,9 @@ def hospitals(result: Result) -> Figure | None:
     names = [name for name in ("accuracy", "auc", "r2", "c_index") if any(row.get(name) is not None for row in rows)]
     if not names:
         return None
-    figure, (axes,) = panels(1, len(names), (4.4 * len(names), 1.2 + 0.32 * len(rows)), sharey=True)
+    labels = [wrapped(f"{plain(row['name'])} ({row['evaluated']})") for row in rows]
+    size = width_of(labels) + 3.5 * len(names), 1.2 + 0.32 * len(rows)
+    figure, (axes,) = panels(1, len(names), size, sharey=True)
     for axis, name in zip(axes, names, strict=True):
         for i, row in enumerate(rows):
             if (value := row.get(name)) is None:
@@ -64,7 +66,6 @@ def hospitals(result: Result) -> Figure | None:
             axis.axvline(pooled, color="0.4", **DASHED)
         axis.set_xlabel(f"{MEASURES[name]} (dashed: all hospitals)")
         open_frame(axis)
-    labels = [f"{plain(row['name'])} ({row['evaluated']})" for row in rows]
     axes[0].set_yticks(range(len(rows)), labels, fontsize=8)
     axes[0].set_ylim(len(rows) - 0.5, -0.5)
     return figure

@@ -2,7 +2,7 @@
 
 import io
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from textwrap import fill
 from typing import Any, BinaryIO, Literal
@@ -129,6 +129,18 @@ def wrapped(text: str) -> str:
         The name in lines.
     """
     return fill(text, 44, break_long_words=False, break_on_hyphens=False)
+
+
+def width_of(names: Iterable[str]) -> float:
+    """Estimate the room that the small labels of ticks need.
+
+    Args:
+        names: the labels, of one or several lines.
+
+    Returns:
+        The width of the longest line in inches.
+    """
+    return 0.065 * max(len(line) for name in names for line in name.split("\n"))
 
 
 def write(figure: Figure | None, path: Path) -> bool:

@@ -2,6 +2,7 @@
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from v6_workbench.reporting.pictures.style import COLOURS, panels, plain, wrapped
 from v6_workbench.reporting.summary import Result
@@ -12,7 +13,7 @@ def survival(result: Result, ticks: int = 6) -> Figure | None:
 
     Args:
         result: the result.
-        ticks: times at which the numbers at risk stand.
+        ticks: most intervals between the round times at which the numbers at risk stand.
 
     Returns:
         The figure; None without curves.
@@ -23,7 +24,7 @@ def survival(result: Result, ticks: int = 6) -> Figure | None:
     heights = 4, 0.5 + 0.22 * len(curves)
     figure, ((axis,), (below,)) = panels(2, 1, (6.4, 4 + 0.22 * len(curves)), height_ratios=heights, sharex=True)
     last = max(found["rows"][-1]["end"] for found in curves)
-    times = np.linspace(0, last, ticks)
+    times = np.array([time for time in MaxNLocator(ticks).tick_values(0, last) if time <= last])
     for i, found in enumerate(curves):
         rows, colour = found["rows"], COLOURS[i % len(COLOURS)]
         ends, at_risk = [0.0, *(row["end"] for row in rows)], [row["at_risk"] for row in rows]
@@ -42,8 +43,8 @@ def survival(result: Result, ticks: int = 6) -> Figure | None:
     names = ["at risk" if found["group"] is None else plain(wrapped(str(found["group"]))) for found in curves]
     below.set_yticks(range(len(curves)), names, fontsize=8)
     below.set_ylim(len(curves) - 0.5, -0.5)
-    below.set_xticks(times, [f"{time:.3g}" for time in times])
-    below.set_xlabel("time; the numbers are rows at risk")
+    below.set_xticks(times, [f"{time:g}" for time in times])
+    below.set_xlabel(f"{_column(result)}; the numbers are rows at risk")
     below.spines[:].set_visible(False)
     below.tick_params(length=0)
     return figure
@@ -71,8 +72,14 @@ def baseline(result: Result) -> Figure | None:
     drawn = {"survival": np.exp(-cumulative), "cumulative hazard": cumulative}
     for axis, (name, values) in zip(axes, drawn.items(), strict=True):
         axis.plot(times, values, color=COLOURS[0])
-        axis.set_xlabel("time")
-        axis.set_ylabel(f"{name} at the means of columns")
+        axis.set_xlabel(_column(result))
+        axis.set_ylabel(f"{name}\nat the means of columns")
         axis.set_ylim(0, 1.02 if name == "survival" else None)
         axis.grid(alpha=0.3)
     return figure
+
+
+def _column(result: Result) -> str:
+    """The name of the column of times."""
+    data = result["data"]
+    return wrapped(plain(str(data.get("time") or data["label"])))

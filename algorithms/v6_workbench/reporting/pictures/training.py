@@ -1,6 +1,7 @@
 """The course of a training: measures by rounds and by what was sent, and how far the nodes' models are apart."""
 
 from collections.abc import Mapping
+from textwrap import fill
 
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
@@ -9,7 +10,17 @@ from matplotlib.ticker import LogLocator, MaxNLocator
 
 from v6_workbench.reporting.hospitals import called
 from v6_workbench.reporting.intervals import accuracy_interval
-from v6_workbench.reporting.pictures.style import COLOURS, DASHED, legend, line, open_frame, panels, plain
+from v6_workbench.reporting.pictures.style import (
+    COLOURS,
+    DASHED,
+    legend,
+    line,
+    open_frame,
+    panels,
+    plain,
+    width_of,
+    wrapped,
+)
 from v6_workbench.reporting.summary import MEASURES, UNITS, Result, measure, simulated, spent
 
 LABELS = {**UNITS, "bytes": "megabytes sent, both ways"}  # bytes have too many digits for ticks
@@ -42,10 +53,9 @@ def curves(results: Mapping[str, Result], target: float | None = None) -> Figure
         if second is not None:
             _line(right, result, "rounds", second, name, i)
         bars.append(measured == "accuracy" and _bar(left, result, i, len(results)))
-    with_bars = "\n(bar: 95% interval)" if any(bars) else ""
     if second is not None:
         _finish(right, "rounds", f"{MEASURES.get(second, second)} on held-out rows")
-    _finish(left, "rounds", f"{_of_rows(results, measured)}{with_bars}", target)
+    _finish(left, "rounds", _of_rows(results, measured, bars=any(bars)), target)
     if all(sum(r.get(measured) is not None for r in result["history"]) < 2 for result in results.values()):
         left.set_xlim(0, 1.05 * max(result["history"][-1]["round"] for result in results.values()))  # points, no lines
     legend(figure, left)
@@ -97,22 +107,23 @@ def distances(result: Result) -> Figure | None:
         return None
     rounds = [row["round"] for row in result["history"]]
     grid = [[cells.get((k, t), float("nan")) for t in rounds] for k in nodes]
-    height = min(max(2.4, 0.16 * len(nodes) + 1.2), 9)
-    figure, ((axis,),) = panels(1, 1, (8, height))
+    names = [wrapped(plain(name)) for name in called(result, nodes)]
+    height = min(max(2.4, 0.16 * sum(name.count("\n") + 1 for name in names) + 1.2), 9)
+    figure, ((axis,),) = panels(1, 1, (5.5 + max(2.5, width_of(names)), height))
     least, most = min(cells.values()), max(cells.values())
     # distances in the first round are often many times those of later rounds
     norm = LogNorm(least, most) if 0 < least < most / 5 else None
     image = axis.imshow(grid, aspect="auto", cmap="viridis", interpolation="nearest", norm=norm)
     axis.set_facecolor("0.9")  # not asked in that round, or overflowed
     step, wide = max(1, len(nodes) // 25), max(1, len(rounds) // 15)
-    names = [plain(name) for name in called(result, nodes)]
     axis.set_yticks(range(0, len(nodes), step), names[::step], fontsize=8)
     axis.set_xticks(range(0, len(rounds), wide), [str(t) for t in rounds[::wide]], fontsize=8)
     axis.set(
         xlabel="round",
         ylabel="organization" if names == [str(k) for k in nodes] else "",
-        title=f"{plain(result['method'])}: distance of a node's model from the {REFERENCES[column]}",
     )
+    title = f"{plain(result['method'])}: distance of a node's model from the {REFERENCES[column]}"
+    figure.suptitle(fill(title, 70))  # the figure is wider than the axes, whose ticks may have long names
     # over many powers of ten, as after a training that diverged, there is no room for ticks between them
     ticks = LogLocator(subs=(1, 2, 5) if most < 1e4 * least else (1,)) if norm else None
     figure.colorbar(image, label="Euclidean distance", ticks=ticks, format="%g").minorticks_off()
@@ -131,13 +142,15 @@ def _any(results: Mapping[str, Result], *columns: str) -> bool:
     return any(row.get(name) is not None for r in results.values() for row in r["history"] for name in columns)
 
 
-def _of_rows(results: Mapping[str, Result], measured: str) -> str:
+def _of_rows(results: Mapping[str, Result], measured: str, bars: bool = False) -> str:
     """The label of an axis. For an accuracy it says how much one row is, since axes do not begin at zero."""
+    remarks = ["bar: 95% interval"] if bars else []
     counts = {(result.get("final") or {}).get("evaluated") for result in results.values()}
     n = counts.pop() if len(counts) == 1 else None
-    if measured != "accuracy" or not n:
-        return f"{MEASURES[measured]} on held-out rows"
-    return f"accuracy on {n:,} held-out rows (1 row: {1 / n:.2g})"
+    of = ""
+    if measured == "accuracy" and n:
+        of, remarks = f"{n:,} ", [f"1 row: {1 / n:.2g}", *remarks]
+    return f"{MEASURES[measured]} on {of}held-out rows" + (f"\n({'; '.join(remarks)})" if remarks else "")
 
 
 def _line(axis: Axes, result: Result, x: str, y: str, name: str, i: int) -> None:
