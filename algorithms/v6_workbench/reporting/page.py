@@ -316,7 +316,8 @@ def _coefficients(result: Result, draw: _Drawing) -> Iterator[str | Table | Figu
     if not (found := coefficients.of(result)):
         return
     several, ratio = len({c.of for c in found}) > 1, _ratio(result["model"])
-    classes = result["data"].get("classes")
+    label = result["data"].get("label") if result["data"].get("classes") else None
+    of = f"{label}={found[0].of}" if label else found[0].of
     deviation = any(c.per_deviation is not None for c in found)
     columns: dict[str, Callable[[coefficients.Coefficient], str]] = {"column": lambda c: c.column}
     if several:
@@ -326,8 +327,9 @@ def _coefficients(result: Result, draw: _Drawing) -> Iterator[str | Table | Figu
         columns["of one deviation"] = lambda c: _signed(c.per_deviation)
     if ratio and not several:
         by = "one deviation" if deviation else "one unit"
-        columns[f"{ratio}, {by}"] = lambda c: _odds(c.per_deviation if deviation else c.value, c.column)
-    of = f"the class {found[0].of}" if classes else found[0].of
+        columns[f"{ratio} of {of}, {by}" if label else f"{ratio}, {by}"] = lambda c: _odds(
+            c.per_deviation if deviation else c.value, c.column
+        )
     caption = "Coefficients by class" if several else f"Coefficients for {of}"
     yield Table(caption, [*columns], [[cell(c) for cell in columns.values()] for c in found])
     yield "Of columns as they are in the table, after the steps that cannot be folded in. They have no intervals."
