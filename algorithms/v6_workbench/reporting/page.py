@@ -327,9 +327,8 @@ def _coefficients(result: Result, draw: _Drawing) -> Iterator[str | Table | Figu
         columns["of one deviation"] = lambda c: _signed(c.per_deviation)
     if ratio and not several:
         by = "one deviation" if deviation else "one unit"
-        columns[f"{ratio} of {of}, {by}" if label else f"{ratio}, {by}"] = lambda c: _odds(
-            c.per_deviation if deviation else c.value, c.column
-        )
+        heading = f"{ratio} of {of}, {by}" if label else f"{ratio}, {by}"
+        columns[heading] = lambda c: _odds(c.per_deviation if deviation else c.value, c.column)
     caption = "Coefficients by class" if several else f"Coefficients for {of}"
     yield Table(caption, [*columns], [[cell(c) for cell in columns.values()] for c in found])
     yield "Of columns as they are in the table, after the steps that cannot be folded in. They have no intervals."
