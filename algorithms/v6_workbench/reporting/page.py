@@ -344,7 +344,7 @@ def _survival(result: Result, draw: _Drawing) -> Iterator[str | Table | Figure]:
     if (table := tables.survival_table(result)) is not None:
         yield f"{tables.survival_of(result)}."
         yield from draw(pictures.survival(result), "Survival curves, with numbers at risk below")
-        yield of_rich(table, "Survival at the ends of some bins of time")
+        yield of_rich(table, "Rows at risk when an interval begins, what happens in it, and survival at its end")
     if result.get("baseline"):
         caption = "Survival and cumulative hazard of a patient whose columns are at their means"
         yield from draw(pictures.baseline(result), caption)
