@@ -56,6 +56,7 @@ class Settings(Common):
     """The settings that every method takes; the label is a time, and nothing is held out."""
 
     for_numbers: ClassVar[str] = "event=COLUMN"
+    evaluates: ClassVar[bool] = False
 
     model: Annotated[Literal["cox"], Field(description="the proportional hazards model, which this method fits")] = (
         "cox"

@@ -259,6 +259,36 @@ def times_only(method: str) -> bool:
     return settings_of(method).times_only
 
 
+def holdout(method: str) -> float:
+    """Say which share of the rows a method holds out by default.
+
+    Args:
+        method: the method's name.
+
+    Returns:
+        The share; 0 if the method evaluates no model.
+
+    Raises:
+        SafeError: the method is not installed.
+    """
+    return float(settings_of(method).model_fields["holdout"].default) if evaluates(method) else 0.0
+
+
+def evaluates(method: str) -> bool:
+    """Say whether a method trains models that are evaluated on rows that are held out.
+
+    Args:
+        method: the method's name.
+
+    Returns:
+        Whether it does.
+
+    Raises:
+        SafeError: the method is not installed.
+    """
+    return supervised(method) and settings_of(method).evaluates
+
+
 def takes_missing(method: str) -> bool:
     """Say whether a method's model takes missing values as they are.
 

@@ -1,7 +1,7 @@
 """The experiment that the options of a command ask for, checked before anything starts."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -61,7 +61,7 @@ def experiment_of(options: ExperimentOptions, labelled: bool = True) -> Experime
         partition_seed=options.partition_seed,
         label=options.label,
         features=features,
-        holdout=Experiment.holdout if options.holdout is None else options.holdout,
+        holdout=options.holdout,
         processes=options.processes,
         environment=environment.every,
         environments=environment.own,
@@ -92,6 +92,33 @@ def check_holdout(options: ExperimentOptions, trains: bool) -> None:
     if options.holdout is not None and not trains:
         raise SafeError(
             f"--holdout {options.holdout:g} has no effect, since no model is trained that could be evaluated; remove it"
+        )
+
+
+def check_evaluated(methods: Sequence[str], experiment: Experiment, command: str, folds: bool = False) -> None:
+    """Check that methods are evaluated, and by default on the same rows.
+
+    Args:
+        methods: the methods' names.
+        experiment: the experiment.
+        command: the command or option that compares what is evaluated.
+        folds: whether the rows of folds are evaluated, and none are held out.
+
+    Raises:
+        SafeError: a method evaluates nothing; or the options name no ``--holdout``, and the methods hold out no rows or
+            different shares.
+    """
+    trained = [*dict.fromkeys(method for method in methods if registry.supervised(method))]
+    if idle := next((method for method in trained if not registry.evaluates(method)), None):
+        use = f"remove {command}" if command.startswith("-") else f"use `v6-federated run {idle}`"
+        raise SafeError(f"{idle} evaluates no model, so {command} has nothing to compare; {use}")
+    shares = {method: experiment.share(method) for method in trained}
+    alike = len({*shares.values()}) == 1 and 0 not in shares.values()
+    if trained and not alike and not folds and experiment.holdout is None and experiment.test is None:
+        said = (f"{method} holds out {f'{share:g} of the' if share else 'no'} rows" for method, share in shares.items())
+        raise SafeError(
+            f"by default {' and '.join(said)}; {command} needs rows that all methods hold out: add for example "
+            "--holdout 0.2"
         )
 
 
@@ -187,9 +214,9 @@ def check_job(method: str, settings: Mapping[str, Any], experiment: Experiment, 
         UserInputError: the earlier result that the settings resume does not fit.
     """
     supervised = registry.supervised(method)
-    known = experiment.common(supervised)
+    known = experiment.common(method)
     if supervised:
-        known["holdout"] = experiment.holdout
+        known["holdout"] = experiment.share(method)
         if experiment.dataset.test is not None:
             known["evaluators"] = [0]  # an organization that has all held-out rows
     checked = registry.validate(method, {**known, **settings})

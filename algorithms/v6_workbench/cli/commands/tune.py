@@ -11,7 +11,7 @@ from v6_federated.base.vantage6_api import CollectResultsError
 from v6_workbench import registry
 from v6_workbench.cli import console, cross_validation, entries, job, results, show, study, values
 from v6_workbench.cli.entries import Entry
-from v6_workbench.cli.experiment import check_holdout, experiment_of
+from v6_workbench.cli.experiment import check_evaluated, check_holdout, experiment_of
 from v6_workbench.cli.options import ExperimentOptions, Method, ResultFolder
 from v6_workbench.cli.records import Command, Option
 from v6_workbench.reporting.summary import MEASURES, Try
@@ -59,10 +59,11 @@ def run(options: TuneOptions) -> int:
     if not registry.supervised(options.method):
         raise SafeError(f"{options.method} trains no model that could be scored; expected a method that does")
     experiment = experiment_of(options)
+    check_evaluated([options.method], experiment, "tune")
     for name, entry in compared.items():
         entries.check(name, entry, experiment, options.target)
     by = _measure(options.by, compared)
-    inner = search.choosing(experiment)
+    inner = search.choosing(experiment, options.method)
     parts = [inner] if options.folds is None else [*model_comparison.experiments_of(inner, 1, options.folds)]
     results.check_folder(options.out)
     first = next(iter(compared.values()))
