@@ -9,9 +9,12 @@ import pandas as pd
 
 from v6_federated.base.errors import SafeError
 from v6_federated.central import resume
+from v6_federated.messages.common import Common
+from v6_federated.messages.job import SPECIAL
 from v6_workbench import registry
 from v6_workbench.cli import job, node_environment, study
 from v6_workbench.cli.options import DealOptions, ExperimentOptions
+from v6_workbench.errors import some_of
 from v6_workbench.simulation import cluster, datasets, dealing, partitions, studies
 from v6_workbench.simulation.datasets import Dataset
 from v6_workbench.simulation.experiments import Experiment
@@ -225,6 +228,7 @@ def check_job(method: str, settings: Mapping[str, Any], experiment: Experiment, 
     steps = settings.get("preprocess") or (settings.get("resume") or {}).get("data", {}).get("preprocess")
     job.check_has_accuracy(method, checked, target)
     registry.check(method, checked)
+    _check_special(checked, experiment)
     column = partitions.column_of(experiment.partition or "iid")
     if column and getattr(checked, "subgroup", None) == column:
         raise SafeError(
@@ -244,6 +248,15 @@ def check_job(method: str, settings: Mapping[str, Any], experiment: Experiment, 
         times=registry.times_only(method),
     )
     experiment.deal()
+
+
+def _check_special(checked: Common, experiment: Experiment) -> None:
+    """Check that the table has the columns that settings name and that are neither features nor the label."""
+    named = {name: column for name in SPECIAL if (column := getattr(checked, name, None)) is not None}
+    table = experiment.dataset.rows
+    there = [str(c) for c in table.columns] if isinstance(table, pd.DataFrame) else []
+    if there and (wrong := next((name for name in named if named[name] not in there), None)):
+        raise SafeError(f"--set {wrong}={named[wrong]}: no such column; expected one of {some_of(there)}")
 
 
 def check_same_rows(before: Mapping[str, Any], experiment: Experiment) -> None:

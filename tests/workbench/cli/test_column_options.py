@@ -1,0 +1,51 @@
+"""Columns that settings name: an error says which option names them."""
+
+import pandas as pd
+import pytest
+
+from v6_federated.base.vantage6_api import DataError
+from v6_federated.data.source import Source
+from v6_federated.messages.job import DataSpec
+
+
+@pytest.fixture
+def data(tmp_path):
+    rows = {"x": range(60), "w": [1.0] * 60, "e": [0, 1] * 30, "months": range(1, 61), "ill": [0, 1, 1] * 20}
+    pd.DataFrame(rows).to_csv(tmp_path / "rows.csv", index=False)
+    return ["--data", tmp_path / "rows.csv", "--nodes", 2]
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (["cox", "--label", "months", "--set", "event=evt"], "--set event=evt"),
+        (["km", "--label", "months", "--set", "event=evt"], "--set event=evt"),
+        (["glm", "--set", "offset=of"], "--set offset=of"),
+        (["glm", "--set", "weights=we"], "--set weights=we"),
+    ],
+)
+def test_a_wrong_column_is_named_with_its_option_and_those_of_the_table(refused, data, words, option):
+    refused(f"{option}: no such column; expected one of 'x', 'w', 'e', 'months', 'ill'", "run", *words, *data)
+
+
+def test_cox_says_which_column_it_took_as_the_label(call, data):
+    status, _, err = call("run", "cox", "--set", "event=ill", *data)
+    assert status and "the label is the last column, ill, as none is named" in err and "with --label" in err
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ({"event": "evt"}, "no column evt in the table; name others with --set event="),
+        (
+            {"weights": "we", "offset": "of"},
+            "no column of, we in the table; name others with --set offset= and",
+        ),
+        ({"features": ["a"], "label": "b"}, "no column a, b in the table; name others with --features and --label"),
+        ({"time": "t", "features": [], "supervised": False}, "no column t in the table; name others with --label"),
+    ],
+)
+def test_a_node_names_the_option_too(spec, says):
+    table = pd.DataFrame({"x": [1.0, 2.0], "y": [0, 1]})
+    with pytest.raises(DataError, match=says):
+        Source(table=table).columns(DataSpec(**spec))
