@@ -321,7 +321,7 @@ REFUSED = {
         {"sex": lambda r: np.where(np.arange(N) % 3 == 0, "f", "m")},
         {"preprocess": ["onehot"]},
         "the column sex=m follows from sex=f, so that their coefficients are not determined; leave one of them out "
-        "(--exclude), or one level of each category (--preprocess onehot:sex,drop=first)",
+        "(--exclude), or one level of each category (--preprocess onehot:drop=first)",
     ),
     "half counts": ({"y": lambda r: np.arange(N) / 2}, {"family": "poisson"}, "expected counts: whole numbers from 0"),
     "negative counts": ({"y": lambda r: np.arange(N) - 1}, {"family": "poisson"}, "expected counts"),
