@@ -13,13 +13,15 @@ from v6_federated.base.arrays import Array
 from v6_federated.base.randomness import generator
 from v6_federated.base.vantage6_api import DataError
 from v6_federated.data import header, preprocessing, times
-from v6_federated.data.columns import Features
+from v6_federated.data.columns import Features, UnfitColumns
 from v6_federated.data.labels import checked_labels, checked_numbers, encode_labels
 from v6_federated.data.reading import as_features, read_features
 from v6_federated.messages.job import DataSpec
 from v6_federated.privacy.hospital import HospitalFolder
 from v6_federated.privacy.limits import PREFIX
 from v6_federated.privacy.policy import Policy
+
+COMPLETE = "times, events, offsets and weights need a number in each row: correct the values, or name another column"
 
 
 @dataclass(frozen=True)
@@ -222,8 +224,11 @@ class Source:
             DataError: values are missing, or not numbers.
         """
         assert self.table is not None
-        found = read_features(self.table, [column])
-        found.check_complete("an offset, a weight or an event")
+        try:
+            found = read_features(self.table, [column])
+            found.check_complete()
+        except UnfitColumns as error:
+            raise UnfitColumns(error.problem, COMPLETE) from None
         return found
 
     def labels(self, spec: DataSpec) -> Array:
