@@ -98,6 +98,21 @@ def check_holdout(options: ExperimentOptions, trains: bool) -> None:
         )
 
 
+def check_columns(options: ExperimentOptions, method: str) -> None:
+    """Refuse ``--features`` and ``--exclude`` for a method that looks at times only.
+
+    Args:
+        options: the options.
+        method: the method's name.
+
+    Raises:
+        SafeError: the options name columns that the method does not look at.
+    """
+    named = [f"--{name}" for name in ("features", "exclude") if getattr(options, name) is not None]
+    if named and registry.times_only(method):
+        raise SafeError(f"{named[0]} has no effect on {method}, which looks at times only; remove it")
+
+
 def check_evaluated(methods: Sequence[str], experiment: Experiment, command: str, folds: bool = False) -> None:
     """Check that methods are evaluated, and by default on the same rows.
 

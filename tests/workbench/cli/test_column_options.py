@@ -49,3 +49,20 @@ def test_a_node_names_the_option_too(spec, says):
     table = pd.DataFrame({"x": [1.0, 2.0], "y": [0, 1]})
     with pytest.raises(DataError, match=says):
         Source(table=table).columns(DataSpec(**spec))
+
+
+def test_words_in_a_column_of_times_are_to_be_corrected():
+    table = pd.DataFrame({"time": ["1", "two"], "x": [0, 1]})
+    with pytest.raises(DataError, match="some values in the column.* are not numbers; times, events, offsets and weig"):
+        Source(table=table).special("time")
+
+
+@pytest.mark.parametrize("option", ["--exclude", "--features"])
+def test_km_names_the_option_that_was_typed(refused, data, option):
+    refused(f"{option} has no effect on km, which looks at times", "run", "km", "--label", "months", option, "x", *data)
+
+
+@pytest.mark.parametrize("written", ["20,40,60", "[20, 40, 60]"])
+def test_times_are_listed_with_commas(call, data, written):
+    status, _, err = call("run", "km", "--label", "months", "--set", f"grid={written}", *data)
+    assert status == 0, err

@@ -8,7 +8,7 @@ from v6_federated.base.errors import Interrupted, SafeError
 from v6_workbench import registry
 from v6_workbench.cli import console, job, live_page, repeating, results, show, study
 from v6_workbench.cli.entries import Entry
-from v6_workbench.cli.experiment import check_holdout, check_job, check_same_rows, experiment_of
+from v6_workbench.cli.experiment import check_columns, check_holdout, check_job, check_same_rows, experiment_of
 from v6_workbench.cli.live_page import LivePage
 from v6_workbench.cli.options import ExperimentOptions, Method, PageFile, ResultFolder
 from v6_workbench.cli.records import Command, Option
@@ -28,6 +28,7 @@ class RunOptions(ExperimentOptions):
 def run(options: RunOptions) -> int:
     """Run a method on mock nodes."""
     options = job.with_rounds(options, options.method)
+    check_columns(options, options.method)
     labelled, settings = registry.supervised(options.method), study.settings_with(options, job.settings_of(options))
     once = Entry("", options.method, settings)
     if options.repeats is not None and options.resume is not None:
