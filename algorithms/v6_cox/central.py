@@ -57,6 +57,10 @@ class Settings(Common):
 
     for_numbers: ClassVar[str] = "event=COLUMN"
     evaluates: ClassVar[bool] = False
+    unused: ClassVar[tuple[str, ...]] = (
+        *("start_from", "until_converged", "evaluators", "classes", "class_weights", "target", "subgroup"),
+        *("holdout", "evaluate_every"),
+    )
 
     model: Annotated[Literal["cox"], Field(description="the proportional hazards model, which this method fits")] = (
         "cox"

@@ -45,6 +45,7 @@ class Settings(WithNoise):
 
     for_numbers: ClassVar[str] = "family=gaussian"
     noise_for_numbers: ClassVar[bool] = True
+    unused: ClassVar[tuple[str, ...]] = ("start_from", "until_converged", "class_weights")
 
     model: Annotated[Literal["glm"], Field(description="a generalised linear model, which this method fits")] = "glm"
     family: Annotated[

@@ -337,7 +337,7 @@ REFUSED = {
         "missing values in the column(s) w",
     ),
     "no such column": ({}, {"offset": "there"}, "no column there in the table"),
-    "the label": ({}, {"offset": "y"}, "y cannot be an offset, weights, event or time"),
+    "the label": ({}, {"offset": "y"}, "the label is the last column, y, as none is named"),
     "rows to evaluate": (
         {},
         {"offset": "age", "holdout": 0.2},

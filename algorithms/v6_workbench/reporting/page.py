@@ -18,6 +18,7 @@ from rich.text import Text
 from v6_federated.base.version import __version__
 from v6_federated.operator.limits import written
 from v6_federated.privacy.limits import LIMITS
+from v6_workbench import registry
 from v6_workbench.reporting import coefficients, diagnostics, pictures, tables, tripod
 from v6_workbench.reporting.command import command_of
 from v6_workbench.reporting.hospitals import called
@@ -264,7 +265,7 @@ def _sections(result: Result, draw: _Drawing, target: float | None) -> Iterator[
     yield Section("Components", [*_components(result, draw)])
     yield Section("Hospitals", [*_hospitals(result)])
     yield Section("Privacy", [*_privacy(result)])
-    yield Section("Settings", [_of_mapping(result["settings"], "All settings of the job"), *_columns(result)])
+    yield Section("Settings", [_of_mapping(_used(result), "Settings of the job"), *_columns(result)])
     yield Section("To repeat this", [*_to_repeat(result), _of_mapping(_origin(result), "Where the result is from")])
 
 
@@ -415,6 +416,13 @@ def _limits(result: Result) -> Iterator[str | Table]:
         there = [limit.name for limit in LIMITS if limit.name.lower() in values]
         rows = [["profile", str(values.get("profile"))], *([name, written(values[name.lower()])] for name in there)]
         yield Table(f"Limits in force at {whom}", ["limit", "value"], rows)
+
+
+def _used(result: Result) -> dict[str, Any]:
+    """The settings of a job, without those that have no effect on its method."""
+    method = result["method"]
+    unused = registry.unused(method) if method in registry.names() else set()
+    return {name: value for name, value in result["settings"].items() if name not in unused}
 
 
 def _columns(result: Result) -> Iterator[str]:

@@ -1,11 +1,15 @@
 """Columns that settings name: an error says which option names them."""
 
+import json
+
 import pandas as pd
 import pytest
 
 from v6_federated.base.vantage6_api import DataError
 from v6_federated.data.source import Source
 from v6_federated.messages.job import DataSpec
+from v6_workbench import registry
+from v6_workbench.reporting import page, tables
 
 
 @pytest.fixture
@@ -60,6 +64,25 @@ def test_words_in_a_column_of_times_are_to_be_corrected():
 @pytest.mark.parametrize("option", ["--exclude", "--features"])
 def test_km_names_the_option_that_was_typed(refused, data, option):
     refused(f"{option} has no effect on km, which looks at times", "run", "km", "--label", "months", option, "x", *data)
+
+
+def test_settings_and_columns_that_say_nothing_are_left_out(call, data, tmp_path):
+    """Of km: it evaluates no model and looks at no features."""
+    status, last, _ = call("settings", "km")
+    assert status == 0 and "bins" in last["defaults"]
+    assert not {"model", "holdout", "evaluate_every", "features", "precision", "target"} & {*last["defaults"]}
+    words = ["run", "km", "--label", "months", *data, "--out", tmp_path / "km"]
+    call(*words)
+    result = json.loads((tmp_path / "km" / "result.json").read_text())
+    assert [c.header for c in tables.rounds_table(result).columns] == ["round", "nodes", "rows", "kB up", "kB down"]
+    written = page.page({"km": result})
+    assert "evaluate every" not in written
+    assert "bins" in written
+
+
+@pytest.mark.parametrize("method", ["km", "pca", "cox", "glm", "fedavg"])
+def test_unused_settings_are_settings_of_the_method(method):
+    assert registry.unused(method) < {*registry.settings_of(method).model_fields}
 
 
 @pytest.mark.parametrize("written", ["20,40,60", "[20, 40, 60]"])

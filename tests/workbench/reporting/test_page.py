@@ -162,6 +162,6 @@ def test_on_paper_only_long_tables_are_divided():
     short, long = (page.Table("t", ["a", "b"], [["1", "2"]] * n) for n in (page.SHEET, page.SHEET + 1))
     assert not short.long and long.long
     text = page.page({"it": train("v6_fedavg", {k: table(40, seed=k) for k in (1, 2)}, rounds=1)})
-    assert 'class="scroll long" role="region" aria-label="All settings of the job"' in text
+    assert 'class="scroll long" role="region" aria-label="Settings of the job"' in text
     assert 'class="scroll" role="region" aria-label="What left the hospitals"' in text
     assert ".scroll.long { break-inside: auto; }" in text
