@@ -64,11 +64,11 @@ def read_features(table: pd.DataFrame, columns: Sequence[str], categories: Seque
     if text:
         _check_written(frame, text)
         if mixed:
-            named = ",".join(map(str, mixed))
+            together = ",".join(map(str, mixed))
             raise UnfitColumns(
                 f"some values in the column(s) {', '.join(map(str, mixed))} are not numbers",
                 "correct them, or empty those cells; if the columns are categories, name them in a step onehot "
-                f"(--preprocess onehot:{named}), or {OMIT}",
+                f"(--preprocess onehot:{together}), or {OMIT}",
             )
         raise UnfitColumns(f"the column(s) {', '.join(text)} hold values that are not numbers", f"{ONEHOT}, or {OMIT}")
     return Features(list(columns), X, words)

@@ -187,7 +187,7 @@ class Training(Common):
 
     loss: Annotated[
         Literal["cross_entropy", "squared", "poisson", "cox"],
-        Field(description="of classes; squared of numbers, poisson of counts, cox of times"),
+        Field(description="cross_entropy for classes, squared for numbers, poisson for counts, cox for times"),
     ] = "cross_entropy"
     event: Annotated[
         str | None,

@@ -385,7 +385,7 @@ def _hospitals(result: Result) -> Iterator[str | Table | Figure]:
     if absent := result.get("undescribed"):
         cells = [[called(result, [a["organization_id"]])[0], a["reason"]] for a in absent]
         yield Table("Hospitals that took no part", ["hospital", "why"], cells)
-    yield "Hospitals tell no missing values, one by one or together; only what preprocessing needs is sent."
+    yield "Hospitals do not report how many values are missing. They send only what the preprocessing steps need."
 
 
 def _privacy(result: Result) -> Iterator[str | Table | Figure]:

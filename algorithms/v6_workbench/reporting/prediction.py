@@ -205,7 +205,9 @@ def warnings_about(result: Mapping[str, Any], source: Source) -> list[str]:
     features = source.features(spec)
     onehot = [step["fitted"] for step in data.get("preprocess") or [] if step["step"] == "onehot"]
     for column, levels in [(c, own) for fitted in onehot for c, own in fitted["levels"].items()]:
-        dropped = next((fitted["dropped"][column] for fitted in onehot if column in fitted.get("dropped", {})), [])
+        dropped: list[str] = next(
+            (fitted["dropped"][column] for fitted in onehot if column in fitted.get("dropped", {})), []
+        )
         known = [*dropped, *levels]
         unknown = sum(isinstance(word, str) and word not in known for word in features.words[column])
         if unknown:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from v6_federated.base.errors import Interrupted, SafeError
 from v6_federated.base.files import write_whole
+from v6_federated.base.text import counted
 from v6_federated.base.vantage6_api import CollectResultsError
 from v6_workbench import registry
 from v6_workbench.cli import console, cross_validation, entries, job, results, show, study, values
@@ -21,10 +22,9 @@ from v6_workbench.simulation.search import Choice, Range
 
 BY = ("accuracy", "auc", "loss", "r2", "c_index")
 LEAK = (
-    "{tries} tries were trained {trained} times, {rounds} rounds in all, with {megabytes:.1f} MB sent; on a real "
-    "network each is a task of its own, which counts against the hospitals' limits and budgets, and all of them are "
-    "evaluated on the same held-out rows: {trained} answers about those tell more than one, and their best score is "
-    "too good"
+    "{tries} took {trainings} with {rounds} in all, and sent {megabytes:.1f} MB. On a real network each training is a "
+    "task of its own, which counts against the hospitals' limits and budgets. All tries are scored on the same rows: "
+    "the best score is too good, and many scores reveal more about these rows than one"
 )
 
 
@@ -190,7 +190,14 @@ def _finish(
     if best.failed:
         return console.complain(console.FAILED, "no try was trained to the end; see the lines above")
     name = _name(best.settings)
-    console.say(LEAK.format(tries=len(found), megabytes=spent["bytes"] / 1e6, **spent))
+    console.say(
+        LEAK.format(
+            tries=counted(len(found), "try", "tries"),
+            trainings=counted(spent["trained"], "training"),
+            rounds=counted(spent["rounds"], "round"),
+            megabytes=spent["bytes"] / 1e6,
+        )
+    )
     print(
         f"chosen: {name}; it is trained now on all training rows, and judged on rows that no try has seen", flush=True
     )

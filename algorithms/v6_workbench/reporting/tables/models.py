@@ -8,6 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from v6_federated.base.errors import SafeError
+from v6_federated.base.text import counted
 from v6_workbench.reporting.summary import Result, components_of
 from v6_workbench.reporting.tables.cells import add_numbers, between, empty, number, p_value
 from v6_workbench.reporting.trained import names_after
@@ -147,7 +148,7 @@ def class_of(result: Result) -> str:
     Returns:
         For example "ill=yes"; empty if the label has no classes.
     """
-    row = next(iter(result.get("coefficients") or ()), {})
+    row = (result.get("coefficients") or [{}])[0]
     return f"{row.get('label') or 'class'}={row['class']}" if "class" in row else ""
 
 
@@ -180,9 +181,9 @@ def _fit_of_hazards(result: Result) -> str:
         strata = f"strata by hospital, ties {result['ties']}"
     else:
         strata = f"one baseline hazard, constant in each of {len(result['baseline']['ends'])} bins of time"
-    said = [strata, f"{result['n']:,} rows, {result['events']:,} events"]
+    said = [strata, f"{counted(result['n'], 'row')}, {counted(result['events'], 'event')}"]
     said += [f"log-likelihood {result['log_likelihood']:.6g}, AIC {result['aic']:.6g}"]
-    freedom = f"{test['df']} degrees of freedom"
+    freedom = counted(test["df"], "degree") + " of freedom"
     said += [f"likelihood-ratio test {test['statistic']:.4g} on {freedom}, p {p_value(test['p'])}"]
     return "; ".join([*said, *([] if concordance is None else [f"concordance in training rows {concordance:.3f}"])])
 

@@ -3,6 +3,7 @@
 from rich.markup import escape
 from rich.table import Table
 
+from v6_federated.base.text import counted
 from v6_workbench.reporting.summary import Result
 from v6_workbench.reporting.tables.cells import add_numbers, between, empty, p_value
 
@@ -52,8 +53,8 @@ def survival_of(result: Result) -> str:
     for found in result.get("curves_of_survival") or ():
         median = "not reached" if found["median"] is None else f"{found['median']:.4g}"
         who = "" if found["group"] is None else f"{found['group']}: "
-        said.append(f"{who}{found['n']:,} rows, {found['events']:,} events, median {median}")
+        said.append(f"{who}{counted(found['n'], 'row')}, {counted(found['events'], 'event')}, median {median}")
     if test := result.get("log_rank"):
-        freedom = f"{test['df']} degree(s) of freedom"
+        freedom = counted(test["df"], "degree") + " of freedom"
         said.append(f"log-rank test {test['statistic']:.4g} on {freedom}, p {p_value(test['p'])}")
     return "; ".join(said)
