@@ -225,7 +225,7 @@ def kept(
         "seed": experiment.seed,
         "partition_seed": experiment.partition_seed,
         **({} if experiment.slowest is None else {"slowest": experiment.slowest}),
-        **({} if experiment.holdout == 0.2 else {"holdout": experiment.holdout}),
+        **({} if experiment.holdout in (None, 0.2) else {"holdout": experiment.holdout}),
         **({"environment": dict(experiment.environment)} if experiment.environment else {}),
         **({"centralized": True} if centralized else {}),
         **({"distances": True} if distances else {}),

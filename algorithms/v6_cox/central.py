@@ -56,6 +56,11 @@ class Settings(Common):
     """The settings that every method takes; the label is a time, and nothing is held out."""
 
     for_numbers: ClassVar[str] = "event=COLUMN"
+    evaluates: ClassVar[bool] = False
+    unused: ClassVar[tuple[str, ...]] = (
+        *("start_from", "until_converged", "evaluators", "classes", "class_weights", "target", "subgroup"),
+        *("holdout", "evaluate_every"),
+    )
 
     model: Annotated[Literal["cox"], Field(description="the proportional hazards model, which this method fits")] = (
         "cox"

@@ -45,6 +45,7 @@ class Settings(WithNoise):
 
     for_numbers: ClassVar[str] = "family=gaussian"
     noise_for_numbers: ClassVar[bool] = True
+    unused: ClassVar[tuple[str, ...]] = ("start_from", "until_converged", "class_weights")
 
     model: Annotated[Literal["glm"], Field(description="a generalised linear model, which this method fits")] = "glm"
     family: Annotated[
@@ -190,7 +191,7 @@ def central(
     scoring.end()
     result = federation.result(scoring.coefficients)
     names, E = affine.original(result["data"]["preprocess"], original_names(result), result["data"]["categories"] or [])
-    found = fit.summary(model, scoring, names, E, confidence)
+    found = with_class(result, fit.summary(model, scoring, names, E, confidence))
     return {**result, **found, "iterations": len(result["history"])}
 
 
@@ -239,7 +240,24 @@ def with_noise(federation: Federation, plan: Plan, model: Glm, confidence: float
     result = federation.result(found.b)
     names, E = affine.original(result["data"]["preprocess"], original_names(result), result["data"]["categories"] or [])
     said = noisy.summary(model, found, names, E, confidence, {**fit.RATIOS, "poisson": "rate_ratio"})
-    return {**result, **said, "iterations": len(result["history"])}
+    return {**result, **with_class(result, said), "iterations": len(result["history"])}
+
+
+def with_class(result: Result, found: dict[str, Any]) -> dict[str, Any]:
+    """Say in each row of the coefficients which class they are about: the second of two.
+
+    Args:
+        result: of the job.
+        found: what a summary says.
+
+    Returns:
+        The same; if the label has classes, each row also has ``label`` and ``class``.
+    """
+    data = result["data"]
+    if not data["classes"]:
+        return found
+    about = {"label": data["label"], "class": data["classes"][-1]}
+    return {**found, "coefficients": [{"name": row["name"], **about, **row} for row in found["coefficients"]]}
 
 
 def original_names(result: Result) -> list[str]:

@@ -27,13 +27,13 @@ from v6_km.curves import curve, log_rank
 Bins = Annotated[int, Field(ge=1, le=times.MOST, description="bins of time, at quantiles of the events"), Number]
 Confidence = Annotated[float, Field(gt=0, lt=1, description="coverage of the confidence intervals"), Number]
 AtRisk = Annotated[int, Field(ge=1, description="a curve ends once fewer rows of all hospitals are at risk"), Number]
-IDLE = ("features", "exclude", "preprocess", "start_from", "until_converged")
 
 
 class Settings(Common):
     """The settings that every method takes; the label is a time, and there are no features."""
 
     times_only: ClassVar[bool] = True
+    unused: ClassVar[tuple[str, ...]] = ("features", "exclude", "preprocess", "start_from", "until_converged")
 
     label: Annotated[str | None, Field(description="column of times, of the event or of censoring")] = None
     event: Annotated[
@@ -61,7 +61,7 @@ def check_settings(settings: Any) -> None:
     """
     if settings.label is None:
         raise SafeError("label is missing: name the column of times, such as --label months")
-    if idle := changed(settings, IDLE):
+    if idle := changed(settings, Settings.unused):
         raise SafeError(f"{', '.join(idle)} has no effect on km, which looks at times only; leave it out")
     if settings.subgroup is not None and settings.subgroup in (settings.label, settings.event):
         raise SafeError(

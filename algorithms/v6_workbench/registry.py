@@ -13,10 +13,11 @@ from collections.abc import Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import v6_federated
 from v6_federated.base.errors import SafeError
+from v6_federated.central.job import OF_MODELS
 from v6_federated.messages import settings
 from v6_federated.messages.common import Common
 
@@ -257,6 +258,55 @@ def times_only(method: str) -> bool:
         SafeError: the method is not installed.
     """
     return settings_of(method).times_only
+
+
+def holdout(method: str) -> float:
+    """Say which share of the rows a method holds out by default.
+
+    Args:
+        method: the method's name.
+
+    Returns:
+        The share; 0 if the method evaluates no model.
+
+    Raises:
+        SafeError: the method is not installed.
+    """
+    return float(settings_of(method).model_fields["holdout"].default) if evaluates(method) else 0.0
+
+
+def evaluates(method: str) -> bool:
+    """Say whether a method trains models that are evaluated on rows that are held out.
+
+    Args:
+        method: the method's name.
+
+    Returns:
+        Whether it does.
+
+    Raises:
+        SafeError: the method is not installed.
+    """
+    return supervised(method) and settings_of(method).evaluates
+
+
+def unused(method: str) -> set[str]:
+    """List the settings that a method does not use: it refuses them, never reads them, or they have one value.
+
+    Args:
+        method: the method's name.
+
+    Returns:
+        Their names.
+
+    Raises:
+        SafeError: the method is not installed.
+    """
+    declared = settings_of(method)
+    of_models = set() if supervised(method) else {*OF_MODELS} - ({"subgroup"} if times_only(method) else set())
+    types = {name: field.annotation for name, field in declared.model_fields.items()}
+    fixed = {name for name, kind in types.items() if get_origin(kind) is Literal and len(get_args(kind)) == 1}
+    return {*declared.unused} | of_models | fixed
 
 
 def takes_missing(method: str) -> bool:

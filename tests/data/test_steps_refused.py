@@ -6,7 +6,9 @@ import pytest
 from helpers import ALL_STEPS, fitted, refused_steps, table, train
 
 from v6_federated.base.errors import SafeError
+from v6_federated.base.vantage6_api import DataError
 from v6_federated.data import preprocessing, source
+from v6_federated.messages.job import DataSpec
 from v6_workbench.cli.main import main
 
 
@@ -43,6 +45,16 @@ def test_words_name_the_column_and_the_step(clinics):
     assert "missing values in the column(s) sex; onehot needs complete columns" in refused_steps(
         clinics, "impute", "onehot"
     )
+
+
+def test_a_word_in_a_column_of_numbers_is_corrected_first(clinics):
+    """The whole advice helps: a plain step onehot would refuse the column."""
+    clinics[2] = clinics[2].assign(x0=["Mr Smith", *clinics[2]["x0"][1:].astype(str)])
+    with pytest.raises(DataError) as caught:
+        source.Source(table=clinics[2]).rows(DataSpec(features=["x0"], label="label"))
+    text = str(caught.value)
+    assert "some values in the column(s) x0 are not numbers; correct them, or empty those cells" in text
+    assert "(--preprocess onehot:x0), or leave these columns out" in text and "Smith" not in text
 
 
 def test_numbers_written_as_text_are_numbers_and_a_word_among_them_is_refused(clinics):

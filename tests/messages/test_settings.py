@@ -27,7 +27,7 @@ ACCEPTED = settings.settings_of(server, Common)
         ({"epoch": 3}, "unknown setting 'epoch'; expected one of aggregation, "),
         (
             {"classes": ["a"]},
-            "classes=['a'] is refused: it should have at least 2 items, not 1; classes is the label's",
+            "classes=['a'] is refused: it should have at least 2 items, not 1; classes: the label's",
         ),
         ({"rounds": None}, "rounds=None is refused"),
     ],
@@ -39,7 +39,7 @@ def test_a_wrong_setting_is_refused_by_its_name_and_value(wrong, says):
 
 
 def test_a_refused_setting_is_explained_with_an_example():
-    with pytest.raises(SafeError, match="; lr is eta, the step of the local optimiser, for example lr=0.1$"):
+    with pytest.raises(SafeError, match="; lr: eta, the step of the local optimiser, for example lr=0.1$"):
         settings.validate(ACCEPTED, {"rounds": 1, "lr": -1})
 
 

@@ -321,7 +321,7 @@ REFUSED = {
         {"sex": lambda r: np.where(np.arange(N) % 3 == 0, "f", "m")},
         {"preprocess": ["onehot"]},
         "the column sex=m follows from sex=f, so that their coefficients are not determined; leave one of them out "
-        "(--exclude), or one level of each category (--preprocess onehot:sex,drop=first)",
+        "(--exclude), or one level of each category (--preprocess onehot:drop=first)",
     ),
     "half counts": ({"y": lambda r: np.arange(N) / 2}, {"family": "poisson"}, "expected counts: whole numbers from 0"),
     "negative counts": ({"y": lambda r: np.arange(N) - 1}, {"family": "poisson"}, "expected counts"),
@@ -337,7 +337,7 @@ REFUSED = {
         "missing values in the column(s) w",
     ),
     "no such column": ({}, {"offset": "there"}, "no column there in the table"),
-    "the label": ({}, {"offset": "y"}, "y cannot be an offset, weights, event or time"),
+    "the label": ({}, {"offset": "y"}, "the label is the last column, y, as none is named"),
     "rows to evaluate": (
         {},
         {"offset": "age", "holdout": 0.2},
@@ -412,12 +412,39 @@ def test_tables_picture_and_page_show_coefficients_with_intervals(tmp_path):
     assert "400 rows, 395 degrees of freedom; deviance" in tables.fit_of(result)
     assert pictures.write(pictures.coefficients(result), tmp_path / "coefficients.png")
     written = page.page({"glm": result})
-    assert "odds ratio (95% interval)" in written and "They have no intervals" not in written
+    assert "odds ratio of y=1\n(95% interval)" in written and "They have no intervals" not in written
     spreadsheets.write_all({"glm": result}, tmp_path)
     assert list(pd.read_csv(tmp_path / "coefficients.csv")["std_error"]) == pytest.approx(column(result, "std_error"))
     assert not diagnostics.warnings_about(result)
     few = train("v6_glm", dealt(with_rows()), rounds=3)
     assert "not converged: do not read the coefficients" in diagnostics.warnings_about(few)[0]
+
+
+@pytest.mark.parametrize("classes", [(0, 1), (1, 0)])
+def test_the_class_that_coefficients_are_about_is_named_everywhere(tmp_path, classes):
+    result = train("v6_glm", dealt(with_rows()), classes=list(classes))
+    ends = f"y={classes[1]}"
+    assert {(row["label"], row["class"]) for row in result["coefficients"]} == {("y", classes[1])}
+    assert tables.coefficients_table(result).columns[-1].header == f"odds ratio of {ends}\n(95% interval)"
+    assert tables.fit_of(result).startswith(f"odds of {ends}; binomial")
+    assert pictures.coefficients(result).axes[0].get_xlabel() == f"odds ratio of {ends}, by one unit, with 95% interval"
+    assert f"odds of {ends}" in page.page({"glm": result})
+    spreadsheets.write_all({"glm": result}, tmp_path)
+    written = pd.read_csv(tmp_path / "coefficients.csv")
+    assert {*written["label"]} == {"y"} and {*written["class"]} == {classes[1]}
+
+
+def test_a_link_that_has_no_ratio_names_the_class_too():
+    result = train("v6_glm", dealt(with_rows()), link="probit")
+    assert tables.fit_of(result).startswith("probability of y=1; binomial, link probit")
+    assert pictures.coefficients(result).axes[0].get_xlabel().startswith("coefficient of y=1, by one unit")
+
+
+def test_a_number_has_no_class():
+    result = train("v6_glm", dealt(with_rows(family="poisson")), family="poisson")
+    assert "class" not in result["coefficients"][0]
+    assert tables.fit_of(result).startswith("poisson")
+    assert pictures.coefficients(result).axes[0].get_xlabel() == "rate ratio, by one unit, with 95% interval"
 
 
 def test_errors_of_numbers_are_not_added_up_under_masks():

@@ -15,6 +15,7 @@ from v6_federated.data import times
 from v6_federated.messages import codec
 from v6_km.curves import curve, log_rank
 from v6_workbench.conformance import MethodCase, conformance_tests
+from v6_workbench.reporting import tables
 from v6_workbench.simulation.datasets import load
 from v6_workbench.simulation.experiments import Experiment
 from v6_workbench.simulation.mock import MockNetwork
@@ -103,6 +104,18 @@ def test_a_curve_by_hand():
     assert [row["end"] for row in ended["rows"]] == [1, 2] and ended["median"] is None
     nobody = curve(None, [1.0], np.array([4.0, 0]), np.zeros(2), 0.95, 1)["rows"][0]
     assert nobody["survival"] == 0 and nobody["std_error"] is None and nobody["lower"] is None
+
+
+def test_each_line_of_the_table_can_be_computed_from_the_one_before():
+    """Those at risk, less those who leave, are at risk next; without censoring, the survival is the share who stay."""
+    events, censored = np.array([2.0, 1, 3, 2, 1, 0]), np.array([0.0, 0, 0, 4, 1, 6])
+    found = curve(None, [1.0, 2.0, 3.0, 4.0, 5.0], events, censored, 0.95, 1)
+    shown = tables.survival_table({"curves_of_survival": [found], "confidence": 0.95}, most=3)
+    until, at_risk, happened, left, survival, _ = ([*column.cells] for column in shown.columns)
+    assert [column.header for column in shown.columns][:4] == ["until", "at risk", "events", "censored"]
+    assert (until, at_risk) == (["2", "4", "5"], ["20", "17", "8"])
+    assert (happened, left) == (["3", "5", "1"], ["0", "4", "1"])
+    assert survival[0] == f"{17 / 20:.3f}"
 
 
 def test_one_group_has_no_test():

@@ -18,3 +18,17 @@ def shortened(names: Iterable[object], most: int = 10) -> str:
     texts = [*map(str, names)]
     more = len(texts) - most
     return ", ".join(texts[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def counted(number: int, one: str, several: str = "") -> str:
+    """Write a number of things.
+
+    Args:
+        number: how many.
+        one: the word for one of them.
+        several: the word for several; empty: with an s.
+
+    Returns:
+        For example "1 event" or "1,200 events".
+    """
+    return f"{number:,} {one if number == 1 else several or one + 's'}"

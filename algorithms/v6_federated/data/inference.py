@@ -58,8 +58,8 @@ def check_identified(
                 same = []
             if not same:
                 raise SafeError(f"the column {name} has one value {constant}; leave it out (--exclude)")
-            levels = sorted({c.partition("=")[0] for c in (name, *same) if "=" in c})
-            onehot = f", or one level of each category (--preprocess onehot:{','.join(levels)},drop=first)"
+            levels = any("=" in c for c in (name, *same))
+            onehot = ", or one level of each category (--preprocess onehot:drop=first)"
             raise SafeError(
                 f"the column {name} follows from {', '.join(same)}, so that their coefficients are not determined; "
                 f"leave one of them out (--exclude){onehot if levels else ''}{', or set l2' if penalty else ''}"

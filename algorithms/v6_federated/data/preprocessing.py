@@ -160,7 +160,7 @@ def categories(
                 f"organization {organization}: the column(s) {', '.join(wrong)} hold both numbers and words, or "
                 "numbers with commas or signs; expected numbers (with a decimal point, no signs like <, and nothing "
                 "for a missing value), or, if they are "
-                f"categories, a step onehot that names them (--preprocess onehot:{'|'.join(wrong)})"
+                f"categories, a step onehot that names them (--preprocess onehot:{','.join(wrong)})"
             )
         if not every and (wrong := [c for c in found["words"] if c not in named]):
             raise SafeError(
@@ -173,7 +173,7 @@ def categories(
             raise SafeError(
                 f"organization {organization}: the column(s) {', '.join(wrong)} hold numbers here and words at "
                 "other organizations; expected one kind, or a step onehot that names them (--preprocess "
-                f"onehot:{'|'.join(wrong)})"
+                f"onehot:{','.join(wrong)})"
             )
     return [c for c in columns if c in named | words]
 

@@ -49,7 +49,7 @@ def read_features(table: pd.DataFrame, columns: Sequence[str], categories: Seque
     if len(plain) == len(columns):
         X = np.ascontiguousarray(frame.to_numpy(dtype=np.float64, na_value=np.nan))
         return Features(list(columns), X, {})
-    X, words, text = np.full((len(frame), len(columns)), np.nan), {}, []
+    X, words, text, mixed = np.full((len(frame), len(columns)), np.nan), {}, [], []
     for i, name in enumerate(columns):
         if name in plain:
             X[:, i] = frame[name].to_numpy(dtype=np.float64, na_value=np.nan)
@@ -59,9 +59,17 @@ def read_features(table: pd.DataFrame, columns: Sequence[str], categories: Seque
             words[name] = _named(numbers, said)
         elif categories is None or any(word is not None for word in said):
             text.append(name)
+            mixed += [] if np.isnan(numbers).all() else [name]
         X[:, i] = np.nan if name in words else numbers
     if text:
         _check_written(frame, text)
+        if mixed:
+            together = ",".join(map(str, mixed))
+            raise UnfitColumns(
+                f"some values in the column(s) {', '.join(map(str, mixed))} are not numbers",
+                "correct them, or empty those cells; if the columns are categories, name them in a step onehot "
+                f"(--preprocess onehot:{together}), or {OMIT}",
+            )
         raise UnfitColumns(f"the column(s) {', '.join(text)} hold values that are not numbers", f"{ONEHOT}, or {OMIT}")
     return Features(list(columns), X, words)
 

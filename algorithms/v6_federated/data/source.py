@@ -13,13 +13,15 @@ from v6_federated.base.arrays import Array
 from v6_federated.base.randomness import generator
 from v6_federated.base.vantage6_api import DataError
 from v6_federated.data import header, preprocessing, times
-from v6_federated.data.columns import Features
+from v6_federated.data.columns import Features, UnfitColumns
 from v6_federated.data.labels import checked_labels, checked_numbers, encode_labels
 from v6_federated.data.reading import as_features, read_features
 from v6_federated.messages.job import DataSpec
 from v6_federated.privacy.hospital import HospitalFolder
 from v6_federated.privacy.limits import PREFIX
 from v6_federated.privacy.policy import Policy
+
+COMPLETE = "times, events, offsets and weights need a number in each row: correct the values, or name another column"
 
 
 @dataclass(frozen=True)
@@ -149,13 +151,20 @@ class Source:
             else [*spec.features]
         )
         there = set(present)
-        missing = [c for c in [*features, *spec.special, *([] if none else [label])] if c not in there]
-        if missing:
+        named = [(c, "--features") for c in features] + [(c, option_of(name)) for name, c in spec.by_role.items()]
+        named += [] if none else [(label, "--label")]
+        if missing := {c: option for c, option in named if c not in there}:
             # the table's names are not listed: the operator may not allow some
-            raise DataError(f"no column {', '.join(missing)} in the table; name others with --features and --label")
+            options = " and ".join(dict.fromkeys(missing.values()))
+            raise DataError(f"no column {', '.join(missing)} in the table; name others with {options}")
         if len(set(features)) < len(features):
             raise DataError("features names a column twice; name each column once")
         if twice := [c for c in spec.special if c in (label, *features)]:
+            if spec.label is None and twice[0] == label:
+                raise DataError(
+                    f"the label is the last column, {label}, as none is named, but that is also the offset, weights or "
+                    "event; name the label with --label"
+                )
             raise DataError(
                 f"{twice[0]} cannot be an offset, weights, event or time, and the label or a feature too; name another"
             )
@@ -222,8 +231,11 @@ class Source:
             DataError: values are missing, or not numbers.
         """
         assert self.table is not None
-        found = read_features(self.table, [column])
-        found.check_complete("an offset, a weight or an event")
+        try:
+            found = read_features(self.table, [column])
+            found.check_complete()
+        except UnfitColumns as error:
+            raise UnfitColumns(error.problem, COMPLETE) from None
         return found
 
     def labels(self, spec: DataSpec) -> Array:
@@ -418,6 +430,18 @@ def held_out(n: int, holdout: float, step: int = 10) -> int:
         The multiple of ``step`` that is nearest to the share, but one step at least; 0 with fewer than two steps.
     """
     return max(step, step * round(holdout * n / step)) if holdout and n >= 2 * step else 0
+
+
+def option_of(role: str) -> str:
+    """Name the option that names a column which is neither a feature nor the label.
+
+    Args:
+        role: the attribute of a ``DataSpec`` that holds the column's name.
+
+    Returns:
+        The option, as a researcher types it.
+    """
+    return "--label" if role == "time" else f"--set {role}="
 
 
 def identity_of(organization: int, policy: Policy, folder: HospitalFolder | None) -> int:

@@ -242,7 +242,7 @@ class OneHot(Step):
     drop: Literal["first"] | None = None
 
     def fit(self, layout: Features, ask: Ask) -> dict[str, Any]:
-        """Fit the levels, by column."""
+        """Fit the levels, by column, and those that are left out."""
         columns = list(layout.words) if self.columns is None else self.columns
         layout.index(columns)
         if wrong := [c for c in columns if c not in layout.words]:
@@ -250,7 +250,13 @@ class OneHot(Step):
         if not columns:
             return {"levels": {}}
         counts = pooled_levels(columns, ask("levels", columns=columns, counts=False))
-        return {"levels": {c: list(counts[c])[1 if self.drop else 0 :] for c in columns}}
+        levels = {c: list(counts[c]) for c in columns}
+        if self.drop is None:
+            return {"levels": levels}
+        return {
+            "levels": {c: own[1:] for c, own in levels.items()},
+            "dropped": {c: own[:1] for c, own in levels.items()},
+        }
 
     @staticmethod
     def apply(fitted: Mapping[str, Any], features: Features) -> Features:

@@ -44,11 +44,15 @@ class Common(BaseModel):
     Attributes:
         for_numbers: the setting with which the method predicts a number in place of a class; empty if it cannot.
         times_only: whether the method looks at times, events and groups only. Its label is then no label of a model.
+        evaluates: whether models can be evaluated on rows that are held out.
+        unused: settings that have no effect on the method, which refuses them or never reads them.
     """
 
     model_config = CHECKED
     for_numbers: ClassVar[str] = ""
     times_only: ClassVar[bool] = False
+    evaluates: ClassVar[bool] = True
+    unused: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def predicts_numbers(cls, values: Mapping[str, Any]) -> bool:
@@ -183,7 +187,7 @@ class Training(Common):
 
     loss: Annotated[
         Literal["cross_entropy", "squared", "poisson", "cox"],
-        Field(description="of classes; squared of numbers, poisson of counts, cox of times"),
+        Field(description="cross_entropy for classes, squared for numbers, poisson for counts, cox for times"),
     ] = "cross_entropy"
     event: Annotated[
         str | None,

@@ -61,9 +61,15 @@ class DataSpec:
     time: str | None = None
 
     @property
+    def by_role(self) -> dict[str, str]:
+        """The columns that are neither features nor the label, by the attribute that names them."""
+        named = {name: getattr(self, name) for name in SPECIAL}
+        return {name: column for name, column in named.items() if column}
+
+    @property
     def special(self) -> list[str]:
         """The columns that are neither features nor the label."""
-        return [*filter(None, (getattr(self, name) for name in SPECIAL))]
+        return [*self.by_role.values()]
 
     def has_types(self) -> bool:
         """Whether every attribute has the type that central sends, and a value that it can have."""

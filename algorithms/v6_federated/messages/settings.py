@@ -300,7 +300,7 @@ def _explain(model: type[BaseModel], error: Any, example: str) -> str:
     field = model.model_fields[name]
     if not example and not field.is_required() and field.default not in (None, []):
         example = f", for example {name}={field.default}"
-    meaning = f"; {name} is {field.description}" if field.description else ""
+    meaning = f"; {name}: {field.description}" if field.description else ""
     return f"{name}={_short(error['input'])} is refused: {problem}{meaning}{example}"
 
 

@@ -129,11 +129,12 @@ def page(found: Mapping[str, Any]) -> str:
         ]
         parts.append(_table((f"probability of {found['classes'][1]}", "rows", "mean predicted", "observed"), cells))
     title = html.escape(f"{found['method']} {model}: results of this hospital")
+    at = str(found["time"])[:16].replace("T", " ")
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>'
         "body{font:1rem sans-serif;max-width:50rem;margin:2rem auto;padding:0 1rem}table{border-collapse:collapse;"
         "margin:1rem 0}td,th{border:1px solid #999;padding:.3rem .6rem;text-align:left}</style></head>"
-        f"<body><h1>{title}</h1><p>Job {html.escape(str(found['job']))}, {html.escape(str(found['time']))} UTC. These "
+        f"<body><h1>{title}</h1><p>Job {html.escape(str(found['job']))}, {html.escape(at)} UTC. These "
         "numbers are exact and lie only in this hospital's folder.</p>"
         f"{''.join(parts)}</body></html>\n"
     )

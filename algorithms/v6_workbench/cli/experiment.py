@@ -1,7 +1,7 @@
 """The experiment that the options of a command ask for, checked before anything starts."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,10 +9,12 @@ import pandas as pd
 
 from v6_federated.base.errors import SafeError
 from v6_federated.central import resume
+from v6_federated.messages.common import Common
+from v6_federated.messages.job import SPECIAL
 from v6_workbench import registry
 from v6_workbench.cli import job, node_environment, study
 from v6_workbench.cli.options import DealOptions, ExperimentOptions
-from v6_workbench.errors import no_such
+from v6_workbench.errors import no_such, some_of
 from v6_workbench.simulation import cluster, datasets, dealing, partitions, studies
 from v6_workbench.simulation.datasets import Dataset
 from v6_workbench.simulation.experiments import Experiment
@@ -62,7 +64,7 @@ def experiment_of(options: ExperimentOptions, labelled: bool = True) -> Experime
         partition_seed=options.partition_seed,
         label=options.label,
         features=features,
-        holdout=Experiment.holdout if options.holdout is None else options.holdout,
+        holdout=options.holdout,
         processes=options.processes,
         environment=environment.every,
         environments=environment.own,
@@ -93,6 +95,48 @@ def check_holdout(options: ExperimentOptions, trains: bool) -> None:
     if options.holdout is not None and not trains:
         raise SafeError(
             f"--holdout {options.holdout:g} has no effect, since no model is trained that could be evaluated; remove it"
+        )
+
+
+def check_columns(options: ExperimentOptions, method: str) -> None:
+    """Refuse ``--features`` and ``--exclude`` for a method that looks at times only.
+
+    Args:
+        options: the options.
+        method: the method's name.
+
+    Raises:
+        SafeError: the options name columns that the method does not look at.
+    """
+    named = [f"--{name}" for name in ("features", "exclude") if getattr(options, name) is not None]
+    if named and registry.times_only(method):
+        raise SafeError(f"{named[0]} has no effect on {method}, which looks at times only; remove it")
+
+
+def check_evaluated(methods: Sequence[str], experiment: Experiment, command: str, folds: bool = False) -> None:
+    """Check that methods are evaluated, and by default on the same rows.
+
+    Args:
+        methods: the methods' names.
+        experiment: the experiment.
+        command: the command or option that compares what is evaluated.
+        folds: whether the rows of folds are evaluated, and none are held out.
+
+    Raises:
+        SafeError: a method evaluates nothing; or the options name no ``--holdout``, and the methods hold out no rows or
+            different shares.
+    """
+    trained = [*dict.fromkeys(method for method in methods if registry.supervised(method))]
+    if idle := next((method for method in trained if not registry.evaluates(method)), None):
+        use = f"remove {command}" if command.startswith("-") else f"use `v6-federated run {idle}`"
+        raise SafeError(f"{idle} evaluates no model, so {command} has nothing to compare; {use}")
+    shares = {method: experiment.share(method) for method in trained}
+    alike = len({*shares.values()}) == 1 and 0 not in shares.values()
+    if trained and not alike and not folds and experiment.holdout is None and experiment.test is None:
+        said = (f"{method} holds out {f'{share:g} of the' if share else 'no'} rows" for method, share in shares.items())
+        raise SafeError(
+            f"by default {' and '.join(said)}; {command} needs rows that all methods hold out: add for example "
+            "--holdout 0.2"
         )
 
 
@@ -186,9 +230,9 @@ def check_job(method: str, settings: Mapping[str, Any], experiment: Experiment, 
         UserInputError: the earlier result that the settings resume does not fit.
     """
     supervised = registry.supervised(method)
-    known = experiment.common(supervised)
+    known = experiment.common(method)
     if supervised:
-        known["holdout"] = experiment.holdout
+        known["holdout"] = experiment.share(method)
         if experiment.dataset.test is not None:
             known["evaluators"] = [0]  # an organization that has all held-out rows
     checked = registry.validate(method, {**known, **settings})
@@ -197,6 +241,7 @@ def check_job(method: str, settings: Mapping[str, Any], experiment: Experiment, 
     steps = settings.get("preprocess") or (settings.get("resume") or {}).get("data", {}).get("preprocess")
     job.check_has_accuracy(method, checked, target)
     registry.check(method, checked)
+    _check_special(checked, experiment)
     column = partitions.column_of(experiment.partition or "iid")
     if column and getattr(checked, "subgroup", None) == column:
         raise SafeError(
@@ -217,6 +262,15 @@ def check_job(method: str, settings: Mapping[str, Any], experiment: Experiment, 
         method=method,
     )
     experiment.deal()
+
+
+def _check_special(checked: Common, experiment: Experiment) -> None:
+    """Check that the table has the columns that settings name and that are neither features nor the label."""
+    named = {name: column for name in SPECIAL if (column := getattr(checked, name, None)) is not None}
+    table = experiment.dataset.rows
+    there = [str(c) for c in table.columns] if isinstance(table, pd.DataFrame) else []
+    if there and (wrong := next((name for name in named if named[name] not in there), None)):
+        raise SafeError(f"--set {wrong}={named[wrong]}: no such column; expected one of {some_of(there)}")
 
 
 def check_same_rows(before: Mapping[str, Any], experiment: Experiment) -> None:

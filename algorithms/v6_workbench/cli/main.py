@@ -10,6 +10,8 @@ from pathlib import Path
 
 from v6_workbench.cli.console import FAILED, INTERRUPTED, OK, WRONG, complain
 
+GO_ON = ("folds.json", "scores.json")  # files from which the same command goes on
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line.
@@ -33,8 +35,8 @@ def main(arguments: list[str] | None = None) -> int:
         before = _results(folder)
         return command.run(options)
     except KeyboardInterrupt:
-        written = _results(folder) != before  # by this command, not by an earlier one
-        return complain(INTERRUPTED, f"interrupted; the finished results are in {folder}" if written else "interrupted")
+        written = {file.name for file, _ in _results(folder).items() - before.items()}  # by no earlier command
+        return complain(INTERRUPTED, f"interrupted{_kept(folder, written)}")
     except BrokenPipeError:  # the reader, for example `head`, has closed the pipe; Python would complain when it exits
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
@@ -43,6 +45,14 @@ def main(arguments: list[str] | None = None) -> int:
     finally:
         if (results := sys.modules.get("v6_workbench.cli.results")) is not None:  # it may not be imported yet
             results.remove_empty()
+
+
+def _kept(folder: Path | None, written: set[str]) -> str:
+    """What is left of a command that was interrupted, which has written files of these names."""
+    if {*GO_ON} & written:
+        return f"; what is known so far is in {folder}, and the same command goes on from there"
+    where = f"; the results so far are in {folder}, of which the last may be of a training that was interrupted"
+    return where if written else ""
 
 
 def _failed(error: Exception) -> int:
@@ -69,7 +79,7 @@ def _failed(error: Exception) -> int:
 
 def _results(folder: Path | None) -> dict[Path, int]:
     """The results in a command's folder, and when they were written."""
-    patterns = ("result.json", "*/result.json", "folds.json")
+    patterns = ("result.json", "*/result.json", *GO_ON)
     files = [] if folder is None else [file for pattern in patterns for file in folder.glob(pattern)]
     return {file: file.stat().st_mtime_ns for file in files}
 

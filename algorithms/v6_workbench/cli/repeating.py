@@ -10,6 +10,7 @@ from v6_federated.base.files import write_whole
 from v6_workbench import registry
 from v6_workbench.cli import console, results
 from v6_workbench.cli.entries import Entry, errors_name, trainings
+from v6_workbench.cli.experiment import check_evaluated
 from v6_workbench.simulation.experiments import Experiment
 from v6_workbench.simulation.repeats import repeated
 
@@ -21,12 +22,13 @@ LEAK = (
 FIXED = "the dataset's own test set is evaluated in every repeat; only the deal and the seed vary"
 
 
-def check(repeats: int, methods: Mapping[str, Entry]) -> None:
+def check(repeats: int, methods: Mapping[str, Entry], experiment: Experiment) -> None:
     """Check a number of repeats before anything is trained.
 
     Args:
         repeats: the number.
         methods: what is to be repeated, by name.
+        experiment: the experiment.
 
     Raises:
         SafeError: it is out of range, or a method has nothing to take a mean of.
@@ -36,6 +38,9 @@ def check(repeats: int, methods: Mapping[str, Entry]) -> None:
     for name, entry in methods.items():
         if not registry.supervised(entry.method):
             raise SafeError(f"{name} trains no model whose accuracy could be repeated; remove --repeats")
+    check_evaluated([entry.method for entry in methods.values()], experiment, "--repeats")
+    if experiment.holdout == 0 and experiment.test is None:
+        raise SafeError("--holdout 0 holds out no rows, and --repeats needs some; set for example --holdout 0.2")
 
 
 def run(

@@ -5,7 +5,7 @@ from typing import Any
 from v6_federated.base import json_text
 from v6_federated.base.errors import SafeError
 
-LISTS = ("classes", "organizations", "evaluators")  # settings that accept a,b,c without brackets
+LISTS = ("classes", "organizations", "evaluators", "grid")  # settings that accept a,b,c without brackets
 SHOWN = 100  # letters of a wrong value
 
 

@@ -18,6 +18,7 @@ from rich.text import Text
 from v6_federated.base.version import __version__
 from v6_federated.operator.limits import written
 from v6_federated.privacy.limits import LIMITS
+from v6_workbench import registry
 from v6_workbench.reporting import coefficients, diagnostics, pictures, tables, tripod
 from v6_workbench.reporting.command import command_of
 from v6_workbench.reporting.hospitals import called
@@ -264,7 +265,7 @@ def _sections(result: Result, draw: _Drawing, target: float | None) -> Iterator[
     yield Section("Components", [*_components(result, draw)])
     yield Section("Hospitals", [*_hospitals(result)])
     yield Section("Privacy", [*_privacy(result)])
-    yield Section("Settings", [_of_mapping(result["settings"], "All settings of the job"), *_columns(result)])
+    yield Section("Settings", [_of_mapping(_used(result), "Settings of the job"), *_columns(result)])
     yield Section("To repeat this", [*_to_repeat(result), _of_mapping(_origin(result), "Where the result is from")])
 
 
@@ -316,7 +317,8 @@ def _coefficients(result: Result, draw: _Drawing) -> Iterator[str | Table | Figu
     if not (found := coefficients.of(result)):
         return
     several, ratio = len({c.of for c in found}) > 1, _ratio(result["model"])
-    classes = result["data"].get("classes")
+    label = result["data"].get("label") if result["data"].get("classes") else None
+    of = f"{label}={found[0].of}" if label else found[0].of
     deviation = any(c.per_deviation is not None for c in found)
     columns: dict[str, Callable[[coefficients.Coefficient], str]] = {"column": lambda c: c.column}
     if several:
@@ -326,8 +328,8 @@ def _coefficients(result: Result, draw: _Drawing) -> Iterator[str | Table | Figu
         columns["of one deviation"] = lambda c: _signed(c.per_deviation)
     if ratio and not several:
         by = "one deviation" if deviation else "one unit"
-        columns[f"{ratio}, {by}"] = lambda c: _odds(c.per_deviation if deviation else c.value, c.column)
-    of = f"the class {found[0].of}" if classes else found[0].of
+        heading = f"{ratio} of {of}, {by}" if label else f"{ratio}, {by}"
+        columns[heading] = lambda c: _odds(c.per_deviation if deviation else c.value, c.column)
     caption = "Coefficients by class" if several else f"Coefficients for {of}"
     yield Table(caption, [*columns], [[cell(c) for cell in columns.values()] for c in found])
     yield "Of columns as they are in the table, after the steps that cannot be folded in. They have no intervals."
@@ -343,7 +345,7 @@ def _survival(result: Result, draw: _Drawing) -> Iterator[str | Table | Figure]:
     if (table := tables.survival_table(result)) is not None:
         yield f"{tables.survival_of(result)}."
         yield from draw(pictures.survival(result), "Survival curves, with numbers at risk below")
-        yield of_rich(table, "Survival at the ends of some bins of time")
+        yield of_rich(table, "Rows at risk when an interval begins, what happens in it, and survival at its end")
     if result.get("baseline"):
         caption = "Survival and cumulative hazard of a patient whose columns are at their means"
         yield from draw(pictures.baseline(result), caption)
@@ -383,7 +385,7 @@ def _hospitals(result: Result) -> Iterator[str | Table | Figure]:
     if absent := result.get("undescribed"):
         cells = [[called(result, [a["organization_id"]])[0], a["reason"]] for a in absent]
         yield Table("Hospitals that took no part", ["hospital", "why"], cells)
-    yield "Hospitals tell no missing values, one by one or together; only what preprocessing needs is sent."
+    yield "Hospitals do not report how many values are missing. They send only what the preprocessing steps need."
 
 
 def _privacy(result: Result) -> Iterator[str | Table | Figure]:
@@ -414,6 +416,13 @@ def _limits(result: Result) -> Iterator[str | Table]:
         there = [limit.name for limit in LIMITS if limit.name.lower() in values]
         rows = [["profile", str(values.get("profile"))], *([name, written(values[name.lower()])] for name in there)]
         yield Table(f"Limits in force at {whom}", ["limit", "value"], rows)
+
+
+def _used(result: Result) -> dict[str, Any]:
+    """The settings of a job, without those that have no effect on its method."""
+    method = result["method"]
+    unused = registry.unused(method) if method in registry.names() else set()
+    return {name: value for name, value in result["settings"].items() if name not in unused}
 
 
 def _columns(result: Result) -> Iterator[str]:

@@ -203,13 +203,17 @@ def warnings_about(result: Mapping[str, Any], source: Source) -> list[str]:
         return []
     spec = DataSpec(features=data["features"], categories=data.get("categories"), supervised=False)
     features = source.features(spec)
-    levels = [step["fitted"]["levels"] for step in data.get("preprocess") or [] if step["step"] == "onehot"]
-    for column, known in [pair for step in levels for pair in step.items()]:
+    onehot = [step["fitted"] for step in data.get("preprocess") or [] if step["step"] == "onehot"]
+    for column, levels in [(c, own) for fitted in onehot for c, own in fitted["levels"].items()]:
+        dropped: list[str] = next(
+            (fitted["dropped"][column] for fitted in onehot if column in fitted.get("dropped", {})), []
+        )
+        known = [*dropped, *levels]
         unknown = sum(isinstance(word, str) and word not in known for word in features.words[column])
         if unknown:
             found.append(
                 f"{column}: {unknown} of {len(features)} rows have a level that the model does not know; they count as "
-                "having no level"
+                + (dropped[0] if dropped else "having no level")
             )
     if empty := [c for c in data["features"] if source.table[c].isna().all()]:
         found.append(f"{', '.join(empty)}: no row has a value; the model's steps fill them as they fill missing values")

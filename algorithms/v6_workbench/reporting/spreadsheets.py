@@ -55,7 +55,8 @@ def write_all(results: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
         tables["coefficients"] += [{"result": name, **row} for row in exact]
         for c in () if exact else coefficients.of(result) or ():
             own = {"coefficient": c.value, "coefficient_of_one_deviation": c.per_deviation}
-            tables["coefficients"].append({"result": name, "column": c.column, "class": c.of, **own})
+            of = {"label": result["data"].get("label"), "class": c.of}
+            tables["coefficients"].append({"result": name, "column": c.column, **of, **own})
         tables["importances"] += [{"result": name, **row} for row in result.get("feature_importance") or ()]
     for name, rows in tables.items():
         file = folder / f"{name}.csv"

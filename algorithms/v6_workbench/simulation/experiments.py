@@ -32,6 +32,7 @@ from v6_workbench.simulation.studies import StudyPlan
 
 OnRound = Callable[[dict[str, Any]], None]
 MINIMUM_ORGANIZATIONS, AGGREGATION = f"{PREFIX}MINIMUM_ORGANIZATIONS", f"{PREFIX}AGGREGATION"
+HOLDOUT = 0.2  # of most methods
 SMALL = 5_000_000  # with fewer numbers in a table, starting worker processes costs more than it saves
 
 
@@ -49,7 +50,8 @@ class Experiment:
         partition_seed: seed of the partition.
         label: the label's column, as in ``Common``.
         features: the features' columns, as in ``Common``.
-        holdout: share of a node's rows kept for evaluation; a dataset with a test set holds out nothing.
+        holdout: share of a node's rows kept for evaluation; a dataset with a test set holds out nothing. None is the
+            method's own default.
         processes: worker processes; None is one for small data, otherwise one for each processor.
         cluster: a cluster whose workers take their place, see ``MockNetwork``; None: there is none.
         environment: environment variables of every node, its operator's policy. Mock nodes hold the developer's own
@@ -84,7 +86,7 @@ class Experiment:
     partition_seed: int = 0
     label: str | None = None
     features: Sequence[str] | None = None
-    holdout: float = 0.2
+    holdout: float | None = None
     processes: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     environments: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
@@ -275,19 +277,29 @@ class Experiment:
             method=method,
         )
 
-    def common(self, supervised: bool = True) -> dict[str, Any]:
+    def share(self, method: str | None = None) -> float:
+        """Return the share of a node's rows that is kept for evaluation.
+
+        Args:
+            method: the method's name, whose own default it is if ``holdout`` is None; None: that of most methods.
+        """
+        if self.holdout is not None:
+            return self.holdout
+        return HOLDOUT if method is None else registry.holdout(method)
+
+    def common(self, method: str) -> dict[str, Any]:
         """Return the settings that the data decide.
 
         Args:
-            supervised: whether the method trains a model; rows are held out for others only.
+            method: the method's name; no rows are held out for one that trains no model.
         """
         decided: dict[str, Any] = {
             "seed": self.seed,
             "label": self.label,
             "features": None if self.features is None else list(self.features),
         }
-        if supervised:
-            decided["holdout"] = 0.0 if self.fold or self.dataset.test is not None else self.holdout
+        if registry.supervised(method):
+            decided["holdout"] = 0.0 if self.fold or self.dataset.test is not None else self.share(method)
         return decided
 
     def federated(
@@ -317,7 +329,7 @@ class Experiment:
         if values.get("classes") is None:
             data_checks.check_test(self.dataset, registry.predicts_numbers(method, values))
         supervised = registry.supervised(method)
-        databases, common = self.deal(), self.common(supervised)
+        databases, common = self.deal(), self.common(method)
         if self.test is not None and supervised:
             common |= {"organizations": list(databases), "evaluators": [len(databases) + 1]}
             databases[len(databases) + 1] = self.test
@@ -335,7 +347,7 @@ class Experiment:
         In simulated time the pooled rows are as fast as the fastest node. Arguments, result and errors are those of
         ``federated``.
         """
-        training, tests = self._train_and_tests()
+        training, tests = self._train_and_tests(method)
         outcomes = self._outcomes()
         if self.slowest is not None:
             outcomes = node_speeds([1], 1.0, seed=self.partition_seed)
@@ -369,7 +381,7 @@ class Experiment:
             raise SafeError(
                 f"there is no node {organization!r}; expected 1 to {len(names)}, or a name: {some_of(names)}"
             )
-        training, tests = self._train_and_tests()
+        training, tests = self._train_and_tests(method)
         kind, own = f"alone: {names[number - 1]}", {**(values or {}), **settings}
         return self._alone(method, kind, training[number], tests, own, on_round, self._outcomes(number), number)
 
@@ -391,29 +403,34 @@ class Experiment:
         if not registry.predicts_numbers(method, values):
             known["classes"] = values.get("classes") or self._classes()
         own = {k: v for k, v in values.items() if k != "fraction"}
-        return self._run(method, {1: rows, **test}, {**self.common(), **own, **known}, on_round, outcomes, kind, node)
+        return self._run(
+            method, {1: rows, **test}, {**self.common(method), **own, **known}, on_round, outcomes, kind, node
+        )
 
-    def not_evaluated(self, features: Sequence[str]) -> dict[str, list[str]]:
-        """Return, by node, the features that count as empty in the rows that it holds out."""
+    def not_evaluated(self, features: Sequence[str], method: str | None = None) -> dict[str, list[str]]:
+        """Return, by node, the features that count as empty in the rows that it holds out, see ``share``."""
         found: dict[str, list[str]] = {}
         for organization, (name, rows) in enumerate(self.named().items(), start=1):
             if isinstance(rows, pd.DataFrame) and self.test is None:
                 least = self.policy(organization).minimum_rows
-                _, held = split(len(rows), self.holdout, self._identity(organization), least)
+                _, held = split(len(rows), self.share(method), self._identity(organization), least)
                 columns = _scarce(rows.iloc[held][list(features)], least)
                 found |= {name: columns} if columns else {}
         return found
 
-    def train_and_test(self) -> tuple[dict[int, Database], Database]:
+    def train_and_test(self, method: str | None = None) -> tuple[dict[int, Database], Database]:
         """Return the rows that each organization trains on, and the held-out rows of all together.
+
+        Args:
+            method: see ``share``.
 
         Raises:
             SafeError: no rows are held out.
         """
-        training, tests = self._train_and_tests()
+        training, tests = self._train_and_tests(method)
         return training, pool(tests)
 
-    def _train_and_tests(self) -> tuple[dict[int, Database], list[Database]]:
+    def _train_and_tests(self, method: str | None) -> tuple[dict[int, Database], list[Database]]:
         """The same, with the held-out rows of each organization that has some."""
         dealt = self.deal()
         if self.test is not None:
@@ -423,14 +440,14 @@ class Experiment:
             step = self.policy(organization).minimum_rows
             least = max(step, least)
             n = len(rows) if isinstance(rows, pd.DataFrame) else len(rows[1])
-            kept, held = split(n, self.holdout, self._identity(organization), step)
+            kept, held = split(n, self.share(method), self._identity(organization), step)
             node = Dataset("", rows)
             training[organization] = node.take(kept)
             held_out.append(_without_scarce(node.take(held), step))
         tests = [rows for rows in held_out if len(rows if isinstance(rows, pd.DataFrame) else rows[1])]
         if not tests:
             raise SafeError(
-                "no rows are held out to compare on; expected --holdout above 0, and nodes with "
+                "no rows are held out to compare on; expected --holdout above 0, such as 0.2, and nodes with "
                 f"{2 * least} rows or more"
             )
         return training, tests

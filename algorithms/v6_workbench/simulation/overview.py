@@ -68,7 +68,7 @@ def warnings_about(experiment: Experiment, method: str, values: Mapping[str, Any
         there = [c for c in features if c not in nowhere]
         if isinstance(rows, pd.DataFrame) and (empty := [c for c in there if rows[c].isna().all()]):
             found.append(f"{', '.join(empty)}: no value at {node}; {fills} from the other nodes")
-    for node, columns in experiment.not_evaluated(features).items():
+    for node, columns in experiment.not_evaluated(features, method).items():
         least = experiment.policy([*named].index(node) + 1).minimum_rows
         found.append(
             f"{', '.join(columns)}: fewer than {least} of the rows held out at {node} have a value, so the column "

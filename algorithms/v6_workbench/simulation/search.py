@@ -88,11 +88,12 @@ def combinations(values: Mapping[str, Choice], number: int | None = None, seed: 
     return found
 
 
-def choosing(experiment: Experiment) -> Experiment:
+def choosing(experiment: Experiment, method: str | None = None) -> Experiment:
     """Make the experiment by which settings are chosen: it has the training rows of each node, and no others.
 
     Args:
         experiment: the experiment whose held-out rows are kept for the model that is chosen.
+        method: the method's name, whose own share of held-out rows it is if the experiment names none.
 
     Returns:
         The experiment, with the same nodes.
@@ -100,7 +101,7 @@ def choosing(experiment: Experiment) -> Experiment:
     Raises:
         SafeError: no rows are held out.
     """
-    training, _ = experiment.train_and_test()
+    training, _ = experiment.train_and_test(method)
     rows = dict(zip(experiment.named(), training.values(), strict=True))
     dataset = datasets.load(rows, name=experiment.dataset.name)
     return replace(experiment, dataset=dataset, partition=None, nodes=None)

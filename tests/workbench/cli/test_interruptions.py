@@ -100,9 +100,28 @@ def test_an_interruption_names_the_folder_of_finished_results(call, tmp_path, mo
 
     monkeypatch.setattr(console.Bar, "on_round", interrupt)
     status, _, err = call(*COMPARE, "--out", tmp_path)
-    assert status == 130 and err.endswith(f"v6-federated: interrupted; the finished results are in {tmp_path}\n")
+    says = f"the results so far are in {tmp_path}, of which the last may be of a training that was interrupted"
+    assert status == 130 and err.endswith(f"v6-federated: interrupted; {says}\n")
     kept = [len(json.loads(file.read_text())["history"]) for file in sorted(tmp_path.glob("*/result.json"))]
     assert kept == [3, 2], "the first is whole; the second ended after its second round"
+
+
+def test_an_interruption_of_tune_says_that_the_same_command_goes_on(call, tmp_path, monkeypatch):
+    rounds = []
+
+    def interrupt(bar, row):
+        rounds.append(row)
+        if len(rounds) == 3:
+            raise KeyboardInterrupt
+
+    tune = ["tune", "fedavg", "--data", "wine", "--nodes", 2, "--rounds", 2, "--grid", "lr=0.1,1", "--out", tmp_path]
+    with monkeypatch.context() as patch:
+        patch.setattr(console.Bar, "on_round", interrupt)
+        status, _, err = call(*tune)
+    says = f"interrupted; what is known so far is in {tmp_path}, and the same command goes on from there"
+    assert status == 130 and err.endswith(f"{says}\n")
+    status, _, err = call(*tune)
+    assert status == 0 and "1 of the 2 scores are known" in err
 
 
 @pytest.mark.parametrize("method", ["fedavg", "scaffold"])

@@ -76,6 +76,18 @@ def test_what_the_new_rows_may_hide_is_printed(call, tmp_path):
     assert "crp: no row has a value" in err
 
 
+def test_the_level_that_a_regression_compares_with_is_known(call, tmp_path):
+    rows = table(80).assign(sex=["F", "M"] * 40)[["sex", "x0", "x1", "label"]]
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    data = ["--data", tmp_path / "rows.csv"]
+    assert call("run", "fedavg", *data, "--nodes", 2, "--preprocess", "onehot:drop=first", "--out", tmp_path)[0] == 0
+    status, _, err = call("predict", tmp_path, *data, "--out", tmp_path / "p.csv")
+    assert status == 0 and "level" not in err
+    rows.assign(sex=["F", "x"] * 40).to_csv(tmp_path / "rows.csv", index=False)
+    _, _, err = call("predict", tmp_path, *data, "--out", tmp_path / "p.csv")
+    assert "sex: 40 of 80 rows have a level that the model does not know; they count as F" in err
+
+
 def test_kept_columns_come_first(hospitals_csv, call, refused, tmp_path):
     file, rows = hospitals_csv
     run = ["run", "fedavg", "--data", file, "--label", "outcome", "--features", "x,z", "--nodes", 3]

@@ -78,7 +78,7 @@ def test_the_best_is_chosen_and_judged_on_other_rows(call, tmp_path):
     result = json.loads((tmp_path / "result.json").read_text())
     assert result["settings"]["lr"] == 0.5 and result["final"]["accuracy"] == line["accuracy"]
     assert (tmp_path / "search.png").read_bytes().startswith(b"\x89PNG")
-    assert "4 tries were trained 4 times, 8 rounds in all" in err and "too good" in err
+    assert "4 tries took 4 trainings with 8 rounds in all, and sent" in err and "too good" in err
 
 
 def test_folds_and_a_search_that_goes_on(call, tmp_path, trained):

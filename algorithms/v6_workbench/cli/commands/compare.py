@@ -8,7 +8,7 @@ from v6_federated.base.errors import Interrupted, SafeError
 from v6_workbench import registry
 from v6_workbench.cli import console, cross_validation, entries, job, repeating, results, show, study
 from v6_workbench.cli.entries import Entry
-from v6_workbench.cli.experiment import check_holdout, experiment_of
+from v6_workbench.cli.experiment import check_evaluated, check_holdout, experiment_of
 from v6_workbench.cli.options import ExperimentOptions
 from v6_workbench.cli.records import Command, Option
 from v6_workbench.reporting import diagnostics, summary
@@ -85,14 +85,16 @@ def _prepared(options: CompareOptions) -> tuple[Experiment, dict[str, Entry]]:
     labelled = any(registry.supervised(entry.method) for entry in compared.values())
     check_holdout(options, labelled)
     experiment = experiment_of(options, labelled)
+    methods = [entry.method for entry in compared.values()]
+    check_evaluated(methods, experiment, "compare", folds=options.test is not None)
     if options.repeats is not None:
-        repeating.check(options.repeats, compared)
+        repeating.check(options.repeats, compared, experiment)
     for name, entry in compared.items():
         entries.check(name, entry, experiment, options.target)
-    pooled = next((name for name, entry in compared.items() if entry.kind), None)
+    pooled = next(((name, entry.method) for name, entry in compared.items() if entry.kind), None)
     if pooled is not None and options.test is None:
-        with entries.errors_name(pooled):
-            experiment.train_and_test()  # now, and not when its turn comes
+        with entries.errors_name(pooled[0]):
+            experiment.train_and_test(pooled[1])  # now, and not when its turn comes
     return experiment, compared
 
 

@@ -1,6 +1,6 @@
 """``v6-federated run``: one method on mock nodes."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from v6_federated.base.errors import Interrupted, SafeError
 from v6_workbench import registry
 from v6_workbench.cli import console, job, live_page, repeating, results, show, study
 from v6_workbench.cli.entries import Entry
-from v6_workbench.cli.experiment import check_holdout, check_job, check_same_rows, experiment_of
+from v6_workbench.cli.experiment import check_columns, check_holdout, check_job, check_same_rows, experiment_of
 from v6_workbench.cli.live_page import LivePage
 from v6_workbench.cli.options import ExperimentOptions, Method, PageFile, ResultFolder
 from v6_workbench.cli.records import Command, Option
@@ -28,17 +28,16 @@ class RunOptions(ExperimentOptions):
 def run(options: RunOptions) -> int:
     """Run a method on mock nodes."""
     options = job.with_rounds(options, options.method)
+    check_columns(options, options.method)
     labelled, settings = registry.supervised(options.method), study.settings_with(options, job.settings_of(options))
     once = Entry("", options.method, settings)
-    if options.repeats is not None:
-        if options.resume is not None:
-            raise SafeError("--repeats cannot be used with --resume, which goes on with one job; remove one of the two")
-        repeating.check(options.repeats, {options.method: once})
+    if options.repeats is not None and options.resume is not None:
+        raise SafeError("--repeats cannot be used with --resume, which goes on with one job; remove one of the two")
     if options.resume is None:
         check_holdout(options, labelled)
-        if labelled and options.holdout is None:
-            options = replace(options, holdout=registry.settings_of(options.method).model_fields["holdout"].default)
         experiment = experiment_of(options, labelled)
+        if options.repeats is not None:
+            repeating.check(options.repeats, {options.method: once}, experiment)
         settings = job.with_ids(settings, {name: k for k, name in enumerate(experiment.named(), start=1)})
         check_job(options.method, settings, experiment, options.target)
     else:

@@ -18,19 +18,20 @@ class SettingsOptions:
 
 
 def run(options: SettingsOptions) -> int:
-    """Show the settings of a method with their defaults and meanings, and whether central may see sums only."""
+    """Show the settings that a method uses, with defaults and meanings, and whether central may see sums only."""
     from rich.markup import escape
 
     from v6_workbench.network import store
     from v6_workbench.reporting import tables
 
     (central,) = store.entry(options.method)["functions"]
-    console.console().print(tables.settings_table(central["arguments"]))
+    unused = registry.unused(options.method)
+    console.console().print(tables.settings_table([a for a in central["arguments"] if a["name"] not in unused]))
     reason = registry.single_answers(options.method)
     say = store.needs_single(reason) if reason else POSSIBLE
     console.console().print(escape(say))
     fields = registry.settings_of(options.method).model_fields
-    defaults = {name: field.default for name, field in fields.items() if not field.is_required()}
+    defaults = {name: field.default for name, field in fields.items() if not field.is_required() and name not in unused}
     allowed = next(a["allowed_values"] for a in central["arguments"] if a["name"] == "aggregation")
     console.last_line({"method": options.method, "defaults": defaults, "aggregation": allowed})
     return console.OK

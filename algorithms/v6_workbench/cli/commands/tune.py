@@ -7,11 +7,12 @@ from typing import Annotated, Any
 
 from v6_federated.base.errors import Interrupted, SafeError
 from v6_federated.base.files import write_whole
+from v6_federated.base.text import counted
 from v6_federated.base.vantage6_api import CollectResultsError
 from v6_workbench import registry
 from v6_workbench.cli import console, cross_validation, entries, job, results, show, study, values
 from v6_workbench.cli.entries import Entry
-from v6_workbench.cli.experiment import check_holdout, experiment_of
+from v6_workbench.cli.experiment import check_evaluated, check_holdout, experiment_of
 from v6_workbench.cli.options import ExperimentOptions, Method, ResultFolder
 from v6_workbench.cli.records import Command, Option
 from v6_workbench.reporting.summary import MEASURES, Try
@@ -22,10 +23,9 @@ from v6_workbench.simulation.search import Choice, Range
 BY = ("accuracy", "auc", "loss", "r2", "c_index")
 OWN_ROWS = {"classes", "event", "exclude", "features", "model", "preprocess"}  # settings that change what is read
 LEAK = (
-    "{tries} tries were trained {trained} times, {rounds} rounds in all, with {megabytes:.1f} MB sent; on a real "
-    "network each is a task of its own, which counts against the hospitals' limits and budgets, and all of them are "
-    "evaluated on the same held-out rows: {trained} answers about those tell more than one, and their best score is "
-    "too good"
+    "{tries} took {trainings} with {rounds} in all, and sent {megabytes:.1f} MB. On a real network each training is a "
+    "task of its own, which counts against the hospitals' limits and budgets. All tries are scored on the same rows: "
+    "the best score is too good, and many scores reveal more about these rows than one"
 )
 
 
@@ -60,10 +60,11 @@ def run(options: TuneOptions) -> int:
     if not registry.supervised(options.method):
         raise SafeError(f"{options.method} trains no model that could be scored; expected a method that does")
     experiment = experiment_of(options)
+    check_evaluated([options.method], experiment, "tune")
     for name, entry in compared.items():
         entries.check(name, entry, experiment, options.target)
     by = _measure(options.by, compared)
-    inner = search.choosing(experiment)
+    inner = search.choosing(experiment, options.method)
     parts = [inner] if options.folds is None else [*model_comparison.experiments_of(inner, 1, options.folds)]
     results.check_folder(options.out)
     first = next(iter(compared.values()))
@@ -198,7 +199,14 @@ def _finish(
     if best.failed:
         return console.complain(console.FAILED, "no try was trained to the end; see the lines above")
     name = _name(best.settings)
-    console.say(LEAK.format(tries=len(found), megabytes=spent["bytes"] / 1e6, **spent))
+    console.say(
+        LEAK.format(
+            tries=counted(len(found), "try", "tries"),
+            trainings=counted(spent["trained"], "training"),
+            rounds=counted(spent["rounds"], "round"),
+            megabytes=spent["bytes"] / 1e6,
+        )
+    )
     print(
         f"chosen: {name}; it is trained now on all training rows, and judged on rows that no try has seen", flush=True
     )

@@ -8,7 +8,7 @@ from matplotlib.ticker import Locator, LogLocator, MaxNLocator, NullLocator, Str
 
 from v6_workbench.reporting.pictures.style import COLOURS, open_frame, panels, plain, wrapped
 from v6_workbench.reporting.summary import Result, components_of
-from v6_workbench.reporting.tables import ratio_of
+from v6_workbench.reporting.tables import class_of, ratio_named, ratio_of
 
 
 def components(result: Result, most: int = 30) -> Figure | None:
@@ -84,8 +84,8 @@ def coefficients(result: Result, most: int = 40) -> Figure | None:
     axis.axvline(1 if ratio else 0, color="0.5", linewidth=0.8)
     axis.set_yticks(at, [plain(wrapped(str(row["name"]))) for row in rows])
     axis.set_ylim(len(rows) - 0.5, -0.5)
-    what = ratio.replace("_", " ") or "coefficient"
-    axis.set_xlabel(f"{what} of one unit, with {100 * result['confidence']:g}% interval")
+    what = ratio_named(result) or " of ".join(filter(None, ["coefficient", class_of(result)]))
+    axis.set_xlabel(f"{plain(wrapped(what))}, by one unit, with {100 * result['confidence']:g}% interval")
     if ratio:
         axis.set_xscale("log")
         axis.xaxis.set_major_locator(_ticks_of_ratios(*axis.get_xlim()))

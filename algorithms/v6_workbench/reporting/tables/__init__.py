@@ -2,10 +2,12 @@
 
 from v6_workbench.reporting.tables.choosing import noise_table, search_table, settings_table, signs
 from v6_workbench.reporting.tables.models import (
+    class_of,
     coefficients_table,
     components_table,
     fit_of,
     importances_table,
+    ratio_named,
     ratio_of,
 )
 from v6_workbench.reporting.tables.performance import (
@@ -21,6 +23,7 @@ from v6_workbench.reporting.tables.training import rounds_table, table
 
 __all__ = [
     "calibration_table",
+    "class_of",
     "classes_table",
     "coefficients_table",
     "components_table",
@@ -30,6 +33,7 @@ __all__ = [
     "intervals_table",
     "noise_table",
     "personal_table",
+    "ratio_named",
     "ratio_of",
     "rounds_table",
     "search_table",

@@ -8,6 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from v6_federated.base.errors import SafeError
+from v6_federated.base.text import counted
 from v6_workbench.reporting.summary import Result, components_of
 from v6_workbench.reporting.tables.cells import add_numbers, between, empty, number, p_value
 from v6_workbench.reporting.trained import names_after
@@ -91,7 +92,7 @@ def coefficients_table(result: Result) -> Table | None:
     inside = f"{100 * result['confidence']:g}% interval"
     noise = "std_error_noise" in rows[0]
     statistic = "t" if result.get("family") in ("gaussian", "gamma") and not noise else "z"
-    with_ratio = [f"{ratio.replace('_', ' ')} ({inside})"] if ratio else []
+    with_ratio = [f"{escape(ratio_named(result))}\n({inside})"] if ratio else []
     headings = "estimate", "std. error", *(["of noise"] if noise else []), statistic, "p", inside, *with_ratio
     add_numbers(out, *headings, no_wrap=True)
     errors = ("std_error", "std_error_noise") if noise else ("std_error",)
@@ -125,6 +126,32 @@ def ratio_of(result: Result) -> str:
     return next(iter(names), "")
 
 
+def ratio_named(result: Result) -> str:
+    """Name what the exponentials of a result's coefficients are, and of which class.
+
+    Args:
+        result: the result.
+
+    Returns:
+        For example "odds ratio of ill=yes"; empty if they are nothing.
+    """
+    ratio, of = ratio_of(result).replace("_", " "), class_of(result)
+    return f"{ratio} of {of}" if ratio and of else ratio
+
+
+def class_of(result: Result) -> str:
+    """Name the class that a result's coefficients are about.
+
+    Args:
+        result: the result.
+
+    Returns:
+        For example "ill=yes"; empty if the label has no classes.
+    """
+    row = (result.get("coefficients") or [{}])[0]
+    return f"{row.get('label') or 'class'}={row['class']}" if "class" in row else ""
+
+
 def fit_of(result: Result) -> str:
     """Say in a line how well a model with coefficients fits.
 
@@ -141,7 +168,10 @@ def fit_of(result: Result) -> str:
     numbers = {"deviance": "deviance", "null deviance": "null_deviance", "AIC": "aic", "dispersion": "dispersion"}
     said = [f"{label} {result[name]:.6g}" for label, name in numbers.items() if result[name] is not None]
     family, rows = f"{result['family']}, link {result['link']}", f"{result['n']:,} rows"
-    return "; ".join(filter(None, [family, f"{rows}, {result['df_residual']:,} degrees of freedom", ", ".join(said)]))
+    what = "odds" if result["link"] == "logit" else "probability"
+    about = f"{what} of {class_of(result)}" if class_of(result) else ""
+    freedom = f"{rows}, {result['df_residual']:,} degrees of freedom"
+    return "; ".join(filter(None, [about, family, freedom, ", ".join(said)]))
 
 
 def _fit_of_hazards(result: Result) -> str:
@@ -151,9 +181,9 @@ def _fit_of_hazards(result: Result) -> str:
         strata = f"strata by hospital, ties {result['ties']}"
     else:
         strata = f"one baseline hazard, constant in each of {len(result['baseline']['ends'])} bins of time"
-    said = [strata, f"{result['n']:,} rows, {result['events']:,} events"]
+    said = [strata, f"{counted(result['n'], 'row')}, {counted(result['events'], 'event')}"]
     said += [f"log-likelihood {result['log_likelihood']:.6g}, AIC {result['aic']:.6g}"]
-    freedom = f"{test['df']} degrees of freedom"
+    freedom = counted(test["df"], "degree") + " of freedom"
     said += [f"likelihood-ratio test {test['statistic']:.4g} on {freedom}, p {p_value(test['p'])}"]
     return "; ".join([*said, *([] if concordance is None else [f"concordance in training rows {concordance:.3f}"])])
 

@@ -3,12 +3,16 @@
 from rich.markup import escape
 from rich.table import Table
 
+from v6_federated.base.text import counted
 from v6_workbench.reporting.summary import Result
 from v6_workbench.reporting.tables.cells import add_numbers, between, empty, p_value
 
 
 def survival_table(result: Result, most: int = 12) -> Table | None:
     """Make a table of survival curves.
+
+    A line is about the bins since the line before it: rows at risk when they begin, what happens in them, and the
+    survival when they end.
 
     Args:
         result: the result.
@@ -21,19 +25,18 @@ def survival_table(result: Result, most: int = 12) -> Table | None:
         return None
     named, inside = any(found["group"] is not None for found in curves), f"{100 * result['confidence']:g}% interval"
     out = empty("group" if named else None)
-    add_numbers(out, "time", "at risk", "events", "survival", inside, no_wrap=True)
+    add_numbers(out, "until", "at risk", "events", "censored", "survival", inside, no_wrap=True)
     for found in curves:
         rows = found["rows"]
-        step, happened = -(-len(rows) // most) or 1, 0.0
-        for i, row in enumerate(rows, 1):
-            happened += row["events"]
-            if i % step and i < len(rows):
-                continue
-            cells = [f"{row['end']:.4g}", f"{row['at_risk']:.0f}", f"{happened:.0f}", f"{row['survival']:.3f}"]
+        step = -(-len(rows) // most) or 1
+        for i in range(0, len(rows), step):
+            bins = rows[i : i + step]
+            first, last = bins[0], bins[-1]
+            counts = first["at_risk"], *(sum(row[name] for row in bins) for name in ("events", "censored"))
+            cells = [f"{last['end']:.4g}", *(f"{count:.0f}" for count in counts), f"{last['survival']:.3f}"]
             out.add_row(
-                *([escape(str(found["group"]))] if named else []), *cells, between(row, "lower", "upper", ".3f")
+                *([escape(str(found["group"]))] if named else []), *cells, between(last, "lower", "upper", ".3f")
             )
-            happened = 0.0
     return out
 
 
@@ -50,8 +53,8 @@ def survival_of(result: Result) -> str:
     for found in result.get("curves_of_survival") or ():
         median = "not reached" if found["median"] is None else f"{found['median']:.4g}"
         who = "" if found["group"] is None else f"{found['group']}: "
-        said.append(f"{who}{found['n']:,} rows, {found['events']:,} events, median {median}")
+        said.append(f"{who}{counted(found['n'], 'row')}, {counted(found['events'], 'event')}, median {median}")
     if test := result.get("log_rank"):
-        freedom = f"{test['df']} degree(s) of freedom"
+        freedom = counted(test["df"], "degree") + " of freedom"
         said.append(f"log-rank test {test['statistic']:.4g} on {freedom}, p {p_value(test['p'])}")
     return "; ".join(said)

@@ -8,7 +8,6 @@ from rich.table import Table
 
 from v6_federated.messages.result import Round
 from v6_workbench.reporting.hospitals import called
-from v6_workbench.reporting.intervals import noisy
 from v6_workbench.reporting.summary import Result, simulated, spent, summary
 from v6_workbench.reporting.summary import measures as measures_of
 from v6_workbench.reporting.tables.cells import add_numbers, empty, number
@@ -55,6 +54,8 @@ def table(results: Mapping[str, Result], target: float | None = None) -> Table:
 def rounds_table(result: Result, lines: int = 12) -> Table:
     """Make a table of some rounds of a result, evenly spaced, the first and the last among them.
 
+    Measures that no round has are left out.
+
     Args:
         result: the result.
         lines: about how many rounds to show; rounds in which answers were missing are all shown.
@@ -68,12 +69,10 @@ def rounds_table(result: Result, lines: int = 12) -> Table:
     measures = measures_of({"": result})
     time = dict(zip((row["round"] for row in history), spent(result, "seconds"), strict=True))
     clock = ["s"] if simulated({"": result}) else []  # otherwise seconds are those of this machine
-    losses = {"train loss": "train_loss", "loss": "loss"}
-    if noisy(result):  # no noise covers a loss, so nodes tell none
-        losses = {}
-        measures = {name: key for name, key in measures.items() if any(row[key] is not None for row in history)}
+    measures = {"train loss": "train_loss", "loss": "loss", **measures}
+    measures = {name: key for name, key in measures.items() if any(row.get(key) is not None for row in history)}
     changes = ["change"] if any(row.get("change") is not None for row in history) else []
-    add_numbers(out, "round", "nodes", "rows", *losses, *measures, *changes, "kB up", "kB down", *clock)
+    add_numbers(out, "round", "nodes", "rows", *measures, *changes, "kB up", "kB down", *clock)
     own = [
         name
         for name, value in history[-1].items()
@@ -91,7 +90,7 @@ def rounds_table(result: Result, lines: int = 12) -> Table:
             str(row["round"]),
             str(len(row["participants"])),
             str(row["n"]),
-            *(number(row[key], ".4f") for key in (*losses.values(), *measures.values())),
+            *(number(row[key], ".4f") for key in measures.values()),
             *(number(row.get(key), ".2g") for key in changes),
             f"{row['bytes_up'] / 1e3:.1f}",
             f"{row['bytes_down'] / 1e3:.1f}",
