@@ -1,5 +1,6 @@
 """Attacks on regressions and survival: what sums of Newton's method and counts by bin of time can be made to tell."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -87,7 +88,7 @@ def times_by_other_ends(researcher: Researcher) -> Outcome:
     column, scale = _time(researcher)
     ranks = np.linspace(0.2, 0.8, 2 if researcher.small else 12)
     rows = sum(len(researcher.tables[k]) for k in researcher.block)
-    count = _counts(researcher, column)
+    count = _counts(researcher, column, scale)
     found = []
     for rank in np.rint(ranks * rows).tolist():
 
@@ -101,7 +102,7 @@ def times_by_other_ends(researcher: Researcher) -> Outcome:
 def time_of_the_flagged(researcher: Researcher) -> Outcome:
     """The column that is 1 for one patient is named as the event: its bin is this patient's time."""
     column, scale = _time(researcher)
-    count = _counts(researcher, column, event=FLAG)
+    count = _counts(researcher, column, scale, event=FLAG)
     found = _bisected(lambda t: count(t) > 0.5, researcher, column, scale)
     return _one(_value(researcher, column, found))
 
@@ -109,7 +110,7 @@ def time_of_the_flagged(researcher: Researcher) -> Outcome:
 def time_of_a_rare_word(researcher: Researcher) -> Outcome:
     """One patient is of a village: the curve of the group of this village ends where this patient's time is."""
     column, scale = _time(researcher)
-    count = _counts(researcher, column, subgroup=NAME, levels=[RARE])
+    count = _counts(researcher, column, scale, subgroup=NAME, levels=[RARE])
     found = _bisected(lambda t: count(t) > 0.5, researcher, column, scale)
     return _one(_value(researcher, column, found))
 
@@ -160,12 +161,21 @@ def _time(researcher: Researcher) -> tuple[str, float]:
     return column, float(researcher.moments()[1][researcher.finest()])
 
 
-def _counts(researcher: Researcher, column: str, **data: Any) -> Callable[[float], float]:
+def _counts(researcher: Researcher, column: str, scale: float, **data: Any) -> Callable[[float], float]:
     """How many events happen up to a time, of the group that the job names, if it names one."""
     spec = {"label": None, "features": [], "classes": None, "supervised": False, "time": column, **data}
 
+    def asked(t: float) -> tuple[float, float]:
+        answer = researcher.ask("v6_km", "leaving", data=spec, ends=[t])
+        return float(answer["events"][0]), float(answer["events"].sum() + answer["censored"].sum())
+
+    @functools.cache
+    def whole() -> float:
+        return asked(PRECISE * scale)[1]
+
     def count(t: float) -> float:
-        return float(researcher.ask("v6_km", "leaving", data=spec, ends=[t])["events"][0])
+        events, rows = asked(t)
+        return events + whole() - rows  # hospitals in which hardly anybody is left at risk say nothing
 
     return count
 

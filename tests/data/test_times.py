@@ -47,6 +47,8 @@ def test_rows_are_followed_while_enough_are_at_risk():
     assert not rows.events()[rows.until :].any() and not rows.censored()[rows.until :].any()
     few = times.Followed(np.arange(1.0, 10), np.ones(9), np.arange(1.0, 15), 5).while_known()
     assert not few.events().any() and not few.censored().any()
+    rare = times.Followed(np.arange(1.0, 61), (np.arange(60) < 4) * 1.0, np.array([3.0, 30]), 5).while_known()
+    assert not rare.events().any() and rare.censored().sum() == 60
     all_of_them = followed(least=0)
     assert (all_of_them.while_known().events() == all_of_them.events()).all()
 

@@ -183,7 +183,8 @@ class Followed:
         """Follow the same rows only up to the last end of a bin at which enough are at risk: these are censored then.
 
         When that is depends on how many are left and not on what becomes of them, so curves stay unbiased. What becomes
-        of the last rows is in no answer, whatever the bins. Rows that are too few from the beginning are left out.
+        of the last rows is in no answer, whatever the bins. Rows that are too few from the beginning are left out;
+        too few events count as none.
         """
         if not self.least:
             return self
@@ -192,6 +193,8 @@ class Followed:
             return replace(self, time=self.time[:0], event=self.event[:0])
         end = self.ends[until - 1]
         event = np.where(self.time > end, 0.0, self.event)
+        if event.sum() < self.least:  # no bin could hold enough of them
+            event = np.zeros(len(event))
         return replace(self, time=np.minimum(self.time, end), event=event, until=until)
 
     @property

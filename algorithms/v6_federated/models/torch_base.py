@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.nn.modules.dropout import _DropoutNd
 
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
@@ -67,7 +68,9 @@ class Network:
         self.device = device()
         self.chunk = CHUNK_CPU if self.device.type == "cpu" else CHUNK
         self.module = module.to(self.device)
-        if any(isinstance(layer, nn.Dropout) and layer.p > 0 for layer in module.modules()):
+        if any(
+            isinstance(layer, nn.RReLU) or (isinstance(layer, _DropoutNd) and layer.p > 0) for layer in module.modules()
+        ):
             self.traits = replace(self.traits, random=True)
         self.shapes = {name: tuple(p.shape) for name, p in module.named_parameters()}
         self.size = sum(math.prod(shape) for shape in self.shapes.values())

@@ -1,6 +1,7 @@
 """A torch module that was registered: anybody's network, checked before it sees a row."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.base.logs import one_line
 from v6_federated.models.torch_base import Network
-from v6_federated.models.traits import Traits
 
 ROWS = 2  # that are tried
 
@@ -65,7 +65,8 @@ class Module(Network):
                 f"the model {name} was tried on {ROWS} rows of {features} features and gave {found}; expected values "
                 f"of shape ({ROWS}, {self.classes}), one of each class for each row"
             )
-        self.traits = Traits(random=self._draws(rows))
+        # some layers draw for some values only
+        self.traits = replace(self.traits, random=self.traits.random or self._draws(rows))
 
     def _draws(self, rows: torch.Tensor) -> bool:
         """Whether training draws random numbers, by dropout or anything else."""

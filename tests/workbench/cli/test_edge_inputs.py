@@ -325,7 +325,7 @@ def test_nine_curves_have_nine_colours_and_a_row_has_a_size():
 
     assert len({*pictures.COLOURS}) == len(pictures.COLOURS) >= 12
     found = {"a": {"final": {"evaluated": 140}}, "b": {"final": {"evaluated": 140}}}
-    assert _of_rows(found, "accuracy") == "accuracy on 140 held-out rows (1 row: 0.0071)"
+    assert _of_rows(found, "accuracy").split("\n") == ["accuracy on 140 held-out rows", "(1 row: 0.0071)"]
     assert _of_rows({**found, "c": {"final": None}}, "accuracy") == "accuracy on held-out rows"
     words = wrapped("fedavg:epochs=5,batch_size=10,lr=0.12345,momentum=0.95 minus centralized:fedavg")
     assert words.split() == ["fedavg:epochs=5,batch_size=10,lr=0.12345,momentum=0.95", "minus", "centralized:fedavg"]
