@@ -236,9 +236,7 @@ def test_a_remark_says_that_noise_hides_effects():
     [line] = diagnostics.warnings_about(hidden)
     assert "noise" in line and "use fewer columns (--features), a larger epsilon" in line
     assert "of noise" in str([c.header for c in tables.coefficients_table(clear).columns])
-    assert tables.fit_of(clear) == "binomial, link logit; 1,200 rows; 1,196 degrees of freedom".replace(
-        "rows;", "rows,"
-    )
+    assert tables.fit_of(clear) == "odds of y=1; binomial, link logit; 1,200 rows, 1,196 degrees of freedom"
 
 
 def test_a_restart_at_the_end_asks_for_no_further_sum(monkeypatch):
