@@ -34,7 +34,10 @@ INVENTED = (900, 901)  # organizations that do not exist
 RUNGS = (-10, 30, 70)  # of sums whose size nobody knows: up to 2^77, and from 2^-66 on
 A_JOB = 200  # requests; then the researcher begins another job
 NOTHING: tuple[int, ...] = ()
-OF_TIMES = {"newton_on_grid": "risk", "leaving": "events"}  # what is asked for of the methods for survival
+OF_TIMES = {
+    "newton_on_grid": ("risk",),
+    "leaving": ("events", "censored"),
+}  # what is asked for of the methods for survival
 MODEL = {"client_update": "weights", "gradient": "gradient"}  # arrays as long as the model, by function
 
 
@@ -256,7 +259,8 @@ def parts_of(
         return ladder("risk", (B * (d + 1),))
     if function == "leaving":
         groups = max(len(job["data"].get("levels", ())), 1)
-        return ladder("events", (groups * (len(arguments["ends"]) + 1),))
+        shape = (groups * (len(arguments["ends"]) + 1),)
+        return [part for name in OF_TIMES[function] for part in ladder(name, shape)]
     if function == "evaluate":
         if job["data"].get("regression"):
             scaled = ("evaluation.loss", "evaluation.first", "evaluation.second")
@@ -299,8 +303,7 @@ def answer_of(
     if function == "newton":
         return {name: found[f"one {name}"] for name in ("gradient", "hessian")}, {"n": n}
     if function in OF_TIMES:
-        name = OF_TIMES[function]
-        return {name: found[f"one {name}"]}, {"n": n}
+        return {name: found[f"one {name}"] for name in OF_TIMES[function]}, {"n": n}
     if statistic == "below":
         return {"below": found[Part("below", "one", 64).key]}, {"n": n}
     sums = {name.removeprefix("one ").partition(" ")[0]: value for name, value in found.items()}
