@@ -390,39 +390,34 @@ def _wrong_levels(columns: Sequence[str], answer: Answer) -> str | None:
 def _same_features(answers: Sequence[Answer]) -> Any:
     """The features, if all nodes have the same ones, in any order."""
     first = answers[0]
+    mine = first.values["features"]
+    columns = sorted(mine) if isinstance(mine, list) else mine
     for a in answers[1:]:
-        mine, other = first.values["features"], a.values["features"]
-        if isinstance(mine, list) and isinstance(other, list):
-            _check_columns(answers)
-        elif mine != other:
-            raise CollectResultsError(
-                f"organizations {first.organization_id} and {a.organization_id} hold arrays of different shapes; "
-                "expected as many features at all nodes"
-            )
+        other = a.values["features"]
+        if columns != (sorted(other) if isinstance(other, list) else other):
+            raise CollectResultsError(_difference(answers))
         if first.values["label"] != a.values["label"]:
             raise CollectResultsError(
                 f"organizations {first.organization_id} and {a.organization_id} have different last columns; name the "
                 "label's column in `label`"
             )
-    return first.values["features"]
+    return mine
 
 
-def _check_columns(answers: Sequence[Answer]) -> None:
-    """Reject tables with different columns, naming the columns that some nodes lack."""
-    lack: dict[str, list[int]] = {}  # organizations by column
-    held = {a.organization_id: set(a.values["features"]) for a in answers}
-    for column in sorted(set().union(*held.values())):
-        if absent := [organization for organization, own in held.items() if column not in own]:
-            lack[column] = absent
-    if lack:
-        shown = [
-            f"{column!r} is missing at organization{'s' if len(absent) > 1 else ''} {shortened(absent, 5)}"
-            for column, absent in lack.items()
-        ]
-        raise CollectResultsError(
-            f"the nodes hold different features: {shortened(shown, 5)}. Name those that all have in `features`, or "
-            "leave out the others with `exclude`"
-        )
+def _difference(answers: Sequence[Answer]) -> str:
+    """Say which columns some nodes lack, or that nodes hold arrays of different shapes."""
+    held = {a.organization_id: a.values["features"] for a in answers}
+    if not all(isinstance(own, list) for own in held.values()):
+        return "the nodes hold arrays of different shapes, or tables and arrays; expected as many features at all nodes"
+    named = {organization: {*own} for organization, own in held.items()}
+    shown = []
+    for column in sorted(set().union(*named.values())):
+        if absent := [organization for organization, own in named.items() if column not in own]:
+            shown.append(f"{column!r} is missing at organization{'s' * (len(absent) > 1)} {shortened(absent, 5)}")
+    return (
+        f"the nodes hold different features: {shortened(shown, 5)}. Name those that all have in `features`, or leave "
+        "out the others with `exclude`"
+    )
 
 
 def _agreed_classes(answers: Sequence[Answer]) -> list[Any]:
