@@ -1,12 +1,17 @@
 """Fixtures of all tests."""
 
+import hashlib
+import os
+from collections import Counter
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 from hypothesis import settings
 
 from v6_federated.node import silence
+from v6_federated.privacy import hospital
 from v6_federated.privacy.environment import debugging
 from v6_workbench.conformance import tables
 
@@ -27,6 +32,21 @@ def warnings_of_nodes() -> Iterator[None]:
     """Nodes suppress warnings, by which a test finds numerical mistakes: here they show them, as with DEBUG=1."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(silence, "debugging", lambda: True)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def secrets_of_nodes() -> Iterator[None]:
+    """Nodes draw the same secrets in each run of a test: what fails once, fails always. Other processes draw others."""
+    drawn: Counter[str] = Counter()
+
+    def token_bytes(size: int) -> bytes:
+        test = os.environ["PYTEST_CURRENT_TEST"].split("@")[0]  # after it, the folder of this checkout
+        drawn[test] += 1
+        return hashlib.shake_256(f"{test} {drawn[test]}".encode()).digest(size)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hospital, "secrets", SimpleNamespace(token_bytes=token_bytes))
         yield
 
 
