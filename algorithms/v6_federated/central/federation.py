@@ -4,7 +4,6 @@ import contextlib
 import functools
 import math
 import platform
-import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType, SimpleNamespace
@@ -18,29 +17,27 @@ from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.base.randomness import generator
 from v6_federated.base.version import __version__
-from v6_federated.central import convergence, preparation, privacy, start_file
-from v6_federated.central.answer import Answer, Expected
+from v6_federated.central import convergence, preparation, start_file
+from v6_federated.central.aggregation import Aggregation
+from v6_federated.central.answer import Answer
 from v6_federated.central.answers import Answers
 from v6_federated.central.bounds import Bounds, Measures
 from v6_federated.central.checkpoint import Checkpoint
 from v6_federated.central.history import History
 from v6_federated.central.last_evaluation import LastEvaluation
-from v6_federated.central.masking import Masks, Weights
+from v6_federated.central.masking import Weights
 from v6_federated.central.progress import Progress
 from v6_federated.central.rounds import GLOBAL_MODEL, Group, RoundTasks, parted
 from v6_federated.central.same_nodes import SameNodes, attempts
-from v6_federated.central.sums_of_rows import SumsOfRows
 from v6_federated.central.tolerance import Tolerance
 from v6_federated.messages import codec
 from v6_federated.messages.codec import Shape
 from v6_federated.messages.common import Common
-from v6_federated.messages.job import MODES, Job
 from v6_federated.models.clipping import penalty_gradient
 from v6_federated.privacy.dp import units
 from v6_federated.privacy.dp.bounded import ROW
 from v6_federated.privacy.dp.plan import Plan
 from v6_federated.privacy.policy import Policy
-from v6_federated.privacy.secagg.agreement import Entry
 
 LEAP = 2**20  # requests: more than a job can have made since its last checkpoint
 OPTIONS = ("returns", "optional", "numbers", "values", "validate", "measures", "means", "counts", "quorum_of")
@@ -91,9 +88,7 @@ class Federation:
             self._sampled(common.fraction)
         self.model: models.Model
         self.features: Sequence[str] = ()
-        self._client, self._method, self._common, self._single = client, method, common, single_answers
-        self._sums_of_rows: SumsOfRows | None = None
-        self.plan, self._shared = plan, False
+        self._client, self._method, self._common, self.plan = client, method, common, plan
         job = preparation.first_job(method, common, self.organizations, self.evaluators, supervised, missing)
         if self.plan is not None:
             job = replace(job, privacy=self.plan.to_json())
@@ -102,6 +97,7 @@ class Federation:
         self._history = History(self.evaluators, job.data.regression, show, loss)
         tolerance = Tolerance.of(common, policy.minimum_organizations, vantage6_api.on_a_node(client))
         self._tasks = RoundTasks(client, tolerance, Bounds(common, self.evaluators), job, self._history)
+        self._aggregation = Aggregation(method, common, self._tasks, single_answers, plan)
         name = f"{vantage6_api.own_prefix()}{method}-{client.organization_id}"
         kept = Checkpoint(vantage6_api.own_job_folder(), name, durable=vantage6_api.on_a_node(client))
         self._progress = Progress(method, common, kept, self._tasks, self._history)
@@ -128,118 +124,30 @@ class Federation:
                 self._tasks.take_over(kept["pending"])
                 if self._tasks.masks is not None and kept["weights"] is None:
                     self._tasks.masks.seq += LEAP  # its rounds begin again, and nodes keep their last answers only
-            elif self._tasks.job.aggregation != "plain":
-                answers = preparation.describe(self._tasks.job, bool(kept["data"]["preprocess"]), self._ask_before)
-                self._tasks.job = self._agree(self._tasks.job, answers)
+            else:
+                self._aggregation.settle_again(raw=bool(kept["data"]["preprocess"]))
         else:
             self._tasks.job, self.features = preparation.prepare(
                 self._tasks.job,
                 self._common.preprocess,
                 self._common.named_model,
-                self._ask_in_preparation,
-                self._agree,
-                self._measure,
+                self._aggregation.ask_in_preparation,
+                self._aggregation.settle,
+                self._aggregation.measure,
                 self._common.class_weights,
                 getattr(self._common, "loss", "cross_entropy"),
             )
-            self._count_rows()
+            self._aggregation.count_rows()
             self._history.prepared()
             self._progress.save(self.features)  # nodes will keep steps under the job's key
             self._build_model()
         if self._tasks.job.data.supervised:
             self._tasks.keep_steps()  # not for PCA, whose nodes keep the rows on the components when the job ends
 
-    def _ask_before(self, group: Group) -> list[Answer]:
-        return self._tasks.ask([group], quorum_of=len(self.organizations))
-
-    def _agree(self, job: Job, answers: Sequence[Answer]) -> Job:
-        """Settle what central sees of the nodes' answers: the strictest that a node requires, or what was asked for."""
-        modes = {a.organization_id: a.values.get("mode", "plain") for a in answers}
-        mode = max(modes.values(), key=MODES.index) if job.aggregation == "auto" else job.aggregation
-        if mode == "plain":
-            if self.plan is not None:
-                self._sums_of_rows = self._described(answers)
-            return replace(job, aggregation="plain")
-        self._tasks.stateful = True  # nodes have made keys
-        strict = [k for k, said in modes.items() if said != "plain"]
-        if self._single:
-            raise SafeError(
-                f"{self._method} cannot be used with aggregation={mode}, which organizations {strict} require: "
-                f"{self._single}; their operators would have to set V6_FEDERATED_AGGREGATION=plain"
-            )
-        job = replace(job, aggregation=mode)
-        if any(said != mode for said in modes.values()):  # some nodes would be content with less
-            raw = any("kinds" in a.values for a in answers)
-            answers = preparation.describe(job, raw, self._ask_in_preparation)
-        hellos = {a.organization_id: a.values for a in answers}
-        silent = [k for k in self.organizations if k not in hellos]
-        masks, rosters = Masks.of(mode, hellos, self._policy.minimum_organizations, silent)
-        if mode == "masked" and getattr(self._common, "fraction", 1) < 1:
-            raise SafeError(
-                "fraction below 1 is not possible with aggregation=masked: without a study, all organizations are one "
-                "block; set fraction=1"
-            )
-        expected = Expected(parts=frozenset({"tags"}), values=frozenset({"colluders"}), without_rows=True)
-        groups = [
-            Group("confirm", masks.block_of(first), job, {"roster": roster}, expected=expected)
-            for first, roster in rosters.items()
-        ]
-        confirmed = self._tasks.ask(groups, quorum_of=len(self.organizations))
-        self._tasks.count_preparation(confirmed)
-        for a in confirmed:
-            own = Entry.from_json(hellos[a.organization_id]["entry"]).S.hex()
-            masks.tags.setdefault(masks.block_of(a.organization_id)[0], {})[own] = a.values["tags"]
-        for k in {k for roster in groups for k in roster.organizations} - {a.organization_id for a in confirmed}:
-            masks.lose(k, f"organization {k} has not confirmed the keys of this block")
-        masks.noise = 0.0 if self.plan is None else self.plan.evaluation_noise
-        # all say the same, unless one is dishonest: the study's digest is in the entry of each
-        said = [a.values.get("colluders") or 0 for a in confirmed]
-        masks.colluders = max(int(statistics.median_low(said or [0])), 0)
-        self._tasks.masks = masks
-        self._sums_of_rows = self._described(answers)
-        return job
-
-    def _described(self, answers: Sequence[Answer]) -> SumsOfRows:
-        """What steps can be fitted to without a single node's statistics: sums, and what operators have declared."""
-        levels: dict[str, set[str]] = {}
-        for a in answers:
-            for column, named in a.values.get("levels", {}).items():
-                levels.setdefault(column, set()).update(named)
-        ordered = {column: sorted(named) for column, named in levels.items()}
-        bounds = answers[0].values.get("bounds") if answers else None
-        if bounds and any(a.values.get("bounds") != bounds for a in answers):
-            bounds = None  # step scale says so
-        return SumsOfRows(self._ask_in_preparation, ordered, bounds)
-
-    def _count_rows(self) -> None:
-        """Learn the rows of each block, if no statistic has returned them yet: they weight the first round."""
-        masks = self._tasks.masks
-        if masks is None or not self._tasks.job.data.supervised:
-            return
-        if len({*masks.rows, *masks.lost}) < len(masks.blocks):
-            self._ask_in_preparation(
-                Group("count_rows", self.organizations, self._tasks.job, expected=self._tasks.expected(), weights={})
-            )
-
-    def _measure(
-        self, job: Job, organizations: Sequence[int], d: int, name: str, precision: str = "float64", **arguments: Any
-    ) -> list[Answer]:
-        """Ask for a statistic in the preparation."""
-        if self._sums_of_rows is not None:
-            return self._sums_of_rows(job, organizations, d, name, precision, **arguments)
-        if name == "bounds":
-            raise SafeError("the step scale needs the bounds in the schema of a study; use standardize")
-        return self._ask_in_preparation(preparation.statistic(job, organizations, d, name, precision, **arguments))
-
     def _build_model(self) -> None:
         if self._tasks.job.model is not None:
             self.model = models.build(self._tasks.job.model)
             self._tasks.size = self.model.size
-
-    def _ask_in_preparation(self, group: Group) -> list[Answer]:
-        answers = self._tasks.ask([group], quorum_of=len(self.organizations))
-        self._tasks.count_preparation(answers)
-        return answers
 
     def statistic(
         self, name: str, precision: str = "float64", organizations: Sequence[int] | None = None, **arguments: Any
@@ -259,12 +167,7 @@ class Federation:
             CollectResultsError: fewer answered than the job needs.
         """
         who = self.organizations if organizations is None else organizations
-        job, d = self._tasks.job, len(self.features)
-        if self._tasks.masks is not None:
-            measure = self._sums_of_rows = self._sums_of_rows or SumsOfRows(self._ask_before, {})
-            measure.ask = self._ask_before
-            return Answers(measure(job, who, d, name, precision, **arguments))
-        return Answers(self._ask_before(preparation.statistic(job, who, d, name, precision, **arguments)))
+        return Answers(self._aggregation.measure_in_round(who, len(self.features), name, precision, **arguments))
 
     def same_nodes(self, rounds: int) -> Iterator[SameNodes]:
         """Compute something from several statistics that must all be about the rows of the same nodes.
@@ -365,7 +268,7 @@ class Federation:
         Returns:
             The sum over all nodes, int64.
         """
-        self._shared = True
+        self._aggregation.shared = True
         total: Array = np.add.reduce([a.arrays[Answer.key(name, "count")] for a in answers.parts()])
         return total
 
@@ -375,7 +278,7 @@ class Federation:
 
         They are known while the job is prepared: keep what is needed later in ``start``.
         """
-        return {} if self._sums_of_rows is None else self._sums_of_rows.bounds
+        return self._aggregation.bounds
 
     def bounded_sum(self, answers: Answers, name: str) -> Array:
         """Add up what ``Node.noisy_sum`` has returned of a ``bounded_sum``.
@@ -819,6 +722,8 @@ class Federation:
         except vantage6_api.CollectResultsError as error:  # the finished model must not be lost
             left = str(error)
         self._progress.remove()
+        shown = {name: value for name, value in self._progress.shown.items() if value}
+        own_results = {"own_results": hidden} if (hidden := shown.pop("own_results", None)) else {}
         return {
             "method": self._method,
             "settings": self._progress.own_settings,
@@ -826,8 +731,8 @@ class Federation:
             **learned,
             "final": final,
             **({"converged_in": len(self.history)} if self._converged else {}),
-            **{name: value for name, value in self._progress.shown.items() if value and name != "own_results"},
-            "privacy": self._visible(),
+            **shown,
+            "privacy": {**own_results, **self._aggregation.seen()},
             **({"state_left": left} if left else {}),
             "versions": {
                 "v6-federated": __version__,
@@ -835,21 +740,6 @@ class Federation:
                 "python": platform.python_version(),
             },
         }
-
-    def _visible(self) -> dict[str, Any]:
-        """What central has seen of the nodes' answers."""
-        masks, seen = self._tasks.masks, dict[str, Any]()
-        if "own_results" in self._progress.shown:
-            seen["own_results"] = self._progress.shown["own_results"]
-        saw = "sums over the blocks; and from each organization: names of columns, classes and levels, and public keys"
-        if masks is None:
-            seen |= {"aggregation": "plain", "central_saw": "each organization's own answers"}
-        else:
-            seen |= {"aggregation": masks.mode, "blocks": masks.blocks, "central_saw": saw}
-        if self.plan is None:
-            return seen
-        shared = masks is not None and masks.mode == "pinned" and self._shared
-        return {**seen, **privacy.described(self.plan, self._common, shared)}
 
     def job(self) -> dict[str, Any]:
         """Return what every task tells the nodes, for tasks that a researcher sends later with the result."""

@@ -1,0 +1,189 @@
+"""What central sees of the nodes' answers: single ones, or sums over blocks of nodes. It is settled before round 1."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from v6_federated.base.errors import SafeError
+from v6_federated.central import preparation, privacy
+from v6_federated.central.answer import Answer, Expected
+from v6_federated.central.masking import Masks
+from v6_federated.central.rounds import Group, RoundTasks
+from v6_federated.central.sums_of_rows import SumsOfRows
+from v6_federated.messages.common import Common
+from v6_federated.messages.job import MODES, Job
+from v6_federated.privacy.dp.plan import Plan
+from v6_federated.privacy.policy import Policy
+from v6_federated.privacy.secagg.agreement import Entry
+
+SUMS = "sums over the blocks; and from each organization: names of columns, classes and levels, and public keys"
+
+
+class Aggregation:
+    """How the answers of one job's nodes are aggregated.
+
+    Attributes:
+        shared: whether a sum was asked for whose noise the nodes of a block share.
+    """
+
+    def __init__(self, method: str, settings: Common, tasks: RoundTasks, single: str, plan: Plan | None) -> None:
+        """Begin with nothing settled.
+
+        Args:
+            method: the method's name.
+            settings: the job's settings.
+            tasks: the job's tasks.
+            single: why the method needs single answers; empty if sums suffice.
+            plan: what the job asks of a node in all; None if nodes add no noise.
+        """
+        self.shared = False
+        self._method, self._common, self._tasks = method, settings, tasks
+        self._single, self._plan = single, plan
+        self._sums: SumsOfRows | None = None  # asks for statistics where no single node's may be seen
+
+    @property
+    def bounds(self) -> Mapping[str, Sequence[float]]:
+        """The bounds of columns, if all operators have declared the same; known while the job is prepared."""
+        return {} if self._sums is None else self._sums.bounds
+
+    def ask(self, group: Group) -> list[Answer]:
+        """Send a request to nodes; as many must answer as in a round of all."""
+        return self._tasks.ask([group], quorum_of=len(self._tasks.job.participants))
+
+    def ask_in_preparation(self, group: Group) -> list[Answer]:
+        """Send a request to nodes whose bytes belong to no round."""
+        answers = self.ask(group)
+        self._tasks.count_preparation(answers)
+        return answers
+
+    def settle(self, job: Job, answers: Sequence[Answer]) -> Job:
+        """Settle what central sees: the strictest that a node requires, or what the researcher asked for.
+
+        Args:
+            job: what central tells the nodes.
+            answers: what the nodes answered to ``describe``.
+
+        Returns:
+            The job with its mode of aggregation. With masks, nodes have confirmed the keys of their blocks.
+
+        Raises:
+            SafeError: the method, or one of its settings, does not go with the mode.
+            CollectResultsError: too few nodes answered.
+        """
+        modes = {a.organization_id: a.values.get("mode", "plain") for a in answers}
+        mode = max(modes.values(), key=MODES.index) if job.aggregation == "auto" else job.aggregation
+        if mode == "plain":
+            if self._plan is not None:
+                self._sums = self._sums_of_rows(answers)
+            return replace(job, aggregation="plain")
+        self._tasks.stateful = True  # nodes have made keys
+        strict = [k for k, said in modes.items() if said != "plain"]
+        if self._single:
+            raise SafeError(
+                f"{self._method} cannot be used with aggregation={mode}, which organizations {strict} require: "
+                f"{self._single}; their operators would have to set V6_FEDERATED_AGGREGATION=plain"
+            )
+        job = replace(job, aggregation=mode)
+        if any(said != mode for said in modes.values()):  # some nodes would be content with less
+            raw = any("kinds" in a.values for a in answers)
+            answers = preparation.describe(job, raw, self.ask_in_preparation)
+        self._tasks.masks = self._masks(job, answers)
+        self._sums = self._sums_of_rows(answers)
+        return job
+
+    def _masks(self, job: Job, answers: Sequence[Answer]) -> Masks:
+        """Put the nodes into blocks, and have each confirm the keys of its block."""
+        hellos = {a.organization_id: a.values for a in answers}
+        silent = [k for k in job.participants if k not in hellos]
+        masks, rosters = Masks.of(job.aggregation, hellos, Policy.of_node().minimum_organizations, silent)
+        if job.aggregation == "masked" and getattr(self._common, "fraction", 1) < 1:
+            raise SafeError(
+                "fraction below 1 is not possible with aggregation=masked: without a study, all organizations are one "
+                "block; set fraction=1"
+            )
+        expected = Expected(parts=frozenset({"tags"}), values=frozenset({"colluders"}), without_rows=True)
+        groups = [
+            Group("confirm", masks.block_of(first), job, {"roster": roster}, expected=expected)
+            for first, roster in rosters.items()
+        ]
+        confirmed = self._tasks.ask(groups, quorum_of=len(job.participants))
+        self._tasks.count_preparation(confirmed)
+        for a in confirmed:
+            own = Entry.from_json(hellos[a.organization_id]["entry"]).S.hex()
+            masks.tags.setdefault(masks.block_of(a.organization_id)[0], {})[own] = a.values["tags"]
+        for k in {k for roster in groups for k in roster.organizations} - {a.organization_id for a in confirmed}:
+            masks.lose(k, f"organization {k} has not confirmed the keys of this block")
+        masks.noise = 0.0 if self._plan is None else self._plan.evaluation_noise
+        # all say the same, unless one is dishonest: the study's digest is in the entry of each
+        said = [a.values.get("colluders") or 0 for a in confirmed]
+        masks.colluders = max(int(statistics.median_low(said or [0])), 0)
+        return masks
+
+    def _sums_of_rows(self, answers: Sequence[Answer]) -> SumsOfRows:
+        """What steps can be fitted to without a single node's statistics: sums, and what operators have declared."""
+        levels: dict[str, set[str]] = {}
+        for a in answers:
+            for column, named in a.values.get("levels", {}).items():
+                levels.setdefault(column, set()).update(named)
+        ordered = {column: sorted(named) for column, named in levels.items()}
+        bounds = answers[0].values.get("bounds") if answers else None
+        if bounds and any(a.values.get("bounds") != bounds for a in answers):
+            bounds = None  # step scale says so
+        return SumsOfRows(self.ask_in_preparation, ordered, bounds)
+
+    def settle_again(self, raw: bool) -> None:
+        """Settle it for a job that resumes an earlier result: its nodes have no keys of that job any more.
+
+        Args:
+            raw: whether preprocessing steps follow.
+
+        Raises:
+            SafeError: the method, or one of its settings, does not go with the mode.
+            CollectResultsError: too few nodes answered.
+        """
+        if self._tasks.job.aggregation != "plain":
+            self._tasks.job = self.settle(self._tasks.job, preparation.describe(self._tasks.job, raw, self.ask))
+
+    def count_rows(self) -> None:
+        """Learn the rows of each block, if no statistic has returned them yet: they weight the first round."""
+        masks = self._tasks.masks
+        if masks is None or not self._tasks.job.data.supervised:
+            return
+        if len({*masks.rows, *masks.lost}) < len(masks.blocks):
+            expected = self._tasks.expected()
+            who = self._tasks.job.participants
+            self.ask_in_preparation(Group("count_rows", who, self._tasks.job, expected=expected, weights={}))
+
+    def measure(
+        self, job: Job, organizations: Sequence[int], d: int, name: str, precision: str = "float64", **arguments: Any
+    ) -> list[Answer]:
+        """Ask for a statistic that a preprocessing step is fitted to, see ``preparation.statistic``."""
+        if self._sums is not None:
+            return self._sums(job, organizations, d, name, precision, **arguments)
+        if name == "bounds":
+            raise SafeError("the step scale needs the bounds in the schema of a study; use standardize")
+        return self.ask_in_preparation(preparation.statistic(job, organizations, d, name, precision, **arguments))
+
+    def measure_in_round(
+        self, organizations: Sequence[int], d: int, name: str, precision: str = "float64", **arguments: Any
+    ) -> list[Answer]:
+        """Ask for a statistic in a round, see ``preparation.statistic``."""
+        job = self._tasks.job
+        if self._tasks.masks is not None:
+            self._sums = self._sums or SumsOfRows(self.ask, {})
+            self._sums.ask = self.ask
+            return self._sums(job, organizations, d, name, precision, **arguments)
+        return self.ask(preparation.statistic(job, organizations, d, name, precision, **arguments))
+
+    def seen(self) -> dict[str, Any]:
+        """What central has seen of the nodes' answers, as ``privacy`` in the result."""
+        masks = self._tasks.masks
+        if masks is None:
+            found: dict[str, Any] = {"aggregation": "plain", "central_saw": "each organization's own answers"}
+        else:
+            found = {"aggregation": masks.mode, "blocks": masks.blocks, "central_saw": SUMS}
+        if self._plan is None:
+            return found
+        shared = masks is not None and masks.mode == "pinned" and self.shared
+        return {**found, **privacy.described(self._plan, self._common, shared)}
