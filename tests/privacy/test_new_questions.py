@@ -101,7 +101,7 @@ def test_a_level_named_twice_does_not_hide_how_few_rows_the_others_are(environme
     """The attack: rows of a would count twice, so that nothing seems to be left; all minus a are three rows."""
     nodes = {k: clinic(k) for k in (3, 5, 8)}
     once, twice = answers(nodes, "evaluate", [by_ward(["a"]), by_ward(["a", "a"])], environment)
-    assert not np.any(once["details"]["subgroups"]), "all minus a would be three rows"
+    assert not np.any(codec.decode(once["details"])["subgroups"]), "all minus a would be three rows"
     assert "names a level of the subgroup's column twice" in twice
 
 
@@ -127,15 +127,19 @@ def lied(method, alter, **settings):
         return network.run(**job, subgroup="ward", **settings)
 
 
-@pytest.mark.parametrize("change", [{"brier": [1e15]}, {"predicted": [1e15] * 10}], ids=["brier", "predicted"])
+@pytest.mark.parametrize(
+    "change", [{"brier": np.array([1e15])}, {"predicted": np.full(10, 1e15)}], ids=["brier", "predicted"]
+)
 def test_probabilities_above_one_are_no_part_of_the_curves(change):
     def alter(answer):
-        return {**answer, "details": {**answer["details"], **change}} if answer.get("details") else answer
+        if not answer.get("details"):
+            return answer
+        return {**answer, "details": codec.encode(codec.decode(answer["details"]) | change, "float64")}
 
     curves = lied("evaluate", alter)["curves"]
     assert 0 <= curves["brier"] <= 1
     assert all(b["predicted"] is None or b["predicted"] <= 1 for b in curves["calibration"])
-    good = {"counts": [[1] * 10, [2] * 10], "predicted": [3.0] * 10, "brier": [30.0]}
+    good = {"counts": np.repeat([[1.0], [2.0]], 10, axis=1), "predicted": np.full(10, 3.0), "brier": np.array([30.0])}
     assert details.wrong(good, True, 0, 2) is None
     assert "above 1" in details.wrong({**good, **change}, True, 0, 2)
 

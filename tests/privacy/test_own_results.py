@@ -1,12 +1,22 @@
 """Hospitals' own results under masks: nothing of one hospital leaves, whatever it is subtracted from."""
 
+from types import SimpleNamespace
+
+import helpers
 import numpy as np
 import pytest
-from helpers import table, train
+from helpers import OPEN, table, train
 
+from v6_federated import models
+from v6_federated.central.answer import Answer
+from v6_federated.central.last_evaluation import LastEvaluation
+from v6_federated.central.rounds import Group
+from v6_federated.messages import codec
+from v6_federated.messages.job import DataSpec
 from v6_federated.models import details
 from v6_federated.privacy.sums import Part
 from v6_workbench.simulation.call_outcomes import CallOutcome
+from v6_workbench.simulation.mock import MockNetwork
 
 NODES = {k: table(60, seed=k) for k in (1, 2, 3)}
 MASKED = {"rounds": 1, "aggregation": "masked", "holdout": 0.4}
@@ -23,9 +33,6 @@ def answered(environments=None, **settings):
             return answer
 
         return CallOutcome(alter=alter)
-
-    from v6_workbench.conformance.jobs import OPEN
-    from v6_workbench.simulation.mock import MockNetwork
 
     with MockNetwork(
         "v6_fedavg", NODES, environment=OPEN, environments=environments, outcomes=keep, on_round=lambda row: None
@@ -47,27 +54,35 @@ def test_a_pooled_sum_minus_the_willing_would_be_the_one_that_refuses():
 
 
 def test_what_a_dishonest_node_counts_in_addition_is_checked():
-    good = {"counts": [[1] * 10, [2] * 10], "predicted": [0.5] * 10, "brier": [3.0]}
+    good = {"counts": np.repeat([[1.0], [2.0]], 10, axis=1), "predicted": np.full(10, 0.5), "brier": np.array([3.0])}
     assert details.wrong(good, True, 0, 2) is None and details.wrong({}, True, 0, 2) is None
     spoilt = [
-        None, [], {**good, "more": 1}, {**good, "counts": [[1] * 9] * 2}, {**good, "counts": [[0.5] * 10] * 2},
-        {**good, "counts": [[-1] * 10] * 2}, {**good, "brier": [float("nan")]}, {**good, "predicted": [[1], [1, 2]]},
-        {**good, "brier": ["x"]}, {**good, "subgroups": [[[1, 0], [0, 1]]]},
+        {"more": np.ones(1)}, {"counts": np.ones((2, 9))}, {"counts": np.full((2, 10), 0.5)},
+        {"counts": np.full((2, 10), -1.0)}, {"brier": np.array([np.nan])}, {"predicted": np.ones((2, 10))},
+        {"brier": np.array(3.0)}, {"subgroups": np.ones((1, 2, 2))},
     ]  # fmt: skip
-    assert all("malformed details" in details.wrong(bad, True, 0, 2) for bad in spoilt)
+    assert all("malformed details" in details.wrong({**good, **bad}, True, 0, 2) for bad in spoilt)
+
+
+@pytest.mark.parametrize("sent", [[], "x", {}, {"counts": [[1] * 10] * 2}, {"dtype": "int8", "shapes": {}, "data": ""}])
+def test_details_that_are_no_payload_are_refused(sent):
+    answer = Answer(2, 40, {}, {"evaluation": {"n": 40}, "details": sent}, 0, 0, "evaluate")
+    spec = DataSpec(classes=[0, 1])
+    shown = LastEvaluation(SimpleNamespace(data=spec, privacy=None), models.build(helpers.JOB["model"]), None)
+    group = shown.asked(Group("evaluate", [2], None))
+    assert "details of its evaluation that cannot be used" in group.expected.validate(answer)
 
 
 def test_a_node_whose_details_are_about_other_rows_is_named():
     def lie(organization, input_):
         def alter(answer):
             if organization == 2 and answer.get("details"):
-                answer["details"]["counts"][0][0] += 1
+                sent = codec.decode(answer["details"])
+                sent["counts"][0, 0] += 1
+                answer["details"] = codec.encode(sent, "float64")
             return answer
 
         return CallOutcome(alter=alter)
-
-    from v6_workbench.conformance.jobs import OPEN
-    from v6_workbench.simulation.mock import MockNetwork
 
     with MockNetwork("v6_fedavg", NODES, environment=OPEN, outcomes=lie, on_round=lambda row: None) as network:
         result = network.run(rounds=1, holdout=0.4, min_responses=1.0)

@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from v6_federated.base.arrays import Array
+from v6_federated.base.errors import SafeError
 from v6_federated.central.answer import Answer
 from v6_federated.central.masking import Masks
 from v6_federated.central.rounds import Group
+from v6_federated.messages import codec
 from v6_federated.messages.job import Job
 from v6_federated.models import Model, details, metrics
 from v6_federated.privacy.sums import Part
@@ -50,11 +53,15 @@ class LastEvaluation:
         return replace(group, expected=replace(group.expected, validate=self._wrong))
 
     def _wrong(self, answer: Answer) -> str | None:
-        found, n = answer.values.get("details"), answer.values.get("evaluation", {}).get("n", 0)
+        n = answer.values.get("evaluation", {}).get("n", 0)
+        try:
+            found = _sent(answer)
+        except SafeError as error:
+            return f"sent details of its evaluation that cannot be used: {error}"
         if (problem := details.wrong(found, *self._sizes)) is not None:
             return problem
-        counted = np.sum(found["counts"]) if found and "counts" in found else n
-        grouped = np.sum(found["subgroups"]) if found and "subgroups" in found else 0
+        counted = found["counts"].sum() if "counts" in found else n
+        grouped = found["subgroups"].sum() if "subgroups" in found else 0
         if counted != n or grouped > n:
             return f"sent details of other rows than the {n} of its evaluation"
         return None
@@ -95,15 +102,15 @@ class LastEvaluation:
             )
         return shown
 
-    def _details(self, answer: Answer) -> dict[str, Any]:
+    def _details(self, answer: Answer) -> dict[str, Array]:
         if not answer.members:
-            return answer.values.get("details") or {}
+            return _sent(answer)
         sums = answer.values["sums"]
         return {name: np.asarray(self._part(name).of(sums)) for name in details.shapes(*self._sizes)}
 
     def _own(self, answer: Answer) -> dict[str, Any]:
         """One hospital's own results."""
-        evaluation, counted = answer.values.get("evaluation", {}), answer.values.get("details") or {}
+        evaluation, counted = answer.values.get("evaluation", {}), _sent(answer)
         regression = self._spec.regression
         found = (
             metrics.combine_regression([evaluation], self._job.loss) if regression else metrics.combine([evaluation])
@@ -111,3 +118,9 @@ class LastEvaluation:
         row = {"organization": answer.organization_id, **found}
         brier = details.curves([counted], []) if "counts" in counted else {}
         return {**row, "brier": brier["brier"]} if brier else row
+
+
+def _sent(answer: Answer) -> dict[str, Array]:
+    """The details that a node sent; empty if it sent none."""
+    payload = answer.values.get("details")
+    return {} if payload is None else codec.decode(payload)

@@ -131,11 +131,11 @@ def zeros(calibrated: bool, levels: int, classes: int) -> dict[str, Array]:
     return {name: np.zeros(shape) for name, shape in shapes(calibrated, levels, classes).items()}
 
 
-def wrong(details: Any, calibrated: bool, levels: int, classes: int) -> str | None:
+def wrong(details: Mapping[str, Array], calibrated: bool, levels: int, classes: int) -> str | None:
     """Find what is wrong with what a node counts in addition.
 
     Args:
-        details: what it sent: of ``calibration`` and of ``by_level``, as lists.
+        details: what it sent, of ``calibration`` and of ``by_level``; empty if it has no rows to count.
         calibrated: whether it was asked for a calibration.
         levels: number of levels of the subgroups.
         classes: number of classes.
@@ -145,19 +145,15 @@ def wrong(details: Any, calibrated: bool, levels: int, classes: int) -> str | No
     """
     asked = shapes(calibrated, levels, classes)
     problem = f"sent malformed details of its evaluation; expected {', '.join(asked) or 'none'}"
-    if not isinstance(details, dict) or (details and {*details} != {*asked}):
+    if details and {*details} != {*asked}:
         return problem
-    for name, value in details.items():
-        try:
-            array = np.asarray(value)
-        except ValueError:
-            return problem
-        whole = array.dtype.kind in ("iu" if name in ("counts", "subgroups") else "iuf")
+    for name, array in details.items():
+        whole = name not in ("counts", "subgroups") or not (array % 1).any()
         if array.shape != asked[name] or not whole or not ((array >= 0) & (array < metrics.MOST_ROWS)).all():
             return problem
     if "counts" in details:
-        rows = np.sum(details["counts"], axis=0)
-        if (np.asarray(details["predicted"]) > rows * (1 + 1e-9)).any() or details["brier"][0] > rows.sum():
+        rows = details["counts"].sum(axis=0)
+        if (details["predicted"] > rows * (1 + 1e-9)).any() or details["brier"][0] > rows.sum():
             return "sent probabilities above 1 in the details of its evaluation"
     return None
 

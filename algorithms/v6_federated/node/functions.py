@@ -14,6 +14,7 @@ from v6_federated.data import aggregates, pca, times
 from v6_federated.data.labels import check_classes_of_numbers, plain
 from v6_federated.data.reading import kinds
 from v6_federated.data.source import Rows
+from v6_federated.messages import codec
 from v6_federated.messages.job import DataSpec, Job
 from v6_federated.models import details
 from v6_federated.node import masking, own_results
@@ -297,7 +298,7 @@ def evaluate(node: Node, weights: Any, *, last: bool = False) -> dict[str, Any]:
     Returns:
         Nothing, if it is not the last model or if nodes add noise. Otherwise ``counts``, ``predicted`` and ``brier``
         of ``details.calibration``, and ``subgroups`` of ``details.by_level``, as far as they are asked for: as arrays
-        if answers are masked, otherwise as lists under ``details``, with ``own_results``, whether the operator lets
+        if answers are masked, otherwise as a payload under ``details``, with ``own_results``, whether the operator lets
         this hospital's own results leave.
     """
     if not last:
@@ -322,5 +323,5 @@ def evaluate(node: Node, weights: Any, *, last: bool = False) -> dict[str, Any]:
                 node.model, weights, rows.X, rows.y, said, spec.levels, c, node.policy, node.rounding
             )
     if not masked:
-        return {"details": {k: v.tolist() for k, v in found.items()}, "own_results": node.policy.own_results}
+        return {"details": codec.encode(found, "float64"), "own_results": node.policy.own_results}
     return details.zeros(calibrated, len(spec.levels), len(spec.classes or ())) | found
