@@ -39,7 +39,7 @@ def curves(
         target: value at which a thin line is drawn, in all panels or by title.
         log: whether the horizontal axis is logarithmic.
         losses: whether the values are losses: the vertical axis is logarithmic and does not end at 1.
-        names: lines that have the same colour in each panel.
+        names: lines that have the same colour in each panel, and one legend for all panels.
 
     Returns:
         Whether there was a line to draw.
@@ -73,9 +73,15 @@ def curves(
             axis.xaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True))
         axis.tick_params(labelleft=True)
         axis.grid(alpha=0.3)
-        axis.legend(frameon=False, loc="upper right" if losses else "lower right", fontsize=7)
+        if not names:
+            axis.legend(frameon=False, loc="upper right" if losses else "lower right", fontsize=7)
         if losses:
             axis.set_yscale("log")
+    if names:  # one legend for all panels, beside no line
+        found = {name: h for axis in axes.flat for h, name in zip(*axis.get_legend_handles_labels(), strict=True)}
+        shown = sorted(found, key=[*names, *found].index)
+        handles, columns = [found[name] for name in shown], min(5, 3 * across)
+        figure.legend(handles, shown, loc="outside lower center", ncols=columns, frameon=False, fontsize=8)
     axes[0, 0].set_ylim(bottom, None if losses else min(axes[0, 0].get_ylim()[1], 1))
     figure.savefig(path, dpi=110)
     plt.close(figure)
