@@ -50,8 +50,17 @@ RATES = [
     (0.098, 2.4e-8, 0.979, 0.9562),
     (0.14, 7.8e-4, 0.6962, 0.09896),
 ]
+# when most nodes' rows fit, one node's update can be thirteen times the median: at ten, a job ends
+LARGE_RATES = {eta: {"maximum_norm_ratio": 1e6} for eta in (0.098, 0.14)}
 SEARCHED: list[Row] = [
-    ("fedavg", "shards", {**SEARCH, "lr": eta, "lr_decay_step": decay}, best, average, f"Table 3, eta {eta:g}")
+    (
+        "fedavg",
+        "shards",
+        {**SEARCH, "lr": eta, "lr_decay_step": decay, **LARGE_RATES.get(eta, {})},
+        best,
+        average,
+        f"Table 3, eta {eta:g}",
+    )
     for eta, decay, best, average in RATES
 ]
 # Table 4: h, max(acc) and avg(acc) after rounds that the paper does not print; ours are fewer
