@@ -143,7 +143,7 @@ def central(
         if strata == "hospital":
             found = of_strata(federation, stepping.b, ties)
         else:
-            found = on_grid(federation, stepping.b, np.array(s.ends), inference.arrays(s.shared))
+            found = on_grid(federation, stepping.b, np.array(s.ends), grid is None, inference.arrays(s.shared))
         measures = found.measures
         federation.record(found.answers, log_likelihood=measures["log_likelihood"], concordance=share(measures))
         accepted = True
@@ -240,13 +240,14 @@ def agreed(federation: Federation, strata: Strata, bins: int, ends: list[float] 
     return bins_of_time(federation, np.arange(1, bins) / bins, ends)
 
 
-def on_grid(federation: Federation, b: np.ndarray, ends: np.ndarray, shared: Mapping[str, Any]) -> Asked:
+def on_grid(federation: Federation, b: np.ndarray, ends: np.ndarray, even: bool, shared: Mapping[str, Any]) -> Asked:
     """Ask for the sums of the piecewise exponential model, and compute its derivatives.
 
     Args:
         federation: the nodes.
         b: the coefficients (p,).
         ends: of all bins but the last (B - 1,).
+        even: whether bins hold about equally many events.
         shared: of the last round whose step was taken; empty in the first one.
 
     Returns:
@@ -273,6 +274,7 @@ def on_grid(federation: Federation, b: np.ndarray, ends: np.ndarray, shared: Map
         weights=np.append(b, 0.0),
         center=np.append(center, 0.0),
         bins=codec.encode({"ends": ends, "hazard": hazard}, "float64"),
+        even=even,
     )
     sums = {name: answers.exact_sum(name) for name in shapes if name != "measures"}
     risk = sums["risk"].reshape(B, 1 + p)

@@ -34,11 +34,12 @@ def newton(node: Node, weights: Vector, *, ties: Ties) -> Result:
 
 
 @partial(weights="one")
-def newton_on_grid(node: Node, weights: Vector, center: Vector, *, bins: dict[str, Any]) -> Result:
+def newton_on_grid(node: Node, weights: Vector, center: Vector, *, bins: dict[str, Any], even: bool) -> Result:
     """The same for one baseline hazard of all nodes, in bins of time: see ``grid.of_rows``.
 
     ``bins`` holds their ``ends`` (B - 1,), as the last one is open, and the ``hazard`` (B,) of a row at the ``center``
-    (d + 1,) of the columns; both are zeros in the first round, when they are not known.
+    (d + 1,) of the columns; both are zeros in the first round, when they are not known. ``even``: see
+    ``times.Followed``.
     """
     assert isinstance(node.model, Cox)
     X, time, event = of_node(node)
@@ -49,7 +50,8 @@ def newton_on_grid(node: Node, weights: Vector, center: Vector, *, bins: dict[st
         raise SafeError("the hazards are not those of the bins; send them as central does")
     node.policy.check_size(B * (2 + p) + p + p * (p + 1) // 2 + len(MEASURES), f"the sums of {B} bins")
     node.check_time()
-    followed = times.Followed(time, event, ends, node.policy.minimum_rows_a_side)
+    least = node.policy.minimum_rows_a_side
+    followed = times.Followed(time, event, ends, least, even).up_to_the_last_end()
     X = X - center[:-1]
     if (np.abs(X @ beta) > FURTHEST / 2).any():
         raise SafeError(

@@ -67,7 +67,7 @@ def check_settings(settings: Any) -> None:
         raise SafeError(
             f"subgroup={settings.subgroup} is the column of times or events; name another one, or leave it out"
         )
-    check_grid(settings)
+    check_grid(settings, between=True)
 
 
 @central(
@@ -91,31 +91,36 @@ def central(
 
     Symbols: B bins, G groups. What leaves a node: before the round, its events counted by cell of time in multiples of
     its minimum of rows; then ``events`` and ``censored``, its rows of each group that have the event or are censored in
-    each bin (G (B + 1),). The curves are those of all rows, whose times count as the ends of their bins. Bytes up a
-    node: 64/3 G (B + 1) in float64, 15 times as many under masks.
+    each bin (G (B + 1),), and ``left_out``, rows of groups that are too small for its limits (G,). The curves are those
+    of all other rows, whose times count as the ends of their bins. Bytes up a node: 32/3 (2 G (B + 1) + G) in float64,
+    15 times as many under masks.
     """
     groups: list[str | None] = [*federation.levels] or [None]
     for _ in federation.rounds(min(rounds, 1)):
-        ends = bins_of_time(federation, np.arange(1, bins + 1) / bins, grid)
+        ends = bins_of_time(federation, np.arange(1, bins + 1) / bins, grid, between=True)
         shape = (len(groups) * (len(ends) + 1),)
         answers = federation.ask(
             "leaving",
             federation.organizations,
-            returns={"events": shape, "censored": shape},
-            means={"events": ["sum"], "censored": ["sum"]},
-            measures={"events": None, "censored": None},
+            returns={"events": shape, "censored": shape, "left_out": (len(groups),)},
+            means={"events": ["sum"], "censored": ["sum"], "left_out": ["count"]},
+            measures=dict.fromkeys(("events", "censored", "left_out")),
             validate=wrong_counts,
             ends=ends,
         )
         events, censored = (answers.exact_sum(name).reshape(len(groups), -1) for name in ("events", "censored"))
+        left_out = answers.whole_sum("left_out")
         federation.record(answers)
     counts = {"ends": np.array(ends), "events": events, "censored": censored}
-    found = zip(groups, events, censored, strict=True)
+    found = zip(groups, events, censored, left_out, strict=True)
     return {
         **federation.finished(None, weights=codec.encode(counts, "float64"), model={"name": "km", "features": 0}),
-        "curves_of_survival": [curve(group, ends, d, c, confidence, minimum_at_risk) for group, d, c in found],
+        "curves_of_survival": [
+            curve(group, ends, d, c, confidence, minimum_at_risk, int(left)) for group, d, c, left in found
+        ],
         "log_rank": log_rank(events, censored),
         "confidence": confidence,
+        "grid": grid,
     }
 
 
@@ -128,7 +133,8 @@ def wrong_counts(answer: Answer) -> str | None:
     Returns:
         What is wrong with them; None if nothing is.
     """
-    events, censored = answer["events"], answer["censored"]
-    if min(events.min(), censored.min()) < 0 or events.sum() + censored.sum() > answer.n * (1 + 1e-6):
+    events, censored, left_out = answer["events"], answer["censored"], answer["left_out"]
+    rows = events.sum() + censored.sum() + left_out.sum()
+    if min(events.min(), censored.min(), left_out.min()) < 0 or (left_out % 1).any() or rows > answer.n * (1 + 1e-6):
         return f"sent counts that {answer.n} rows cannot have; expected those of rows that leave"
     return None

@@ -14,6 +14,7 @@ def curve(
     censored: np.ndarray,
     confidence: float,
     at_risk_least: float,
+    left_out: int = 0,
 ) -> dict[str, Any]:
     """Estimate a survival curve: Kaplan and Meier 1958, with Greenwood's variance and intervals for log(-log S).
 
@@ -26,11 +27,13 @@ def curve(
         censored: the same (B + 1,).
         confidence: of the intervals.
         at_risk_least: the curve ends before the first bin with fewer rows at risk.
+        left_out: rows of the group at hospitals where they are too few to be shown.
 
     Returns:
-        ``group``, ``n`` and ``events``; ``median``, the first end at which the curve is at 0.5 or below, or None;
-        ``rows``: for each bin ``end``, ``at_risk``, ``events``, ``censored``, ``survival``, ``std_error``, ``lower``
-        and ``upper``, the last three None where they cannot be estimated.
+        ``group``, ``n``, ``events`` and ``left_out``; ``median``, the first end at which the curve is at 0.5 or below,
+        or None, and ``median_lower`` and ``median_upper``, the same of the ends of the interval (Brookmeyer and Crowley
+        1982); ``rows``: for each bin ``end``, ``at_risk``, ``events``, ``censored``, ``survival``, ``std_error``,
+        ``lower`` and ``upper``, the last three None where they cannot be estimated.
     """
     n = events.sum() + censored.sum()
     at_risk = n - np.concatenate([[0.0], np.cumsum(events + censored)[:-1]])
@@ -61,8 +64,13 @@ def curve(
                 "upper": upper,
             }
         )
-    median = next((row["end"] for row in rows if row["survival"] <= 0.5), None)
-    return {"group": group, "n": round(float(n)), "events": round(float(events.sum())), "median": median, "rows": rows}
+
+    def first_half(name: str) -> float | None:
+        return next((row["end"] for row in rows if row[name] is not None and row[name] <= 0.5), None)
+
+    medians = {"median": "survival", "median_lower": "lower", "median_upper": "upper"}
+    counts = {"n": round(float(n)), "events": round(float(events.sum())), "left_out": left_out}
+    return {"group": group, **counts, **{name: first_half(side) for name, side in medians.items()}, "rows": rows}
 
 
 def log_rank(events: np.ndarray, censored: np.ndarray) -> dict[str, float] | None:

@@ -135,6 +135,7 @@ def rows_by_other_ends(researcher: Researcher) -> Outcome:
             model={"name": "cox"},
             arrays={"weights": np.zeros(p + 1), "center": np.zeros(p + 1)},
             bins=codec.encode({"ends": np.array([t]), "hazard": np.zeros(2)}, "float64"),
+            even=True,
         )
         return answer["risk"].reshape(2, p + 1)[0]
 

@@ -18,7 +18,7 @@ def test_bins_that_few_rows_leave_are_joined():
 
 def followed(least=5, n=60, seed=0):
     rng = np.random.default_rng(seed)
-    return times.Followed(rng.exponential(5, n), rng.integers(0, 2, n) * 1.0, np.arange(1.0, 15), least)
+    return times.Followed(rng.exponential(5, n), rng.integers(0, 2, n) * 1.0, np.arange(1.0, 15), least, even=True)
 
 
 @pytest.mark.parametrize("rows", [followed(), followed().while_known()])
@@ -45,16 +45,33 @@ def test_rows_are_followed_while_enough_are_at_risk():
     assert (rows.time[left] == end).all() and not rows.event[left].any()
     assert (rows.time[~left] == exact.time[~left]).all() and (rows.event[~left] == exact.event[~left]).all()
     assert not rows.events()[rows.until :].any() and not rows.censored()[rows.until :].any()
-    few = times.Followed(np.arange(1.0, 10), np.ones(9), np.arange(1.0, 15), 5).while_known()
-    assert not few.events().any() and not few.censored().any()
-    rare = times.Followed(np.arange(1.0, 61), (np.arange(60) < 4) * 1.0, np.array([3.0, 30]), 5).while_known()
-    assert not rare.events().any() and rare.censored().sum() == 60
+    for few in (9, 19):
+        rows = times.Followed(np.arange(1.0, few + 1), np.ones(few), np.arange(1.0, 15), 5, even=True).while_known()
+        assert not len(rows.time) and not rows.events().any() and not rows.censored().any()
     all_of_them = followed(least=0)
     assert (all_of_them.while_known().events() == all_of_them.events()).all()
 
 
+def test_events_of_joined_bins_are_spread_evenly_or_by_width():
+    time, ends = np.repeat([0.5, 3, 70], [2, 4, 20]), np.array([1.0, 2, 60])
+    quantiles, grid = (times.Followed(time, time < 70, ends, 5, even).while_known() for even in (True, False))
+    np.testing.assert_allclose(quantiles.events(), [2, 2, 2, 0])
+    np.testing.assert_allclose(grid.events(), [6 / 60, 6 / 60, 6 * 58 / 60, 0])
+
+
+def test_rows_are_followed_to_the_last_end_that_a_job_names():
+    """The open bin has no width by which the events of joined bins could be spread."""
+    rows = times.Followed(np.arange(1.0, 41), np.ones(40), np.array([10.0, 38]), 5, even=False)
+    last = rows.up_to_the_last_end()
+    assert last.time.max() == 38 and last.event[-3:].tolist() == [1, 0, 0]
+    np.testing.assert_allclose(last.events(), [10, 28, 0])
+    assert not last.spent()[:, 2].any()
+    for same in (times.Followed(rows.time, rows.event, rows.ends, 5, even=True), followed(least=0)):
+        assert same.up_to_the_last_end() is same
+
+
 def test_time_at_risk_and_events_by_hand():
-    rows = times.Followed(np.array([0.0, 1, 2.5, 9]), np.array([1.0, 1, 0, 1]), np.array([1.0, 3]), 0)
+    rows = times.Followed(np.array([0.0, 1, 2.5, 9]), np.array([1.0, 1, 0, 1]), np.array([1.0, 3]), 0, even=True)
     assert rows.spent().tolist() == [[0, 0, 0], [1, 0, 0], [1, 1.5, 0], [1, 2, 6]]
     assert rows.events().tolist() == [2, 0, 1] and rows.censored().tolist() == [0, 1, 0]
 

@@ -451,6 +451,7 @@ def test_bins_about_few_rows_are_refused_by_careful_hospitals(weights, hazard):
     arrays = codec.encode({"weights": np.array(weights), "center": np.array([60.0, 0, 0])}, "float64")
     environment = {**OPEN, **CAREFUL}
     tables = dealt(patients())
-    status, log = crafted(tables, "newton_on_grid", OF_COX, "v6_cox", environment=environment, arrays=arrays, bins=bins)
+    asked = {"environment": environment, "arrays": arrays, "bins": bins, "even": True}
+    status, log = crafted(tables, "newton_on_grid", OF_COX, "v6_cox", **asked)
     assert (status == "completed") == (weights[0] == 0), log
     assert weights[0] == 0 or "about fewer than 5 rows" in log

@@ -252,7 +252,8 @@ class Masks:
             raise CollectResultsError(
                 f"{function}: {failed} of the nodes of organizations {[*block]} could not compute their part; masks "
                 "hide which and why, and the reason is in the audit log of each. Often, values are missing (add a step "
-                "impute), rows are too few for a limit, or the model diverges (smaller learning rate)"
+                "impute), rows or events of a group are too few for a limit, or the model diverges (smaller learning "
+                "rate)"
             )
         self.tags.pop(block[0], None)
         if wrapped:

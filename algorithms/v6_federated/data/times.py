@@ -1,8 +1,8 @@
 """Times of events in bins that all hospitals agree on, so that no single time leaves one of them.
 
 A bin ends at each agreed time, and the last one is open. At a hospital with limits, bins that few rows leave are joined
-and what is summed in them is spread evenly over them. So are all bins once few rows are left at risk, unless rows are
-followed only until then.
+and what is summed in them is spread over them. So are all bins once few rows are left at risk, unless rows are followed
+only until then.
 """
 
 from collections.abc import Sequence
@@ -20,6 +20,7 @@ GRAIN = (
 )
 MOST = 500  # bins
 AT_RISK = 2  # times the rows that must leave a bin: so many must be at risk when it begins
+FOLLOWED = 4  # times the same: so many are followed at all, so that enough can leave until then
 
 
 def checked_ends(ends: Sequence[float] | Array) -> Array:
@@ -154,7 +155,10 @@ class Followed:
         event: 1 for an event, 0 for censoring (n,).
         ends: of the bins but the last, which is open (B - 1,).
         least: rows that a bin must lose, and events that it must have, unless it has none; 0 means any number.
+        even: whether bins hold about equally many events of all hospitals, as quantiles do: those of joined bins are
+            then spread evenly over these, and otherwise by width.
         until: bins in which they are followed; None means all.
+        left: 1 for each row that is still at risk when these end (n,); None if nobody looks.
 
     Raises:
         SafeError: a time is below 0.
@@ -164,7 +168,9 @@ class Followed:
     event: Array
     ends: Array
     least: int
+    even: bool
     until: int | None = None
+    left: Array | None = None
 
     def __post_init__(self) -> None:
         """Reject times below 0.
@@ -182,20 +188,26 @@ class Followed:
     def while_known(self) -> "Followed":
         """Follow the same rows only up to the last end of a bin at which enough are at risk: these are censored then.
 
-        When that is depends on how many are left and not on what becomes of them, so curves stay unbiased. What becomes
-        of the last rows is in no answer, whatever the bins. Rows that are too few from the beginning are left out;
-        too few events count as none.
+        When that is depends on how many are left and not on what becomes of them, so it is like any other censoring.
+        What becomes of the last rows is in no answer, whatever the bins. Rows that are too few from the beginning are
+        left out.
         """
         if not self.least:
             return self
         until = int((self._at_risk[1:] >= AT_RISK * self.least).sum())
-        if not until:
+        if not until or len(self.time) < FOLLOWED * self.least:
             return replace(self, time=self.time[:0], event=self.event[:0])
         end = self.ends[until - 1]
-        event = np.where(self.time > end, 0.0, self.event)
-        if event.sum() < self.least:  # no bin could hold enough of them
-            event = np.zeros(len(event))
-        return replace(self, time=np.minimum(self.time, end), event=event, until=until)
+        left = (self.time > end) * 1.0
+        event = np.where(left > 0, 0.0, self.event)
+        return replace(self, time=np.minimum(self.time, end), event=event, until=until, left=left)
+
+    def up_to_the_last_end(self) -> "Followed":
+        """Censor the same rows at the last end, if bins may have to be joined by width: the open one has none."""
+        if self.even or not self.least:
+            return self
+        event = np.where(self.time > self.ends[-1], 0.0, self.event)
+        return replace(self, time=np.minimum(self.time, self.ends[-1]), event=event, until=len(self.ends))
 
     @property
     def bins(self) -> Array:
@@ -205,21 +217,36 @@ class Followed:
     def spent(self) -> Array:
         """The time that each row is at risk in each bin (n, B), spread by width over joined bins."""
         begins = np.concatenate([[0.0], self.ends])
-        widths = np.diff(begins)
-        spent = np.clip(self.time[:, None] - begins, 0, np.append(widths, np.inf))
-        return self._spread(spent, np.ones(len(self.time)), np.append(widths, widths[-1]))
+        spent = np.clip(self.time[:, None] - begins, 0, np.append(np.diff(begins), np.inf))
+        return self._spread(spent, np.ones(len(self.time)), self._widths)
 
     def events(self) -> Array:
-        """The events in each bin (B,), spread over joined bins, which hold about equally many over all hospitals."""
+        """The events in each bin (B,), spread over joined bins."""
         return self._counted(self.event)
 
     def censored(self) -> Array:
-        """The rows that are censored in each bin (B,), spread in the same way."""
-        return self._counted(1 - self.event)
+        """The rows that are censored in each bin (B,), spread in the same way; the bin of those left is known.
+
+        Too few others count as left with these.
+        """
+        if self.left is None:
+            return self._counted(1 - self.event)
+        before = 1 - self.event - self.left
+        if before.sum() < self.least:
+            before = np.zeros(len(before))
+        found = self._counted(before)
+        found[-1 if self.until is None else self.until - 1] += (1 - self.event - before).sum()
+        return found
 
     def _counted(self, which: Array) -> Array:
         B = len(self.ends) + 1
-        return self._spread(np.bincount(self.bins, which, B), which, np.ones(B))
+        return self._spread(np.bincount(self.bins, which, B), which, np.ones(B) if self.even else self._widths)
+
+    @property
+    def _widths(self) -> Array:
+        """Of the bins (B,); the open one counts as wide as the one before it."""
+        widths = np.diff(self.ends, prepend=0.0)
+        return np.append(widths, widths[-1])
 
     def _spread(self, values: Array, which: Array, shares: Array) -> Array:
         """Spread values (..., B) over bins that few of some rows leave, by shares (B,)."""

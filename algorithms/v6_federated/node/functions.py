@@ -84,7 +84,7 @@ def _schema(node: Node, mode: str) -> Schema | None:
 def _declared(schema: Schema, spec: DataSpec, raw: bool, arrays: bool) -> dict[str, Any]:
     """The description that the hospital's operator has declared: nothing of a row is needed for it."""
     schema.check(spec)
-    features = [*(spec.features or schema.features)]
+    features = [*(schema.features if spec.features is None else spec.features)]
     kinds = {kind: [name for name in names if name in features] for kind, names in schema.kinds.items()}
     found: dict[str, Any] = {"label": schema.label, "features": len(features) if arrays else features}
     if raw and not arrays:

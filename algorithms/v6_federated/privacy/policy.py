@@ -520,6 +520,24 @@ class Policy:
                 " leave this organization out (--set organizations=...)"
             )
 
+    def check_events_of_groups(self, events: Sequence[int]) -> None:
+        """Refuse counts of events by group if some group has a few. Without them, its curve would be too good.
+
+        Args:
+            events: by group, as long as its rows are followed.
+
+        Raises:
+            PrivacyThresholdViolation: a group has too few, and not none.
+        """
+        if any(0 < n < self.minimum_rows_a_side for n in events):
+            of_a_group = " of a group" if len(events) > 1 else ""
+            groups = "leave subgroup out, name a column with larger groups, " if len(events) > 1 else ""
+            raise PrivacyThresholdViolation(
+                f"fewer than {self.minimum_rows_a_side} rows{of_a_group} have the event while enough of them are "
+                f"followed ({PREFIX}MINIMUM_ROWS_A_SIDE); {groups}leave this organization out (--set "
+                "organizations=...), or ask the hospitals for a study, whose sums hold what few rows tell"
+            )
+
     def check_batch_events(self, events: int) -> None:
         """Refuse a step over few events, as ``check_events`` does for all rows.
 

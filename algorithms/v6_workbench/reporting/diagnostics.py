@@ -49,6 +49,7 @@ def warnings_about(result: Result) -> list[str]:
     return [
         *found,
         *without_event(result),
+        *left_out_of_curves(result),
         *overdispersed(result),
         *rounded(result),
         *poor(result),
@@ -65,6 +66,25 @@ def _of_the_model(result: Result) -> list[str] | None:
         return None
     own = getattr(model_of(result), "diagnostics", None)
     return None if own is None else own(codec.decode(result["weights"])["weights"], result["settings"])
+
+
+def left_out_of_curves(result: Result) -> list[str]:
+    """Say that survival curves lack the rows of groups that are too small at some hospital.
+
+    Args:
+        result: the result.
+
+    Returns:
+        One line, or none.
+    """
+    found = [c for c in result.get("curves_of_survival") or () if c["left_out"]]
+    if not found:
+        return []
+    rows = [f"{c['left_out']} of {c['group']}" if c["group"] is not None else f"{c['left_out']}" for c in found]
+    return [
+        f"rows that are in no curve: {shortened(rows, 5)}. At their hospital, the group has fewer rows than its limits "
+        "require (20 at careful hospitals, 10 of which are still at risk at the end of the first bin)"
+    ]
 
 
 def stopped(result: Result) -> list[str]:

@@ -32,9 +32,10 @@ def survival(result: Result, ticks: int = 6) -> Figure | None:
         axis.step(ends, [1.0, *(row["survival"] for row in rows)], color=colour, where="post", label=name)
         bands = [[1.0, *(np.nan if row[side] is None else row[side] for row in rows)] for side in ("lower", "upper")]
         axis.fill_between(ends, *bands, step="post", color=colour, alpha=0.15, linewidth=0)
-        for time in times[times <= ends[-1] + 1e-9]:  # a bin's rows are at risk until its end
-            place = min(int(np.searchsorted(ends[1:], time - 1e-9)), len(rows) - 1)
-            below.text(time, i, f"{at_risk[place]:.0f}", ha="center", va="center", fontsize=8)
+        left = at_risk[-1] - rows[-1]["events"] - rows[-1]["censored"]
+        for time in times[times <= ends[-1] + 1e-9]:  # within a bin, about as many leave in any time
+            there = np.interp(time, ends, [*at_risk, left])
+            below.text(time, i, f"{there:.0f}", ha="center", va="center", fontsize=8)
     axis.set_ylim(0, 1.02)
     axis.set_ylabel(f"survival, with {100 * result['confidence']:g}% interval")
     axis.grid(alpha=0.3)

@@ -1,5 +1,7 @@
 """Times until an event: survival curves."""
 
+import itertools
+
 from rich.markup import escape
 from rich.table import Table
 
@@ -12,7 +14,7 @@ def survival_table(result: Result, most: int = 12) -> Table | None:
     """Make a table of survival curves.
 
     A line is about the bins since the line before it: rows at risk when they begin, what happens in them, and the
-    survival when they end.
+    survival when they end. If the job names times, lines end there.
 
     Args:
         result: the result.
@@ -29,8 +31,11 @@ def survival_table(result: Result, most: int = 12) -> Table | None:
     for found in curves:
         rows = found["rows"]
         step = -(-len(rows) // most) or 1
-        for i in range(0, len(rows), step):
-            bins = rows[i : i + step]
+        lines = [*range(step, len(rows) + step, step)]
+        if named_ends := result.get("grid"):
+            lines = [i + 1 for i, row in enumerate(rows) if row["end"] in named_ends]
+        for begin, end in itertools.pairwise([0, *lines]):
+            bins = rows[begin:end]
             first, last = bins[0], bins[-1]
             counts = first["at_risk"], *(sum(row[name] for row in bins) for name in ("events", "censored"))
             cells = [f"{last['end']:.4g}", *(f"{count:.0f}" for count in counts), f"{last['survival']:.3f}"]
@@ -51,10 +56,17 @@ def survival_of(result: Result) -> str:
     """
     said = []
     for found in result.get("curves_of_survival") or ():
-        median = "not reached" if found["median"] is None else f"{found['median']:.4g}"
         who = "" if found["group"] is None else f"{found['group']}: "
-        said.append(f"{who}{counted(found['n'], 'row')}, {counted(found['events'], 'event')}, median {median}")
+        said.append(f"{who}{counted(found['n'], 'row')}, {counted(found['events'], 'event')}, median {_median(found)}")
     if test := result.get("log_rank"):
         freedom = counted(test["df"], "degree") + " of freedom"
         said.append(f"log-rank test {test['statistic']:.4g} on {freedom}, p {p_value(test['p'])}")
     return "; ".join(said)
+
+
+def _median(curve: Result) -> str:
+    """A curve's median with its interval."""
+    if curve["median"] is None:
+        return "not reached"
+    lower, upper = ("?" if curve[end] is None else f"{curve[end]:.4g}" for end in ("median_lower", "median_upper"))
+    return f"{curve['median']:.4g} ({lower} to {upper})"
