@@ -46,6 +46,7 @@ class Settings(WithNoise):
     for_numbers: ClassVar[str] = "family=gaussian"
     noise_for_numbers: ClassVar[bool] = True
     unused: ClassVar[tuple[str, ...]] = ("start_from", "until_converged", "class_weights")
+    same_when_resumed: ClassVar[tuple[str, ...]] = ("l2",)
 
     model: Annotated[Literal["glm"], Field(description="a generalised linear model, which this method fits")] = "glm"
     family: Annotated[
