@@ -128,7 +128,7 @@ def _check_model(entry: Entry, experiment: Experiment) -> None:
     data = DataSpec(label=experiment.label, features=experiment.features)
     features = rows[0][0].size if isinstance(rows, tuple) else len(Source(table=rows).columns(data)[0])
     classes = 1 if entry.measure != "accuracy" else len(experiment.class_counts())
-    spec = {**models.parse(checked.model), "features": features, "classes": classes}
+    spec = {**models.parse(checked.named_model), "features": features, "classes": classes}
     if (outcome := models.outcomes.OUTCOMES.get(getattr(checked, "loss", ""))) is not None:
         spec["loss"] = outcome().to_json()
     models.build(spec)

@@ -14,7 +14,8 @@ def rows():
     x = rng.normal(size=240)
     time = rng.exponential(np.exp(-x)).round(1) + 0.1
     ill = (x + rng.logistic(size=240) > 0).astype(int)
-    return pd.DataFrame({"x": x, "dead": rng.integers(0, 2, 240), "time": time, "ill": ill})
+    count = 1 + rng.poisson(np.exp(0.3 * x))
+    return pd.DataFrame({"x": x, "dead": rng.integers(0, 2, 240), "count": count, "time": time, "ill": ill})
 
 
 @pytest.fixture(scope="module")
@@ -84,3 +85,12 @@ def test_glm_is_compared_on_the_rows_that_are_held_out_and_on_folds(call, data):
     status, last, _ = call("compare", "glm", "glm:link=probit", *data, "--holdout", 0.25)
     assert status == 0 and last["glm"]["accuracy"] > 0.5
     assert call("compare", "glm", "glm:link=probit", *data, "--test", "--folds", 2)[0] == 0
+
+
+@pytest.mark.parametrize("family", ["gaussian", "poisson", "gamma"])
+def test_glm_of_numbers_is_compared_and_tuned(call, data, family):
+    words = [*data[:-1], "count", "--features", "x", "--holdout", 0.25]
+    status, last, err = call("compare", f"glm:family={family}", "centralized:glm:family=gaussian", *words)
+    assert status == 0 and len(last) == 2, err
+    status, last, err = call("tune", "glm", "--set", f"family={family}", "--grid", "l2=0.01,1", *words)
+    assert status == 0 and last["tries"] == 2, err
