@@ -20,6 +20,13 @@ from v6_workbench.simulation.experiments import Experiment
 
 KINDS = ("centralized", "alone")
 NOISE = ("clip", *OF_NOISE)
+LOSSES = {
+    "cross_entropy": "cross-entropy",
+    "hinge": "hinge loss",
+    "squared": "squared error",
+    "poisson": "Poisson deviance",
+    "cox": "partial likelihood",
+}
 # settings that all compared methods share, and the option that sets them for all
 SHARED = {"label": "--label ", "holdout": "--holdout ", **{k: f"--set {k}=" for k in ("organizations", "evaluators")}}
 
@@ -42,6 +49,14 @@ class Entry:
     def measure(self) -> str:
         """What its models are measured by: ``accuracy``, ``r2`` of numbers or ``c_index`` of times."""
         return registry.measured_by(self.method, self.settings)
+
+    @property
+    def loss(self) -> str:
+        """What the loss of its models is, in words; losses of different kinds have different units."""
+        checked = registry.validate(self.method, {**self.settings})
+        if checked.regression:
+            return LOSSES[getattr(checked, "loss", "squared")]
+        return LOSSES["hinge" if models.parse(checked.named_model)["name"] == "svm" else "cross_entropy"]
 
 
 def read(text: str, shared: dict[str, Any]) -> Entry:
