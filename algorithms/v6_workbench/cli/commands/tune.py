@@ -60,11 +60,15 @@ def run(options: TuneOptions) -> int:
     if not registry.supervised(options.method):
         raise SafeError(f"{options.method} trains no model that could be scored; expected a method that does")
     experiment = experiment_of(options)
-    check_evaluated([options.method], experiment, "tune")
+    # tries are scored on training rows, of which folds need no share; a test set is kept for the model that is chosen
+    folds = options.folds is not None and experiment.test is not None
+    check_evaluated([options.method], experiment, "tune", folds=folds, test_set=False)
     for name, entry in compared.items():
         entries.check(name, entry, experiment, options.target)
     by = _measure(options.by, compared)
     inner = search.choosing(experiment, options.method)
+    if options.folds is None:
+        inner.train_and_test(options.method)  # refused now, and not after training, if no rows are left to score on
     parts = [inner] if options.folds is None else [*model_comparison.experiments_of(inner, 1, options.folds)]
     results.check_folder(options.out)
     first = next(iter(compared.values()))
