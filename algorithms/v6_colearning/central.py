@@ -1,6 +1,6 @@
 """The server of Co-Learning."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -15,6 +15,7 @@ from v6_federated import (
     Role,
     Rounds,
     SafeError,
+    TrainingWithNoise,
     central,
     training_plan,
 )
@@ -31,6 +32,12 @@ LrCycle = Annotated[
 MaximumEpochs = Annotated[
     int | None, Field(ge=1, le=LARGE, description="epochs that are not exceeded (unset: no limit)"), Number
 ]
+
+
+class Settings(TrainingWithNoise):
+    """The settings that every method takes; a resumed job goes on with the epochs that it has come to."""
+
+    same_when_resumed: ClassVar[tuple[str, ...]] = ("epochs",)
 
 
 def most_epochs(settings: Any) -> Plan:
@@ -62,7 +69,7 @@ def check_settings(settings: Any) -> None:
         raise SafeError("local_steps cannot be used with Co-Learning, which counts epochs; leave it out")
 
 
-@central(recoverable=True, private=most_epochs, check=check_settings)
+@central(common=Settings, recoverable=True, private=most_epochs, check=check_settings)
 def central(
     federation: Federation,
     *,

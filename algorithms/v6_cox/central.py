@@ -61,6 +61,7 @@ class Settings(Common):
         *("start_from", "until_converged", "evaluators", "classes", "class_weights", "target", "subgroup"),
         *("holdout", "evaluate_every"),
     )
+    same_when_resumed: ClassVar[tuple[str, ...]] = ("strata", "ties", "bins", "grid")
 
     model: Annotated[Literal["cox"], Field(description="the proportional hazards model, which this method fits")] = (
         "cox"

@@ -18,7 +18,7 @@ from v6_federated.central.privacy import training_plan
 from v6_federated.data import affine, inference, pca, pooling, times
 from v6_federated.data.source import Rows
 from v6_federated.messages import codec
-from v6_federated.messages.common import Common, EvaluatedWithNoise, Fraction, Rounds, WithNoise
+from v6_federated.messages.common import Common, EvaluatedWithNoise, Fraction, Rounds, TrainingWithNoise, WithNoise
 from v6_federated.messages.local_sgd import BatchSize, Epochs, LearningRate, LocalSGD, PlainSGD
 from v6_federated.messages.settings import LARGE, Number, Record, Role, changed
 from v6_federated.models import Vector
@@ -64,6 +64,7 @@ __all__ = [
     "Rounds",
     "Rows",
     "SafeError",
+    "TrainingWithNoise",
     "UserInputError",
     "Vector",
     "WithNoise",

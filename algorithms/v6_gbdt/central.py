@@ -48,6 +48,7 @@ class Pinned(EvaluatedWithNoise):
     """The settings that every method takes; here the model is always trees, and they are sent in full."""
 
     for_numbers: ClassVar[str] = "objective=regression"
+    same_when_resumed: ClassVar[tuple[str, ...]] = ("max_bin", "prediction")
 
     @classmethod
     def predicts_numbers(cls, values: Mapping[str, Any]) -> bool:

@@ -46,6 +46,7 @@ class Settings(WithNoise):
     for_numbers: ClassVar[str] = "family=gaussian"
     noise_for_numbers: ClassVar[bool] = True
     unused: ClassVar[tuple[str, ...]] = ("start_from", "until_converged", "class_weights")
+    same_when_resumed: ClassVar[tuple[str, ...]] = ("l2",)
 
     model: Annotated[Literal["glm"], Field(description="a generalised linear model, which this method fits")] = "glm"
     family: Annotated[
@@ -99,9 +100,11 @@ def check_settings(settings: Any) -> None:
     check_link(settings.family, settings.link)
     if settings.rounds < 2:
         raise SafeError(f"rounds={settings.rounds} are too few; expected at least 2, for a first step and its check")
-    if settings.regression and (settings.classes or settings.target):
-        name = "classes" if settings.classes else "target"
-        raise SafeError(f"{name} has no effect with family={settings.family}, whose label is a number; leave it out")
+    for name in ("classes", "target", "subgroup"):
+        if settings.regression and getattr(settings, name) is not None:
+            raise SafeError(
+                f"{name} has no effect with family={settings.family}, whose label is a number; leave it out"
+            )
     if settings.classes and len(settings.classes) != 2:
         raise SafeError(f"{len(settings.classes)} classes are named; family=binomial has two")
     for name, use in (("start_from", "leave it out"), ("until_converged", "set tolerance in its place")):
@@ -110,6 +113,11 @@ def check_settings(settings: Any) -> None:
     if settings.class_weights is not None:
         raise SafeError("class_weights would move the coefficients of glm; leave it out, or name a column in weights")
     for name in ("offset", "weights"):
+        for other in ("target", "subgroup"):
+            if getattr(settings, name) is not None and getattr(settings, other) is not None:
+                raise SafeError(
+                    f"{other} needs rows to evaluate on, which {name} cannot be used with; leave out one of the two"
+                )
         if getattr(settings, name) is not None and (settings.holdout or settings.evaluators):
             raise SafeError(f"{name} cannot be used with rows to evaluate on; leave out holdout and evaluators")
     if settings.clip is not None:

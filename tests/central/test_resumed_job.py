@@ -7,6 +7,7 @@ import json
 from collections import Counter
 
 import numpy as np
+import pandas as pd
 import pytest
 from helpers import OPEN, train
 from vantage6.algorithm.tools.exceptions import UserInputError
@@ -159,3 +160,97 @@ def test_other_hospitals_or_rows_are_refused(change, says, hospitals):
     half = train("v6_dynavg", hospitals, rounds=2, protocol="loss", preprocess=["clip:0.05"])
     with pytest.raises(UserInputError, match=says):
         train("v6_dynavg", hospitals, rounds=4, protocol="loss", resume=half, **change)
+
+
+# ---- settings that further rounds cannot change any more
+
+SURVIVAL = {"label": "t", "event": "e1", "features": ["x"]}
+COUNTS = {"family": "poisson", "label": "count", "features": ["x"], "offset": "o1", "weights": "w1", "l2": 0.5}
+CLASSES = {"label": "y", "features": ["x"], "rounds": 2}
+
+
+@pytest.fixture(scope="module")
+def patients():
+    """Three hospitals' rows with two columns of each role."""
+    rng = np.random.default_rng(4)
+    rows = {}
+    for k in (3, 5, 8):
+        x = rng.normal(size=80)
+        rows[k] = pd.DataFrame({"x": x, "x2": rng.normal(size=80), "y": (x + rng.normal(size=80) > 0).astype(int)})
+        for i in (1, 2):
+            own = {"o": rng.normal(size=80), "w": rng.integers(1, 5, 80), "e": rng.integers(0, 2, 80)}
+            own["g"] = rng.choice(["a", "b"], 80)
+            rows[k] = rows[k].assign(**{f"{name}{i}": column for name, column in own.items()})
+        rows[k] = rows[k].assign(t=rng.exponential(size=80) + 0.01, count=rng.poisson(np.exp(0.3 * x)))
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("package", "before", "change", "says"),
+    [
+        ("v6_glm", COUNTS, {"offset": "o2"}, "offset='o1'; expected the same, not 'o2'"),
+        ("v6_glm", COUNTS, {"weights": "w2"}, "weights='w1'; expected the same, not 'w2'"),
+        ("v6_glm", {**COUNTS, "weights": None}, {"weights": "w2"}, "no weights; expected the same, not 'w2'"),
+        ("v6_glm", COUNTS, {"l2": 1.0}, "l2=0.5; expected the same, not 1.0"),
+        (
+            "v6_glm",
+            COUNTS,
+            {"family": "gaussian"},
+            "model 'glm' with family='poisson', link='log'; expected the same, not 'glm' with family='gaussian', "
+            "link='identity'",
+        ),
+        ("v6_cox", SURVIVAL, {"event": "e2"}, "event='e1'; expected the same, not 'e2'"),
+        ("v6_cox", SURVIVAL, {"ties": "breslow"}, "ties='efron'; expected the same, not 'breslow'"),
+        ("v6_cox", SURVIVAL, {"strata": "none"}, "strata='hospital'; expected the same, not 'none'"),
+        ("v6_cox", {**SURVIVAL, "strata": "none"}, {"bins": 9}, "bins=50; expected the same, not 9"),
+        ("v6_cox", {**SURVIVAL, "strata": "none"}, {"grid": [1.0]}, r"no grid; expected the same, not \[1.0\]"),
+        ("v6_fedavg", {**CLASSES, "subgroup": "g1"}, {"subgroup": "g2"}, "subgroup='g1'; expected the same, not 'g2'"),
+        ("v6_fedavg", CLASSES, {"subgroup": "g2"}, "no subgroup; expected the same, not 'g2'"),
+        ("v6_fedavg", CLASSES, {"features": None, "exclude": ["x2"]}, r"no exclude; expected the same, not \['x2'\]"),
+        ("v6_fedavg", CLASSES, {"start_from": "a.npz"}, "no start_from; expected the same, not 'a.npz'"),
+        ("v6_fedavg", CLASSES, {"class_weights": "balanced"}, "no class_weights; expected the same, not 'balanced'"),
+        ("v6_fedavg", CLASSES, {"clip": 1.0, "epsilon": 1.0}, "no clip, so its model may tell more about rows"),
+        ("v6_fedavg", {**CLASSES, "loss": "cox", **SURVIVAL}, {"event": "e2"}, "event='e1'; expected the same"),
+        ("v6_colearning", CLASSES, {"epochs": 4}, "epochs=1; expected the same, not 4"),
+        ("v6_gbdt", CLASSES, {"max_bin": 9}, "max_bin=64; expected the same, not 9"),
+        (
+            "v6_gbdt",
+            {**CLASSES, "mode": "cyclic", "prediction": "vote"},
+            {"prediction": "sum"},
+            "prediction='vote'; expected the same, not 'sum'",
+        ),
+    ],
+)
+def test_settings_that_would_be_ignored_are_refused(package, before, change, says, patients):
+    """The earlier model answers another question, and rounds of the new job would not change that."""
+    half = json.loads(json.dumps(train(package, patients, **before)))
+    with pytest.raises(UserInputError, match=f"resume: the earlier job had (the )?{says}") as error:
+        train(package, patients, **{**before, "rounds": 40, "resume": half, **change})
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("package", "before", "left_out"),
+    [
+        ("v6_glm", COUNTS, ("offset", "weights")),
+        ("v6_cox", SURVIVAL, ("event",)),
+        ("v6_fedavg", {**CLASSES, "subgroup": "g1"}, ("subgroup",)),
+    ],
+)
+def test_columns_that_are_not_named_again_are_those_of_the_earlier_job(package, before, left_out, patients):
+    """The result says so too."""
+    half = train(package, patients, **before)
+    again = {name: value for name, value in before.items() if name not in left_out}
+    result = train(package, patients, **{**again, "rounds": 40}, resume=half)
+    for name in left_out:
+        assert result["settings"][name] == result["data"][name] == before[name]
+
+
+def test_settings_of_further_rounds_may_change(patients):
+    half = train("v6_fedavg", patients, **CLASSES)
+    new = {"rounds": 4, "lr": 0.5, "epochs": 3, "fraction": 0.7, "seed": 9, "evaluate_every": 2, "precision": "float16"}
+    result = train("v6_fedavg", patients, **{**CLASSES, **new}, resume=half)
+    assert len(result["history"]) == 4 and {name: result["settings"][name] for name in new} == new
+    half = train("v6_glm", patients, **COUNTS)
+    result = train("v6_glm", patients, **COUNTS, rounds=40, confidence=0.9, tolerance=1e-6, resume=half)
+    assert result["confidence"] == 0.9

@@ -307,6 +307,7 @@ REFUSED = {
     "another end": ({}, {"until_converged": 0.01}, "until_converged has no effect on cox"),
     "rows to evaluate": ({}, {"holdout": 0.2}, "holdout"),
     "evaluators": ({}, {"evaluators": [9]}, "evaluators has no effect on cox"),
+    "subgroups": ({}, {"subgroup": "ill"}, "subgroup=ill has no effect on cox, which evaluates no model; leave it out"),
     "words": ({"sex": lambda r: "f"}, {}, "sex"),
 }
 

@@ -343,6 +343,16 @@ REFUSED = {
         {"offset": "age", "holdout": 0.2},
         "offset cannot be used with rows to evaluate on; leave out holdout and evaluators",
     ),
+    "subgroups of rows with an offset": (
+        {},
+        {"offset": "age", "subgroup": "year"},
+        "subgroup needs rows to evaluate on, which offset cannot be used with; leave out one of the two",
+    ),
+    "subgroups of numbers": (
+        {},
+        {"family": "gaussian", "subgroup": "year", "holdout": 0.2},
+        "subgroup has no effect with family=gaussian, whose label is a number; leave it out",
+    ),
     "one round": ({}, {"rounds": 1}, "rounds=1 are too few"),
     "a start": ({}, {"start_from": "w.npz"}, "start_from has no effect on glm"),
     "a change": ({}, {"until_converged": 0.01}, "set tolerance in its place"),

@@ -726,7 +726,7 @@ class Federation:
         own_results = {"own_results": hidden} if (hidden := shown.pop("own_results", None)) else {}
         return {
             "method": self._method,
-            "settings": self._progress.own_settings,
+            "settings": self._progress.settings_used,
             "organizations": self.organizations,
             **learned,
             "final": final,

@@ -116,15 +116,14 @@ def central(
         _check_training(checked)
         privacy.check(checked, method, bool(why))
         check(checked)
-        evaluated = checked.holdout or checked.evaluators
-        if checked.target is not None and not evaluated:
-            raise SafeError(
-                f"target={checked.target} needs rows to evaluate on; set a holdout above 0, for example holdout=0.2"
-            )
-        if checked.subgroup is not None and not (evaluated or checked.times_only):
-            raise SafeError(
-                f"subgroup={checked.subgroup} needs rows to evaluate on; set a holdout above 0, for example holdout=0.2"
-            )
+        for name in ("target",) if checked.times_only else ("target", "subgroup"):
+            value = getattr(checked, name)
+            if value is not None and not checked.evaluates:
+                raise SafeError(f"{name}={value} has no effect on {method}, which evaluates no model; leave it out")
+            if value is not None and not (checked.holdout or checked.evaluators):
+                raise SafeError(
+                    f"{name}={value} needs rows to evaluate on; set a holdout above 0, for example holdout=0.2"
+                )
         if getattr(checked, "loss", "") == "cox" and 1 in with_role(checked, Role.BATCH):
             raise SafeError(
                 "minibatches of one row have no partial likelihood, as loss=cox compares rows; set batch_size, for "

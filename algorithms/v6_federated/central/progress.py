@@ -13,7 +13,7 @@ from v6_federated.central.history import History
 from v6_federated.central.rounds import RoundTasks
 from v6_federated.messages import codec
 from v6_federated.messages.common import Common
-from v6_federated.messages.job import DataSpec
+from v6_federated.messages.job import COLUMNS, DataSpec
 
 
 class Progress:
@@ -54,6 +54,13 @@ class Progress:
     def own_settings(self) -> dict[str, Any]:
         """The job's settings, without the earlier result that it resumes."""
         return self._settings.model_dump(mode="json", exclude={"resume"})
+
+    @property
+    def settings_used(self) -> dict[str, Any]:
+        """The same with the columns of an earlier job that this job did not name again."""
+        own, data = self.own_settings, self._tasks.job.data
+        taken = {name: column for name in COLUMNS if name in own and (column := getattr(data, name)) is not None}
+        return {**own, **taken}
 
     def restore(self, organizations: Sequence[int]) -> Mapping[str, Any] | None:
         """Go on from this job's checkpoint, or else from the earlier result that the researcher sent.

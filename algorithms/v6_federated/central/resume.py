@@ -11,8 +11,12 @@ from v6_federated.data import preprocessing
 from v6_federated.data.steps import Step
 from v6_federated.messages import codec, result
 from v6_federated.messages.common import Common
+from v6_federated.messages.job import COLUMNS
+from v6_federated.messages.settings import with_words
 
-SAME = ("label", "features", "classes", "holdout")  # settings that must be as before, if they are set
+# settings that must be as before, if they are set; the earlier job's data say what they were
+SAME = ("label", "features", "classes", "holdout")
+SAME_NAMES = ("exclude", "start_from")  # the same, and only the earlier job's settings say what they were
 
 
 def check(
@@ -33,13 +37,13 @@ def check(
     check_kind(kept, method, asked)
     _check_same_rows(kept, asked, organizations)
     _check_form(kept)
-    if asked.class_weights != kept["settings"].get("class_weights"):
-        raise UserInputError("resume: the earlier job had other class_weights; expected the same")
+    if asked.class_weights != (before := kept["settings"].get("class_weights")):
+        raise _changed("class_weights", before, asked.class_weights)
     alike = {"features": 0, "classes": 0, "weights": None, "loss": None}  # these depend on the data
-    if {**models.parse(asked.named_model), **alike} != {**kept["model"], **alike}:
-        raise UserInputError(
-            f"resume: the earlier job had the model {kept['model']['name']!r} or other options of it; expected the same"
-        )
+    earlier_model, model = {**kept["model"], **alike}, {**models.parse(asked.named_model), **alike}
+    if model != earlier_model:
+        other = [name for name in {**earlier_model, **model} if earlier_model.get(name) != model.get(name)]
+        raise _differ("the model " + _named(earlier_model, other), _named(model, other))
     steps, earlier = _parsed(asked.preprocess), kept["settings"].get("preprocess")
     fitted = [step["step"] for step in kept["data"]["preprocess"]]
     if steps and [step.name for step in steps] != fitted:
@@ -54,7 +58,7 @@ def check(
 
 
 def check_kind(kept: Mapping[str, Any], method: str, asked: Any) -> None:
-    """Check the method and objective of an earlier result.
+    """Check the method and objective of an earlier result, and settings that decide what its model answers.
 
     Args:
         kept: the earlier result.
@@ -76,6 +80,48 @@ def check_kind(kept: Mapping[str, Any], method: str, asked: Any) -> None:
     loss = outcome.get("name") if isinstance(outcome, dict) else "cross_entropy"
     if loss != asked_loss:
         raise UserInputError(f"resume: the earlier job had loss={loss}; expected the same, not {asked_loss}")
+    _check_columns(data if isinstance(data, dict) else {}, asked)
+    settings = kept.get("settings")
+    if isinstance(settings, dict):  # otherwise it is no result, which is found later
+        _check_settings(settings, asked)
+
+
+def _check_columns(data: Mapping[str, Any], asked: Common) -> None:
+    """Check the columns that count or weight rows: the earlier job's are used, also if it has none."""
+    for name in COLUMNS:
+        now, before = getattr(asked, name, None), data.get(name)
+        if now is not None and now != before:
+            raise _changed(name, before, now)
+
+
+def _check_settings(before: Mapping[str, Any], asked: Common) -> None:
+    """Check settings that a new round cannot change any more, so that they would be ignored."""
+    before, now = with_words(type(asked), before), asked.model_dump(mode="json", exclude={"resume"})
+    for name in SAME_NAMES:
+        if now[name] is not None and now[name] != before.get(name):
+            raise _changed(name, before.get(name), now[name])
+    for name in asked.same_when_resumed:
+        if now[name] != (was := before.get(name, type(asked).model_fields[name].default)):
+            raise _changed(name, was, now[name])
+    if now.get("clip") is not None and before.get("clip") is None:
+        raise UserInputError(
+            "resume: the earlier job had no clip, so its model may tell more about rows than any epsilon says; leave "
+            "clip out, or start a new job without resume"
+        )
+
+
+def _changed(name: str, before: Any, now: Any) -> UserInputError:
+    return _differ(f"no {name}" if before is None else f"{name}={before!r}", "none" if now is None else repr(now))
+
+
+def _differ(had: str, wanted: str) -> UserInputError:
+    return UserInputError(f"resume: the earlier job had {had}; expected the same, not {wanted}: that needs a new job")
+
+
+def _named(model: Mapping[str, Any], options: Sequence[str]) -> str:
+    """A model by its name and some of its options."""
+    said = [f"{name}={model[name]!r}" for name in options if name != "name" and name in model]
+    return " with ".join([repr(model["name"]), *([", ".join(said)] if said else [])])
 
 
 def _check_same_rows(kept: Mapping[str, Any], asked: Common, organizations: Sequence[int]) -> None:
@@ -85,9 +131,7 @@ def _check_same_rows(kept: Mapping[str, Any], asked: Common, organizations: Sequ
     now = {"organizations": [*organizations], **{name: getattr(asked, name) for name in SAME}}
     for name, value in now.items():
         if value is not None and before.get(name) is not None and before[name] != value:
-            raise UserInputError(
-                f"resume: the earlier job had {name}={before[name]!r}; expected the same, not {value!r}"
-            )
+            raise _changed(name, before[name], value)
 
 
 def _check_form(kept: Mapping[str, Any]) -> None:

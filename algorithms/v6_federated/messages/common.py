@@ -46,6 +46,8 @@ class Common(BaseModel):
         times_only: whether the method looks at times, events and groups only. Its label is then no label of a model.
         evaluates: whether models can be evaluated on rows that are held out.
         unused: settings that have no effect on the method, which refuses them or never reads them.
+        same_when_resumed: the method's own settings on which the model of earlier rounds depends for good, so that a
+            job that resumes an earlier one must have the same.
     """
 
     model_config = CHECKED
@@ -53,6 +55,7 @@ class Common(BaseModel):
     times_only: ClassVar[bool] = False
     evaluates: ClassVar[bool] = True
     unused: ClassVar[tuple[str, ...]] = ()
+    same_when_resumed: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def predicts_numbers(cls, values: Mapping[str, Any]) -> bool:

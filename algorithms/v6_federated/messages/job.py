@@ -16,8 +16,10 @@ KEY = re.compile("[0-9a-f]{32}")  # of a job
 SHARED_FUNCTIONS = ("describe", "confirm", "count_rows", "extract", "fit_step", "keep_steps", "evaluate", "forget")
 # attributes of a DataSpec that name columns which are neither features nor the label
 SPECIAL = ("offset", "weights", "event", "time")
+# the same, and the column that groups rows
+COLUMNS = ("subgroup", *SPECIAL)
 # attributes of a DataSpec that are left out of messages if they say nothing
-SELDOM = ("exclude", "missing", "subgroup", "levels", *SPECIAL)
+SELDOM = ("exclude", "missing", "levels", *COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class DataSpec:
     def has_types(self) -> bool:
         """Whether every attribute has the type that central sends, and a value that it can have."""
         texts = [names for names in (self.features, self.categories, self.exclude, self.levels) if names is not None]
-        columns = (self.label, self.subgroup, *(getattr(self, name) for name in SPECIAL))
+        columns = (self.label, *(getattr(self, name) for name in COLUMNS))
         return (
             all(isinstance(names, list | tuple) and all(isinstance(n, str) for n in names) for names in texts)
             and all(isinstance(name, str | None) for name in columns)

@@ -11,7 +11,7 @@ import difflib
 import inspect
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum, auto
 from typing import Any, TypeVar, get_args, get_type_hints
 
@@ -240,13 +240,24 @@ def validate(model: type[Settings], values: dict[str, Any]) -> Settings:
     Raises:
         SafeError: a setting is wrong, missing or unknown; its one line names the setting and says what is accepted.
     """
-    words = {name for name, field in model.model_fields.items() if "none" in get_args(field.annotation)}
-    # a command line, and JSON, have one null, which is the word none of these settings
-    values = {name: "none" if value is None and name in words else value for name, value in values.items()}
     try:
-        return model(**values)
+        return model(**with_words(model, values))
     except ValidationError as error:
         raise SafeError(explain(model, error)) from None
+
+
+def with_words(model: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace null by the word none: a command line, and JSON, have one null, which is this word of some settings.
+
+    Args:
+        model: the settings.
+        values: values by name.
+
+    Returns:
+        The values; null stays where ``none`` is no word of the setting.
+    """
+    words = {name for name, field in model.model_fields.items() if "none" in get_args(field.annotation)}
+    return {name: "none" if value is None and name in words else value for name, value in values.items()}
 
 
 def explain(model: type[BaseModel], error: ValidationError, example: str = "") -> str:

@@ -20,6 +20,13 @@ from v6_workbench.simulation.experiments import Experiment
 
 KINDS = ("centralized", "alone")
 NOISE = ("clip", *OF_NOISE)
+LOSSES = {
+    "cross_entropy": "cross-entropy",
+    "hinge": "hinge loss",
+    "squared": "squared error",
+    "poisson": "Poisson deviance",
+    "cox": "partial likelihood",
+}
 # settings that all compared methods share, and the option that sets them for all
 SHARED = {"label": "--label ", "holdout": "--holdout ", **{k: f"--set {k}=" for k in ("organizations", "evaluators")}}
 
@@ -42,6 +49,14 @@ class Entry:
     def measure(self) -> str:
         """What its models are measured by: ``accuracy``, ``r2`` of numbers or ``c_index`` of times."""
         return registry.measured_by(self.method, self.settings)
+
+    @property
+    def loss(self) -> str:
+        """What the loss of its models is, in words; losses of different kinds have different units."""
+        checked = registry.validate(self.method, {**self.settings})
+        if checked.regression:
+            return LOSSES[getattr(checked, "loss", "squared")]
+        return LOSSES["hinge" if models.parse(checked.named_model)["name"] == "svm" else "cross_entropy"]
 
 
 def read(text: str, shared: dict[str, Any]) -> Entry:
@@ -128,7 +143,7 @@ def _check_model(entry: Entry, experiment: Experiment) -> None:
     data = DataSpec(label=experiment.label, features=experiment.features)
     features = rows[0][0].size if isinstance(rows, tuple) else len(Source(table=rows).columns(data)[0])
     classes = 1 if entry.measure != "accuracy" else len(experiment.class_counts())
-    spec = {**models.parse(checked.model), "features": features, "classes": classes}
+    spec = {**models.parse(checked.named_model), "features": features, "classes": classes}
     if (outcome := models.outcomes.OUTCOMES.get(getattr(checked, "loss", ""))) is not None:
         spec["loss"] = outcome().to_json()
     models.build(spec)

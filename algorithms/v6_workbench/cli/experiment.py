@@ -113,7 +113,9 @@ def check_columns(options: ExperimentOptions, method: str) -> None:
         raise SafeError(f"{named[0]} has no effect on {method}, which looks at times only; remove it")
 
 
-def check_evaluated(methods: Sequence[str], experiment: Experiment, command: str, folds: bool = False) -> None:
+def check_evaluated(
+    methods: Sequence[str], experiment: Experiment, command: str, folds: bool = False, test_set: bool = True
+) -> None:
     """Check that methods are evaluated, and by default on the same rows.
 
     Args:
@@ -121,6 +123,7 @@ def check_evaluated(methods: Sequence[str], experiment: Experiment, command: str
         experiment: the experiment.
         command: the command or option that compares what is evaluated.
         folds: whether the rows of folds are evaluated, and none are held out.
+        test_set: whether the rows of a test set are evaluated, if the dataset has one.
 
     Raises:
         SafeError: a method evaluates nothing; or the options name no ``--holdout``, and the methods hold out no rows or
@@ -132,7 +135,8 @@ def check_evaluated(methods: Sequence[str], experiment: Experiment, command: str
         raise SafeError(f"{idle} evaluates no model, so {command} has nothing to compare; {use}")
     shares = {method: experiment.share(method) for method in trained}
     alike = len({*shares.values()}) == 1 and 0 not in shares.values()
-    if trained and not alike and not folds and experiment.holdout is None and experiment.test is None:
+    tested = folds or (test_set and experiment.test is not None)
+    if trained and not alike and not tested and experiment.holdout is None:
         said = (f"{method} holds out {f'{share:g} of the' if share else 'no'} rows" for method, share in shares.items())
         raise SafeError(
             f"by default {' and '.join(said)}; {command} needs rows that all methods hold out: add for example "

@@ -14,7 +14,8 @@ def rows():
     x = rng.normal(size=240)
     time = rng.exponential(np.exp(-x)).round(1) + 0.1
     ill = (x + rng.logistic(size=240) > 0).astype(int)
-    return pd.DataFrame({"x": x, "dead": rng.integers(0, 2, 240), "time": time, "ill": ill})
+    count = 1 + rng.poisson(np.exp(0.3 * x))
+    return pd.DataFrame({"x": x, "dead": rng.integers(0, 2, 240), "count": count, "time": time, "ill": ill})
 
 
 @pytest.fixture(scope="module")
@@ -84,3 +85,28 @@ def test_glm_is_compared_on_the_rows_that_are_held_out_and_on_folds(call, data):
     status, last, _ = call("compare", "glm", "glm:link=probit", *data, "--holdout", 0.25)
     assert status == 0 and last["glm"]["accuracy"] > 0.5
     assert call("compare", "glm", "glm:link=probit", *data, "--test", "--folds", 2)[0] == 0
+
+
+@pytest.mark.parametrize("family", ["gaussian", "poisson", "gamma"])
+def test_glm_of_numbers_is_compared_and_tuned(call, data, family):
+    words = [*data[:-1], "count", "--features", "x", "--holdout", 0.25]
+    status, last, err = call("compare", f"glm:family={family}", "centralized:glm:family=gaussian", *words)
+    assert status == 0 and len(last) == 2, err
+    status, last, err = call("tune", "glm", "--set", f"family={family}", "--grid", "l2=0.01,1", *words)
+    assert status == 0 and last["tries"] == 2, err
+
+
+def test_tune_scores_on_training_rows_although_there_is_a_test_set(call, refused, trained, rows, tmp_path):
+    """The test set judges the model that is chosen, so the tries need rows of their own that are held out."""
+    X, y = rows[["x"]].to_numpy(np.float32), rows["ill"].to_numpy()
+    np.savez(tmp_path / "rows.npz", x_train=X[:180], y_train=y[:180], x_test=X[180:], y_test=y[180:])
+    words = ["tune", "glm", "--data", tmp_path / "rows.npz", "--nodes", 3, "--grid", "l2=0.01,1"]
+    refused("by default glm holds out no rows; tune needs rows that all methods hold out: add for example", *words)
+    refused("no rows are held out to compare on; expected --holdout above 0", *words, "--holdout", 0)
+    fedavg = ["tune", "fedavg", *words[2:-1], "lr=0.1,1"]
+    refused("no rows are held out to compare on; expected --holdout above 0", *fedavg, "--holdout", 0)
+    assert not trained
+    for more in (["--holdout", 0.2], ["--folds", 3]):
+        status, last, err = call(*words, *more)
+        assert status == 0 and last["tries"] == 2, err
+    assert call(*fedavg)[0] == 0

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from v6_workbench.cli import job
@@ -107,3 +108,21 @@ def test_a_resumed_task_has_the_rows_of_the_earlier_one(capsys):
     assert own == {"rounds": 9, "seed": 3, **parties, "resume": earlier}
     said = "taken over from the earlier job: label=y, seed=3, organizations=[1, 2], evaluators=[3]\n"
     assert capsys.readouterr().err == said
+
+
+def test_columns_and_penalties_of_another_question_are_refused(call, refused, tmp_path):
+    """Before anything is trained: the coefficients would be those of the earlier job."""
+    rng = np.random.default_rng(2)
+    rows = pd.DataFrame({"hosp": np.arange(90) % 3, **{name: rng.normal(size=90) for name in ("x", "off1", "off2")}})
+    rows.assign(count=rng.poisson(2, 90)).to_csv(tmp_path / "rows.csv", index=False)
+    run = ["run", "glm", "--data", tmp_path / "rows.csv", "--partition", "column:hosp", "--features", "x"]
+    run += ["--label", "count", "--set", "family=poisson"]
+    assert call(*run, "--set", "offset=off1", "--out", tmp_path / "one")[0] == 0
+    again = [*run, "--rounds", 40, "--resume", tmp_path / "one", "--out", tmp_path / "two"]
+    refused("had offset='off1'; expected the same, not 'off2'", *again, "--set", "offset=off2")
+    refused("had l2=0.0; expected the same, not 1", *again, "--set", "l2=1")
+    refused("had no weights; expected the same, not 'off2'", *again, "--set", "weights=off2")
+    assert not (tmp_path / "two").exists()
+    assert call(*again)[0] == 0
+    settings = json.loads((tmp_path / "two" / "result.json").read_text())["settings"]
+    assert settings["offset"] == "off1"

@@ -119,6 +119,7 @@ def test_a_try_that_fails_does_not_end_the_search(call):
         (["--grid", "lr=-1,1"], "lr=-1: lr=-1"),
         (["--grid", "lr=1,2", "--by", "r2"], "--by r2 is refused; expected accuracy or auc or loss"),
         (["--grid", "lr=1,2", "--holdout", 0], "no rows are held out"),
+        (["--grid", "event=alcohol,ash", "--set", "loss=cox"], "tries with other columns in event"),
         (["--grid", "lr=1,2", "--repeats", 3], "--repeats cannot be used with tune"),
         (["--grid", "lr=1,2", "--folds", 1], "--folds 1 is too few; expected at least 2"),
         (["--grid", "lr=1,2", "--target", 0.9, "--stop-at-target"], "a target would choose the model"),
@@ -140,3 +141,34 @@ def test_a_fault_of_the_table_ends_the_search_at_the_first_try(call, tmp_path):
 
 def test_a_method_without_a_model_is_refused(refused):
     refused("pca trains no model that could be scored", "tune", "pca", "--data", "wine", "--grid", "n_components=1,2")
+
+
+@pytest.mark.parametrize(
+    ("grid", "label", "says"),
+    [
+        (
+            "model=logreg,svm",
+            "ill",
+            "(model=logreg: cross-entropy, model=svm: hinge loss); use --by accuracy or --by auc",
+        ),
+        (
+            "loss=squared,poisson",
+            "count",
+            "(loss=squared: squared error, loss=poisson: Poisson deviance); use --by r2",
+        ),
+    ],
+)
+def test_losses_of_different_kinds_are_not_compared(grid, label, says, call, refused, trained, tmp_path):
+    """A smaller number would win for its unit; without --by, tries are scored by what they have in common."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=120)
+    rows = pd.DataFrame({"x": x, "ill": (x + rng.normal(size=120) > 0).astype(int), "count": rng.poisson(np.exp(x))})
+    rows[["x", label]].to_csv(tmp_path / "rows.csv", index=False)
+    words = ["tune", "fedavg", "--data", tmp_path / "rows.csv", "--nodes", 2, "--rounds", 2, "--out", tmp_path / "out"]
+    line = refused("--by loss cannot compare losses of different kinds", *words, "--grid", grid, "--by", "loss")
+    assert line.endswith(says) and not trained
+    assert call(*words, "--grid", grid)[0] == 0
+    by = json.loads((tmp_path / "out" / "search.json").read_text())["by"]
+    assert by == ("accuracy" if label == "ill" else "r2")
+    own = ["lr=0.1,0.2", "--set", "loss=squared"] if label == "count" else ["model=logreg,mlp:hidden=4"]
+    assert call(*words, "--by", "loss", "--grid", *own)[0] == 0

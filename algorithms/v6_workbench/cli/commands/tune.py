@@ -60,11 +60,15 @@ def run(options: TuneOptions) -> int:
     if not registry.supervised(options.method):
         raise SafeError(f"{options.method} trains no model that could be scored; expected a method that does")
     experiment = experiment_of(options)
-    check_evaluated([options.method], experiment, "tune")
+    # tries are scored on training rows, of which folds need no share; a test set is kept for the model that is chosen
+    folds = options.folds is not None and experiment.test is not None
+    check_evaluated([options.method], experiment, "tune", folds=folds, test_set=False)
     for name, entry in compared.items():
         entries.check(name, entry, experiment, options.target)
     by = _measure(options.by, compared)
     inner = search.choosing(experiment, options.method)
+    if options.folds is None:
+        inner.train_and_test(options.method)  # refused now, and not after training, if no rows are left to score on
     parts = [inner] if options.folds is None else [*model_comparison.experiments_of(inner, 1, options.folds)]
     results.check_folder(options.out)
     first = next(iter(compared.values()))
@@ -129,10 +133,19 @@ def _measure(by: str | None, compared: Mapping[str, Entry]) -> str:
     measures = {entry.measure for entry in compared.values()}
     if len(measures) > 1:
         raise SafeError("tries that predict classes, numbers or times cannot be compared with each other; search apart")
+    if len({entry.settings.get("event") for entry in compared.values()}) > 1:
+        raise SafeError("tries with other columns in event predict other times and cannot be compared; search apart")
     natural = measures.pop()
     accepted = ("accuracy", "auc", "loss") if natural == "accuracy" else (natural, "loss")
     if by is not None and by not in accepted:
         raise SafeError(f"--by {by} is refused; expected {' or '.join(accepted)}")
+    kinds: dict[str, str] = {}  # of losses, each with the first try that has it
+    for name, entry in compared.items():
+        kinds.setdefault(entry.loss, name)
+    if by == "loss" and len(kinds) > 1:
+        found = ", ".join(f"{name}: {loss}" for loss, name in kinds.items())
+        others = " or ".join(f"--by {other}" for other in accepted if other != "loss")
+        raise SafeError(f"--by loss cannot compare losses of different kinds ({found}); use {others}")
     for name, entry in compared.items():
         if entry.settings.get("target") is not None:
             raise SafeError(f"{name}: a target would choose the model by the rows that it is scored on; remove it")
