@@ -1,8 +1,8 @@
 """The server of Cox's proportional hazards."""
 
 import functools
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -12,10 +12,11 @@ from scipy import special
 from v6_cox import grid as grid_of
 from v6_cox.likelihood import Cox
 from v6_cox.measures import MEASURES, Strata, Ties
-from v6_cox.stepping import Stepping, scaled, solved
+from v6_cox.stepping import Stepping, Sums, scaled, solved
 from v6_federated import (
     Answer,
     Answers,
+    CollectResultsError,
     Common,
     Federation,
     Grid,
@@ -34,6 +35,7 @@ from v6_federated import (
 )
 
 ROUNDING = 1e-12  # deviation of a column, relative to its mean, that is rounding
+WITHOUT = "nodes were missing in some rounds, and no later round brought the sums of the same rows for "
 
 Confidence = Annotated[float, Field(gt=0, lt=1, description="coverage of the confidence intervals"), Number]
 Tolerance = Annotated[
@@ -50,6 +52,8 @@ Bins = Annotated[
     int, Field(ge=2, le=times.MOST, description="bins of time, at quantiles of the events, with strata=none"), Number
 ]
 InFull = Annotated[Literal["float64"], Field(description="number format of what is sent, here in full")]
+
+Ask = Callable[[np.ndarray, Mapping[str, Any], Sequence[int]], tuple[Answers, Sums]]  # see ``of_strata``, ``on_grid``
 
 
 class Settings(Common):
@@ -139,27 +143,34 @@ def central(
         ends=lambda: agreed(federation, strata, bins, grid),
         shared={},
     )
+
+    def ask(b: np.ndarray, shared: Mapping[str, Any], who: Sequence[int]) -> tuple[Answers, Sums]:
+        if strata == "hospital":
+            return of_strata(federation, b, ties, who)
+        return on_grid(federation, b, np.array(s.ends), grid is None, shared, who)
+
     for _ in federation.rounds(rounds):
         stepping = Stepping(**inference.arrays(s.stepping))
-        if strata == "hospital":
-            found = of_strata(federation, stepping.b, ties)
-        else:
-            found = on_grid(federation, stepping.b, np.array(s.ends), grid is None, inference.arrays(s.shared))
-        measures = found.measures
-        federation.record(found.answers, log_likelihood=measures["log_likelihood"], concordance=share(measures))
+        if stepping.converged and stepping.lacks_null:  # the job was interrupted in ``of_null``
+            break
+        answers, sums = ask(stepping.b, inference.arrays(s.shared), federation.organizations)
+        record(federation, answers, sums)
         accepted = True
-        if found.H is not None:
-            if not stepping.good:
-                check_identified(found.H, measures, names, strata)
-            elif measures["log_likelihood"] > stepping.good["measures"]["log_likelihood"]:
-                check_finite(stepping, found.H, names)
-            accepted = stepping.accept(found.g, found.H, measures, tolerance)
+        if sums.H is not None:
+            if not stepping.is_about(sums.about):
+                missing = len(answers) < len(federation.organizations)
+                check_identified(sums.H, sums.measures, names, strata, " that answered" if missing else "")
+            elif sums.measures["log_likelihood"] > stepping.good["measures"]["log_likelihood"]:
+                check_finite(stepping, sums.H, names)
+            accepted = stepping.accept(sums, sums.H, tolerance)
         if accepted:
-            s.shared = inference.listed(found.shared)
+            s.shared = inference.listed(sums.shared)
         s.stepping = inference.listed(vars(stepping))
         s.w = np.append(stepping.b, 0.0).astype(np.float32)
         if stepping.converged:
             break
+    if Stepping(**inference.arrays(s.stepping)).lacks_null:
+        of_null(federation, rounds, s, ask)
     stepping = Stepping(**inference.arrays(s.stepping))
     result = federation.result(np.append(stepping.good["next"], 0.0))
     data = result["data"]
@@ -169,7 +180,9 @@ def central(
     if strata == "hospital":
         shown["ties"] = ties
     else:
-        shown["baseline"] = baseline(np.array(s.ends), inference.arrays(s.shared), stepping.good["next"])
+        shared = stepping.good["shared"]
+        center = stepping.null.get("shared", shared)["center"]
+        shown["baseline"] = baseline(np.array(s.ends), shared, center, stepping.good["next"])
     return {
         **result,
         **shown,
@@ -178,35 +191,56 @@ def central(
     }
 
 
-@dataclass
-class Asked:
-    """The sums of a round.
+def of_null(federation: Federation, rounds: int, s: SimpleNamespace, ask: Ask) -> None:
+    """Ask for the sums at coefficients 0 over the rows of the fit, which nodes were missing from or have joined.
 
-    Attributes:
-        answers: the nodes' answers.
-        g: gradient of the log-likelihood (p,).
-        H: minus its second derivatives (p, p); None if they are not known yet.
-        measures: sums over all rows, by name.
-        shared: what the next round needs of this one, if its step is taken.
+    Tests compare the two. If a node is missing now, they are left out.
+
+    Args:
+        federation: the nodes.
+        rounds: number of rounds in all.
+        s: what the job carries from round to round.
+        ask: asks for the sums.
     """
+    for _ in federation.rounds(rounds):
+        stepping = Stepping(**inference.arrays(s.stepping))
+        who = stepping.good["about"][1:]
+        try:
+            answers, sums = ask(np.zeros_like(stepping.b), stepping.null.get("shared", {}), who)
+        except CollectResultsError:  # the coefficients must not be lost
+            return
+        record(federation, answers, sums)
+        if not stepping.is_about(sums.about):
+            return
+        stepping.first = sums.kept
+        s.stepping = inference.listed(vars(stepping))
+        if not stepping.lacks_null:
+            return
 
-    answers: Answers
-    g: np.ndarray
-    H: np.ndarray | None
-    measures: dict[str, float]
-    shared: dict[str, np.ndarray]
+
+def record(federation: Federation, answers: Answers, sums: Sums) -> None:
+    """Record a round."""
+    measures = sums.measures
+    federation.record(answers, log_likelihood=measures["log_likelihood"], concordance=share(measures))
 
 
-def of_strata(federation: Federation, b: np.ndarray, ties: Ties) -> Asked:
+def of_the_fit(answers: Answers, organizations: Sequence[int]) -> Answers:
+    """Select the answers of some organizations; if one of these has not answered, all of them."""
+    found = Answers([a for a in answers.parts() if {*a.organizations} <= {*organizations}])
+    return found if found.organizations == [*organizations] else answers
+
+
+def of_strata(federation: Federation, b: np.ndarray, ties: Ties, who: Sequence[int]) -> tuple[Answers, Sums]:
     """Ask for the derivatives of the nodes' own partial likelihoods, and add them up.
 
     Args:
         federation: the nodes.
         b: the coefficients (p,).
         ties: how ties are treated.
+        who: the organizations whose rows are added up, see ``of_the_fit``.
 
     Returns:
-        The sums.
+        All answers, and the sums.
     """
     p = len(b)
     shapes = {"gradient": (p,), "hessian": (p * (p + 1) // 2,), "measures": (len(MEASURES),)}
@@ -220,8 +254,9 @@ def of_strata(federation: Federation, b: np.ndarray, ties: Ties) -> Asked:
         weights=np.append(b, 0.0),
         ties=ties,
     )
-    g, H = answers.exact_sum("gradient"), inference.symmetric(answers.exact_sum("hessian"), p)
-    return Asked(answers, g, H, named(answers), {})
+    used = of_the_fit(answers, who)
+    g, H = used.exact_sum("gradient"), inference.symmetric(used.exact_sum("hessian"), p)
+    return answers, Sums([used.n, *used.organizations], g, H, named(used), {})
 
 
 def agreed(federation: Federation, strata: Strata, bins: int, ends: list[float] | None) -> list[float]:
@@ -241,7 +276,9 @@ def agreed(federation: Federation, strata: Strata, bins: int, ends: list[float] 
     return bins_of_time(federation, np.arange(1, bins) / bins, ends)
 
 
-def on_grid(federation: Federation, b: np.ndarray, ends: np.ndarray, even: bool, shared: Mapping[str, Any]) -> Asked:
+def on_grid(
+    federation: Federation, b: np.ndarray, ends: np.ndarray, even: bool, shared: Mapping[str, Any], who: Sequence[int]
+) -> tuple[Answers, Sums]:
     """Ask for the sums of the piecewise exponential model, and compute its derivatives.
 
     Args:
@@ -250,9 +287,10 @@ def on_grid(federation: Federation, b: np.ndarray, ends: np.ndarray, even: bool,
         ends: of all bins but the last (B - 1,).
         even: whether bins hold about equally many events.
         shared: of the last round whose step was taken; empty in the first one.
+        who: the organizations whose rows are added up, see ``of_the_fit``.
 
     Returns:
-        The sums; without a Hessian in the first round, as the hazards are not known yet.
+        All answers, and the sums; without a Hessian in the first round, as the hazards are not known yet.
     """
     p, B = len(b), len(ends) + 1
     shapes = {
@@ -277,20 +315,25 @@ def on_grid(federation: Federation, b: np.ndarray, ends: np.ndarray, even: bool,
         bins=codec.encode({"ends": ends, "hazard": hazard}, "float64"),
         even=even,
     )
-    sums = {name: answers.exact_sum(name) for name in shapes if name != "measures"}
+    used = of_the_fit(answers, who)
+    about = [used.n, *used.organizations]
+    sums = {name: used.exact_sum(name) for name in shapes if name != "measures"}
     risk = sums["risk"].reshape(B, 1 + p)
     if not risk[:, 0].any():
         raise SafeError("the label is 0 in all rows; expected the time from entry to the event or to censoring")
     found = grid_of.of_sums(sums["events"], risk, sums["happened"], inference.symmetric(sums["hessian"], p), b, hazard)
-    measures = {**named(answers), "log_likelihood": found["log_likelihood"]}
+    measures = {**named(used), "log_likelihood": found["log_likelihood"]}
+    told = {**vars(found["baseline"]), "center": center, "about": about}
+    exact = [*shared.get("about", ())] == about  # otherwise the hazards are unknown, or those of other rows
+    if not exact and not b.any():  # hazards at coefficients 0 do not depend on the center
+        mean = risk[:, 1:].sum(axis=0) / risk[:, 0].sum()
+        told |= {"means": told["means"] - mean, "center": center + mean}
     if not known:
-        center = risk[:, 1:].sum(axis=0) / risk[:, 0].sum()
-        about = {**vars(found["baseline"]), "means": found["baseline"].means - center, "center": center}
-        return Asked(answers, found["gradient"], None, measures, about)
+        return answers, Sums(about, found["gradient"], None, measures, told, exact)
     H = found["hessian"]
     constant = np.sqrt(np.diag(H).clip(0) / max(measures["events"], 1)) <= ROUNDING * np.abs(center)
     H[constant], H[:, constant] = 0.0, 0.0
-    return Asked(answers, found["gradient"], H, measures, {**vars(found["baseline"]), "center": center})
+    return answers, Sums(about, found["gradient"], H, measures, told, exact)
 
 
 def named(answers: Answers) -> dict[str, float]:
@@ -298,12 +341,13 @@ def named(answers: Answers) -> dict[str, float]:
     return dict(zip(MEASURES, answers.exact_sum("measures").tolist(), strict=True))
 
 
-def baseline(ends: np.ndarray, shared: Mapping[str, Any], b: np.ndarray) -> dict[str, Any]:
+def baseline(ends: np.ndarray, shared: Mapping[str, Any], center: np.ndarray, b: np.ndarray) -> dict[str, Any]:
     """Say what the baseline hazard is.
 
     Args:
         ends: of all bins but the last (B - 1,).
         shared: of the last round whose step was taken.
+        center: means of the columns, weighted by time at risk (p,).
         b: the coefficients (p,).
 
     Returns:
@@ -312,13 +356,14 @@ def baseline(ends: np.ndarray, shared: Mapping[str, Any], b: np.ndarray) -> dict
         ``prediction`` of such a row, as by ``v6-federated predict``.
     """
     hazard = grid_of.Baseline(**{n: shared[n] for n in ("b", "events", "hazard", "means")}).at(b)
+    hazard = hazard * np.exp((center - shared["center"]) @ b)  # 1 unless nodes were missing
     widths = np.diff(np.concatenate([[0.0], ends]))
     return {
         "ends": [*ends.tolist(), None],
         "events": shared["events"].tolist(),
         "hazard": hazard.tolist(),
         "survival": np.exp(-np.cumsum(hazard[:-1] * widths)).tolist(),
-        "prediction": float(shared["center"] @ b),
+        "prediction": float(center @ b),
     }
 
 
@@ -332,12 +377,16 @@ def summary(stepping: Stepping, names: list[str], M: np.ndarray, confidence: flo
         confidence: of the intervals.
 
     Returns:
-        ``coefficients``, see ``inference.table``; log-likelihoods, tests that all coefficients are 0, and the rest.
+        ``coefficients``, see ``inference.table``; log-likelihoods, tests that all coefficients are 0, and the rest, all
+        over the rows of the organizations in ``fitted_on``. What is not known of these rows is None, and ``left_out``
+        says why.
     """
-    good, first = stepping.good, stepping.first
-    p, here, null = len(good["H"]), good["measures"], first["measures"]
-    likelihood, without = here["log_likelihood"], null["log_likelihood"]
-    covariance = M @ solved(good["H"], np.eye(p)) @ M.T
+    good, null = stepping.good, stepping.null
+    p, here = len(good["H"]), good["measures"]
+    likelihood = here["log_likelihood"]
+    without = null["measures"]["log_likelihood"] if null else None
+    covariance = M @ solved(good["H"], np.eye(p)) @ M.T if good["exact"] else None
+    lacks = [*([] if good["exact"] else ["standard errors"]), *(["tests"] if stepping.lacks_null else [])]
     b = good["next"]
     return {
         "coefficients": inference.table(names, M @ b, covariance, "hazard_ratio", confidence, None),
@@ -345,13 +394,15 @@ def summary(stepping: Stepping, names: list[str], M: np.ndarray, confidence: flo
         "converged": stepping.converged,
         "log_likelihood": likelihood,
         "null_log_likelihood": without,
-        "likelihood_ratio_test": tested(2 * (likelihood - without), p),
-        "score_test": tested(float(first["g"] @ solved(first["H"], first["g"])), p),
-        "wald_test": tested(float(b @ good["H"] @ b), p),
+        "likelihood_ratio_test": None if without is None else tested(2 * (likelihood - without), p),
+        "score_test": None if stepping.lacks_null else tested(float(null["g"] @ solved(null["H"], null["g"])), p),
+        "wald_test": tested(float(b @ good["H"] @ b), p) if good["exact"] else None,
         "aic": 2 * (p - likelihood),
         "concordance": share(here),
         "events": int(here["events"]),
         "n": int(here["rows"]),
+        "fitted_on": [*map(int, good["about"][1:])],
+        **({"left_out": WITHOUT + " and ".join(lacks)} if lacks else {}),
     }
 
 
@@ -373,14 +424,17 @@ def share(measures: Mapping[str, float]) -> float | None:
     return measures["concordant"] / measures["pairs"] if measures["pairs"] else None
 
 
-def check_identified(H: np.ndarray, measures: Mapping[str, float], names: list[str], strata: Strata) -> None:
+def check_identified(
+    H: np.ndarray, measures: Mapping[str, float], names: list[str], strata: Strata, which: str
+) -> None:
     """Reject rows without events, and columns whose coefficients are not determined.
 
     Args:
-        H: the Hessian at coefficients 0 (p, p).
-        measures: sums over all rows.
+        H: the Hessian at the first coefficients of these rows (p, p).
+        measures: sums over them.
         names: of the columns.
         strata: whose rows are compared.
+        which: the hospitals, if they are not all, for the error.
 
     Raises:
         SafeError: there are such columns; it names them.
@@ -390,7 +444,7 @@ def check_identified(H: np.ndarray, measures: Mapping[str, float], names: list[s
     p = len(H)
     with_one = np.eye(p + 1)
     with_one[:p, :p] = scaled(H, H)
-    where = "at each hospital" if strata == "hospital" else "at all hospitals"
+    where = f"at each hospital{which}" if strata == "hospital" else f"at all hospitals{which}"
     inference.check_identified(
         with_one, names, f"{where}, among the rows that are at risk when events happen", penalty=False
     )
@@ -407,7 +461,8 @@ def check_finite(stepping: Stepping, H: np.ndarray, names: list[str]) -> None:
     Raises:
         SafeError: there are such columns; it names them.
     """
-    first = stepping.first["H"]
+    first = stepping.start
+    assert first is not None
     lost = inference.lost_direction(scaled(first, first), scaled(H, first))
     if lost is not None:
         raise SafeError(

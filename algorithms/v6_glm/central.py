@@ -185,9 +185,10 @@ def central(
         fit.check_labels(model, sums)
         if t == 1:
             scoring.begin(g, H, sums)
-        elif scoring.accept(sums):
+        elif scoring.accept(sums, [answers.n, *answers.organizations]):
             if scoring.first is None and not l2:
-                inference.check_identified(H, names)
+                which = " of the hospitals that answered" if len(answers) < len(federation.organizations) else ""
+                inference.check_identified(H, names, f"in all rows{which}, as the intercept has")
             elif scoring.first is not None and not l2 and not model.family.dispersed:
                 fit.check_not_separated(scoring, model, H, sums, names)
             scoring.advance(g, H, fit.dispersion(model.family, sums, p), tolerance, model.canonical)

@@ -121,7 +121,7 @@ def summary(model: Glm, scoring: Scoring, names: Sequence[str], E: np.ndarray, c
 
     Returns:
         ``coefficients``, see ``inference.table``, and ``deviance``, ``null_deviance``, ``aic``, ``dispersion``,
-        ``n`` and ``df_residual``.
+        ``n`` and ``df_residual``, all over the rows of the organizations in ``fitted_on``.
     """
     sums, p = scoring.good["sums"], len(scoring.good["H"])
     link = next(name for name, one in LINKS.items() if one is model.link)
@@ -157,4 +157,5 @@ def summary(model: Glm, scoring: Scoring, names: Sequence[str], E: np.ndarray, c
         "dispersion": phi,
         "n": int(sums["rows"]),
         "df_residual": int(free),
+        "fitted_on": [*map(int, scoring.good["about"][1:])],
     }

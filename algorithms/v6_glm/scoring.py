@@ -29,8 +29,9 @@ class Scoring:
         b: the coefficients to try next (p,).
         null: the intercept to try next of the model without columns.
         good: the best coefficients so far: ``b``, ``null``, ``objective`` (the deviance with the penalty), ``H`` (p, p)
-            and ``sums`` (see ``measures``) there, and ``next``, where the step from them leads.
-        first: H at the first good coefficients (p, p).
+            and ``sums`` (see ``measures``) there, ``next``, where the step from them leads, and ``about``, the number
+            of rows that the sums are over and the organizations that have them.
+        first: H at the first good coefficients (p, p), over the same rows.
         steps: the latest steps between good coefficients (k, p), and ``changes``, by how much the gradient fell along
             each (k, p); None: there are none.
         at: the gradient at the best coefficients so far (p,).
@@ -76,28 +77,45 @@ class Scoring:
         # columns may depend on each other: the next Hessian, of centred columns, says so exactly
         self.b = np.linalg.pinv(H + np.diag(self._penalty(sums)), rcond=ALONE, hermitian=True) @ g
         self.null = sums["null_gradient"] / sums["null_hessian"]
-        alone = np.zeros(len(g))
-        alone[-1] = self.null
-        self.good = {"b": alone, "null": self.null, "objective": None}
+        self.good = {"b": self._alone(self.null), "null": self.null, "objective": None}
 
-    def accept(self, sums: Numbers) -> bool:
+    def accept(self, sums: Numbers, about: list[int]) -> bool:
         """Say whether the coefficients that were tried are better than the best so far; if not, halve the step.
+
+        Deviances of other rows cannot be compared: if a node is missing, or is back, the coefficients that were tried
+        are the first good ones of these rows, and the step that led to them stays one of Fisher scoring.
 
         Args:
             sums: sums over all rows at these coefficients.
+            about: the number of these rows, and the organizations that have them.
 
         Returns:
             Whether they are.
         """
         assert self.b is not None and self.null is not None
         objective = sums["deviance"] + float(self._penalty(sums) @ self.b**2)
-        best = self.good["objective"]
+        same, before = self.is_about(about), self.good["b"]
+        best = self.good["objective"] if same else None
         if sums["impossible"] or (best is not None and objective > best + RISE * (abs(best) + 0.1)):
-            self.b = (self.b + self.good["b"]) / 2
+            self.b = (self.b + (before if same else self._alone(self.good["null"]))) / 2
             self.null = (self.null + self.good["null"]) / 2
             return False
-        self.good = {"b": self.b, "null": self.null, "objective": objective, "sums": sums, "before": self.good["b"]}
+        if not same:
+            self.first = self.steps = self.changes = self.at = None
+        self.good = {"b": self.b, "null": self.null, "objective": objective, "sums": sums, "before": before}
+        self.good["about"] = about
         return True
+
+    def is_about(self, about: list[int]) -> bool:
+        """Say whether the sums at the best coefficients so far are over these rows."""
+        return [*self.good.get("about", ())] == about
+
+    def _alone(self, null: float) -> np.ndarray:
+        """The coefficients (p,) of an intercept alone: those of other rows may be impossible for these."""
+        assert self.b is not None
+        b = np.zeros(len(self.b))
+        b[-1] = null
+        return b
 
     def advance(self, g: np.ndarray, H: np.ndarray, phi: float | None, tolerance: float, canonical: bool) -> None:
         """Take a step from coefficients that were accepted.

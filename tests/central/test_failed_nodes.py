@@ -86,6 +86,71 @@ def test_the_operators_minimum_of_organizations_counts_answers_too():
         run(at([3, 4], CRASHED), environment=three, min_responses=0.25)
 
 
+def last_evaluation(fails):
+    """CallOutcomes: some organizations do not answer the last evaluation."""
+
+    def outcomes(k, input_):
+        last = input_["method"] == "evaluate" and input_["kwargs"].get("last")
+        return CRASHED if last and k in fails else CallOutcome()
+
+    return outcomes
+
+
+@pytest.mark.parametrize(
+    ("min_responses", "fails", "needed"),
+    [(0.5, [2, 3, 4], 2), (0.5, [2, 3], None), (3, [3, 4], 3), (3, [4], None), (0.25, [1, 2, 3, 4], 1), (1, [4], 4)],
+)
+def test_the_last_evaluation_needs_as_many_answers_as_a_round(min_responses, fails, needed):
+    """If too few answer, the model of the last round is the result."""
+    result = run(last_evaluation(fails), min_responses=min_responses, retries=0)
+    whole = run(min_responses=min_responses)
+    assert result["weights"] == whole["weights"] and len(result["history"]) == 2
+    if needed is None:
+        assert "stopped" not in result and 0 < result["final"]["evaluated"] < whole["final"]["evaluated"]
+        assert [row["organization_id"] for row in result["history"][-1]["unevaluated"]] == fails
+        return
+    assert result["final"] is None and "by_hospital" not in result
+    counted = "" if min_responses == 1 else f"; {4 - len(fails)} of 4 answered, {needed} are needed"
+    assert result["stopped"].startswith("round 2, evaluate: organization")
+    assert result["stopped"].endswith(f"run crashed{counted}")
+
+
+def test_the_operators_minimum_counts_in_the_last_evaluation_too():
+    environment = {"V6_FEDERATED_MINIMUM_ORGANIZATIONS": "3"}
+    stopped = run(last_evaluation([1, 2]), environment=environment, min_responses=0.25, retries=0)["stopped"]
+    assert "2 of 4 answered, 3 are needed" in stopped
+
+
+@pytest.mark.parametrize(("fails", "says"), [([3, 4], "0 of 2 answered, 1 are needed"), ([4], None), ([1, 2], None)])
+def test_the_last_evaluation_needs_answers_of_evaluators_if_there_are_any(fails, says):
+    """Whatever the operators' minimum of those that train: each evaluator is named, and central sees it alone."""
+    settings = {"evaluators": [3, 4], "min_responses": 0.5, "retries": 0}
+    environment = {"V6_FEDERATED_MINIMUM_ORGANIZATIONS": "2"}
+    result = run(last_evaluation(fails), environment=environment, **settings)
+    assert says is None or (says in result["stopped"] and result["final"] is None)
+    assert says is not None or (result["final"]["loss"] is not None and "stopped" not in result)
+
+
+@pytest.mark.parametrize("method", ["coop", "dynavg"])
+def test_an_evaluation_in_between_needs_as_many_answers_as_a_round(method):
+    """CO-OP and dynamic averaging evaluate in requests of their own."""
+    fails = at([2, 3, 4], CRASHED, "evaluate")
+    result = run(fails, method, min_responses=0.5, retries=0, rounds=3)
+    assert "evaluate: organizations 2, 3, 4: run crashed; 1 of 4 answered, 2 are needed" in result["stopped"]
+    assert [row["loss"] for row in result["history"]] == [None]
+    least = run(fails, method, min_responses=0.25, retries=0, rounds=3)
+    assert "stopped" not in least and None not in [row["loss"] for row in least["history"]]
+
+
+@pytest.mark.parametrize("method", ["coop", "dynavg", "fedavg"])
+def test_no_round_depends_on_evaluators(method):
+    """Only the last evaluation does."""
+    fails = at([3, 4], CRASHED, "evaluate")
+    settings = {"evaluators": [3, 4], "min_responses": 0.5, "retries": 0, "rounds": 3}
+    result = run(fails, method, **settings)
+    assert len(result["history"]) == 3 and "round 3, evaluate: organizations 3, 4" in result["stopped"]
+
+
 def test_an_organization_without_a_node_is_named(monkeypatch):
     with MockNetwork("v6_fedavg", NODES, environment=OPEN, on_round=lambda row: None) as network:
         organizations = [{"id": k, "name": f"hospital {k}"} for k in (1, 2, 3, 4, 9)]

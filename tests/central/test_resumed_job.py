@@ -60,6 +60,28 @@ def test_a_job_that_stopped_can_be_resumed(hospitals):
     assert resumed["weights"] == train("v6_fedavg", hospitals, **OWN)["weights"]
 
 
+@pytest.mark.parametrize("method", ["fedavg", "scaffold", "gbdt", "coop"])
+@pytest.mark.parametrize("more", [0, 2])
+def test_a_job_that_stopped_at_its_last_evaluation_can_be_resumed(method, more, hospitals):
+    """With as many rounds, only the evaluation is made up for."""
+
+    def outcomes(organization, input_):
+        last = input_["method"] == "evaluate" and input_["kwargs"].get("last")
+        return CallOutcome(status="crashed" if last else "completed")
+
+    own = {"rounds": 3, "seed": 3, "min_responses": 0.5, "retries": 0}
+    with MockNetwork(
+        f"v6_{method}", hospitals, environment=OPEN, on_round=lambda row: None, outcomes=outcomes
+    ) as network:
+        stopped = json.loads(json.dumps(network.run(**own)))
+    assert "evaluate: organizations" in stopped["stopped"] and stopped["final"] is None
+    resumed = train(f"v6_{method}", hospitals, **{**own, "rounds": 3 + more}, resume=stopped)
+    straight = train(f"v6_{method}", hospitals, **{**own, "rounds": 3 + more})
+    assert len(resumed["history"]) == 3 + more and None not in [row["loss"] for row in resumed["history"]]
+    if not more or method in ("fedavg", "gbdt"):  # what nodes keep was lost with the earlier job
+        assert resumed["weights"] == straight["weights"] and resumed["final"] == straight["final"]
+
+
 @pytest.mark.parametrize("bad", [1, 3])
 def test_a_model_that_is_not_finite_is_no_result(bad, hospitals):
     """The model of the round before is the result, and that round the last of its history; without one, the error. Each

@@ -16,8 +16,11 @@ from v6_federated.data import times
 from v6_federated.data.source import Source
 from v6_federated.messages import codec
 from v6_workbench.conformance import MethodCase, conformance_tests
-from v6_workbench.reporting import pictures, prediction
-from v6_workbench.simulation.mock import MockNetwork
+from v6_workbench.conformance.interruptions import lost_and_started_again
+from v6_workbench.conformance.jobs import difference
+from v6_workbench.reporting import diagnostics, pictures, prediction, tables
+from v6_workbench.simulation.call_outcomes import CallOutcome
+from v6_workbench.simulation.mock import MockNetwork, StudyPlan
 
 CUTS = (0, 40, 160, 230, 400)  # four hospitals of unequal sizes
 N = CUTS[-1]
@@ -456,3 +459,199 @@ def test_bins_about_few_rows_are_refused_by_careful_hospitals(weights, hazard):
     status, log = crafted(tables, "newton_on_grid", OF_COX, "v6_cox", **asked)
     assert (status == "completed") == (weights[0] == 0), log
     assert weights[0] == 0 or "about fewer than 5 rows" in log
+
+
+# ---- nodes that are missing in some rounds
+
+
+def missing(rounds, who=(3,)):
+    """CallOutcomes: some organizations do not answer in these rounds."""
+
+    def outcomes(k, input_):
+        gone = k in who and input_["method"].startswith("newton") and input_["kwargs"]["round"] in rounds
+        return CallOutcome(status="failed" if gone else "completed")
+
+    return outcomes
+
+
+def with_gaps(nodes, outcomes, study=None, **settings):
+    """The result of a job some of whose nodes may be missing, for half of the nodes are enough."""
+    environment = OPEN if study is None else {**OPEN, "V6_FEDERATED_MINIMUM_ORGANIZATIONS": "2"}
+    with MockNetwork(
+        "v6_cox", nodes, environment=environment, on_round=lambda row: None, outcomes=outcomes, study=study
+    ) as network:
+        result = network.run(
+            **{"label": "months", "event": "dead", "min_responses": 0.5, "retries": 0, **settings},
+        )
+    assert "stopped" not in result, result["stopped"]
+    return result
+
+
+FOR_EVER, LATE = range(2, 99), range(3, 99)
+GAPS = {  # rounds that organization 3 misses, and whether it is back
+    "round 1": ([1], True),
+    "round 2": ([2], True),
+    "round 3": ([3], True),
+    "rounds 1 and 3": ([1, 3], True),
+    "rounds 2 to 4": ([2, 3, 4], True),
+    "from round 2 on": (FOR_EVER, False),
+    "from round 3 on": (LATE, False),
+}
+TESTS = ("likelihood_ratio_test", "score_test", "wald_test")
+
+
+@pytest.mark.parametrize("rounds, back", GAPS.values(), ids=GAPS)
+def test_a_node_that_misses_rounds_leaves_the_fit_of_those_that_are_there(rounds, back):
+    """Tests compare with coefficients 0 on the same rows, which are asked for once more in the end if need be."""
+    rows = patients()
+    result = with_gaps(dealt(rows), missing(rounds))
+    some, strata = (rows, HOSPITAL) if back else (rows[HOSPITAL != 1], HOSPITAL[HOSPITAL != 1])
+    fitted, estimates, errors = theirs(some, strata=strata)
+    assert result["converged"] and len(result["history"]) <= 14 and "left_out" not in result
+    np.testing.assert_allclose(column(result, "estimate"), estimates, rtol=1e-7)
+    np.testing.assert_allclose(column(result, "std_error"), errors, rtol=1e-7)
+    null, g = fitted.model.loglike(np.zeros(4)), fitted.model.score(np.zeros(4))
+    assert result["log_likelihood"] == pytest.approx(fitted.llf, rel=1e-10)
+    assert result["null_log_likelihood"] == pytest.approx(null, rel=1e-10)
+    expected = [
+        2 * (fitted.llf - null),
+        g @ np.linalg.solve(-fitted.model.hessian(np.zeros(4)), g),
+        fitted.params @ np.linalg.solve(fitted.cov_params(), fitted.params),
+    ]
+    assert [result[name]["statistic"] for name in TESTS] == pytest.approx(expected, rel=1e-6)
+    assert (result["n"], result["events"]) == (len(some), some.dead.sum())
+    assert result["fitted_on"] == ([2, 3, 5, 9] if back else [2, 5, 9])
+    assert not back or not diagnostics.warnings_about(result)
+    assert back or "the coefficients are not those of all rows: 3 took no part" in diagnostics.warnings_about(result)[0]
+
+
+@pytest.mark.parametrize("rounds, back", GAPS.values(), ids=GAPS)
+def test_on_bins_the_hazards_are_those_of_the_nodes_that_are_there(rounds, back):
+    """The result is that of a job which these nodes run alone, in all parts."""
+    nodes, settings = dealt(patients()), {"strata": "none", "grid": [1.0, 2.5, 4, 8]}
+    result = with_gaps(nodes, missing(rounds), **settings)
+    alone = fit(nodes if back else {k: nodes[k] for k in (2, 5, 9)}, **settings)
+    assert result["converged"] and len(result["history"]) <= 18 and "left_out" not in result
+    for name in ("estimate", "std_error"):
+        np.testing.assert_allclose(column(result, name), column(alone, name), rtol=1e-7)
+    for name in ("log_likelihood", "null_log_likelihood", "aic", "n", "events", "concordance", "fitted_on"):
+        assert result[name] == pytest.approx(alone[name], rel=1e-8), name
+    for name in TESTS:
+        assert result[name]["statistic"] == pytest.approx(alone[name]["statistic"], rel=1e-6), name
+    for name in ("hazard", "survival", "prediction", "events"):
+        np.testing.assert_allclose(result["baseline"][name], alone["baseline"][name], rtol=1e-7, err_msg=name)
+
+
+def test_without_missing_nodes_a_tolerant_job_has_the_same_bits():
+    nodes = dealt(patients())
+    for settings in ({}, {"strata": "none", "grid": [2.0, 6.0]}):
+        strict, tolerant = fit(nodes, **settings), with_gaps(nodes, None, **settings)
+        for part in ("weights", "state", "coefficients", "score_test", "likelihood_ratio_test"):
+            assert strict[part] == tolerant[part]
+
+
+@pytest.mark.parametrize("strata", ["hospital", "none"])
+@pytest.mark.parametrize("who", [(2,), (2, 5, 9)], ids=["one", "too many"])
+def test_tests_are_left_out_if_the_same_rows_do_not_answer_for_coefficients_0(strata, who):
+    """Organization 3 is gone from round 3 on; others are gone, too, once the coefficients have converged."""
+    nodes, grid = dealt(patients()), {"grid": [1.0, 2.5, 4, 8]} if strata == "none" else {}
+    settings = {"strata": strata, **grid}
+    whole = with_gaps(nodes, missing(LATE), **settings)
+    extra = 2 if strata == "none" else 1
+    fitted = len(whole["history"]) - extra
+
+    def outcomes(k, input_):
+        at = missing(LATE), missing(range(fitted + 1, 99), who)
+        return next((found for one in at if (found := one(k, input_)).status == "failed"), CallOutcome())
+
+    result = with_gaps(nodes, outcomes, **settings)
+    assert result["converged"] and result["coefficients"] == whole["coefficients"]
+    for name in ("n", "events", "log_likelihood", "aic", "wald_test", "fitted_on", "concordance"):
+        assert result[name] == whole[name]
+    assert result["null_log_likelihood"] is result["likelihood_ratio_test"] is result["score_test"] is None
+    assert result["left_out"].endswith("no later round brought the sums of the same rows for tests")
+    assert any(result["left_out"] in line for line in diagnostics.warnings_about(result))
+    assert "likelihood-ratio" in tables.fit_of(whole) and "likelihood-ratio" not in tables.fit_of(result)
+    assert len(result["history"]) == fitted + (len(who) == 1)
+    # when they are back, a job that resumes it asks for the rest only
+    again = {**settings, "rounds": 50, "resume": result}
+    resumed = with_gaps(nodes, missing(range(99)), **again)
+    assert "left_out" not in resumed and resumed["coefficients"] == whole["coefficients"]
+    for name in TESTS:
+        assert resumed[name] == pytest.approx(whole[name])
+
+
+def test_a_score_test_is_left_out_if_only_the_likelihood_is_known():
+    """On bins, coefficients 0 need two rounds: the first tells the hazards."""
+    nodes, settings = dealt(patients()), {"strata": "none", "grid": [1.0, 2.5, 4, 8]}
+    whole = with_gaps(nodes, missing(LATE), **settings)
+    result = with_gaps(nodes, missing(LATE), **settings, rounds=len(whole["history"]) - 1)
+    assert result["likelihood_ratio_test"] == whole["likelihood_ratio_test"]
+    assert result["score_test"] is None and "left_out" in result
+
+
+def test_rounds_that_are_used_up_leave_tests_out():
+    result = with_gaps(dealt(patients()), missing([1]), rounds=2)
+    assert not result["converged"] and result["likelihood_ratio_test"] is None and result["fitted_on"] == [2, 3, 5, 9]
+    assert result["n"] == N and result["log_likelihood"] == result["history"][-1]["log_likelihood"]
+
+
+def test_on_bins_a_round_of_other_rows_brings_a_step_and_no_errors():
+    """The hazards are those of the nodes that answered before."""
+    nodes, settings = dealt(patients()), {"strata": "none", "grid": [1.0, 2.5, 4, 8]}
+    result = with_gaps(nodes, missing([1]), **settings, rounds=2)
+    assert result["fitted_on"] == [2, 3, 5, 9] and result["n"] == N and not result["converged"]
+    _, estimates, errors = theirs(patients(), strata=None)
+    assert (np.abs(column(result, "estimate") - estimates) < 2 * errors).all()
+    assert all(row["std_error"] is row["p"] is None for row in result["coefficients"])
+    assert result["wald_test"] is result["score_test"] is None
+    assert result["left_out"].endswith("for standard errors and tests")
+    null = fit(nodes, **settings)["null_log_likelihood"]
+    assert result["null_log_likelihood"] == pytest.approx(null, rel=1e-12)
+
+
+@pytest.mark.parametrize("rounds", [[2], FOR_EVER], ids=["round 2", "from round 2 on"])
+@pytest.mark.parametrize("strata", ["hospital", "none"])
+def test_a_block_that_misses_rounds_leaves_the_fit_of_the_others(strata, rounds):
+    rows = patients()
+    nodes = {k: rows.iloc[50 * (k - 1) : 50 * k].reset_index(drop=True) for k in range(1, 9)}
+    settings = {"strata": strata, **({"grid": [1.0, 2.5, 4, 8]} if strata == "none" else {})}
+    result = with_gaps(nodes, missing(rounds), StudyPlan(size=4), aggregation="pinned", **settings)
+    blocks = result["privacy"]["blocks"]
+    assert sorted(map(len, blocks)) == [4, 4]
+    there = sorted(k for block in blocks if not (rounds == FOR_EVER and 3 in block) for k in block)
+    alone = fit({k: nodes[k] for k in there}, aggregation="plain", **settings)
+    assert result["converged"] and result["fitted_on"] == there and result["n"] == 50 * len(there)
+    for name in ("estimate", "std_error"):
+        np.testing.assert_allclose(column(result, name), column(alone, name), rtol=1e-7)
+    for name in TESTS:
+        assert result[name]["statistic"] == pytest.approx(alone[name]["statistic"], rel=1e-6), name
+
+
+def test_columns_that_only_missing_rows_determine_are_named():
+    rows = patients()
+    rows["mri"] = ((HOSPITAL == 1) & (np.arange(N) % 2 == 0)) * 1
+    with MockNetwork(
+        "v6_cox", dealt(rows), environment=OPEN, on_round=lambda row: None, outcomes=missing([3])
+    ) as network:
+        said = network.run(label="months", event="dead", min_responses=0.5, retries=0)["stopped"]
+    assert "the column mri has one value at each hospital that answered" in said
+
+
+@pytest.mark.parametrize("strata", ["hospital", "none"])
+def test_a_central_that_is_lost_remembers_which_nodes_its_sums_are_from(strata):
+    """Also while it asks for coefficients 0 once more."""
+    nodes, gap = dealt(patients()), missing(LATE)
+    settings = {"label": "months", "event": "dead", "min_responses": 0.5, "retries": 0, "strata": strata}
+    settings |= {"grid": [1.0, 2.5, 4, 8]} if strata == "none" else {}
+    whole = with_gaps(nodes, gap, **settings)
+    rounds = len(whole["history"])
+    for last in (rounds - 3, rounds - 2, rounds - 1):
+        again = lost_and_started_again(
+            "v6_cox",
+            nodes,
+            plan=lambda call: gap(call.organization, call.message),
+            lost_once_kept=lambda snapshot, last=last: len(snapshot["history"]) == last,
+            **settings,
+        )
+        assert difference({**whole, "traffic": 0}, {**again.result, "traffic": 0}) == ""

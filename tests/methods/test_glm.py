@@ -18,10 +18,13 @@ from v6_federated.messages import codec
 from v6_federated.node.node import Node
 from v6_glm.families import Glm, newton_sums
 from v6_workbench.conformance import MethodCase, conformance_tests
+from v6_workbench.conformance.interruptions import lost_and_started_again
+from v6_workbench.conformance.jobs import difference
 from v6_workbench.reporting import diagnostics, page, pictures, prediction, spreadsheets, tables
+from v6_workbench.simulation.call_outcomes import CallOutcome
 from v6_workbench.simulation.datasets import load
 from v6_workbench.simulation.experiments import Experiment
-from v6_workbench.simulation.mock import MockNetwork
+from v6_workbench.simulation.mock import MockNetwork, StudyPlan
 
 F, L = sm.families, sm.families.links
 CUTS = (0, 25, 160, 230, 400)  # four hospitals of unequal sizes
@@ -611,3 +614,136 @@ def test_pearson_s_statistic_leaves_only_where_a_dispersion_is_estimated(family)
     D, one = np.column_stack([rows.age - 60, np.ones(60)]), np.ones(60)
     found = newton_sums(Glm(1, 1 + (family == "binomial"), family), D, rows.y, one, 0 * one, np.array([-0.2, 0.0]))
     assert (found["pearson"] > 0) == (family == "gamma")
+
+
+# ---- nodes that are missing in some rounds
+
+
+def missing(rounds, who=3):
+    """CallOutcomes: an organization does not answer in these rounds."""
+
+    def outcomes(k, input_):
+        gone = k == who and input_["method"] == "newton" and input_["kwargs"]["round"] in rounds
+        return CallOutcome(status="failed" if gone else "completed")
+
+    return outcomes
+
+
+def with_gaps(nodes, outcomes, study=None, **settings):
+    """The result of a job some of whose nodes may be missing, for half of the nodes are enough."""
+    environment = OPEN if study is None else {**OPEN, "V6_FEDERATED_MINIMUM_ORGANIZATIONS": "2"}
+    with MockNetwork(
+        "v6_glm", nodes, environment=environment, on_round=lambda row: None, outcomes=outcomes, study=study
+    ) as network:
+        result = network.run(**{"min_responses": 0.5, "retries": 0, **settings})
+    assert "stopped" not in result, result["stopped"]
+    return result
+
+
+GAPS = {
+    "round 1": [1],
+    "round 2": [2],
+    "round 3": [3],
+    "round 4": [4],
+    "rounds 2 and 4": [2, 4],
+    "rounds 3 to 5": [3, 4, 5],
+    "from round 2 on": range(2, 99),
+    "from round 3 on": range(3, 99),
+}
+
+
+@pytest.mark.parametrize("rounds", GAPS.values(), ids=GAPS)
+@pytest.mark.parametrize("kind", [("binomial", "logit"), ("binomial", "probit"), ("gamma", "log")], ids="-".join)
+def test_a_node_that_misses_rounds_leaves_the_fit_of_those_that_are_there(kind, rounds):
+    """Deviances of more rows are larger, so that those of other nodes cannot be compared."""
+    X, eta, rng = columns()
+    rows = X.assign(y=labels(kind[0], eta, rng))
+    result = with_gaps(dealt(rows), missing(rounds), family=kind[0], link=kind[1])
+    gone = 99 - 1 in rounds
+    some = rows.drop(index=range(CUTS[1], CUTS[2])) if gone else rows
+    fitted, estimates, errors = theirs(some, kind)
+    assert result["converged"] and len(result["history"]) <= 16
+    np.testing.assert_allclose(column(result, "estimate"), estimates, rtol=1e-7)
+    np.testing.assert_allclose(column(result, "std_error"), errors, rtol=1e-7)
+    for name, value in (("deviance", fitted.deviance), ("null_deviance", fitted.null_deviance)):
+        assert result[name] == pytest.approx(value, rel=1e-8), name
+    assert result["dispersion"] == pytest.approx(fitted.scale, rel=1e-7)
+    assert (result["n"], result["df_residual"]) == (len(some), len(some) - 5)
+    assert result["fitted_on"] == ([2, 5, 9] if gone else [2, 3, 5, 9])
+    warned = [line for line in diagnostics.warnings_about(result) if "took no part in the last rounds" in line]
+    assert len(warned) == gone and all("rows: 3 took" in line for line in warned)
+
+
+def test_without_missing_nodes_a_tolerant_job_has_the_same_bits():
+    nodes = dealt(with_rows())
+    strict, tolerant = train("v6_glm", nodes), with_gaps(nodes, None)
+    for part in ("weights", "state", "coefficients", "deviance"):
+        assert strict[part] == tolerant[part]
+
+
+@pytest.mark.parametrize("last", [3, 4])
+def test_a_fit_that_ends_as_a_node_is_missing_is_about_the_other_rows(last):
+    """Its numbers are sums over the same rows, at the same coefficients."""
+    X, eta, rng = columns()
+    rows = X.assign(y=labels("binomial", eta, rng))
+    result = with_gaps(dealt(rows), missing([last]), rounds=last)
+    assert not result["converged"] and result["fitted_on"] == [2, 5, 9]
+    assert result["n"] == N - (CUTS[2] - CUTS[1])
+    assert result["deviance"] == result["history"][-1]["deviance"]
+
+
+@pytest.mark.parametrize("rounds", [[2], range(2, 99)], ids=["round 2", "from round 2 on"])
+def test_a_block_that_misses_rounds_leaves_the_fit_of_the_others(rounds):
+    rng = np.random.default_rng(3)
+    X, eta, rng = columns()
+    rows = X.assign(y=labels("binomial", eta, rng))
+    nodes = {k: rows.iloc[50 * (k - 1) : 50 * k].reset_index(drop=True) for k in range(1, 9)}
+    result = with_gaps(nodes, missing(rounds), StudyPlan(size=4), aggregation="pinned")
+    gone = 98 in rounds
+    blocks = result["privacy"]["blocks"]
+    assert sorted(map(len, blocks)) == [4, 4]
+    there = sorted(k for block in blocks if not (gone and 3 in block) for k in block)
+    _, estimates, errors = theirs(pd.concat([nodes[k] for k in there], ignore_index=True), ("binomial", "logit"))
+    assert result["converged"] and result["fitted_on"] == there and result["n"] == 50 * len(there)
+    np.testing.assert_allclose(column(result, "estimate"), estimates, rtol=1e-7)
+    np.testing.assert_allclose(column(result, "std_error"), errors, rtol=1e-7)
+
+
+def test_a_node_that_comes_back_may_make_the_coefficients_of_the_others_impossible():
+    """With the inverse link the others' line is below 0 at its values; steps are halved towards an intercept alone."""
+    rng = np.random.default_rng(2)
+    x = np.where(np.arange(N) >= CUTS[3], rng.uniform(4, 6, N), rng.uniform(0, 1, N))
+    y = rng.gamma(9, 1 / 9, N) / np.where(x < 1, 1 - 0.5 * x, 0.4)
+    rows = pd.DataFrame({"x": x, "y": y})
+    settings = {"family": "gamma", "link": "inverse", "maximum_norm_ratio": 1e6}
+    result = with_gaps(dealt(rows), missing([1, 2, 3, 4], who=9), **settings)
+    b0, b1 = column(result, "estimate")
+    mu = 1 / (b0 + b1 * x)
+    assert (mu > 0).all() and result["converged"] and result["n"] == N
+    assert any(row["deviance"] is None for row in result["history"][4:])
+    for score in (y - mu, (y - mu) * x):
+        assert abs(score.sum()) < 1e-8 * np.abs(score).sum()
+
+
+def test_columns_that_only_missing_rows_determine_are_named():
+    rows = with_rows(mri=lambda r: ((np.arange(N) >= CUTS[1]) & (np.arange(N) < CUTS[2]) & (np.arange(N) % 2 == 0)) * 1)
+    with MockNetwork(
+        "v6_glm", dealt(rows), environment=OPEN, on_round=lambda row: None, outcomes=missing([4])
+    ) as network:
+        said = network.run(min_responses=0.5, retries=0)["stopped"]
+    assert "the column mri has one value in all rows of the hospitals that answered" in said
+
+
+def test_a_central_that_is_lost_remembers_which_nodes_its_sums_are_from():
+    nodes, gap = dealt(with_rows()), missing([3])
+    settings = {"min_responses": 0.5, "retries": 0}
+    whole = with_gaps(nodes, gap)
+    for kept in (2, 3, 4):
+        again = lost_and_started_again(
+            "v6_glm",
+            nodes,
+            plan=lambda call: gap(call.organization, call.message),
+            lost_once_kept=lambda snapshot, kept=kept: len(snapshot["history"]) == kept,
+            **settings,
+        )
+        assert difference({**whole, "traffic": 0}, {**again.result, "traffic": 0}) == ""

@@ -233,6 +233,26 @@ def test_min_responses_counts_blocks(min_responses, gone, ends, tmp_path):
         assert {m["organization_id"] for m in result["history"][1]["missing"]} == {*range(1, 5 * gone + 1)}
 
 
+@pytest.mark.parametrize(
+    ("min_responses", "gone", "ends"), [(0.5, 2, True), (0.5, 3, False), (3, 1, True), (3, 2, False), (0.1, 4, False)]
+)
+def test_the_last_evaluation_counts_blocks(min_responses, gone, ends, tmp_path):
+    """One hospital of ``gone`` of four blocks does not answer it."""
+
+    def outcomes(organization, message):
+        lost = message["kwargs"].get("last") and organization in range(1, 5 * gone, 5)
+        return CRASHED if lost and message["method"] == "evaluate" else CallOutcome()
+
+    settings = {**QUICK, "retries": 0, "min_responses": min_responses}
+    result = run("v6_fedavg", nodes(20), "pinned", tmp_path, size=5, outcomes=outcomes, stops=not ends, **settings)
+    assert len(result["history"]) == 3
+    if ends:
+        without = [row["organization_id"] for row in result["history"][-1]["unevaluated"]]
+        assert without == [*range(1, 5 * gone + 1)] and result["final"]["evaluated"]
+    else:
+        assert f"{4 - gone} of 4 answered, " in result["stopped"] and result["final"] is None
+
+
 @pytest.mark.parametrize("aggregation", ["auto", "plain"])
 def test_a_careful_evaluator_says_what_helps(aggregation):
     """Its own evaluation is asked for in every mode of a job, so another one is no cure."""

@@ -574,14 +574,18 @@ class Federation:
     def evaluate(self, weights: Array) -> None:
         """Evaluate the model of the round before at all nodes, if no ``ask`` has done so.
 
+        If others than those that train evaluate, the round does not depend on their answers, as in ``ask``.
+
         Args:
             weights: the model (d,).
 
         Raises:
-            CollectResultsError: fewer answered than the job needs.
+            CollectResultsError: fewer of those that train answered than the job needs.
         """
         if self._due():
-            self._evaluated(self._tasks.round - 1, self._tasks.ask([], [self._tasks.evaluation(weights)]))
+            quorum_of = 0 if self.evaluators else None
+            answers = self._tasks.ask([], [self._tasks.evaluation(weights)], quorum_of)
+            self._evaluated(self._tasks.round - 1, answers)
 
     def _evaluated(self, t: int, answers: Sequence[Answer]) -> dict[str, Any]:
         """Move the evaluation of round t's model from ``answers`` into the history, and return it."""
@@ -629,7 +633,7 @@ class Federation:
             self._history.show(self._tasks.round)
 
     def result(self, weights: Array) -> dict[str, Any]:
-        """End the rounds, and evaluate the last model at all nodes.
+        """End the rounds, and evaluate the last model at all nodes, or at the evaluators.
 
         Args:
             weights: the model (d,).
@@ -638,7 +642,7 @@ class Federation:
             The job's result, as JSON: see docs/reference/result.md.
 
         Raises:
-            CollectResultsError: fewer answered than the job needs.
+            CollectResultsError: fewer of them answered than the job needs.
         """
         self._tasks.round = last = len(self.history)  # a node may not allow one more round
         if self._progress.final is None:

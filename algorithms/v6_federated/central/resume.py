@@ -50,8 +50,8 @@ def check(
         raise UserInputError(f"resume: the earlier job had the steps {fitted}; expected the same, or none")
     if steps and earlier and steps != _parsed(earlier):
         raise UserInputError(f"resume: the earlier job had the steps {earlier}; expected the same, or none")
-    finished = len(kept["history"])
-    if rounds is not None and rounds <= finished:
+    finished, evaluated = len(kept["history"]), kept["final"] is not None
+    if rounds is not None and (rounds < finished or (rounds == finished and evaluated)):  # only the evaluation is left
         raise UserInputError(
             f"rounds={rounds}: the earlier job has {finished} rounds already; expected more, which includes these"
         )

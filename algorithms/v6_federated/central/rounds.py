@@ -122,8 +122,9 @@ class RoundTasks:
 
         Args:
             groups: what is sent to which organizations.
-            evaluations: evaluations by other organizations, on which the round does not depend.
-            quorum_of: number of organizations that ``min_responses`` is a share of; None means those in ``groups``.
+            evaluations: evaluations by other organizations, on which the round does not depend. Without ``groups``,
+                their own answers are counted.
+            quorum_of: number of organizations that ``min_responses`` is a share of; None means those that are counted.
 
         Returns:
             The answers, by ascending id.
@@ -135,15 +136,20 @@ class RoundTasks:
         wanted = [k for group in groups for k in group.organizations]
         others = [k for group in evaluations for k in group.organizations]
         here = set(wanted)
-        of = len(wanted) if quorum_of is None else quorum_of
+        counted = here if groups else set(others)
+        of = len(counted) if quorum_of is None else quorum_of
         needed = self.needed(of)
-        by_blocks = self.masks is not None and self._masked(groups)
+        by_blocks = self.masks is not None and self._masked(groups or evaluations)
         if by_blocks:
             assert self.masks is not None
-            of = len(self.masks.blocks if quorum_of == len(self.job.participants) else self.masks.whole(wanted))
-            needed = replace(self._tolerance, at_least=1).needed(0 if quorum_of == 0 else of)
-        # an evaluation alone needs at least one answer too
-        missing = self.absent(wanted, needed, by_blocks) | self.absent(others, 0 if wanted else 1)
+            of = len(self.masks.blocks if quorum_of == len(self.job.participants) else self.masks.whole(counted))
+            needed = self._named_needed(0 if quorum_of == 0 else of)
+        elif not groups and self.job.evaluators and quorum_of is None:
+            needed = self._named_needed(of)
+        if groups:
+            missing = self.absent(wanted, needed, by_blocks) | self.absent(others, 0 if wanted else 1)
+        else:  # an evaluation that need not succeed waits for one node at least
+            missing = self.absent(others, max(needed, 1), by_blocks)
         missing |= uncounted
         failed = self._hand_over([k for k in [*wanted, *others] if k not in missing])
         missing |= self._in_broken_blocks([*evaluations, *groups], {*missing, *failed})
@@ -161,7 +167,7 @@ class RoundTasks:
             if k in failed:
                 self._failed[k] = self.round
             (self._history.missing if k in here else self._history.unevaluated)[k] = error
-        came = [a for a in answers if a.organization_id in here]
+        came = [a for a in answers if a.organization_id in counted]
         asked_for = groups[0].function if groups else "evaluate"
         if (self._tolerance.strict and missing) or len(came) < needed:
             few = f"; {len(came)} of {of} answered, {needed} are needed"
@@ -303,6 +309,10 @@ class RoundTasks:
             How many of them must answer.
         """
         return self._tolerance.needed(asked)
+
+    def _named_needed(self, asked: int) -> int:
+        """The same without the operators' minimum, which is not one of blocks, or of evaluators named one by one."""
+        return replace(self._tolerance, at_least=1).needed(asked)
 
     # ---- asynchronous methods: one call at a time to each node
 

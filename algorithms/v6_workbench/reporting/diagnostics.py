@@ -50,6 +50,7 @@ def warnings_about(result: Result) -> list[str]:
         *found,
         *without_event(result),
         *left_out_of_curves(result),
+        *partly_fitted(result),
         *overdispersed(result),
         *rounded(result),
         *poor(result),
@@ -115,6 +116,24 @@ def without_event(result: Result) -> list[str]:
     if not of_times or settings["event"] is not None:
         return []
     return ["no column says which times are of events, so that all of them count; set event=COLUMN if some are not"]
+
+
+def partly_fitted(result: Result) -> list[str]:
+    """Return warnings if coefficients are not those of all organizations' rows, or tests were left out.
+
+    Args:
+        result: the result.
+
+    Returns:
+        Lines of text, or none.
+    """
+    organizations = result.get("organizations", [])
+    missing = sorted({*organizations} - {*result.get("fitted_on", organizations)})
+    found = [f"{result['left_out']}; resume the job with more rounds"] if "left_out" in result else []
+    if not missing:
+        return found
+    who = shortened(called(result, missing))
+    return [f"the coefficients are not those of all rows: {who} took no part in the last rounds", *found]
 
 
 def overdispersed(result: Result) -> list[str]:

@@ -183,8 +183,9 @@ def _fit_of_hazards(result: Result) -> str:
         strata = f"one baseline hazard, constant in each of {len(result['baseline']['ends'])} bins of time"
     said = [strata, f"{counted(result['n'], 'row')}, {counted(result['events'], 'event')}"]
     said += [f"log-likelihood {result['log_likelihood']:.6g}, AIC {result['aic']:.6g}"]
-    freedom = counted(test["df"], "degree") + " of freedom"
-    said += [f"likelihood-ratio test {test['statistic']:.4g} on {freedom}, p {p_value(test['p'])}"]
+    if test is not None:
+        freedom = counted(test["df"], "degree") + " of freedom"
+        said += [f"likelihood-ratio test {test['statistic']:.4g} on {freedom}, p {p_value(test['p'])}"]
     return "; ".join([*said, *([] if concordance is None else [f"concordance in training rows {concordance:.3f}"])])
 
 
