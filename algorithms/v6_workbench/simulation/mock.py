@@ -52,7 +52,7 @@ class MockNetwork:
         environment: environment variables of every node (its operator's policy), on top of the V6_FEDERATED_ variables
             of this process. The profile is ``trusting`` unless one of them says otherwise: the rows are one's own.
         environments: further variables of single nodes, by organization id.
-        processes: worker processes; 1 runs the partials in this process. The bits are the same.
+        processes: worker processes, at most; 1 runs the partials in this process. The bits are the same.
         on_round: called with each finished row of the history.
         outcomes: decides what becomes of each call. With it, time is simulated: it passes as calls end.
         online: says whether an organization's node is online at a (simulated) time.
@@ -123,8 +123,8 @@ class MockNetwork:
             store.flush()
             if study is not None:
                 self._make_study(study)
-            most = min(processes, len(databases))  # a node runs one call at a time
-            workers: Workers = LocalWorkers(most) if cluster is None else clusters.connect(cluster)
+            local = LocalWorkers(processes, len(databases))
+            workers: Workers = local if cluster is None else clusters.connect(cluster)
             self._workers = self._closing.enter_context(workers)
             self._closing.callback(self.client().abandon)
         except BaseException:
