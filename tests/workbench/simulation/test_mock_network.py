@@ -189,6 +189,24 @@ def test_calls_that_begin_later_have_messages_of_their_own(hospitals):
         assert len([*client.result.from_task(first[1])]) == 1
 
 
+@pytest.mark.parametrize("keep", [False, True])
+def test_the_server_still_knows_a_task_whose_answers_were_taken(hospitals, keep):
+    """An answer can be taken once, unless the network keeps it."""
+    with MockNetwork("v6_fedavg", hospitals, environment=OPEN, keep=keep) as network:
+        client = network.client()
+        tasks = [client.task.create(UPDATE, organizations)["id"] for organizations in ([8, 3], [5])]
+        answers = client.wait_for_results(tasks[0])
+        assert [answer["organization_id"] for answer in answers] == [8, 3]
+        assert client.wait_for_results(tasks[0]) == (answers if keep else [])
+        for task, organizations in zip(tasks, ([8, 3], [5]), strict=True):
+            runs = client.run.from_task(task)
+            assert [run["organization"]["id"] for run in runs] == organizations
+            assert {(run["status"], run["log"], run["node"]["status"]) for run in runs} == {("completed", "", "online")}
+            assert client.request(f"task/{task}/status") == {"status": "completed"}
+        assert [run["id"] for task in tasks for run in client.run.from_task(task)] == [1, 2, 3]
+        assert len(client.wait_for_results(tasks[1])) == 1 and client.calls == 3
+
+
 @pytest.mark.parametrize("processes", [1, 2])
 def test_calls_are_dropped_when_a_job_fails(hospitals, processes, monkeypatch):
     seen = Seen(monkeypatch)
