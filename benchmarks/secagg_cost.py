@@ -83,7 +83,7 @@ def _job(
             classes=[*range(CLASSES)],
             holdout=0.0,
         )
-        requests = sum(len(runs) for runs in network.client()._runs.values()) / K
+        requests = network.client().calls / K
     # a row is shown with the next round's answers; nodes keep the answers of the first rounds, in new memory
     seconds = statistics.median(np.diff(stamps[KEPT:-1]).tolist())
     volume = result["history"][-1]["bytes_up"] / K / size

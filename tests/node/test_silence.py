@@ -2,6 +2,7 @@
 
 import platform
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -39,6 +40,22 @@ def test_warnings_are_shown_again_afterwards():
         np.log(np.zeros(1))
     with pytest.raises(RuntimeWarning, match="divide by zero"):
         np.log(np.zeros(1))
+
+
+@pytest.mark.usefixtures("as_deployed")
+@pytest.mark.parametrize("other", [silent, warnings.catch_warnings])
+@pytest.mark.parametrize("first", [0, 1])
+def test_no_warning_is_suppressed_after_two_threads_that_overlap(other, first):
+    """The one that ended later restored the filters that it had found, those of the other: nobody saw a warning."""
+    contexts = [silent(), other()]
+    with warnings.catch_warnings(), ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as two:
+        before = [*warnings.filters]
+        in_order = [(one, contexts[first]), (two, contexts[1 - first])]
+        for thread, context in in_order:
+            thread.submit(context.__enter__).result()
+        for thread, context in in_order:
+            thread.submit(context.__exit__, None, None, None).result()
+        assert warnings.filters == before
 
 
 @needs_flushing

@@ -8,8 +8,10 @@ import contextlib
 import ctypes
 import functools
 import platform
+import re
 import warnings
 from collections.abc import Iterator
+from typing import Any, cast
 
 import numpy as np
 
@@ -19,20 +21,35 @@ from v6_federated.privacy.environment import debugging
 # denormals are zero
 ENVIRONMENT, REGISTER, FLUSH = 32, 28, 0x8040
 
+EVERY_WARNING = "ignore", re.compile(""), Warning, None, 0  # as a filter, which equals none that others set
+
 
 @contextlib.contextmanager
 def silent() -> Iterator[None]:
     """Suppress all warnings: they would lie in the log, which researchers may read.
 
     With V6_FEDERATED_DEBUG=1 they are shown, except those of numbers that are not finite: these are rejected later.
+    ``warnings.catch_warnings`` is not used: of two threads, the one that ends later would restore the filters of the
+    other, and nobody would see a warning any more.
     """
     if debugging():
         with np.errstate(over="ignore", invalid="ignore"):
             yield
         return
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+    filters = cast(list[Any], warnings.filters)
+    filters.insert(0, EVERY_WARNING)
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    finally:
+        _remove(filters)
+        if warnings.filters is not filters:  # another thread has put a copy in its place
+            _remove(cast(list[Any], warnings.filters))
+
+
+def _remove(filters: list[Any]) -> None:
+    with contextlib.suppress(ValueError):  # what ran here may have removed all filters
+        filters.remove(EVERY_WARNING)
 
 
 @contextlib.contextmanager

@@ -26,7 +26,7 @@ from v6_workbench.simulation import data_checks, dealing, partitions
 from v6_workbench.simulation.call_outcomes import CallOutcomes, node_speeds
 from v6_workbench.simulation.datasets import Dataset, pool
 from v6_workbench.simulation.mock import PROFILE, TRUSTING, MockNetwork, made_folder, secret_variable
-from v6_workbench.simulation.mock_node import Database, environment_of
+from v6_workbench.simulation.mock_node import TURN, Database, environment_of, limits_of_process
 from v6_workbench.simulation.partitions import Partition
 from v6_workbench.simulation.studies import StudyPlan
 
@@ -151,7 +151,7 @@ class Experiment:
     def _environment(self, node: int | None = None, baseline: bool = False) -> dict[str, str]:
         """The V6_FEDERATED_ variables of a node."""
         own = {} if node is None else self.environments.get(node, {})
-        said = {**TRUSTING, **_policies(os.environ), **self.environment, **own}
+        said = {**TRUSTING, **limits_of_process(), **self.environment, **own}
         if baseline:  # it has one node, whatever the profile
             return {MINIMUM_ORGANIZATIONS: "1", **said, AGGREGATION: "plain"}
         return {MINIMUM_ORGANIZATIONS: "1", **said} if said[PROFILE] == "trusting" else said
@@ -166,7 +166,7 @@ class Experiment:
             folder, environment = Path(), {**environment, **secret_variable(environment, self._secret(organization))}
         else:
             folder = made_folder(self.hospital_folder, organization)
-        with environment_of(environment):
+        with TURN, environment_of(environment):
             return identity_of(organization, policy, HospitalFolder(folder, own=True))
 
     def _secret(self, organization: int) -> str:
@@ -573,10 +573,6 @@ def limits_in_force(environments: Mapping[int, Mapping[str, str]]) -> list[dict[
         else:
             known["organizations"] = sorted([*known["organizations"], *same])
     return found
-
-
-def _policies(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name.startswith(PREFIX)}
 
 
 def _hashes(column: pd.Series) -> np.ndarray:

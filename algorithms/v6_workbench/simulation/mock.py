@@ -9,7 +9,6 @@ made when something is first kept there, so that a network of 100,000 nodes is s
 
 import functools
 import importlib
-import os
 import tempfile
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
@@ -44,7 +43,8 @@ TRUSTING = {PROFILE: "trusting"}  # mock nodes hold the developer's own rows
 class MockNetwork:
     """Nodes with their rows, and the method that their image holds.
 
-    Use it as a context manager: its workers and its temporary folder go at the end.
+    Use it as a context manager: its workers and its temporary folder go at the end. Networks in several threads of one
+    process take turns, a job at a time; to run jobs at the same time, start a process for each.
 
     Args:
         package: the method's import package, for example ``v6_fedavg``.
@@ -52,7 +52,7 @@ class MockNetwork:
         environment: environment variables of every node (its operator's policy), on top of the V6_FEDERATED_ variables
             of this process. The profile is ``trusting`` unless one of them says otherwise: the rows are one's own.
         environments: further variables of single nodes, by organization id.
-        processes: worker processes; 1 runs the partials in this process. The bits are the same.
+        processes: worker processes, at most; 1 runs the partials in this process. The bits are the same.
         on_round: called with each finished row of the history.
         outcomes: decides what becomes of each call. With it, time is simulated: it passes as calls end.
         online: says whether an organization's node is online at a (simulated) time.
@@ -103,8 +103,7 @@ class MockNetwork:
         temporary = tempfile.TemporaryDirectory(prefix="v6-federated-", ignore_cleanup_errors=True)
         self.folder = Path(self._closing.enter_context(temporary))
         self.nodes: dict[int, MockNode] = {}
-        shell = TRUSTING | {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
-        every = {**shell, **(environment or {})}
+        every = {**TRUSTING, **mock_node.limits_of_process(), **(environment or {})}
         lasting = hospital_folder or self.folder / "hospitals"
         wanted, counts = hospital_folder is not None or study is not None, _counts(every)
         store = RowStore(self.folder / "rows")
@@ -123,8 +122,8 @@ class MockNetwork:
             store.flush()
             if study is not None:
                 self._make_study(study)
-            most = min(processes, len(databases))  # a node runs one call at a time
-            workers: Workers = LocalWorkers(most) if cluster is None else clusters.connect(cluster)
+            local = LocalWorkers(processes, len(databases))
+            workers: Workers = local if cluster is None else clusters.connect(cluster)
             self._workers = self._closing.enter_context(workers)
             self._closing.callback(self.client().abandon)
         except BaseException:
@@ -170,7 +169,7 @@ class MockNetwork:
         """
         central = importlib.import_module(self.package).central
         self._model = self._own_model(settings.get("model"))
-        with mock_node.environment_of(next(iter(self.nodes.values())).environment):
+        with mock_node.TURN, mock_node.environment_of(next(iter(self.nodes.values())).environment):
             try:
                 result = central(mock_client=self.client(), **orjson.loads(orjson.dumps(settings)))
                 self.client().finish()

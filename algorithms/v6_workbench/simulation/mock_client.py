@@ -2,6 +2,7 @@
 
 import heapq
 import math
+from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,12 +31,14 @@ class Network(Protocol):
         """Run calls (message, organization, number of the run); yield how each ended, as they finish."""
 
 
-@dataclass
+SUCCESS = CallOutcome()
+
+
+@dataclass(slots=True)
 class _Run:
     """One call at one organization."""
 
     id: int
-    task_id: int
     organization: int
     message: Path
     outcome: CallOutcome
@@ -51,6 +54,9 @@ class MockClient:
     Calls wait until the status of a call that must have ended is requested; then all waiting calls begin. Those that
     must have ended are "completed" from then on, and a result is waited for when it is fetched: workers go on while
     central reads the results of others.
+
+    Of a call whose answer was taken, it keeps only the organization: a job of a thousand rounds with a thousand nodes
+    makes millions of calls.
 
     Args:
         network: the network whose nodes it calls.
@@ -71,16 +77,22 @@ class MockClient:
         self.time = 0.0
         if network.outcomes is not None:
             self.clock, self.pause = self._clock, self._pause
-        self._runs: dict[int, list[_Run]] = {}
+        self._organizations = array("q")  # of all runs, which are numbered from 1
+        self._last = array("q", [0])  # number of the last run of each task; none before the first
+        self._runs: dict[int, _Run] = {}  # those whose answers were not taken
         self._waiting: dict[int, _Run] = {}
         self._begun: dict[int, _Run] = {}
         self._working: Iterator[Ended] = iter(())  # how those that have begun end
-        self._ends: list[float] = []  # a heap
-        self._count = 0
+        self._ends: list[float] = []  # of calls that take simulated time: a heap
+
+    @property
+    def calls(self) -> int:
+        """How many calls were made."""
+        return len(self._organizations)
 
     def request(self, endpoint: str) -> dict[str, Any]:
         """Answer ``task/ID/status`` as the server does; a run that fails at the node is found when it is fetched."""
-        for run in self._runs[int(endpoint.split("/")[1])]:
+        for run in self._not_taken(int(endpoint.split("/")[1])):
             if run.ends > self.time:
                 return {"status": "active"}
             if run.id in self._waiting:
@@ -111,14 +123,24 @@ class MockClient:
             if run.status == "pending":
                 run.status, run.log = "crashed", ""
 
-    def _send(self, input_: dict[str, Any], organizations: Collection[int], message: Path, task_id: int) -> None:
-        runs = self._runs[task_id] = []
-        for organization in organizations:
-            self._count += 1
-            outcome = self.network.outcomes(organization, input_) if self.network.outcomes else CallOutcome()
-            runs.append(_Run(self._count, task_id, organization, message, outcome, self.time + outcome.seconds))
-            heapq.heappush(self._ends, runs[-1].ends)
-        self._waiting |= {run.id: run for run in runs}
+    def _send(self, input_: dict[str, Any], organizations: Collection[int], message: Path) -> None:
+        """Make the next task."""
+        decide = self.network.outcomes or (lambda organization, input_: SUCCESS)
+        for organization, outcome in [(k, decide(k, input_)) for k in organizations]:
+            self._organizations.append(organization)
+            run = _Run(self.calls, organization, message, outcome, self.time + outcome.seconds)
+            self._runs[run.id] = self._waiting[run.id] = run
+            if self.time < run.ends < math.inf:
+                heapq.heappush(self._ends, run.ends)
+        self._last.append(self.calls)
+
+    def _numbers(self, task_id: int) -> range:
+        """The numbers of a task's runs."""
+        return range(self._last[task_id - 1] + 1, self._last[task_id] + 1)
+
+    def _not_taken(self, task_id: int) -> Iterator[_Run]:
+        """A task's runs without those whose answers were taken, and which have thus completed."""
+        return (self._runs[number] for number in self._numbers(task_id) if number in self._runs)
 
     def _status(self, run: _Run) -> str:
         """The status of a run at the simulated time."""
@@ -182,8 +204,8 @@ class _Tasks:
         unknown = sorted(k for k in organizations if k not in client.network.nodes)
         if unknown or not organizations:
             return {"msg": f"no node for organizations {unknown or organizations}"}
-        task_id = len(client._runs) + 1
-        client._send(input_, organizations, self._message(input_, task_id), task_id)
+        task_id = len(client._last)
+        client._send(input_, organizations, self._message(input_, task_id))
         return {"id": task_id, "name": name, "description": description, "job_id": 1}
 
     def _message(self, input_: dict[str, Any], task_id: int) -> Path:
@@ -206,17 +228,20 @@ class _Runs:
             online = self.client.network.online
             return {"status": "online" if online is None or online(organization, self.client.time) else "offline"}
 
-        return [
-            {
-                "id": run.id,
-                "status": self.client._status(run),
-                "log": run.log,
-                "task": {"id": task_id},
-                "organization": {"id": run.organization},
-                "node": node(run.organization),
-            }
-            for run in self.client._runs[task_id]
-        ]
+        found = []
+        for number in self.client._numbers(task_id):
+            run, organization = self.client._runs.get(number), self.client._organizations[number - 1]
+            found.append(
+                {
+                    "id": number,
+                    "status": "completed" if run is None else self.client._status(run),
+                    "log": "" if run is None else run.log,
+                    "task": {"id": task_id},
+                    "organization": {"id": organization},
+                    "node": node(organization),
+                }
+            )
+        return found
 
 
 @dataclass(frozen=True)
@@ -228,13 +253,14 @@ class _Results:
 
         Each can be taken once, unless the network keeps them.
         """
-        for run in self.client._runs[task_id]:
+        for run in self.client._not_taken(task_id):
             if self.client._status(run) == "completed" and run.answer is not None:
                 text = run.answer if isinstance(run.answer, bytes) else run.answer.read_bytes()
                 if not self.client.network.keep:
                     if isinstance(run.answer, Path):
                         run.answer.unlink()
-                    run.answer = None
+                    run.answer = None  # the run itself stays until all that began with it have ended
+                    del self.client._runs[run.id]
                 answer = orjson.loads(text)
                 for _ in range(run.outcome.times):
                     yield answer if run.outcome.alter is None else run.outcome.alter(answer)

@@ -4,6 +4,7 @@ import functools
 import importlib
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
@@ -28,6 +29,11 @@ from v6_workbench.simulation.row_store import Record, RowStore
 Database = pd.DataFrame | tuple[np.ndarray, np.ndarray]
 LONG = 2**16  # bytes of an answer, above which it is written to a file
 MOST_OPEN = 1000  # databases that a process has open: of each, it keeps the rows that it has prepared
+
+# While a node is at work, its environment variables are those of this process. So networks in several threads take
+# turns, and central keeps the turn until its job ends. Its partial functions run in the same thread, which has the turn
+# already; on a cluster whose workers are threads of this process, they run in others and must not wait for it.
+TURN = threading.RLock()
 
 
 @dataclass(frozen=True)
@@ -175,8 +181,9 @@ def run(image: Image, node: MockNode, message: Path, number: int) -> Ended:
     Raises:
         AttributeError: the method does not export the function that the task names.
     """
-    _forget_other_networks(node.rows.file)
-    ended = call(image, node.organization_id, node.environment, _parse(message), _open(node.rows), number)
+    with TURN:
+        _forget_other_networks(node.rows.file)
+        ended = call(image, node.organization_id, node.environment, _parse(message), _open(node.rows), number)
     return spooled(ended, message.parent)
 
 
@@ -252,6 +259,12 @@ def environment_of(variables: Mapping[str, str]) -> Iterator[None]:
         yield
     finally:
         _set_environment(before)
+
+
+def limits_of_process() -> dict[str, str]:
+    """Return the V6_FEDERATED_ variables of this process, and not those of a node that is at work in another thread."""
+    with TURN:
+        return {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
 
 
 def _set_environment(variables: Mapping[str, str | None]) -> None:

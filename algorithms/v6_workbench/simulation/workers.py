@@ -77,13 +77,15 @@ class LocalWorkers:
     They are kept for the next network, and ended if a job does not wait for its calls, which would go on otherwise.
     """
 
-    def __init__(self, processes: int) -> None:
+    def __init__(self, most: int, nodes: int) -> None:
         """Choose how many there are.
 
         Args:
-            processes: their number.
+            most: their number, at most.
+            nodes: number of nodes: each runs one call at a time.
         """
-        self._processes = 1 if current_process().daemon else processes  # a daemon may have no processes of its own
+        # a daemon may have no processes of its own
+        self._most, self._processes = most, 1 if current_process().daemon else min(most, nodes)
         self._pool: Pool | None = None
 
     def __enter__(self) -> "LocalWorkers":
@@ -105,7 +107,7 @@ class LocalWorkers:
                 yield from self._together(image, wave)
 
     def _together(self, image: Image, calls: Sequence[Call]) -> Iterator[Ended]:
-        self._pool = self._pool or Pool.of(self._processes)
+        self._pool = self._pool or Pool.of(self._processes, self._most)
         done = False
         try:
             yield from self._pool.run(image, calls)
@@ -119,27 +121,32 @@ class LocalWorkers:
 class Pool:
     """Some processes."""
 
-    def __init__(self, kind: tuple[int, dict[str, str]]) -> None:
+    def __init__(self, processes: int, most: int) -> None:
         """Start none: they start with the first calls.
 
         Args:
-            kind: how many processes, and environment variables of theirs.
+            processes: how many.
+            most: how many there might be for more nodes.
         """
-        self.kind, (processes, environment) = kind, kind
+        self._processes, self._most, self._said = processes, most, _said()
+        environment = {**dict.fromkeys(THREADS, str(max(1, cpu_count() // processes))), **self._said}
         self._executor = ProcessPoolExecutor(processes, timeout=IDLE_SECONDS, initializer=_may_grow, env=environment)
 
     @classmethod
-    def of(cls, processes: int) -> "Pool":
-        """Return a pool: the one that an earlier network has left, if it has as many processes.
+    def of(cls, processes: int, most: int) -> "Pool":
+        """Return a pool: the one that an earlier network has left, if it has enough processes.
 
         Args:
-            processes: how many.
+            processes: how many are needed.
+            most: how many there might be for more nodes. A pool for more than that is not used, so that no more calls
+                run at the same time.
         """
-        threads = str(max(1, cpu_count() // processes))
-        kind = processes, {name: os.environ.get(name, threads) for name in THREADS}
-        kept = [pool for pool in _kept if pool.kind == kind and not pool.broken]
+        kept = [pool for pool in _kept if pool._suits(processes, most)]
         _kept.clear()
-        return kept[0] if kept else cls(kind)
+        return kept[0] if kept else cls(processes, most)
+
+    def _suits(self, processes: int, most: int) -> bool:
+        return not self.broken and self._processes >= processes and (self._most, self._said) == (most, _said())
 
     @property
     def broken(self) -> bool:
@@ -165,6 +172,11 @@ class Pool:
 
 
 _kept: list[Pool] = []  # by the last network that ended
+
+
+def _said() -> dict[str, str]:
+    """The user's own variables for the threads of numerical libraries."""
+    return {name: os.environ[name] for name in THREADS if name in os.environ}
 
 
 def _may_grow() -> None:

@@ -1,6 +1,9 @@
 """The mock network: many nodes, refusals like the server's, environments, and simulated time."""
 
 import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -48,6 +51,59 @@ def test_a_limit_of_the_first_node_is_not_a_limit_of_the_others(hospitals, proce
     assert result["history"][0]["participants"] == [5, 8]
     result = train("v6_fedavg", hospitals, processes, rounds=1)
     assert result["history"][0]["participants"] == [3, 5, 8], "nor of the nodes of a later network"
+
+
+def test_networks_in_several_threads_take_turns(hospitals):
+    """Nodes of one ran under the limits of the other: "this job's key is gone from the node's data volume"."""
+    at_work, rounds = threading.Event(), []
+
+    def job(profile, seconds):
+        def on_round(row):
+            rounds.append(profile)
+            at_work.set()
+            time.sleep(seconds)
+
+        environment = {"V6_FEDERATED_PROFILE": profile}
+        with MockNetwork("v6_fedavg", hospitals, environment=environment, on_round=on_round) as network:
+            return network.run(rounds=3)["privacy"]["aggregation"]
+
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(job, "trusting", 0.3)
+        at_work.wait(60)
+        second = threads.submit(job, "careful", 0)
+        assert [first.result(60), second.result(60)] == ["plain", "masked"]
+    assert rounds == ["trusting"] * 3 + ["careful"] * 3
+
+
+def test_a_job_can_run_another_one_between_its_rounds(hospitals):
+    def between(row):
+        assert train("v6_fedavg", hospitals, rounds=2)["weights"] == alone["weights"]
+
+    alone = train("v6_fedavg", hospitals, rounds=2)
+    with MockNetwork("v6_fedavg", hospitals, environment=OPEN, on_round=between) as network:
+        assert network.run(rounds=2)["weights"] == alone["weights"]
+
+
+def test_a_network_made_in_another_thread_does_not_inherit_the_limits_of_a_node_at_work(hospitals, monkeypatch):
+    monkeypatch.delenv("V6_FEDERATED_MINIMUM_ROWS", raising=False)
+    made, at_work = [], threading.Event()
+
+    def make():
+        at_work.wait(60)
+        with MockNetwork("v6_fedavg", hospitals) as network:
+            made.append(dict(network.nodes[3].environment))
+
+    def on_round(row):
+        at_work.set()
+        thread.join(0.3)
+
+    thread = threading.Thread(target=make)
+    thread.start()
+    strict = {"V6_FEDERATED_MINIMUM_ROWS": "11"}
+    with MockNetwork("v6_fedavg", hospitals, environment=strict, on_round=on_round) as network:
+        network.run(rounds=1)
+    thread.join(60)
+    assert made and "V6_FEDERATED_MINIMUM_ROWS" not in made[0]
 
 
 @pytest.mark.parametrize("nodes", [1, 3])
@@ -131,6 +187,24 @@ def test_calls_that_begin_later_have_messages_of_their_own(hospitals):
         again = client.task.create(UPDATE, [3])["id"]
         assert [*client.result.from_task(again)] == [one]
         assert len([*client.result.from_task(first[1])]) == 1
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_the_server_still_knows_a_task_whose_answers_were_taken(hospitals, keep):
+    """An answer can be taken once, unless the network keeps it."""
+    with MockNetwork("v6_fedavg", hospitals, environment=OPEN, keep=keep) as network:
+        client = network.client()
+        tasks = [client.task.create(UPDATE, organizations)["id"] for organizations in ([8, 3], [5])]
+        answers = client.wait_for_results(tasks[0])
+        assert [answer["organization_id"] for answer in answers] == [8, 3]
+        assert client.wait_for_results(tasks[0]) == (answers if keep else [])
+        for task, organizations in zip(tasks, ([8, 3], [5]), strict=True):
+            runs = client.run.from_task(task)
+            assert [run["organization"]["id"] for run in runs] == organizations
+            assert {(run["status"], run["log"], run["node"]["status"]) for run in runs} == {("completed", "", "online")}
+            assert client.request(f"task/{task}/status") == {"status": "completed"}
+        assert [run["id"] for task in tasks for run in client.run.from_task(task)] == [1, 2, 3]
+        assert len(client.wait_for_results(tasks[1])) == 1 and client.calls == 3
 
 
 @pytest.mark.parametrize("processes", [1, 2])

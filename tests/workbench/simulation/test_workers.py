@@ -116,6 +116,27 @@ def test_numerical_libraries_have_as_many_threads_as_the_user_says(slow, threads
     assert {*result["threads"]} == {threads or str(max(1, joblib.cpu_count() // 2))}
 
 
+def processes_of(nodes, processes):
+    """The processes that a job on the first nodes has used."""
+    hospitals = {k: table(40, seed=k) for k in range(1, nodes + 1)}
+    with MockNetwork("v6_fedavg", hospitals, environment=OPEN, processes=processes) as network:
+        network.run(rounds=1)
+        return {*network._workers._pool._executor._processes}
+
+
+def test_jobs_on_fewer_nodes_use_the_same_processes():
+    """Starting others takes seconds."""
+    three = processes_of(3, processes=3)
+    assert [processes_of(nodes, processes=3) for nodes in (2, 3, 2)] == [three] * 3
+
+
+def test_there_are_no_more_processes_than_nodes_or_than_the_user_wants():
+    assert len(processes_of(3, processes=200)) == 3
+    assert len(processes_of(2, processes=200)) == 3, "those of the job before"
+    assert len(processes_of(3, processes=2)) == 2
+    assert len(processes_of(2, processes=3)) == 2
+
+
 def test_joblib_has_processes_of_its_own(hospitals):
     train("v6_fedavg", hospitals, 2, rounds=1)
     assert joblib.Parallel(n_jobs=2)(joblib.delayed(abs)(i) for i in (-1, -2)) == [1, 2]
