@@ -205,3 +205,50 @@ def test_columns_outside_the_schema_do_not_tell_which_tables_have_them(data, tmp
             said.add(client.run.from_task(task["id"])[0]["log"].partition(f"organization {k}: ")[2])
         [one] = said
         assert "schema" in one, one
+
+
+# ---- statistics
+
+
+def statistic(lying, seq, parts, center=None, **arguments):
+    """How many nodes have failed at a statistic, the sums, and why a node has failed."""
+    arrays = {} if center is None else {"arrays": codec.encode({"center": np.asarray(center, float)}, "float64")}
+    sums = lying.sums(seq, parts).to_json()
+    answers = [lying.call(k, "fit_step", sums=sums, round_=0, **arguments, **arrays) for k in lying.network.nodes]
+    assert not any(isinstance(a, str) for a in answers), answers
+    _, failed, found, _ = lying.opened(answers, parts)
+    refused = [line["refused"] for line in lying.audit(1) if "refused" in line]
+    return failed, found, refused[-1] if refused else ""
+
+
+def job_of(lying, key, **data):
+    """A new job without a model."""
+    lying.job |= {"model": None, "key": f"{key:032x}", "data": {**lying.job["data"], **data}}
+    lying.entries, lying.tags = {}, {}
+    lying.agree()
+
+
+@pytest.mark.parametrize(("name", "c"), [("moments", 4), ("present", 2), ("label", 1)])
+def test_means_of_hospitals_are_not_added_up(name, c, tmp_path):
+    """In a sum of means a row counts 1 / n_k: 117 questions told the rows of each hospital, and how many of each age.
+
+    One value more in a column then moves the sum by 1 / n_k. What the sums are about is needed in its right shape.
+    """
+    arguments = {"statistic": name, "columns": ["x0", "x1"] if name == "present" else []}
+    with central("pinned", tmp_path, environment=CAREFUL) as lying:
+        data = {}
+        if name == "label":
+            labels_far_apart(lying.network)
+            data = {"classes": None, "regression": True}
+        for key, center in enumerate((None, np.zeros(c + 1), np.zeros((c, 1)), 0.0), start=1):
+            job_of(lying, key, **data)
+            own = ladder("first" if center is not None else "mean", (c,))
+            failed, _, why = statistic(lying, 1, [N, *own], center, **arguments)
+            assert failed == 5
+            assert f"asks for a sum of {name} without the center" in why
+        job_of(lying, 9, **data)
+        failed, found, _ = statistic(lying, 1, [N, *ladder("first", (c,))], np.zeros(c), **arguments)
+        tables = [table_of(node) for node in lying.network.nodes.values()]
+        column = "label" if name == "label" else "x0"
+        assert not failed
+        assert float(found["one first"][0]) == pytest.approx(sum(float(t[column].sum()) for t in tables), rel=1e-9)

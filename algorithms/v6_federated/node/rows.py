@@ -188,8 +188,13 @@ class NodeRows:
     @property
     def width(self) -> int:
         """How many columns there are after the steps; no row is read."""
+        return len(self.layout.names)
+
+    @property
+    def layout(self) -> Features:
+        """The columns after the steps, without rows."""
         layout = self.source.features(self.job.data).take(slice(0))
-        return len(preprocessing.apply(layout, self.job.data.preprocess).names)
+        return preprocessing.apply(layout, self.job.data.preprocess)
 
     @functools.cached_property
     def rows(self) -> Rows:
