@@ -252,3 +252,38 @@ def test_means_of_hospitals_are_not_added_up(name, c, tmp_path):
         column = "label" if name == "label" else "x0"
         assert not failed
         assert float(found["one first"][0]) == pytest.approx(sum(float(t[column].sum()) for t in tables), rel=1e-9)
+
+
+# ---- parts that are zeros
+
+
+def hospital_of_a_level(network: MockNetwork) -> None:
+    """Only rows of hospital 2 have the level that x3 = 1 stands for."""
+    store = RowStore(network.folder / "levels")
+    for k, node in network.nodes.items():
+        table = table_of(node).copy()
+        table["x3"] = np.arange(len(table)) % 2 * float(k == 2)
+        network.nodes[k] = replace(node, rows=mock_node.stored(k, table, store))
+    store.close()
+
+
+def test_a_hospital_with_an_impossible_mean_adds_no_zeros(tmp_path):
+    """Coefficients of a task can make the mean of one hospital's rows infinite: the sum without it tells its own."""
+    with central("pinned", tmp_path, package="v6_glm", environment=CAREFUL) as lying:
+        hospital_of_a_level(lying.network)
+        lying.job["method"] = "glm"
+        lying.job["model"] = {"name": "glm", "features": 4, "classes": 1, "family": "poisson"}
+        lying.job["data"] = {**lying.job["data"], "classes": None, "regression": True}
+        lying.agree()
+        parts, found = [N, *ladder("hessian", (15,))], []
+        for seq, slope in enumerate((0.0, 1000.0), start=1):
+            beta = np.array([0, 0, 0, slope, 0.0])
+            arrays = codec.encode({"weights": beta, "center": np.zeros(5), "scale": np.ones(5)}, "float64")
+            sums = lying.sums(seq, parts).to_json()
+            answers = [lying.call(k, "newton", sums=sums, arrays=arrays, null=0.0) for k in lying.network.nodes]
+            _, failed, opened, _ = lying.opened(answers, parts)
+            found.append((failed, opened["one hessian"]))
+        (none, before), (failed, after) = found
+        assert (none, failed) == (0, 1)
+        X = table_of(lying.network.nodes[2]).assign(label=1.0).to_numpy(float)
+        assert not np.allclose(before - after, (X.T @ X)[np.tril_indices(5)], atol=1e-3)
