@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from forged import central, k_rows, table_of
+from masked_jobs import nodes
 
 from v6_federated.base.errors import SafeError
 from v6_federated.messages import codec
@@ -287,3 +288,48 @@ def test_a_hospital_with_an_impossible_mean_adds_no_zeros(tmp_path):
         assert (none, failed) == (0, 1)
         X = table_of(lying.network.nodes[2]).assign(label=1.0).to_numpy(float)
         assert not np.allclose(before - after, (X.T @ X)[np.tril_indices(5)], atol=1e-3)
+
+
+OTHER_BANDS = {2: {"V6_FEDERATED_SCORE_BANDS": "101"}}
+
+
+def test_a_hospital_with_other_bands_of_scores_is_not_alone_in_a_sum(tmp_path):
+    """Zeros of all others left its own rows by class and band: no node counts other bands than its operator's."""
+    with central("pinned", tmp_path, environment=CAREFUL, environments=OTHER_BANDS) as lying:
+        lying.job["data"] = {**lying.job["data"], "holdout": 0.5}
+        lying.agree()
+        arrays = codec.encode({"weights": np.array([1.0, 0, 0, 0, 0])})
+        n = Part("evaluation.n", "one", 64)
+        for seq, bands in enumerate((101, 127), start=1):
+            parts = [N, n, Part("evaluation.bands", "one", 64, (1, 2, bands))]
+            said = {
+                k: lying.call(k, "evaluate", sums=lying.sums(seq, parts).to_json(), arrays=arrays, evaluate="held_out")
+                for k in lying.network.nodes
+            }
+            refused = {k for k, answer in said.items() if isinstance(answer, str)}
+            assert refused == ({1, 3, 4, 5} if bands == 101 else {2})
+            for k in refused:
+                own = 101 if k == 2 else 127
+                assert said[k].startswith(f"the task asks for counts of scores in {bands} bands, and this node's")
+                assert f"has set {own} (V6_FEDERATED_SCORE_BANDS); ask for {own}, or for none" in said[k]
+        for parts in (
+            [N, Part("evaluation.bands", "one", 64, (1, 2, 127)), Part("evaluation.bands", "one", 64, (1, 2, 101), 9)],
+            [N, Part("evaluation.bands", "one", 64)],
+        ):
+            sums = lying.sums(3, parts).to_json()
+            assert "bands" in lying.call(1, "evaluate", sums=sums, arrays=arrays, evaluate="held_out")
+
+
+def test_where_bands_differ_nothing_but_the_auc_is_missing(tmp_path):
+    settings = {"rounds": 2, "lr": 0.1, "classes": [0, 1], "holdout": 0.5}
+    tables = nodes(5, n=40)
+    found = []
+    for name, environments in (("same", {}), ("other", OTHER_BANDS)):
+        study = StudyPlan(5)
+        options = {"environment": CAREFUL, "environments": environments, "on_round": lambda row: None}
+        with MockNetwork("v6_fedavg", tables, hospital_folder=tmp_path / name, study=study, **options) as network:
+            found.append(network.run(**settings))
+    same, other = found
+    assert "auc" not in same["privacy"] and other["privacy"]["auc"].startswith("not computed: nodes count scores in")
+    assert same["final"]["auc"] is not None and other["final"]["auc"] is None
+    assert other["final"]["accuracy"] is not None and other["final"]["evaluated"] == same["final"]["evaluated"]

@@ -184,7 +184,8 @@ def hello(node: Node, request: Request, mode: str) -> dict[str, Any]:
         mode: "masked" or "pinned".
 
     Returns:
-        ``mode``, ``entry``, and ``block``, the public keys of the node's block in its study.
+        ``mode``, ``entry``, and ``block``, the public keys of the node's block in its study; ``score_bands``, in how
+        many bands it counts scores.
 
     Raises:
         NodePermissionException: the node has no study, or has lost the job's key, or a job of a study asks for a
@@ -202,7 +203,8 @@ def hello(node: Node, request: Request, mode: str) -> dict[str, Any]:
             _save(node, session)
     if session.mode != mode:
         raise NodePermissionException(f"the job has begun with aggregation={session.mode}. {NOTHING_COMPUTED}")
-    return {"mode": mode, "entry": session.own, "block": list(session.block)}
+    bands = request.policy.score_bands
+    return {"mode": mode, "entry": session.own, "block": list(session.block), "score_bands": bands}
 
 
 def _new(node: Node, folder: HospitalFolder, mode: str) -> Session:
