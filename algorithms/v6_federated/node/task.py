@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from v6_federated.base import json_text
 from v6_federated.base.arrays import Array
-from v6_federated.base.database import read_database
+from v6_federated.base.database import named, read_database
 from v6_federated.base.errors import SafeError, place_of
 from v6_federated.base.logs import WITHHELD, one_line
 from v6_federated.base.text import NOTHING_COMPUTED
@@ -161,6 +161,7 @@ def partial(
             checked = settings.validate(accepted, values)
             queries = request.policy.allow_queries and not request.policy.private  # a query can repeat a row
             database = read_database(queries, request.policy.private) if mock_data is None else mock_data[0]
+            request.table = named(database)
             told = Job.from_json(job)
             told.check(organization, round)
             mode = masking.mode_of(told, request)
