@@ -6,10 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from forged import central, k_rows, table_of
+from forged import Central, central, k_rows, table_of
 from masked_jobs import nodes
 
 from v6_federated.base.errors import SafeError
+from v6_federated.data import preprocessing
 from v6_federated.messages import codec
 from v6_federated.privacy import sums as summing
 from v6_federated.privacy.schema import Column, Schema
@@ -333,3 +334,74 @@ def test_where_bands_differ_nothing_but_the_auc_is_missing(tmp_path):
     assert "auc" not in same["privacy"] and other["privacy"]["auc"].startswith("not computed: nodes count scores in")
     assert same["final"]["auc"] is not None and other["final"]["auc"] is None
     assert other["final"]["accuracy"] is not None and other["final"]["evaluated"] == same["final"]["evaluated"]
+
+
+# ---- columns that a task invents
+
+WORDS = [f"v{i}" for i in range(25)]
+INVENTED = {
+    "levels": (25, [{"step": "onehot", "fitted": {"levels": {"sex": WORDS}}}]),
+    "levels of a number": (25, [{"step": "onehot", "fitted": {"levels": {"age": WORDS}}}]),
+    "words that fill": (
+        27,
+        [
+            *({"step": "impute", "fitted": {"values": {"sex": word}}} for word in WORDS),
+            {"step": "onehot", "fitted": {"levels": {"sex": ["f", "m", *WORDS]}}},
+        ],
+    ),
+    "marks of marks": (
+        3,
+        [{"step": "missing_indicator", "fitted": {"columns": [name]}} for name in ("age", "missing(age)")],
+    ),
+}
+
+
+DECLARED = Schema(SCHEMA.columns, "label", (0, 1))
+
+
+def hospitals_of_few_rows() -> dict[int, pd.DataFrame]:
+    """Hospitals of 40, 44, 48 and 52 rows."""
+    tables = {}
+    for k in range(1, 5):
+        n, rng = 36 + 4 * k, np.random.default_rng(k)
+        sex, label = np.where(np.arange(n) % 2, "f", "m"), np.arange(n) // 2 % 2
+        tables[k] = pd.DataFrame({"age": rng.normal(60, 9, n).round(), "sex": sex, "label": label})
+    return tables
+
+
+def asked_for_a_covariance(lying, steps, d):
+    """What the nodes say, after a job has begun about the columns of these steps."""
+    names = [name for name in ("age", "sex") if name in str(steps)]
+    words = [name for name in names if name == "sex" or "onehot" in str(steps)]
+    data = {"label": "label", "features": names, "categories": words}
+    lying.job |= {"model": None, "data": {**lying.job["data"], **data}}
+    for k in lying.network.nodes:
+        lying.entries[k] = lying.call(k, "describe", round_=0, raw=True)["entry"]
+    for k in lying.network.nodes:
+        assert "tags" in lying.confirm(k)
+    job = {"data": {**lying.job["data"], "preprocess": steps}}
+    asked = {"statistic": "covariance", "sums": lying.sums(1, (N,)).to_json()}
+    asked["arrays"] = codec.encode({"mean": np.zeros(d), "scale": np.ones(d)}, "float64")
+    return [lying.call(k, "fit_step", round_=0, job=job, **asked) for k in lying.network.nodes]
+
+
+@pytest.mark.parametrize(("d", "steps"), INVENTED.values(), ids=INVENTED)
+def test_invented_columns_do_not_count_the_hospitals_of_few_rows(d, steps, tmp_path):
+    """Covariances of 25 columns need 50 rows: 42 jobs with other numbers told the rows of each of four hospitals."""
+    tables, study = hospitals_of_few_rows(), StudyPlan(schema=DECLARED)
+    with MockNetwork("v6_fedavg", tables, hospital_folder=tmp_path, study=study, environment=CAREFUL) as network:
+        answers = asked_for_a_covariance(Central(network, "pinned"), steps, d)
+        assert len({*map(str, answers)}) == 1 and "study's schema" in answers[0], answers
+
+
+def test_the_words_that_fill_a_column_may_be_a_level_in_a_study():
+    """One word more than the schema has, as missing values are usually filled; and marks of the schema's columns."""
+    levels = {"sex": ["f", "m"]}
+    steps = [
+        {"step": "missing_indicator", "fitted": {"columns": ["age", "sex"]}},
+        {"step": "impute", "fitted": {"values": {"sex": "unknown", "age": 50.0}}},
+        {"step": "onehot", "fitted": {"levels": {"sex": ["f", "m", "unknown"]}}},
+    ]
+    preprocessing.check_foreseen(steps, ["age", "sex"], levels)
+    with pytest.raises(SafeError, match="onehot names levels of the column sex"):
+        preprocessing.check_foreseen(steps[2:], ["age", "sex"], levels)

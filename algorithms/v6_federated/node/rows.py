@@ -95,6 +95,7 @@ class NodeRows:
         limit_threads()
         if schema is not None:
             schema.check_named(job.data)  # before the table is looked at: it may have other columns
+            preprocessing.check_foreseen(steps, schema.features, schema.levels)
         self.source = open_database(database)
         if schema is not None and self.source.table is not None:
             self.job = replace(self.job, data=schema.named(self.job.data))
