@@ -256,6 +256,20 @@ def test_means_of_hospitals_are_not_added_up(name, c, tmp_path):
         assert float(found["one first"][0]) == pytest.approx(sum(float(t[column].sum()) for t in tables), rel=1e-9)
 
 
+def test_hospitals_with_a_level_are_not_counted(tmp_path):
+    """A sum of ones counted the hospitals in which five rows have a level, or by a clip a large value."""
+    with central("pinned", tmp_path, environment=CAREFUL) as lying:
+        hospital_of_a_level(lying.network)
+        parts, arguments = [N, Part("counts", "one", 64, (1,), 10)], {"statistic": "levels", "columns": ["x3"]}
+        job_of(lying, 1)
+        failed, _, why = statistic(lying, 1, parts, known={"x3": ["1"]}, counts=False, **arguments)
+        assert failed == 5 and "asks for a sum of levels without their counts" in why
+        job_of(lying, 2)
+        failed, found, _ = statistic(lying, 1, parts, known={"x3": ["1"]}, counts=True, **arguments)
+        assert not failed
+        assert round(float(found["one counts 2^10"][0])) == table_of(lying.network.nodes[2])["x3"].sum()
+
+
 # ---- parts that are zeros
 
 

@@ -182,7 +182,7 @@ def fit_step(
         statistic: its name, see ``aggregates.statistic``; "classes", see ``aggregates.class_counts``; or "label", the
             "moments" of a label that is a number.
         columns: the c columns that "present", "below" and "levels" are about.
-        counts: whether "levels" counts rows.
+        counts: whether "levels" counts rows. Where central learns sums only, it must: a sum of ones would count nodes.
         known: the levels that "levels" counts, by column, where central learns sums only.
         draw: number of columns of a block that the node draws, for "product".
         block: the block, a payload, if it is sent.
@@ -199,6 +199,11 @@ def fit_step(
     masked = node.job.aggregation != "plain"
     if masked and statistic in ("moments", "present", "label"):
         _check_center(node, statistic, center, columns or [])
+    if masked and statistic == "levels" and not counts:
+        raise SafeError(
+            "the task asks for a sum of levels without their counts; expected counts=true: a sum of ones would count "
+            "the nodes with enough rows of a level"
+        )
     if statistic == "classes":
         if node.job.data.classes is None:
             raise SafeError("the task counts classes, and the job has none; expected a job with classes")
