@@ -11,6 +11,10 @@ from v6_glm.measures import MEASURES
 
 CERTAIN = "The columns predict nearly all labels with certainty; leave out columns, set l2"
 UNEVEN = "The means that the columns predict are too far apart; leave out columns, choose another family or link"
+IMPOSSIBLE = (
+    "some row's mean is impossible under these coefficients, and without this hospital's part the sum over its block "
+    "would tell it; choose another link, or standardize columns"
+)
 OFFSETS = "The offsets are too far apart; name another column in offset"
 
 
@@ -52,6 +56,8 @@ def newton(
     alone = newton_sums(model, np.ones((n, 1)), y, w, offset, None if null is None else np.array([null]))
     measures = dict.fromkeys(MEASURES, 0.0)
     gradient, hessian = np.zeros(p), np.zeros((p, p))
+    if (found is None or alone is None) and node.pinned:
+        raise SafeError(IMPOSSIBLE)
     if found is None or alone is None:
         measures["impossible"] = 1.0
     else:

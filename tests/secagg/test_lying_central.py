@@ -2,22 +2,30 @@
 
 import importlib
 import itertools
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from forged import UPDATE, central, change_table, k_rows, keep, other_key, roll_back
+from helpers import four
 from masked_jobs import QUICK, nodes, run
 
-from v6_federated.base.vantage6_api import CollectResultsError
+from v6_federated.base.database import Frame, name_of, named
+from v6_federated.base.vantage6_api import CollectResultsError, Database
 from v6_federated.central.answer import Answer
 from v6_federated.central.masking import Masks
+from v6_federated.data.frames import ATTRIBUTES, encode
+from v6_federated.data.source import Source
 from v6_federated.messages import codec
+from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.secagg import keys, study
 from v6_federated.privacy.secagg.answered import KEPT
 from v6_federated.privacy.sums import Part
 from v6_workbench.simulation import studies
+from v6_workbench.simulation.mock import TRUSTING
 
 MODES = ("masked", "pinned")
 
@@ -534,6 +542,61 @@ def test_the_held_out_share_is_one_for_all_jobs_of_a_study(tmp_path):
             said = lying.update(1)
             assert isinstance(said, dict) == fine
             assert fine or "this hospital holds out the share 0.2 of its rows in all jobs of its study" in said
+
+
+def at_database(label: str) -> dict[str, str]:
+    """What a container is told of a task's database."""
+    return {"USER_REQUESTED_DATABASE_LABELS": label, f"{label.upper()}_DATABASE_TYPE": "csv"}
+
+
+@four
+def test_another_database_at_one_hospital_is_refused(tmp_path):
+    """The difference of two sums was the hospital's own rows and those of the other database, which all may know."""
+    with central("pinned", tmp_path, environment=TRUSTING | at_database("default")) as lying:
+        lying.agree()
+        assert all(isinstance(lying.update(k), dict) for k in lying.network.nodes)
+        change_table(lying.network, 1)
+        own, file = lying.network.nodes[1], hospital(lying, 1) / "table"
+        lying.network.nodes[1] = replace(own, environment={**own.environment, **at_database("demo")})
+        for key in ("1", "2"):
+            lying.job["key"] = key * 32
+            lying.entries, lying.tags = {}, {}
+            lying.agree()
+            if key == "1":
+                says = (
+                    "all jobs of its study are about the database 'default' of this hospital, and this one names 'demo'"
+                )
+                assert lying.update(1).startswith(says)
+                file.unlink()  # its operator means it
+        assert isinstance(lying.update(1), dict)
+        assert file.read_text() == "demo"
+
+
+@four
+@pytest.mark.parametrize("mode", ["masked", "pinned"])
+def test_the_database_is_a_part_of_the_transcript(mode, tmp_path):
+    """In the first job of a study, or without one, masks do not cancel if one node is asked about another database."""
+    with central(mode, tmp_path, environment=TRUSTING | at_database("default")) as lying:
+        lying.agree()
+        own = lying.network.nodes[2]
+        lying.network.nodes[2] = replace(own, environment={**own.environment, **at_database("demo")})
+        answers = [lying.update(k) for k in lying.network.nodes]
+        assert len({answer["T"] for answer in answers}) == 2
+        assert lying.opened(answers)[0] != len(answers)
+
+
+def test_a_table_has_one_name_whatever_a_session_calls_it():
+    """What a task chooses of a database, by a sheet or a query, is another table."""
+    plain = Database("default", "csv", "a.csv")
+    sheet, query = replace(plain, sheet="2025"), replace(plain, query="SELECT 1")
+    assert name_of(plain) == name_of(replace(plain, label="DEFAULT")) == "default"
+    assert len({name_of(each) for each in (plain, sheet, query, replace(query, query="SELECT 2"))}) == 4
+    table = Source(table=nodes(1)[1])
+    for given, name in (((), ""), ((name_of(query),), name_of(query))):
+        written = encode(table, Policy.of("careful"), False, *given)
+        frame = written.to_pandas()
+        frame.attrs = json.loads(written.schema.metadata[ATTRIBUTES])  # as pandas reads them from a file
+        assert named(Frame(frame)) == name
 
 
 def test_malformed_sums_are_refused(tmp_path):

@@ -6,9 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from forged import central, k_rows, table_of
+from forged import Central, central, k_rows, table_of
+from masked_jobs import nodes
 
 from v6_federated.base.errors import SafeError
+from v6_federated.data import preprocessing
 from v6_federated.messages import codec
 from v6_federated.privacy import sums as summing
 from v6_federated.privacy.schema import Column, Schema
@@ -205,3 +207,215 @@ def test_columns_outside_the_schema_do_not_tell_which_tables_have_them(data, tmp
             said.add(client.run.from_task(task["id"])[0]["log"].partition(f"organization {k}: ")[2])
         [one] = said
         assert "schema" in one, one
+
+
+# ---- statistics
+
+
+def statistic(lying, seq, parts, center=None, **arguments):
+    """How many nodes have failed at a statistic, the sums, and why a node has failed."""
+    arrays = {} if center is None else {"arrays": codec.encode({"center": np.asarray(center, float)}, "float64")}
+    sums = lying.sums(seq, parts).to_json()
+    answers = [lying.call(k, "fit_step", sums=sums, round_=0, **arguments, **arrays) for k in lying.network.nodes]
+    assert not any(isinstance(a, str) for a in answers), answers
+    _, failed, found, _ = lying.opened(answers, parts)
+    refused = [line["refused"] for line in lying.audit(1) if "refused" in line]
+    return failed, found, refused[-1] if refused else ""
+
+
+def job_of(lying, key, **data):
+    """A new job without a model."""
+    lying.job |= {"model": None, "key": f"{key:032x}", "data": {**lying.job["data"], **data}}
+    lying.entries, lying.tags = {}, {}
+    lying.agree()
+
+
+@pytest.mark.parametrize(("name", "c"), [("moments", 4), ("present", 2), ("label", 1)])
+def test_means_of_hospitals_are_not_added_up(name, c, tmp_path):
+    """In a sum of means a row counts 1 / n_k: 117 questions told the rows of each hospital, and how many of each age.
+
+    One value more in a column then moves the sum by 1 / n_k. What the sums are about is needed in its right shape.
+    """
+    arguments = {"statistic": name, "columns": ["x0", "x1"] if name == "present" else []}
+    with central("pinned", tmp_path, environment=CAREFUL) as lying:
+        data = {}
+        if name == "label":
+            labels_far_apart(lying.network)
+            data = {"classes": None, "regression": True}
+        for key, center in enumerate((None, np.zeros(c + 1), np.zeros((c, 1)), 0.0), start=1):
+            job_of(lying, key, **data)
+            own = ladder("first" if center is not None else "mean", (c,))
+            failed, _, why = statistic(lying, 1, [N, *own], center, **arguments)
+            assert failed == 5
+            assert f"asks for a sum of {name} without the center" in why
+        job_of(lying, 9, **data)
+        failed, found, _ = statistic(lying, 1, [N, *ladder("first", (c,))], np.zeros(c), **arguments)
+        tables = [table_of(node) for node in lying.network.nodes.values()]
+        column = "label" if name == "label" else "x0"
+        assert not failed
+        assert float(found["one first"][0]) == pytest.approx(sum(float(t[column].sum()) for t in tables), rel=1e-9)
+
+
+def test_hospitals_with_a_level_are_not_counted(tmp_path):
+    """A sum of ones counted the hospitals in which five rows have a level, or by a clip a large value."""
+    with central("pinned", tmp_path, environment=CAREFUL) as lying:
+        hospital_of_a_level(lying.network)
+        parts, arguments = [N, Part("counts", "one", 64, (1,), 10)], {"statistic": "levels", "columns": ["x3"]}
+        job_of(lying, 1)
+        failed, _, why = statistic(lying, 1, parts, known={"x3": ["1"]}, counts=False, **arguments)
+        assert failed == 5 and "asks for a sum of levels without their counts" in why
+        job_of(lying, 2)
+        failed, found, _ = statistic(lying, 1, parts, known={"x3": ["1"]}, counts=True, **arguments)
+        assert not failed
+        assert round(float(found["one counts 2^10"][0])) == table_of(lying.network.nodes[2])["x3"].sum()
+
+
+# ---- parts that are zeros
+
+
+def hospital_of_a_level(network: MockNetwork) -> None:
+    """Only rows of hospital 2 have the level that x3 = 1 stands for."""
+    store = RowStore(network.folder / "levels")
+    for k, node in network.nodes.items():
+        table = table_of(node).copy()
+        table["x3"] = np.arange(len(table)) % 2 * float(k == 2)
+        network.nodes[k] = replace(node, rows=mock_node.stored(k, table, store))
+    store.close()
+
+
+def test_a_hospital_with_an_impossible_mean_adds_no_zeros(tmp_path):
+    """Coefficients of a task can make the mean of one hospital's rows infinite: the sum without it tells its own."""
+    with central("pinned", tmp_path, package="v6_glm", environment=CAREFUL) as lying:
+        hospital_of_a_level(lying.network)
+        lying.job["method"] = "glm"
+        lying.job["model"] = {"name": "glm", "features": 4, "classes": 1, "family": "poisson"}
+        lying.job["data"] = {**lying.job["data"], "classes": None, "regression": True}
+        lying.agree()
+        parts, found = [N, *ladder("hessian", (15,))], []
+        for seq, slope in enumerate((0.0, 1000.0), start=1):
+            beta = np.array([0, 0, 0, slope, 0.0])
+            arrays = codec.encode({"weights": beta, "center": np.zeros(5), "scale": np.ones(5)}, "float64")
+            sums = lying.sums(seq, parts).to_json()
+            answers = [lying.call(k, "newton", sums=sums, arrays=arrays, null=0.0) for k in lying.network.nodes]
+            _, failed, opened, _ = lying.opened(answers, parts)
+            found.append((failed, opened["one hessian"]))
+        (none, before), (failed, after) = found
+        assert (none, failed) == (0, 1)
+        X = table_of(lying.network.nodes[2]).assign(label=1.0).to_numpy(float)
+        assert not np.allclose(before - after, (X.T @ X)[np.tril_indices(5)], atol=1e-3)
+
+
+OTHER_BANDS = {2: {"V6_FEDERATED_SCORE_BANDS": "101"}}
+
+
+def test_a_hospital_with_other_bands_of_scores_is_not_alone_in_a_sum(tmp_path):
+    """Zeros of all others left its own rows by class and band: no node counts other bands than its operator's."""
+    with central("pinned", tmp_path, environment=CAREFUL, environments=OTHER_BANDS) as lying:
+        lying.job["data"] = {**lying.job["data"], "holdout": 0.5}
+        lying.agree()
+        arrays = codec.encode({"weights": np.array([1.0, 0, 0, 0, 0])})
+        n = Part("evaluation.n", "one", 64)
+        for seq, bands in enumerate((101, 127), start=1):
+            parts = [N, n, Part("evaluation.bands", "one", 64, (1, 2, bands))]
+            said = {
+                k: lying.call(k, "evaluate", sums=lying.sums(seq, parts).to_json(), arrays=arrays, evaluate="held_out")
+                for k in lying.network.nodes
+            }
+            refused = {k for k, answer in said.items() if isinstance(answer, str)}
+            assert refused == ({1, 3, 4, 5} if bands == 101 else {2})
+            for k in refused:
+                own = 101 if k == 2 else 127
+                assert said[k].startswith(f"the task asks for counts of scores in {bands} bands, and this node's")
+                assert f"has set {own} (V6_FEDERATED_SCORE_BANDS); ask for {own}, or for none" in said[k]
+        for parts in (
+            [N, Part("evaluation.bands", "one", 64, (1, 2, 127)), Part("evaluation.bands", "one", 64, (1, 2, 101), 9)],
+            [N, Part("evaluation.bands", "one", 64)],
+        ):
+            sums = lying.sums(3, parts).to_json()
+            assert "bands" in lying.call(1, "evaluate", sums=sums, arrays=arrays, evaluate="held_out")
+
+
+def test_where_bands_differ_nothing_but_the_auc_is_missing(tmp_path):
+    settings = {"rounds": 2, "lr": 0.1, "classes": [0, 1], "holdout": 0.5}
+    tables = nodes(5, n=40)
+    found = []
+    for name, environments in (("same", {}), ("other", OTHER_BANDS)):
+        study = StudyPlan(5)
+        options = {"environment": CAREFUL, "environments": environments, "on_round": lambda row: None}
+        with MockNetwork("v6_fedavg", tables, hospital_folder=tmp_path / name, study=study, **options) as network:
+            found.append(network.run(**settings))
+    same, other = found
+    assert "auc" not in same["privacy"] and other["privacy"]["auc"].startswith("not computed: nodes count scores in")
+    assert same["final"]["auc"] is not None and other["final"]["auc"] is None
+    assert other["final"]["accuracy"] is not None and other["final"]["evaluated"] == same["final"]["evaluated"]
+
+
+# ---- columns that a task invents
+
+WORDS = [f"v{i}" for i in range(25)]
+INVENTED = {
+    "levels": (25, [{"step": "onehot", "fitted": {"levels": {"sex": WORDS}}}]),
+    "levels of a number": (25, [{"step": "onehot", "fitted": {"levels": {"age": WORDS}}}]),
+    "words that fill": (
+        27,
+        [
+            *({"step": "impute", "fitted": {"values": {"sex": word}}} for word in WORDS),
+            {"step": "onehot", "fitted": {"levels": {"sex": ["f", "m", *WORDS]}}},
+        ],
+    ),
+    "marks of marks": (
+        3,
+        [{"step": "missing_indicator", "fitted": {"columns": [name]}} for name in ("age", "missing(age)")],
+    ),
+}
+
+
+DECLARED = Schema(SCHEMA.columns, "label", (0, 1))
+
+
+def hospitals_of_few_rows() -> dict[int, pd.DataFrame]:
+    """Hospitals of 40, 44, 48 and 52 rows."""
+    tables = {}
+    for k in range(1, 5):
+        n, rng = 36 + 4 * k, np.random.default_rng(k)
+        sex, label = np.where(np.arange(n) % 2, "f", "m"), np.arange(n) // 2 % 2
+        tables[k] = pd.DataFrame({"age": rng.normal(60, 9, n).round(), "sex": sex, "label": label})
+    return tables
+
+
+def asked_for_a_covariance(lying, steps, d):
+    """What the nodes say, after a job has begun about the columns of these steps."""
+    names = [name for name in ("age", "sex") if name in str(steps)]
+    words = [name for name in names if name == "sex" or "onehot" in str(steps)]
+    data = {"label": "label", "features": names, "categories": words}
+    lying.job |= {"model": None, "data": {**lying.job["data"], **data}}
+    for k in lying.network.nodes:
+        lying.entries[k] = lying.call(k, "describe", round_=0, raw=True)["entry"]
+    for k in lying.network.nodes:
+        assert "tags" in lying.confirm(k)
+    job = {"data": {**lying.job["data"], "preprocess": steps}}
+    asked = {"statistic": "covariance", "sums": lying.sums(1, (N,)).to_json()}
+    asked["arrays"] = codec.encode({"mean": np.zeros(d), "scale": np.ones(d)}, "float64")
+    return [lying.call(k, "fit_step", round_=0, job=job, **asked) for k in lying.network.nodes]
+
+
+@pytest.mark.parametrize(("d", "steps"), INVENTED.values(), ids=INVENTED)
+def test_invented_columns_do_not_count_the_hospitals_of_few_rows(d, steps, tmp_path):
+    """Covariances of 25 columns need 50 rows: 42 jobs with other numbers told the rows of each of four hospitals."""
+    tables, study = hospitals_of_few_rows(), StudyPlan(schema=DECLARED)
+    with MockNetwork("v6_fedavg", tables, hospital_folder=tmp_path, study=study, environment=CAREFUL) as network:
+        answers = asked_for_a_covariance(Central(network, "pinned"), steps, d)
+        assert len({*map(str, answers)}) == 1 and "study's schema" in answers[0], answers
+
+
+def test_the_words_that_fill_a_column_may_be_a_level_in_a_study():
+    """One word more than the schema has, as missing values are usually filled; and marks of the schema's columns."""
+    levels = {"sex": ["f", "m"]}
+    steps = [
+        {"step": "missing_indicator", "fitted": {"columns": ["age", "sex"]}},
+        {"step": "impute", "fitted": {"values": {"sex": "unknown", "age": 50.0}}},
+        {"step": "onehot", "fitted": {"levels": {"sex": ["f", "m", "unknown"]}}},
+    ]
+    preprocessing.check_foreseen(steps, ["age", "sex"], levels)
+    with pytest.raises(SafeError, match="onehot names levels of the column sex"):
+        preprocessing.check_foreseen(steps[2:], ["age", "sex"], levels)

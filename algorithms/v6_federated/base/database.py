@@ -1,5 +1,6 @@
 """Reading the database that a task names: a table, or the path of what holds arrays."""
 
+import hashlib
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from v6_federated.base.vantage6_api.described import QUERY_TYPES
 RESERVED = "HOSPITAL"  # label of the hospital's own folder
 TABLE_TYPES = {"csv", "excel", "parquet"}
 CHOSEN = "chosen"  # in the mark: whether a query or a sheet chose the rows
+TABLE = "table"  # in the mark: which database of the node the rows are from, see ``named``
 MARK = "v6-federated"  # attribute of a data frame that this package has made
 
 
@@ -60,6 +62,35 @@ def chosen() -> list[str | int]:
     if file.is_file():
         found += [file.stat().st_size, file.stat().st_mtime_ns]
     return found
+
+
+def name_of(database: Database) -> str:
+    """Name a table, for operators and to compare it: what is chosen by a query is another table.
+
+    Args:
+        database: a database of the node.
+
+    Returns:
+        Its label, and the sheet and the digest of the query that a task has chosen.
+    """
+    chosen_by = {"sheet": database.sheet, "query": database.query}
+    parts = {kind: hashlib.sha256(text.encode()).hexdigest()[:16] for kind, text in chosen_by.items() if text}
+    return " ".join([database.label.lower(), *(f"{kind}={digest}" for kind, digest in parts.items())])
+
+
+def named(rows: object) -> str | None:
+    """Name the table of this node that a task is about, by whatever name a session knows it.
+
+    Args:
+        rows: what ``read_database`` returned.
+
+    Returns:
+        See ``name_of``; empty for a data frame that does not say it; None on mock nodes, whose tasks name no database.
+    """
+    if isinstance(rows, Frame):
+        return str(rows.rows.attrs[MARK].get(TABLE, ""))
+    database = database_of_task()
+    return None if database is None else name_of(database)
 
 
 def read_database(allow_queries: bool, by_value: bool = False) -> pd.DataFrame | Frame | Path:

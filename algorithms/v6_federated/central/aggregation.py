@@ -18,6 +18,10 @@ from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.secagg.agreement import Entry
 
 SUMS = "sums over the blocks; and from each organization: names of columns, classes and levels, and public keys"
+NO_AUC = (
+    "not computed: nodes count scores in different numbers of bands; ask their operators for the same "
+    "V6_FEDERATED_SCORE_BANDS"
+)
 
 
 class Aggregation:
@@ -183,6 +187,8 @@ class Aggregation:
             found: dict[str, Any] = {"aggregation": "plain", "central_saw": "each organization's own answers"}
         else:
             found = {"aggregation": masks.mode, "blocks": masks.blocks, "central_saw": SUMS}
+            if masks.bands is None:
+                found["auc"] = NO_AUC
         if self._plan is None:
             return found
         shared = masks is not None and masks.mode == "pinned" and self.shared

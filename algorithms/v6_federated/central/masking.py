@@ -20,7 +20,6 @@ from v6_federated.messages import codec
 from v6_federated.messages.result import confusion_shape
 from v6_federated.models import metrics
 from v6_federated.privacy import sums as summing
-from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.secagg.agreement import Entry
 from v6_federated.privacy.sums import Part, Sums, ladder
 
@@ -54,6 +53,7 @@ class Masks:
         lost: why a block cannot be summed any more in this job, by its first member.
         noise: z, the standard deviation of the noise of an evaluation's counts over what a row can change; 0 without
             noise. With noise, a sum that wraps cannot be asked for again, as its part of the budget is spent.
+        bands: in how many bands the nodes count scores; None if their numbers differ, and no AUC is computed.
         colluders: hospitals of a block that its study assumes to work with the server; the others share the noise.
     """
 
@@ -67,6 +67,7 @@ class Masks:
     lost: dict[int, str] = field(default_factory=dict)
     noise: float = 0.0
     colluders: int = 0
+    bands: int | None = None
 
     @classmethod
     def of(
@@ -76,7 +77,7 @@ class Masks:
 
         Args:
             mode: "masked" or "pinned".
-            hellos: ``entry`` and ``block`` of each organization that answered.
+            hellos: ``entry``, ``block`` and ``score_bands`` of each organization that answered.
             least: organizations that a block must have at the node where central runs.
             silent: ids of the job's organizations that did not answer. Their blocks are lost.
 
@@ -123,7 +124,9 @@ class Masks:
             )
         rosters = {block[0]: [entries[k].to_json() for k in block] for block in blocks}
         why = f"organizations {[*silent]} did not answer when the job began, and this block is not whole without them"
-        return cls(mode, blocks + parts, lost={part[0]: why for part in parts}), rosters
+        bands = {said["score_bands"] for said in hellos.values()}
+        same = bands.pop() if len(bands) == 1 else None
+        return cls(mode, blocks + parts, lost={part[0]: why for part in parts}, bands=same), rosters
 
     # ---- whom to ask
 
@@ -208,7 +211,7 @@ class Masks:
         parts += [Part(name, "one", 64) for name in counts]
         if evaluate:
             assert classes is not None
-            parts += _of_regression(loss) if regression else _of_classes(classes, bool(self.noise))
+            parts += _of_regression(loss) if regression else _of_classes(classes, self.bands or 0, bool(self.noise))
         self.seq += 1
         return Sums(self.seq, block[0], self.rows.get(block[0]), (*parts, *extra), self.tags.get(block[0], {}))
 
@@ -344,6 +347,7 @@ class Masks:
             "lost": [*self.lost.items()],
             "noise": self.noise,
             "colluders": self.colluders,
+            "bands": self.bands,
         }
 
     @classmethod
@@ -367,12 +371,12 @@ class Masks:
             dict(kept["lost"]),
             kept["noise"],
             kept["colluders"],
+            kept["bands"],
         )
 
 
-def _of_classes(classes: int, noisy: bool) -> list[Part]:
+def _of_classes(classes: int, bands: int, noisy: bool) -> list[Part]:
     """The parts of an evaluation that counts classes."""
-    bands = Policy.of_node().score_bands
     counts = [
         Part("evaluation.n", "one", 64),
         Part("evaluation.confusion", "one", 64, confusion_shape(classes)),

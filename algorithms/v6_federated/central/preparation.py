@@ -28,6 +28,7 @@ from v6_federated.messages.common import Common
 from v6_federated.messages.job import MODES, SPECIAL, DataSpec, Job
 from v6_federated.messages.result import MOST_CROSSED, crossed
 from v6_federated.models import metrics, outcomes
+from v6_federated.privacy.limits import MOST_BANDS
 from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.secagg.agreement import Entry
 
@@ -146,6 +147,7 @@ def describe(job: Job, raw: bool, ask: Ask) -> list[Answer]:
                 "bounds",
                 "absent",
                 "subgroup",
+                "score_bands",
             )
         ),
         minimum_rows=job.minimum_rows or 1,
@@ -346,7 +348,7 @@ def _wrong_description(values: Mapping[str, Any], raw: bool, classes_asked: bool
         return "did not say which excluded columns it lacks; expected a list"
     mode = values.get("mode", "plain")
     if mode not in MODES or (mode != "plain" and not _is_hello(values)):
-        return "sent a malformed greeting; expected mode, entry and block"
+        return "sent a malformed greeting; expected mode, entry, block and score_bands"
     for columns in (found or {}).values() if raw and named else ():
         if not isinstance(columns, list) or not set(map(str, columns)) <= names:
             return "sent the kind of columns that are not its features; expected some of them"
@@ -357,6 +359,8 @@ def _is_hello(values: Mapping[str, Any]) -> bool:
     """Whether a description holds the node's keys, and levels by column."""
     block, levels = values.get("block"), values.get("levels", {})
     texts = isinstance(block, list) and all(isinstance(S, str) for S in block)
+    bands = values.get("score_bands")
+    counted = type(bands) is int and 0 <= bands <= MOST_BANDS
     named = isinstance(levels, dict) and all(
         isinstance(found, list) and all(isinstance(level, str) and len(level) <= MOST_REASON for level in found)
         for found in levels.values()
@@ -365,7 +369,7 @@ def _is_hello(values: Mapping[str, Any]) -> bool:
         Entry.from_json(values.get("entry"))
     except SafeError:
         return False
-    return texts and named
+    return texts and named and counted
 
 
 def _wrong_levels(columns: Sequence[str], answer: Answer) -> str | None:

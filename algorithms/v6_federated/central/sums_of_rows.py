@@ -138,7 +138,7 @@ class SumsOfRows:
         known = {c: [*self.levels[c], *sorted(filled[c])] for c in columns}
         places = [(c, level) for c, levels in known.items() for level in levels]
         found = []
-        for a in ask([Part("counts", "one", 64, (len(places),))], known=known):
+        for a in ask([Part("counts", "one", 64, (len(places),))], known=known, counts=True):
             rows_of: dict[str, dict[str, int]] = {c: {} for c in columns}
             for (c, level), rows in zip(places, _sum(a, "counts").tolist(), strict=True):
                 if rows or (not counts and level not in filled[c]):

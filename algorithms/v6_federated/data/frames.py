@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from v6_federated.base.database import CHOSEN, MARK
+from v6_federated.base.database import CHOSEN, MARK, TABLE
 from v6_federated.base.logs import one_line
 from v6_federated.base.tables import DECIMAL_COMMAS
 from v6_federated.base.vantage6_api import DataError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ATTRIBUTES = b"PANDAS_ATTRS"  # where pandas keeps the attributes of a frame in Parquet
 
 
-def encode(source: Source, policy: Policy, chosen: bool) -> "pyarrow.Table":
+def encode(source: Source, policy: Policy, chosen: bool, name: str = "") -> "pyarrow.Table":
     """Write rows as a data frame with this package's mark.
 
     Args:
@@ -34,6 +34,7 @@ def encode(source: Source, policy: Policy, chosen: bool) -> "pyarrow.Table":
         policy: the operator's limits. Columns that may not be used are left out: a session shows all names to
             researchers, and all rows to other images.
         chosen: whether a task has chosen the rows, by a query or a sheet.
+        name: of the database, see ``database.name_of``.
 
     Returns:
         The frame. Columns whose values are of kinds that no task could use are left out, and named in the log.
@@ -41,7 +42,7 @@ def encode(source: Source, policy: Policy, chosen: bool) -> "pyarrow.Table":
     Raises:
         PrivacyThresholdViolation: no column may be used.
     """
-    about: dict[str, Any] = {"version": __version__, CHOSEN: chosen}
+    about: dict[str, Any] = {"version": __version__, CHOSEN: chosen, TABLE: name}
     if source.table is not None:
         table = source.table[policy.permitted(source.table.columns, source.twins)]
         writable = {name: column for name in table.columns if (column := _writable(table[name])) is not None}

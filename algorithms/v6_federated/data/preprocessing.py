@@ -211,6 +211,47 @@ def made(steps: Sequence[Mapping[str, Any]]) -> int:
     return levels + len(emptied(steps))
 
 
+def check_foreseen(
+    steps: Sequence[Mapping[str, Any]], columns: Sequence[str], levels: Mapping[str, Sequence[str]]
+) -> None:
+    """Refuse steps that make more columns than a schema foresees, before the rows are looked at.
+
+    How many hospitals have too few rows for the columns of a covariance would be seen, for as many columns as a task
+    invents levels. With these checks, their number follows from the schema.
+
+    Args:
+        steps: fitted steps.
+        columns: the schema's columns.
+        levels: the levels of each column of words.
+
+    Raises:
+        SafeError: a step is malformed, makes columns of levels or of missing values that the schema does not have, or
+            is the second one to fill a column with a word that is none of its levels.
+    """
+    filled: dict[str, set[str]] = {}
+    for step in steps:
+        name, fitted = step.get("step"), step.get("fitted")
+        if name == "impute":
+            for column, value in by_column(fitted, "values", lambda _: True).items():
+                if column in levels and value not in levels[column]:
+                    filled.setdefault(column, set()).add(str(value))
+        if name == "missing_indicator" and (strange := [c for c in marked(fitted) if c not in columns]):
+            raise SafeError(f"missing_indicator marks {', '.join(strange)}; expected columns of the study's schema")
+        if name == "onehot":
+            for column, named in by_column(fitted, "levels", lambda own: isinstance(own, list)).items():
+                known = {*levels.get(column, ()), *filled.get(column, ())}
+                if column not in levels or not {*map(str, named)} <= known:
+                    raise SafeError(
+                        f"onehot names levels of the column {column} that are not in the study's schema; declare them "
+                        "there, or leave them out"
+                    )
+    if twice := [column for column, words in filled.items() if len(words) > 1]:
+        raise SafeError(
+            f"steps fill the column(s) {', '.join(twice)} with several words that are not in the study's schema; fill "
+            "each column once"
+        )
+
+
 class Levelling:
     """Makes columns constant that mark few training rows, before the first step and after each.
 

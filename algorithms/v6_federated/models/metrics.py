@@ -137,20 +137,19 @@ def to_sums(evaluation: Mapping[str, Any], classes: int, bands: int) -> dict[str
     Args:
         evaluation: a node's evaluation.
         classes: number of classes c.
-        bands: number of bands of which the sum has counts.
+        bands: number of bands of which the sum has counts: the node's, or 0 for none.
 
     Returns:
-        ``n``; ``loss``, the sum over the rows; ``confusion``; ``bands`` (problems, 2, bands), zeros if the node counts
-        other bands; ``steps``, the node's part of the variance of rounded counts, times 6.
+        ``n``; ``loss``, the sum over the rows; ``confusion``; ``bands`` (problems, 2, bands), zeros if there are
+        no rows; ``steps``, the node's part of the variance of rounded counts, times 6.
     """
     n = evaluation["n"]
-    found = _unpacked(evaluation["bands"]) if n and evaluation["bands"] else np.empty(0)
-    shape = (problems(classes), 2, bands)
+    counted = n and bands and evaluation["bands"]
     return {
         "n": n,
         "loss": n * evaluation["loss"] if n else 0.0,
         "confusion": np.array(evaluation["confusion"]) if n else np.zeros(confusion_shape(classes)),
-        "bands": found if found.shape == shape else np.zeros(shape),
+        "bands": _unpacked(evaluation["bands"]) if counted else np.zeros((problems(classes), 2, bands)),
         "steps": evaluation.get("step", 1) ** 2 - 1 if n else 0,
     }
 
@@ -162,7 +161,7 @@ def of_sums(sums: Mapping[str, Any]) -> dict[str, Any]:
         sums: the sums over the nodes of a block.
 
     Returns:
-        An evaluation of all their rows, without bands if some node has counted others.
+        An evaluation of all their rows, without bands if the nodes have counted none.
     """
     n, bands = int(sums["n"]), np.asarray(sums["bands"])
     if not n:

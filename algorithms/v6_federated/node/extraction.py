@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from v6_federated.base.database import read
+from v6_federated.base.database import name_of, read
 from v6_federated.base.errors import SafeError, place_of
 from v6_federated.base.logs import WITHHELD, one_line
 from v6_federated.base.vantage6_api import AlgorithmExecutionError, Database, extraction_task
@@ -55,7 +55,7 @@ def extract(
         source = open_database(read(database, policy.allow_queries, policy.private))
         if not policy.allow_numeric_names:
             source.check_header()
-        frame = encode(source, policy, chosen=bool(query or sheet))
+        frame = encode(source, policy, chosen=bool(query or sheet), name=name_of(database))
         if folder is not None:
             audit.write(
                 folder, replace(line, rows=frame.num_rows, left={"names and types of columns": frame.num_columns})

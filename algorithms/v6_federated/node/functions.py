@@ -177,11 +177,12 @@ def fit_step(
         scale: what they are divided by, (d,).
         lower: first edge of each column's histogram, (c,), for "below".
         upper: last edge of each column's histogram, (c,).
-        center: what sums for "moments" and "present" are about, (c,), where central learns sums only.
+        center: what sums for "moments", "present" and "label" are about, (c,), where central learns sums only. There it
+            must be given: the sum of the nodes' means would count each row as 1 / n_k.
         statistic: its name, see ``aggregates.statistic``; "classes", see ``aggregates.class_counts``; or "label", the
             "moments" of a label that is a number.
         columns: the c columns that "present", "below" and "levels" are about.
-        counts: whether "levels" counts rows.
+        counts: whether "levels" counts rows. Where central learns sums only, it must: a sum of ones would count nodes.
         known: the levels that "levels" counts, by column, where central learns sums only.
         draw: number of columns of a block that the node draws, for "product".
         block: the block, a payload, if it is sent.
@@ -190,11 +191,19 @@ def fit_step(
         The statistic.
 
     Raises:
-        SafeError: the request does not fit the columns.
+        SafeError: the request does not fit the columns, or asks for the sum of what is not a sum over rows.
         DataError: values are missing, or words among them, where only numbers can be used.
         PrivacyThresholdViolation: the statistic would describe too few rows.
     """
     arrays = {"mean": mean, "scale": scale, "lower": lower, "upper": upper}
+    masked = node.job.aggregation != "plain"
+    if masked and statistic in ("moments", "present", "label"):
+        _check_center(node, statistic, center, columns or [])
+    if masked and statistic == "levels" and not counts:
+        raise SafeError(
+            "the task asks for a sum of levels without their counts; expected counts=true: a sum of ones would count "
+            "the nodes with enough rows of a level"
+        )
     if statistic == "classes":
         if node.job.data.classes is None:
             raise SafeError("the task counts classes, and the job has none; expected a job with classes")
@@ -208,7 +217,6 @@ def fit_step(
         arrays["block"] = pca.read_block(len(features.names), draw, block)
     if statistic == "levels":
         aggregates.check_categories(columns, node.source.training(node.job.data, node.identity, policy), policy)
-    masked = node.job.aggregation != "plain"
     found = aggregates.statistic(statistic, features, policy, columns, counts, arrays, node.check_time, quiet=masked)
     if not masked:
         return found
@@ -217,6 +225,17 @@ def fit_step(
     if statistic == "levels":
         return {"counts": aggregates.counts_of(known or {}, found["levels"])}
     return found
+
+
+def _check_center(node: Node, statistic: str, center: Any, columns: Sequence[str]) -> None:
+    """Refuse to answer with means where answers are added up. No row is read for it."""
+    width = {"label": 1, "present": len(columns)}.get(statistic)
+    shape = (len(node.layout.numeric) if width is None else width,)
+    if center is None or np.shape(center) != shape or not np.isfinite(center).all():
+        raise SafeError(
+            f"the task asks for a sum of {statistic} without the center that it is about; expected center, {shape[0]} "
+            "numbers: a sum of the nodes' means would tell their numbers of rows"
+        )
 
 
 @partial(weights="one")

@@ -47,6 +47,8 @@ from v6_federated.privacy.secagg.answered import Answered
 from v6_federated.privacy.sums import Sums
 
 HOLDOUT = "holdout"  # file in the hospital's folder: the share of rows that the first pinned job has held out
+TABLE = "table"  # the same for the database that the first pinned job was about
+MOST_SAID = 1000  # bytes of either
 SAFE_ERRORS = (SafeError, DataError, NodePermissionException, PrivacyThresholdViolation, UserInputError)
 GONE = "this job's key is gone from the node's data volume; start a new job, for example from the last model (resume)"
 
@@ -184,7 +186,8 @@ def hello(node: Node, request: Request, mode: str) -> dict[str, Any]:
         mode: "masked" or "pinned".
 
     Returns:
-        ``mode``, ``entry``, and ``block``, the public keys of the node's block in its study.
+        ``mode``, ``entry``, and ``block``, the public keys of the node's block in its study; ``score_bands``, in how
+        many bands it counts scores.
 
     Raises:
         NodePermissionException: the node has no study, or has lost the job's key, or a job of a study asks for a
@@ -202,7 +205,8 @@ def hello(node: Node, request: Request, mode: str) -> dict[str, Any]:
             _save(node, session)
     if session.mode != mode:
         raise NodePermissionException(f"the job has begun with aggregation={session.mode}. {NOTHING_COMPUTED}")
-    return {"mode": mode, "entry": session.own, "block": list(session.block)}
+    bands = request.policy.score_bands
+    return {"mode": mode, "entry": session.own, "block": list(session.block), "score_bands": bands}
 
 
 def _new(node: Node, folder: HospitalFolder, mode: str) -> Session:
@@ -333,6 +337,7 @@ def answer(
     if session.mode == "pinned":
         _check_minimum(job)
         _check_holdout(folder, job.data.holdout)
+        _check_table(folder, request.table)
         pinned = study.accepted(folder.path)
         if pinned is None or pinned.digest.hex() != session.study:
             raise NodePermissionException(
@@ -342,7 +347,7 @@ def answer(
         raise NodePermissionException(
             f"the table of this node has changed since the job began; start a new job. {NOTHING_COMPUTED}"
         )
-    asked = {"job": job.to_json(), **arguments}
+    asked = {"job": job.to_json(), **arguments, "database": request.table}
     T = transcript.transcript(R, sums.seq, node.round, job.method, function, sums.layout, asked, arrays)
     answered = _answered(node, folder)
     request.count(node.state.version(), T)
@@ -424,21 +429,43 @@ def _check_holdout(folder: HospitalFolder, holdout: float) -> None:
     """Refuse another share of held-out rows than in the first job: the difference would be rows of one hospital."""
     if not holdout:
         return
-    file, said = folder.path / HOLDOUT, f"{holdout:g}"
-    try:
-        with contextlib.suppress(FileExistsError):
-            create(file, said.encode())
-        with open_regular(file) as stream:
-            kept = stream.read(30).decode().strip()
-    except OSError as error:
-        raise NodePermissionException(
-            f"the file {HOLDOUT} in the hospital's folder cannot be used ({error.strerror}). {NOTHING_COMPUTED}"
-        ) from None
-    if kept != said:
+    if (kept := _of_first_job(folder, HOLDOUT, f"{holdout:g}")) != f"{holdout:g}":
         raise NodePermissionException(
             f"this hospital holds out the share {kept} of its rows in all jobs of its study, so that jobs cannot be "
             f"subtracted; set holdout={kept}. {NOTHING_COMPUTED}"
         )
+
+
+def _check_table(folder: HospitalFolder, table: str | None) -> None:
+    """Refuse another database than in the first job: the difference would be this hospital's rows and those of it."""
+    if table is None:  # a mock node's
+        return
+    if not table:
+        raise NodePermissionException(
+            "the data frame does not say which database of this node it was made of; make it again with the function "
+            f"extract. {NOTHING_COMPUTED}"
+        )
+    if (kept := _of_first_job(folder, TABLE, table)) != table:
+        raise NodePermissionException(
+            f"all jobs of its study are about the database {kept!r} of this hospital, and this one names {table!r}: "
+            "from two tables at one hospital, sums over the block tell its own; name the same one, or ask its operator "
+            f"(file {TABLE} in the hospital's folder). {NOTHING_COMPUTED}"
+        )
+
+
+def _of_first_job(folder: HospitalFolder, name: str, said: str) -> str:
+    """What the first pinned job has said, as the hospital's folder keeps it: ``said`` if this is the first."""
+    file = folder.path / name
+    try:
+        with contextlib.suppress(FileExistsError):
+            create(file, said.encode())
+        with open_regular(file) as stream:
+            return stream.read(MOST_SAID).decode().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise NodePermissionException(
+            f"the file {name} in the hospital's folder cannot be used ({why}). {NOTHING_COMPUTED}"
+        ) from None
 
 
 def _told(job: Job) -> str:

@@ -30,6 +30,7 @@ class Request:
         entry: its line in the audit log, if nothing leaves.
         arguments: all arguments of the function, unchecked.
         digest: SHA-256 of everything that the answer follows from; ``count`` computes it.
+        table: which database of the node the task is about, see ``database.named``; None on mock nodes.
     """
 
     policy: Policy
@@ -37,6 +38,7 @@ class Request:
     entry: audit.Entry
     arguments: Mapping[str, Any] = field(repr=False)
     digest: bytes = b""
+    table: str | None = None
 
     @classmethod
     def of(cls, organization: int, function: str, arguments: Mapping[str, Any]) -> "Request":

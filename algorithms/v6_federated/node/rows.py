@@ -95,6 +95,7 @@ class NodeRows:
         limit_threads()
         if schema is not None:
             schema.check_named(job.data)  # before the table is looked at: it may have other columns
+            preprocessing.check_foreseen(steps, schema.features, schema.levels)
         self.source = open_database(database)
         if schema is not None and self.source.table is not None:
             self.job = replace(self.job, data=schema.named(self.job.data))
@@ -188,8 +189,13 @@ class NodeRows:
     @property
     def width(self) -> int:
         """How many columns there are after the steps; no row is read."""
+        return len(self.layout.names)
+
+    @property
+    def layout(self) -> Features:
+        """The columns after the steps, without rows."""
         layout = self.source.features(self.job.data).take(slice(0))
-        return len(preprocessing.apply(layout, self.job.data.preprocess).names)
+        return preprocessing.apply(layout, self.job.data.preprocess)
 
     @functools.cached_property
     def rows(self) -> Rows:

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from v6_federated.base import json_text
 from v6_federated.base.arrays import Array
-from v6_federated.base.database import read_database
+from v6_federated.base.database import named, read_database
 from v6_federated.base.errors import SafeError, place_of
 from v6_federated.base.logs import WITHHELD, one_line
 from v6_federated.base.text import NOTHING_COMPUTED
@@ -161,6 +161,7 @@ def partial(
             checked = settings.validate(accepted, values)
             queries = request.policy.allow_queries and not request.policy.private  # a query can repeat a row
             database = read_database(queries, request.policy.private) if mock_data is None else mock_data[0]
+            request.table = named(database)
             told = Job.from_json(job)
             told.check(organization, round)
             mode = masking.mode_of(told, request)
@@ -179,6 +180,7 @@ def partial(
                 asked = {"evaluate": evaluate, **values}
                 parts = Sums.from_json(sums)
                 parts.check_weights(weights)
+                _check_bands(node, parts)
                 summands = functools.partial(_summands, node, parts, compute)
                 answer, rows = masking.answer(node, request, function.__name__, parts, asked, received, summands)
             else:
@@ -246,16 +248,36 @@ def _summands(
     found.setdefault("train_loss", 0.0)
     if node.job.data.regression:
         metrics.check_sum(node.n * float(found["train_loss"]))
+    asked = max(_bands(sums), default=0)
     if evaluation is not None and node.noising is not None:
         found |= {f"evaluation.{name}": value for name, value in evaluation.items()}
+        if "bands" in evaluation and not asked:
+            found["evaluation.bands"] = evaluation["bands"][..., :0]
     elif evaluation is not None and node.job.data.regression:
         counted = metrics.regression_to_sums(evaluation, node.job.loss)
         found |= {f"evaluation.{name}": value for name, value in counted.items()}
     elif evaluation is not None:
-        shape = next((part.shape for part in sums.parts if part.name == "evaluation.bands"), (0, 2, 0))
-        counted = metrics.to_sums(evaluation, len(node.job.data.classes or ()), shape[-1])
+        counted = metrics.to_sums(evaluation, len(node.job.data.classes or ()), asked)
         found |= {f"evaluation.{name}": value for name, value in counted.items()}
     return found
+
+
+def _bands(sums: Sums) -> set[int]:
+    """The numbers of bands in which a sum counts scores."""
+    return {part.shape[-1] if part.shape else 1 for part in sums.parts if part.name == "evaluation.bands"}
+
+
+def _check_bands(node: Node, sums: Sums) -> None:
+    """Refuse counts in other bands than the node's: zeros in their place would leave the other nodes alone in the sum.
+
+    It depends on the operator's limit, and on no row. None at all may be asked for, but not together with others.
+    """
+    own = node.policy.score_bands
+    if len(asked := _bands(sums)) > 1 or asked - {0, own}:
+        raise SafeError(
+            f"the task asks for counts of scores in {min(asked - {own}, default=own)} bands, and this node's operator "
+            f"has set {own} (V6_FEDERATED_SCORE_BANDS); ask for {own}, or for none"
+        )
 
 
 def _check_training(node: Node, checked: BaseModel, batch_size: int | None) -> None:

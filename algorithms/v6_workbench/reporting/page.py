@@ -391,6 +391,8 @@ def _hospitals(result: Result) -> Iterator[str | Table | Figure]:
 def _privacy(result: Result) -> Iterator[str | Table | Figure]:
     said = result.get("privacy") or {}
     rows = {"aggregation": said.get("aggregation", "plain"), "central saw": said.get("central_saw", "")}
+    if "auc" in said:
+        rows["AUC"] = said["auc"]
     if noisy(result):
         rows |= {name: said[name] for name in ("epsilon", "delta", "adjacency", "accountant", "noised")}
         rows["noise shared in a block"] = "yes" if said["noise_shared_in_a_block"] else "no"
