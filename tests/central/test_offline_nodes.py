@@ -85,7 +85,7 @@ def test_the_node_of_central_is_there_whatever_the_server_says():
 
 
 def test_an_evaluator_that_is_away_is_not_waited_for():
-    """Not even while a node that trains is waited for."""
+    """Not even while a node that trains is waited for. Only the last evaluation needs it."""
 
     def outcomes(k, input_):
         if k == 4 and input_["kwargs"]["round"] > 2:
@@ -99,7 +99,7 @@ def test_an_evaluator_that_is_away_is_not_waited_for():
         evaluators=[4],
         offline_timeout=600,
     )
-    assert "stopped" not in result
+    assert result["stopped"].startswith("round 4, evaluate: organization 4: ") and len(result["history"]) == 4
     assert max(row["seconds"] for row in result["history"]) < 20
 
 
