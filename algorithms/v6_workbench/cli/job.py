@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from v6_federated.base.errors import SafeError
 from v6_federated.messages.common import Common
+from v6_federated.messages.job import SPECIAL
 from v6_federated.messages.settings import Settings
 from v6_workbench import registry
 from v6_workbench.cli import values
@@ -116,6 +117,11 @@ def seed_of(options: JobOptions) -> dict[str, int]:
 def features_of(options: ColumnOptions) -> list[str] | None:
     """Return the features that the options name, if any. Raises SafeError."""
     return None if options.features is None else values.names(options.features, "--features")
+
+
+def columns_named(settings: Mapping[str, Any]) -> list[str]:
+    """Return the columns that settings name, whether they are features or not, such as ``event`` and ``subgroup``."""
+    return [column for name in (*SPECIAL, "subgroup") if isinstance(column := settings.get(name), str)]
 
 
 def excluded_of(options: ColumnOptions) -> list[str] | None:

@@ -196,6 +196,7 @@ def load_nodes(
     label: str | None,
     labelled: bool = True,
     excluded: Sequence[str] = (),
+    named: Sequence[str] = (),
 ) -> Dataset:
     """Load a table for each node, as one table whose column ``FILE`` names the node by its file.
 
@@ -205,6 +206,7 @@ def load_nodes(
         label: the label's column; None is the last.
         labelled: whether a label is used.
         excluded: columns that are left out.
+        named: columns that settings name, such as ``event``: they are used, whether they are features or not.
 
     Returns:
         The dataset, its nodes in alphabetical order.
@@ -217,10 +219,17 @@ def load_nodes(
         raise SafeError(f"--exclude {', '.join(absent)}: no file has such a column; name columns that one has")
     if label in excluded:
         raise SafeError(f"--exclude {label}: this is the label; name another column in one of them")
-    tables = {name: table.drop(columns=excluded, errors="ignore") for name, table in tables.items()}
-    wanted = _wanted(tables, columns, label, labelled)
+    left_out = [c for c in excluded if c not in named]
+    tables = {name: table.drop(columns=left_out, errors="ignore") for name, table in tables.items()}
+    wanted = _wanted(tables, columns, label, labelled, named)
     first = next(iter(tables))
+    needed = {**dict.fromkeys(named, "a setting (--set)"), **({label: "--label"} if label else {})}
     for name, table in tables.items():
+        if absent := next((c for c in needed if c not in table), None):
+            raise SafeError(
+                f"{name} has no column {absent!r}, which {needed[absent]} names; name a column that all files have, or "
+                "leave this file out"
+            )
         lacking = [c for c in wanted if c not in table]
         more = [c for c in table if c not in wanted and columns is None]
         if lacking or more:
@@ -247,12 +256,16 @@ def _tables(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
 
 
 def _wanted(
-    tables: dict[str, pd.DataFrame], columns: Sequence[str] | None, label: str | None, labelled: bool
+    tables: dict[str, pd.DataFrame],
+    columns: Sequence[str] | None,
+    label: str | None,
+    labelled: bool,
+    more: Sequence[str] = (),
 ) -> list[str]:
     """The columns that are used of every table, the label last."""
     first, *others = tables
-    named = [*(columns or []), *([label] if label else [])]
-    if absent := [c for c in named if all(c not in table for table in tables.values())]:
+    asked = [*(columns or []), *more, *([label] if label else [])]
+    if absent := [c for c in asked if all(c not in table for table in tables.values())]:
         raise SafeError(f"no file has a column {_quoted(absent)}; expected some of {_quoted(tables[first].columns)}")
     odd = [k for k in others if tables[k].columns[-1] != tables[first].columns[-1]]
     if labelled and label is None and odd:
@@ -260,7 +273,8 @@ def _wanted(
     if columns is None:
         return [*tables[first].columns]
     last = [label or tables[first].columns[-1]] if labelled or label else []
-    return [*dict.fromkeys([*columns, *last])]
+    wanted = [c for c in (*columns, *more) if c not in last]
+    return [*dict.fromkeys([*wanted, *last])]
 
 
 def _quoted(names: Any) -> str:

@@ -59,7 +59,7 @@ def run(options: TuneOptions) -> int:
     check_holdout(options, registry.supervised(options.method))
     if not registry.supervised(options.method):
         raise SafeError(f"{options.method} trains no model that could be scored; expected a method that does")
-    experiment = experiment_of(options)
+    experiment = experiment_of(options, named=job.columns_named(shared))
     check_evaluated([options.method], experiment, "tune")
     for name, entry in compared.items():
         entries.check(name, entry, experiment, options.target)
