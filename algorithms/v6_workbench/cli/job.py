@@ -23,13 +23,11 @@ OWN = ("rounds", "target", "until_converged", "resume")  # settings that a job d
 ROWS = ("label", "features", "holdout")  # settings that an experiment has itself
 WITH_NAMES = ("organizations", "evaluators")  # settings that the command line also takes by name
 
-ROUNDS = 10  # of methods that have no number of their own
-
 Options = TypeVar("Options", bound=JobOptions)
 
 
 def with_rounds(options: Options, method: str) -> Options:
-    """Fill in the number of rounds, unless the options name it: the method's own, or ``ROUNDS``.
+    """Fill in the number of rounds, unless the options name it: see ``registry.rounds``.
 
     Args:
         options: the options.
@@ -38,9 +36,7 @@ def with_rounds(options: Options, method: str) -> Options:
     Returns:
         The options.
     """
-    field = registry.settings_of(method).model_fields["rounds"]
-    own = ROUNDS if field.is_required() else field.default
-    return options if options.rounds is not None else replace(options, rounds=own)
+    return options if options.rounds is not None else replace(options, rounds=registry.rounds(method))
 
 
 def with_ids(settings: Mapping[str, Any], ids: Mapping[str, int]) -> dict[str, Any]:
@@ -79,7 +75,7 @@ def settings_of(options: JobOptions) -> dict[str, Any]:
     """Return the settings that the options name, except seed and rows.
 
     Args:
-        options: the options; without rounds, there are ``ROUNDS``.
+        options: the options; without rounds, there are ``registry.ROUNDS``.
 
     Returns:
         Values by the names of the settings.
@@ -90,7 +86,7 @@ def settings_of(options: JobOptions) -> dict[str, Any]:
     check_target(options.target)
     if options.stop_at_target and options.target is None:
         raise SafeError("--stop-at-target needs an accuracy to stop at; add for example --target 0.97")
-    found: dict[str, Any] = {"rounds": ROUNDS if options.rounds is None else options.rounds}
+    found: dict[str, Any] = {"rounds": registry.ROUNDS if options.rounds is None else options.rounds}
     if options.model is not None:
         found["model"] = options.model
     if options.stop_at_target:

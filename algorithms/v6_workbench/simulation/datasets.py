@@ -10,6 +10,7 @@ import pandas as pd
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.tables import stem
+from v6_federated.base.text import shortened
 from v6_federated.data.source import Source
 from v6_workbench.simulation import files, mock_node
 from v6_workbench.simulation.mock_node import Database
@@ -42,6 +43,16 @@ class Dataset:
 
     def __post_init__(self) -> None:
         mock_node.check(self.rows)
+
+    def __repr__(self) -> str:
+        """Names and numbers, and no row: a notebook shows it."""
+        if isinstance(self.rows, pd.DataFrame):
+            columns = f"{len(self.rows.columns)} columns: {shortened(self.rows.columns)}"
+        else:
+            columns = f"features of the shape {' x '.join(map(str, self.rows[0].shape[1:]))}"
+        test = "" if self.test is None else f"; {len(self.test[1])} test rows"
+        hospitals = "" if self.hospitals is None else f"; hospitals: {shortened(self.hospitals)}"
+        return f"<Dataset: {self.name}; {len(self)} rows; {columns}{test}{hospitals}>"
 
     def __len__(self) -> int:
         return len(self.rows) if isinstance(self.rows, pd.DataFrame) else len(self.rows[0])
