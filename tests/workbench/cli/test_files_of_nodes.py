@@ -121,3 +121,21 @@ def test_methods_that_look_at_times_need_no_other_columns(followed, call, refuse
 def test_the_column_of_files_is_shown_to_nobody(followed, refused):
     cox = ["run", "cox", *followed, "--features", "age", "--label", "months", "--set"]
     assert "file of the node" not in refused("no file has a column 'deid'; expected some of 'age'", *cox, "event=deid")
+
+
+def test_rows_that_cannot_be_used_are_looked_for_in_the_file_that_is_named(files, refused, tmp_path):
+    def with_fourth(**columns):
+        table(40, seed=4).assign(**columns).to_csv(tmp_path / "x.csv", index=False)
+        return ["run", "fedavg", *files, "--data", tmp_path / "x.csv"]
+
+    labels = table(40, seed=4)["label"]
+    kinds = "labels that are neither all words nor all numbers; expected one kind: they are words at x and numbers at "
+    refused(kinds + "north, south, west", *with_fourth(label=labels.map({0: "no", 1: "yes"})))
+    refused("x: missing values in the label column label", *with_fourth(label=labels.where(labels.index != 3)))
+    refused("x: missing values in the column(s) x1", *with_fourth(x1=labels.where(labels.index != 3)))
+    line = refused("x: some values in the column(s) x1 are not numbers", *with_fourth(x1="12.0 mg/l"))
+    assert "mg" not in line
+    for name in NAMES:
+        table(40).assign(x1="words").to_csv(tmp_path / f"{name}.csv", index=False)
+    line = refused("the column(s) x1 hold values that are not numbers", *with_fourth(x1="words"))
+    assert line.startswith("v6-federated: the column(s)"), "all files are alike"
