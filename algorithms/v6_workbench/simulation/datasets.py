@@ -80,7 +80,8 @@ def load(data: Any, y: Any = None, *, name: str | None = None) -> Dataset:
             - a DataFrame, or another table that has ``to_pandas`` (polars, pyarrow). Its label is the last column,
               unless the experiment names another one;
             - features X (n, ...), with their labels as ``y``;
-            - the path of a table (``tables.KINDS``) or a ``.npz`` file, or one of ``EMBEDDED``;
+            - the path of a table (``tables.KINDS``; ``rows.xlsx:SHEET`` if a workbook has several sheets) or a
+              ``.npz`` file, or one of ``EMBEDDED``;
             - the rows of each hospital, ``{"north": ..., "south": ...}`` or a list: DataFrames with the same columns,
               or arrays (X, y).
         y: labels (n,), if ``data`` are features. If these are a DataFrame, they become its last column.
@@ -194,11 +195,16 @@ def _by_name(data: str) -> Dataset:
     """A table by its name, or a file by its path."""
     if data in EMBEDDED:
         return Dataset(data, _embedded(data))
-    path = Path(data)
+    path, sheet = files.parted(data)
     if not path.exists():
         raise SafeError(f"no data {data!r}; expected {', '.join(EMBEDDED)}, or a path to a file: {files.EXPECTED}")
-    rows, test = files.read(path)
-    return Dataset(stem(path), rows, test, path if isinstance(rows, pd.DataFrame) else None)
+    rows, test = files.read(path, sheet)
+    return Dataset(_name_of(data), rows, test, path if isinstance(rows, pd.DataFrame) else None)
+
+
+def _name_of(data: str) -> str:
+    path, sheet = files.parted(data)
+    return stem(path) if sheet is None else f"{stem(path)}-{sheet}"
 
 
 def load_nodes(
@@ -257,7 +263,7 @@ def _tables(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
     """The tables by the names of their files, in the order in which nodes are numbered."""
     tables: dict[str, pd.DataFrame] = {}
     for path in paths:
-        rows, name = load(path).rows, stem(Path(path))
+        rows, name = load(path).rows, _name_of(path)
         if not isinstance(rows, pd.DataFrame):
             raise SafeError(f"{path} holds arrays; expected tables (.csv, .xlsx) if --data is given more than once")
         if name in tables:
@@ -304,13 +310,13 @@ def load_new(data: str) -> Source:
     Raises:
         SafeError: there are no such data, or they cannot be read.
     """
-    path = Path(data)
+    path, sheet = files.parted(data)
     if data not in EMBEDDED and path.is_file():
         if path.suffix.lower() == ".npz":
             X, y = files.read_features(path)
             return Source(X=X, y=y)
         if files.is_table(path) and path.stat().st_size:  # one column is enough
-            return Source(table=files.read_table(path))
+            return Source(table=files.read_table(path, sheet))
     rows = load(data).rows
     return Source(table=rows) if isinstance(rows, pd.DataFrame) else Source(X=rows[0], y=rows[1])
 
