@@ -3,9 +3,11 @@
 from rich.markup import escape
 from rich.table import Table
 
-from v6_federated.base.text import counted
+from v6_federated.base.text import counted, shortened
 from v6_workbench.reporting.summary import Result
 from v6_workbench.reporting.tables.cells import add_numbers, between, empty, p_value
+
+MOST_GROUPS = 8  # in a line
 
 
 def survival_table(result: Result, most: int = 12) -> Table | None:
@@ -49,11 +51,13 @@ def survival_of(result: Result) -> str:
     Returns:
         The line; empty if there are no curves.
     """
-    said = []
+    curves, said = list[str](), list[str]()
     for found in result.get("curves_of_survival") or ():
         median = "not reached" if found["median"] is None else f"{found['median']:.4g}"
         who = "" if found["group"] is None else f"{found['group']}: "
-        said.append(f"{who}{counted(found['n'], 'row')}, {counted(found['events'], 'event')}, median {median}")
+        curves.append(f"{who}{counted(found['n'], 'row')}, {counted(found['events'], 'event')}, median {median}")
+    if curves:
+        said.append(shortened(curves, MOST_GROUPS, "; "))
     if test := result.get("log_rank"):
         freedom = counted(test["df"], "degree") + " of freedom"
         said.append(f"log-rank test {test['statistic']:.4g} on {freedom}, p {p_value(test['p'])}")
