@@ -22,6 +22,7 @@ from v6_federated.messages import settings
 from v6_federated.messages.common import Common
 
 GROUP = "v6_federated.methods"
+ROUNDS = 10  # of methods that have no number of their own
 
 
 @functools.cache
@@ -243,6 +244,22 @@ def single_answers(method: str) -> str:
     central = central_of(method)
     required = {"rounds": 1} if central.settings.model_fields["rounds"].is_required() else {}
     return str(central.why_single(settings.validate(central.settings, required)))
+
+
+def rounds(method: str) -> int:
+    """Say how many rounds a job of a method has, unless its settings say it.
+
+    Args:
+        method: the method's name.
+
+    Returns:
+        The method's own number, or ``ROUNDS``.
+
+    Raises:
+        SafeError: the method is not installed.
+    """
+    field = settings_of(method).model_fields["rounds"]
+    return ROUNDS if field.is_required() else int(field.default)
 
 
 def times_only(method: str) -> bool:

@@ -67,10 +67,12 @@ def test_numbers_written_as_text_are_numbers_and_a_word_among_them_is_refused(cl
     assert "organization 2: the column(s) x0 hold both numbers and words" in text and "Smith" not in text
     as_text[2] = clinics[2].assign(x0="Mr Smith")
     text = refused_steps(as_text, *steps, error=SafeError)
-    assert (
-        "organization 1: the column(s) x0 hold numbers here and words at other organizations" in text
-        and "Smith" not in text
-    )
+    assert "x0 hold words at organization 2 and numbers at organizations 1, 3; expected one kind: numbers" in text
+    assert "a step onehot that names them (--preprocess onehot:x0)" in text and "Smith" not in text
+    assert text == refused_steps(as_text, "standardize", error=SafeError), "onehot alone is no cure"
+    as_text[3] = clinics[3].assign(x0="Mr Smith")
+    text = refused_steps(as_text, *steps, error=SafeError)
+    assert "x0 hold numbers at organization 1 and words at organizations 2, 3" in text, "the fewest come first"
 
 
 def test_a_node_with_three_rows_refuses(clinics):
@@ -123,6 +125,7 @@ def test_steps_may_not_use_a_disallowed_column(clinics):
         ("clip:0.7", "quantile='0.7' is refused: it should be less than 0.5, for example clip:0.01"),
         ("standardize:3", "cannot be read at '3'"),
         ("impute:mode", "strategy"),
+        ("onehot:drop=never", "drop='never' is refused: it should be 'first', for example onehot:drop=first"),
         ("impute:constant", "strategy constant needs a value"),
         ("impute:mean,value=3", "strategy constant needs a value"),
         ("clip", "clip needs a quantile or bounds"),

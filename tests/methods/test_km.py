@@ -226,10 +226,18 @@ REFUSED = {
     "words": ({"months": lambda r: "long"}, {}, "months"),
     "features": ({}, {"features": ["age"]}, "features has no effect on km"),
     "a model": ({}, {"holdout": 0.3}, "holdout has no effect on km"),
+    "numbers as groups": ({"age": lambda r: np.arange(len(r)) % 60}, {"subgroup": "age"}, "like a quantity; name"),
     "no such group": ({}, {"subgroup": "site"}, "no column site"),
     "times as groups": ({}, {"subgroup": "months"}, "subgroup=months is the column of times or events"),
     "too many bins": ({}, {"bins": 498}, "grid with 6 times and bins=498 are more than 500 bins"),
 }
+
+
+def test_few_numbers_are_groups_and_the_line_about_many_is_short():
+    result = fit(patients().assign(ward=lambda r: np.arange(len(r)) % 12), subgroup="ward", minimum_at_risk=1)
+    assert len(result["curves_of_survival"]) == 12
+    line = tables.survival_of(result)
+    assert line.count("median") == 8 and " and 4 more; log-rank test" in line
 
 
 @pytest.mark.parametrize("changed, settings, said", REFUSED.values(), ids=REFUSED)

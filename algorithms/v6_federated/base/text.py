@@ -5,19 +5,20 @@ from collections.abc import Iterable
 NOTHING_COMPUTED = "Nothing was computed."
 
 
-def shortened(names: Iterable[object], most: int = 10) -> str:
+def shortened(names: Iterable[object], most: int = 10, between: str = ", ") -> str:
     """List names in a message.
 
     Args:
         names: the names.
         most: how many are listed; the others are counted.
+        between: what separates them.
 
     Returns:
         The names with commas, for example ``a, b and 3 more``.
     """
     texts = [*map(str, names)]
     more = len(texts) - most
-    return ", ".join(texts[:most]) + (f" and {more} more" if more > 0 else "")
+    return between.join(texts[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def counted(number: int, one: str, several: str = "") -> str:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from pydantic import ValidationError
 
 from v6_federated.base import json_text
 from v6_federated.base.errors import SafeError
+from v6_federated.base.text import shortened
 from v6_federated.data.columns import Features, Marks
 from v6_federated.data.reading import DECIMAL
 from v6_federated.data.steps import LARGE, STEPS, MissingIndicator, OneHot, Step, by_column, marked
@@ -64,7 +66,14 @@ def parse(step: str | Mapping[str, Any]) -> Step:
     try:
         return STEPS[name](**options)
     except ValidationError as error:
-        raise SafeError(f"the step {name}: {settings.explain(STEPS[name], error, STEPS[name].example)}") from None
+        raise SafeError(f"the step {name}: {settings.explain(STEPS[name], error, _example(name, error))}") from None
+
+
+def _example(name: str, error: ValidationError) -> str:
+    """A right step; with the option that is wrong, if only some words are accepted for it."""
+    found, step = error.errors()[0], STEPS[name]
+    option, words = found["loc"][-1:], re.findall(r"'(\w+)'", str(found.get("ctx", {}).get("expected", "")))
+    return f"{name}:{option[0]}={words[0]}" if option and words and option[0] != step.main else step.example
 
 
 def large(steps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -154,6 +163,7 @@ def categories(
     named = {c for step in steps if isinstance(step, OneHot) for c in step.columns or ()}
     check_order(steps)
     every = any(isinstance(step, OneHot) and step.columns is None for step in steps)
+    words = {c for found in kinds_of.values() for c in found["words"]}
     for organization, found in sorted(kinds_of.items()):
         if wrong := [c for c in found["mixed"] if c not in named]:
             raise SafeError(
@@ -162,20 +172,29 @@ def categories(
                 "for a missing value), or, if they are "
                 f"categories, a step onehot that names them (--preprocess onehot:{','.join(wrong)})"
             )
+    _check_one_kind([c for c in columns if c in words - named], kinds_of)
+    for organization, found in sorted(kinds_of.items()):
         if not every and (wrong := [c for c in found["words"] if c not in named]):
             raise SafeError(
                 f"organization {organization}: the column(s) {', '.join(wrong)} hold values that are not numbers; "
                 "expected numbers, or a step onehot (--preprocess onehot)"
             )
-    words = {c for found in kinds_of.values() for c in found["words"]}
-    for organization, found in sorted(kinds_of.items()):
-        if wrong := sorted(words - named - {c for kind in found.values() for c in kind}):
-            raise SafeError(
-                f"organization {organization}: the column(s) {', '.join(wrong)} hold numbers here and words at "
-                "other organizations; expected one kind, or a step onehot that names them (--preprocess "
-                f"onehot:{','.join(wrong)})"
-            )
     return [c for c in columns if c in named | words]
+
+
+def _check_one_kind(words: Sequence[str], kinds_of: Mapping[int, Mapping[str, Sequence[str]]]) -> None:
+    """Refuse a column of words at some organizations that holds numbers at others. The fewest are named first."""
+    for column in words:
+        with_words = [k for k, found in sorted(kinds_of.items()) if column in found["words"]]
+        others = [k for k, found in sorted(kinds_of.items()) if all(column not in kind for kind in found.values())]
+        if others:
+            sides = sorted([(with_words, "words"), (others, "numbers")], key=lambda side: len(side[0]))
+            held = (f"{kind} at organization{'s' * (len(at) > 1)} {shortened(at)}" for at, kind in sides)
+            raise SafeError(
+                f"the column(s) {column} hold {' and '.join(held)}; expected one kind: numbers everywhere (with a "
+                "decimal point, and no unit or sign), or, if they are categories, a step onehot that names them "
+                f"(--preprocess onehot:{column})"
+            )
 
 
 def filled(steps: Sequence[Mapping[str, Any]]) -> set[str]:

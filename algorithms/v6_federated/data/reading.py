@@ -54,7 +54,7 @@ def read_features(table: pd.DataFrame, columns: Sequence[str], categories: Seque
         if name in plain:
             X[:, i] = frame[name].to_numpy(dtype=np.float64, na_value=np.nan)
             continue
-        numbers, said = _read_column(frame[name])
+        numbers, said = numbers_and_words(frame[name])
         if name in named:
             words[name] = _named(numbers, said)
         elif categories is None or any(word is not None for word in said):
@@ -122,7 +122,7 @@ def kinds(table: pd.DataFrame, columns: Sequence[str]) -> dict[str, list[str]]:
     for name in columns:
         if name in numeric:
             continue
-        numbers, said = _read_column(table[name])
+        numbers, said = numbers_and_words(table[name])
         found_words = [word for word in said if word is not None]
         if found_words and np.isnan(numbers).all() and all(map(DATE.fullmatch, found_words)):
             dates.append(str(name))
@@ -139,7 +139,7 @@ def kinds(table: pd.DataFrame, columns: Sequence[str]) -> dict[str, list[str]]:
 
 def _check_written(frame: pd.DataFrame, columns: Sequence[str]) -> None:
     """Refuse columns of words that are dates, or numbers with commas; for others, the caller's error helps more."""
-    said = {name: [word for word in _read_column(frame[name])[1] if word is not None] for name in columns}
+    said = {name: [word for word in numbers_and_words(frame[name])[1] if word is not None] for name in columns}
     if dates := [name for name, words in said.items() if words and all(map(DATE.fullmatch, words))]:
         raise _dates(dates)
     if commas := [name for name, words in said.items() if words and all(map(COMMA.fullmatch, words))]:
@@ -157,8 +157,18 @@ def _numeric(frame: pd.DataFrame) -> set[str]:
     return {str(c) for c, dtype in frame.dtypes.items() if pd.api.types.is_numeric_dtype(dtype) and dtype.kind != "c"}
 
 
-def _read_column(column: "pd.Series[Any]") -> tuple[Array, Array]:
-    """A column's numbers, NaN if there is none, and words, None if there is none, (n,) each."""
+def numbers_and_words(column: "pd.Series[Any]") -> tuple[Array, Array]:
+    """Read the cells of a column one by one.
+
+    Args:
+        column: the column (n,).
+
+    Returns:
+        Its numbers, NaN where there is none, and its words, None where there is none, (n,) each.
+
+    Raises:
+        DataError: it holds dates, or values that are neither numbers nor words.
+    """
     if column.dtype.kind == "M" or any(isinstance(value, datetime.date) for value in column.dropna().head(1)):
         raise _dates([str(column.name)])
     if column.dtype.kind == "c":

@@ -153,9 +153,25 @@ class Impute(Step):
             raise ValueError("strategy constant needs a value, for example impute:constant,value=0; others take none")
         _check_numbers(self.value)
 
+    @property
+    def _of_words(self) -> bool:
+        return self.strategy == "most_frequent" or isinstance(self.value, str)
+
+    def fills(self, column: str, words: bool) -> bool:
+        """Say whether the step fills missing values of a column.
+
+        Args:
+            column: its name.
+            words: whether the nodes read it as words.
+
+        Returns:
+            Whether it does.
+        """
+        return self._of_words == words if self.columns is None else column in self.columns
+
     def fit(self, layout: Features, ask: Ask) -> dict[str, Any]:
         """Fit the values, by column."""
-        of_words = self.strategy == "most_frequent" or isinstance(self.value, str)
+        of_words = self._of_words
         columns = self.columns or (list(layout.words) if of_words else layout.numeric)
         layout.index(columns)
         if self.strategy == "constant":  # in a column of words, codes of categories are words: 0 is "0"

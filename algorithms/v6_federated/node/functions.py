@@ -9,10 +9,10 @@ import numpy as np
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.logs import one_line
-from v6_federated.base.vantage6_api import node_task
+from v6_federated.base.vantage6_api import DataError, node_task
 from v6_federated.data import aggregates, pca, times
-from v6_federated.data.labels import check_classes_of_numbers, plain
-from v6_federated.data.reading import kinds
+from v6_federated.data.labels import MOST_NUMBERS, check_classes_of_numbers, plain
+from v6_federated.data.reading import DECIMAL, kinds
 from v6_federated.data.source import Rows
 from v6_federated.messages import codec
 from v6_federated.messages.job import DataSpec, Job
@@ -109,6 +109,11 @@ def _subgroup(node: Node, column: str, declared: Schema | None) -> list[str]:
     said = [word for word in node.source.words(column) if isinstance(word, str)]
     found, rows = np.unique(np.asarray(said, dtype=str), return_counts=True)
     node.policy.check_classes(len(found), f"the column {column}")
+    if len(found) > MOST_NUMBERS and all(map(DECIMAL.fullmatch, found)):
+        raise DataError(
+            f"the subgroup's column {column} has more than {MOST_NUMBERS} different numbers, like a quantity; name a "
+            "column of words or of few numbers, such as groups of ages"
+        )
     return [str(v) for v in found[rows >= node.policy.minimum_rows_a_class]]
 
 

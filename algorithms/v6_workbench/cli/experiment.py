@@ -24,12 +24,16 @@ NODES = 5
 PROCESSES_A_PROCESSOR = 16  # more make nothing faster, and each needs memory for itself
 
 
-def experiment_of(options: ExperimentOptions, labelled: bool = True) -> Experiment:
+def experiment_of(
+    options: ExperimentOptions, labelled: bool = True, named: Sequence[str] = (), times: bool = False
+) -> Experiment:
     """Return the experiment that the options ask for.
 
     Args:
         options: the options.
         labelled: whether the method uses a label.
+        named: columns that settings name, see ``job.columns_named``.
+        times: whether the method looks at times only, so that files need no other columns in common.
 
     Returns:
         The experiment; its rows are read.
@@ -55,7 +59,8 @@ def experiment_of(options: ExperimentOptions, labelled: bool = True) -> Experime
     environment.check(TRUSTING)
     plan = study.plan_of(options)
     features, excluded = job.features_of(options), job.excluded_of(options)
-    dataset, partition = dataset_of(options, features, options.label, labelled, excluded)
+    used = [] if times else features
+    dataset, partition = dataset_of(options, used, options.label, labelled, excluded, named)
     made = Experiment(
         dataset=dealing.with_names(dataset, partition),  # read once, not for every fold
         nodes=options.nodes if options.nodes or partition.startswith("column:") else NODES,
@@ -150,6 +155,7 @@ def dataset_of(
     label: str | None,
     labelled: bool = True,
     excluded: list[str] | None = None,
+    named: Sequence[str] = (),
 ) -> tuple[Dataset, str]:
     """Return the dataset that the options ask for, and how it is dealt.
 
@@ -159,6 +165,7 @@ def dataset_of(
         label: the label's column; None is the last.
         labelled: whether the method uses a label.
         excluded: columns that are left out of several files, which then need not all have them.
+        named: columns that settings name, and that several files must all have.
 
     Returns:
         The dataset and the partition: by file if there are several, since each is a node; iid unless one is named.
@@ -173,7 +180,8 @@ def dataset_of(
             f"--data is given {len(options.data)} times, and each file is a node; remove the number of nodes and the "
             "partition"
         )
-    return datasets.load_nodes(options.data, features, label, labelled, excluded or ()), f"column:{datasets.FILE}"
+    dataset = datasets.load_nodes(options.data, features, label, labelled, excluded or (), named)
+    return dataset, f"column:{datasets.FILE}"
 
 
 def with_columns(
@@ -213,8 +221,8 @@ def _without(made: Experiment, options: ExperimentOptions, excluded: list[str]) 
     there, _ = made.columns()
     if not there:
         raise SafeError(f"--exclude {', '.join(excluded)}: {options.data[0]} has no column names; remove --exclude")
-    if len(options.data) > 1:  # they have been left out of the files
-        return there
+    if len(options.data) > 1:  # the others have been left out of the files
+        return [c for c in there if c not in excluded]
     if wrong := [name for name in excluded if name not in there]:
         raise no_such("--exclude", wrong, there, "feature")
     return [c for c in there if c not in excluded]
@@ -272,7 +280,8 @@ def _check_special(checked: Common, experiment: Experiment) -> None:
     """Check that the table has the columns that settings name and that are neither features nor the label."""
     named = {name: column for name in SPECIAL if (column := getattr(checked, name, None)) is not None}
     table = experiment.dataset.rows
-    there = [str(c) for c in table.columns] if isinstance(table, pd.DataFrame) else []
+    dealt = partitions.column_of(experiment.partition or "iid")
+    there = [str(c) for c in table.columns if str(c) != dealt] if isinstance(table, pd.DataFrame) else []
     if there and (wrong := next((name for name in named if named[name] not in there), None)):
         raise SafeError(f"--set {wrong}={named[wrong]}: no such column; expected one of {some_of(there)}")
 

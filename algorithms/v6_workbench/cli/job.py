@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from v6_federated.base.errors import SafeError
 from v6_federated.messages.common import Common
+from v6_federated.messages.job import SPECIAL
 from v6_federated.messages.settings import Settings
 from v6_workbench import registry
 from v6_workbench.cli import values
@@ -22,13 +23,11 @@ OWN = ("rounds", "target", "until_converged", "resume")  # settings that a job d
 ROWS = ("label", "features", "holdout")  # settings that an experiment has itself
 WITH_NAMES = ("organizations", "evaluators")  # settings that the command line also takes by name
 
-ROUNDS = 10  # of methods that have no number of their own
-
 Options = TypeVar("Options", bound=JobOptions)
 
 
 def with_rounds(options: Options, method: str) -> Options:
-    """Fill in the number of rounds, unless the options name it: the method's own, or ``ROUNDS``.
+    """Fill in the number of rounds, unless the options name it: see ``registry.rounds``.
 
     Args:
         options: the options.
@@ -37,9 +36,7 @@ def with_rounds(options: Options, method: str) -> Options:
     Returns:
         The options.
     """
-    field = registry.settings_of(method).model_fields["rounds"]
-    own = ROUNDS if field.is_required() else field.default
-    return options if options.rounds is not None else replace(options, rounds=own)
+    return options if options.rounds is not None else replace(options, rounds=registry.rounds(method))
 
 
 def with_ids(settings: Mapping[str, Any], ids: Mapping[str, int]) -> dict[str, Any]:
@@ -78,7 +75,7 @@ def settings_of(options: JobOptions) -> dict[str, Any]:
     """Return the settings that the options name, except seed and rows.
 
     Args:
-        options: the options; without rounds, there are ``ROUNDS``.
+        options: the options; without rounds, there are ``registry.ROUNDS``.
 
     Returns:
         Values by the names of the settings.
@@ -89,7 +86,7 @@ def settings_of(options: JobOptions) -> dict[str, Any]:
     check_target(options.target)
     if options.stop_at_target and options.target is None:
         raise SafeError("--stop-at-target needs an accuracy to stop at; add for example --target 0.97")
-    found: dict[str, Any] = {"rounds": ROUNDS if options.rounds is None else options.rounds}
+    found: dict[str, Any] = {"rounds": registry.ROUNDS if options.rounds is None else options.rounds}
     if options.model is not None:
         found["model"] = options.model
     if options.stop_at_target:
@@ -116,6 +113,11 @@ def seed_of(options: JobOptions) -> dict[str, int]:
 def features_of(options: ColumnOptions) -> list[str] | None:
     """Return the features that the options name, if any. Raises SafeError."""
     return None if options.features is None else values.names(options.features, "--features")
+
+
+def columns_named(settings: Mapping[str, Any]) -> list[str]:
+    """Return the columns that settings name, whether they are features or not, such as ``event`` and ``subgroup``."""
+    return [column for name in (*SPECIAL, "subgroup") if isinstance(column := settings.get(name), str)]
 
 
 def excluded_of(options: ColumnOptions) -> list[str] | None:

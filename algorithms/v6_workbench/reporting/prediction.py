@@ -11,6 +11,7 @@ from v6_federated.base.vantage6_api import DataError
 from v6_federated.data import pca, preprocessing, times
 from v6_federated.data.columns import Features, UnfitColumns
 from v6_federated.data.labels import encode_labels
+from v6_federated.data.reading import numbers_and_words
 from v6_federated.data.source import Source
 from v6_federated.messages import codec
 from v6_federated.messages.job import DataSpec
@@ -78,12 +79,46 @@ def predict(result: Mapping[str, Any], source: Source) -> tuple[pd.DataFrame, di
             ) from None
         return table, _measured(y, guess[labelled], scores[labelled], len(spec.classes))
     except UnfitColumns as error:
+        rows = _unusable(source, spec)
         raise SafeError(
-            f"{error.problem}; a prediction needs a usable value in each of the model's columns: correct these rows of "
-            "--data, or remove them"
+            f"{error.problem}{f' ({rows})' if rows else ''}; a prediction needs a usable value in each of the model's "
+            "columns: correct these rows of --data, or remove them"
         ) from None
     except DataError as error:
         raise SafeError(str(error)) from None
+
+
+def _unusable(source: Source, spec: DataSpec) -> str:
+    """The columns in which cells cannot be used, each with the numbers of their rows; empty if no cell can be named."""
+    if source.table is None:
+        return ""
+    kept = {*preprocessing.filled(spec.preprocess), *((spec.features or ()) if spec.missing else ())}
+    found: dict[str, dict[str, np.ndarray]] = {"word": {}, "infinite": {}, "missing": {}}  # in the order of the checks
+    for column in [*(spec.features or ()), *filter(None, [spec.offset])]:
+        try:
+            numbers, words = numbers_and_words(source.table[column])
+        except DataError:  # all of it, as of a column of dates
+            return ""
+        said = np.array([word is not None for word in words], dtype=bool)
+        if column not in (spec.categories or ()):
+            found["word"][column] = said
+            found["infinite"][column] = np.abs(numbers) > np.finfo(np.float32).max
+        if column not in kept:
+            found["missing"][column] = np.isnan(numbers) & ~said
+    wrong = next(({c: rows for c, rows in kind.items() if rows.any()} for kind in found.values() if _any(kind)), {})
+    return "; ".join(f"{c}: {_which(rows)}" for c, rows in [*wrong.items()][:MOST_ROWS])
+
+
+def _which(rows: np.ndarray) -> str:
+    """Some of the rows (n,) by their numbers, and how many they are if not all are named."""
+    if rows.all():
+        return "all rows"
+    more = f" ({rows.sum():,} rows)" if rows.sum() > MOST_ROWS else ""
+    return f"{_numbered(np.flatnonzero(rows))}{more}"
+
+
+def _any(kind: Mapping[str, np.ndarray]) -> bool:
+    return any(rows.any() for rows in kind.values())
 
 
 def _measured(y: np.ndarray, guess: np.ndarray, scores: np.ndarray, classes: int) -> dict[str, Any]:

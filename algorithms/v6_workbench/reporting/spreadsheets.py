@@ -15,7 +15,7 @@ from v6_workbench.reporting import coefficients, subgroups
 from v6_workbench.reporting.hospitals import called, own_results
 from v6_workbench.reporting.summary import summary
 
-TABLES = ("results", "rounds", "nodes", "hospitals", "subgroups", "coefficients", "importances")
+TABLES = ("results", "rounds", "nodes", "hospitals", "subgroups", "coefficients", "importances", "survival", "baseline")
 FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")  # how a formula begins; also in full width
 
 
@@ -42,7 +42,8 @@ def write_all(results: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
     Args:
         results: results by their names.
         folder: the folder, which gets ``results.csv``, ``rounds.csv``, and ``nodes.csv``, ``hospitals.csv``,
-            ``subgroups.csv``, ``coefficients.csv`` and ``importances.csv`` if any result has some.
+            ``subgroups.csv``, ``coefficients.csv``, ``importances.csv``, ``survival.csv`` (curves, by bin) and
+            ``baseline.csv`` (the baseline hazard of ``cox``, by bin) if any result has some.
     """
     tables: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
     for name, result in results.items():
@@ -58,6 +59,9 @@ def write_all(results: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
             of = {"label": result["data"].get("label"), "class": c.of}
             tables["coefficients"].append({"result": name, "column": c.column, **of, **own})
         tables["importances"] += [{"result": name, **row} for row in result.get("feature_importance") or ()]
+        for curve in result.get("curves_of_survival") or ():
+            tables["survival"] += [{"result": name, "group": curve["group"], **row} for row in curve["rows"]]
+        tables["baseline"] += [{"result": name, **row} for row in _baseline_rows(result)]
     for name, rows in tables.items():
         file = folder / f"{name}.csv"
         if rows:
@@ -85,6 +89,14 @@ def subgroup_rows(name: str, result: Mapping[str, Any]) -> list[dict[str, Any]]:
         recalls = dict(zip(classes, subgroups.recalls(row), strict=True))
         rows.append({"result": name, "column": groups["column"], **own, **recalls})
     return rows
+
+
+def _baseline_rows(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The bins of a baseline hazard; the last one has no end, and no survival there."""
+    if not (found := result.get("baseline")):
+        return []
+    bins = zip(found["ends"], found["events"], found["hazard"], [*found["survival"], None], strict=True)
+    return [dict(zip(("end", "events", "hazard", "survival"), row, strict=True)) for row in bins]
 
 
 def _of_hospitals(name: str, result: Mapping[str, Any], rows: Iterable[Mapping[str, Any]], key: str) -> list[Any]:

@@ -1,11 +1,12 @@
 """Checks of a dataset before anything is trained on it. Errors name columns, never values of a row."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
 
 from v6_federated.base.errors import SafeError
+from v6_federated.base.text import shortened
 from v6_federated.base.vantage6_api import DataError
 from v6_federated.data.columns import UnfitColumns
 from v6_federated.data.labels import MOST_NUMBERS
@@ -92,20 +93,49 @@ def check(
     if absent := [c for c in features or [] if c not in {*map(str, table.columns)}]:
         raise no_such("--features", absent, [*table.columns])
     labels(Dataset(dataset.name, table), label)
-    try:
-        source = Source(table=table)
-        spec = DataSpec(label=label, features=features, supervised=supervised, regression=regression, missing=missing)
-        if times:
-            spec = DataSpec(time=label, features=[], supervised=False)
+    spec = DataSpec(label=label, features=features, supervised=supervised, regression=regression, missing=missing)
+    if times:
+        spec = DataSpec(time=label, features=[], supervised=False)
+
+    def read(rows: pd.DataFrame) -> np.ndarray | None:
+        source = Source(table=rows)
         source.columns(spec)
         if not steps:
             source.rows(spec)
-        if supervised:
-            _check_labels(source.labels(spec), regression, MOST_NUMBERS, named, method)
-    except UnfitColumns as error:
-        raise SafeError(f"{error.problem}; {WITH_NOISE}" if noisy else str(error)) from None
+        return source.labels(spec) if supervised else None
+
+    try:
+        y = read(table)
     except DataError as error:
-        raise SafeError(str(error)) from None
+        text = f"{error.problem}; {WITH_NOISE}" if noisy and isinstance(error, UnfitColumns) else str(error)
+        raise SafeError(_at_node(text, dataset.rows, ignored, read)) from None
+    if y is not None:
+        _check_labels(y, regression, MOST_NUMBERS, named, method)
+
+
+def _at_node(
+    text: str, rows: pd.DataFrame, names: str | None, read: Callable[[pd.DataFrame], np.ndarray | None]
+) -> str:
+    """A text about all rows with the names of the nodes whose own rows cannot be read, if that is not so at all nodes.
+
+    If each node's rows can be read, only their labels can be of different kinds.
+    """
+    if names is None:
+        return text
+    wrong, kinds, parts = list[str](), dict[str, list[str]](), [*rows.groupby(names, sort=True)]
+    for name, part in parts:
+        try:
+            y = read(part.drop(columns=names).infer_objects())
+        except DataError:
+            wrong.append(str(name))
+        else:
+            kinds.setdefault("words" if y is not None and y.dtype.kind == "U" else "numbers", []).append(str(name))
+    if wrong:
+        return text if len(wrong) == len(parts) else f"{shortened(wrong)}: {text}"
+    if len(kinds) < 2:
+        return text
+    held = (f"{kind} at {shortened(at)}" for kind, at in sorted(kinds.items(), key=lambda item: len(item[1])))
+    return f"{text}: they are {' and '.join(held)}"
 
 
 def check_test(dataset: Dataset, regression: bool) -> None:

@@ -10,6 +10,7 @@ import pandas as pd
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.tables import stem
+from v6_federated.base.text import shortened
 from v6_federated.data.source import Source
 from v6_workbench.simulation import files, mock_node
 from v6_workbench.simulation.mock_node import Database
@@ -43,6 +44,16 @@ class Dataset:
     def __post_init__(self) -> None:
         mock_node.check(self.rows)
 
+    def __repr__(self) -> str:
+        """Names and numbers, and no row: a notebook shows it."""
+        if isinstance(self.rows, pd.DataFrame):
+            columns = f"{len(self.rows.columns)} columns: {shortened(self.rows.columns)}"
+        else:
+            columns = f"features of the shape {' x '.join(map(str, self.rows[0].shape[1:]))}"
+        test = "" if self.test is None else f"; {len(self.test[1])} test rows"
+        hospitals = "" if self.hospitals is None else f"; hospitals: {shortened(self.hospitals)}"
+        return f"<Dataset: {self.name}; {len(self)} rows; {columns}{test}{hospitals}>"
+
     def __len__(self) -> int:
         return len(self.rows) if isinstance(self.rows, pd.DataFrame) else len(self.rows[0])
 
@@ -69,7 +80,8 @@ def load(data: Any, y: Any = None, *, name: str | None = None) -> Dataset:
             - a DataFrame, or another table that has ``to_pandas`` (polars, pyarrow). Its label is the last column,
               unless the experiment names another one;
             - features X (n, ...), with their labels as ``y``;
-            - the path of a table (``tables.KINDS``) or a ``.npz`` file, or one of ``EMBEDDED``;
+            - the path of a table (``tables.KINDS``; ``rows.xlsx:SHEET`` if a workbook has several sheets) or a
+              ``.npz`` file, or one of ``EMBEDDED``;
             - the rows of each hospital, ``{"north": ..., "south": ...}`` or a list: DataFrames with the same columns,
               or arrays (X, y).
         y: labels (n,), if ``data`` are features. If these are a DataFrame, they become its last column.
@@ -183,11 +195,16 @@ def _by_name(data: str) -> Dataset:
     """A table by its name, or a file by its path."""
     if data in EMBEDDED:
         return Dataset(data, _embedded(data))
-    path = Path(data)
+    path, sheet = files.parted(data)
     if not path.exists():
         raise SafeError(f"no data {data!r}; expected {', '.join(EMBEDDED)}, or a path to a file: {files.EXPECTED}")
-    rows, test = files.read(path)
-    return Dataset(stem(path), rows, test, path if isinstance(rows, pd.DataFrame) else None)
+    rows, test = files.read(path, sheet)
+    return Dataset(_name_of(data), rows, test, path if isinstance(rows, pd.DataFrame) else None)
+
+
+def _name_of(data: str) -> str:
+    path, sheet = files.parted(data)
+    return stem(path) if sheet is None else f"{stem(path)}-{sheet}"
 
 
 def load_nodes(
@@ -196,6 +213,7 @@ def load_nodes(
     label: str | None,
     labelled: bool = True,
     excluded: Sequence[str] = (),
+    named: Sequence[str] = (),
 ) -> Dataset:
     """Load a table for each node, as one table whose column ``FILE`` names the node by its file.
 
@@ -205,6 +223,7 @@ def load_nodes(
         label: the label's column; None is the last.
         labelled: whether a label is used.
         excluded: columns that are left out.
+        named: columns that settings name, such as ``event``: they are used, whether they are features or not.
 
     Returns:
         The dataset, its nodes in alphabetical order.
@@ -217,10 +236,17 @@ def load_nodes(
         raise SafeError(f"--exclude {', '.join(absent)}: no file has such a column; name columns that one has")
     if label in excluded:
         raise SafeError(f"--exclude {label}: this is the label; name another column in one of them")
-    tables = {name: table.drop(columns=excluded, errors="ignore") for name, table in tables.items()}
-    wanted = _wanted(tables, columns, label, labelled)
+    left_out = [c for c in excluded if c not in named]
+    tables = {name: table.drop(columns=left_out, errors="ignore") for name, table in tables.items()}
+    wanted = _wanted(tables, columns, label, labelled, named)
     first = next(iter(tables))
+    needed = {**dict.fromkeys(named, "a setting (--set)"), **({label: "--label"} if label else {})}
     for name, table in tables.items():
+        if absent := next((c for c in needed if c not in table), None):
+            raise SafeError(
+                f"{name} has no column {absent!r}, which {needed[absent]} names; name a column that all files have, or "
+                "leave this file out"
+            )
         lacking = [c for c in wanted if c not in table]
         more = [c for c in table if c not in wanted and columns is None]
         if lacking or more:
@@ -237,7 +263,7 @@ def _tables(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
     """The tables by the names of their files, in the order in which nodes are numbered."""
     tables: dict[str, pd.DataFrame] = {}
     for path in paths:
-        rows, name = load(path).rows, stem(Path(path))
+        rows, name = load(path).rows, _name_of(path)
         if not isinstance(rows, pd.DataFrame):
             raise SafeError(f"{path} holds arrays; expected tables (.csv, .xlsx) if --data is given more than once")
         if name in tables:
@@ -247,12 +273,16 @@ def _tables(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
 
 
 def _wanted(
-    tables: dict[str, pd.DataFrame], columns: Sequence[str] | None, label: str | None, labelled: bool
+    tables: dict[str, pd.DataFrame],
+    columns: Sequence[str] | None,
+    label: str | None,
+    labelled: bool,
+    more: Sequence[str] = (),
 ) -> list[str]:
     """The columns that are used of every table, the label last."""
     first, *others = tables
-    named = [*(columns or []), *([label] if label else [])]
-    if absent := [c for c in named if all(c not in table for table in tables.values())]:
+    asked = [*(columns or []), *more, *([label] if label else [])]
+    if absent := [c for c in asked if all(c not in table for table in tables.values())]:
         raise SafeError(f"no file has a column {_quoted(absent)}; expected some of {_quoted(tables[first].columns)}")
     odd = [k for k in others if tables[k].columns[-1] != tables[first].columns[-1]]
     if labelled and label is None and odd:
@@ -260,7 +290,8 @@ def _wanted(
     if columns is None:
         return [*tables[first].columns]
     last = [label or tables[first].columns[-1]] if labelled or label else []
-    return [*dict.fromkeys([*columns, *last])]
+    wanted = [c for c in (*columns, *more) if c not in last]
+    return [*dict.fromkeys([*wanted, *last])]
 
 
 def _quoted(names: Any) -> str:
@@ -279,13 +310,13 @@ def load_new(data: str) -> Source:
     Raises:
         SafeError: there are no such data, or they cannot be read.
     """
-    path = Path(data)
+    path, sheet = files.parted(data)
     if data not in EMBEDDED and path.is_file():
         if path.suffix.lower() == ".npz":
             X, y = files.read_features(path)
             return Source(X=X, y=y)
         if files.is_table(path) and path.stat().st_size:  # one column is enough
-            return Source(table=files.read_table(path))
+            return Source(table=files.read_table(path, sheet))
     rows = load(data).rows
     return Source(table=rows) if isinstance(rows, pd.DataFrame) else Source(X=rows[0], y=rows[1])
 

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from v6_federated.base.errors import Interrupted, SafeError
+from v6_federated.base.text import shortened
 from v6_federated.data.labels import plain
 from v6_federated.data.source import identity_of, split
 from v6_federated.privacy.hospital import HospitalFolder
@@ -93,7 +94,7 @@ class Experiment:
     slowest: float | None = None
     outcomes: CallOutcomes | None = None
     fold: tuple[int, int] | None = None
-    hospital_folder: Path | None = None
+    hospital_folder: str | Path | None = None
     study: StudyPlan | None = None
     cluster: str | None = None
 
@@ -105,6 +106,18 @@ class Experiment:
             raise SafeError(f"the dataset {self.dataset.name!r} has no rows; expected some for each node")
         if isinstance(self.features, str):
             raise SafeError(f"features is the text {self.features!r}; expected a list of names: [{self.features!r}]")
+
+    def __repr__(self) -> str:
+        """Names and numbers: a notebook shows it, and a variable of a node may be a secret."""
+        try:
+            rows = {
+                name: len(part if isinstance(part, pd.DataFrame) else part[1]) for name, part in self.named().items()
+            }
+            nodes = f"{len(rows)} nodes: {shortened(f'{name} ({n} rows)' for name, n in rows.items())}"
+        except SafeError:
+            nodes = "rows that cannot be dealt"
+        label = "" if self.label is None else f"; label {self.label}"
+        return f"<Experiment: {self.dataset.name}; {nodes}{label}; seed {self.seed}>"
 
     @property
     def _partition(self) -> Partition:
@@ -315,7 +328,8 @@ class Experiment:
             method: the method's name.
             values: its settings.
             on_round: called with each finished row of the history.
-            settings: further settings, or all of them: ``rounds=30, lr=0.1``.
+            settings: further settings, or all of them: ``rounds=30, lr=0.1``. Without rounds, there are as many as on
+                the command line, see ``registry.rounds``.
 
         Returns:
             The result, with the experiment's ``description``.
@@ -473,6 +487,7 @@ class Experiment:
     ) -> dict[str, Any]:
         if on_round is not None and not callable(on_round):
             raise SafeError(f"on_round={on_round!r} is no function; expected one that takes a row of the history")
+        values = {"rounds": registry.rounds(method), **values}
         registry.check(method, registry.validate(method, values))
         described = {**self.description(), "trained": kind}
         baseline = kind != "federated"

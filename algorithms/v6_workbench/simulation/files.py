@@ -8,24 +8,43 @@ import pandas as pd
 
 from v6_federated.base import tables
 from v6_federated.base.errors import SafeError
+from v6_federated.base.text import shortened
 from v6_federated.base.vantage6_api import DataError
 from v6_federated.data import header
 from v6_federated.data.files import check_pair, load_npz
 from v6_federated.data.reading import as_features
 from v6_federated.privacy.limits import PREFIX
 from v6_federated.privacy.policy import Policy
+from v6_workbench.errors import some_of
 from v6_workbench.simulation.mock_node import Database
 
 Arrays = tuple[np.ndarray, np.ndarray]
 SUFFIXES = (*tables.KINDS, ".npz")
+EXCEL = ".xlsx"
+LOOK = 100  # rows in which a sheet that holds anything has a cell
 EXPECTED = f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"
 
 
-def read(path: Path) -> tuple[Database, Arrays | None]:
+def parted(data: str) -> tuple[Path, str | None]:
+    """Part the path of a file from the sheet of a workbook: ``rows.xlsx:SHEET``.
+
+    Args:
+        data: what names the file.
+
+    Returns:
+        The path, and the sheet if one is named.
+    """
+    file, colon, sheet = data.rpartition(":")
+    named = colon and sheet and Path(file).suffix.lower() == EXCEL and not Path(data).exists()
+    return (Path(file), sheet) if named else (Path(data), None)
+
+
+def read(path: Path, sheet: str | None = None) -> tuple[Database, Arrays | None]:
     """Read a file of labelled rows.
 
     Args:
         path: a table (``tables.KINDS``), or a ``.npz`` file.
+        sheet: see ``read_table``.
 
     Returns:
         The rows, a table or arrays X (n, ...) and y (n,); and the test set of a ``.npz`` that has one.
@@ -42,7 +61,7 @@ def read(path: Path) -> tuple[Database, Arrays | None]:
     if not is_table(path):
         ending = f"the ending {path.suffix}" if path.suffix else "no ending"
         raise SafeError(f"{path.name} has {ending}; expected {EXPECTED}")
-    table = read_table(path)
+    table = read_table(path, sheet)
     if table.empty or len(table.columns) < 2:
         raise SafeError(
             f"{path.name} holds {table.shape[0]} rows of {table.shape[1]} column(s); expected rows of two columns or "
@@ -51,26 +70,51 @@ def read(path: Path) -> tuple[Database, Arrays | None]:
     return table, None
 
 
-def read_table(path: Path) -> pd.DataFrame:
+def read_table(path: Path, sheet: str | None = None) -> pd.DataFrame:
     """Read a table.
 
     Args:
         path: a file with one of the endings of ``tables.KINDS``.
+        sheet: the sheet of a workbook; None: it has only one that holds anything.
 
     Returns:
         The table, its columns named by texts.
 
     Raises:
-        SafeError: the file cannot be read, or seems to have no header.
+        SafeError: the file cannot be read, seems to have no header, or has columns without names; or nothing says which
+            of several sheets is meant.
     """
-    table = tables.read(path, tables.KINDS[tables.suffix(path)], path.name, own=True)
+    if tables.suffix(path) == EXCEL:
+        _check_sheet(path, sheet)
+    table = tables.read(path, tables.KINDS[tables.suffix(path)], path.name, own=True, sheet=sheet)
     table.columns = table.columns.astype(str)
     if not Policy.of_node().allow_numeric_names and (sign := header.missing(table)):
         raise SafeError(
             f"{path.name} seems to have no header: {sign}. Name each column in its first line; if these are their "
             f"names, set {PREFIX}ALLOW_NUMERIC_NAMES=1 before the command"
         )
+    if blank := [i for i, name in enumerate(table.columns, start=1) if name == f"Unnamed: {i - 1}"]:
+        raise SafeError(
+            f"{path.name}: the column(s) {shortened(blank)} have no name; the first row must hold the names of all "
+            "columns: remove a title above it, and name these columns or remove them"
+        )
     return table
+
+
+def _check_sheet(path: Path, sheet: str | None) -> None:
+    """Check that a workbook has a sheet, or, if none is named, that only its first one holds anything."""
+    try:
+        with pd.ExcelFile(path) as book:
+            there = [str(name) for name in book.sheet_names]
+            used = [name for name in there if sheet is not None or not book.parse(name, header=None, nrows=LOOK).empty]
+    except Exception:  # readers have many; ``tables.read`` says what is wrong
+        return
+    if sheet is not None and sheet not in there:
+        raise SafeError(f"{path.name} has no sheet {sheet!r}; expected one of {some_of(there)}")
+    if sheet is None and used not in ([], there[:1]):
+        raise SafeError(
+            f"{path.name} has the sheets {some_of(used)}; name the one that holds the rows: --data {path}:{used[0]}"
+        )
 
 
 def is_table(path: Path) -> bool:

@@ -87,7 +87,7 @@ class MockNetwork:
         outcomes: CallOutcomes | None = None,
         online: Callable[[int, float], bool] | None = None,
         keep: bool = False,
-        hospital_folder: Path | None = None,
+        hospital_folder: str | Path | None = None,
         secret_of: Callable[[int], str] | None = None,
         study: StudyPlan | None = None,
         cluster: str | None = None,
@@ -211,7 +211,7 @@ class MockNetwork:
         return model
 
 
-def made_folder(hospital_folder: Path, organization: int) -> Path:
+def made_folder(hospital_folder: str | Path, organization: int) -> Path:
     """Make the lasting folder of a node, if it is not there.
 
     Args:
@@ -221,7 +221,7 @@ def made_folder(hospital_folder: Path, organization: int) -> Path:
     Returns:
         The folder.
     """
-    folder = hospital_folder.absolute() / f"node-{organization}"
+    folder = Path(hospital_folder).absolute() / f"node-{organization}"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

@@ -6,6 +6,8 @@ from typing import Any
 import pandas as pd
 
 from v6_federated.base.text import shortened
+from v6_federated.data import preprocessing
+from v6_federated.data.steps import Impute, OneHot
 from v6_federated.messages.job import SPECIAL
 from v6_workbench import registry
 from v6_workbench.simulation.experiments import Experiment
@@ -62,12 +64,11 @@ def warnings_about(experiment: Experiment, method: str, values: Mapping[str, Any
     nowhere = [c for c in features if table[c].isna().all()] if isinstance(table, pd.DataFrame) else []
     if nowhere:
         found.append(f"{', '.join(nowhere)}: no value at any node; leave out with --exclude {','.join(nowhere)}")
-    imputed = any(str(step).partition(":")[0] == "impute" for step in values.get("preprocess") or ())
-    fills = "the step impute fills it" if imputed else "--preprocess impute fills such columns"
+    there = [c for c in features if c not in nowhere]
     for node, rows in named.items():
-        there = [c for c in features if c not in nowhere]
-        if isinstance(rows, pd.DataFrame) and (empty := [c for c in there if rows[c].isna().all()]):
-            found.append(f"{', '.join(empty)}: no value at {node}; {fills} from the other nodes")
+        empty = [c for c in there if rows[c].isna().all()] if isinstance(rows, pd.DataFrame) else []
+        for fills, columns in _filling(empty, table, values).items():
+            found.append(f"{', '.join(columns)}: no value at {node}; {fills} from the other nodes")
     for node, columns in experiment.not_evaluated(features, method).items():
         least = experiment.policy([*named].index(node) + 1).minimum_rows
         found.append(
@@ -81,6 +82,27 @@ def warnings_about(experiment: Experiment, method: str, values: Mapping[str, Any
     for what, spellings in names.items():
         found += _alike(what, spellings)
     return found
+
+
+def _filling(empty: list[str], table: Any, values: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Columns that are empty at a node, by what fills columns of their kind: a step that is there, or another one."""
+    if not empty:
+        return {}
+    steps = [preprocessing.parse(step) for step in values.get("preprocess") or ()]
+    categories = {c for step in steps if isinstance(step, OneHot) for c in step.columns or ()}
+    found: dict[str, list[str]] = {}
+    for column in empty:
+        of_words = column in categories or _holds_words(table[column])
+        fills = [step for step in steps if isinstance(step, Impute) and step.fills(column, of_words)]
+        cure = "impute:most_frequent" if of_words else "impute"
+        said = "the step impute fills it" if fills else f"--preprocess {cure} fills such columns"
+        found.setdefault(said, []).append(column)
+    return found
+
+
+def _holds_words(column: "pd.Series[Any]") -> bool:
+    """Whether nodes read a column as words."""
+    return column.dtype.kind not in "iufb" and pd.to_numeric(column, errors="coerce").isna().sum() > column.isna().sum()
 
 
 def _alike(what: str, names: list[str]) -> list[str]:

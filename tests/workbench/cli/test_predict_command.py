@@ -169,3 +169,31 @@ def test_an_accuracy_says_which_rows_it_holds_for(model, call, tmp_path):
     assert says in call("predict", model, "--data", tmp_path / "train.csv", "--out", tmp_path / "p.csv")[2]
     table(9).drop(columns="label").to_csv(tmp_path / "new.csv", index=False)
     assert says not in call("predict", model, "--data", tmp_path / "new.csv", "--out", tmp_path / "p.csv")[2]
+
+
+def test_cells_that_cannot_be_used_are_named_by_their_rows(model, refused, tmp_path):
+    def says(text, **cells):
+        rows = table(20).drop(columns="label").astype(object)
+        for column, wrong in cells.items():
+            for row, value in wrong.items():
+                rows.loc[row - 1, column] = value
+        rows.to_csv(tmp_path / "new.csv", index=False)
+        out = tmp_path / "p.csv"
+        line = refused(text, "predict", model, "--data", tmp_path / "new.csv", "--out", out)
+        assert "mg" not in line and "n.a." not in line, "a value"
+
+    says("missing values in the column(s) x1 (x1: rows 3, 17); a prediction needs", x1={3: None, 17: None})
+    says("are not numbers (x2: row 4); a prediction needs", x2={4: "12 mg/l", 9: None}, x1={2: None})
+    says("infinite values (or beyond 3.4e38) in the column(s) x0 (x0: row 2)", x0={2: 1e300}, x1={5: None})
+    many = dict.fromkeys(range(1, 13), "n.a. ")
+    says("(x0: rows 1, 2, 3, 4, 5, ... (12 rows); x3: row 7)", x0=dict.fromkeys(many), x3={7: None})
+
+
+def test_missing_values_that_a_step_fills_are_not_named(call, refused, tmp_path):
+    train = table(60).assign(sex=["f", "m"] * 30)[["x0", "x1", "sex", "label"]]
+    train.to_csv(tmp_path / "train.csv", index=False)
+    steps = ["--preprocess", "impute", "--preprocess", "onehot", "--out", tmp_path / "r"]
+    assert call("run", "fedavg", "--data", tmp_path / "train.csv", "--nodes", 2, *steps)[0] == 0
+    train.assign(x0=np.nan, sex=["f", None, "m"] * 20).to_csv(tmp_path / "new.csv", index=False)
+    predict = ["predict", tmp_path / "r", "--data", tmp_path / "new.csv", "--out", tmp_path / "p.csv"]
+    refused("in the column(s) sex (sex: rows 2, 5, 8, 11, 14, ... (20 rows)); a prediction needs", *predict)

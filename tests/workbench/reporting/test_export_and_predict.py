@@ -152,8 +152,14 @@ def test_arrays_have_no_names_of_columns(step, tmp_path, capsys):
             lambda rows: rows.drop(columns="x1"),
             "no column x1 in the table, with which the model was trained; the table has 'sex', 'x0', 'unit', 'x2', ",
         ),
-        (lambda rows: rows.assign(x0="Smith"), "the column(s) x0 hold values that are not numbers; a prediction needs"),
-        (lambda rows: rows.assign(x0=np.inf), "infinite values (or beyond 3.4e38) in the column(s) x0; a prediction"),
+        (
+            lambda rows: rows.assign(x0="Smith"),
+            "the column(s) x0 hold values that are not numbers (x0: all rows); a prediction",
+        ),
+        (
+            lambda rows: rows.assign(x0=np.inf),
+            "infinite values (or beyond 3.4e38) in the column(s) x0 (x0: all rows); a pred",
+        ),
         (lambda rows: rows.assign(label=7), "some labels are not among the model's 2 classes"),
     ],
 )
@@ -173,8 +179,8 @@ def test_a_cell_that_no_step_fills_is_refused_with_what_a_reader_of_results_can_
     call = ["predict", str(tmp_path), "--data", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "p.csv")]
     assert main(call) == 2
     assert capsys.readouterr().err == (
-        "v6-federated: missing values in the column(s) x2; a prediction needs a usable value in each of the model's "
-        "columns: correct these rows of --data, or remove them\n"
+        "v6-federated: missing values in the column(s) x2 (x2: row 4); a prediction needs a usable value in each of "
+        "the model's columns: correct these rows of --data, or remove them\n"
     )
 
 

@@ -1,11 +1,13 @@
 """Tables for people: no cell is a formula."""
 
 import csv
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from v6_workbench import Experiment, load
 from v6_workbench.reporting import spreadsheets, subgroups
 
 
@@ -78,3 +80,25 @@ def test_subgroups_have_what_the_table_has(tmp_path):
     names = ["result", "column", "level", "evaluated", "accuracy", "accuracy_interval_lower", "accuracy_interval_upper"]
     found = spreadsheets.subgroup_rows("r", result)
     assert [*found[0]] == [*names, "recall no", "recall yes"]
+
+
+def test_curves_and_baselines_have_a_line_for_each_bin(tmp_path):
+    rng = np.random.default_rng(2)
+    rows = pd.DataFrame({"age": rng.normal(size=90), "arm": rng.choice(["a", "=b"], 90)})
+    rows["died"], rows["months"] = rng.integers(0, 2, 90), rng.integers(1, 9, 90)
+    experiment = Experiment(load(rows), nodes=3, label="months", features=["age"])
+    curves = replace(experiment, features=None).federated("km", event="died", grid=[2, 4, 6], subgroup="arm")
+    one = experiment.federated("cox", event="died", strata="none", grid=[2, 4, 6])
+    spreadsheets.write_all({"km": curves, "cox": one}, tmp_path)
+    survival, baseline = (
+        pd.read_csv(tmp_path / f"{name}.csv", float_precision="round_trip") for name in ("survival", "baseline")
+    )
+    a, b = (found["rows"] for found in sorted(curves["curves_of_survival"], key=lambda found: found["group"] != "a"))
+    assert survival[survival["group"] == "a"].drop(columns=["result", "group"]).to_dict("records") == a
+    assert survival[survival["group"] == "'=b"]["survival"].tolist() == [row["survival"] for row in b]
+    assert {*survival["result"]} == {"km"} and {*baseline["result"]} == {"cox"}
+    assert [*baseline] == ["result", "end", "events", "hazard", "survival"] and len(baseline) == 4
+    assert baseline["hazard"].tolist() == one["baseline"]["hazard"] and np.isnan(baseline["end"].iloc[-1])
+    assert baseline["survival"].tolist()[:3] == one["baseline"]["survival"]
+    spreadsheets.write_all({"cox": experiment.federated("cox", event="died")}, tmp_path)
+    assert not (tmp_path / "survival.csv").exists() and not (tmp_path / "baseline.csv").exists()

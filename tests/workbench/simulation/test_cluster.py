@@ -1,11 +1,13 @@
 """Mock nodes on a cluster of Dask: workers in processes and folders of their own give the bits of this process."""
 
+import gc
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -274,6 +276,32 @@ def test_nobody_answers(monkeypatch):
     monkeypatch.setattr(on_dask, "CONNECT_SECONDS", 1)
     with pytest.raises(EngineError, match=r"no Dask scheduler answers at tcp://127.0.0.1:9; start one with `dask sch"):
         cluster.connect("dask:tcp://127.0.0.1:9")
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"", b"\x00" * 64])
+def test_a_server_that_is_no_scheduler_is_refused_in_one_line(answer, monkeypatch):
+    from v6_workbench.simulation.cluster import on_dask
+
+    def serve(listening):
+        while True:
+            try:
+                connection, _ = listening.accept()
+            except OSError:  # the test has ended
+                return
+            with connection:
+                connection.sendall(answer)
+
+    printed = []
+    monkeypatch.setattr(sys, "unraisablehook", printed.append)
+    monkeypatch.setattr(on_dask, "CONNECT_SECONDS", 2)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=serve, args=[listening], daemon=True).start()
+        address = f"tcp://127.0.0.1:{listening.getsockname()[1]}"
+        with pytest.raises(EngineError, match=f"no Dask scheduler answers at {address}; start one with `dask sch"):
+            cluster.connect(f"dask:{address}")
+        listening.shutdown(socket.SHUT_RDWR)
+    gc.collect()
+    assert not printed
 
 
 def test_a_scheduler_without_workers(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from v6_federated.base import tables
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import DataError
 from v6_federated.data import files
@@ -38,8 +39,10 @@ def test_a_number_in_the_first_line_is_not_quoted(tmp_path):
 
 
 def test_a_column_may_have_the_name_that_pandas_gives_to_a_second(tmp_path):
-    (tmp_path / "rows.csv").write_text("a,a.1,,,a.2\n1,2,3,4,5\n")
-    assert datasets.load(str(tmp_path / "rows.csv")).rows.iloc[0].tolist() == [1, 2, 3, 4, 5]
+    (tmp_path / "rows.csv").write_text("a,a.1,b,a.2\n1,2,3,4\n")
+    assert datasets.load(str(tmp_path / "rows.csv")).rows.iloc[0].tolist() == [1, 2, 3, 4]
+    (tmp_path / "rows.csv").write_text("a,a.1,,,a.2\n1,2,3,4,5\n")  # no name is no name twice
+    assert tables.read(tmp_path / "rows.csv", "csv", "rows.csv").iloc[0].tolist() == [1, 2, 3, 4, 5]
 
 
 def test_a_column_of_a_long_file_has_one_type_of_value(tmp_path, recwarn):
@@ -114,3 +117,46 @@ def test_columns_as_their_file_has_them(tmp_path):
         "NA",
     ]
     assert datasets.as_written("rows.parquet", table) is table
+
+
+def test_a_workbook_of_several_sheets_is_read_by_the_name_of_one(tmp_path):
+    file = tmp_path / "book.xlsx"
+    rows = pd.DataFrame({"age": [1, 2], "ill": [0, 1]})
+    with pd.ExcelWriter(file) as book:
+        rows.to_excel(book, sheet_name="notes", index=False)
+        rows.assign(age=[5, 6]).to_excel(book, sheet_name="all data", index=False)
+        pd.DataFrame().to_excel(book, sheet_name="Sheet3", index=False)
+    with pytest.raises(SafeError) as error:
+        datasets.load(file)
+    assert str(error.value) == (
+        f"book.xlsx has the sheets 'notes', 'all data'; name the one that holds the rows: --data {file}:notes"
+    )
+    dataset = datasets.load(f"{file}:all data")
+    assert dataset.rows["age"].tolist() == [5, 6] and dataset.name == "book-all data"
+    assert datasets.load_new(f"{file}:all data").table["age"].tolist() == [5, 6]
+    with pytest.raises(
+        SafeError, match=r"book.xlsx has no sheet 'data'; expected one of 'notes', 'all data', 'Sheet3'"
+    ):
+        datasets.load(f"{file}:data")
+    nodes = datasets.load_nodes([f"{file}:notes", f"{file}:all data"], None, None)
+    assert sorted({*nodes.rows[datasets.FILE]}) == ["book-all data", "book-notes"]
+
+
+def test_one_sheet_that_holds_something_needs_no_name(tmp_path):
+    with pd.ExcelWriter(tmp_path / "book.xlsx") as book:
+        pd.DataFrame({"age": [1, 2], "ill": [0, 1]}).to_excel(book, sheet_name="rows", index=False)
+        pd.DataFrame().to_excel(book, sheet_name="Sheet2", index=False)
+    assert len(datasets.load(tmp_path / "book.xlsx")) == 2
+    with pytest.raises(SafeError, match="no data 'none.xlsx:rows'"):
+        datasets.load("none.xlsx:rows")
+
+
+def test_a_title_above_the_names_of_the_columns_is_refused(tmp_path):
+    cells = [["Report of hospital X", None, None], [None] * 3, ["age", "crp", "ill"], [50, 1.5, 0]]
+    pd.DataFrame(cells).to_excel(tmp_path / "title.xlsx", index=False, header=False)
+    for load in (datasets.load, datasets.load_new):
+        with pytest.raises(SafeError, match=r"title.xlsx: the column\(s\) 2, 3 have no name; the first row must hold"):
+            load(str(tmp_path / "title.xlsx"))
+    pd.DataFrame({"age": [50.5, 60.5], "ill": [0, 1]}).to_csv(tmp_path / "index.csv")
+    with pytest.raises(SafeError, match=r"index.csv: the column\(s\) 1 have no name"):
+        datasets.load(tmp_path / "index.csv")

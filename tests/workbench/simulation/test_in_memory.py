@@ -141,3 +141,35 @@ def test_networks_and_datasets_refuse_the_same():
         Dataset("rows", X)
     with pytest.raises(SafeError, match=r"expected load\(table\), load\(X, y\) or load"):
         Experiment(table(20))
+
+
+def test_what_a_notebook_shows_of_data_are_names_and_numbers():
+    rows = pd.DataFrame({"age": np.arange(12) + 0.4321, "sex": "sextext", "ill": y})
+    dataset = load({"north": rows[:8], "south": rows[8:]}, name="mine")
+    shown = "<Dataset: mine; 12 rows; 3 columns: age, sex, ill; hospitals: north, south>"
+    assert repr(dataset) == str(dataset) == shown
+    assert repr(load(X, y)) == "<Dataset: rows; 12 rows; features of the shape 2>"
+    experiment = Experiment(dataset, seed=3, label="ill", environment={"V6_FEDERATED_SECRET": "0" * 64})
+    assert repr(experiment) == "<Experiment: mine; 2 nodes: north (8 rows), south (4 rows); label ill; seed 3>"
+    assert repr(Experiment(dataset, partition="column:nobody")) == (
+        "<Experiment: mine; rows that cannot be dealt; seed 0>"
+    )
+    assert not hasattr(dataset, "_repr_html_") and not hasattr(experiment, "_repr_html_")
+
+
+def test_rounds_are_those_of_the_command_line_unless_they_are_named():
+    experiment = Experiment(load(table(40)), nodes=2)
+    assert len(experiment.federated("fedavg", lr=0.5)["history"]) == 10
+    assert len(experiment.centralized("fedavg")["history"]) == len(experiment.alone("fedavg")["history"]) == 10
+    assert len(experiment.federated("fedavg", {"rounds": 2})["history"]) == 2
+    assert experiment.federated("glm", family="gaussian")["settings"]["rounds"] == 25
+
+
+def test_a_folder_is_a_path_or_a_text(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Experiment(load(table(40)), nodes=2, hospital_folder="x").federated("fedavg", rounds=1)
+    assert (tmp_path / "x" / "node-2").is_dir()
+    with MockNetwork(
+        "v6_fedavg", {1: table(40)}, environment={"V6_FEDERATED_MINIMUM_ORGANIZATIONS": "1"}, hospital_folder="y"
+    ):
+        assert (tmp_path / "y" / "node-1").is_dir()

@@ -66,6 +66,23 @@ def test_a_column_that_is_empty_at_a_node_is_noticed():
     assert says == "crp: no value at south; the step impute fills it from the other nodes"
 
 
+def test_a_column_of_words_that_is_empty_at_a_node_needs_another_step():
+    experiment = hospitals(smoking=["never", "ex"] * 20 + [None] * 40, sex=["f", "m"] * 40)
+    cure = "smoking: no value at south; --preprocess impute:most_frequent fills such columns from the other nodes"
+    filled = "smoking: no value at south; the step impute fills it from the other nodes"
+    for steps, says in (
+        ([], cure),
+        (["impute"], cure),
+        (["impute:most_frequent,columns=sex"], cure),
+        (["impute", "impute:most_frequent"], filled),
+        (["impute:constant,value=never"], filled),
+    ):
+        assert warnings(experiment, preprocess=[*steps, "onehot"]) == [says]
+    codes = hospitals(cp=[1.0, 2.0] * 20 + [np.nan] * 40)
+    (says,) = warnings(codes, preprocess=["impute", "onehot:cp"])
+    assert says == "cp: no value at south; --preprocess impute:most_frequent fills such columns from the other nodes"
+
+
 def test_a_column_that_is_almost_empty_in_held_out_rows_is_noticed():
     experiment = hospitals(crp=[1.5, np.nan] * 40)
     found = warnings(experiment)

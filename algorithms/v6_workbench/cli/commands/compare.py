@@ -84,7 +84,8 @@ def _prepared(options: CompareOptions) -> tuple[Experiment, dict[str, Entry]]:
         compared[name] = entries.read(text, shared)
     labelled = any(registry.supervised(entry.method) for entry in compared.values())
     check_holdout(options, labelled)
-    experiment = experiment_of(options, labelled)
+    named = [column for entry in compared.values() for column in job.columns_named(entry.settings)]
+    experiment = experiment_of(options, labelled, named)
     methods = [entry.method for entry in compared.values()]
     check_evaluated(methods, experiment, "compare", folds=options.test is not None)
     if options.repeats is not None:

@@ -30,12 +30,12 @@ def run(options: RunOptions) -> int:
     options = job.with_rounds(options, options.method)
     check_columns(options, options.method)
     labelled, settings = registry.supervised(options.method), study.settings_with(options, job.settings_of(options))
-    once = Entry("", options.method, settings)
+    once, times = Entry("", options.method, settings), registry.times_only(options.method)
     if options.repeats is not None and options.resume is not None:
         raise SafeError("--repeats cannot be used with --resume, which goes on with one job; remove one of the two")
     if options.resume is None:
         check_holdout(options, labelled)
-        experiment = experiment_of(options, labelled)
+        experiment = experiment_of(options, labelled, job.columns_named(settings), times)
         if options.repeats is not None:
             repeating.check(options.repeats, {options.method: once}, experiment)
         settings = job.with_ids(settings, {name: k for k, name in enumerate(experiment.named(), start=1)})
@@ -45,7 +45,8 @@ def run(options: RunOptions) -> int:
             raise SafeError("--exclude cannot be used with --resume, which keeps the features of the job; remove it")
         earlier = results.read(options.resume)
         options, rows = job.with_rows_of(options, earlier)
-        experiment = experiment_of(options, labelled)
+        named = job.columns_named({**earlier["settings"], **settings})
+        experiment = experiment_of(options, labelled, named, times)
         settings = job.with_ids(settings, {name: k for k, name in enumerate(experiment.named(), start=1)})
         settings = job.resumed(earlier, options.method, {**settings, **job.seed_of(options)}, rows)
         check_job(options.method, settings, experiment, options.target)

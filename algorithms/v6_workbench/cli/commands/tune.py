@@ -59,7 +59,7 @@ def run(options: TuneOptions) -> int:
     check_holdout(options, registry.supervised(options.method))
     if not registry.supervised(options.method):
         raise SafeError(f"{options.method} trains no model that could be scored; expected a method that does")
-    experiment = experiment_of(options)
+    experiment = experiment_of(options, named=job.columns_named(shared))
     # tries are scored on training rows, of which folds need no share; a test set is kept for the model that is chosen
     folds = options.folds is not None and experiment.test is not None
     check_evaluated([options.method], experiment, "tune", folds=folds, test_set=False)

@@ -5,9 +5,11 @@ import itertools
 from rich.markup import escape
 from rich.table import Table
 
-from v6_federated.base.text import counted
+from v6_federated.base.text import counted, shortened
 from v6_workbench.reporting.summary import Result
 from v6_workbench.reporting.tables.cells import add_numbers, between, empty, p_value
+
+MOST_GROUPS = 8  # in a line
 
 
 def survival_table(result: Result, most: int = 12) -> Table | None:
@@ -54,10 +56,13 @@ def survival_of(result: Result) -> str:
     Returns:
         The line; empty if there are no curves.
     """
-    said = []
+    curves, said = list[str](), list[str]()
     for found in result.get("curves_of_survival") or ():
         who = "" if found["group"] is None else f"{found['group']}: "
-        said.append(f"{who}{counted(found['n'], 'row')}, {counted(found['events'], 'event')}, median {_median(found)}")
+        about = f"{counted(found['n'], 'row')}, {counted(found['events'], 'event')}"
+        curves.append(f"{who}{about}, median {_median(found)}")
+    if curves:
+        said.append(shortened(curves, MOST_GROUPS, "; "))
     if test := result.get("log_rank"):
         freedom = counted(test["df"], "degree") + " of freedom"
         said.append(f"log-rank test {test['statistic']:.4g} on {freedom}, p {p_value(test['p'])}")

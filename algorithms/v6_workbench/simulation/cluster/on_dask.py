@@ -1,5 +1,6 @@
 """A Dask cluster, through the client of ``distributed``."""
 
+import asyncio
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -8,7 +9,8 @@ from typing import Any
 
 from distributed import Client, Future, KilledWorker, as_completed
 from distributed import TimeoutError as TimedOut  # asyncio's own, before Python 3.11
-from distributed.comm import CommClosedError
+from distributed.comm import CommClosedError, connect
+from distributed.security import Security
 
 from v6_workbench.errors import EngineError
 from v6_workbench.simulation.cluster import remote
@@ -36,8 +38,9 @@ class DaskCluster:
         """
         self._address = address
         try:
+            asyncio.run(_shake_hands(address))  # a Client that has failed would print a traceback when it is deleted
             self._client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
-        except (OSError, ValueError):
+        except Exception:  # another server may answer with bytes that fail in any way
             raise EngineError(
                 f"no Dask scheduler answers at {address}; start one with `dask scheduler`, and name its address as it "
                 "shows it"
@@ -96,3 +99,10 @@ class DaskCluster:
     def close(self) -> None:
         """Leave the cluster."""
         self._client.close()
+
+
+async def _shake_hands(address: str) -> None:
+    """Connect to a scheduler and leave again."""
+    options = Security().get_connection_args("client")
+    comm = await asyncio.wait_for(connect(address, timeout=CONNECT_SECONDS, **options), CONNECT_SECONDS + 1)
+    comm.abort()

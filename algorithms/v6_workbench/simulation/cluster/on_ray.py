@@ -37,7 +37,7 @@ class RayCluster:
                 host, _, port = address.removeprefix("ray://").rpartition(":")
                 socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
             ray.init(address=address or "auto", log_to_driver=False, logging_level=logging.ERROR)
-        except (OSError, RuntimeError, ValueError):
+        except (OSError, RuntimeError, ValueError, RayError):
             raise EngineError(f"no Ray cluster {where}; start one with `ray start --head`") from None
         self._run = ray.remote(max_retries=3, num_cpus=1)(remote.run)
 
