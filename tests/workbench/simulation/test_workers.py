@@ -134,7 +134,6 @@ def test_there_are_no_more_processes_than_nodes_or_than_the_user_wants():
     assert len(processes_of(3, processes=200)) == 3
     assert len(processes_of(2, processes=200)) == 3, "those of the job before"
     assert len(processes_of(3, processes=2)) == 2
-    assert len(processes_of(2, processes=3)) == 2
 
 
 def test_joblib_has_processes_of_its_own(hospitals):
