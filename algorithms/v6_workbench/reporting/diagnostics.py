@@ -13,6 +13,7 @@ from v6_federated.models.linear import LinearModel
 from v6_workbench.reporting.hospitals import called
 from v6_workbench.reporting.intervals import noisy
 from v6_workbench.reporting.leaks import too_good
+from v6_workbench.reporting.levels import few_rows, known_levels
 from v6_workbench.reporting.summary import Result, most_frequent
 from v6_workbench.reporting.trained import model_of
 
@@ -56,6 +57,8 @@ def warnings_about(result: Result) -> list[str]:
         *hidden_components(result),
         *hidden_effects(result),
         *own,
+        *known_levels(result),
+        *few_rows(result),
     ]
 
 

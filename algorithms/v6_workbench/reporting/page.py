@@ -23,6 +23,7 @@ from v6_workbench.reporting import coefficients, diagnostics, pictures, tables, 
 from v6_workbench.reporting.command import command_of
 from v6_workbench.reporting.hospitals import called
 from v6_workbench.reporting.intervals import MEANING, accuracy_interval, auc_interval, noisy
+from v6_workbench.reporting.levels import references
 from v6_workbench.reporting.summary import MEASURES, Result, measure, summary
 
 TEMPLATE = "page.html"
@@ -320,7 +321,10 @@ def _coefficients(result: Result, draw: _Drawing) -> Iterator[str | Table | Figu
     label = result["data"].get("label") if result["data"].get("classes") else None
     of = f"{label}={found[0].of}" if label else found[0].of
     deviation = any(c.per_deviation is not None for c in found)
+    compared = references(result)
     columns: dict[str, Callable[[coefficients.Coefficient], str]] = {"column": lambda c: c.column}
+    if any(c.column in compared for c in found):
+        columns["compared with"] = lambda c: str(compared[c.column].reference) if c.column in compared else ""
     if several:
         columns["class"] = lambda c: c.of
     columns["of one unit"] = lambda c: f"{c.value:+.4g}"
