@@ -10,7 +10,7 @@ from v6_federated.base.text import shortened
 from v6_federated.central import convergence
 from v6_federated.messages import codec
 from v6_federated.models.linear import LinearModel
-from v6_workbench.reporting.hospitals import called
+from v6_workbench.reporting.hospitals import called, nodes_of
 from v6_workbench.reporting.intervals import noisy, rounding_of_auc
 from v6_workbench.reporting.leaks import too_good
 from v6_workbench.reporting.levels import few_rows, known_levels
@@ -353,11 +353,7 @@ def poor(result: Result) -> list[str]:
     if always is None:
         return []
     accuracy, is_rounded = result["final"]["accuracy"], "accuracy_error" in result["final"]
-    look = (
-        "both are rounded, so look at AUC and loss, which are rounded too"
-        if is_rounded
-        else "look at the classes one by one"
-    )
+    look = "both are rounded; look at AUC and loss, which are rounded too" if is_rounded else FREQUENT
     if noisy(result):
         look = "both have noise, so compare the AUC, if there is one"
     return [f"the accuracy is {accuracy:.4f}, and always predicting {always[0]!r} has {always[1]:.4f}: {look}"]
@@ -411,12 +407,14 @@ def described(result: Result) -> str:
         task = f", task {experiment['task']} at {experiment['network']}" if "task" in experiment else ""
         organizations = shortened(called(result, result.get("organizations", [])))
         return f"{result['method']} on the organizations {organizations}{task}"
-    nodes = [f"{name} ({n})" for name, n in zip(experiment["nodes"], experiment["rows"], strict=False)]
+    every = [(f"{name} ({n})", took) for name, n, took in nodes_of(result)]
+    nodes = [name for name, took in every if took]
+    absent = "" if len(nodes) == len(every) else f" of {len(every)}"
     speeds = f", speeds {experiment['speeds']:g}" if experiment.get("speeds") else ""
     trained = experiment.get("trained", "federated")
     how = "" if trained == "federated" else f", {trained}"
     return (
         f"{result['method']}{how} on {experiment['data']}, {experiment['partition']}, partition seed "
-        f"{experiment['partition_seed']}, seed {result['settings']['seed']}{speeds}; {len(nodes)} nodes: "
+        f"{experiment['partition_seed']}, seed {result['settings']['seed']}{speeds}; {len(nodes)}{absent} nodes: "
         f"{shortened(nodes)}"
     )
