@@ -72,3 +72,31 @@ def test_files_that_a_page_names_are_there(page):
         r"`((?:algorithms|benchmarks|docker|docs|examples|node_configs|tests)/[\w./-]+)`", page.read_text()
     )
     assert [name for name in named if "METHOD" not in name and not (ROOT / name).exists()] == []
+
+
+TABLES = [*PAGES, *sorted((ROOT / "benchmarks" / "results").glob("*.md")), *sorted(ROOT.glob("C*.md"))]
+
+
+def broken_tables(text):
+    """The lines between two bars that are in no table, or have other cells than its head; and tables of no rows."""
+    tokens = MarkdownIt().enable("table").parse(text)
+    lines, found = text.splitlines(), []
+    inside = {i for token in tokens if token.map and token.type in ("table_open", "fence") for i in range(*token.map)}
+    found += [line for i, line in enumerate(lines) if re.match(r"\s*\|.*\|\s*$", line) and i not in inside]
+    for first, end in (token.map for token in tokens if token.type == "table_open"):
+        cells = [len(re.findall(r"(?<!\\)\|", line)) for line in lines[first:end]]
+        found += [lines[first]] * (len(cells) < 3)
+        found += [line for line, own in zip(lines[first:end], cells, strict=True) if own != cells[0]]
+    return found
+
+
+@pytest.mark.parametrize("page", dict.fromkeys(TABLES), ids=lambda page: str(page.relative_to(ROOT)))
+def test_tables_are_whole(page):
+    assert broken_tables(page.read_text()) == []
+
+
+def test_a_broken_table_is_found():
+    whole = "| a | b |\n|---|---|\n| 1 | 2 |\n"
+    assert broken_tables(whole) == broken_tables(f"```\n{whole[:20]}\n\n| 1 | 2 |\n```") == []
+    assert broken_tables("| a | b |\n|---|---|\n\n| 1 | 2 |\n") == ["| 1 | 2 |", "| a | b |"]
+    assert broken_tables(whole + "| 3 | |x| |\n") == ["| 3 | |x| |"]

@@ -66,6 +66,14 @@ def recorder(name, monkeypatch):
     return calls
 
 
+def test_errors_of_coefficients_are_in_the_result(page):
+    names = dict(page)
+    exec(TITLED["errors"], names)
+    shown = re.search(r"# (name, .*), \.\.\.", TITLED["errors"])[1].split(", ")
+    intercept, radius, texture = names["result"]["coefficients"]
+    assert {*shown} <= {*radius} == {*texture} and intercept["name"] == "intercept"
+
+
 def test_mlflow_gets_every_round(page, monkeypatch):
     calls = recorder("mlflow", monkeypatch)
     names = dict(page)

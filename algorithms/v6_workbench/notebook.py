@@ -59,8 +59,11 @@ def _rounds(result: Result, rows: str) -> pd.DataFrame:
 def coefficients(result: Result) -> pd.DataFrame:
     """Return the coefficients of a linear model.
 
+    Those of ``glm`` and ``cox`` have standard errors, p-values and intervals too, which this table leaves out:
+    ``pandas.DataFrame(result["coefficients"])`` has them.
+
     Args:
-        result: the result of ``logreg`` or ``svm``.
+        result: the result of a linear model: ``logreg``, ``svm``, ``glm`` or ``cox``.
 
     Returns:
         A row for each feature, and ``intercept`` as the last; a column for each class, or one for the second of two
@@ -106,7 +109,7 @@ def predict(result: Result, rows: Any) -> pd.DataFrame:
 def plot(
     results: Result | Mapping[str, Result], what: str | None = None, by: str = "rounds", ax: "Axes | None" = None
 ) -> "Axes":
-    """Draw a measure by round, with matplotlib's own settings.
+    """Draw a measure by round. Lines differ in colour and in dashes, as in the pictures of the command line.
 
     Args:
         results: a result, or results by their names.
@@ -123,18 +126,20 @@ def plot(
     """
     from matplotlib import pyplot as plt  # a notebook chooses how figures are shown
 
+    from v6_workbench.reporting.pictures.style import line
+
     named: dict[str, Result] = {str(results["method"]): results} if "history" in results else dict(results)
     if by not in UNITS:
         raise SafeError(f"by={by!r} is unknown; expected one of {', '.join(UNITS)}")
     what = what or measure(named)
-    lines = {name: [row.get(what) for row in result["history"]] for name, result in named.items()}
-    if all(value is None for line in lines.values() for value in line):
+    values = {name: [row.get(what) for row in result["history"]] for name, result in named.items()}
+    if all(value is None for own in values.values() for value in own):
         there = sorted({key for result in named.values() for row in result["history"] for key in row})
         raise SafeError(f"no result has {what!r}; expected one of {', '.join(there)}")
     axes = ax if ax is not None else plt.subplots()[1]
-    for name, line in lines.items():
-        points = [(x, y) for x, y in zip(spent(named[name], by), line, strict=True) if isinstance(y, int | float)]
-        axes.plot(*zip(*points, strict=True), label=name, marker="." if len(points) < 20 else "")
+    for i, (name, own) in enumerate(values.items(), start=len(axes.lines)):  # after those that are there
+        points = [(x, y) for x, y in zip(spent(named[name], by), own, strict=True) if isinstance(y, int | float)]
+        line(axes, [x for x, _ in points], [y for _, y in points], name, i, dots=len(points) < 20)
     axes.set(xlabel=UNITS[by], ylabel=MEASURES.get(what, what.replace("_", " ")))
     axes.legend()
     return axes

@@ -33,8 +33,30 @@ def test_a_profile_has_every_limit(call, profile):
 
 @pytest.mark.parametrize("file", CONFIGURATIONS, ids=lambda file: file.name)
 def test_the_configurations_of_this_repository(call, file):
-    status, _, numbers, _ = call("limits", file)
-    assert status == 0 and numbers["remarks"] == []
+    """They are sound, except for what a hospital must put in."""
+    status, lines, numbers, _ = call("limits", file)
+    assert status == 0 and numbers["remarks"] == lines[-1:]
+    said = (
+        "left from the example, to be replaced by yours before the node starts: api_key, server_url, the registry of "
+        "allowed_algorithms, the digest of allowed_algorithms"
+    )
+    more = ", the uri of the database default, docker_services" if file.stem == "sql" else ""
+    assert lines[-1] == said + more
+    assert numbers["looser"] == (["ALLOW_QUERIES"] if file.stem == "sql" else [])
+
+
+def test_what_has_been_replaced_is_not_named(call, tmp_path):
+    text = (CONFIGURATIONS[0].parent / "small-hospital.yaml").read_text()
+    own = [("00000000-0000-0000-0000-000000000000", "6d2a0c1e-0000-4000-8000-000000000000"), ("0" * 64, "0" * 63 + "1")]
+    for old, new in [*own, ("server.hospitals.example", "fl.example.org")]:
+        assert old in text
+        text = text.replace(old, new)
+    (tmp_path / "node.yaml").write_text(text)
+    _, _, numbers, _ = call("limits", tmp_path / "node.yaml")
+    [left] = numbers["remarks"]
+    assert left.endswith("starts: the registry of allowed_algorithms")
+    (tmp_path / "node.yaml").write_text(text.replace("registry.hospitals.example", "ghcr.io/example"))
+    assert call("limits", tmp_path / "node.yaml")[2]["remarks"] == []
 
 
 def test_what_is_set_and_what_is_looser(configured):

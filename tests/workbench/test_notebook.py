@@ -98,8 +98,10 @@ def test_a_picture_uses_the_back_end_that_is_there(result, experiment):
     axes = plot({"federated": result, "centralized": other})
     assert [line.get_label() for line in axes.lines] == ["federated", "centralized"]
     assert axes.lines[0].get_ydata().tolist() == history(result)["accuracy"].tolist()
+    assert [line.get_linestyle() for line in axes.lines] == ["-", "--"], "one that lies on another can be seen"
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("round", "accuracy")
     again = plot(result, "train_loss", by="bytes", ax=axes)
+    assert [line.get_linestyle() for line in axes.lines] == ["-", "--", "-."], "further lines differ from the first"
     assert again is axes and axes.get_ylabel() == "train loss" and matplotlib.get_backend() == before
 
 

@@ -2,6 +2,7 @@
 
 import difflib
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +53,8 @@ POLICIES = (
     "require_algorithm_pull",
 )
 DATABASE = ("label", "mount_mode", "type", "uri")
+EXAMPLE = re.compile(r"\.example(?=[/:]|$)")  # no host has such a name: RFC 2606
+CAPITALS = re.compile("READER:PASSWORD@|NAME-OF-THE-")  # in ``node_configs/sql.yaml``
 TYPES = ("csv", "excel", "folder", "omop", "other", "parquet", "sparql", "sql")
 
 
@@ -134,6 +137,8 @@ def _configured(file: Path) -> tuple[dict[str, str], list[str]]:
 
 
 def _remarks(node: Mapping[str, Any], policies: Mapping[str, Any]) -> Iterator[str]:
+    if left := [*_placeholders(node, policies)]:
+        yield f"left from the example, to be replaced by yours before the node starts: {', '.join(left)}"
     yield from _unknown(node, KEYS)
     yield from _unknown(policies, POLICIES, " under policies")
     if not policies.get("allowed_algorithms") and not policies.get("allowed_algorithm_stores"):
@@ -151,6 +156,27 @@ def _remarks(node: Mapping[str, Any], policies: Mapping[str, Any]) -> Iterator[s
             "there is no database with the label hospital: the audit log and the counters would lie in the node's data "
             "volume, and be lost with it"
         )
+
+
+def _placeholders(node: Mapping[str, Any], policies: Mapping[str, Any]) -> Iterator[str]:
+    """What still stands there as in ``node_configs/``: zeros, hosts under .example, and words in capitals."""
+    if not str(node["api_key"]).strip("0-"):
+        yield "api_key"
+    if EXAMPLE.search(str(node.get("server_url"))):
+        yield "server_url"
+    allowed = policies.get("allowed_algorithms")
+    images = [str(image).replace("\\", "") for image in (allowed if isinstance(allowed, list) else [allowed])]
+    if any(EXAMPLE.search(image) for image in images):
+        yield "the registry of allowed_algorithms"
+    if any(re.search("sha256:0+[$]?$", image) for image in images):
+        yield "the digest of allowed_algorithms"
+    listed = node.get("databases")
+    for database in listed if isinstance(listed, list) else []:
+        if isinstance(database, dict) and CAPITALS.search(str(database.get("uri"))):
+            yield f"the uri of the database {database.get('label')}"
+    services = node.get("docker_services")
+    if isinstance(services, dict) and any(CAPITALS.search(str(name)) for name in services.values()):
+        yield "docker_services"
 
 
 def _unknown(names: Iterable[object], known: tuple[str, ...], where: str = "") -> Iterator[str]:

@@ -15,6 +15,7 @@ from v6_workbench.reporting.summary import Result
 
 OWN = ("model", "rounds", "label", "holdout", "seed", "preprocess", "target", "until_converged", "features", "exclude")
 LOCAL = "network "  # before the name of a local network
+OF_FILES = "column:file of the node"  # the partition of several files, see ``simulation.datasets.FILE``
 
 
 def command_of(result: Result) -> str:
@@ -24,8 +25,8 @@ def command_of(result: Result) -> str:
         result: the result.
 
     Returns:
-        The command; empty if the command line has none: for baselines, partitions of a developer's own, studies, and
-        methods that are not installed.
+        The command; empty if the command line has none: for baselines, partitions of a developer's own, studies of
+        which not all blocks took part, and methods that are not installed.
     """
     experiment, settings = result.get("experiment") or {}, result["settings"]
     if result["method"] not in registry.names():
@@ -39,13 +40,18 @@ def command_of(result: Result) -> str:
         words = ["submit", result["method"], *where]
     else:
         partition = experiment.get("partition") or ""
-        in_study = (result.get("privacy") or {}).get("aggregation") == "pinned"
-        if experiment.get("trained") != "federated" or " " in partition or in_study:
+        of_files, blocks = partition == OF_FILES, _blocks(result)
+        if experiment.get("trained") != "federated" or (" " in partition and not of_files) or blocks == []:
             return ""
-        words = ["run", result["method"], "--data", str(experiment["data"])]
+        names = experiment["nodes"] if of_files else [experiment["data"]]
+        words = ["run", result["method"], *(word for name in names for word in ("--data", str(name)))]
         if not partition.startswith("column:"):
             words += ["--nodes", str(len(experiment["nodes"]))]
-        words += ["--partition", partition]
+        words += [] if of_files else ["--partition", partition]
+        if blocks:  # dealing makes as many blocks again
+            words += ["--study", str(min(map(len, blocks)))]
+        if blocks and settings.get("clip") is not None:  # noise needs one
+            words += ["--schema", "schema.json"]
         if experiment["partition_seed"]:
             words += ["--partition-seed", str(experiment["partition_seed"])]
         if experiment.get("speeds") is not None:
@@ -54,6 +60,15 @@ def command_of(result: Result) -> str:
     return shlex.join(
         ["v6-federated", *words, *_settings(result["method"], settings, len(experiment.get("nodes") or ()))]
     )
+
+
+def _blocks(result: Result) -> list[list[int]] | None:
+    """The blocks of the study that a job was in; none if it does not tell all of them, None if there was no study."""
+    privacy = result.get("privacy") or {}
+    if privacy.get("aggregation") != "pinned":
+        return None
+    blocks, nodes = privacy.get("blocks") or [], len((result.get("experiment") or {}).get("nodes") or ())
+    return blocks if sorted(k for block in blocks for k in block) == [*range(1, nodes + 1)] else []
 
 
 def _limits(groups: Any) -> Iterator[str]:
@@ -94,6 +109,8 @@ def _settings(method: str, settings: Mapping[str, Any], nodes: int) -> Iterator[
         yield from ("--target", f"{settings['target']:g}", "--stop-at-target")
     for name, field in fields.items():
         value = settings.get(name)
+        if (name, value) == ("aggregation", "pinned") and nodes:
+            continue  # --study says so
         if name not in (*OWN, *left_out) and value is not None and value != field.default:
             yield from (
                 "--set",

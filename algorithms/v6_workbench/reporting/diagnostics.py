@@ -10,9 +10,10 @@ from v6_federated.base.text import shortened
 from v6_federated.central import convergence
 from v6_federated.messages import codec
 from v6_federated.models.linear import LinearModel
-from v6_workbench.reporting.hospitals import called
-from v6_workbench.reporting.intervals import noisy
+from v6_workbench.reporting.hospitals import called, nodes_of
+from v6_workbench.reporting.intervals import noisy, rounding_of_auc
 from v6_workbench.reporting.leaks import too_good
+from v6_workbench.reporting.levels import few_rows, known_levels
 from v6_workbench.reporting.summary import Result, most_frequent
 from v6_workbench.reporting.trained import model_of
 
@@ -28,6 +29,7 @@ USUAL = 0.1  # a rate that is rarely too large
 SPREAD = 1.5  # of a deviance over its degrees of freedom, from which errors are too small by a fifth or more
 SURELY_SAFE = 0.25  # a rate that four times as long steps hardly ever make too long, for standardized columns
 GUESSED = 0.52  # a C-index up to this is hardly better than chance
+FREQUENT = "look at the classes one by one"
 CLOSE = 0.02  # a score this close to that of always predicting the same is not better
 
 
@@ -58,6 +60,8 @@ def warnings_about(result: Result) -> list[str]:
         *hidden_components(result),
         *hidden_effects(result),
         *own,
+        *known_levels(result),
+        *few_rows(result),
     ]
 
 
@@ -175,7 +179,7 @@ def unfinished(result: Result) -> list[str]:
 
 
 def rounded(result: Result) -> list[str]:
-    """Return a warning if nodes have rounded their counts, or added noise, so that the accuracy is not exact.
+    """Return a warning if nodes have rounded their counts, or added noise, so that the measures are not exact.
 
     Args:
         result: the result.
@@ -184,16 +188,22 @@ def rounded(result: Result) -> list[str]:
         One line, or none.
     """
     final = result.get("final") or {}
-    error = final.get("accuracy_error", 0.0)
-    if error < EXACT:
-        return []
-    what, instead = "rounded", "compare losses, or hold out more rows"
+    error, evaluated = final.get("accuracy_error", 0.0), final.get("evaluated")
     if noisy(result):
         rarely = "evaluate more rarely (evaluate_every), or " if result["privacy"]["plan"]["evaluations"] > 1 else ""
-        what, instead = "added noise to", f"{rarely}hold out more rows"
+        return [] if error < EXACT else [
+            f"nodes have added noise to what they counted on {evaluated} held-out rows: the accuracy is exact to about "
+            f"{error:.2f}, and single classes to less; {rarely}hold out more rows"
+        ]  # fmt: skip
+    of_auc = rounding_of_auc(result)
+    if max(error, of_auc) < EXACT:
+        return []
+    also = f", the AUC to about {of_auc:.2f}" if of_auc else ""
+    exact = (result.get("privacy") or {}).get("aggregation") == "pinned"  # nodes of a study add up their losses
+    losses = "" if exact else ", and losses to about their standard error"
     return [
-        f"nodes have {what} what they counted on {final['evaluated']} held-out rows: the accuracy is exact to about "
-        f"{error:.2f}, and single classes to less; {instead}"
+        f"nodes have rounded what they counted on {evaluated} held-out rows{losses}: the accuracy is exact to about "
+        f"{error:.2f}{also}, and single classes to less; differences of that size say nothing; hold out more rows"
     ]
 
 
@@ -382,7 +392,7 @@ def poor(result: Result) -> list[str]:
     if always is None:
         return []
     accuracy, is_rounded = result["final"]["accuracy"], "accuracy_error" in result["final"]
-    look = "both are rounded, so compare AUC and loss" if is_rounded else "look at the classes one by one"
+    look = "both are rounded; look at AUC and loss, which are rounded too" if is_rounded else FREQUENT
     if noisy(result):
         look = "both have noise, so compare the AUC, if there is one"
     return [f"the accuracy is {accuracy:.4f}, and always predicting {always[0]!r} has {always[1]:.4f}: {look}"]
@@ -436,12 +446,14 @@ def described(result: Result) -> str:
         task = f", task {experiment['task']} at {experiment['network']}" if "task" in experiment else ""
         organizations = shortened(called(result, result.get("organizations", [])))
         return f"{result['method']} on the organizations {organizations}{task}"
-    nodes = [f"{name} ({n})" for name, n in zip(experiment["nodes"], experiment["rows"], strict=False)]
+    every = [(f"{name} ({n})", took) for name, n, took in nodes_of(result)]
+    nodes = [name for name, took in every if took]
+    absent = "" if len(nodes) == len(every) else f" of {len(every)}"
     speeds = f", speeds {experiment['speeds']:g}" if experiment.get("speeds") else ""
     trained = experiment.get("trained", "federated")
     how = "" if trained == "federated" else f", {trained}"
     return (
         f"{result['method']}{how} on {experiment['data']}, {experiment['partition']}, partition seed "
-        f"{experiment['partition_seed']}, seed {result['settings']['seed']}{speeds}; {len(nodes)} nodes: "
+        f"{experiment['partition_seed']}, seed {result['settings']['seed']}{speeds}; {len(nodes)}{absent} nodes: "
         f"{shortened(nodes)}"
     )

@@ -38,6 +38,23 @@ def called(result: Result, organizations: Iterable[int]) -> list[str]:
     return [known.get(k, str(k)) for k in organizations]
 
 
+def nodes_of(result: Result) -> list[tuple[str, int, bool]]:
+    """List the nodes of an experiment.
+
+    Args:
+        result: the result.
+
+    Returns:
+        The name of each, its rows, and whether it took part: it trained, or evaluated only (``evaluators``). All took
+        part in a baseline. Empty if the result is of a network.
+    """
+    origin, settings = result.get("experiment") or {}, result.get("settings") or {}
+    asked = {*(result.get("organizations") or ()), *(settings.get("evaluators") or ())}
+    every = origin.get("trained", "federated") != "federated" or not asked
+    listed = zip(origin.get("nodes") or (), origin.get("rows") or (), strict=False)
+    return [(str(name), n, every or k in asked) for k, (name, n) in enumerate(listed, start=1)]
+
+
 def own_results(result: Result) -> list[dict[str, Any]]:
     """Return the hospitals' own results, as far as their operators let them be shown.
 

@@ -72,8 +72,25 @@ def auc_interval(result: Result) -> Interval | None:
         interval = on_logit_scale(auc, hanley_mcneil(auc, n0, n1) if variance is None else variance)
     if noisy(result):
         return _wider(interval, auc, NOISY_AREA)
-    rows = SMOOTHED * (final.get("accuracy_error") or 0.0) * (n0 + n1)
-    return _wider(interval, auc, rows * math.hypot(1 / n0, 1 / n1))
+    return _wider(interval, auc, rounding_of_auc(result))
+
+
+def rounding_of_auc(result: Result) -> float:
+    """Return by how much the nodes' rounding of counts may move the final AUC of two classes, about.
+
+    Args:
+        result: the result.
+
+    Returns:
+        A standard deviation, rather too large than too small; 0 if nodes have not rounded, or if there is no such AUC.
+    """
+    final = result.get("final") or {}
+    confusion = final.get("confusion") or []
+    if final.get("auc") is None or len(confusion) != 2 or not all(sum(row) > 0 for row in confusion):
+        return 0.0
+    n0, n1 = map(sum, confusion)
+    rows: float = SMOOTHED * (final.get("accuracy_error") or 0.0) * (n0 + n1)
+    return rows * math.hypot(1 / n0, 1 / n1)
 
 
 def noisy(result: Result) -> bool:

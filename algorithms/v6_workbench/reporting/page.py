@@ -21,8 +21,9 @@ from v6_federated.privacy.limits import LIMITS
 from v6_workbench import registry
 from v6_workbench.reporting import coefficients, diagnostics, pictures, tables, tripod
 from v6_workbench.reporting.command import command_of
-from v6_workbench.reporting.hospitals import called
+from v6_workbench.reporting.hospitals import called, nodes_of
 from v6_workbench.reporting.intervals import MEANING, accuracy_interval, auc_interval, noisy
+from v6_workbench.reporting.levels import references
 from v6_workbench.reporting.summary import MEASURES, Result, measure, summary
 
 TEMPLATE = "page.html"
@@ -320,7 +321,10 @@ def _coefficients(result: Result, draw: _Drawing) -> Iterator[str | Table | Figu
     label = result["data"].get("label") if result["data"].get("classes") else None
     of = f"{label}={found[0].of}" if label else found[0].of
     deviation = any(c.per_deviation is not None for c in found)
+    compared = references(result)
     columns: dict[str, Callable[[coefficients.Coefficient], str]] = {"column": lambda c: c.column}
+    if any(c.column in compared for c in found):
+        columns["compared with"] = lambda c: str(compared[c.column].reference) if c.column in compared else ""
     if several:
         columns["class"] = lambda c: c.of
     columns["of one unit"] = lambda c: f"{c.value:+.4g}"
@@ -376,10 +380,11 @@ def _components(result: Result, draw: _Drawing) -> Iterator[str | Table | Figure
 
 
 def _hospitals(result: Result) -> Iterator[str | Table | Figure]:
-    experiment = result.get("experiment") or {}
-    if names := experiment.get("nodes"):
-        rows = [[str(name), f"{n:,}"] for name, n in zip(names, experiment["rows"], strict=False)]
+    if nodes := nodes_of(result):
+        rows = [[name, f"{n:,}"] for name, n, took_part in nodes if took_part]
         yield Table("Rows of each hospital, held-out ones too", ["hospital", "rows"], rows)
+        if unasked := [name for name, _, took_part in nodes if not took_part]:
+            yield f"Not asked to take part: {', '.join(unasked)}."
     else:
         yield f"Trained: {', '.join(called(result, result.get('organizations') or []))}."
     if absent := result.get("undescribed"):
@@ -445,9 +450,11 @@ def _to_repeat(result: Result) -> Iterator[str | Command]:
         )
     else:
         yield (
-            "If the data are a file, write its path after --data. The digest below is that of the rows and of how they "
-            "were dealt."
+            "If the data are files, write their paths after --data. The digest below is that of the rows and of how "
+            "they were dealt."
         )
+        if " --study " in command:
+            yield "If the study had a schema, write its path after --schema."
 
 
 def _origin(result: Result) -> dict[str, Any]:

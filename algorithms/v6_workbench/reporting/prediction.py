@@ -20,6 +20,7 @@ from v6_federated.models.linear import predicted
 from v6_federated.models.outcomes import Time
 from v6_workbench.errors import some_of
 from v6_workbench.reporting import intervals
+from v6_workbench.reporting.levels import levels_of
 from v6_workbench.reporting.trained import parts_of
 
 FAR = 10  # deviations from the mean: in another unit, most numbers are further away
@@ -238,17 +239,12 @@ def warnings_about(result: Mapping[str, Any], source: Source) -> list[str]:
         return []
     spec = DataSpec(features=data["features"], categories=data.get("categories"), supervised=False)
     features = source.features(spec)
-    onehot = [step["fitted"] for step in data.get("preprocess") or [] if step["step"] == "onehot"]
-    for column, levels in [(c, own) for fitted in onehot for c, own in fitted["levels"].items()]:
-        dropped: list[str] = next(
-            (fitted["dropped"][column] for fitted in onehot if column in fitted.get("dropped", {})), []
-        )
-        known = [*dropped, *levels]
-        unknown = sum(isinstance(word, str) and word not in known for word in features.words[column])
+    for levels in levels_of(result):
+        unknown = sum(isinstance(word, str) and word not in levels.known for word in features.words[levels.column])
         if unknown:
             found.append(
-                f"{column}: {unknown} of {len(features)} rows have a level that the model does not know; they count as "
-                + (dropped[0] if dropped else "having no level")
+                f"{levels.column}: {unknown} of {len(features)} rows have a level that the model does not know; they "
+                f"count as {levels.reference or 'having no level'}"
             )
     if empty := [c for c in data["features"] if source.table[c].isna().all()]:
         found.append(f"{', '.join(empty)}: no row has a value; the model's steps fill them as they fill missing values")

@@ -13,11 +13,17 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 LEVEL = 0.95
+FEWEST = 3  # repeats that give an interval: t of one degree of freedom makes one of two 13 times as wide as they differ
 OF_FINAL = (*MEASURES, "loss")
+BOUNDS = {  # what each measure can be
+    **dict.fromkeys(("accuracy", "auc", "c_index"), (0.0, 1.0)),
+    **dict.fromkeys(("rmse", "mae", "loss"), (0.0, math.inf)),
+    "r2": (-math.inf, 1.0),
+}
 ESTIMATES = (
     "Each interval is a 95% t interval of the mean over repeats: where the mean would lie if these same rows were "
     "dealt and split again, many times. It says nothing about other patients or hospitals; for those, see the "
-    "intervals of a single result."
+    f"intervals of a single result. With fewer than {FEWEST} repeats there is none."
 )
 
 
@@ -28,15 +34,15 @@ class Spread:
     Attributes:
         mean: the mean.
         deviation: standard deviation of a single repeat (R - 1 in the denominator).
-        low: where the 95% t interval of the mean begins.
-        high: where it ends.
+        low: where the 95% t interval of the mean begins; None with fewer than ``FEWEST`` repeats.
+        high: where it ends; None with fewer.
         values: the measure of each repeat.
     """
 
     mean: float
     deviation: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     values: list[float]
 
     @classmethod
@@ -49,6 +55,8 @@ class Spread:
         from scipy import stats  # slow to import
 
         mean, deviation = float(np.mean(values)), float(np.std(values, ddof=1))
+        if len(values) < FEWEST:
+            return cls(mean, deviation, None, None, [*map(float, values)])
         half = float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1)) * deviation / math.sqrt(len(values))
         return cls(mean, deviation, mean - half, mean + half, [*map(float, values)])
 
@@ -66,10 +74,15 @@ def spreads(results: Sequence[Result]) -> dict[str, Spread]:
     for name in OF_FINAL:
         values = [result["history"][-1].get(name) for result in results]
         if all(value is not None for value in values):
-            spread = Spread.of(values)
-            share = name in ("accuracy", "auc")  # a few values that vary much give an interval beyond 0 and 1
-            found[name] = replace(spread, low=max(spread.low, 0), high=min(spread.high, 1)) if share else spread
+            found[name] = _bounded(Spread.of(values), *BOUNDS[name])
     return found
+
+
+def _bounded(spread: Spread, least: float, most: float) -> Spread:
+    """A few values that vary much give an interval beyond what the measure can be."""
+    if spread.low is None or spread.high is None:
+        return spread
+    return replace(spread, low=max(spread.low, least), high=min(spread.high, most))
 
 
 def as_json(results: Mapping[str, Sequence[Result]]) -> dict[str, Any]:
@@ -109,10 +122,13 @@ def table(results: Mapping[str, Sequence[Result]]) -> "Table":
             cells.append(_interval(spread))
             if i and measure in first:
                 apart = Spread.of(np.subtract(spread.values, first[measure].values).tolist())
-                cells.append(f"{apart.mean:+.4f} ({_interval(apart, '+')})")
+                within = f" ({_interval(apart, '+')})" if apart.low is not None else ""
+                cells.append(f"{apart.mean:+.4f}{within}")
             made.add_row(*cells)
     return made
 
 
 def _interval(spread: Spread, sign: str = "") -> str:
+    if spread.low is None or spread.high is None:
+        return "-"
     return f"{spread.low:{sign}.4f} to {spread.high:{sign}.4f}"

@@ -13,6 +13,7 @@ from v6_federated.base.files import replacing
 from v6_federated.data.reading import DECIMAL
 from v6_workbench.reporting import coefficients, subgroups
 from v6_workbench.reporting.hospitals import called, own_results
+from v6_workbench.reporting.levels import references
 from v6_workbench.reporting.summary import summary
 
 TABLES = ("results", "rounds", "nodes", "hospitals", "subgroups", "coefficients", "importances", "survival", "baseline")
@@ -53,11 +54,14 @@ def write_all(results: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
         tables["hospitals"] += _of_hospitals(name, result, own_results(result), "organization")
         tables["subgroups"] += subgroup_rows(name, result)
         exact = result.get("coefficients") or ()
-        tables["coefficients"] += [{"result": name, **row} for row in exact]
+        compared = {column: {"reference": levels.reference} for column, levels in references(result).items()}
+        tables["coefficients"] += [{"result": name, **row, **compared.get(row["name"], {})} for row in exact]
         for c in () if exact else coefficients.of(result) or ():
             own = {"coefficient": c.value, "coefficient_of_one_deviation": c.per_deviation}
             of = {"label": result["data"].get("label"), "class": c.of}
-            tables["coefficients"].append({"result": name, "column": c.column, **of, **own})
+            tables["coefficients"].append(
+                {"result": name, "column": c.column, **of, **own, **compared.get(c.column, {})}
+            )
         tables["importances"] += [{"result": name, **row} for row in result.get("feature_importance") or ()]
         for curve in result.get("curves_of_survival") or ():
             tables["survival"] += [{"result": name, "group": curve["group"], **row} for row in curve["rows"]]

@@ -20,7 +20,26 @@ def test_the_t_interval():
     spread = Spread.of(values)
     mean, error = np.mean(values), stats.sem(values)
     assert (spread.low, spread.high) == pytest.approx(stats.t.interval(0.95, 3, mean, error))
-    assert Spread.of([0.5, 0.5]).low == 0.5
+    assert Spread.of([0.5, 0.5, 0.5]).low == 0.5
+
+
+def test_two_repeats_have_no_interval():
+    """With one degree of freedom t is 12.7, and two equal values would have an interval without a width."""
+    spread = Spread.of([0.8118, 0.8118])
+    assert (spread.mean, spread.deviation, spread.low, spread.high) == (0.8118, 0, None, None)
+    results = [{"history": [{"accuracy": a, "loss": b}]} for a, b in ((0.8, 0.4), (0.9, 0.5))]
+    made = table({"one": results, "two": results})
+    measure, interval, apart = (list(made.columns[i].cells) for i in (1, 4, 5))
+    assert measure[:2] == ["accuracy", "loss"] and interval == ["-"] * 4 and apart[2:] == ["+0.0000", "+0.0000"]
+    assert repeats.as_json({"one": results})["results"]["one"]["loss"]["low"] is None
+    assert "fewer than 3 repeats" in repeats.ESTIMATES
+
+
+def test_intervals_end_where_a_measure_does():
+    results = [{"history": [{"accuracy": a, "r2": a, "loss": b}]} for a, b in ((0.99, 0.01), (1.0, 0.4), (0.6, 0.9))]
+    found = repeats.spreads(results)
+    assert found["loss"].low == 0 < found["loss"].mean, "no loss is negative"
+    assert found["accuracy"].high == found["r2"].high == 1 and found["r2"].low < found["r2"].mean
 
 
 def test_every_repeat_deals_and_holds_out_other_rows(tmp_path):

@@ -10,7 +10,8 @@ from helpers import table
 from v6_federated.messages import codec
 from v6_workbench.cli.main import main
 from v6_workbench.reporting import page
-from v6_workbench.reporting.command import command_of
+from v6_workbench.reporting.command import OF_FILES, command_of
+from v6_workbench.simulation import datasets
 
 CASES = {
     "defaults": ["fedavg", "--data", "wine"],
@@ -87,6 +88,34 @@ def test_data_with_a_test_set_and_columns_with_commas(tmp_path):
     first = result_of(tmp_path / "third", odd)
     words = shlex.split(command_of(first))
     assert json.loads(words[words.index("--features") + 1]) == ["a,b", "x1"]
+
+
+def test_several_files_are_several_data(tmp_path):
+    words = ["fedavg", "--exclude", "x2", "--rounds", "2"]
+    for seed, name in enumerate(("b", "a c")):
+        table(60, seed=seed).to_csv(tmp_path / f"{name}.csv", index=False)
+        words += ["--data", str(tmp_path / f"{name}.csv")]
+    first = result_of(tmp_path / "first", words)
+    again = shlex.split(command_of(first))[2:]
+    assert again[again.index("--data") :][:4] == ["--data", "a c", "--data", "b"] and "--partition" not in again
+    second = result_of(
+        tmp_path / "second", [str(tmp_path / f"{word}.csv") if word in ("b", "a c") else word for word in again]
+    )
+    assert second["experiment"] == first["experiment"] and second["weights"] == first["weights"]
+    assert f"column:{datasets.FILE}" == OF_FILES
+
+
+@pytest.mark.parametrize(("asked", "said"), [(["--study"], "6"), (["--study", "3"], "3")])
+def test_a_study_is_made_again(asked, said, tmp_path):
+    words = ["fedavg", "--data", "wine", "--nodes", "6", "--rounds", "2", *asked]
+    first = result_of(tmp_path / "first", words)
+    again = shlex.split(command_of(first))[2:]
+    assert again[again.index("--study") + 1] == said and "aggregation=pinned" not in again
+    second = result_of(tmp_path / "second", again)
+    assert second["privacy"]["blocks"] == first["privacy"]["blocks"] and second["weights"] == first["weights"]
+    assert "write its path after --schema" in page.page({"it": first})
+    some = {**first, "privacy": {**first["privacy"], "blocks": [[1, 2, 3]]}}
+    assert not command_of(some), "other blocks are not known"
 
 
 def test_a_task_is_submitted_again(tmp_path):

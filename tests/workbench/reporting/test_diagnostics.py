@@ -156,7 +156,19 @@ def test_rounding_is_not_blamed_on_the_model():
     assert diagnostics.growing(up) == [] and len(diagnostics.growing({**up, "final": {}})) == 1
     assert len(diagnostics.growing({**up, "history": [up["history"][0], {"train_loss": 1.0, "loss": 1.6}]})) == 1
     [poor] = diagnostics.poor(evaluated([[0, 30], [0, 30]], accuracy_error=0.06))
-    assert poor.endswith("has 0.5000: both are rounded, so compare AUC and loss")
+    assert poor.endswith("has 0.5000: both are rounded; look at AUC and loss, which are rounded too")
+
+
+def test_rounding_moves_the_auc_too():
+    """Counts in multiples of 5 rows at each of four nodes move 170 rows' accuracy by sqrt(4 * 4) / 170."""
+    [line] = diagnostics.rounded(evaluated([[60, 20], [20, 70]], auc=0.8, accuracy_error=4 / 170))
+    assert "on 170 held-out rows" in line and "the accuracy is exact to about 0.02, the AUC to about 0.03" in line
+    assert "hold out more rows" in line and "compare losses" not in line
+    [line] = diagnostics.rounded(evaluated([[60, 20], [20, 70]], accuracy_error=4 / 170))
+    assert "AUC" not in line, "there is none"
+    assert diagnostics.rounded(evaluated([[6000, 20], [20, 7000]], auc=0.8, accuracy_error=0.003)) == []
+    [line] = diagnostics.rounded(evaluated([[970, 20], [5, 5]], auc=0.8, accuracy_error=0.008))
+    assert "the AUC to about 0.32" in line, "0.4 * 8 rows of a class of 10"
 
 
 def test_a_model_that_was_not_evaluated_is_noticed():

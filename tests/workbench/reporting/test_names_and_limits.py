@@ -61,6 +61,17 @@ def test_every_table_and_picture_has_the_names(trained, of, tmp_path):
     assert "Hospitals that took no part" in whole and whole.count("Oost [b]") >= 3
 
 
+def test_a_hospital_that_was_not_asked_is_not_among_those_that_trained(experiment):
+    result = experiment.federated("fedavg", rounds=1, organizations=[1, 2])
+    assert "; 2 of 3 nodes: Noord (40), Oost [b] (40)" in diagnostics.described(result)
+    text = page.page({"it": result})
+    assert "Not asked to take part: Zuid." in text and '<th scope="row">Zuid</th><td>40</td>' not in text
+    alone = experiment.alone("fedavg", rounds=1, organization=3)
+    assert "; 3 nodes: " in diagnostics.described(alone) and "Not asked" not in page.page({"it": alone})
+    evaluated = {**result, "settings": {**result["settings"], "evaluators": [3]}}
+    assert "Not asked" not in page.page({"it": evaluated}), "it has evaluated"
+
+
 def test_limits_of_each_node_are_those_that_it_enforced(trained):
     first, second = trained["experiment"]["limits"]
     assert (first["organizations"], second["organizations"]) == ([1, 3], [2])

@@ -1,11 +1,14 @@
 """What a model consists of: principal components, importances of columns, and coefficients."""
 
 import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import Locator, LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 
+from v6_workbench.reporting.levels import references
 from v6_workbench.reporting.pictures.style import COLOURS, open_frame, panels, plain, wrapped
 from v6_workbench.reporting.summary import Result, components_of
 from v6_workbench.reporting.tables import class_of, ratio_named, ratio_of
@@ -62,7 +65,7 @@ def importances(result: Result, most: int = 20) -> Figure | None:
 
 
 def coefficients(result: Result, most: int = 40) -> Figure | None:
-    """Draw coefficients, or the ratios that they mean, with their intervals.
+    """Draw coefficients, or the ratios that they mean, with their intervals. An empty square is a reference.
 
     Args:
         result: the result.
@@ -77,13 +80,15 @@ def coefficients(result: Result, most: int = 40) -> Figure | None:
     rows = [row for row in rows if None not in (row[middle], row[low], row[high])][:most]
     if not rows:
         return None
-    figure, ((axis,),) = panels(1, 1, (6, 1.2 + 0.28 * len(rows)))
-    at, values = np.arange(len(rows)), np.array([row[middle] for row in rows])
+    named, at, without = _lines(rows, result)
+    figure, ((axis,),) = panels(1, 1, (6, 1.2 + 0.28 * len(named)))
+    nothing = 1 if ratio else 0
     axis.hlines(at, [row[low] for row in rows], [row[high] for row in rows], COLOURS[0])
-    axis.plot(values, at, "s", color=COLOURS[0], markersize=5)
-    axis.axvline(1 if ratio else 0, color="0.5", linewidth=0.8)
-    axis.set_yticks(at, [plain(wrapped(str(row["name"]))) for row in rows])
-    axis.set_ylim(len(rows) - 0.5, -0.5)
+    axis.plot([row[middle] for row in rows], at, "s", color=COLOURS[0], markersize=5)
+    axis.plot([nothing] * len(without), without, "s", color=COLOURS[0], markersize=5, markerfacecolor="none")
+    axis.axvline(nothing, color="0.5", linewidth=0.8)
+    axis.set_yticks(range(len(named)), [plain(wrapped(name)) for name in named])
+    axis.set_ylim(len(named) - 0.5, -0.5)
     what = ratio_named(result) or " of ".join(filter(None, ["coefficient", class_of(result)]))
     axis.set_xlabel(f"{plain(wrapped(what))}, by one unit, with {100 * result['confidence']:g}% interval")
     if ratio:
@@ -93,6 +98,18 @@ def coefficients(result: Result, most: int = 40) -> Figure | None:
         axis.xaxis.set_minor_locator(NullLocator())
     axis.grid(axis="x", alpha=0.3)
     return figure
+
+
+def _lines(rows: Sequence[Mapping[str, Any]], result: Result) -> tuple[list[str], list[int], list[int]]:
+    """The lines of coefficients: their names, where the rows are, and where the references before their levels are."""
+    compared, named, at, without = references(result), list[str](), list[int](), dict[str, int]()
+    for row in rows:
+        if (levels := compared.get(row["name"])) and levels.column not in without:
+            without[levels.column] = len(named)
+            named.append(f"{levels.column}={levels.reference} (reference)")
+        at.append(len(named))
+        named.append(str(row["name"]))
+    return named, at, [*without.values()]
 
 
 def _ticks_of_ratios(least: float, most: float) -> Locator:

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.text import counted
+from v6_workbench.reporting.levels import references
 from v6_workbench.reporting.summary import Result, components_of
 from v6_workbench.reporting.tables.cells import add_numbers, between, empty, number, p_value
 from v6_workbench.reporting.trained import names_after
@@ -80,6 +81,8 @@ def importances_table(result: Result, most: int = 12) -> Table | None:
 def coefficients_table(result: Result) -> Table | None:
     """Make a table of coefficients with their standard errors, tests and intervals.
 
+    The level with which others are compared has a line of its own, before theirs.
+
     Args:
         result: the result.
 
@@ -103,7 +106,11 @@ def coefficients_table(result: Result) -> Table | None:
     of_ratio = _alike(
         [*(row[ratio] for row in shown), *(number for low, high in sides for number in (low, high - low))]
     )
+    compared, told = references(result), set[str]()
     for row in rows:
+        if (levels := compared.get(row["name"])) and levels.column not in told:
+            told.add(levels.column)
+            out.add_row(escape(f"{levels.column}={levels.reference}"), "reference")
         cells = [number(row[name], form) for name in ("estimate", *errors)]
         cells += [number(row["z"], ".3f"), "-" if row["p"] is None else p_value(row["p"])]
         cells.append(between(row, "lower", "upper", form))
