@@ -242,9 +242,9 @@ def load_nodes(
     first = next(iter(tables))
     needed = {**dict.fromkeys(named, "a setting (--set)"), **({label: "--label"} if label else {})}
     for name, table in tables.items():
-        if absent := next((c for c in needed if c not in table), None):
+        if (column := next((c for c in needed if c not in table), None)) is not None:
             raise SafeError(
-                f"{name} has no column {absent!r}, which {needed[absent]} names; name a column that all files have, or "
+                f"{name} has no column {column!r}, which {needed[column]} names; name a column that all files have, or "
                 "leave this file out"
             )
         lacking = [c for c in wanted if c not in table]
