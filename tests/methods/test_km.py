@@ -236,7 +236,7 @@ REFUSED = {
 def test_few_numbers_are_groups_and_the_line_about_many_is_short():
     result = fit(patients().assign(ward=lambda r: np.arange(len(r)) % 12), subgroup="ward", minimum_at_risk=1)
     assert len(result["curves_of_survival"]) == 12
-    line = tables.survival_of(result)
+    line = tables_of.survival_of(result)
     assert line.count("median") == 8 and " and 4 more; log-rank test" in line
 
 
