@@ -233,7 +233,7 @@ def test_a_remark_says_that_noise_hides_effects():
     with network() as found:
         clear, hidden = found.run(**JOB, epsilon=8), found.run(**JOB, epsilon=0.4)
     assert diagnostics.hidden_effects(clear) == []
-    [line] = diagnostics.warnings_about(hidden)
+    [line, *_] = diagnostics.warnings_about(hidden)
     assert "noise" in line and "use fewer columns (--features), a larger epsilon" in line
     assert "of noise" in str([c.header for c in tables.coefficients_table(clear).columns])
     assert tables.fit_of(clear) == "odds of y=1; binomial, link logit; 1,200 rows, 1,196 degrees of freedom"
