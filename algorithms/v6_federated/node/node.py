@@ -296,8 +296,8 @@ class Node(NodeRows):
 
     @property
     def variance_for_persons(self) -> Array:
-        """By how much rows of one person multiply the variance of the node's noise (1,): m^2, as declared."""
-        return np.array([1 if self.noising is None else self.noising.rows_of_a_person**2], np.int64)
+        """By how much rows of one person multiply the variance of the node's noise (1,), see ``Noising``."""
+        return np.array([1 if self.noising is None else self.noising.variance_for_persons], np.int64)
 
     def _check_classes(self) -> None:
         if self.job.data.regression:
