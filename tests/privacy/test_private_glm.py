@@ -187,7 +187,7 @@ def test_no_contribution_is_longer_than_1(data, family, scale, longest):
 
 
 def test_rows_of_one_person_are_in_the_intervals():
-    """With m = 3 rows a person each of 4 nodes adds all noise of three times the size, not a third, and central knows."""
+    """With m = 3 rows a person each node adds all noise of three times the size, not its share, and central knows."""
     rows = pooled().assign(who=np.arange(1200))
     with network(rows=rows, schema=schema_of(person="who", m=3)) as found:
         several = found.run(**JOB, epsilon=8)
