@@ -128,13 +128,13 @@ def test_noise_has_no_own_results_in_its_answers():
 
 
 @pytest.mark.parametrize("overflow", [0, 1, 30])
-def test_with_noise_a_hospitals_own_results_are_computed_whatever_a_row_is(overflow):
+def test_a_hospitals_own_results_are_computed_whatever_a_row_is(overflow):
     """Nothing of them leaves, but an early end for one row whose score is not finite would show in the run's time."""
     model, rng = models.build({"name": "logreg", "features": 2, "classes": 2}), np.random.default_rng(0)
     X, y = rng.normal(size=(30, 2)).astype(np.float32), rng.integers(0, 2, 30)
     X[:overflow] = 1e38
     job = SimpleNamespace(key="k", method="fedavg", model=helpers.JOB["model"], data=DataSpec(classes=[0, 1]))
-    node = SimpleNamespace(job=job, model=model, noising=object())
+    node = SimpleNamespace(job=job, model=model)
     with np.errstate(all="ignore"):
         found = own_results.results(node, np.array([9, 9, 0], np.float32), Rows(X, y))
     assert found["evaluated"] == 30 - overflow and ("brier" in found) == (overflow < 30)

@@ -10,6 +10,7 @@ from forged import central, k_rows, table_of
 
 from v6_federated.base.errors import SafeError
 from v6_federated.messages import codec
+from v6_federated.node import local_training
 from v6_federated.privacy import sums as summing
 from v6_federated.privacy.schema import Column, Schema
 from v6_federated.privacy.sums import Part, Sums, ladder
@@ -83,6 +84,63 @@ def test_losses_of_classes_are_whole_numbers_of_rows_too(tmp_path):
             assert abs(ill - round(ill)) < 1e-4 and 0 < ill < rows, ill
             of_loss = (float(found[loss.key]) + rows * np.log(1 - p)) / -z
             assert of_loss == pytest.approx(ill, abs=1e-4)
+
+
+# ---- hospitals that cannot compute their part
+
+
+def overflowing(lying):
+    """Weights with which the score of one row of all hospitals is not finite."""
+    values = np.sort(np.concatenate([table_of(node)["x0"].abs() for node in lying.network.nodes.values()]))
+    return [float(np.finfo(np.float32).max) / values[-2:].mean(), 0, 0, 0, 0]
+
+
+def scores_overflow(lying):
+    return overflowing(lying), {}
+
+
+def steps_overflow(lying):
+    """A fitted step makes a value of the row infinite, so that no model is needed."""
+    components = np.diag([overflowing(lying)[0], 1, 1, 1])
+    arrays = {"mean": np.zeros(4), "mean_rest": np.zeros(4), "scale": np.ones(4), "components": components}
+    step = {"step": "pca", "fitted": codec.encode(arrays, "float64")}
+    return np.zeros(5), {"preprocess": [step]}
+
+
+def few_rows_of_a_class(lying):
+    """One hospital's label is rare there."""
+    node = lying.network.nodes[2]
+    store = RowStore(lying.network.folder / "rare")
+    rare = table_of(node).assign(label=np.arange(k_rows(node)) < 2)
+    lying.network.nodes[2] = replace(node, rows=mock_node.stored(2, rare.astype({"label": int}), store))
+    store.close()
+    return np.zeros(5), {}
+
+
+@pytest.mark.parametrize("fails", [scores_overflow, steps_overflow, few_rows_of_a_class])
+def test_a_hospital_that_cannot_compute_its_part_trains_as_long_as_the_others(fails, tmp_path, monkeypatch):
+    """The number of such hospitals is seen. But a run that ended at once told which one, and with chosen weights at
+    which hospital a known person is. So the node takes all steps, now and in later requests of the job.
+    """
+    steps, real = [], local_training.Descent.__call__
+    monkeypatch.setattr(local_training.Descent, "__call__", lambda *args: steps.append(1) or real(*args))
+    with central("pinned", tmp_path, environment=CAREFUL) as lying:
+        weights, data = fails(lying)
+        lying.job["data"] = {**lying.job["data"], **data}
+        lying.agree()
+        parts = (N, Part("evaluation.n", "one", 64))
+        for seq in (1, 2):
+            taken, answers = [], []
+            sums, arrays = lying.sums(seq, parts).to_json(), codec.encode({"weights": np.asarray(weights, float)})
+            for k in lying.network.nodes:
+                steps.clear()
+                asked = {"sums": sums, "arrays": arrays, "evaluate": "all", "local": {"lr": 0.1, "epochs": 30}}
+                answers.append(lying.call(k, "client_update", round_=seq, **asked))
+                taken.append(len(steps))
+            assert taken == [30] * 5
+            assert lying.opened(answers, parts)[:2] == (5, 1)
+        said = [line["refused"] for k in lying.network.nodes for line in lying.audit(k) if "refused" in line]
+        assert len(said) == 2 and "instead" in said[0] and "earlier part" in said[1], said
 
 
 # ---- truth values, and functions of single answers

@@ -104,10 +104,12 @@ def partial(
             if evaluate and received.get("weights") is None:
                 raise SafeError("the task asks for an evaluation without weights; send the model to evaluate")
             if evaluate and not own_model:
-                evaluation = node.evaluate(received["weights"], evaluate)
+                with node.later():
+                    evaluation = node.evaluate(received["weights"], evaluate)
             returned = function(node, *(received.get(name) for name in wanted), **dict(checked))
             if evaluate and own_model:
-                evaluation = node.evaluate(node.own_model, evaluate)
+                with node.later():
+                    evaluation = node.evaluate(node.own_model, evaluate)
         returned = {k: v.item() if isinstance(v, np.generic) else v for k, v in returned.items()}
         losses = [k for k, v in returned.items() if k.endswith("loss") and isinstance(v, float)]
         return returned | {k: node.rounded(returned[k]) for k in losses}, evaluation
