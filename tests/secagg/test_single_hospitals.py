@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from forged import central, k_rows, table_of
+from masked_jobs import nodes
 
 from v6_federated.base.errors import SafeError
 from v6_federated.messages import codec
@@ -16,6 +17,7 @@ from v6_federated.privacy.schema import Column, Schema
 from v6_federated.privacy.sums import Part, Sums, ladder
 from v6_workbench import registry
 from v6_workbench.simulation import mock_node
+from v6_workbench.simulation.call_outcomes import CallOutcome
 from v6_workbench.simulation.mock import MockNetwork, StudyPlan
 from v6_workbench.simulation.row_store import RowStore
 
@@ -143,6 +145,63 @@ def test_a_hospital_that_cannot_compute_its_part_trains_as_long_as_the_others(fa
         assert len(said) == 2 and "instead" in said[0] and "earlier part" in said[1], said
 
 
+# ---- steps that tell hospitals apart
+
+PERSONAL = {"personal": {"personalize": "finetune"}, "known": {}, "evaluate": "held_out"}
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "says"),
+    [
+        ("client_update", {"local": {"optimizer": "adam"}}, "optimizer=adam cannot be used in a study"),
+        ("client_update", {"local": {"batch_size": 25}}, "batch_size=25 alone cannot be used in a study"),
+        ("evaluate_own", PERSONAL, "evaluate_own evaluates a model of each hospital's own"),
+    ],
+    ids=["adam", "batch_size", "evaluate_own"],
+)
+def test_steps_that_tell_hospitals_apart_are_refused(function, arguments, says, tmp_path):
+    """A step of Adam is the sign of a hospital's gradient. Minibatches between two sizes of hospitals make the larger
+    one take one step more, so that the difference of two sums is its gradient. And a model that was trained on its
+    rows alone, with a large rate, predicts the class by the sign of its gradient.
+    """
+    with central("pinned", tmp_path, environment=CAREFUL) as lying:
+        lying.agree()
+        sums, arrays = lying.sums(1, (N,)).to_json(), codec.encode({"weights": np.zeros(5)})
+        for k in lying.network.nodes:
+            assert lying.call(k, function, sums=sums, arrays=arrays, **arguments).startswith(says)
+
+
+@pytest.mark.parametrize("aggregation", ["auto", "pinned"])
+@pytest.mark.parametrize(
+    ("package", "settings", "says"),
+    [
+        ("v6_fedavg", {"optimizer": "adam"}, "server_optimizer=adam"),
+        ("v6_fedavg", {"batch_size": 10}, "set local_steps too"),
+        ("v6_scaffold", {"batch_size": 10, "epochs": 2}, "set local_steps too"),
+        ("v6_fedavg", {"personalize": "finetune", "holdout": 0.4}, "leave personalize out"),
+    ],
+    ids=str,
+)
+def test_a_job_with_such_steps_ends_before_any_row_is_read(package, settings, says, aggregation, tmp_path):
+    called = []
+
+    def note(organization, message):
+        called.append(message["method"])
+        return CallOutcome()
+
+    options = {"hospital_folder": tmp_path, "study": StudyPlan(4), "environment": CAREFUL, "outcomes": note}
+    with MockNetwork(package, nodes(4), **options) as network, pytest.raises(Exception, match=says):
+        network.run(rounds=1, aggregation=aggregation, **settings)
+    assert {*called} <= ({"describe", "forget"} if aggregation == "auto" else set())
+
+
+@pytest.mark.parametrize("settings", [{"epochs": 3}, {"local_steps": 3, "batch_size": 10}], ids=str)
+def test_several_local_steps_of_the_same_number_are_possible(settings, tmp_path):
+    few = CAREFUL | {"V6_FEDERATED_MINIMUM_ROWS_A_CLASS": "1"}
+    with MockNetwork("v6_fedavg", nodes(4), hospital_folder=tmp_path, study=StudyPlan(4), environment=few) as network:
+        assert "stopped" not in network.run(rounds=2, server_optimizer="adam", server_lr=0.1, **settings)
+
+
 # ---- truth values, and functions of single answers
 
 
@@ -202,7 +261,7 @@ def test_the_size_of_minibatches_does_not_tell_rows(tmp_path):
         lying.job["model"] = {"name": "logreg", "features": 4, "classes": 2, "l2": 1.0}
         lying.agree()
         sizes = sorted(k_rows(node) for node in lying.network.nodes.values())
-        answers = [lying.update(k, batch_size=sizes[2], lr=0.9, parts=(N,)) for k in lying.network.nodes]
+        answers = [lying.update(k, batch_size=sizes[2], local_steps=1, lr=0.9, parts=(N,)) for k in lying.network.nodes]
         assert lying.opened(answers, (N,))[:2] == (5, 5)
 
 

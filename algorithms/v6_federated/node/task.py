@@ -21,7 +21,7 @@ from v6_federated.base.vantage6_api import (
     in_container,
     node_task,
 )
-from v6_federated.messages import codec, settings
+from v6_federated.messages import codec, in_a_study, settings
 from v6_federated.messages.job import Job
 from v6_federated.messages.settings import Role
 from v6_federated.messages.step_length import check_steps
@@ -166,6 +166,8 @@ def partial(
             told = Job.from_json(job)
             told.check(organization, round)
             mode = masking.mode_of(told, request)
+            if mode == "pinned":
+                _check_in_a_study(checked, function.__name__, own_model)
             schema = masking.schema(request) if mode == "pinned" else None
             node = Node(organization, database, told, round, request, schema)
             if node.noising is not None and function.__name__ == "fit_step":
@@ -258,6 +260,16 @@ def _summands(
         counted = metrics.to_sums(evaluation, len(node.job.data.classes or ()), shape[-1])
         found |= {f"evaluation.{name}": value for name, value in counted.items()}
     return found
+
+
+def _check_in_a_study(checked: BaseModel, function: str, own_model: bool) -> None:
+    """Refuse what would tell single hospitals apart, whatever their rows are."""
+    in_a_study.check(checked)
+    if own_model:
+        raise SafeError(
+            f"{function} evaluates a model of each hospital's own, and their sum would show numbers of single "
+            "hospitals in a study; leave personalize out"
+        )
 
 
 def _check_training(node: Node, checked: BaseModel, batch_size: int | None) -> None:
