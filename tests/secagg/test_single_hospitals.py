@@ -147,6 +147,7 @@ def test_a_hospital_that_cannot_compute_its_part_trains_as_long_as_the_others(fa
 
 # ---- steps that tell hospitals apart
 
+GRID = {"hospital": None, "none": [2.0, 6.0]}
 PERSONAL = {"personal": {"personalize": "finetune"}, "known": {}, "evaluate": "held_out"}
 
 
@@ -200,6 +201,21 @@ def test_several_local_steps_of_the_same_number_are_possible(settings, tmp_path)
     few = CAREFUL | {"V6_FEDERATED_MINIMUM_ROWS_A_CLASS": "1"}
     with MockNetwork("v6_fedavg", nodes(4), hospital_folder=tmp_path, study=StudyPlan(4), environment=few) as network:
         assert "stopped" not in network.run(rounds=2, server_optimizer="adam", server_lr=0.1, **settings)
+
+
+@pytest.mark.parametrize("strata", ["hospital", "none"])
+def test_pairs_of_rows_are_not_counted_in_a_study(strata, tmp_path):
+    """With a column of 0 and 1 as the time, the pairs of a hospital are the product of its numbers of both."""
+    rng = np.random.default_rng(0)
+    tables = {k: pd.DataFrame({"x": rng.normal(size=60), "time": rng.exponential(5, 60)}) for k in range(1, 5)}
+    found = {}
+    for mode, study in (("masked", None), ("pinned", StudyPlan(4))):
+        folder = tmp_path / mode
+        with MockNetwork("v6_cox", tables, hospital_folder=folder, study=study, environment=CAREFUL) as network:
+            found[mode] = network.run(label="time", strata=strata, aggregation=mode, rounds=9, grid=GRID[strata])
+    assert 0 < found["masked"]["concordance"] < 1 and found["pinned"]["concordance"] is None
+    estimates = [found[mode]["coefficients"][0]["estimate"] for mode in found]
+    assert estimates[0] == pytest.approx(estimates[1], abs=1e-6)
 
 
 # ---- truth values, and functions of single answers
