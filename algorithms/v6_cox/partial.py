@@ -29,7 +29,7 @@ def newton(node: Node, weights: Vector, *, ties: Ties) -> Result:
     return {
         "gradient": found["gradient"],
         "hessian": found["hessian"][np.tril_indices(p)],
-        "measures": measures(time, event, X @ beta, found["log_likelihood"]),
+        "measures": measures(time, event, X @ beta, found["log_likelihood"], pairs=not node.pinned),
     }
 
 
@@ -67,11 +67,13 @@ def newton_on_grid(node: Node, weights: Vector, center: Vector, *, bins: dict[st
         **{name: found[name] for name in ("events", "happened")},
         "risk": found["risk"].ravel(),
         "hessian": found["hessian"][np.tril_indices(p)],
-        "measures": measures(time, event, X @ beta, 0.0),
+        "measures": measures(time, event, X @ beta, 0.0, pairs=not node.pinned),
     }
 
 
-def measures(time: np.ndarray, event: np.ndarray, eta: np.ndarray, log_likelihood: float) -> np.ndarray:
+def measures(
+    time: np.ndarray, event: np.ndarray, eta: np.ndarray, log_likelihood: float, pairs: bool = True
+) -> np.ndarray:
     """Count rows, events and pairs.
 
     Args:
@@ -79,16 +81,18 @@ def measures(time: np.ndarray, event: np.ndarray, eta: np.ndarray, log_likelihoo
         event: 1 for an event (n,).
         eta: log hazard ratios (n,).
         log_likelihood: of the rows, if they are a stratum.
+        pairs: whether pairs of rows are counted. In a study they are not: the sum of each hospital's pairs is one of
+            products of its numbers of rows, which tells hospitals apart. The result then has no concordance.
 
     Returns:
         What ``MEASURES`` names.
     """
-    pairs, concordant = times.concordance(time, event, eta)
+    comparable, concordant = times.concordance(time, event, eta) if pairs else (0.0, 0.0)
     found = {
         "rows": float(len(time)),
         "events": float(event.sum()),
         "log_likelihood": log_likelihood,
-        "pairs": pairs,
+        "pairs": comparable,
         "concordant": concordant,
     }
     return np.array([found[name] for name in MEASURES])

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from v6_fedavg.checks import check_settings, why_single
+from v6_fedavg.checks import check_settings, not_in_a_study, why_single
 from v6_fedavg.combining import AggregateName, ScheduleName, Trim, combined, passed_on
 from v6_fedavg.compression import Compression, moved, trained
 from v6_fedavg.decay import LocalDecay
@@ -16,6 +16,7 @@ from v6_federated import Answers, Federation, Fraction, LocalSGD, Result, Rounds
     private=True,
     single_answers=why_single,
     check=check_settings,
+    not_in_a_study=not_in_a_study,
     known_as={
         "fedprox": "--set proximal_mu=0.1",
         "fedsgd": "",

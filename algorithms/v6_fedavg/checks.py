@@ -21,6 +21,23 @@ def why_single(settings: Any) -> str:
     return "" if settings.aggregate == "mean" else f"aggregate={settings.aggregate} compares the nodes' models"
 
 
+def not_in_a_study(settings: Any) -> str:
+    """Say which settings cannot be used in a study.
+
+    Args:
+        settings: the job's settings.
+
+    Returns:
+        The reason; empty if all can.
+    """
+    if settings.personalize == "none":
+        return ""
+    return (
+        f"personalize={settings.personalize} cannot be used in a study, as the evaluation of hospitals' own models "
+        "would show numbers of single hospitals; leave personalize out"
+    )
+
+
 def check_settings(settings: Any) -> None:
     """Reject settings that do not fit each other.
 

@@ -33,16 +33,19 @@ def newton(
     node.features.check_complete("glm")
     X, y = np.asarray(node.features.X, np.float64), node.rows.y.astype(np.float64)
     n = len(y)
-    node.policy.check_wide(n, p)
+    with node.later():
+        node.policy.check_wide(n, p)
     node.policy.check_size(p + p * (p + 1) // 2 + len(MEASURES), f"the Hessian of {p} coefficients")
-    if not model.family.possible(y).all():
-        raise SafeError(f"the family does not fit this label; expected {model.family.labels}")
+    with node.later():
+        if not model.family.possible(y).all():
+            raise SafeError(f"the family does not fit this label; expected {model.family.labels}")
     w, offset = node.special("weights", 1.0), node.special("offset", 0.0)
     if (w < 0).any():
         raise SafeError("the column of weights holds numbers below 0; expected weights from 0")
     given = w > 0
-    node.policy.check_rows(int(given.sum()), node.job.minimum_rows)
-    node.policy.check_dominance(w, "The column of weights is too uneven; name another one in weights")
+    with node.later():
+        node.policy.check_rows(int(given.sum()), node.job.minimum_rows)
+        node.policy.check_dominance(w, "The column of weights is too uneven; name another one in weights")
     D = np.column_stack([X, np.ones(n)])
     beta = None
     if weights is not None and center is not None and scale is not None:
@@ -61,10 +64,11 @@ def newton(
     if found is None or alone is None:
         measures["impossible"] = 1.0
     else:
-        for carried in found["carried"]:
-            node.policy.check_dominance(carried, UNEVEN if model.regression else CERTAIN)
-        for carried in alone["carried"]:
-            node.policy.check_dominance(carried, OFFSETS)
+        with node.later():
+            for carried in found["carried"]:
+                node.policy.check_dominance(carried, UNEVEN if model.regression else CERTAIN)
+            for carried in alone["carried"]:
+                node.policy.check_dominance(carried, OFFSETS)
         gradient, hessian = found["gradient"], found["hessian"]
         measures |= {name: found[name] for name in ("deviance", "pearson")}
         measures |= {f"null_{name}": float(alone[name].item()) for name in ("gradient", "hessian")}

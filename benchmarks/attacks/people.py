@@ -413,13 +413,15 @@ def membership(researcher: Researcher) -> Outcome:
     found = list[str]()
     largest = 0.0
     for epochs in (1, 10, 50):
+        steps = epochs * (len(researcher.tables[TARGET]) // 10)  # a study wants equally many at all hospitals
+        length = {"local_steps": steps} if researcher.pinned else {"epochs": epochs}
         answer = researcher.ask(
             "v6_fedavg",
             "client_update",
             data={"preprocess": p.steps},
             model=shape,
             arrays={"weights": w},
-            local={"lr": 0.1, "batch_size": 10, "epochs": epochs},
+            local={"lr": 0.1, "batch_size": 10, **length},
         )
         trained = answer["weights"].astype(np.float32)
         inside, outside = (
@@ -521,7 +523,7 @@ def two_attempts(researcher: Researcher) -> Outcome:
     request: dict[str, Any] = {
         "model": {"name": "svm"},
         "arrays": {"weights": np.zeros(d + 1)},
-        "local": {"lr": 1e-3, "batch_size": 10},
+        "local": {"lr": 1e-3, "batch_size": 10, "local_steps": len(researcher.truth) // 10},
     }
     answers = [researcher.ask("v6_fedavg", "client_update", job=job, **request)["weights"][:d] for _ in range(5)]
     claims = [a - b for a, b in itertools.combinations(answers, 2)]

@@ -27,7 +27,7 @@ from v6_workbench.network import docker_engine, local, server
 
 NODES = [1, 2, 3, 4]
 SAME_ORDER = ["--node-env", "V6_FEDERATED_OWN_SHUFFLE=0"]  # or each node shuffles its rows by a secret of its own
-JOB = [*TRAINING, "--set", "batch_size=10"]
+JOB = [*TRAINING]
 DECLARED = {
     "label",
     "mode",

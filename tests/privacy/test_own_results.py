@@ -11,9 +11,11 @@ from v6_federated import models
 from v6_federated.central.answer import Answer
 from v6_federated.central.last_evaluation import LastEvaluation
 from v6_federated.central.rounds import Group
+from v6_federated.data.source import Rows
 from v6_federated.messages import codec
 from v6_federated.messages.job import DataSpec
 from v6_federated.models import details
+from v6_federated.node import own_results
 from v6_federated.privacy.sums import Part
 from v6_workbench.simulation.call_outcomes import CallOutcome
 from v6_workbench.simulation.mock import MockNetwork
@@ -123,3 +125,16 @@ def test_noise_has_no_own_results_in_its_answers():
     assert all("details" not in a and "own_results" not in a for a in answers.values()) and "curves" not in result
     with pytest.raises(Exception, match="subgroup cannot be used with clip"):
         train("v6_fedavg", NODES, **MASKED, clip=1.0, noise=5.0, subgroup="x0")
+
+
+@pytest.mark.parametrize("overflow", [0, 1, 30])
+def test_a_hospitals_own_results_are_computed_whatever_a_row_is(overflow):
+    """Nothing of them leaves, but an early end for one row whose score is not finite would show in the run's time."""
+    model, rng = models.build({"name": "logreg", "features": 2, "classes": 2}), np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 2)).astype(np.float32), rng.integers(0, 2, 30)
+    X[:overflow] = 1e38
+    job = SimpleNamespace(key="k", method="fedavg", model=helpers.JOB["model"], data=DataSpec(classes=[0, 1]))
+    node = SimpleNamespace(job=job, model=model)
+    with np.errstate(all="ignore"):
+        found = own_results.results(node, np.array([9, 9, 0], np.float32), Rows(X, y))
+    assert found["evaluated"] == 30 - overflow and ("brier" in found) == (overflow < 30)

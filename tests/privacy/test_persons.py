@@ -1,12 +1,14 @@
 """Rows of one person: trained on or held out together, and drawn for a step together."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from v6_federated import models
+from v6_federated.data import pca
 from v6_federated.data.declared import conformed
 from v6_federated.data.source import Rows, Source
 from v6_federated.messages.job import DataSpec
@@ -15,6 +17,7 @@ from v6_federated.node.noising import Noising
 from v6_federated.privacy.dp.plan import Plan
 from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.schema import Column, Schema
+from v6_workbench.simulation.mock import MockNetwork, StudyPlan
 
 SCHEMA = Schema((Column("x", "number", 0.0, 1.0),), "y", (0, 1), person="who", m=3)
 SPEC = DataSpec(label="y", features=["x"], holdout=0.25)
@@ -102,3 +105,34 @@ def test_a_person_is_drawn_with_all_rows(table):
         assert all(len({*drawn[persons == who]}) == 1 for who in {*persons})
         shares.append(drawn.mean())
     assert np.mean(shares) == pytest.approx(0.3, abs=0.03) and len({*shares}) > 10
+
+
+@pytest.mark.parametrize("m", [1, 2, 8])
+def test_noise_that_is_shared_hides_the_person_with_most_rows(m, tmp_path, monkeypatch):
+    """One hospital of a study declares m rows a person, the others 1: how many they declare is their own.
+
+    The noise of all but the hospital that may work with the server must hide a person of that one hospital. If each
+    added m z / sqrt(3), it would be 1.1 to 1.7 times too small.
+    """
+    names, z = [f"x{i}" for i in range(40)], 5.0
+    schema = Schema(tuple(Column(name, "number", -1, 1) for name in names), "")
+    tables = {k: pd.DataFrame(0.0, index=range(50), columns=names).assign(who=range(50)) for k in range(1, 5)}
+    private = {"V6_FEDERATED_PROFILE": "private", "V6_FEDERATED_EPSILON": "3", "V6_FEDERATED_DELTA": "1e-5"}
+    drawn = {}
+    real = Noising._noise
+
+    def noise(self, *args, **kwargs):
+        drawn[self.request.entry.organization] = real(self, *args, **kwargs)
+        return drawn[self.request.entry.organization]
+
+    monkeypatch.setattr(Noising, "_noise", noise)
+    study = StudyPlan(schema=schema)
+    with MockNetwork("v6_pca", tables, environment=private, hospital_folder=tmp_path, study=study) as network:
+        if m > 1:
+            folder = Path(network.nodes[1].environment["HOSPITAL_DATABASE_URI"])
+            (folder / "schema.json").write_text(replace(schema, person="who", m=m).text())
+        network.run(clip=1.0, noise=z, preprocess=["scale"], components=2)
+    unit = z * pca.moments_sensitivity()
+    of_the_others = [drawn[k] for k in (1, 2, 3)]
+    assert len(drawn) == 4 and np.std(sum(of_the_others)) > 0.9 * m * unit
+    assert np.std(drawn[2]) == pytest.approx(unit / 3**0.5, rel=0.15)  # a hospital of m = 1 still shares its noise

@@ -13,10 +13,10 @@ from v6_workbench.conformance.jobs import without_times
 
 METHODS = {
     "fedsgd": ("v6_fedavg", {**QUICK, "rounds": 5}),
-    "fedavg": ("v6_fedavg", {**QUICK, "rounds": 5, "epochs": 2, "batch_size": 10, "model": "fnn:hidden=5"}),
-    "scaffold": ("v6_scaffold", {**QUICK, "epochs": 2, "batch_size": 10}),
+    "fedavg": ("v6_fedavg", {**QUICK, "rounds": 5, "local_steps": 4, "batch_size": 10, "model": "fnn:hidden=5"}),
+    "scaffold": ("v6_scaffold", {**QUICK, "local_steps": 4, "batch_size": 10}),
     "fsvrg": ("v6_fsvrg", {"rounds": 3, "classes": [0, 1]}),
-    "colearning": ("v6_colearning", {**QUICK, "epochs": 2, "batch_size": 10}),
+    "colearning": ("v6_colearning", {**QUICK, "epochs": 2}),
     "pca": ("v6_pca", {"components": 3, "features": ["x0", "x1", "x2", "x3"]}),
     "pca subspace": ("v6_pca", {"components": 2, "solver": "subspace", "features": ["x0", "x1", "x2", "x3"]}),
     "pca scaled": ("v6_pca", {"components": 3, "scale": True, "features": ["x0", "x1", "x2", "x3"]}),

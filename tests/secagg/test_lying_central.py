@@ -395,10 +395,10 @@ def test_volume_and_folder_rolled_back_give_the_same_bytes(tmp_path):
         folders = (volume(lying, 1), tmp_path / "volume"), (hospital(lying, 1), tmp_path / "folder")
         for folder, copy in folders:
             keep(folder, copy)
-        first = lying.update(1, batch_size=10, epochs=2)
+        first = lying.update(1, batch_size=10, local_steps=4)
         for folder, copy in folders:
             roll_back(folder, copy)
-        assert lying.update(1, batch_size=10, epochs=2) == first
+        assert lying.update(1, batch_size=10, local_steps=4) == first
 
 
 def test_an_answer_that_was_changed_on_the_disk_is_gone(tmp_path):

@@ -12,11 +12,13 @@ from masked_jobs import nodes
 from v6_federated.base.errors import SafeError
 from v6_federated.data import preprocessing
 from v6_federated.messages import codec
+from v6_federated.node import local_training
 from v6_federated.privacy import sums as summing
 from v6_federated.privacy.schema import Column, Schema
 from v6_federated.privacy.sums import Part, Sums, ladder
 from v6_workbench import registry
 from v6_workbench.simulation import mock_node
+from v6_workbench.simulation.call_outcomes import CallOutcome
 from v6_workbench.simulation.mock import MockNetwork, StudyPlan
 from v6_workbench.simulation.row_store import RowStore
 
@@ -87,6 +89,136 @@ def test_losses_of_classes_are_whole_numbers_of_rows_too(tmp_path):
             assert of_loss == pytest.approx(ill, abs=1e-4)
 
 
+# ---- hospitals that cannot compute their part
+
+
+def overflowing(lying):
+    """Weights with which the score of one row of all hospitals is not finite."""
+    values = np.sort(np.concatenate([table_of(node)["x0"].abs() for node in lying.network.nodes.values()]))
+    return [float(np.finfo(np.float32).max) / values[-2:].mean(), 0, 0, 0, 0]
+
+
+def scores_overflow(lying):
+    return overflowing(lying), {}
+
+
+def steps_overflow(lying):
+    """A fitted step makes a value of the row infinite, so that no model is needed."""
+    components = np.diag([overflowing(lying)[0], 1, 1, 1])
+    arrays = {"mean": np.zeros(4), "mean_rest": np.zeros(4), "scale": np.ones(4), "components": components}
+    step = {"step": "pca", "fitted": codec.encode(arrays, "float64")}
+    return np.zeros(5), {"preprocess": [step]}
+
+
+def few_rows_of_a_class(lying):
+    """One hospital's label is rare there."""
+    node = lying.network.nodes[2]
+    store = RowStore(lying.network.folder / "rare")
+    rare = table_of(node).assign(label=np.arange(k_rows(node)) < 2)
+    lying.network.nodes[2] = replace(node, rows=mock_node.stored(2, rare.astype({"label": int}), store))
+    store.close()
+    return np.zeros(5), {}
+
+
+@pytest.mark.parametrize("fails", [scores_overflow, steps_overflow, few_rows_of_a_class])
+def test_a_hospital_that_cannot_compute_its_part_trains_as_long_as_the_others(fails, tmp_path, monkeypatch):
+    """The number of such hospitals is seen. But a run that ended at once told which one, and with chosen weights at
+    which hospital a known person is. So the node takes all steps, now and in later requests of the job.
+    """
+    steps, real = [], local_training.Descent.__call__
+    monkeypatch.setattr(local_training.Descent, "__call__", lambda *args: steps.append(1) or real(*args))
+    with central("pinned", tmp_path, environment=CAREFUL) as lying:
+        weights, data = fails(lying)
+        lying.job["data"] = {**lying.job["data"], **data}
+        lying.agree()
+        parts = (N, Part("evaluation.n", "one", 64))
+        for seq in (1, 2):
+            taken, answers = [], []
+            sums, arrays = lying.sums(seq, parts).to_json(), codec.encode({"weights": np.asarray(weights, float)})
+            for k in lying.network.nodes:
+                steps.clear()
+                asked = {"sums": sums, "arrays": arrays, "evaluate": "all", "local": {"lr": 0.1, "epochs": 30}}
+                answers.append(lying.call(k, "client_update", round_=seq, **asked))
+                taken.append(len(steps))
+            assert taken == [30] * 5
+            assert lying.opened(answers, parts)[:2] == (5, 1)
+        said = [line["refused"] for k in lying.network.nodes for line in lying.audit(k) if "refused" in line]
+        assert len(said) == 2 and "instead" in said[0] and "earlier part" in said[1], said
+
+
+# ---- steps that tell hospitals apart
+
+GRID = {"hospital": None, "none": [2.0, 6.0]}
+PERSONAL = {"personal": {"personalize": "finetune"}, "known": {}, "evaluate": "held_out"}
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "says"),
+    [
+        ("client_update", {"local": {"optimizer": "adam"}}, "optimizer=adam cannot be used in a study"),
+        ("client_update", {"local": {"batch_size": 25}}, "batch_size=25 alone cannot be used in a study"),
+        ("evaluate_own", PERSONAL, "evaluate_own evaluates a model of each hospital's own"),
+    ],
+    ids=["adam", "batch_size", "evaluate_own"],
+)
+def test_steps_that_tell_hospitals_apart_are_refused(function, arguments, says, tmp_path):
+    """A step of Adam is the sign of a hospital's gradient. Minibatches between two sizes of hospitals make the larger
+    one take one step more, so that the difference of two sums is its gradient. And a model that was trained on its
+    rows alone, with a large rate, predicts the class by the sign of its gradient.
+    """
+    with central("pinned", tmp_path, environment=CAREFUL) as lying:
+        lying.agree()
+        sums, arrays = lying.sums(1, (N,)).to_json(), codec.encode({"weights": np.zeros(5)})
+        for k in lying.network.nodes:
+            assert lying.call(k, function, sums=sums, arrays=arrays, **arguments).startswith(says)
+
+
+@pytest.mark.parametrize("aggregation", ["auto", "pinned"])
+@pytest.mark.parametrize(
+    ("package", "settings", "says"),
+    [
+        ("v6_fedavg", {"optimizer": "adam"}, "server_optimizer=adam"),
+        ("v6_fedavg", {"batch_size": 10}, "set local_steps too"),
+        ("v6_scaffold", {"batch_size": 10, "epochs": 2}, "set local_steps too"),
+        ("v6_fedavg", {"personalize": "finetune", "holdout": 0.4}, "leave personalize out"),
+    ],
+    ids=str,
+)
+def test_a_job_with_such_steps_ends_before_any_row_is_read(package, settings, says, aggregation, tmp_path):
+    called = []
+
+    def note(organization, message):
+        called.append(message["method"])
+        return CallOutcome()
+
+    options = {"hospital_folder": tmp_path, "study": StudyPlan(4), "environment": CAREFUL, "outcomes": note}
+    with MockNetwork(package, nodes(4), **options) as network, pytest.raises(Exception, match=says):
+        network.run(rounds=1, aggregation=aggregation, **settings)
+    assert {*called} <= ({"describe", "forget"} if aggregation == "auto" else set())
+
+
+@pytest.mark.parametrize("settings", [{"epochs": 3}, {"local_steps": 3, "batch_size": 10}], ids=str)
+def test_several_local_steps_of_the_same_number_are_possible(settings, tmp_path):
+    few = CAREFUL | {"V6_FEDERATED_MINIMUM_ROWS_A_CLASS": "1"}
+    with MockNetwork("v6_fedavg", nodes(4), hospital_folder=tmp_path, study=StudyPlan(4), environment=few) as network:
+        assert "stopped" not in network.run(rounds=2, server_optimizer="adam", server_lr=0.1, **settings)
+
+
+@pytest.mark.parametrize("strata", ["hospital", "none"])
+def test_pairs_of_rows_are_not_counted_in_a_study(strata, tmp_path):
+    """With a column of 0 and 1 as the time, the pairs of a hospital are the product of its numbers of both."""
+    rng = np.random.default_rng(0)
+    tables = {k: pd.DataFrame({"x": rng.normal(size=60), "time": rng.exponential(5, 60)}) for k in range(1, 5)}
+    found = {}
+    for mode, study in (("masked", None), ("pinned", StudyPlan(4))):
+        folder = tmp_path / mode
+        with MockNetwork("v6_cox", tables, hospital_folder=folder, study=study, environment=CAREFUL) as network:
+            found[mode] = network.run(label="time", strata=strata, aggregation=mode, rounds=9, grid=GRID[strata])
+    assert 0 < found["masked"]["concordance"] < 1 and found["pinned"]["concordance"] is None
+    estimates = [found[mode]["coefficients"][0]["estimate"] for mode in found]
+    assert estimates[0] == pytest.approx(estimates[1], abs=1e-6)
+
+
 # ---- truth values, and functions of single answers
 
 
@@ -146,7 +278,7 @@ def test_the_size_of_minibatches_does_not_tell_rows(tmp_path):
         lying.job["model"] = {"name": "logreg", "features": 4, "classes": 2, "l2": 1.0}
         lying.agree()
         sizes = sorted(k_rows(node) for node in lying.network.nodes.values())
-        answers = [lying.update(k, batch_size=sizes[2], lr=0.9, parts=(N,)) for k in lying.network.nodes]
+        answers = [lying.update(k, batch_size=sizes[2], local_steps=1, lr=0.9, parts=(N,)) for k in lying.network.nodes]
         assert lying.opened(answers, (N,))[:2] == (5, 5)
 
 

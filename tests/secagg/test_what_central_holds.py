@@ -17,7 +17,7 @@ CONFIRM = {"organization_id", "round", "tags", "colluders"}
 MASKED = {"organization_id", "round", "T", "y32", "y64"}
 CHI = 420.0  # of 255 degrees of freedom: 1 of a billion uniform samples is above it
 JOBS = {
-    "fedavg": ("v6_fedavg", {**QUICK, "epochs": 2, "batch_size": 10, "preprocess": ["standardize"]}),
+    "fedavg": ("v6_fedavg", {**QUICK, "local_steps": 4, "batch_size": 10, "preprocess": ["standardize"]}),
     "scaffold": ("v6_scaffold", QUICK),
     "fsvrg": ("v6_fsvrg", {"rounds": 2}),
     "colearning": ("v6_colearning", QUICK),

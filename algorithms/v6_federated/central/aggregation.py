@@ -1,7 +1,7 @@
 """What central sees of the nodes' answers: single ones, or sums over blocks of nodes. It is settled before round 1."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,7 +31,15 @@ class Aggregation:
         shared: whether a sum was asked for whose noise the nodes of a block share.
     """
 
-    def __init__(self, method: str, settings: Common, tasks: RoundTasks, single: str, plan: Plan | None) -> None:
+    def __init__(
+        self,
+        method: str,
+        settings: Common,
+        tasks: RoundTasks,
+        single: str,
+        plan: Plan | None,
+        check_study: Callable[[Any], None],
+    ) -> None:
         """Begin with nothing settled.
 
         Args:
@@ -40,10 +48,11 @@ class Aggregation:
             tasks: the job's tasks.
             single: why the method needs single answers; empty if sums suffice.
             plan: what the job asks of a node in all; None if nodes add no noise.
+            check_study: raises a SafeError for settings that cannot be used in a study.
         """
         self.shared = False
         self._method, self._common, self._tasks = method, settings, tasks
-        self._single, self._plan = single, plan
+        self._single, self._plan, self._check_study = single, plan, check_study
         self._sums: SumsOfRows | None = None  # asks for statistics where no single node's may be seen
 
     @property
@@ -88,6 +97,8 @@ class Aggregation:
                 f"{self._method} cannot be used with aggregation={mode}, which organizations {strict} require: "
                 f"{self._single}; their operators would have to set V6_FEDERATED_AGGREGATION=plain"
             )
+        if mode == "pinned":
+            self._check_study(self._common)
         job = replace(job, aggregation=mode)
         if any(said != mode for said in modes.values()):  # some nodes would be content with less
             raw = any("kinds" in a.values for a in answers)

@@ -64,6 +64,7 @@ class Federation:
         single_answers: str = "",
         missing: bool = False,
         plan: Plan | None = None,
+        check_study: Callable[[Any], None] = lambda settings: None,
     ) -> None:
         """Settle who takes part. Nobody is asked yet.
 
@@ -75,6 +76,7 @@ class Federation:
             single_answers: why the method needs single answers; empty if sums suffice.
             missing: whether the method's model takes missing values.
             plan: what the job asks of a node in all, if nodes add noise.
+            check_study: raises a SafeError for settings that cannot be used in a study.
 
         Raises:
             SafeError: the settings name organizations that cannot take part.
@@ -97,7 +99,7 @@ class Federation:
         self._history = History(self.evaluators, job.data.regression, show, loss)
         tolerance = Tolerance.of(common, policy.minimum_organizations, vantage6_api.on_a_node(client))
         self._tasks = RoundTasks(client, tolerance, Bounds(common, self.evaluators), job, self._history)
-        self._aggregation = Aggregation(method, common, self._tasks, single_answers, plan)
+        self._aggregation = Aggregation(method, common, self._tasks, single_answers, plan, check_study)
         name = f"{vantage6_api.own_prefix()}{method}-{client.organization_id}"
         kept = Checkpoint(vantage6_api.own_job_folder(), name, durable=vantage6_api.on_a_node(client))
         self._progress = Progress(method, common, kept, self._tasks, self._history)

@@ -13,7 +13,7 @@ from v6_federated.base.vantage6_api import CollectResultsError, UserInputError, 
 from v6_federated.central import privacy
 from v6_federated.central.federation import Federation
 from v6_federated.data import preprocessing
-from v6_federated.messages import settings
+from v6_federated.messages import in_a_study, settings
 from v6_federated.messages.common import Common, Training, TrainingWithNoise, WithNoise
 from v6_federated.messages.settings import Role, with_role
 from v6_federated.messages.step_length import check_steps
@@ -47,6 +47,7 @@ def central(
     private: bool | privacy.Planner = False,
     common: type[Common] | None = None,
     check: Callable[[Any], None] = lambda settings: None,
+    not_in_a_study: Callable[[Any], str] = lambda settings: "",
 ) -> Any:
     """Make ``function(federation, *, settings...)`` a central function of vantage6: ``central(client, **settings)``.
 
@@ -74,6 +75,8 @@ def central(
             of methods without labels, ``Common``. A method that accepts fewer values of some declares these again in a
             subclass of ``Common``, with a narrower type.
         check: raises a SafeError for settings that do not fit each other.
+        not_in_a_study: says of settings why they cannot be used with aggregation=pinned, and what to use in their
+            place; empty if they can.
 
     Returns:
         The central function. Its attributes ``settings``, ``check``, ``supervised``, ``recoverable`` and others hold
@@ -90,6 +93,7 @@ def central(
             private=private,
             common=common,
             check=check,
+            not_in_a_study=not_in_a_study,
         )
     method_function = function
     if common is None and private:
@@ -102,6 +106,11 @@ def central(
 
     def why_single(checked: Any) -> str:
         return single_answers(checked) if callable(single_answers) else single_answers
+
+    def check_study(checked: Any) -> None:
+        in_a_study.check(checked)
+        if reason := not_in_a_study(checked):
+            raise SafeError(reason)
 
     def check_all(checked: Any) -> None:
         if (why := why_single(checked)) and checked.aggregation in ("masked", "pinned"):
@@ -116,6 +125,8 @@ def central(
         _check_training(checked)
         privacy.check(checked, method, bool(why))
         check(checked)
+        if checked.aggregation == "pinned":
+            check_study(checked)
         for name in ("target",) if checked.times_only else ("target", "subgroup"):
             value = getattr(checked, name)
             if value is not None and not checked.evaluates:
@@ -137,7 +148,8 @@ def central(
             checked = settings.validate(accepted, values)
             check_all(checked)
             single = why_single(checked)
-            federation = Federation(client, method, checked, supervised, single, missing, plan_of(checked))
+            plan = plan_of(checked)
+            federation = Federation(client, method, checked, supervised, single, missing, plan, check_study)
         except ValueError as error:
             raise UserInputError(str(error)) from None
         limit_threads()  # with another number of threads, eigenvectors differ in their last bits

@@ -13,7 +13,7 @@ LocalSteps = Annotated[
     int | None,
     Field(ge=1, le=LARGE, description="steps on minibatches of a round, in place of whole epochs (unset: E epochs)"),
     Number,
-    Role.OTHER,
+    Role.STEPS,
 ]
 BatchSize = Annotated[
     int | None,

@@ -16,6 +16,7 @@ CHUNK = 64  # rows that are summed in float32; the margin of `sensitivity` grows
 ACCEPTED = ("logreg", "svm", "fnn", "nn_reddy", "2nn", "mlp", "cnn_garst", "cnn_reddy", "cnn_mcmahan")
 MOST_UNITS = 2**24  # float32 has no more digits, and a chunk's sum fits int32
 CLIPS = (1e-30, 1e30)
+ALL_BITS = np.uint32(2**32 - 1)
 
 
 class RowGradients(Protocol):
@@ -142,17 +143,21 @@ def _weighted(inputs: list[Array | None], signals: list[Array], clip: float, uni
     squares = np.zeros(len(signals[0]))
     for h, signal in zip(hs, signals, strict=True):
         squares += _squares(signal) if h is None else (_squares(h) + 1) * _squares(signal)
-    refused = ~np.isfinite(squares)
+    kept = np.where(np.isfinite(squares), ALL_BITS, np.uint32(0))[:, None]
     factors = (units / np.maximum(np.sqrt(squares), clip))[:, None]
     layers = [
         (factors.astype(np.float32), signal) if h is None else (h, (signal * factors).astype(np.float32))
         for h, signal in zip(hs, signals, strict=True)
     ]
-    if refused.any():  # a factor of 0 would not do, since 0 times infinity is not a number
-        layers = [(h.copy(), signal.copy()) for h, signal in layers]  # the inputs may be the node's rows
-        for h, signal in layers:
-            h[refused] = signal[refused] = 0
-    return layers
+    # a factor of 0 would not do, since 0 times infinity is not a number; and a copy if some row is refused, or work on
+    # such rows alone, would tell by the time it takes that there is one
+    return [(_zeroed(h, kept), _zeroed(signal, kept)) for h, signal in layers]
+
+
+def _zeroed(a: Array, kept: Array) -> Array:
+    """``a`` (n, m) float32 with all bits of a row, or none, ``kept`` (n, 1): the same work whichever rows they are."""
+    zeroed: Array = (a.view(np.uint32) & kept).view(np.float32)
+    return zeroed
 
 
 def _add_up(layers: list[tuple[Array, Array]], inputs: list[Array | None], inputs_first: bool, out: Array) -> None:

@@ -221,9 +221,8 @@ class Time(Outcome):
 
     def losses_and_slopes(self, z: Array, y: Array) -> tuple[Array, Array]:
         time, event = times.parted(y)
-        if not np.isfinite(z).all():
-            return np.full(len(y), np.nan), np.full(len(y), np.nan)
-        eta = np.asarray(z, np.float64)
+        finite = np.isfinite(z)
+        eta = np.where(finite, np.asarray(z, np.float64), 0.0)  # an early end would show in the time that a node takes
         eta = np.maximum(eta - eta.max(initial=-np.inf), -FURTHEST)
         w, happened = np.exp(eta), event > 0
         order = np.argsort(time, kind="stable")
@@ -237,7 +236,8 @@ class Time(Outcome):
             self.guard(expected)
         losses = np.zeros(len(y))
         losses[happened] = np.maximum(np.log(at_risk)[place] - eta[happened], 0)  # rounding may bring it below 0
-        return losses, expected - event
+        no_number = np.nan if not finite.all() else 0.0
+        return losses + no_number, expected - event + no_number
 
     def losses(self, predictions: Array, y: Array) -> Array:
         return Time().losses_and_slopes(predictions, y)[0]

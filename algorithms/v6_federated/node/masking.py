@@ -395,20 +395,26 @@ def _part(
     """What the node adds to a sum, and the rows that it is about; noise if it cannot compute its part.
 
     Whether a node refuses can depend on its rows. So from here on nothing is refused, and the reason is noted in the
-    hospital's audit log only.
+    hospital's audit log only. A node that fails, or has failed before, computes on as far as it can, see ``later``.
     """
     folder, request = _folder(node.request), node.request
     secret = folder.derived("noise", T).to_bytes(32, "big")
+    node.goes_on = True
     if session.failed:
+        with contextlib.suppress(Exception):
+            compute()
         request.refused("noise is added to the sum, since this node could not compute an earlier part of the job")
         return summing.failed(sums, secret, T), None
     try:
         own = node.policy.own_shuffle  # random numbers of the node's own; without them, all nodes give the same bits
         nodes, whole = len(session.roster), node.noising is not None
-        return summing.encoded(sums, compute(), arrays, node.n, nodes, secret, T, dithered=own, whole=whole), node.n
-    except Exception as error:
+        found = compute()
+        node.check_failed()
+        return summing.encoded(sums, found, arrays, node.n, nodes, secret, T, dithered=own, whole=whole), node.n
+    except Exception as raised:
+        error = node.failure or raised  # the first one is the reason
         if debugging():
-            raise
+            raise error from None
         safe = isinstance(error, SAFE_ERRORS)
         reason = one_line(error) if safe else f"{type(error).__name__} in {place_of(error)}"
         request.refused(f"noise is added to the sum instead: {reason}")

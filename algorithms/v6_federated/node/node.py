@@ -126,7 +126,8 @@ class Node(NodeRows):
             yield batch
 
     def _check_batch(self, batch_size: int) -> None:
-        self.policy.check_batch(batch_size, self.minimum_batch)
+        with self.later():
+            self.policy.check_batch(batch_size, self.minimum_batch)
         if batch_size not in self.batch_sizes and self.steps_per_epoch(batch_size) > 1:
             raise SafeError(
                 f"minibatches of {batch_size} rows are refused because the length of their steps was not checked; "
@@ -296,8 +297,8 @@ class Node(NodeRows):
 
     @property
     def variance_for_persons(self) -> Array:
-        """By how much rows of one person multiply the variance of the node's noise (1,): m^2, as declared."""
-        return np.array([1 if self.noising is None else self.noising.rows_of_a_person**2], np.int64)
+        """By how much rows of one person multiply the variance of the node's noise (1,), see ``Noising``."""
+        return np.array([1 if self.noising is None else self.noising.variance_for_persons], np.int64)
 
     def _check_classes(self) -> None:
         if self.job.data.regression:
@@ -384,10 +385,10 @@ class Node(NodeRows):
             return self._evaluate_with_noise(weights, which)
         if which == "all":
             self._check_rows()
-            rows, _ = self.source.prepared(self.job.data, self.identity, self.policy, trains=False)
+            rows, _ = self._prepared(trains=False)
             self.evaluated = rows, slice(None)
         else:
-            _, rows = self.source.prepared(self.job.data, self.identity, self.policy)
+            _, rows = self._prepared()
             if not len(rows):
                 return {"n": 0}
             self.evaluated = rows, self.source.split(self.job.data, self.identity, self.policy.minimum_rows)[1]

@@ -51,7 +51,8 @@ class Noising:
         rows: the rows as they fit the schema, and so what their roles in the job follow from; None without a budget.
         rows_of_a_person: m, the rows that a person has at most.
         shares: how many nodes of a block share the noise of one sum: those that are not assumed to work with the
-            server.
+            server. A node with several rows a person adds all of its noise by itself: the others may have fewer, and
+            their shares would then be too small for its persons.
     """
 
     plan: Plan
@@ -62,6 +63,11 @@ class Noising:
     rows: Source | None = field(default=None, repr=False)
     _random: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     _used: Counter[str] = field(default_factory=Counter, repr=False)
+
+    @property
+    def variance_for_persons(self) -> int:
+        """How many times the noise's variance grows by rows of one person, if the others' shares stay as they are."""
+        return self.rows_of_a_person**2 * (self.shares if self.rows_of_a_person > 1 else 1)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -186,7 +192,7 @@ class Noising:
         return total + self._noise(f"gradient {step}", self.plan.noise * reach, len(total), shared)
 
     def statistic(self, total: Array, reach: float, number: int) -> Array:
-        """Add noise to a sum over rows, which the nodes of a block share.
+        """Add noise to a sum over rows, which the nodes of a block share (see ``shares``).
 
         Args:
             total: the sum, int64.
@@ -215,7 +221,7 @@ class Noising:
         return np.asarray(np.rint(counts * units.COUNT), np.int64) + noise.reshape(counts.shape)
 
     def _noise(self, purpose: str, sigma: float, size: int, shared: bool) -> Array:
-        share = sigma / np.sqrt(self.shares) if shared else sigma
+        share = sigma / np.sqrt(self.shares) if shared and self.rows_of_a_person == 1 else sigma
         return discrete_gaussian(self._key(purpose), float(share), size)
 
     def _key(self, purpose: str) -> bytes:

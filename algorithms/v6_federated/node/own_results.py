@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from v6_federated.base import json_text
 from v6_federated.base.errors import SafeError
 from v6_federated.base.files import keep_latest, open_regular, write_whole
@@ -37,6 +39,9 @@ MEASURES = {
 def results(node: Node, w: Any, rows: Rows) -> dict[str, Any]:
     """Compute a node's own results. Nothing is rounded: they are for people who may see the rows.
 
+    Rows whose score is not finite are left out: an end with an error would take less time, which vantage6 shows. (Where
+    nodes answer in the open, one such row has ended the request before.)
+
     Args:
         node: the node.
         w: the model (d,).
@@ -49,7 +54,9 @@ def results(node: Node, w: Any, rows: Rows) -> dict[str, Any]:
     found: dict[str, Any] = {"job": job.key, "method": job.method, "model": job.model, "time": audit.now()}
     if classes is None:
         return found | metrics.combine_regression([metrics.evaluate_regression(node.model, w, rows)], job.loss)
-    evaluation = metrics.evaluate(node.model, w, rows, len(classes), BANDS)
+    finite = np.isfinite(node.model.scores(w, rows.X)).all(axis=1)
+    rows = Rows(rows.X[finite], rows.y[finite])
+    evaluation = metrics.evaluate(node.model, w, rows, len(classes), BANDS, row_by_row=True)
     found |= {"classes": list(classes), **metrics.combine([evaluation])}
     if details.has_probabilities(node.model, classes):
         found |= details.curves([details.calibration(node.model, w, rows.X, rows.y)], [evaluation])

@@ -1,7 +1,9 @@
 """The rows of a node as a partial function sees them, and the operator's limits on them."""
 
+import contextlib
 import functools
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -51,9 +53,13 @@ class NodeRows:
         key: by which central names this node in the arguments of a function; with masked answers, all nodes of a block
             have the same, so that no argument can single out one of them.
         pinned: whether what this request computes leaves only as a part of a sum over a block of a study.
+        goes_on: whether the node computes on after an error, see ``later``; only for what leaves under masks.
+        failure: the first error after which it has computed on.
     """
 
     pinned: bool = False
+    goes_on: bool = False
+    failure: Exception | None = None
 
     def __init__(
         self,
@@ -117,6 +123,29 @@ class NodeRows:
             used = [*features, *filter(None, [label, job.data.subgroup]), *self.job.data.special]
             self.policy.check_columns(used, self.source.twins(used))
 
+    @contextlib.contextmanager
+    def later(self) -> Iterator[None]:
+        """Compute on after an error inside, and raise it in ``check_failed`` only, if the node ``goes_on``.
+
+        Under masks a node that fails adds noise to the sum, so that nobody sees which one it is. But vantage6 shows
+        when its run has ended: at once, while the others train for thousands of epochs, if it did not go on.
+        """
+        try:
+            yield
+        except Exception as error:
+            if not self.goes_on:
+                raise
+            self.failure = self.failure or error
+
+    def check_failed(self) -> None:
+        """Raise the first error after which the node has computed on.
+
+        Raises:
+            Exception: there was one.
+        """
+        if self.failure is not None:
+            raise self.failure
+
     @staticmethod
     def state_of(organization_id: int, job: Job, round_: int) -> State:
         """What an organization's node keeps for a job.
@@ -175,10 +204,17 @@ class NodeRows:
             raise SafeError(f"the model {self.job.model['name']} cannot read a table; it needs arrays (.npz)")
         self.policy.check_size(model.size or 0, f"the model {spec['name']}")  # a method's own may be larger
         if (outcome := self._outcome_of(model)) is not None:
-            outcome.guard = functools.partial(self.policy.check_dominance, remedy=FAR_APART)
-            outcome.events = self.policy.check_batch_events
+            outcome.guard = self._later(functools.partial(self.policy.check_dominance, remedy=FAR_APART))
+            outcome.events = self._later(self.policy.check_batch_events)
         model.seed(self.generator("model"))
         return model
+
+    def _later(self, check: Callable[..., None]) -> Callable[..., None]:
+        def checked(*args: Any) -> None:
+            with self.later():
+                check(*args)
+
+        return checked
 
     @staticmethod
     def _outcome_of(model: Any) -> Outcome | None:
@@ -217,7 +253,16 @@ class NodeRows:
     def _rows(self) -> Rows:
         if self.job.data.missing and (self.job.model is None or self.model is None):  # the model says whether it may
             raise SafeError("a job without a model takes no missing values; add a step impute")
-        return self.source.prepared(self.job.data, self.identity, self.policy)[0]
+        return self._prepared()[0]
+
+    def _prepared(self, trains: bool = True) -> tuple[Rows, Rows]:
+        """See ``Source.prepared``. A node that computes on goes on with zeros if the rows cannot be prepared."""
+        with self.later():
+            return self.source.prepared(self.job.data, self.identity, self.policy, trains)
+        kept, held = split(self._total, self.job.data.holdout, self.identity, self.policy.minimum_rows)
+        y = np.zeros(self._total, np.float64 if self.job.data.regression else np.int64)
+        X = np.zeros((self._total, self.width), np.float32)
+        return Rows(X[kept], y[kept]), Rows(X[held], y[held])
 
     @property
     def n(self) -> int:
@@ -238,6 +283,11 @@ class NodeRows:
         """How many rows there are to train on, and as which share of them they count with the weights of classes."""
         if self.noising is not None:  # public, as the budget counts what rows hold and not how many there are
             return self._total - self._held_out, 1.0
+        with self.later():
+            return self._allowed()
+        return self._total - self._held_out, 1.0
+
+    def _allowed(self) -> tuple[int, float]:
         share = 1.0
         kept, _ = self.source.split(self.job.data, self.identity, self.policy.minimum_rows)
         n = len(self.source.labels(self.job.data)[kept])

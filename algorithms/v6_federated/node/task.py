@@ -21,7 +21,7 @@ from v6_federated.base.vantage6_api import (
     in_container,
     node_task,
 )
-from v6_federated.messages import codec, settings
+from v6_federated.messages import codec, in_a_study, settings
 from v6_federated.messages.job import Job
 from v6_federated.messages.settings import Role
 from v6_federated.messages.step_length import check_steps
@@ -104,10 +104,12 @@ def partial(
             if evaluate and received.get("weights") is None:
                 raise SafeError("the task asks for an evaluation without weights; send the model to evaluate")
             if evaluate and not own_model:
-                evaluation = node.evaluate(received["weights"], evaluate)
+                with node.later():
+                    evaluation = node.evaluate(received["weights"], evaluate)
             returned = function(node, *(received.get(name) for name in wanted), **dict(checked))
             if evaluate and own_model:
-                evaluation = node.evaluate(node.own_model, evaluate)
+                with node.later():
+                    evaluation = node.evaluate(node.own_model, evaluate)
         returned = {k: v.item() if isinstance(v, np.generic) else v for k, v in returned.items()}
         losses = [k for k, v in returned.items() if k.endswith("loss") and isinstance(v, float)]
         return returned | {k: node.rounded(returned[k]) for k in losses}, evaluation
@@ -165,6 +167,8 @@ def partial(
             told = Job.from_json(job)
             told.check(organization, round)
             mode = masking.mode_of(told, request)
+            if mode == "pinned":
+                _check_in_a_study(checked, function.__name__, own_model)
             schema = masking.schema(request) if mode == "pinned" else None
             node = Node(organization, database, told, round, request, schema)
             if node.noising is not None and function.__name__ == "fit_step":
@@ -277,6 +281,16 @@ def _check_bands(node: Node, sums: Sums) -> None:
         raise SafeError(
             f"the task asks for counts of scores in {min(asked - {own}, default=own)} bands, and this node's operator "
             f"has set {own} (V6_FEDERATED_SCORE_BANDS); ask for {own}, or for none"
+        )
+
+
+def _check_in_a_study(checked: BaseModel, function: str, own_model: bool) -> None:
+    """Refuse what would tell single hospitals apart, whatever their rows are."""
+    in_a_study.check(checked)
+    if own_model:
+        raise SafeError(
+            f"{function} evaluates a model of each hospital's own, and their sum would show numbers of single "
+            "hospitals in a study; leave personalize out"
         )
 
 
