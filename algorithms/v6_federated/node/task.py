@@ -166,6 +166,9 @@ def partial(
             request.table = named(database)
             told = Job.from_json(job)
             told.check(organization, round)
+            for batch_size in settings.with_role(checked, Role.BATCH):
+                if batch_size is not None and told.privacy is None:  # masks would hide why, and no row decides it
+                    request.policy.check_batch(batch_size)
             mode = masking.mode_of(told, request)
             if mode == "pinned":
                 _check_in_a_study(checked, function.__name__, own_model)
