@@ -203,7 +203,7 @@ def clipped_moments(X: Array, clip: float) -> Array:
     first, second = np.zeros(d, np.int64), np.zeros((d, d), np.int64)
     for start in range(0, len(X), ROWS):
         rows = X[start : start + ROWS].astype(np.float64)
-        rows = np.where(np.isfinite(rows).all(axis=1)[:, None], rows, 0.0)
+        rows = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0)
         norms = np.sqrt(np.vecdot(rows, rows))
         z = np.trunc(rows * (u * (1 - 2.0**-29) / np.maximum(norms, clip))[:, None])
         first += z.sum(axis=0).astype(np.int64)

@@ -45,7 +45,7 @@ def bounded_rows(contributions: Array, units: int = ROW) -> Array:
         Whole numbers (b, q), int64, each row of a length of ``bounded_reach`` at most. A row that is not finite is 0.
     """
     Z = np.asarray(contributions, np.float64)
-    Z = np.where(np.isfinite(Z).all(axis=1)[:, None], Z, 0.0)  # the same work whichever rows are not finite
+    Z = np.where(np.isfinite(Z).all(axis=1, keepdims=True), Z, 0.0)  # the same work whichever rows are not finite
     with np.errstate(all="ignore"):  # a warning would tell that there is a row which is not finite
         Z *= (units * SHORTER / np.maximum(np.sqrt(np.vecdot(Z, Z)), 1))[:, None]
     return np.rint(Z).astype(np.int64)
