@@ -246,7 +246,7 @@ def rare_subgroup(researcher: Researcher) -> Outcome:
             model={"name": "logreg"},
             arrays={"weights": np.array([0.0, -1.0])},
         )
-        of_levels = np.sum(answer.values["details"]["subgroups"], axis=0)
+        of_levels = np.sum(codec.decode(answer.values["details"])["subgroups"], axis=0)
         every = np.array(answer.values["evaluation"]["confusion"])
         said.append((of_levels if asked == [RARE] else every - of_levels)[:, 0])
     true = int(table[LABEL][table[NAME] == RARE].iloc[0])

@@ -208,7 +208,7 @@ def probabilities(researcher: Researcher) -> Outcome:
             model={"name": "logreg"},
             arrays={"weights": np.array([1.0, 0.0])},
         )
-        counted = answer.values["details"]
+        counted = codec.decode(answer.values["details"])
         p = np.array(counted["predicted"])[np.sum(counted["counts"], axis=0) == 1]
         p = p[(p > 0.1) & (p < 0.9)]
         found += (centre + narrow * np.log(p / (1 - p))).tolist()

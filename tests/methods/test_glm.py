@@ -473,12 +473,12 @@ def test_errors_of_numbers_are_not_added_up_under_masks():
 def test_a_node_refuses_to_evaluate_numbers_under_masks(aggregation, refused, monkeypatch):
     """Central could skip its own check: the node's stands by itself."""
     X, y = np.ones((9, 2), np.float32), np.arange(9.0)
-    source = SimpleNamespace(prepared=lambda *options, **more: (Rows(X, y), Rows(X, y)), split=lambda *o: (0, 1))
+    source = SimpleNamespace(split=lambda *o: (0, 1))
     job = SimpleNamespace(data=SimpleNamespace(regression=True), aggregation=aggregation)
     policy = SimpleNamespace(round_evaluations=False, minimum_rows=3, minimum_rows_a_side=0)
     model = Glm(2, 1, "poisson", "log")
     node = SimpleNamespace(noising=None, job=job, model=model, source=source, policy=policy, identity=1)
-    node._rounds_means = False
+    node._rounds_means, node._prepared = False, lambda: (Rows(X, y), Rows(X, y))
     if refused:
         with pytest.raises(SafeError, match="aggregation=plain only; leave out holdout"):
             Node.evaluate(node, model.init(np.random.default_rng(0)), "held_out")
