@@ -26,12 +26,11 @@ class Defect:
     page: str | None = None
 
 
-MINIBATCHES = [  # a method's own, of which the node knows nothing
+MINIBATCHES = [  # a method's own, and its partial does not say that this is a BatchSize
     ("Federation, LearningRate,", "BatchSize, Federation, LearningRate,"),
     ("lr: LearningRate = 0.1", "lr: LearningRate = 0.1, batch_size: BatchSize = None"),
     ("v=s.v, lr=lr", "v=s.v, lr=lr, batch_size=batch_size"),
-    ("import LearningRate,", "import BatchSize, LearningRate,"),
-    ("v: V, lr: LearningRate", "v: V, lr: LearningRate, batch_size: BatchSize"),
+    ("v: V, lr: LearningRate", "v: V, lr: LearningRate, batch_size: int | None"),
     ("node.rows.X, node.rows.y", "node.rows.X[:batch_size], node.rows.y[:batch_size]"),
 ]
 OF_ALL_ROWS = "X, y = node.source.table.iloc[:, :-1].to_numpy('float32'), node.source.table['label'].to_numpy()\n"

@@ -521,8 +521,8 @@ def test_a_node_that_misses_rounds_leaves_the_fit_of_those_that_are_there(rounds
     assert [result[name]["statistic"] for name in TESTS] == pytest.approx(expected, rel=1e-6)
     assert (result["n"], result["events"]) == (len(some), some.dead.sum())
     assert result["fitted_on"] == ([2, 3, 5, 9] if back else [2, 5, 9])
-    assert not back or not diagnostics.warnings_about(result)
-    assert back or "the coefficients are not those of all rows: 3 took no part" in diagnostics.warnings_about(result)[0]
+    said = [line for line in diagnostics.warnings_about(result) if "the coefficients are not those of all rows" in line]
+    assert [line.partition(": ")[2][:14] for line in said] == ([] if back else ["3 took no part"])
 
 
 @pytest.mark.parametrize("rounds, back", GAPS.values(), ids=GAPS)

@@ -255,6 +255,53 @@ def test_all_functions_of_methods_of_single_answers_say_so():
         assert functions and all(f.single_answers == registry.central_of(method).single_answers for f in functions)
 
 
+def test_what_two_local_steps_tell_of_single_hospitals(tmp_path):
+    """The attack that the page leaves open: the share of ill patients at each of four hospitals of a study, by weight.
+
+    With a large rate, the first step sends the model to one end or the other, by the sign of the hospital's gradient,
+    and the second step shows which. The sum jumps where a hospital's gradient is 0, by its number of rows.
+    """
+    rng, lr = np.random.default_rng(3), 1e4
+    tables = {
+        k: pd.DataFrame(
+            {"cells": rng.uniform(4e3, 1e4, n).round(), "ill": (rng.random(n) < 0.2 + 0.15 * k).astype(int)}
+        )
+        for k, n in zip((1, 2, 3, 4), (103, 143, 187, 230), strict=True)
+    }
+    schema = Schema((Column("cells", "number", 0, 1e5),), "ill", (0, 1))
+    with MockNetwork(
+        "v6_fedavg", tables, hospital_folder=tmp_path, study=StudyPlan(schema=schema), environment=CAREFUL
+    ) as network:
+        lying = Central(network, "pinned")
+        lying.job |= {
+            "model": {"name": "logreg", "features": 1, "classes": 2},
+            "data": {**lying.job["data"], "label": "ill", "features": ["cells"]},
+        }
+        lying.agree()
+        parts, steps = (N, Part("weights", "share", 64, (2,), 20)), dict[float, float]()
+
+        def step(q: float) -> float:
+            """The sum of the intercepts after two steps from a model that predicts q, over the rate."""
+            if q not in steps:
+                w = [0.0, np.log(q / (1 - q))]
+                sent = [lying.update(k, len(steps) + 1, weights=w, parts=parts, lr=lr, epochs=2) for k in tables]
+                steps[q] = -lying.opened(sent, parts)[2][parts[1].key][1] / lr
+            return steps[q]
+
+        def jumps(low: float, high: float) -> list[tuple[float, float]]:
+            rows = abs(step(high) - step(low) - (high - low)) * lying.rows
+            if rows < 50:
+                return []
+            middle = (low + high) / 2
+            return [(middle, rows)] if high - low < 2e-5 else [*jumps(low, middle), *jumps(middle, high)]
+
+        found = jumps(0.05, 0.95)
+    truth = [(np.average(t["ill"], weights=t["cells"]), len(t)) for t in tables.values()]
+    np.testing.assert_allclose(found, sorted(truth), atol=0.1, rtol=0)
+    np.testing.assert_allclose([q for q, _ in found], sorted(q for q, _ in truth), atol=2e-5)
+    assert len(steps) < 70
+
+
 # ---- rows and columns
 
 
