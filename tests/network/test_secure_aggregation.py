@@ -33,6 +33,7 @@ DECLARED = {
     "mode",
     "entry",
     "block",
+    "score_bands",
     "features",
     "classes",
     "bounds",
