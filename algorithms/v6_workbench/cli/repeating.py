@@ -87,6 +87,7 @@ def run(
             key: value
             for measure, spread in of.items()
             for key, value in ((measure, spread["mean"]), (f"{measure}_interval", [spread["low"], spread["high"]]))
+            if value != [None, None]  # of two repeats there is none
         }
         for name, of in summed["results"].items()
     }

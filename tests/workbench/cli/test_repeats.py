@@ -53,6 +53,12 @@ def test_every_repeat_deals_and_holds_out_other_rows(tmp_path):
     assert held[0] != held[1] != held[2] != held[0]
 
 
+def test_the_last_line_has_no_interval_of_two_repeats(call):
+    status, last, _ = call(*RUN, "--repeats", 2)
+    assert status == 0 and {"accuracy", "loss"} <= {*last["fedavg"]}
+    assert not [key for key in last["fedavg"] if key.endswith("_interval")]
+
+
 def test_run_writes_every_repeat_and_says_what_the_interval_means(call, tmp_path):
     status, last, err = call(*RUN, "--repeats", 3, "--out", tmp_path)
     assert status == 0 and "each repeat holds out other rows" in err
