@@ -96,6 +96,27 @@ def refused_steps(nodes: dict, *steps, error: type[Exception] = CollectResultsEr
     return str(caught.value)
 
 
+def missing(rounds, who=(3,)):
+    """CallOutcomes: some organizations do not answer a function ``newton`` in these rounds."""
+
+    def outcomes(k, input_):
+        gone = k in who and input_["method"].startswith("newton") and input_["kwargs"]["round"] in rounds
+        return CallOutcome(status="failed" if gone else "completed")
+
+    return outcomes
+
+
+def with_gaps(package: str, nodes: dict, outcomes, study=None, **settings) -> dict:
+    """The result of a job some of whose nodes may be missing, for half of the nodes are enough."""
+    environment = OPEN if study is None else {**OPEN, "V6_FEDERATED_MINIMUM_ORGANIZATIONS": "2"}
+    with MockNetwork(
+        package, nodes, environment=environment, on_round=lambda row: None, outcomes=outcomes, study=study
+    ) as network:
+        result = network.run(**{"min_responses": 0.5, "retries": 0, **settings})
+    assert "stopped" not in result, result["stopped"]
+    return result
+
+
 def crafted(hospitals, function="client_update", job=None, package="v6_fedavg", environment=None, **request):
     """Send organization 3 the task of a partial function, as a malicious researcher could; the run's status and log.
 

@@ -2,11 +2,12 @@
 
 import warnings
 
+import helpers
 import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
-from helpers import OPEN, crafted, train
+from helpers import OPEN, crafted, missing, train
 from scipy import optimize, stats
 from vantage6.algorithm.tools.exceptions import CollectResultsError, UserInputError
 
@@ -464,27 +465,9 @@ def test_bins_about_few_rows_are_refused_by_careful_hospitals(weights, hazard):
 # ---- nodes that are missing in some rounds
 
 
-def missing(rounds, who=(3,)):
-    """CallOutcomes: some organizations do not answer in these rounds."""
-
-    def outcomes(k, input_):
-        gone = k in who and input_["method"].startswith("newton") and input_["kwargs"]["round"] in rounds
-        return CallOutcome(status="failed" if gone else "completed")
-
-    return outcomes
-
-
 def with_gaps(nodes, outcomes, study=None, **settings):
-    """The result of a job some of whose nodes may be missing, for half of the nodes are enough."""
-    environment = OPEN if study is None else {**OPEN, "V6_FEDERATED_MINIMUM_ORGANIZATIONS": "2"}
-    with MockNetwork(
-        "v6_cox", nodes, environment=environment, on_round=lambda row: None, outcomes=outcomes, study=study
-    ) as network:
-        result = network.run(
-            **{"label": "months", "event": "dead", "min_responses": 0.5, "retries": 0, **settings},
-        )
-    assert "stopped" not in result, result["stopped"]
-    return result
+    """The same as of ``helpers``, for these patients."""
+    return helpers.with_gaps("v6_cox", nodes, outcomes, study, **{"label": "months", "event": "dead", **settings})
 
 
 FOR_EVER, LATE = range(2, 99), range(3, 99)

@@ -1,13 +1,15 @@
 """Generalised linear models against statsmodels on the pooled rows, and by hand."""
 
+import functools
 import warnings
 from types import SimpleNamespace
 
+import helpers
 import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
-from helpers import OPEN, crafted, pooled, train
+from helpers import OPEN, crafted, missing, pooled, train
 from scipy import stats
 from sklearn.linear_model import LogisticRegression
 from vantage6.algorithm.tools.exceptions import CollectResultsError, UserInputError
@@ -21,7 +23,6 @@ from v6_workbench.conformance import MethodCase, conformance_tests
 from v6_workbench.conformance.interruptions import lost_and_started_again
 from v6_workbench.conformance.jobs import difference
 from v6_workbench.reporting import diagnostics, page, pictures, prediction, spreadsheets, tables
-from v6_workbench.simulation.call_outcomes import CallOutcome
 from v6_workbench.simulation.datasets import load
 from v6_workbench.simulation.experiments import Experiment
 from v6_workbench.simulation.mock import MockNetwork, StudyPlan
@@ -620,26 +621,7 @@ def test_pearson_s_statistic_leaves_only_where_a_dispersion_is_estimated(family)
 # ---- nodes that are missing in some rounds
 
 
-def missing(rounds, who=3):
-    """CallOutcomes: an organization does not answer in these rounds."""
-
-    def outcomes(k, input_):
-        gone = k == who and input_["method"] == "newton" and input_["kwargs"]["round"] in rounds
-        return CallOutcome(status="failed" if gone else "completed")
-
-    return outcomes
-
-
-def with_gaps(nodes, outcomes, study=None, **settings):
-    """The result of a job some of whose nodes may be missing, for half of the nodes are enough."""
-    environment = OPEN if study is None else {**OPEN, "V6_FEDERATED_MINIMUM_ORGANIZATIONS": "2"}
-    with MockNetwork(
-        "v6_glm", nodes, environment=environment, on_round=lambda row: None, outcomes=outcomes, study=study
-    ) as network:
-        result = network.run(**{"min_responses": 0.5, "retries": 0, **settings})
-    assert "stopped" not in result, result["stopped"]
-    return result
-
+with_gaps = functools.partial(helpers.with_gaps, "v6_glm")
 
 GAPS = {
     "round 1": [1],
@@ -717,7 +699,7 @@ def test_a_node_that_comes_back_may_make_the_coefficients_of_the_others_impossib
     y = rng.gamma(9, 1 / 9, N) / np.where(x < 1, 1 - 0.5 * x, 0.4)
     rows = pd.DataFrame({"x": x, "y": y})
     settings = {"family": "gamma", "link": "inverse", "maximum_norm_ratio": 1e6}
-    result = with_gaps(dealt(rows), missing([1, 2, 3, 4], who=9), **settings)
+    result = with_gaps(dealt(rows), missing([1, 2, 3, 4], who=[9]), **settings)
     b0, b1 = column(result, "estimate")
     mu = 1 / (b0 + b1 * x)
     assert (mu > 0).all() and result["converged"] and result["n"] == N

@@ -545,7 +545,7 @@ def test_the_held_out_share_is_one_for_all_jobs_of_a_study(tmp_path):
 
 
 def at_database(label: str) -> dict[str, str]:
-    """What a container is told of a task's database."""
+    """The environment variables that name a task's database to its container."""
     return {"USER_REQUESTED_DATABASE_LABELS": label, f"{label.upper()}_DATABASE_TYPE": "csv"}
 
 

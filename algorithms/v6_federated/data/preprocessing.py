@@ -244,8 +244,8 @@ def check_foreseen(
         levels: the levels of each column of words.
 
     Raises:
-        SafeError: a step is malformed, makes columns of levels or of missing values that the schema does not have, or
-            is the second one to fill a column with a word that is none of its levels.
+        SafeError: a step is malformed, or makes columns of levels or of missing values that the schema does not have;
+            or two steps fill one column with different words that the schema does not have.
     """
     filled: dict[str, set[str]] = {}
     for step in steps:
