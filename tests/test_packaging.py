@@ -1,6 +1,7 @@
 """Lists that must agree: what pyproject.toml declares, what is checked, and what images install."""
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import grimp
@@ -90,3 +91,9 @@ def test_there_is_one_place_for_the_version():
     assert "version" not in PYPROJECT["project"] and "version" in PYPROJECT["project"]["dynamic"]
     assert re.fullmatch(r"\d+\.\d+\.\d+", __version__)
     assert not re.search(r"^version:", (images.ROOT / "CITATION.cff").read_text(), re.MULTILINE)
+
+
+def test_files_of_tests_have_different_names():
+    """Otherwise pytest cannot import the second one, and its tests do not run."""
+    names = Counter(file.name for file in (images.ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, files in names.items() if files > 1] == []
