@@ -103,6 +103,41 @@ def test_a_model_of_classes_takes_no_regression(hospitals, model):
 
 
 @pytest.mark.parametrize(
+    ("package", "settings", "says"),
+    [
+        ("v6_fedavg", {"epochs": 3}, "3 local steps are more than the 2 that this node allows a request"),
+        ("v6_fedavg", {"epochs": 1, "batch_size": 20}, "a batch_size without local_steps may ask for more than the 2"),
+        ("v6_fedavg", {"local_steps": 3, "batch_size": 20}, "3 local steps are more than the 2"),
+        ("v6_scaffold", {"epochs": 3}, "3 local steps are more than the 2"),
+        ("v6_colearning", {"epochs": 3}, "3 local steps are more than the 2"),
+        ("v6_fsvrg", {}, "a batch_size without local_steps may ask for more than the 2"),
+        ("v6_dynavg", {"protocol": "loss", "epochs": 3}, "3 local steps are more than the 2"),
+    ],
+)
+def test_more_local_steps_than_the_operator_allows_are_refused(package, settings, says, hospitals):
+    """The mean of several local steps can tell single hospitals apart; the limit does not depend on a row."""
+    nodes = {k: hospitals[k] for k in (5, 3, 8)}
+    two = {3: {"V6_FEDERATED_MAXIMUM_LOCAL_STEPS": "2"}}
+    settings = {"rounds": 1, **settings}
+    refused(f"organization 3: {says}", nodes, package, environments=two, **settings)
+
+
+def test_local_steps_are_counted_as_they_are_taken(hospitals):
+    """LoAdaBoost takes up to half as many steps again as its settings ask for."""
+    two = {3: {"V6_FEDERATED_MAXIMUM_LOCAL_STEPS": "2"}}
+    result = train(
+        "v6_loadaboost", hospitals, environments=two, stops=True, epochs=2, retrain="below", rounds=3, cooldown_rounds=0
+    )
+    assert "organization 3: 3 local steps are more than the 2" in result["stopped"]
+
+
+def test_local_steps_within_the_limit_are_answered(hospitals):
+    one = {3: {"V6_FEDERATED_MAXIMUM_LOCAL_STEPS": "1"}}
+    result = train("v6_fedavg", hospitals, environments=one, rounds=2)  # FedSGD
+    assert result["weights"] == train("v6_fedavg", hospitals, rounds=2)["weights"]
+
+
+@pytest.mark.parametrize(
     ("package", "settings"),
     [
         ("v6_fedavg", {"epochs": 20}),

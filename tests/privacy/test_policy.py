@@ -67,6 +67,7 @@ def test_every_limit_is_read_from_its_variable():
         "minimum_sample": 3,
         "minimum_rows_a_side": 29,
         "minimum_rows_a_column": 30,
+        "maximum_local_steps": 34,
         "maximum_parameters": 31,
         "maximum_rounds_a_week": 32,
         "round_evaluations": True,
@@ -144,7 +145,9 @@ def test_a_star_allows_all_classes(text):
     assert Policy.of_node({"V6_FEDERATED_CLASSES": text}).classes is None
 
 
-@pytest.mark.parametrize("limit", [it for it in LIMITS if it.kind == "number"], ids=lambda it: it.name)
+@pytest.mark.parametrize(
+    "limit", [it for it in LIMITS if it.kind == "number" and it.careful is not None], ids=lambda it: it.name
+)
 def test_every_number_is_looser_in_one_direction(limit):
     own = getattr(Policy.of("careful"), limit.name.lower())
     up, down = (f"{own + step}" for step in (1, -1))

@@ -7,7 +7,7 @@ from pydantic import Field
 from v6_federated.messages.settings import LARGE, Number, Record, Role
 
 Epochs = Annotated[
-    int, Field(ge=1, le=LARGE, description="E, passes over a node's rows in a round"), Number, Role.OTHER
+    int, Field(ge=1, le=LARGE, description="E, passes over a node's rows in a round"), Number, Role.EPOCHS
 ]
 LocalSteps = Annotated[
     int | None,

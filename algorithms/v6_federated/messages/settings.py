@@ -41,6 +41,7 @@ class Role(Enum):
     PULL = auto()
     MOMENTUM = auto()
     OPTIMIZER = auto()
+    EPOCHS = auto()  # passes over a node's rows
     STEPS = auto()  # how many steps a node takes, whatever its number of rows
     OTHER = auto()  # does not make a step longer
 

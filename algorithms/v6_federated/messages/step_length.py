@@ -1,4 +1,4 @@
-"""Limits on the length of a local step, by the roles of its settings."""
+"""Limits on the length and the number of local steps, by the roles of their settings."""
 
 from pydantic import BaseModel
 
@@ -47,3 +47,21 @@ def check_steps(checked: BaseModel, penalty: float, share: float | None = None) 
         check_pull(rate * longer, pull)
     for rate in with_role(checked, Role.ROW_RATE) if share else ():
         check_pull(rate * share * longer, pull)
+
+
+def steps_asked(checked: BaseModel) -> int | None:
+    """Count the local steps that the settings of a partial function ask for.
+
+    Args:
+        checked: the settings.
+
+    Returns:
+        Their number, 0 if the function takes none; None if it follows from a node's number of rows.
+    """
+    if not (sizes := with_role(checked, Role.BATCH)):
+        return 0
+    if named := [steps for steps in with_role(checked, Role.STEPS) if steps is not None]:
+        return max(named)
+    if any(size is not None for size in sizes):
+        return None
+    return max(with_role(checked, Role.EPOCHS), default=1)  # each pass is a step on all rows

@@ -35,6 +35,7 @@ class Node(NodeRows):
 
     own_model: Any = None
     evaluated: tuple[Rows, Array | slice] | None = None
+    _local_steps: int = 0  # taken in this request
 
     @functools.cached_property
     def batch_sizes(self) -> set[int]:
@@ -69,6 +70,7 @@ class Node(NodeRows):
         self._check_batch(1)
         for i in self._shuffle.permutation(len(self.rows)):
             self.check_time()
+            self._count_local_step()
             yield i
 
     def steps_per_epoch(self, batch_size: int | None) -> int:
@@ -123,7 +125,14 @@ class Node(NodeRows):
         least = self.minimum_batch
         for batch in local_training.batches(self._shuffle, len(self.rows), epochs, batch_size, least):
             self.check_time()
+            self._count_local_step()
             yield batch
+
+    def _count_local_step(self) -> None:
+        """What settings ask for is checked before a row is read; this is for methods that count otherwise."""
+        self._local_steps += 1
+        with self.later():
+            self.policy.check_local_steps(self._local_steps)
 
     def _check_batch(self, batch_size: int) -> None:
         with self.later():

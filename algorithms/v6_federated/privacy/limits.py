@@ -161,6 +161,14 @@ LIMITS = (
         "a round's model that is one hospital's",
     ),
     Limit(
+        "MAXIMUM_LOCAL_STEPS", "number", None, None, "lower",
+        "Refuses requests for more local steps on minibatches or on all rows. With `1`, only methods that take one "
+        "step a round are answered, such as FedSGD: their sums are sums over rows. If the number of steps would follow "
+        "from the node's number of rows, as with a `batch_size` without `local_steps`, the request is refused too. It "
+        "does not limit steps that noise of a privacy budget covers",
+        "models of several local steps, whose mean over hospitals can tell the numbers of single hospitals",
+    ),
+    Limit(
         "MAXIMUM_PARAMETERS", "number", None, 2_000_000, "lower",
         "Refuses models and covariances with more parameters, and preprocessing that makes more than "
         f"{MOST_MADE:,} columns of levels. All models at their default sizes have fewer. A tenth of the number of your "

@@ -42,6 +42,7 @@ class Policy:
         maximum_holdout: percentage of the rows that may be held out; None means any.
         minimum_organizations: organizations that must take part in a job.
         minimum_sample: organizations that must be asked in a round.
+        maximum_local_steps: local steps that a request may ask for; None means any number.
         maximum_parameters: parameters that a model or a covariance may have; None means any number.
         round_evaluations: whether evaluations are rounded to what the number of rows can justify.
         score_bands: bands in which scores of held-out rows are counted for the AUC; 0 means that they are not counted.
@@ -71,6 +72,7 @@ class Policy:
     maximum_holdout: int | None
     minimum_organizations: int
     minimum_sample: int
+    maximum_local_steps: int | None
     maximum_parameters: int | None
     round_evaluations: bool
     score_bands: int
@@ -297,6 +299,27 @@ class Policy:
                 f"with these class_weights {batch_size} rows of this node count as fewer than {self.minimum_batch} "
                 f"({PREFIX}MINIMUM_BATCH); set a larger batch_size, or weights that differ less"
             )
+
+    def check_local_steps(self, steps: int | None) -> None:
+        """Refuse more local steps than the operator allows, as a mean of several steps is no sum over rows.
+
+        Args:
+            steps: how many the request asks for; None if their number follows from the node's rows.
+
+        Raises:
+            PrivacyThresholdViolation: they are too many, or their number is not known in advance.
+        """
+        most = self.maximum_local_steps
+        if most is None or (steps is not None and steps <= most):
+            return
+        if steps is None:
+            said = "a batch_size without local_steps may ask for"
+            cure = f"set local_steps={most}, or leave batch_size out"
+        else:
+            said, cure = f"{steps} local steps are", f"set epochs or local_steps to {most} or fewer"
+        raise PrivacyThresholdViolation(
+            f"{said} more than the {most} that this node allows a request ({PREFIX}MAXIMUM_LOCAL_STEPS); {cure}"
+        )
 
     def check_leaf(self, min_rows_leaf: int, minimum_rows: int | None) -> int:
         """Refuse leaves of fewer rows than the minimum, as a leaf's output is a statistic of its rows.
