@@ -192,7 +192,12 @@ def job_lines(rows: pd.DataFrame) -> Iterator[str]:
         k: part.drop(columns=HOSPITAL).reset_index(drop=True) for k, (_, part) in enumerate(rows.groupby(HOSPITAL), 1)
     }
     steps = ["onehot:drop=first"]
-    profile = {"V6_FEDERATED_PROFILE": "private", "V6_FEDERATED_DELTA": f"{DELTA:g}", "V6_FEDERATED_EPSILON": "20"}
+    profile = {
+        "V6_FEDERATED_PROFILE": "private",
+        "V6_FEDERATED_DELTA": f"{DELTA:g}",
+        "V6_FEDERATED_EPSILON": "20",
+        "V6_FEDERATED_EPSILON_PER_JOB": "20",
+    }
     with MockNetwork("v6_glm", dealt, on_round=lambda row: None) as network:
         found = [network.run(preprocess=steps)]
     with MockNetwork(

@@ -143,8 +143,9 @@ class Researcher:
     def environment(self) -> dict[str, str]:
         """The nodes' limits."""
         if self.epsilon:
-            budget = {"V6_FEDERATED_EPSILON": f"{self.epsilon:g}", "V6_FEDERATED_DELTA": f"{DELTA:g}"}
-            return {"V6_FEDERATED_PROFILE": "private", **budget}
+            whole = f"{self.epsilon:g}"
+            budget = {"V6_FEDERATED_EPSILON": whole, "V6_FEDERATED_EPSILON_PER_JOB": whole}
+            return {"V6_FEDERATED_PROFILE": "private", **budget, "V6_FEDERATED_DELTA": f"{DELTA:g}"}
         if self.column in ("masked", "pinned"):
             return {"V6_FEDERATED_PROFILE": "careful"}  # which masks answers, and pins where a study lies
         return {"V6_FEDERATED_PROFILE": self.column, "V6_FEDERATED_AGGREGATION": "plain"}

@@ -158,7 +158,9 @@ def _job(dataset: Dataset, values: Mapping[str, Any], seed: int, method: str, on
     assert isinstance(dataset.rows, pd.DataFrame)
     rows = split(dataset.rows)
     private = "epsilon" in values
-    environment = {**PROFILE, "V6_FEDERATED_EPSILON": f"{values['epsilon']:g}"} if private else {}
+    budget = f"{values['epsilon']:g}" if private else ""
+    whole = {"V6_FEDERATED_EPSILON": budget, "V6_FEDERATED_EPSILON_PER_JOB": budget}
+    environment = {**PROFILE, **whole} if private else {}
     network = MockNetwork(
         f"v6_{method}",
         dict(enumerate(rows.training.values(), start=1)),

@@ -19,6 +19,18 @@ def test_a_file_and_its_folder_are_made_and_the_file_is_replaced(tmp_path, durab
     assert [f.name for f in file.parent.iterdir()] == ["result.json"]
 
 
+def test_a_file_of_keys_can_never_be_read_by_others(tmp_path, monkeypatch):
+    """Also not while it is written, whatever the process's umask is."""
+    modes = []
+    monkeypatch.setattr(os, "fsync", lambda stream: modes.append(os.fstat(stream).st_mode & 0o777))
+    before = os.umask(0)
+    try:
+        write_whole(tmp_path / "keys.json", "{}", durable=True, mode=0o600)
+    finally:
+        os.umask(before)
+    assert [*modes, (tmp_path / "keys.json").stat().st_mode & 0o777] == [0o600, 0o600]
+
+
 @pytest.mark.parametrize("durable", [False, True])
 def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch, durable):
     file = tmp_path / "result.json"

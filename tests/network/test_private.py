@@ -9,7 +9,14 @@ from v6_federated.privacy.schema import Column, Schema
 from v6_workbench.cli.main import main
 from v6_workbench.network import docker_engine, local
 
-BUDGET = ["--node-env", "V6_FEDERATED_EPSILON=2", "--node-env", "V6_FEDERATED_DELTA=1e-5"]
+BUDGET = [
+    "--node-env",
+    "V6_FEDERATED_EPSILON=2",
+    "--node-env",
+    "V6_FEDERATED_EPSILON_PER_JOB=2",
+    "--node-env",
+    "V6_FEDERATED_DELTA=1e-5",
+]
 JOB = ["--rounds", "2", "--label", "outcome", "--features", FEATURES, "--preprocess", "scale", "--set", "clip=1"]
 
 

@@ -105,6 +105,15 @@ def test_a_secret_that_is_a_link_or_too_short_is_refused(tmp_path):
         HospitalFolder(tmp_path, own=True).derived("shuffle", b"")
 
 
+@pytest.mark.parametrize("text", ["a" * 32, "0" * 64, "01" * 32, "too short, but random"])
+def test_a_secret_that_can_be_guessed_is_refused(tmp_path, monkeypatch, text):
+    monkeypatch.setenv("V6_FEDERATED_SECRET", text)
+    with pytest.raises(NodePermissionException, match="must have 32 random letters or more"):
+        HospitalFolder(tmp_path, own=True).derived("shuffle", b"")
+    monkeypatch.setenv("V6_FEDERATED_SECRET", "3f9a0c7e51d2b864" * 2)
+    HospitalFolder(tmp_path, own=True).derived("shuffle", b"")
+
+
 def test_a_folder_that_disappears_is_named(tmp_path):
     with pytest.raises(NodePermissionException, match="the file secret .* cannot be read or written .No such file"):
         HospitalFolder(tmp_path / "gone", own=True).derived("shuffle", b"")

@@ -20,7 +20,12 @@ from v6_workbench.simulation.mock import MockNetwork
 from v6_workbench.simulation.studies import StudyPlan
 
 SCHEMA = Schema((Column("age", "number", 20, 100),), label="ill", classes=(0, 1))
-PRIVATE = {"V6_FEDERATED_PROFILE": "private", "V6_FEDERATED_EPSILON": "8", "V6_FEDERATED_DELTA": "1e-5"}
+PRIVATE = {
+    "V6_FEDERATED_PROFILE": "private",
+    "V6_FEDERATED_EPSILON": "8",
+    "V6_FEDERATED_EPSILON_PER_JOB": "8",
+    "V6_FEDERATED_DELTA": "1e-5",
+}
 PLAIN = {**PRIVATE, "V6_FEDERATED_AGGREGATION": "plain"}
 JOB = {"rounds": 4, "lr": 1.0, "clip": 1.0, "preprocess": ["scale"], "aggregation": "plain", "evaluate_every": 4}
 

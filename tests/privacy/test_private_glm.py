@@ -25,7 +25,12 @@ from v6_workbench.reporting import diagnostics, tables
 from v6_workbench.simulation.mock import MockNetwork
 from v6_workbench.simulation.studies import StudyPlan
 
-PRIVATE = {"V6_FEDERATED_PROFILE": "private", "V6_FEDERATED_EPSILON": "9", "V6_FEDERATED_DELTA": "1e-5"}
+PRIVATE = {
+    "V6_FEDERATED_PROFILE": "private",
+    "V6_FEDERATED_EPSILON": "9",
+    "V6_FEDERATED_EPSILON_PER_JOB": "9",
+    "V6_FEDERATED_DELTA": "1e-5",
+}
 COLUMNS = (
     Column("age", "number", 20, 100),
     Column("dose", "number", 0, 2),
@@ -83,7 +88,7 @@ def silent(monkeypatch):
 @pytest.mark.parametrize("family", KINDS)
 def test_without_noise_and_bounds_it_is_the_pooled_estimate(family, silent):
     """Two Newton steps after the start leave a small part of a standard error."""
-    with network(family, {**PRIVATE, "V6_FEDERATED_EPSILON": "2000"}) as found:
+    with network(family, {**PRIVATE, "V6_FEDERATED_EPSILON": "2000", "V6_FEDERATED_EPSILON_PER_JOB": "2000"}) as found:
         result = found.run(**JOB | {"clip": 4.0}, noise=0.1, family=family)
     fitted = theirs(family, pooled(family))
     assert [row["name"] for row in result["coefficients"]] == ["intercept", "age", "dose", "arm=old"]

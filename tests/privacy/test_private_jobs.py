@@ -24,7 +24,12 @@ from v6_workbench.simulation.studies import StudyPlan
 SCHEMA = Schema(
     (Column("age", "number", 20, 100), Column("sex", "words", levels=("f", "m", "x"))), label="ill", classes=(0, 1)
 )
-PRIVATE = {"V6_FEDERATED_PROFILE": "private", "V6_FEDERATED_EPSILON": "3", "V6_FEDERATED_DELTA": "1e-5"}
+PRIVATE = {
+    "V6_FEDERATED_PROFILE": "private",
+    "V6_FEDERATED_EPSILON": "3",
+    "V6_FEDERATED_EPSILON_PER_JOB": "3",
+    "V6_FEDERATED_DELTA": "1e-5",
+}
 STEPS = ["scale", "onehot"]
 JOB = {"rounds": 3, "lr": 1.0, "clip": 1.0, "preprocess": STEPS, "evaluate_every": 3}
 
@@ -108,7 +113,9 @@ def test_nodes_of_a_block_share_the_noise_but_for_the_assumed_colluder(monkeypat
 
 def test_without_noise_it_is_gradient_descent(silent):
     """Clipping at a norm that no gradient reaches, and no noise: the model of the plain job."""
-    with network(environment={**PRIVATE, "V6_FEDERATED_EPSILON": "1000"}) as found:
+    with network(
+        environment={**PRIVATE, "V6_FEDERATED_EPSILON": "1000", "V6_FEDERATED_EPSILON_PER_JOB": "1000"}
+    ) as found:
         noisy = found.run(**{**JOB, "clip": 100.0}, noise=1, holdout=0.0)
     scaled = {k: table.assign(age=(table["age"].clip(20, 100) - 60) / 40) for k, table in TABLES.items()}
     with MockNetwork("v6_fedavg", scaled, on_round=lambda row: None) as found:
@@ -122,7 +129,9 @@ def test_without_noise_it_is_gradient_descent(silent):
 def test_momentum_at_the_server_by_hand(silent):
     """FedAvgM (Hsu et al. 2019) on noisy sums: v <- beta v + eta g, w <- w - v."""
     job = {**JOB, "clip": 100.0, "holdout": 0.0, "noise": 1}
-    with network(environment={**PRIVATE, "V6_FEDERATED_EPSILON": "1000"}) as found:
+    with network(
+        environment={**PRIVATE, "V6_FEDERATED_EPSILON": "1000", "V6_FEDERATED_EPSILON_PER_JOB": "1000"}
+    ) as found:
         result = found.run(**job, server_momentum=0.5)
         first = weights(found.run(**{**job, "rounds": 1}))
     tables = TABLES.values()
@@ -190,6 +199,16 @@ def test_the_ledger_counts_all_jobs_and_refuses_what_does_not_fit():
     limited = {**PRIVATE, "V6_FEDERATED_EPSILON_PER_JOB": "0.5"}
     with network(environment=limited) as found, pytest.raises(CollectResultsError, match="a job may cost 0.5"):
         found.run(**JOB, epsilon=1)
+
+
+def test_the_first_job_cannot_take_the_whole_budget():
+    """Who may send tasks could otherwise reserve all of it in one job and compute nothing."""
+    unset = {name: text for name, text in PRIVATE.items() if not name.endswith("PER_JOB")}
+    with network(environment=unset) as found:
+        with pytest.raises(CollectResultsError, match="a job may cost 1 at this node"):
+            found.run(**JOB, epsilon=2.9)
+        for _ in range(3):
+            found.run(**JOB, epsilon=0.99)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,12 @@ from v6_workbench.reporting import diagnostics
 from v6_workbench.simulation.mock import MockNetwork
 from v6_workbench.simulation.studies import StudyPlan
 
-PRIVATE = {"V6_FEDERATED_PROFILE": "private", "V6_FEDERATED_EPSILON": "3", "V6_FEDERATED_DELTA": "1e-5"}
+PRIVATE = {
+    "V6_FEDERATED_PROFILE": "private",
+    "V6_FEDERATED_EPSILON": "3",
+    "V6_FEDERATED_EPSILON_PER_JOB": "3",
+    "V6_FEDERATED_DELTA": "1e-5",
+}
 COLUMNS = "abcd"
 SCHEMA = Schema(tuple(Column(c, "number", -8, 8) for c in COLUMNS), label=None)
 JOB = {"clip": 1.0, "preprocess": ["scale"], "components": 2}
@@ -120,7 +125,7 @@ def test_the_bound_is_reached():
 @pytest.mark.parametrize(("scale", "epsilon"), [(False, 1), (True, 8)])
 def test_a_study_finds_the_components(scale, epsilon):
     """With ``scale`` noise of columns that hardly vary is divided by little, and needs a larger epsilon."""
-    roomy = {**PRIVATE, "V6_FEDERATED_EPSILON": "10"}
+    roomy = {**PRIVATE, "V6_FEDERATED_EPSILON": "10", "V6_FEDERATED_EPSILON_PER_JOB": "10"}
     with network(roomy) as found:
         result = found.run(**JOB, epsilon=epsilon, scale=scale)
         folder = next(found.folder.rglob("ledger.sqlite")).parent
@@ -162,7 +167,7 @@ def test_noise_that_hides_everything_is_one_line():
 
 
 def test_components_of_noise_are_named():
-    with network({**PRIVATE, "V6_FEDERATED_EPSILON": "20"}) as found:
+    with network({**PRIVATE, "V6_FEDERATED_EPSILON": "20", "V6_FEDERATED_EPSILON_PER_JOB": "20"}) as found:
         result = found.run(**{**JOB, "components": 4}, epsilon=0.3)
     noise = result["final"]["variance_of_noise"]
     # the largest eigenvalue of a symmetric matrix of noise sigma is about 2 sigma sqrt(d); d is small here

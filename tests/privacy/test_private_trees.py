@@ -20,7 +20,12 @@ from v6_gbdt.trees import FEATURE, LEAF, VALUE, Trees
 from v6_workbench.simulation.mock import MockNetwork
 from v6_workbench.simulation.studies import StudyPlan
 
-PRIVATE = {"V6_FEDERATED_PROFILE": "private", "V6_FEDERATED_EPSILON": "8", "V6_FEDERATED_DELTA": "1e-5"}
+PRIVATE = {
+    "V6_FEDERATED_PROFILE": "private",
+    "V6_FEDERATED_EPSILON": "8",
+    "V6_FEDERATED_EPSILON_PER_JOB": "8",
+    "V6_FEDERATED_DELTA": "1e-5",
+}
 SCHEMA = Schema(
     (Column("age", "number", 20, 100), Column("sex", "words", levels=("f", "m"))), label="ill", classes=(0, 1)
 )

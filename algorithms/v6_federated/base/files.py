@@ -42,28 +42,30 @@ def unusable(error: OSError) -> str | None:
     return f"{error.filename} {UNUSABLE[error.errno or 0]}" if named else None
 
 
-def write_whole(file: Path, text: str, durable: bool = False) -> None:
+def write_whole(file: Path, text: str, durable: bool = False, mode: int = 0o666) -> None:
     """Write a text file in one step, and make its folder if there is none.
 
     Args:
         file: the file to write or replace.
         text: what it is to hold, written as UTF-8.
         durable: write the text to the disk before the file gets its name, so that it is whole after a power cut too.
+        mode: its permissions, less those that the process's umask takes.
 
     Raises:
         OSError: the file cannot be written; it is then as it was before.
     """
-    with replacing(file, durable) as stream:
+    with replacing(file, durable, mode) as stream:
         stream.write(text.encode())
 
 
 @contextmanager
-def replacing(file: Path, durable: bool = False) -> Iterator[BinaryIO]:
+def replacing(file: Path, durable: bool = False, mode: int = 0o666) -> Iterator[BinaryIO]:
     """Write a file under another name, which becomes its own at the end, and make its folder if there is none.
 
     Args:
         file: the file to write or replace. If it is a link, the link is replaced.
         durable: write to the disk before the file gets its name.
+        mode: its permissions, less those that the process's umask takes.
 
     Yields:
         A stream to write to.
@@ -72,7 +74,7 @@ def replacing(file: Path, durable: bool = False) -> Iterator[BinaryIO]:
         OSError: the file cannot be written; it is then as it was before.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
-    with _under_another_name(file, 0o666, durable, os.replace) as stream:
+    with _under_another_name(file, mode, durable, os.replace) as stream:
         yield stream
 
 

@@ -594,9 +594,7 @@ def _known(node: Node) -> Session:
 
 def _save(node: Node, session: Session) -> None:
     try:
-        file = _file(node)
-        write_whole(file, json.dumps(vars(session)), durable=True)
-        file.chmod(0o600)
+        write_whole(_file(node), json.dumps(vars(session)), durable=True, mode=0o600)
     except OSError as error:
         raise _unwritable(error) from None
 

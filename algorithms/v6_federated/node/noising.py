@@ -89,7 +89,7 @@ class Noising:
                 f"label hospital to the node's configuration. {NOTHING_COMPUTED}"
             )
         assert policy.epsilon is not None and policy.delta is not None
-        return Ledger(folder.path, policy.epsilon, policy.delta, policy.epsilon_per_job)
+        return Ledger(folder.path, policy.epsilon, policy.delta, policy.epsilon_of_a_job)
 
     def reserve(self) -> None:
         """Take the whole job from the budget, before its first round.

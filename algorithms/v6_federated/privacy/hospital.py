@@ -25,7 +25,7 @@ from v6_federated.privacy.policy import Policy
 FALLBACK = "v6-federated-hospital"  # in the folder that all runs share
 SECRET_BYTES = 32
 SECRET = f"{PREFIX}SECRET"  # variable in place of the file
-SECRET_LETTERS = 32
+SECRET_LETTERS, DIFFERENT = 32, 8  # so many, and so many different ones: 32 random hexadecimal digits have 14
 
 
 @dataclass(frozen=True)
@@ -111,10 +111,10 @@ class HospitalFolder:
     def _secret(self) -> bytes:
         """The node's secret: what its operator has set, or else a file, which is made if there is none."""
         if text := os.environ.get(SECRET, "").strip():
-            if len(text) < SECRET_LETTERS:
+            if len(text) < SECRET_LETTERS or len(set(text)) < DIFFERENT:
                 raise NodePermissionException(
-                    f"{SECRET} of this node must have {SECRET_LETTERS} letters or more, for example what `openssl rand "
-                    f"-hex 32` prints. {NOTHING_COMPUTED}"
+                    f"{SECRET} of this node must have {SECRET_LETTERS} random letters or more, for example what "
+                    f"`openssl rand -hex 32` prints. {NOTHING_COMPUTED}"
                 )
             return text.encode()
         if vantage6_api.NO_OWN_FOLDER and vantage6_api.in_container():

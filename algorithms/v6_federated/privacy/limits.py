@@ -232,7 +232,7 @@ LIMITS = (
     ),
     Limit(
         "EPSILON_PER_JOB", "share", None, None, "lower",
-        "The part of the budget that one job may take",
+        "The part of the budget that one job may take: a third of it, if you do not set this",
         "a first job that leaves nothing for the others",
     ),
     Limit(

@@ -22,6 +22,8 @@ UNSEEN = re.compile(
     "\U000e0000-\U000e0fff]"
 )
 
+JOB_SHARE = 1 / 3  # of the budget, for a job: a first job must not be able to take all of it
+
 
 @dataclass(frozen=True)
 class Policy:
@@ -52,7 +54,7 @@ class Policy:
         maximum_seconds: seconds that a task may compute; None means any number.
         epsilon: the privacy budget of all jobs; None means that none is counted.
         delta: its delta.
-        epsilon_per_job: the part of it that one job may take; None means all of it.
+        epsilon_per_job: the part of it that one job may take; None means a third.
         allowed_columns: columns that a request may use; None means all.
         disallowed_columns: columns that a request may not use.
         allow_queries: whether a task may bring a query or choose a sheet.
@@ -121,6 +123,11 @@ class Policy:
     def private(self) -> bool:
         """Whether everything that leaves must be covered by noise, and counted against a budget."""
         return self.profile == "private"
+
+    @property
+    def epsilon_of_a_job(self) -> float | None:
+        """What one job may take of the budget; None without a budget."""
+        return self.epsilon_per_job or (None if self.epsilon is None else self.epsilon * JOB_SHARE)
 
     @property
     def counts(self) -> bool:

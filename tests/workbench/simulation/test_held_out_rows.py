@@ -50,7 +50,7 @@ def experiment(request, numbered, tmp_path):
         "trusting": {},
         "careful": {"environment": CAREFUL},
         "mixed": {"environments": {2: {"V6_FEDERATED_OWN_SHUFFLE": "1"}}},
-        "secrets": {"environment": CAREFUL, "environments": {3: {SECRET: "s" * 32}}},
+        "secrets": {"environment": CAREFUL, "environments": {3: {SECRET: "same secret " * 3}}},
         "folders": {"environment": CAREFUL, "hospital_folder": tmp_path / "hospitals"},
     }[request.param]
     return Experiment(load(numbered), nodes=3, **settings)
@@ -89,7 +89,7 @@ def test_which_rows_are_held_out_depends_on_secrets_and_the_partitions_seed(numb
         held(),
         held(environment=CAREFUL),
         held(1, environment=CAREFUL),
-        held(environment={**CAREFUL, SECRET: "s" * 32}),
+        held(environment={**CAREFUL, SECRET: "same secret " * 3}),
         held(environment=CAREFUL, hospital_folder=tmp_path / "a"),
         held(environment=CAREFUL, hospital_folder=tmp_path / "b"),
     ]

@@ -149,7 +149,7 @@ def test_what_a_notebook_shows_of_data_are_names_and_numbers():
     shown = "<Dataset: mine; 12 rows; 3 columns: age, sex, ill; hospitals: north, south>"
     assert repr(dataset) == str(dataset) == shown
     assert repr(load(X, y)) == "<Dataset: rows; 12 rows; features of the shape 2>"
-    experiment = Experiment(dataset, seed=3, label="ill", environment={"V6_FEDERATED_SECRET": "0" * 64})
+    experiment = Experiment(dataset, seed=3, label="ill", environment={"V6_FEDERATED_SECRET": "0123456789abcdef" * 4})
     assert repr(experiment) == "<Experiment: mine; 2 nodes: north (8 rows), south (4 rows); label ill; seed 3>"
     assert repr(Experiment(dataset, partition="column:nobody")) == (
         "<Experiment: mine; rows that cannot be dealt; seed 0>"
