@@ -69,9 +69,9 @@ def test_another_code_is_refused_and_the_group_named(call, write, send, folders)
     code = call("study", "check", folders["A"])[2]["code"]
     other = code[:10] + ("A" if code[10] != "A" else "B") + code[11:]
     status, _, _, err = call("study", "accept", folders["A"], "--code", other)
-    assert status == 2 and "in group 3 of 8" in err and code not in err
+    assert status == 2 and "in group 3 of 12" in err and code not in err
     status, _, _, err = call("study", "accept", folders["A"], "--code", code[:-1])
-    assert status == 2 and "a code has 32 letters and digits, and 31 were typed" in err
+    assert status == 2 and "a code has 48 letters and digits, and 47 were typed" in err
     assert not (folders["A"] / pinned.ACCEPTED).exists()
 
 

@@ -264,7 +264,7 @@ def vectors():
             "job": job,
             "version": version,
             "hospitals": [h | {"written": written(h["S"])} for h in hospitals],
-            "study": study | {"blocks": [[0, 1, 2], [3, 4, 5, 6]], "digest": digest, "code": base32(digest[:20])},
+            "study": study | {"blocks": [[0, 1, 2], [3, 4, 5, 6]], "digest": digest, "code": base32(digest[:30])},
             "masked_study": H("masked", job),
             "request": REQUEST,
             "canonical_arguments": canonical(REQUEST["arguments"]),

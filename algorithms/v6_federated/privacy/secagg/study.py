@@ -30,7 +30,7 @@ ACCEPTED = "study.accepted"
 LOG = "cohorts.log"
 MOST_LETTERS = 100  # of a name
 MOST_BYTES = 2**22  # of a study, whose hospitals have some 150 bytes each
-CODE_BYTES = 20  # of the digest: 160 bits, 32 letters
+CODE_BYTES = 30  # of the digest: 240 bits, 48 letters; two studies with one code would cost 2^120 tries
 GROUP = 4
 FIELDS = {"protocol", "name", "version", "blocks", "colluders", "schema"}
 SCHEMA = re.compile(r"[0-9a-f]{64}")
@@ -133,7 +133,7 @@ class Study:
 
     @property
     def code(self) -> str:
-        """The first 160 bits of the digest, as 32 letters and digits in groups of four, to be read aloud."""
+        """The first 240 bits of the digest, as 48 letters and digits in groups of four, to be read aloud."""
         letters = base64.b32encode(self.digest[:CODE_BYTES]).decode()
         return "-".join(letters[i : i + GROUP] for i in range(0, len(letters), GROUP))
 
