@@ -3,7 +3,6 @@ standard library than on Windows. Other packages find all, since they ask which 
 """
 
 import builtins
-import sys
 from types import ModuleType
 
 NO_MODULES = (
