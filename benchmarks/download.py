@@ -119,7 +119,7 @@ def shakespeare(folder: Path, url: str = PLAYS, digest: str = PLAYS_SHA256) -> P
                     role = roles.setdefault(f"{play.findtext('TITLE')}|{' & '.join(speakers)}", [])
                     role += filter(None, lines)
     part = folder / "shakespeare.part.json.gz"
-    with gzip.open(part, "wt") as stream:
+    with gzip.open(part, "wt", encoding="utf-8") as stream:
         json.dump({role: lines for role, lines in roles.items() if len(lines) > 1}, stream)
     return part.replace(folder / "shakespeare.json.gz")
 

@@ -71,7 +71,7 @@ def read(file: Path, length: int) -> list[tuple[str, str]]:
     Raises SafeError if the file does not hold roles and their lines, or none with more than ``length`` characters.
     """
     try:
-        with gzip.open(file, "rt") as stream:
+        with gzip.open(file, "rt", encoding="utf-8") as stream:
             roles: Mapping[str, list[str]] = json.load(stream)
         texts = [split(lines) for lines in roles.values()]
         if not all(any(len(text) > length for text in part) for part in zip(*texts, strict=True)) or not texts:

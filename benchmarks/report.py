@@ -97,10 +97,11 @@ def stored(folder: Path) -> list[Stored]:
     for name, about in PAGES.items():
         for file in (folder / f"{name}.md", folder / f"{name}-reduced.md"):
             if file.exists():
-                known: dict[str, Any] = json.loads(file.with_suffix(".json").read_text())
+                known: dict[str, Any] = json.loads(file.with_suffix(".json").read_text(encoding="utf-8"))
                 counts = count(map(Comparison.from_json, known["comparisons"]))
                 finished = known["finished"] and file.stem == name
-                found.append(Stored(file.stem, known["title"], about, finished, file.read_text(), counts))
+                text = file.read_text(encoding="utf-8")
+                found.append(Stored(file.stem, known["title"], about, finished, text, counts))
                 break
     if not found:
         raise SafeError(

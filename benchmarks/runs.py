@@ -82,7 +82,7 @@ def _gpu() -> str:
 
 def _cpuinfo() -> list[str]:
     file = Path("/proc/cpuinfo")
-    return file.read_text().splitlines() if file.exists() else []
+    return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
 
 
 class Watch:
@@ -243,7 +243,7 @@ def kept(
     def in_segments(on_round: OnRound | None) -> Mapping[str, Any]:
         result, here, earlier, started = None, machine(settings.get("model", "")), 0.0, time.monotonic()
         if part.exists():
-            stored = json.loads(part.read_text())
+            stored = json.loads(part.read_text(encoding="utf-8"))
             result, before, earlier = stored["result"], stored["machine"], stored["seconds"]
             same = before.split(";")[0] == here  # another machine's numbers may differ in their last bits
             here = before if same else f"{here}; rounds 1 to {len(result['history'])}: {before}"
@@ -309,7 +309,7 @@ def kept_as(
                 }
             ),
         )
-    stored = json.loads(file.read_text())
+    stored = json.loads(file.read_text(encoding="utf-8"))
     if watch:
         watch.end(stored["wall_seconds"], absent)
     rows = [dict(zip(stored["columns"], row, strict=True)) for row in stored["history"]]

@@ -128,7 +128,7 @@ def _peer(folder: Path, model: str, environment: str, command: list[str]) -> Tim
             [bin_ / command[0], *command[1:], folder, model, str(count)],
             env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PEERS)},
             capture_output=True,
-            text=True,
+            encoding="utf-8",
             check=False,
         )
         if run.returncode:

@@ -81,7 +81,7 @@ class Page:
             counts=count(comparisons),
             body="\n".join(line for line in lines if isinstance(line, str)).strip("\n"),
             finished=finished,
-            notes=notes.read_text() if notes.exists() else "",
+            notes=notes.read_text(encoding="utf-8") if notes.exists() else "",
         )
         write_whole(runs.RESULTS / f"{self.name}.md", text)
         known = {"title": self.title, "finished": finished, "comparisons": [c.to_json() for c in comparisons]}

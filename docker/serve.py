@@ -27,7 +27,7 @@ def main(config: str, entities: str, port: str) -> None:
     new = not Path(uri.removeprefix("sqlite:///")).exists()  # a server that is restarted has its entities
     Database().connect(uri=uri, allow_drop_all=False)
     if new:
-        fixture.load(yaml.safe_load(Path(entities).read_text()))
+        fixture.load(yaml.safe_load(Path(entities).read_text(encoding="utf-8")))
     # Otherwise the server's root user gets the password "root".
     nobody = bcrypt.hashpw(secrets.token_bytes(32).hex().encode(), bcrypt.gensalt())
     os.environ["V6_INIT_SUPER_PASS_HASHED"] = nobody.decode()

@@ -203,20 +203,20 @@ def face() -> str:
 
 def results() -> str:
     """How many numbers are near the documents', and a link to each page of the benchmarks."""
-    text = (ROOT / "benchmarks" / "results" / "README.md").read_text()
+    text = (ROOT / "benchmarks" / "results" / "README.md").read_text(encoding="utf-8")
     return re.sub(r"\]\((?=[\w-]+\.md\))", "](/benchmarks/results/", text.partition("\n")[2])
 
 
 def attacks() -> str:
     """What each attack brought under each profile, as it was measured."""
-    text = (ROOT / "benchmarks" / "results" / "attacks.md").read_text()
+    text = (ROOT / "benchmarks" / "results" / "attacks.md").read_text(encoding="utf-8")
     return "\n".join(line for line in text.splitlines() if line.startswith("|"))
 
 
 def configurations() -> str:
     """Every node configuration, whole."""
     files = sorted((ROOT / "node_configs").glob("*.yaml"))
-    return "\n\n".join(f"## {file.name}\n\n```yaml\n{file.read_text().strip()}\n```" for file in files)
+    return "\n\n".join(f"## {file.name}\n\n```yaml\n{file.read_text(encoding='utf-8').strip()}\n```" for file in files)
 
 
 LISTS: dict[str, Callable[[], str]] = {
@@ -236,7 +236,9 @@ LISTS: dict[str, Callable[[], str]] = {
 
 def generated(name: str) -> str:
     """A list by its name, or the code in a file of ``algorithms/``."""
-    return LISTS[name]() if name in LISTS else f"```python\n{(ROOT / 'algorithms' / name).read_text().strip()}\n```"
+    if name in LISTS:
+        return LISTS[name]()
+    return f"```python\n{(ROOT / 'algorithms' / name).read_text(encoding='utf-8').strip()}\n```"
 
 
 def _page(method: str, pages: str = "/docs/methods") -> str:
@@ -259,7 +261,7 @@ def _results() -> list[Path]:
 
 
 def _title(path: Path) -> str:
-    return path.read_text().partition("\n")[0].lstrip("# ")
+    return path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
 
 
 # ---- files outside docs/
@@ -299,7 +301,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the files outside docs/ that become pages."""
     for place, page in outside().items():
         files.append(File.generated(config, page, abs_src_path=str(ROOT / place)))
-    script = "".join(f"    {line}\n" for line in (ROOT / "examples" / "user_client.py").read_text().splitlines())
+    example = (ROOT / "examples" / "user_client.py").read_text(encoding="utf-8")
+    script = "".join(f"    {line}\n" for line in example.splitlines())
     text = f"# A task by hand, with vantage6's client\n\n`examples/user_client.py`:\n\n{script}"
     files.append(File.generated(config, "reference/user_client.md", content=text))
     files.append(File.generated(config, "tour.md", content=notebooks.page(notebooks.read(TOUR))))
@@ -334,7 +337,7 @@ def readme(text: str) -> str:
 def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> Navigation:
     """Refuse a README whose table of methods is not up to date."""
     file = ROOT / "README.md"
-    if README.search(text := file.read_text()) is None or readme(text) != text:
+    if README.search(text := file.read_text(encoding="utf-8")) is None or readme(text) != text:
         raise PluginError("README.md does not list the methods as the code has them; run: python docs/generate.py")
     return nav
 
@@ -342,9 +345,10 @@ def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> Navigation:
 def on_post_build(config: MkDocsConfig) -> None:
     """Refuse a site that makes its readers' browsers call another host."""
     for file in sorted(Path(config.site_dir).rglob("*")):
-        if file.suffix in (".html", ".css") and (found := FETCHED.search(file.read_text())):
+        if file.suffix in (".html", ".css") and (found := FETCHED.search(file.read_text(encoding="utf-8"))):
             raise PluginError(f"{file.relative_to(config.site_dir)} fetches from another host: {found[0]}")
 
 
 if __name__ == "__main__":
-    (ROOT / "README.md").write_text(readme((ROOT / "README.md").read_text()))
+    page = ROOT / "README.md"
+    page.write_text(readme(page.read_text(encoding="utf-8")), encoding="utf-8")

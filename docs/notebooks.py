@@ -117,7 +117,7 @@ def page(notebook: dict[str, Any]) -> str:
 
 def read(file: Path) -> dict[str, Any]:
     """Read a notebook."""
-    notebook: dict[str, Any] = json.loads(file.read_text())
+    notebook: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return notebook
 
 
@@ -127,7 +127,8 @@ def main() -> None:
 
     matplotlib.use("Agg")
     for file in sorted(FOLDER.glob("*.ipynb")):
-        file.write_text(json.dumps(executed(read(file)), indent=1, ensure_ascii=False) + "\n")
+        text = json.dumps(executed(read(file)), indent=1, ensure_ascii=False)
+        file.write_text(f"{text}\n", encoding="utf-8")
         print(file)
 
 

@@ -4,6 +4,7 @@ import sys
 
 from v6_federated.base import files
 from v6_federated.base.errors import SafeError
+from v6_federated.base.logs import print_anything
 from v6_federated.operator import command_line
 from v6_federated.operator.commands import COMMANDS
 
@@ -22,6 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     Raises:
         SystemExit: after ``--help``, or if options are wrong.
     """
+    print_anything()
     parser = command_line.build(PROGRAM, COMMANDS, "What operators of nodes run.")
     command, options = command_line.parse(parser, arguments)
     try:

@@ -200,7 +200,7 @@ def agree(
 def _kept(folder: Path, key: str) -> dict[str, str]:
     """The keys that a hospital which works with the researcher shares with the others, by their public keys."""
     [file] = folder.rglob(f"*{key}-*-keys.json")
-    found: dict[str, str] = json.loads(file.read_text())["shared"]
+    found: dict[str, str] = json.loads(file.read_text(encoding="utf-8"))["shared"]
     return found
 
 

@@ -26,7 +26,7 @@ ADMIN, HQ = "admin", "hq"  # HQ's own administrator, as whom nobody signs in, an
 
 
 def main(config: str, entities: str, port: str, keycloak_port: str) -> None:
-    said = json.loads(Path(entities).read_text())
+    said = json.loads(Path(entities).read_text(encoding="utf-8"))
     secret = secrets.token_hex()
     accounts = {
         ADMIN: {"id": ADMIN, "secret": secrets.token_hex(), "kind": "user"},

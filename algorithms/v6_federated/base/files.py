@@ -13,11 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from filelock import lock_descriptor, unlock_descriptor
+
 from v6_federated.base.errors import SafeError
 
 # NONBLOCK: a pipe that somebody has put there would keep this process waiting (Windows has neither)
 SAFELY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-
+LOCK_SECONDS = 0.01  # between two attempts to lock a file
 
 UNUSABLE = {  # what is wrong with a file that was named wrongly, or that others own
     errno.ENOENT: "does not exist; check its name",
@@ -149,6 +151,23 @@ def open_regular(file: Path, append: bool = False) -> BinaryIO:
         stream.close()
         raise _foreign(file)
     return stream
+
+
+@contextmanager
+def locked(descriptor: int) -> Iterator[None]:
+    """Wait until no other process has locked a file, and lock it: with ``flock``, or on Windows ``LockFileEx``.
+
+    Args:
+        descriptor: the file, open for writing. If this process is killed, the lock ends too.
+
+    Raises:
+        OSError: the file system has no locks.
+    """
+    lock_descriptor(descriptor, poll_interval=LOCK_SECONDS)
+    try:
+        yield
+    finally:
+        unlock_descriptor(descriptor)
 
 
 def check_regular(file: Path) -> None:

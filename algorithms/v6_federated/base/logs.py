@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,16 @@ OF_NODE = re.compile(r"Node does not allow sharing algorithm logs|LOGS of POD \S
 WITHHELD = "its text is withheld"  # marks an unexpected error, whose text does not leave the node
 
 BEGINNING, END = 700, 250  # letters that are kept of a longer line: what was wrong, and what to do instead
+
+
+def print_anything() -> None:
+    """Let this process print what its terminal or its log cannot show: a letter becomes its number.
+
+    Otherwise a name in the rows would end a job with a UnicodeEncodeError, where the encoding is not UTF-8.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if (change := getattr(stream, "reconfigure", None)) is not None:  # a notebook's streams print everything
+            change(errors="backslashreplace")
 
 
 def one_line(text: object) -> str:

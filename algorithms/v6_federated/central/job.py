@@ -9,6 +9,7 @@ from typing import Any
 from v6_federated import models
 from v6_federated.base import json_text
 from v6_federated.base.errors import Interrupted, SafeError, place_of
+from v6_federated.base.logs import print_anything
 from v6_federated.base.vantage6_api import CollectResultsError, UserInputError, central_task
 from v6_federated.central import privacy
 from v6_federated.central.federation import Federation
@@ -143,6 +144,7 @@ def central(
 
     @central_task
     def call(client: Any, /, **values: Any) -> dict[str, Any]:
+        print_anything()
         try:
             json_text.check(values)
             checked = settings.validate(accepted, values)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from v6_federated.base.database import name_of, read
 from v6_federated.base.errors import SafeError, place_of
-from v6_federated.base.logs import WITHHELD, one_line
+from v6_federated.base.logs import WITHHELD, one_line, print_anything
 from v6_federated.base.vantage6_api import AlgorithmExecutionError, Database, extraction_task
 from v6_federated.data.files import open_database
 from v6_federated.data.frames import encode
@@ -44,6 +44,7 @@ def extract(
         SafeError: there are other arguments.
         AlgorithmExecutionError: an unexpected error, whose text could quote a row.
     """
+    print_anything()
     try:
         if unknown:
             raise SafeError(f"extract does not take {', '.join(map(repr, unknown))}; it takes sheet or query")

@@ -6,7 +6,6 @@ transcript and masked words, and nothing else.
 """
 
 import contextlib
-import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from v6_federated.base import json_text
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError, place_of
-from v6_federated.base.files import SAFELY, create, open_regular, write_whole
+from v6_federated.base.files import SAFELY, create, locked, open_regular, write_whole
 from v6_federated.base.logs import one_line
 from v6_federated.base.text import NOTHING_COMPUTED
 from v6_federated.base.vantage6_api import (
@@ -565,13 +564,14 @@ def _agreeing(node: Node) -> Iterator[None]:
     Otherwise a run that has read the job's session before could write over what another has agreed on since.
     """
     file = node.state.folder / f"{node.state.name}-keys.lock"
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        stream = os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | SAFELY, 0o600), "wb")
-        fcntl.flock(stream, fcntl.LOCK_EX)  # until the file is closed, also if this process is killed
-    except OSError as error:
-        raise _unwritable(error) from None
-    with stream:
+    with contextlib.ExitStack() as held:
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            stream = os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | SAFELY, 0o600), "wb")
+            held.enter_context(stream)
+            held.enter_context(locked(stream.fileno()))
+        except OSError as error:
+            raise _unwritable(error) from None
         yield
 
 

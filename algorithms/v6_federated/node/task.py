@@ -13,7 +13,7 @@ from v6_federated.base import json_text
 from v6_federated.base.arrays import Array
 from v6_federated.base.database import named, read_database
 from v6_federated.base.errors import SafeError, place_of
-from v6_federated.base.logs import WITHHELD, one_line
+from v6_federated.base.logs import WITHHELD, one_line, print_anything
 from v6_federated.base.text import NOTHING_COMPUTED
 from v6_federated.base.vantage6_api import (
     AlgorithmExecutionError,
@@ -150,6 +150,7 @@ def partial(
         mock_data: list[Any] | None = None,
         **values: Any,
     ) -> dict[str, Any]:
+        print_anything()
         organization, request = client.organization_id, None
         arguments = {"job": job, "round": round, "evaluate": evaluate, "arrays": arrays, "sums": sums, **values}
         try:

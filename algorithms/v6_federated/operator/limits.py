@@ -123,7 +123,7 @@ def _configured(file: Path) -> tuple[dict[str, str], list[str]]:
     import yaml  # vantage6 brings it
 
     try:
-        node = yaml.safe_load(file.read_text())
+        node = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError):
         raise SafeError(f"{file.name} is not YAML; expected a node's configuration, as in node_configs/") from None
     if not isinstance(node, dict) or "api_key" not in node:

@@ -1,7 +1,6 @@
 """The audit log: each answer that leaves the node, and each request that was refused, is a line of a file."""
 
 import errno
-import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from v6_federated.base.database import label_of_task
+from v6_federated.base.files import SAFELY, locked
 from v6_federated.base.logs import one_line
 from v6_federated.base.text import NOTHING_COMPUTED
 from v6_federated.base.vantage6_api import NodePermissionException, in_container, package, run_number
@@ -160,13 +160,12 @@ def write(folder: HospitalFolder, line: Entry) -> None:
     fields = {name: value for name, value in vars(line).items() if value not in (None, (), [], {})}
     data = f"{json.dumps(fields)}\n".encode()
     try:
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(folder.path / NAME, flags, 0o640)
+        descriptor = os.open(folder.path / NAME, os.O_RDWR | os.O_APPEND | os.O_CREAT | SAFELY, 0o640)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            _append(descriptor, data)
-            if in_container():
-                os.fsync(descriptor)
+            with locked(descriptor):
+                _append(descriptor, data)
+                if in_container():
+                    os.fsync(descriptor)
         finally:
             os.close(descriptor)
     except OSError as error:
@@ -179,8 +178,10 @@ def write(folder: HospitalFolder, line: Entry) -> None:
 def _append(descriptor: int, data: bytes) -> None:
     """Write a line whole or not at all, and on a line of its own even if a power cut left half a line."""
     end = os.fstat(descriptor).st_size
-    if end and os.pread(descriptor, 1, end - 1) != b"\n":
-        data = b"\n" + data
+    if end:
+        os.lseek(descriptor, end - 1, os.SEEK_SET)
+        if os.read(descriptor, 1) != b"\n":
+            data = b"\n" + data
     try:
         if os.write(descriptor, data) < len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -126,7 +126,6 @@ def run(test: Test) -> int:
     found = {name: scores[name][:asked] for name in compared}
     rope = test.settings["rope"]
     verdicts = model_comparison.verdicts(found, test.settings["iterations"], rope)
-    console.console().print(tables.signs(verdicts, found))
     tested = {
         **test.settings,
         "seed": test.experiment.seed,
@@ -138,6 +137,7 @@ def run(test: Test) -> int:
     if out:
         write_whole(out / "test.json", json.dumps(tested, indent=1))
         pictures.write(pictures.posteriors(verdicts, rope, MEASURES[test.measure]), out / "posteriors.png")
+    console.console().print(tables.signs(verdicts, found))
     console.last_line({key: tested[key] for key in ("iterations", "folds", "rope", "pairs")})
     return console.OK
 

@@ -28,8 +28,10 @@ def main(arguments: list[str] | None = None) -> int:
     folder: Path | None = None
     before: dict[Path, int] = {}
     try:
+        from v6_federated.base.logs import print_anything
         from v6_workbench.cli import parser
 
+        print_anything()
         command, options = parser.parse(arguments)
         folder = getattr(options, "out", None)
         before = _results(folder)

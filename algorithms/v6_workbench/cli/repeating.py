@@ -76,12 +76,12 @@ def run(
                     if "stopped" in result:
                         return console.complain(console.FAILED, f"repeat {r}, {name}: {result['stopped']}")
                     found.setdefault(name, []).append(result)
-    console.console().print(reporting.table(found))
-    print(reporting.ESTIMATES)
-    console.say(FIXED if experiment.test is not None else LEAK.format(repeats=repeats))
     summed = reporting.as_json(found)
     if out:
         write_whole(out / "repeats.json", json.dumps(summed, indent=1))
+    console.console().print(reporting.table(found))
+    print(reporting.ESTIMATES)
+    console.say(FIXED if experiment.test is not None else LEAK.format(repeats=repeats))
     lines = {
         name: {
             key: value

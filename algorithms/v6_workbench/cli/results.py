@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -14,6 +15,7 @@ from v6_federated.messages.result import check as check_form
 from v6_workbench.cli.console import say
 
 _made: list[Path] = []  # folders that this process has made before it had anything to write there
+NOT_IN_NAMES = re.compile(r'[<>:"/\\|?*\x00-\x1f]')  # of files, on Windows; nor may a dot or space end one
 LONGEST = 60  # letters of a name in the name of its folder
 WRITTEN = "expected a result.json that `v6-federated run --out DIR` wrote"
 
@@ -82,7 +84,7 @@ def folder_of(number: int, name: str) -> str:
     Returns:
         The name of the folder.
     """
-    return f"{number}-{name.replace(':', '-').replace('/', '-')[:LONGEST]}"
+    return f"{number}-{NOT_IN_NAMES.sub('-', name)[:LONGEST].rstrip('. ')}"
 
 
 def write(folder: Path, result: dict[str, Any], target: float | None = None, name: str = "") -> None:

@@ -52,7 +52,7 @@ def imports_are_from_the_face_of_v6_federated(cases: Sequence[MethodCase]) -> No
 
 def _imported(file: Path) -> Iterator[str]:
     """The modules that a Python file imports, apart from relative ones."""
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -79,7 +79,7 @@ def store_entry_is_up_to_date(cases: Sequence[MethodCase]) -> None:
         raise NotApplicable(f"the package has no {project.FOUR.store} or {project.FIVE.store}")
     for release in releases:
         require(
-            (folder / release.store).read_text() == store.text_of(case.module, release),
+            (folder / release.store).read_text(encoding="utf-8") == store.text_of(case.module, release),
             f"{release.store} differs from the code; run: python -m v6_workbench.network.store {case.method}",
         )
 
@@ -89,7 +89,7 @@ def page_names_what_leaves_a_node(cases: Sequence[MethodCase]) -> None:
     page = cases[0].page_of()
     if page is None:
         raise NotApplicable("the method has no page")
-    named = set(re.findall(r"`([a-z_0-9]+)`", page.read_text()))
+    named = set(re.findall(r"`([a-z_0-9]+)`", page.read_text(encoding="utf-8")))
     for case in cases:
         for function, names in _told(case).items():
             lacking = ", ".join(sorted(names - named))

@@ -96,7 +96,7 @@ def write(path: Path, content: Mapping[str, Any]) -> None:
         content: its content.
     """
     path.touch(mode=0o600)
-    path.write_text(json.dumps(content, indent=2))
+    path.write_text(json.dumps(content, indent=2), encoding="utf-8")
 
 
 def secret() -> str:

@@ -224,7 +224,7 @@ def load(name: str = "default") -> Network:
         known = f"running networks: {', '.join(names())}" if names() else "start one with `v6-federated network up`"
         raise NetworkError(f"no network '{name}' is running; {known}")
     bypass_proxies()
-    return Network(**json.loads(record.read_text()))
+    return Network(**json.loads(record.read_text(encoding="utf-8")))
 
 
 def names() -> list[str]:

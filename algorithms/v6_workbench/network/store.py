@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from v6_federated.base.errors import SafeError
+from v6_federated.base.files import write_whole
 from v6_federated.base.version import __version__
 from v6_federated.messages.common import Common
 from v6_workbench.network.project import FIVE, FOUR, RELEASES, Release, source_url
@@ -192,7 +193,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for method in parser.parse_args(arguments).methods or names():
             for release in RELEASES.values():
                 content = text(method, release)
-                path(method, release).write_text(content)
+                write_whole(path(method, release), content)
                 print(path(method, release))
     except SafeError as error:
         parser.error(str(error))

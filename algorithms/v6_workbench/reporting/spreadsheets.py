@@ -34,7 +34,7 @@ def write(table: pd.DataFrame, path: Path) -> None:
     names = pd.Index([_inert(name) for name in table.columns])
     whole = pd.DataFrame(safe).set_axis(names, axis=1)
     with replacing(path) as stream:
-        whole.to_csv(stream, index=False, quoting=csv.QUOTE_NONNUMERIC)
+        whole.to_csv(stream, index=False, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
 
 
 def write_all(results: Mapping[str, Mapping[str, Any]], folder: Path) -> None:

@@ -90,7 +90,7 @@ class Scores:
 
 def _read(file: Path) -> dict[str, list[float]]:
     try:
-        found = json.loads(file.read_text())
+        found = json.loads(file.read_text(encoding="utf-8"))
         scores = [score for known in found.values() for score in known]
         if all(isinstance(known, list) for known in found.values()) and all(
             type(score) in (int, float) and -math.inf < score <= 1 for score in scores

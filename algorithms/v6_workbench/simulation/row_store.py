@@ -8,6 +8,7 @@ import copy
 import functools
 import math
 import mmap
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+MAPPED = sys.platform != "win32"  # Windows removes no file that a process has mapped, and it holds patients' rows
 ALIGNED = 64  # bytes: every part begins at a multiple, as numpy's own arrays do
 
 
@@ -68,7 +70,9 @@ class Record:
     parts: tuple[Part, ...]
 
     def open(self) -> list[Any]:
-        """Return the parts; arrays are read-only and lie in the file, mapped into memory."""
+        """Return the parts; arrays are read-only and lie in the file, mapped into memory, or on Windows are a copy."""
+        if not MAPPED:
+            return read(memoryview(self.bytes()), self.parts)
         mapped = _mapped(self.file, self.file.stat().st_size)
         return read(memoryview(mapped)[self.offset : self.offset + self.size], self.parts)
 

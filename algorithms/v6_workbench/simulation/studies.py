@@ -141,7 +141,7 @@ def _key(folder: Path) -> bytes:
 def _there(folder: Path) -> Study | None:
     """The study in a folder, whether it is accepted or not."""
     try:
-        text = (folder / pinned.NAME).read_text()
+        text = (folder / pinned.NAME).read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
     except (OSError, ValueError):

@@ -10,6 +10,7 @@ import pytest
 from helpers import FEDAVG, JOB, OPEN, table, train
 
 from v6_federated.central import dispatch
+from v6_workbench.simulation import row_store
 from v6_workbench.simulation.call_outcomes import CallOutcome, node_speeds
 from v6_workbench.simulation.mock import MockNetwork
 
@@ -261,3 +262,14 @@ def test_a_node_has_a_folder_of_its_hospital_if_its_own_limits_need_one(hospital
         with MockNetwork("v6_fedavg", hospitals, environment=every, environments={3: own}) as network:
             has = {k: "HOSPITAL_DATABASE_URI" in node.environment for k, node in network.nodes.items()}
         assert has == {3: own is careful, 5: every is careful, 8: every is careful}
+
+
+def test_the_rows_of_nodes_can_be_removed_where_a_mapped_file_cannot(hospitals, monkeypatch):
+    """On Windows, where the file of patients' rows would stay in the temporary folder: it is read, and not mapped."""
+    with MockNetwork("v6_fedavg", hospitals) as network:
+        expected = network.run(rounds=2, seed=1)
+    monkeypatch.setattr(row_store, "MAPPED", False)
+    monkeypatch.setattr(row_store.mmap, "mmap", None)  # is not called
+    with MockNetwork("v6_fedavg", hospitals) as network:
+        found = network.run(rounds=2, seed=1)
+    assert found["model"] == expected["model"] and not network.folder.exists()

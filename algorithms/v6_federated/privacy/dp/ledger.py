@@ -278,7 +278,7 @@ def _check_locks(folder: Path, device: int) -> None:
             child = subprocess.run(
                 [sys.executable, "-I", "-S", "-c", CHILD, str((folder / NAME).absolute())],
                 capture_output=True,
-                text=True,
+                encoding="utf-8",
                 timeout=CHILD_SECONDS,
                 check=False,
             )

@@ -126,7 +126,8 @@ def _organizations(values: Iterable[str]) -> list[str]:
 def _write(database: Database, stem: Path) -> Path:
     if isinstance(database, pd.DataFrame):
         path = stem.with_suffix(".csv")
-        database.to_csv(path, index=False)  # rows for a node, not for a person: every text stays as it is
+        # rows for a node, not for a person: every text stays as it is
+        database.to_csv(path, index=False, encoding="utf-8", lineterminator="\n")
     else:
         path = stem.with_suffix(".npz")
         np.savez(path, x=database[0], y=database[1])

@@ -207,8 +207,23 @@ def _finish(
 ) -> int:
     from v6_workbench.reporting import pictures, tables
 
-    console.console().print(tables.search_table(found, by))
     best = max(found, key=lambda one: one.score)
+    sign = -1 if by == "loss" else 1
+    said = {
+        "method": options.method,
+        "by": by,
+        "folds": options.folds,
+        "chosen": best.settings,
+        "score": sign * best.score,
+        "tries": [
+            {"settings": one.settings, "scores": [sign * x for x in one.scores], "failed": one.failed} for one in found
+        ],
+        "spent": spent,
+    }
+    if options.out and not best.failed:
+        write_whole(options.out / "search.json", json.dumps(said, indent=1))
+        pictures.write(pictures.search(found, by), options.out / "search.png")
+    console.console().print(tables.search_table(found, by))
     if best.failed:
         return console.complain(console.FAILED, "no try was trained to the end; see the lines above")
     name = _name(best.settings)
@@ -223,21 +238,6 @@ def _finish(
     print(
         f"chosen: {name}; it is trained now on all training rows, and judged on rows that no try has seen", flush=True
     )
-    sign = -1 if by == "loss" else 1
-    said = {
-        "method": options.method,
-        "by": by,
-        "folds": options.folds,
-        "chosen": best.settings,
-        "score": sign * best.score,
-        "tries": [
-            {"settings": one.settings, "scores": [sign * x for x in one.scores], "failed": one.failed} for one in found
-        ],
-        "spent": spent,
-    }
-    if options.out:
-        write_whole(options.out / "search.json", json.dumps(said, indent=1))
-        pictures.write(pictures.search(found, by), options.out / "search.png")
     entry = compared[name]
     try:
         with console.Bar(entry.settings["rounds"], options.method, one_job=True) as bar:
