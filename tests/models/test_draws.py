@@ -63,7 +63,8 @@ def test_a_module_of_ones_own_has_the_same_dropout_in_its_place():
 
     inner = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
     network = Network(nn.Sequential(nn.Dropout(0.3), inner, Mine(0.3), nn.Linear(8, 2)))
-    assert [type(layer) for layer in network.module.modules() if isinstance(layer, nn.Dropout)] == [Dropout] * 4 + [Mine]
+    layers = [type(layer) for layer in network.module.modules() if isinstance(layer, nn.Dropout)]
+    assert layers == [*[Dropout] * 4, Mine]
     assert "dropout" in dict(inner.named_modules()), "under its own name"
 
 
