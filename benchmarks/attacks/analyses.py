@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.attacks.isolation import Sum, isolate
-from benchmarks.attacks.researcher import FLAG, NAME, RARE, Outcome, Researcher
+from benchmarks.attacks.researcher import FLAG, NAME, RARE, Outcome, Refused, Researcher
 from v6_federated.messages import codec
 from v6_glm import noisy
 
@@ -86,14 +86,17 @@ def noisy_hessian(researcher: Researcher) -> Outcome:
 def times_by_other_ends(researcher: Researcher) -> Outcome:
     """The end of a bin of ``km`` is bisected until it is at the time of the r-th row. Any column can be the time."""
     column, scale = _time(researcher)
-    ranks = np.linspace(0.2, 0.8, 2 if researcher.small else 12)
+    ranks = np.linspace(0.2, 0.8, 6 if researcher.small else 12)
     rows = sum(len(researcher.tables[k]) for k in researcher.block)
     count = _counts(researcher, column, scale)
     found = []
     for rank in np.rint(ranks * rows).tolist():
 
         def reached(t: float, rank: float = rank) -> bool:
-            return count(t) >= rank - 0.5
+            try:
+                return count(t) >= rank - 0.5
+            except Refused:  # a single hospital says so of a time before which it has a few events
+                return False
 
         found.append(_bisected(reached, researcher, column, scale))
     return researcher.found_values({column: found}, of=len(ranks))

@@ -14,7 +14,10 @@ SMALL = {"breast-cancer": 320, "rare": 320, "digits": 400}  # rows of all four h
 ABOUT = (
     "A dishonest researcher sends tasks to one of four mock hospitals. What the attack claims to have recovered is "
     "compared with the hospitals' tables. A row counts if all of its values are right to a hundredth of their column's "
-    "standard deviation, an image if its pixels are right to 0.05 in the mean. The target has 143 of the 569 rows of "
+    "standard deviation, a single value if it is right to a thousandth, an image if its pixels are right to 0.05 in "
+    "the mean. Many values lie close to each other, so a claim that knows nothing may be right: in brackets, how many "
+    "the same claims find on average if they are moved aside by 5 to 50 thousandths. An attack has brought values if "
+    "chance finds as many less than once in 1,000 times. The target has 143 of the 569 rows of "
     "`breast-cancer`, 450 of the 1,797 images of `digits`, or fewer where the table says so. A task is one request to "
     "one node. Every random choice of an attack has a fixed seed, and the hospitals are dealt with seed 1; only keys, "
     "masks and the order of minibatches under them come from the operating system.\n\n"
@@ -539,13 +542,14 @@ def cell(found: Outcome | None) -> str:
         return f"{found.note} {tasks}"
     if found.recovered:
         own = f" ({found.own:,} of the target)" if found.own is not None else ""
-        return f"{found.recovered:,} of {found.of:,} {found.unit}{own} {tasks}"
+        chance = f" ({found.chance:,.0f} by chance)" if found.chance >= 0.5 else ""
+        return f"{found.recovered:,} of {found.of:,} {found.unit}{own} {tasks}{chance}"
     return f"0 {tasks}" if found.of and found.tasks else f"0, {found.note or 'refused'}"
 
 
 def last_column(attack: Attack, found: Mapping[str, Outcome]) -> str:
     """What stopped an attack, or why no limit does; a surprise says so."""
-    if any(bool(f.recovered) == bool(attack.stopped(column)) for column, f in found.items() if column != "trusting"):
+    if any(f.brought == bool(attack.stopped(column)) for column, f in found.items() if column != "trusting"):
         return "**Not as expected.**"
     said = [f"Stopped: {attack.stops}." if attack.stops else ""]
     if attack.why:

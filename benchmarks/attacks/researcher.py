@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import orjson
 import pandas as pd
+from scipy.stats import binom
 
 from benchmarks.attacks import transport
 from benchmarks.attacks.transport import Agreed, Failed, NotASum, Refused
@@ -37,6 +38,9 @@ NAME, RARE, FLAG = "village", "Kleinstadt", "treated abroad"  # columns of which
 NOISE_ALONE = "the nodes add noise alone, since the job's plan is used up or does not cover what is asked"
 DELTA = 1e-5  # of the budgets
 TOLERANCE = 0.01  # standard deviations by which any value of a recovered row may be wrong
+OF_A_VALUE = 0.001  # the same of a single value, of which many lie close to each other
+ASIDE = np.array([*range(-10, 0), *range(1, 11)]) * 5 * OF_A_VALUE  # where claims are moved to see what chance finds
+BY_CHANCE = 0.001  # how probable it may be that chance finds as many
 
 Tables = dict[int, pd.DataFrame]
 
@@ -55,6 +59,7 @@ class Outcome:
         refused: what the node said when it refused, if it did.
         note: what else is known, such as an AUC.
         own: how many of what was recovered are the target's, if the answers are about more hospitals.
+        chance: how many as many claims nearby find that know nothing more exactly.
     """
 
     recovered: int
@@ -66,6 +71,13 @@ class Outcome:
     refused: str = ""
     note: str = ""
     own: int | None = None
+    chance: float = 0.0
+
+    @property
+    def brought(self) -> bool:
+        """Whether it recovered more than chance would."""
+        share = self.chance / max(self.claimed, 1)
+        return bool(self.recovered) and float(binom.sf(self.recovered - 1, self.claimed, share)) < BY_CHANCE
 
 
 @dataclass
@@ -506,13 +518,15 @@ class Researcher:
         return Outcome(len(rows), len(truth), unit, self.tasks, len(claims), error, self.last_words(len(rows)), **more)
 
     def found_values(self, claims: Mapping[str, Sequence[float]], of: int | None = None) -> Outcome:
-        """Compare claimed values of columns with the true ones."""
-        number, error, total, own = 0, 0.0, 0, 0
+        """Compare claimed values of columns with the true ones, and with what the same claims find if moved aside."""
+        number, error, total, own, chance = 0, 0.0, 0, 0, 0.0
         for column, values in claims.items():
             true = self.truth[:, [self.features.index(column)]]
-            some, largest = matches(np.asarray(values, np.float64).reshape(-1, 1), true, true.std(axis=0))
+            claimed, scale = np.asarray(values, np.float64).reshape(-1, 1), true.std(axis=0)
+            some, largest = matches(claimed, true, scale, OF_A_VALUE)
             number, error, total = number + len(some), max(error, largest or 0.0), total + len(true)
             own += self.own(some) or 0
+            chance += float(np.mean([len(matches(claimed + s * scale, true, scale, OF_A_VALUE)[0]) for s in ASIDE]))
         return Outcome(
             number,
             of or total,
@@ -522,6 +536,7 @@ class Researcher:
             error if number else None,
             self.last_words(number),
             own=own if len(self.block) > 1 else None,
+            chance=chance,
         )
 
     def last_words(self, recovered: int) -> str:
@@ -535,13 +550,15 @@ def matched(claims: np.ndarray, truth: np.ndarray, scale: np.ndarray) -> tuple[i
     return len(found), error
 
 
-def matches(claims: np.ndarray, truth: np.ndarray, scale: np.ndarray) -> tuple[set[int], float | None]:
+def matches(
+    claims: np.ndarray, truth: np.ndarray, scale: np.ndarray, tolerance: float = TOLERANCE
+) -> tuple[set[int], float | None]:
     """Which true rows are claimed, each once, and the largest error among them in units of ``scale``."""
     errors, taken = list[float](), set[int]()
     for claim in claims:
         distance = np.abs((truth - claim) / np.where(scale > 0, scale, 1)).max(axis=1)
         for i in np.argsort(distance)[:5]:
-            if distance[i] > TOLERANCE:
+            if distance[i] > tolerance:
                 break
             if i not in taken:
                 taken.add(int(i))

@@ -68,22 +68,24 @@ def test_gradients_are_those_of_differences(name):
         assert slope == pytest.approx(float(gradient @ direction), rel=0.05, abs=2e-3)
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize(
-    ("name", "lr", "steps"), [("cnn", 0.05, 100), ("mlp:hidden=32,16,activation=gelu,norm=layer,dropout=0.2", 0.5, 100)]
+    ("name", "lr"), [("cnn", 0.05), ("mlp:hidden=32,16,activation=gelu,norm=layer,dropout=0.2", 0.5)]
 )
-def test_they_learn_digits(name, lr, steps):
+def test_they_learn_digits(name, lr, seed):
+    """Over 12 seeds .90 to .94 and .76 to .87 of the digits are right, .1 by chance."""
     from sklearn.datasets import load_digits
 
     X, y = load_digits(return_X_y=True)
     X = (X / 16).astype(np.float32)
     model = made(name, 64, 10)
-    model.seed(np.random.default_rng(2))
-    w = model.asarray(model.init(np.random.default_rng(0)))
-    rng = np.random.default_rng(3)
-    for _ in range(steps):
+    model.seed(np.random.default_rng([2, seed]))
+    w = model.asarray(model.init(np.random.default_rng([0, seed])))
+    rng = np.random.default_rng([3, seed])
+    for _ in range(100):
         batch = rng.choice(1400, 100, replace=False)
         w = w - lr * model.loss_and_gradient(w, X[batch], y[batch])[1]
-    assert (model.predict(w, X[1400:]) == y[1400:]).mean() > 0.8
+    assert (model.predict(w, X[1400:]) == y[1400:]).mean() > 0.6
 
 
 def test_a_plain_mlp_is_the_numpy_network_and_the_torch_one_agrees():

@@ -41,10 +41,7 @@ def test_a_layer_stops_what_the_page_says_and_nothing_else(key, column):
     attack = BY_KEY[key]
     assert bool(attack.stops) != bool(attack.why) or (not attack.why and attack.pinned)  # the page says one of them
     found = attacks.outcome(attack, column, small=key not in LONG)
-    if found.recovered and attack.stopped(column) and column.startswith("private"):
-        # a claim that noise has made may be near a value by chance, about once in a hundred runs, but hardly twice
-        found = attacks.outcome(attack, column, small=key not in LONG)
-    assert (found.recovered == 0) == bool(attack.stopped(column)), found
+    assert found.brought != bool(attack.stopped(column)), found
     nodes = 1 if column in ("careful", "masked") else 4
     assert found.tasks / nodes <= 2000  # within what careful allows a node in a week
 
@@ -54,7 +51,7 @@ def test_a_layer_stops_what_the_page_says_and_nothing_else(key, column):
 )
 def test_trusting_stops_little_of_it(key):
     found = attacks.outcome(BY_KEY[key], "trusting", small=True)
-    assert (found.recovered == 0) == (key in NEVER), found
+    assert found.brought != (key in NEVER), found
 
 
 # ---- a budget
@@ -160,6 +157,19 @@ def test_only_right_rows_count():
     number, error = matched(claims, truth, scale)
     assert (number, error) == (3, 0.0)  # twice the same row is one row, and a hundredth of a deviation is the most
     assert matched(truth[:2] + 0.005 * scale, truth, scale) == (2, pytest.approx(0.005))
+
+
+def test_what_chance_finds_is_nothing_that_an_attack_brings():
+    """Of 569 values in four deviations, a third is right to a thousandth wherever a claim is: noise alone "found" 6."""
+    with Researcher(hospitals(), "pinned", True) as researcher:
+        k = researcher.finest()
+        column, values = researcher.features[k], researcher.truth[:, k]
+        guesses = np.random.default_rng(1).normal(values.mean(), values.std(), 100)
+        by_chance = researcher.found_values({column: guesses.tolist()})
+        exact = researcher.found_values({column: values[:20].tolist()})
+    assert by_chance.recovered > 10 and by_chance.recovered == pytest.approx(by_chance.chance, abs=15)
+    assert not by_chance.brought
+    assert exact.recovered == 20 and exact.brought
 
 
 def test_the_numbers_of_the_page_are_measured():

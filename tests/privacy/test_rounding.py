@@ -1,10 +1,14 @@
 """Evaluations rounded to what the number of rows can justify."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from v6_federated.data.source import Rows
-from v6_federated.models import LinearModel, metrics
+from v6_federated.models import LinearModel, details, metrics
+from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.rounding import Rounding, rounded_loss
 
 M = 5
@@ -19,8 +23,26 @@ def test_counts_add_up_and_none_is_small(seed):
         rounded = Rounding(M, u).counts(counts)
         assert rounded.sum() == n
         assert all(count == 0 or count >= M for count in rounded)
+        assert (np.sort(rounded)[:-1] % M == 0).all(), "all but the largest, which has the rest of n"
         # a sum of neighbours is off by less than M, and by the rest of n
         assert np.abs(np.cumsum(rounded) - np.cumsum(counts)).max() < M + n % M
+
+
+def test_the_page_shows_how_counts_are_rounded():
+    found = {tuple(Rounding(M, u).counts(np.array([7, 4, 2, 1])).tolist()) for u in range(M)}
+    page = (Path(__file__).parents[2] / "docs" / "usage.md").read_text()
+    said = re.search(r"\[7, 4, 2, 1\] becomes \[(.*?)\] at one\s+node and \[(.*?)\] at another", page)
+    assert said and {tuple(map(int, text.split(","))) for text in said.groups()} < found
+
+
+def test_by_subgroup_the_exact_number_of_rows_of_each_value_leaves():
+    rng = np.random.default_rng(3)
+    X, y, said = rng.normal(size=(60, 2)), rng.integers(0, 2, 60), np.repeat(["f", "m"], [37, 23])
+    model, policy = LinearModel("logistic", 2, 2), Policy.of("careful")
+    w = np.array([1.0, -0.5, 0.2], np.float32)
+    found = details.by_level(model, w, X, y, said, ["f", "m"], 2, policy, Rounding.of(M, 3))
+    assert found.sum(axis=(1, 2)).tolist() == [37, 23]
+    assert [int((level % M > 0).sum()) for level in found] == [1, 1], "the largest of each"
 
 
 def test_counts_are_right_in_the_mean_over_offsets():

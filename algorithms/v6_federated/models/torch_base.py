@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.nn.modules.dropout import _DropoutNd
 
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
@@ -43,10 +42,21 @@ def device() -> torch.device:
     return torch.device(name)
 
 
+class Dropout(nn.Dropout):
+    """Dropout whose masks are the same on every processor and device: torch draws its own differently on each."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Zero each number with probability p while training, and divide the others by 1 - p."""
+        if not self.training or self.p == 0:
+            return x
+        kept = torch.rand(x.shape) >= self.p  # from the processor's generator
+        return x * (kept * (1 / (1 - self.p) if self.p < 1 else 0.0)).to(x)
+
+
 class Network:
     """A torch module whose parameters and gradients are views into flat float32 vectors.
 
-    Methods without a docstring are explained in ``Model``.
+    Methods without a docstring are explained in ``Model``. Layers ``nn.Dropout`` become ``Dropout``.
 
     Args:
         module: the network. It must have no buffers, such as batch norm's statistics: nothing would average them.
@@ -68,10 +78,11 @@ class Network:
         self.device = device()
         self.chunk = CHUNK_CPU if self.device.type == "cpu" else CHUNK
         self.module = module.to(self.device)
-        if any(
-            isinstance(layer, nn.RReLU) or (isinstance(layer, _DropoutNd) and layer.p > 0) for layer in module.modules()
-        ):
-            self.traits = replace(self.traits, random=True)
+        for layer in module.modules():
+            if type(layer) is nn.Dropout:
+                layer.__class__ = Dropout
+            if isinstance(layer, nn.RReLU) or (isinstance(layer, nn.Dropout) and layer.p > 0):
+                self.traits = replace(self.traits, random=True)
         self.shapes = {name: tuple(p.shape) for name, p in module.named_parameters()}
         self.size = sum(math.prod(shape) for shape in self.shapes.values())
         self._gradient = torch.zeros(self.size, device=self.device)
@@ -144,7 +155,7 @@ class Network:
         return torch.as_tensor(array, device=self.device)
 
     def seed(self, rng: np.random.Generator) -> None:
-        """Seed torch's own generator, from which dropout draws."""
+        """Seed torch's generator of the processor, from which dropout draws."""
         torch.manual_seed(int(rng.integers(2**31)))
 
     def loss_and_gradient(self, w: Any, X: Any, y: Any) -> tuple[float, torch.Tensor]:
