@@ -15,6 +15,10 @@ class NetworkError(EngineError):
     """A network could not be started, found or reached."""
 
 
+class ServerGone(NetworkError):
+    """A server has not answered for as long as it may."""
+
+
 def some_of(names: Iterable[object], most: int = 10) -> str:
     """List names in an error.
 

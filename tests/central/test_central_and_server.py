@@ -1,6 +1,7 @@
 """What ends a job besides its nodes: a server that is away, and an error of the method's own."""
 
 import re
+import time
 
 import pytest
 from four_nodes import NODES, run
@@ -43,9 +44,26 @@ def test_a_server_that_is_gone_ends_the_job(monkeypatch):
             return request(endpoint)
 
         monkeypatch.setattr(client, "request", gone, raising=False)
-        result = network.run(rounds=5)
-    assert "the server did not report the status of task" in result["stopped"]
+        result = network.run(rounds=5, server_timeout=1)
+    assert result["stopped"].startswith("the server has not answered for 1 s (server_timeout): ConnectionError; check")
     assert 1 <= len(result["history"]) < 5
+
+
+def test_a_server_that_takes_no_task_ends_the_job_once_not_once_for_each_node(monkeypatch):
+    monkeypatch.setattr(vantage6_api, "POLL_SECONDS", 0.05)
+    with MockNetwork("v6_fedavg", NODES, environment=OPEN, on_round=lambda row: None) as network:
+        tasks = type(network.client().task)
+        create, calls = tasks.create, []
+
+        def gone(self, **arguments):
+            calls.append(1)
+            return create(self, **arguments) if len(calls) < 8 else {"msg": "Request failed, see node logs"}
+
+        monkeypatch.setattr(tasks, "create", gone)
+        begun = time.monotonic()
+        with pytest.raises(vantage6_api.ServerAway, match=r"\(server_timeout\): Request failed, see node logs; check"):
+            network.run(rounds=5, server_timeout=1)
+    assert len(calls) > 8 and time.monotonic() - begun < 1.9  # and not 1 s for each of four nodes
 
 
 @pytest.fixture

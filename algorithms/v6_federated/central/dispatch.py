@@ -52,9 +52,12 @@ class Dispatcher:
 
         Raises:
             Unusable: the server does not accept it.
+            ServerAway: the server does not answer.
         """
         try:
             task = vantage6_api.create_task(self.client, call.input_, [call.organization], call.name)
+        except vantage6_api.ServerAway:
+            raise
         except CollectResultsError as error:
             raise Unusable(str(error)) from None
         self.contacts.setdefault(call.organization, task)
@@ -152,7 +155,6 @@ class PendingCalls:
         self._dispatcher = dispatcher
         self.tasks: dict[int, tuple[Call, int, float]] = {}
         self._ended: deque[int] = deque()  # tasks, in the order in which their answers are to be taken
-        self._silence = vantage6_api.Silence()
         self._looked = vantage6_api.now(dispatcher.client)
         self._offline_since: dict[int, float] = {}
         self._lost: list[tuple[Call, Unusable]] = []  # calls that could not be sent
@@ -189,7 +191,7 @@ class PendingCalls:
         client, look = self._dispatcher.client, self._looked + self._dispatcher.tolerance.look
         if not self._ended:
             until = min(look, *(until for _, _, until in self.tasks.values()))
-            self._ended.extend(vantage6_api.wait_for_any(client, self.tasks, until, self._silence))
+            self._ended.extend(vantage6_api.wait_for_any(client, self.tasks, until))
         if not self._ended or vantage6_api.now(client) >= look:  # also while others keep answering
             self._looked = vantage6_api.now(client)
             if given_up := self._given_up():
@@ -213,7 +215,7 @@ class PendingCalls:
         while self.tasks:
             until = min(until for _, _, until in self.tasks.values())
             look = vantage6_api.now(self._dispatcher.client) + self._dispatcher.tolerance.look
-            for task in vantage6_api.wait_for_any(self._dispatcher.client, self.tasks, min(until, look), self._silence):
+            for task in vantage6_api.wait_for_any(self._dispatcher.client, self.tasks, min(until, look)):
                 del self.tasks[task]
             self._given_up()
 

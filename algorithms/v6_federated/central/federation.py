@@ -83,6 +83,7 @@ class Federation:
             PrivacyThresholdViolation: fewer take part than the operator of this node requires.
         """
         common: Common = settings
+        vantage6_api.be_patient(client, common.server_timeout)
         self.organizations, self.evaluators = preparation.parties(common, vantage6_api.organizations(client))
         self._policy = policy = Policy.of_node()
         policy.check_participants(len(self.organizations))

@@ -517,7 +517,7 @@ class RoundTasks:
                 job = replace(job, data=replace(job.data, preprocess=self._named))
             input_ = {"method": group.function, "kwargs": {"job": job.to_json(), **arguments}}
             size = serialization.size(input_)
-            calls += [Call(group.function, k, number, input_, size, name, expected) for k in who]
+            calls += [Call(group.function, k, number, input_, size, f"{name}, organization {k}", expected) for k in who]
         return calls
 
     # ---- bytes

@@ -161,6 +161,11 @@ class Common(BaseModel):
     offline_timeout: Annotated[
         float, Field(ge=0, allow_inf_nan=False, description="seconds to wait for a node that is offline"), Number
     ] = 600.0
+    server_timeout: Annotated[
+        float,
+        Field(ge=1, allow_inf_nan=False, description="seconds to wait for a vantage6 server that does not answer"),
+        Number,
+    ] = 600.0
     maximum_share: Annotated[
         float,
         Field(gt=0, le=1, description="share of all training rows that one node may have; above it, the job ends"),

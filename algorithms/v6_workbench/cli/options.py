@@ -82,6 +82,9 @@ class ServerOptions:
     ] = None
     collaboration: Annotated[int | None, Option("a collaboration at that server", "ID")] = None
     key: Annotated[Path | None, Option("private key, if the collaboration is encrypted", "FILE")] = None
+    server_timeout: Annotated[
+        float, Option("how long the server may not answer, before the command ends ({default})", "SECONDS")
+    ] = 300.0
 
 
 @dataclass(frozen=True, kw_only=True)

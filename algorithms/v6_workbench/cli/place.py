@@ -8,6 +8,7 @@ import os
 import shlex
 import warnings
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -15,6 +16,7 @@ from v6_federated.base.errors import SafeError
 from v6_federated.base.version import __version__
 from v6_workbench.cli import console
 from v6_workbench.cli.options import ServerOptions
+from v6_workbench.errors import ServerGone
 
 if TYPE_CHECKING:
     from v6_workbench.network.client import UserClient
@@ -65,6 +67,28 @@ class Place:
         """
         return shlex.join(["v6-federated", *map(str, words), *self.options, *map(str, after)])
 
+    def fetch(self, task_id: int, out: Path | None) -> str:
+        """Return the command that brings a task's result.
+
+        Args:
+            task_id: the task's id.
+            out: the folder for it; None chooses one.
+        """
+        return self.command("fetch", task_id, after=("--out", out or f"runs/task-{task_id}"))
+
+    def without(self, error: ServerGone, task_id: int, out: Path | None) -> ServerGone:
+        """Say how to come back to a task whose server is gone.
+
+        Args:
+            error: what the server did not answer.
+            task_id: the task's id.
+            out: the folder for its result.
+        """
+        return ServerGone(
+            f"{error}; task {task_id} may go on at the nodes. Once the server answers again, this brings its result: "
+            f"{self.fetch(task_id, out)}"
+        )
+
     def labelled(self, result: dict[str, Any], task_id: int) -> dict[str, Any]:
         """Say in a result where it is from, and on standard error if the image holds another version.
 
@@ -111,11 +135,14 @@ def connect(options: ServerOptions, **needed: object) -> Place:
     """
     from v6_workbench.network import local
 
+    if options.server_timeout < 1:
+        raise SafeError(f"--server-timeout {options.server_timeout:g} is too short; expected at least 1 second")
     if options.server is not None:
         return _connect_to(options.server, options, needed)
     found = local.load(options.network)
     name = f"network {found.name}"
-    return Place(local.client(found), found.collaboration, name, ("--network", found.name), found)
+    client = local.client(found, console.say, options.server_timeout)
+    return Place(client, found.collaboration, name, ("--network", found.name), found)
 
 
 def _connect_to(server: str, options: ServerOptions, needed: dict[str, object]) -> Place:
@@ -149,6 +176,7 @@ def _connect_to(server: str, options: ServerOptions, needed: dict[str, object]) 
         key,
         options.auth,
         console.say,
+        options.server_timeout,
     )
     named = {"server": server, "auth": options.auth, "username": username, "collaboration": collaboration, "key": key}
     words = tuple(word for name, value in named.items() if value is not None for word in (f"--{name}", str(value)))

@@ -257,8 +257,8 @@ def status(name: str = "default") -> list[dict[str, Any]]:
     return [row | {"container": states.get(row["name"], "missing")} for row in rows]
 
 
-def client(network: Network) -> UserClient:
-    """Sign in as the network's researcher. Raises NetworkError, see ``server.sign_in``."""
+def client(network: Network, say: Callable[[str], None] = print, patience: float = server.PATIENCE) -> UserClient:
+    """Sign in as the network's researcher; see ``server.sign_in`` for the arguments and what it raises."""
     try:
         return server.sign_in(
             network.url,
@@ -269,6 +269,8 @@ def client(network: Network) -> UserClient:
             network.collaboration,
             network.private_key,
             network.auth,
+            say,
+            patience,
         )
     except NetworkError as error:
         raise NetworkError(f"network '{network.name}': {error}") from error

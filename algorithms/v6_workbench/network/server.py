@@ -1,5 +1,6 @@
 """Requests of a user's client to a vantage6 server, on this machine or elsewhere."""
 
+import functools
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -7,11 +8,13 @@ from typing import Any
 import requests
 
 from v6_federated.base.logs import COLOUR
-from v6_workbench.errors import NetworkError
+from v6_federated.base.patience import Silence
+from v6_workbench.errors import NetworkError, ServerGone
 from v6_workbench.network.client import UserClient, authenticated, forget_other_keys
 from v6_workbench.network.project import VANTAGE6
 
 PAGE = 100  # rows of a list that are asked for at once
+PATIENCE = 300.0  # seconds that a server may not answer, where nobody says how many
 
 
 def sign_in(
@@ -24,6 +27,7 @@ def sign_in(
     private_key: str | None,
     auth: str | None = None,
     say: Callable[[str], None] = print,
+    patience: float = PATIENCE,
 ) -> UserClient:
     """Sign in at a server.
 
@@ -36,10 +40,12 @@ def sign_in(
         collaboration: id of the collaboration.
         private_key: file of the private key of the user's organization; None if nothing is encrypted.
         auth: the address of Keycloak (vantage6 5); None if users sign in at the server (vantage6 4).
-        say: called with where to sign in with a browser.
+        say: called with where to sign in with a browser, and if the server does not answer for some seconds.
+        patience: seconds that the server may not answer, whatever it is asked.
 
     Returns:
-        A client that is authenticated, has encryption set up and a collaboration chosen, and prints nothing.
+        A client that is authenticated, has encryption set up and a collaboration chosen, and prints nothing. Its
+        requests raise ServerGone if the server has not answered for ``patience``.
 
     Raises:
         NetworkError: the server does not answer, or refuses the user.
@@ -53,6 +59,7 @@ def sign_in(
         if version.split(".")[0] != VANTAGE6.split(".")[0]:
             raise NetworkError(f"the server at {address} is vantage6 {version}; expected vantage6 {VANTAGE6}")
         user = authenticated(address, auth, username, password, say)
+        limit(user, address, patience, say)
         user.setup_collaboration(collaboration)
         found = user.request(f"collaboration/{collaboration}")
         if "id" not in found:
@@ -73,6 +80,33 @@ def sign_in(
         root.handlers[:] = handlers
         root.setLevel(level)
     return user
+
+
+def limit(user: UserClient, address: str, patience: float, say: Callable[[str], None]) -> None:
+    """Let every request of a client end: vantage6's client itself tries a lost connection again without end.
+
+    Args:
+        user: the client.
+        address: the server's address.
+        patience: seconds that the server may not answer.
+        say: called once in each silence of some seconds.
+    """
+    notice = f"the server at {address} does not answer; trying again for up to {patience:g} s"
+    silence, ask = Silence(patience, lambda: say(notice)), user.request
+
+    def request(*words: Any, **named: Any) -> Any:
+        try:
+            return silence.listen(functools.partial(ask, *words, **named))
+        except Exception as error:
+            if isinstance(error, TimeoutError) or silence.over:
+                raise ServerGone(
+                    f"the server at {address} has not answered for {patience:g} s (--server-timeout)"
+                ) from None
+            if type(error) is Exception or type(error).__module__.startswith("keycloak"):  # no new token at the moment
+                raise requests.exceptions.RequestException(str(error)) from None
+            raise
+
+    user.request = request
 
 
 def subtasks(client: UserClient, task: int) -> list[dict[str, Any]]:

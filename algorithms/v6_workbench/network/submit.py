@@ -11,6 +11,7 @@ from requests.exceptions import RequestException
 from v6_federated.base import json_text, logs, vantage6_api
 from v6_federated.base.errors import SafeError
 from v6_workbench import registry
+from v6_workbench.errors import NetworkError, ServerGone
 from v6_workbench.network import calls, server
 from v6_workbench.network.client import COMPLETED, UserClient, create_task, has_ended, rows_for
 
@@ -94,15 +95,11 @@ def _wait_for_rows(client: UserClient, task_id: int, image: str, say: Callable[[
     """Wait until all nodes have extracted their rows. If one fails, or at Ctrl-C, the others are stopped."""
     say(f"task {task_id}: the nodes extract their rows, before the method's own task is sent")
     ready: set[int] = set()
-    silent = 0
     try:
         while True:
             try:
-                runs, silent = server.runs(client, task_id), 0
+                runs = server.runs(client, task_id)
             except RequestException:  # the server fails for a moment
-                silent += 1
-                if silent > vantage6_api.PATIENCE:
-                    raise
                 time.sleep(POLL_SECONDS)
                 continue
             failed = [run for run in runs if run["status"] != COMPLETED and has_ended(run["status"])]
@@ -123,7 +120,7 @@ def _wait_for_rows(client: UserClient, task_id: int, image: str, say: Callable[[
                 return
             time.sleep(POLL_SECONDS)
     except BaseException:
-        with contextlib.suppress(RequestException):
+        with contextlib.suppress(RequestException, NetworkError):
             client.request("kill/task", method="post", json={"id": task_id})
         raise
 
@@ -179,6 +176,8 @@ def follow(
     method: str,
     on_round: Callable[[dict[str, Any]], None],
     on_call: Callable[[str], None] = lambda text: None,
+    *,
+    patience: float = server.PATIENCE,
 ) -> dict[str, Any]:
     """Wait for a task to end.
 
@@ -189,16 +188,18 @@ def follow(
         on_round: called once with each row of the history, as soon as the log of the run has it. If the node does not
             share its logs, the rows come with the result.
         on_call: called with what nodes are asked for, whenever that changes before the first round is finished.
+        patience: seconds in which the server may not tell the task's status.
 
     Returns:
         The task's result.
 
     Raises:
         CollectResultsError: the task has no result; the text says why.
+        ServerGone: the server no longer answers, or no longer tells the status.
     """
     run_id = server.one_run(client, task_id)["id"]
-    shown = silent = polls = 0
-    said = ""
+    shown = polls = 0
+    said, heard = "", time.monotonic()
 
     def show(rows: Sequence[dict[str, Any]]) -> None:
         nonlocal shown
@@ -207,10 +208,17 @@ def follow(
                 shown = row["round"]
                 on_round(row)
 
-    while silent <= vantage6_api.PATIENCE:
-        status = _answer(client, f"task/{task_id}/status").get("status")
-        silent = 0 if status else silent + 1
+    while True:
+        answer = _answer(client, f"task/{task_id}/status")
+        status = answer.get("status")
         ended = status is not None and has_ended(status)
+        if status is not None and not ended:
+            heard = time.monotonic()
+        elif not ended and time.monotonic() - heard >= patience:
+            raise ServerGone(
+                f"the server has not told the task's status for {patience:g} s (--server-timeout): "
+                f"{server.reason(answer)}"
+            )
         show(rounds_in(_answer(client, f"run/{run_id}", params={"fields": "log"}).get("log") or ""))
         due = not shown and not ended and polls % CALLS_EVERY == 0
         if due and (asked := _asked_last(client, task_id)) not in ("", said):
@@ -218,14 +226,15 @@ def follow(
             on_call(asked)
         polls += 1
         if ended:
-            result = result_of(client, task_id, method)
-            show(result["history"])
-            return result
+            try:
+                result = result_of(client, task_id, method)
+            except (RequestException, KeyError) as error:  # the server has told the status, and fails before the result
+                if time.monotonic() - heard >= patience:
+                    raise ServerGone(f"the server does not give the result ({type(error).__name__})") from None
+            else:
+                show(result["history"])
+                return result
         time.sleep(POLL_SECONDS)
-    raise vantage6_api.CollectResultsError(
-        f"task {task_id}: the server no longer answers; the task may go on, and `v6-federated fetch {task_id}` brings "
-        "its result"
-    )
 
 
 def rounds_in(log: str) -> list[dict[str, Any]]:

@@ -5,8 +5,10 @@ The server answers as vantage6 4.15 does: lists by page, the newest first; a mes
 
 import io
 import json
+import shlex
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from types import SimpleNamespace
@@ -60,9 +62,10 @@ class Server:
         self.runs[k] = [{"id": 100 + k, "log": log, "organization": {"id": 4}, "status": status, **times}]
         return k
 
-    def ask_for(self, task, function, round_, *statuses):
-        """Calls of central to nodes."""
-        return [self.add(f"fedavg {function}, round {round_}", task, status) for status in statuses]
+    def ask_for(self, task, function, round_, *statuses, of=(1, 2, 3, 4)):
+        """Calls of central to the nodes of organizations ``of``."""
+        named = [f"fedavg {function}, round {round_}, organization {k}" for k in of]
+        return [self.add(name, task, status) for name, status in zip(named, statuses, strict=False)]
 
     def end(self, task, status, result=None):
         self.tasks[task]["status"] = self.runs[task][0]["status"] = status
@@ -81,6 +84,8 @@ class Server:
     def request(self, endpoint, params=None, method="get", json=None):
         self.requests.append(endpoint)
         kind, *rest = endpoint.split("/")
+        if kind == "result":
+            return self.answer(int(rest[0]))
         if kind in self.denied:
             return {"msg": DENIED}
         if kind == "kill":
@@ -122,7 +127,14 @@ def there(monkeypatch):
     """The server of the local network ``here``."""
     found = Server()
     monkeypatch.setattr(local, "load", lambda name: HERE)
-    monkeypatch.setattr(local, "client", lambda network: found)
+
+    def client(network, say, patience):
+        del found.__dict__["request"]  # of the command before
+        server.limit(found, "http://localhost:1/api", patience, say)
+        return found
+
+    found.request = found.request
+    monkeypatch.setattr(local, "client", client)
     monkeypatch.setattr(submit, "POLL_SECONDS", 0)
     monkeypatch.setattr(submit, "CALLS_EVERY", 1)
     monkeypatch.setattr(images, "digest", lambda name: DIGEST)
@@ -197,6 +209,31 @@ def test_status_in_words(there, capsys):
     ]
     assert "by ann of organization 2" in lines[2]
     assert lines[3] == "asked last: client_update, round 4; 1 of 3 nodes have ended it"
+
+
+@pytest.mark.parametrize(
+    ("function", "earlier", "again", "says"),
+    [
+        ("client_update", (1, 2, 3, 4), (2, 3, 4), "client_update, round 1; 3 of 4 nodes have ended it"),
+        ("client_update", (1, 2, 3, 4), (4,), "client_update, round 1; 3 of 4 nodes have ended it"),
+        ("count_rows", (), (1, 2), "count_rows, round 1; 1 of 2 nodes have ended it"),
+    ],
+    ids=["asked twice in the round", "asked again after a failure", "asked once"],
+)
+def test_nodes_are_counted_and_not_calls(there, capsys, function, earlier, again, says):
+    task = there.add()
+    there.ask_for(task, function, 1, *["completed"] * len(earlier), of=earlier)
+    there.ask_for(task, function, 1, *["completed"] * (len(again) - 1), "active", of=again)
+    assert main(["status", str(task)]) == 0
+    assert f"asked last: {says}\n" in capsys.readouterr().out
+
+
+def test_calls_of_an_older_image_are_counted(there, capsys):
+    task = there.add()
+    for status in ("completed", "active"):
+        there.add("fedavg client_update, round 2", task, status)
+    assert main(["status", str(task)]) == 0
+    assert "asked last: client_update, round 2; 1 of 2 nodes have ended it\n" in capsys.readouterr().out
 
 
 def test_rounds_are_known_without_a_log(there, call):
@@ -294,6 +331,53 @@ def test_fetch_writes_what_submit_would_have_written(there, call, tmp_path, resu
     assert kept["experiment"] == {"network": "network here", "task": 1, "organizations": named}
     assert (kept["started"], kept["ended"]) == ("2026-11-25T09:00:05+00:00", f"{ENDED}+00:00")
     assert kept["image"] == {"name": "v6-fedavg", "digest": DIGEST}
+
+
+@pytest.mark.parametrize("command", ["submit", "watch"])
+@pytest.mark.parametrize("moment", ["rounds", "result"])
+def test_a_command_ends_when_the_server_is_gone(there, call, tmp_path, result, command, moment):
+    """vantage6's client would wait for it without end. The line that it ends with brings the result later."""
+    back = threading.Event()
+
+    def from_task(k):
+        back.wait()
+        return {"data": [{"result": json.dumps(result)}]}
+
+    if moment == "rounds":
+        there.looks = [lambda: None, back.wait]
+    else:
+        there.looks = [lambda: there.end(1, "completed", result)]
+        there.result.from_task = lambda k: there.request(f"result/{k}")
+        there.answer = from_task
+    if command == "watch":
+        there.add()
+    words = ("submit", "fedavg", "--rounds", 6) if command == "submit" else ("watch", 1)
+    begun = time.monotonic()
+    status, _, err = call(*words, "--server-timeout", 1, "--out", tmp_path / "later")
+    assert status == 1 and time.monotonic() - begun < 10
+    fetch = f"v6-federated fetch 1 --network here --out {tmp_path / 'later'}"
+    assert last(err) == (
+        "v6-federated: the server at http://localhost:1/api has not answered for 1 s (--server-timeout); task 1 may go "
+        f"on at the nodes. Once the server answers again, this brings its result: {fetch}"
+    )
+    back.set()
+    there.end(1, "completed", result)
+    assert main(shlex.split(fetch)[1:]) == 0
+    assert json.loads((tmp_path / "later" / "result.json").read_text())["weights"] == result["weights"]
+
+
+@pytest.mark.parametrize("command", ["tasks", "status", "fetch", "cancel"])
+def test_every_command_ends_when_the_server_is_gone(there, call, tmp_path, monkeypatch, command):
+    monkeypatch.setattr(Server, "request", lambda self, *words, **named: threading.Event().wait())
+    words = [] if command == "tasks" else [1]
+    out = ["--out", tmp_path / "x"] if command == "fetch" else []
+    status, _, err = call(command, *words, *out, "--server-timeout", 1)
+    says = "the server at http://localhost:1/api has not answered for 1 s (--server-timeout)"
+    assert status == 1 and last(err) == f"v6-federated: {says}"
+
+
+def test_a_limit_below_a_second_is_refused(refused):
+    refused("--server-timeout 0 is too short; expected at least 1 second", "tasks", "--server-timeout", "0")
 
 
 @pytest.mark.parametrize(

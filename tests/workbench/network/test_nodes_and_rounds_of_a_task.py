@@ -9,7 +9,7 @@ from v6_federated.base import logs
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import CollectResultsError
 from v6_workbench.cli import console
-from v6_workbench.errors import NetworkError
+from v6_workbench.errors import NetworkError, ServerGone
 from v6_workbench.network import submit
 
 
@@ -127,3 +127,14 @@ def test_each_round_of_a_task_is_shown_once(monkeypatch, capsys):
         assert submit.follow(Researcher(), 1, "fedavg", lambda row: (shown.append(row["round"]), bar.on_round(row)))
     assert shown == [4, 5, 6]
     assert capsys.readouterr().err == "fedavg: round 6 of 6 accuracy 0.5000\n"
+
+
+def test_a_server_that_no_longer_tells_the_status_ends_it_with_its_words(monkeypatch):
+    """It answers, so the client's own limit does not count: for example if its database is gone."""
+    monkeypatch.setattr(submit, "POLL_SECONDS", 0.05)
+    client = SimpleNamespace(
+        request=lambda endpoint, params=None: {"data": [{"id": 9}]} if endpoint == "run" else {"msg": "no database"}
+    )
+    says = r"^the server has not told the task's status for 0\.3 s \(--server-timeout\): no database$"
+    with pytest.raises(ServerGone, match=says):
+        submit.follow(client, 1, "fedavg", lambda row: None, patience=0.3)

@@ -7,13 +7,13 @@ A ``client`` is anything with the interface of vantage6's ``AlgorithmClient``: t
 vantage6's mock network, or the client of this project's mock network.
 """
 
+import functools
 import importlib.util
 import math
 import os
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, TypeVar
@@ -36,6 +36,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 from v6_federated.base.logs import last_words
+from v6_federated.base.patience import Silence
 from v6_federated.base.vantage6_api.described import Database
 
 if FIVE:
@@ -76,10 +77,24 @@ own_prefix, database_of_task, read_table = installed.own_prefix, installed.datab
 T = TypeVar("T")
 
 POLL_SECONDS = 1.0
-PATIENCE = 60  # requests to the server that may fail in a row
+SERVER_TIMEOUT = 600.0  # seconds that a server may not answer, where nobody says how many
 NO_SERVER = "Request failed"  # how a node's proxy begins its message if it does not reach the server
 # what a call raises if the connection is lost (OSError includes the errors of requests) or an answer lacks its data
 NO_ANSWER = (OSError, KeyError, JSONDecodeError)
+
+
+class ServerAway(CollectResultsError):  # type: ignore[misc]  # its base has no types
+    """The server has not answered for as long as it may."""
+
+
+def be_patient(client: Any, seconds: float) -> None:
+    """Set how long the server may not answer; without it, ``SERVER_TIMEOUT``.
+
+    Args:
+        client: the client of the running task.
+        seconds: the limit. Once it is reached, each further request fails at once unless the server answers again.
+    """
+    client.silence = Silence(seconds)
 
 
 def organizations(client: Any) -> list[int]:
@@ -92,13 +107,9 @@ def organizations(client: Any) -> list[int]:
         Their ids, ascending.
 
     Raises:
-        CollectResultsError: the server does not answer.
+        ServerAway: the server does not answer.
     """
-
-    def ids() -> list[int]:
-        return sorted(organization["id"] for organization in client.organization.list())
-
-    return _again(ids) if _asks(client) else ids()
+    return _ask(client, lambda: sorted(organization["id"] for organization in client.organization.list()))
 
 
 def create_task(client: Any, input_: dict[str, Any], organizations: list[int], name: str) -> int:
@@ -114,7 +125,8 @@ def create_task(client: Any, input_: dict[str, Any], organizations: list[int], n
         The task's id.
 
     Raises:
-        CollectResultsError: the server refuses the task or does not answer.
+        CollectResultsError: the server refuses the task.
+        ServerAway: the server does not answer.
     """
 
     def ask() -> dict[str, Any]:
@@ -123,8 +135,7 @@ def create_task(client: Any, input_: dict[str, Any], organizations: list[int], n
             raise ConnectionError(task["msg"])
         return task
 
-    # if an answer was lost, the task exists twice; that does no harm, both do the same
-    task = _again(ask) if _asks(client) else ask()
+    task = _ask(client, ask)  # if an answer was lost, the task exists twice; that does no harm, both do the same
     if "id" not in task:
         raise CollectResultsError(f"the server refused the task {name!r}: {task.get('msg', 'it gave no reason')}")
     return int(task["id"])
@@ -151,20 +162,7 @@ def now(client: Any) -> float:
     return client.clock() if hasattr(client, "clock") else time.monotonic()
 
 
-@dataclass
-class Silence:
-    """How many requests for a task's status have failed in a row.
-
-    Attributes:
-        tries: the number of failed requests.
-    """
-
-    tries: int = 0
-
-
-def wait_for_any(
-    client: Any, tasks: Collection[int], until: float = math.inf, silence: Silence | None = None
-) -> list[int]:
+def wait_for_any(client: Any, tasks: Collection[int], until: float = math.inf) -> list[int]:
     """Wait until all runs of one of the tasks have ended.
 
     The client's own ``wait_for_results`` waits longer and longer between two requests, and so sees the end of a round
@@ -174,33 +172,23 @@ def wait_for_any(
         client: the client of the running task.
         tasks: ids of the tasks to wait for.
         until: the time, as ``now`` tells it, at which to stop waiting.
-        silence: failed requests so far, if several calls are to count them together.
 
     Returns:
         The ids of the tasks whose runs have all ended; none if ``until`` came first.
 
     Raises:
-        CollectResultsError: the server does not tell a status any more.
+        ServerAway: the server does not answer.
     """
     if not _asks(client):  # vantage6's mock client runs a task while it is created
         return list(tasks)
-    silence = silence or Silence()
+
+    def ended(task: int) -> bool:
+        return has_task_finished(_told(client.request(f"task/{task}/status"), "status"))
+
     while True:
-        ended = []
-        try:
-            for task in tasks:
-                if has_task_finished(client.request(f"task/{task}/status")["status"]):
-                    ended.append(task)
-            silence.tries = 0
-        except NO_ANSWER:
-            silence.tries += 1
-            if silence.tries >= PATIENCE:
-                raise CollectResultsError(
-                    f"the server did not report the status of task {task} in {PATIENCE} requests in a row; check that "
-                    "it runs, then resume the job"
-                ) from None
-        if ended or now(client) >= until:
-            return ended
+        found = [task for task in tasks if _ask(client, functools.partial(ended, task))]
+        if found or now(client) >= until:
+            return found
         if hasattr(client, "clock"):
             client.pause(until)
         else:
@@ -218,9 +206,9 @@ def results(client: Any, task_id: int) -> Iterator[Any]:
         The decoded result of each run that has one.
 
     Raises:
-        CollectResultsError: the server does not answer.
+        ServerAway: the server does not answer.
     """
-    return (result for result in _again(lambda: client.result.from_task(task_id)) if result is not None)
+    return (result for result in _ask(client, lambda: client.result.from_task(task_id)) if result is not None)
 
 
 def failure(client: Any, task_id: int) -> tuple[str, str]:
@@ -234,9 +222,9 @@ def failure(client: Any, task_id: int) -> tuple[str, str]:
         Status and ``last_words`` of its run.
 
     Raises:
-        CollectResultsError: the server does not answer.
+        ServerAway: the server does not answer.
     """
-    run = _again(lambda: client.run.from_task(task_id))[0]
+    run = _ask(client, lambda: client.run.from_task(task_id))[0]
     return run["status"], last_words(run.get("log"))
 
 
@@ -249,26 +237,42 @@ def online(client: Any, task_id: int) -> bool:
 
     Returns:
         False only if the server says that the node is offline.
+
+    Raises:
+        ServerAway: the server does not answer.
     """
     try:
-        run = client.run.from_task(task_id)[0]
-    except (*NO_ANSWER, IndexError):  # a server that restarts does not know its nodes yet
+        run = _ask(client, lambda: client.run.from_task(task_id)[0])
+    except IndexError:  # a server that restarts does not know its nodes yet
         return True
     return (run.get("node") or {}).get("status") != "offline"
 
 
-def _again(ask: Callable[[], T]) -> T:
-    """Ask the server, which may be restarting, up to ``PATIENCE`` times."""
-    for _ in range(PATIENCE):
+def _ask(client: Any, question: Callable[[], T]) -> T:
+    """Ask the server, which may be restarting, until it answers or has been silent for too long."""
+    if not _asks(client):
+        return question()
+    silence: Silence = getattr(client, "silence", None) or Silence(SERVER_TIMEOUT)
+    while True:
         try:
-            return ask()
+            # clients of mock networks belong to one thread, and answer at once
+            return silence.listen(question, apart=on_a_node(client))
         except NO_ANSWER as error:
             problem = error
-            time.sleep(POLL_SECONDS)
-    raise CollectResultsError(
-        f"the server did not answer {PATIENCE} requests in a row ({type(problem).__name__}); check that it runs, then "
-        "resume the job"
-    )
+        if silence.over:
+            last = str(problem) if isinstance(problem, OSError) and str(problem) else type(problem).__name__
+            raise ServerAway(
+                f"the server has not answered for {silence.limit:g} s (server_timeout): {last}; check that it runs, "
+                "then resume the job"
+            )
+        time.sleep(POLL_SECONDS)
+
+
+def _told(answer: dict[str, Any], name: str) -> Any:
+    """A value of the server's answer. Raises ConnectionError, with the server's words, if it lacks it."""
+    if name not in answer:
+        raise ConnectionError(str(answer.get("msg") or "it says nothing"))
+    return answer[name]
 
 
 def _asks(client: Any) -> bool:

@@ -14,7 +14,7 @@ from v6_workbench.cli.live_page import LivePage
 from v6_workbench.cli.options import JobOptions, Method, PageFile, ResultFolder, ServerOptions
 from v6_workbench.cli.place import Place, connect
 from v6_workbench.cli.records import Command, Option
-from v6_workbench.errors import NetworkError
+from v6_workbench.errors import NetworkError, ServerGone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,11 +113,20 @@ def _send(options: SubmitOptions, settings: dict[str, Any], page: LivePage, plac
     try:
         console.say(f"task {task} was sent to {place.name}; to come back to it: {place.command('watch', task)}")
         with console.Bar(options.rounds, options.method, one_job=True) as bar:
-            result = submit.follow(client, task, options.method, page.on_round(bar.on_round), bar.on_call)
+            result = submit.follow(
+                client,
+                task,
+                options.method,
+                page.on_round(bar.on_round),
+                bar.on_call,
+                patience=options.server_timeout,
+            )
+        return place.labelled(result, task)
     except KeyboardInterrupt:
         _ask_to_stop(place, task, options)
         raise
-    return place.labelled(result, task)
+    except ServerGone as error:
+        raise place.without(error, task, options.out) from None
 
 
 def _ask_to_stop(place: Place, task: int, options: SubmitOptions) -> None:
@@ -138,7 +147,7 @@ def _ask_to_stop(place: Place, task: int, options: SubmitOptions) -> None:
             console.say(tasks.STOPPED.format(task=task))
             return
     console.say(f"task {task} goes on; this brings its result:")
-    console.say(place.command("fetch", task, after=("--out", options.out or f"runs/task-{task}")))
+    console.say(place.fetch(task, options.out))
 
 
 COMMAND = Command(

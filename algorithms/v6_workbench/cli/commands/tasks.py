@@ -14,6 +14,7 @@ from v6_workbench.cli.live_page import LivePage
 from v6_workbench.cli.options import PageFile, ResultFolder, ServerOptions, Target, TaskId
 from v6_workbench.cli.place import Place, connect
 from v6_workbench.cli.records import Command, Option
+from v6_workbench.errors import ServerGone
 
 if TYPE_CHECKING:
     from v6_workbench.network.tasks import Task
@@ -121,11 +122,20 @@ def watch(options: WatchOptions) -> int:
     page = LivePage(options.page, task.method, task.rounds, options.target)
     try:
         with console.Bar(task.rounds, task.method, one_job=True) as bar:
-            result = submit.follow(place.client, task.id, task.method, page.on_round(bar.on_round), bar.on_call)
+            result = submit.follow(
+                place.client,
+                task.id,
+                task.method,
+                page.on_round(bar.on_round),
+                bar.on_call,
+                patience=options.server_timeout,
+            )
+        result = place.labelled(result, task.id)
     except KeyboardInterrupt:
         console.say(f"\ntask {task.id} goes on; to come back to it: {place.command('watch', task.id)}")
         raise
-    result = place.labelled(result, task.id)
+    except ServerGone as error:
+        raise place.without(error, task.id, options.out) from None
     page.end(result)
     return show.finish(result, options.out, options.target)
 
@@ -171,7 +181,7 @@ def _say_next(place: Place, task: Task) -> None:
     if task.running:
         console.say(f"its rounds as they come: {place.command('watch', task.id)}")
     elif task.status == "completed":
-        console.say(f"its result: {place.command('fetch', task.id, after=('--out', f'runs/task-{task.id}'))}")
+        console.say(f"its result: {place.fetch(task.id, None)}")
     else:
         _say_how_to_resume(place, task)
 
